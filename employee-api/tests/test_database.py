@@ -22,7 +22,7 @@ async def emails(users: UserRepository) -> list[str]:
 
 async def test_changes_in_a_shared_transaction_are_committed_together(api: Api) -> None:
     users = UserRepository(api.engine, utc_now, random.SystemRandom())
-    async with shared_transaction(api.engine):
+    async with shared_transaction():
         await users.add(new_user("a@x"), None)
         with suppress(EmailTaken):
             await users.add(new_user("a@x"), None)
@@ -33,7 +33,7 @@ async def test_changes_in_a_shared_transaction_are_committed_together(api: Api) 
 async def test_an_error_reverts_every_change_of_a_shared_transaction(api: Api) -> None:
     users = UserRepository(api.engine, utc_now, random.SystemRandom())
     with pytest.raises(ZeroDivisionError):  # noqa: PT012 - the error must follow the change
-        async with shared_transaction(api.engine):
+        async with shared_transaction():
             await users.add(new_user("a@x"), None)
             raise ZeroDivisionError
     await users.add(new_user("b@x"), None)

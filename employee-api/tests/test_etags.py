@@ -47,13 +47,6 @@ def test_if_match_may_be_spread_over_several_lines() -> None:
     assert Call(request_with(), None, None).if_match is None
 
 
-def test_a_call_sets_the_headers_of_what_it_created() -> None:
-    call = Call(request_with(), None, None)
-    call.location("/api/things/1")
-    call.tag(NEW)
-    assert call.response_headers == {"location": "/api/things/1", "etag": etag(NEW)}
-
-
 async def test_an_unchanged_task_is_a_304_without_a_body(api_on_sqlite: Api) -> None:
     path = f"/api/tasks/{(await api_on_sqlite.add_task())['id']}"
     tag = (await api_on_sqlite.client.get(path)).headers["etag"]

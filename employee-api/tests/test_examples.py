@@ -18,8 +18,8 @@ import pytest
 from openapi_schema_validator import OAS31Validator
 
 from employee_api.access import SESSION_COOKIE
-from employee_api.http.docs.operations import SERVER
-from employee_api.http.openapi_parts import EXAMPLE_ID
+from employee_api.http.docs.page import SERVER
+from employee_api.http.openapi import EXAMPLE_ID
 from employee_api.settings import AuthMode
 from shop_lab.world.employee_api import LOCAL, Api, StartApi, serving
 

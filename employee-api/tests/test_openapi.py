@@ -28,7 +28,7 @@ from chassis.telemetry.instruments import Telemetry
 from employee_api import app
 from employee_api.access import SESSION_COOKIE
 from employee_api.health import check_database
-from employee_api.http.openapi_parts import EXAMPLE_ID
+from employee_api.http.openapi import EXAMPLE_ID
 from employee_api.settings import AuthMode, EmployeeApiSettings
 from shop_lab.world.employee_api import PASSWORD, Api, StartApi, password_hasher
 

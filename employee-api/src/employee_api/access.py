@@ -56,11 +56,3 @@ class Actor:
     def manages(self) -> bool:
         """Whether the user has a management role."""
         return self.role in MANAGEMENT_ROLES
-
-
-@dataclass(frozen=True)
-class Caller:
-    """Where a request comes from: the client's address, and what it says of its program, cut to a sane length."""
-
-    address: str
-    user_agent: str

@@ -1,23 +1,24 @@
 """The log of changes to users and tasks. They are recorded in the transaction of the change: both commit or neither."""
 
 import uuid
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
 from pydantic import Field
 from sqlalchemy import insert, select
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlmodel import col
 
 from employee_api.access import Actor
+from employee_api.database import Repository
 from employee_api.fields import Id, Month, ShortText, Timestamp, format_timestamp
 from employee_api.http.operations import Call
 from employee_api.models import Activity
 from employee_api.months import in_month
 from employee_api.pagination import PageQuery, fetch_page
-from employee_api.schemas import Output
+from employee_api.schemas import Output, Page
 
 
 class ActivityQuery(PageQuery):
@@ -42,42 +43,49 @@ class ActivityOutput(Output):
     created_at: Timestamp
 
 
-class ActivityPage(Output):
+class ActivityPage(Page[ActivityOutput]):
     """Activities, newest first."""
 
-    items: list[ActivityOutput]
-    next: str | None = Field(description="The `cursor` of the next page; null on the last page")
 
-
-_COLUMNS = [getattr(Activity, name) for name in ActivityOutput.model_fields]
 _FILTERS = {"subject": Activity.subject_id, "actor": Activity.actor_id, "action": Activity.action}
 
 
 @dataclass(frozen=True)
 class Subject:
-    """The user or task that an action changed; `changes` maps each field to its value before and after."""
+    """The user or task that an action changed. What is created has no values before, what is deleted none after.
+
+    Otherwise the fields that `after` names have changed.
+    """
 
     type: str
     id: uuid.UUID
     name: str
-    changes: Mapping[str, Any]
+    before: Mapping[str, Any] = field(default_factory=dict)
+    after: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def changes(self) -> dict[str, Any]:
+        """Return the values before and after as JSON values."""
+        return {
+            name: {"before": _json_value(self.before.get(name)), "after": _json_value(self.after.get(name))}
+            for name in self.after or self.before
+        }
 
 
-class ActivityRepository:
-    def __init__(self, engine: AsyncEngine) -> None:
-        self._reads = engine.execution_options(isolation_level="AUTOCOMMIT")
-
-    async def search(self, query: ActivityQuery) -> ActivityPage:
+class ActivityHandlers(Repository):
+    async def list_activities(self, call: Call[ActivityQuery]) -> ActivityPage:
         """Return a page of the activities that match every given filter."""
+        query = call.input
         given = query.model_dump(include=set(_FILTERS), exclude_none=True)
-        matching = select(*_COLUMNS).where(*(col(_FILTERS[name]) == value for name, value in given.items()))
+        conditions = [col(_FILTERS[name]) == value for name, value in given.items()]
+        matching = select(*ActivityOutput.columns(Activity)).where(*conditions)
         if query.month is not None:
             matching = matching.where(in_month(col(Activity.created_at), query.month))
-        return await fetch_page(self._reads, matching, Activity, query, ActivityPage)
+        return await fetch_page(self.reads, matching, Activity, query, ActivityPage)
 
 
 async def record(
-    connection: AsyncConnection, actor: Actor | None, action: str, subjects: Sequence[Subject], at: datetime
+    connection: AsyncConnection, actor: Actor | None, action: str, at: datetime, *subjects: Subject
 ) -> None:
     """Insert one activity for each subject."""
     rows = [
@@ -88,7 +96,7 @@ async def record(
             "subject_type": subject.type,
             "subject_id": subject.id,
             "subject_name": subject.name,
-            "changes": dict(subject.changes),
+            "changes": subject.changes,
             "created_at": at,
         }
         for subject in subjects
@@ -97,20 +105,7 @@ async def record(
         await connection.execute(insert(Activity), rows)
 
 
-def change(before: Any, after: Any) -> dict[str, Any]:
-    """Return a field's values before and after as JSON values."""
-    return {"before": _json_value(before), "after": _json_value(after)}
-
-
 def _json_value(value: Any) -> Any:
     if isinstance(value, datetime):
         return format_timestamp(value)
     return value if value is None or isinstance(value, int) else str(value)
-
-
-@dataclass(frozen=True)
-class ActivityHandlers:
-    activities: ActivityRepository
-
-    async def list_activities(self, call: Call[ActivityQuery]) -> ActivityPage:
-        return await self.activities.search(call.input)

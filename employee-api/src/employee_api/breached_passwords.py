@@ -2,6 +2,7 @@
 
 import hashlib
 import re
+from bisect import bisect_left
 from pathlib import Path
 from typing import BinaryIO
 
@@ -51,15 +52,12 @@ def _has_hashes(file: BinaryIO) -> bool:
 
 
 def _search(file: BinaryIO, wanted: bytes, *, hashed: bool) -> bool:
-    low, high = 0, file.seek(0, 2)
-    while low < high:  # every line that begins before `low` is smaller than `wanted`; none from `high` on is
-        middle = (low + high) // 2
-        key = _key_from(file, middle, hashed=hashed)
-        if key is None or key >= wanted:
-            high = middle
-        else:
-            low = middle + 1
-    return _key_from(file, low, hashed=hashed) == wanted
+    def is_reached(offset: int) -> bool:
+        key = _key_from(file, offset, hashed=hashed)
+        return key is None or key >= wanted
+
+    size = file.seek(0, 2)
+    return _key_from(file, bisect_left(range(size), True, key=is_reached), hashed=hashed) == wanted
 
 
 def _key_from(file: BinaryIO, offset: int, *, hashed: bool) -> bytes | None:

@@ -1,4 +1,4 @@
-"""Migrations, transactions, and connections for worker threads; `chassis.sql.database` opens the pool and migrates."""
+"""Migrations, transactions, and connections for worker threads; `chassis.sql.engine` opens the pool."""
 
 import sqlite3
 import sys
@@ -35,32 +35,25 @@ _POSTGRES_AWAY = ("08", "53", "57P", "25006")
 MIGRATIONS = Path(__file__).parent / "migrations"
 
 
-class SharedTransaction:
-    """One transaction for everything that a request changes; it begins with the first change."""
-
-    def __init__(self, engine: AsyncEngine, stack: AsyncExitStack) -> None:
-        self._engine = engine
-        self._stack = stack
-        self._connection: AsyncConnection | None = None
-
-    async def connection(self) -> AsyncConnection:
-        """Return its connection."""
-        if self._connection is None:
-            self._connection = await self._stack.enter_async_context(self._engine.begin())
-        return self._connection
+@dataclass
+class _Shared:
+    stack: AsyncExitStack
+    connection: AsyncConnection | None = None
 
 
-_shared: ContextVar[SharedTransaction | None] = ContextVar("shared_transaction", default=None)
+_shared: ContextVar[_Shared | None] = ContextVar("shared_transaction", default=None)
 
 
 @asynccontextmanager
-async def shared_transaction(engine: AsyncEngine) -> AsyncIterator[SharedTransaction]:
-    """Join every `transaction` of the block into one, which is committed at its end, or rolled back after an error."""
+async def shared_transaction() -> AsyncIterator[None]:
+    """Join every `transaction` of the block into one, which is committed at its end, or rolled back after an error.
+
+    It begins with the first of them.
+    """
     async with AsyncExitStack() as stack:
-        shared = SharedTransaction(engine, stack)
-        token = _shared.set(shared)
+        token = _shared.set(_Shared(stack))
         try:
-            yield shared
+            yield
         finally:
             _shared.reset(token)
 
@@ -73,9 +66,10 @@ async def transaction(engine: AsyncEngine) -> AsyncIterator[AsyncConnection]:
         async with engine.begin() as connection:
             yield connection
     else:
-        connection = await shared.connection()
-        async with connection.begin_nested():
-            yield connection
+        if shared.connection is None:
+            shared.connection = await shared.stack.enter_async_context(engine.begin())
+        async with shared.connection.begin_nested():
+            yield shared.connection
 
 
 @dataclass
@@ -86,18 +80,18 @@ class Repository:
     clock: Clock
 
     @cached_property
-    def _reads(self) -> AsyncEngine:
+    def reads(self) -> AsyncEngine:
         # Without BEGIN and COMMIT a read costs one round trip instead of three.
         return self.engine.execution_options(isolation_level="AUTOCOMMIT")
 
-    async def _find(self, query: Executable) -> dict[str, Any] | None:
+    async def find_row(self, query: Executable) -> dict[str, Any] | None:
         """Return the first row by the names of its columns."""
-        async with self._reads.connect() as connection:
+        async with self.reads.connect() as connection:
             row = (await connection.execute(query)).mappings().first()
             return None if row is None else dict(row)
 
-    async def _find_all(self, query: Executable) -> list[dict[str, Any]]:
-        async with self._reads.connect() as connection:
+    async def find_rows(self, query: Executable) -> list[dict[str, Any]]:
+        async with self.reads.connect() as connection:
             return [dict(row) for row in (await connection.execute(query)).mappings()]
 
 

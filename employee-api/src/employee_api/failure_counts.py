@@ -36,7 +36,7 @@ class FailureCounts(Repository):
         """Return the counts of these keys that are not zero."""
         current = col(FailureCount.begun_at) > self.clock() - self.window
         query = select(*_COLUMNS).where(col(FailureCount.key_hash).in_(list(keys)), current)
-        return {row.pop("key_hash"): Count(**row) for row in await self._find_all(query)}
+        return {row.pop("key_hash"): Count(**row) for row in await self.find_rows(query)}
 
     async def add(self, keys: Iterable[bytes]) -> Mapping[bytes, Count]:
         """Count a failure for each key, return the new counts, and delete the counts of ended windows."""
@@ -67,7 +67,7 @@ class FailureCounts(Repository):
 
         Call it before the request changes anything: SQLite allows one writer at a time.
         """
-        async with shared_transaction(self.engine):
+        async with shared_transaction():
             return (await self.add([key]))[key]
 
     async def reset(self, keys: Iterable[bytes]) -> None:

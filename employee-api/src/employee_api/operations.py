@@ -9,13 +9,19 @@ from http import HTTPStatus
 from employee_api import errors, health
 from employee_api.access import Access
 from employee_api.activities import ActivityHandlers
-from employee_api.auth.handlers import LoginBody, LoginHandlers, SessionHandlers
+from employee_api.auth.api_tokens import ApiTokenHandlers
+from employee_api.auth.logins import LoginBody, LoginHandlers
+from employee_api.auth.sessions import SessionHandlers
+from employee_api.auth.sign_ins import SignInHandlers
 from employee_api.exports.handlers import ExportHandlers, ExportParameters
 from employee_api.exports.queries import Table, csv_example
 from employee_api.http.inputs import RequestInput
 from employee_api.http.operations import Operation
-from employee_api.tasks.handlers import CommentHandlers, TaskHandlers
-from employee_api.users.handlers import AccountHandlers, NewUserBody, UserHandlers
+from employee_api.tasks.comments import CommentHandlers
+from employee_api.tasks.tasks import TaskHandlers
+from employee_api.users.accounts import UserHandlers
+from employee_api.users.password_changes import PasswordHandlers
+from employee_api.users.registration import NewUserBody, RegistrationHandlers
 
 _OPEN, _SELF, _SESSION, _MANAGEMENT = Access
 _CREATED = HTTPStatus.CREATED
@@ -42,9 +48,12 @@ _REGISTRATION_REFUSALS = (errors.RegistrationClosed(), errors.InvitationRequired
 def operations(
     *,
     logins: LoginHandlers,
+    passwords: PasswordHandlers,
+    sign_ins: SignInHandlers,
     sessions: SessionHandlers,
+    tokens: ApiTokenHandlers,
+    registration: RegistrationHandlers,
     users: UserHandlers,
-    accounts: AccountHandlers,
     tasks: TaskHandlers,
     comments: CommentHandlers,
     activities: ActivityHandlers,
@@ -60,11 +69,11 @@ def operations(
         Operation("POST", "/api/auth/logout", "End the session, if there is one", logins.logout, headers=_COOKIE),
         Operation(
             "GET", "/api/auth/sign-ins", "List the attempts to sign in to your account, newest first",
-            logins.list_own_sign_ins, _SELF,
+            sign_ins.list_own_sign_ins, _SELF,
         ),
         Operation(
             "GET", "/api/auth/users/{id}/sign-ins", "List the attempts to sign in to an account, newest first",
-            logins.list_sign_ins, _MANAGEMENT, failures=(_NO_USER,),
+            sign_ins.list_sign_ins, _MANAGEMENT, failures=(_NO_USER,),
         ),
         Operation(
             "PUT", "/api/auth/me/password", "Change your password, and end your other sessions",
@@ -74,14 +83,15 @@ def operations(
         ),
         Operation(
             "POST", "/api/auth/users/{id}/password-reset", "Let an employee set a new password once, within 24 hours",
-            logins.allow_password_reset, _MANAGEMENT, failures=(_NO_USER,),
+            passwords.allow_password_reset, _MANAGEMENT, failures=(_NO_USER,),
         ),
         Operation(
-            "POST", "/api/auth/password-reset", "Set a new password with the token of a reset", logins.reset_password,
+            "POST", "/api/auth/password-reset", "Set a new password with the token of a reset",
+            passwords.reset_password,
             failures=(errors.WeakPassword(), errors.InvalidPasswordReset(), errors.TooManyPasswords()),
         ),
         Operation(
-            "POST", "/api/auth/register", "Register as an employee", users.register,
+            "POST", "/api/auth/register", "Register as an employee", registration.register,
             reads=new_user, status=_CREATED, repeatable=True,
             failures=(errors.WeakPassword(), *_REGISTRATION_REFUSALS, errors.EmailTaken(), errors.TooManyPasswords()),
             enforced_failures=(errors.TooManyRegistrations(),),
@@ -99,38 +109,38 @@ def operations(
         ),
         Operation(
             "POST", "/api/auth/invitations", "Invite someone to register with a role",
-            users.create_invitation, _MANAGEMENT, status=_CREATED, failures=(errors.RegistrationClosed(),),
+            registration.create_invitation, _MANAGEMENT, status=_CREATED, failures=(errors.RegistrationClosed(),),
         ),
         Operation(
             "GET", "/api/auth/invitations", "List the invitations that have not expired, newest first",
-            users.list_invitations, _MANAGEMENT,
+            registration.list_invitations, _MANAGEMENT,
         ),
         Operation(
             "DELETE", "/api/auth/invitations/{id}", "Withdraw an unused invitation",
-            users.delete_invitation, _MANAGEMENT, failures=(errors.InvitationNotFound(),),
+            registration.delete_invitation, _MANAGEMENT, failures=(errors.InvitationNotFound(),),
         ),
-        Operation("GET", "/api/auth/me", "Get your own account", accounts.get_me, _SELF, headers=_TAGGED),
+        Operation("GET", "/api/auth/me", "Get your own account", users.get_me, _SELF, headers=_TAGGED),
         Operation(
-            "PATCH", "/api/auth/me", "Change your own name", accounts.change_me, _SELF,
+            "PATCH", "/api/auth/me", "Change your own name", users.change_me, _SELF,
             headers=_TAGGED, failures=(_CHANGED,),
         ),
         Operation(
-            "GET", "/api/auth/users/{id}", "Get an employee's account", accounts.get_user, _SESSION,
+            "GET", "/api/auth/users/{id}", "Get an employee's account", users.get_user, _SESSION,
             headers=_TAGGED, failures=(_NO_USER,),
         ),
         Operation(
             "PATCH", "/api/auth/users/{id}", "Change an employee's name, e-mail, role or department",
-            accounts.change_user, _MANAGEMENT, headers=_TAGGED,
+            users.change_user, _MANAGEMENT, headers=_TAGGED,
             failures=(_NO_USER, _CHANGED, errors.EmailTaken(), errors.LastManagementUser("given another role")),
         ),
         Operation(
             "POST", "/api/auth/users/{id}/deactivate", "End an employee's access, without deleting them",
-            accounts.deactivate_user, _MANAGEMENT, headers=_TAGGED,
+            users.deactivate_user, _MANAGEMENT, headers=_TAGGED,
             failures=(_NO_USER, errors.LastManagementUser("deactivated")),
         ),
         Operation(
             "POST", "/api/auth/users/{id}/reactivate", "Let a deactivated employee log in again",
-            accounts.reactivate_user, _MANAGEMENT, headers=_TAGGED, failures=(_NO_USER,),
+            users.reactivate_user, _MANAGEMENT, headers=_TAGGED, failures=(_NO_USER,),
         ),
         Operation("GET", "/api/auth/sessions", "List your sessions", sessions.list_sessions, _SELF),
         Operation(
@@ -148,22 +158,22 @@ def operations(
             "DELETE", "/api/auth/users/{id}/sessions", "End all sessions of an employee",
             sessions.end_sessions_of_user, _MANAGEMENT, failures=(_NO_USER,),
         ),
-        Operation("GET", "/api/auth/tokens", "List your API tokens", sessions.list_tokens, _SELF),
+        Operation("GET", "/api/auth/tokens", "List your API tokens", tokens.list_tokens, _SELF),
         Operation(
             "POST", "/api/auth/tokens", "Create an API token for a program that acts for you",
-            sessions.create_token, _SELF, status=_CREATED, failures=(errors.TooManyTokens(),),
+            tokens.create_token, _SELF, status=_CREATED, failures=(errors.TooManyTokens(),),
         ),
         Operation(
             "DELETE", "/api/auth/tokens/{id}", "Revoke one of your API tokens",
-            sessions.revoke_token, _SELF, failures=(errors.TokenNotFound(),),
+            tokens.revoke_token, _SELF, failures=(errors.TokenNotFound(),),
         ),
         Operation(
             "GET", "/api/auth/users/{id}/tokens", "List an employee's API tokens",
-            sessions.list_tokens_of_user, _MANAGEMENT, failures=(_NO_USER,),
+            tokens.list_tokens_of_user, _MANAGEMENT, failures=(_NO_USER,),
         ),
         Operation(
             "DELETE", "/api/auth/users/{id}/tokens/{token_id}", "Revoke an employee's API token",
-            sessions.revoke_token_of_user, _MANAGEMENT, failures=(_NO_USER, errors.TokenNotFound()),
+            tokens.revoke_token_of_user, _MANAGEMENT, failures=(_NO_USER, errors.TokenNotFound()),
         ),
         Operation("GET", "/api/tasks", "List tasks: search, filter, sort", tasks.list_tasks, _SESSION),
         Operation(

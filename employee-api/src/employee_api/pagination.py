@@ -7,7 +7,7 @@ import base64
 import uuid
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Annotated, Any, NamedTuple, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import orjson
 from pydantic import AfterValidator, AwareDatetime, Field, TypeAdapter
@@ -22,7 +22,6 @@ from employee_api.models import Activity, Comment, SignIn, Task
 from employee_api.schemas import Input, Output
 
 OutputT = TypeVar("OutputT", bound=Output)
-Paged = type[Task | Comment | Activity | SignIn]
 
 TIMESTAMPS: TypeAdapter[datetime] = TypeAdapter(
     Annotated[AwareDatetime, AfterValidator(lambda timestamp: timestamp.astimezone(UTC))]
@@ -54,33 +53,9 @@ class SortKey:
     optional: bool = False
 
 
-async def fetch_page(
-    reads: AsyncEngine,
-    query: Select[Any],
-    model: Paged,
-    page: PageQuery,
-    output: type[OutputT],
-    *,
-    key: SortKey | None = None,
-    descending: bool = True,
-) -> OutputT:
-    """Return a page of `query`, which selects the `id` of `model`, as an `output` with `items` and `next`.
-
-    By default the newest rows come first. Raises BadRequest for a bad cursor.
-    """
-    order = _Order(model, key or SortKey("created_at", col(model.created_at), TIMESTAMPS), descending)
-    query = query.add_columns(order.key.expression.label("sort_value"))
-    if page.cursor is not None:
-        query = query.where(order.follows(page.cursor))
-    async with reads.connect() as connection:
-        # One row more than the limit shows whether another page follows.
-        rows = (await connection.execute(order.sort(query).limit(page.limit + 1))).mappings().all()
-    following = order.cursor(rows[page.limit - 1]) if len(rows) > page.limit else None
-    return output.model_validate({"items": rows[: page.limit], "next": following})
-
-
-class _Order(NamedTuple):
-    model: Paged
+@dataclass(frozen=True)
+class _Order:
+    by_id: SQLColumnExpression[uuid.UUID]
     key: SortKey
     descending: bool
 
@@ -89,20 +64,16 @@ class _Order(NamedTuple):
         return f"{self.key.name} {'desc' if self.descending else 'asc'}"
 
     def sort(self, query: Select[Any]) -> Select[Any]:
-        by_value, by_id = self.key.expression, col(self.model.id)
-        sorting = [by_value.desc(), by_id.desc()] if self.descending else [by_value.asc(), by_id.asc()]
-        if self.key.optional:
-            sorting[0] = sorting[0].nulls_last()
-        return query.order_by(*sorting)
+        by_value, by_id = (key.desc() if self.descending else key.asc() for key in (self.key.expression, self.by_id))
+        return query.order_by(by_value.nulls_last() if self.key.optional else by_value, by_id)
 
     def follows(self, cursor: str) -> ColumnElement[bool]:
         """Return the condition that a row comes after the one that the cursor identifies."""
         value, row_id = self._decode(cursor)
         by_value: Any = self.key.expression
-        by_id = col(self.model.id)
         if value is None:
-            return and_(by_value.is_(None), by_id < row_id if self.descending else by_id > row_id)
-        row, last = tuple_(by_value, by_id), tuple_(literal(value, by_value.type), literal(row_id))
+            return and_(by_value.is_(None), self.by_id < row_id if self.descending else self.by_id > row_id)
+        row, last = tuple_(by_value, self.by_id), tuple_(literal(value, by_value.type), literal(row_id))
         following = row < last if self.descending else row > last
         return or_(following, by_value.is_(None)) if self.key.optional else following
 
@@ -114,14 +85,35 @@ class _Order(NamedTuple):
             # orjson refuses lone surrogates, which pydantic would accept.
             raw = orjson.loads(base64.b64decode(cursor, b"-_", validate=True))
             name, value, row_id = _CURSOR.validate_python(raw)
-            if name != self.name:
-                raise _invalid_cursor()
             if value is not None or not self.key.optional:
                 value = self.key.values.validate_python(value)
-        except (ValueError, OverflowError) as error:
-            raise _invalid_cursor() from error
+        except (ValueError, OverflowError):
+            name = None
+        if name != self.name:
+            raise BadRequest("cursor is invalid", [FieldViolation("cursor", "is invalid")])
         return value, row_id
 
 
-def _invalid_cursor() -> BadRequest:
-    return BadRequest("cursor is invalid", [FieldViolation("cursor", "is invalid")])
+async def fetch_page(
+    reads: AsyncEngine,
+    query: Select[Any],
+    model: type[Task | Comment | Activity | SignIn],
+    page: PageQuery,
+    output: type[OutputT],
+    *,
+    key: SortKey | None = None,
+    descending: bool = True,
+) -> OutputT:
+    """Return a page of `query`, which selects the `id` of `model`, as an `output` with `items` and `next`.
+
+    By default the newest rows come first. Raises BadRequest for a bad cursor.
+    """
+    order = _Order(col(model.id), key or SortKey("created_at", col(model.created_at), TIMESTAMPS), descending)
+    query = query.add_columns(order.key.expression.label("sort_value"))
+    if page.cursor is not None:
+        query = query.where(order.follows(page.cursor))
+    async with reads.connect() as connection:
+        # One row more than the limit shows whether another page follows.
+        rows = (await connection.execute(order.sort(query).limit(page.limit + 1))).mappings().all()
+    following = order.cursor(rows[page.limit - 1]) if len(rows) > page.limit else None
+    return output.model_validate({"items": rows[: page.limit], "next": following})

@@ -4,9 +4,11 @@ The API description is generated from these models: their docstrings and field d
 """
 
 import uuid
-from typing import Any, Literal
+from typing import Any, Generic, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
+
+ItemT = TypeVar("ItemT")
 
 
 class Input(BaseModel):
@@ -37,6 +39,16 @@ class Output(BaseModel):
     """A response body."""
 
     model_config = ConfigDict(frozen=True, from_attributes=True, extra="ignore")
+
+    @classmethod
+    def columns(cls, table: Any) -> list[Any]:
+        """Return the columns of a table that are fields of the body."""
+        return [getattr(table, name) for name in cls.model_fields]
+
+
+class Page(Output, Generic[ItemT]):
+    items: list[ItemT]
+    next: str | None = Field(description="The `cursor` of the next page; null on the last page")
 
 
 class Deleted(Output):

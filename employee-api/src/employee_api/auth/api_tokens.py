@@ -1,4 +1,4 @@
-"""API tokens in the database: secrets stored as hashes, with which programs act for a user within scopes."""
+"""API tokens: secrets, stored as hashes, with which programs act for a user within scopes."""
 
 import uuid
 from datetime import datetime, timedelta
@@ -6,32 +6,35 @@ from datetime import datetime, timedelta
 from sqlalchemy import delete, func, insert, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlmodel import col
+from starlette.requests import Request
 
 from chassis.errors import FieldViolation
 from employee_api.access import API_TOKEN_PREFIX, Actor
-from employee_api.activities import Subject, change, record
+from employee_api.activities import Subject, record
 from employee_api.auth.schemas import NewTokenOutput, TokenInput, TokenOutput
+from employee_api.auth.sessions import SessionHandlers, bearer_token, session_token
 from employee_api.database import Repository, transaction
-from employee_api.errors import BadRequest, TokenNotFound, TooManyTokens
+from employee_api.errors import BadRequest, TokenNotFound, TooManyTokens, UserNotFound
+from employee_api.http.operations import Call
 from employee_api.models import ApiToken, User
+from employee_api.schemas import Deleted
 from employee_api.tokens import hash_token, new_token
-from employee_api.users.locks import lock_user
+from employee_api.users.locks import existing_user, lock_user
 
 _MAX_TOKENS = 50
 # A write with every request would be too costly.
 _USE_INTERVAL = timedelta(minutes=1)
-_COLUMNS = [getattr(ApiToken, name) for name in TokenOutput.model_fields]
 
 
-class ApiTokenRepository(Repository):
-    """A token never has more rights than its user: their role is read with every request."""
+class ApiTokenHandlers(Repository):
+    """Users create, see and revoke their own API tokens; management sees and revokes those of everyone.
 
-    async def create(self, owner: Actor, new: TokenInput) -> NewTokenOutput:
-        """Create a token and return it with its secret, which can't be recovered later. Deletes expired ones.
+    A token never has more rights than its user: their role is read with every request.
+    """
 
-        Raises BadRequest if it would have expired, TooManyTokens.
-        """
-        now = self.clock()
+    async def create_token(self, call: Call[TokenInput]) -> NewTokenOutput:
+        """Create a token and return it with its secret, which can't be recovered later. Deletes expired ones."""
+        now, new, owner = self.clock(), call.input, call.user
         if new.expires_at is not None and new.expires_at <= now:
             rule = "must be in the future"
             raise BadRequest(f"expires_at {rule}", [FieldViolation("expires_at", rule)])
@@ -50,20 +53,32 @@ class ApiTokenRepository(Repository):
             user = await lock_user(connection, owner.id, owner)
             await _require_room(connection, owner.id, now)
             await connection.execute(insert(ApiToken).values(token.model_dump(exclude={"token", "scopes"}) | row))
-            changes = {"token_id": change(None, token.id), "name": change(None, token.name)}
-            created = Subject("user", user.id, user.name, changes | {"scopes": change(None, scopes)})
-            await record(connection, owner, "created_token", [created], now)
+            values = {"token_id": token.id, "name": token.name, "scopes": scopes}
+            await record(connection, owner, "created_token", now, Subject("user", user.id, user.name, after=values))
+        call.location(f"/api/auth/tokens/{token.id}")
+        call.response_headers["cache-control"] = "no-store"
         return token
 
-    async def list_all(self, user_id: uuid.UUID) -> list[TokenOutput]:
+    async def list_tokens(self, call: Call[None]) -> list[TokenOutput]:
+        return await self._list(call.user.id)
+
+    async def list_tokens_of_user(self, call: Call[None]) -> list[TokenOutput]:
+        return await self._list(await existing_user(call, self))
+
+    async def revoke_token(self, call: Call[None]) -> Deleted:
+        return await self._revoke(call.user.id, call.path_id(TokenNotFound()), call.user)
+
+    async def revoke_token_of_user(self, call: Call[None]) -> Deleted:
+        user_id, token_id = call.path_id(UserNotFound()), call.path_id(TokenNotFound(), "token_id")
+        return await self._revoke(user_id, token_id, call.actor)
+
+    async def _list(self, user_id: uuid.UUID) -> list[TokenOutput]:
         """Return all tokens of a user, newest first."""
-        query = select(*_COLUMNS).where(col(ApiToken.user_id) == user_id)
-        newest_first = query.order_by(col(ApiToken.created_at).desc(), col(ApiToken.id))
-        rows = await self._find_all(newest_first)
+        query = select(*TokenOutput.columns(ApiToken)).where(col(ApiToken.user_id) == user_id)
+        rows = await self.find_rows(query.order_by(col(ApiToken.created_at).desc(), col(ApiToken.id)))
         return [TokenOutput.model_validate(row | {"scopes": row["scopes"].split()}) for row in rows]
 
-    async def revoke(self, user_id: uuid.UUID, token_id: uuid.UUID, actor: Actor | None) -> None:
-        """Delete a token of a user. Raises UserNotFound, TokenNotFound."""
+    async def _revoke(self, user_id: uuid.UUID, token_id: uuid.UUID, actor: Actor | None) -> Deleted:
         async with transaction(self.engine) as connection:
             user = await lock_user(connection, user_id, actor)
             of_user = (col(ApiToken.id) == token_id, col(ApiToken.user_id) == user_id)
@@ -71,9 +86,9 @@ class ApiTokenRepository(Repository):
             if name is None:
                 raise TokenNotFound
             await connection.execute(delete(ApiToken).where(*of_user))
-            changes = {"token_id": change(token_id, None), "name": change(name, None)}
-            revoked = Subject("user", user_id, user.name, changes)
-            await record(connection, actor, "revoked_token", [revoked], self.clock())
+            revoked = Subject("user", user_id, user.name, before={"token_id": token_id, "name": name})
+            await record(connection, actor, "revoked_token", self.clock(), revoked)
+        return Deleted(id=token_id)
 
     async def find_actor(self, token: str) -> Actor | None:
         """Return the active user of an unexpired token, with their current role, and record its use."""
@@ -84,7 +99,7 @@ class ApiTokenRepository(Repository):
             .where(col(ApiToken.token_hash) == hash_token(token), col(User.deactivated_at).is_(None))
             .where(or_(col(ApiToken.expires_at).is_(None), col(ApiToken.expires_at) > now))
         )
-        row = await self._find(query)
+        row = await self.find_row(query)
         if row is None:
             return None
         user_id, role, approved, scopes, last_used_at = row.values()
@@ -93,6 +108,15 @@ class ApiTokenRepository(Repository):
             async with self.engine.begin() as connection:
                 await connection.execute(used)
         return Actor(user_id, role, approved, frozenset(scopes.split()))
+
+
+async def find_actor(sessions: SessionHandlers, tokens: ApiTokenHandlers, request: Request) -> Actor | None:
+    """Return the user of the request's session or API token, if any."""
+    bearer = bearer_token(request)
+    if bearer is not None and bearer.startswith(API_TOKEN_PREFIX):
+        return await tokens.find_actor(bearer)
+    token = session_token(request)
+    return None if token is None else await sessions.find_actor(token)
 
 
 async def _require_room(connection: AsyncConnection, user_id: uuid.UUID, now: datetime) -> None:

@@ -8,7 +8,7 @@ from datetime import timedelta
 from employee_api.clock import Clock
 from employee_api.errors import TooManyFailedLogins
 from employee_api.failure_counts import Count, FailureCounts, count_key, network
-from employee_api.users.passwords import BoundedSemaphore
+from employee_api.users.passwords import BoundedSemaphore, HashingQueue
 
 # Beyond the limit, the wait after a failure: it doubles with every further one, up to the maximum.
 _FIRST_WAIT = timedelta(seconds=5)
@@ -22,11 +22,20 @@ _MAX_WAITING = 100
 
 
 @dataclass(frozen=True)
-class LimitedAttempt:
-    """An attempt to log in: its keys for counting, each with its limit, in the order in which it waits for them."""
+class Attempt:
+    """A password that a client has entered, perhaps on a known device of the user with this e-mail.
 
+    It is counted by keys, each with its limit and its slots, in the order in which it waits for them.
+    """
+
+    email: str
+    device: bytes | None
     limits: Mapping[bytes, int]
     slots: Mapping[bytes, int]
+
+    @property
+    def queue(self) -> HashingQueue:
+        return HashingQueue.LOGIN if self.device is None else HashingQueue.KNOWN_DEVICE
 
 
 @dataclass
@@ -43,36 +52,38 @@ class LoginLimiter:
     per_address: int
     _in_flight: dict[bytes, BoundedSemaphore] = field(default_factory=dict)
 
-    def attempt(self, email: str, address: str, device: bytes | None = None) -> LimitedAttempt:
+    def attempt(self, email: str, address: str, device: bytes | None = None) -> Attempt:
         """Describe an attempt; `device` identifies the known device of this user from which it comes, if it does."""
         if device is not None:
             key = count_key("device", device.hex())
-            return LimitedAttempt({key: self.per_email}, {key: _MAX_ATTEMPTS_PER_ACCOUNT})
+            return Attempt(email, device, {key: self.per_email}, {key: _MAX_ATTEMPTS_PER_ACCOUNT})
         by_address, by_email = count_key("address", network(address)), count_key("email", email)
-        return LimitedAttempt(
+        return Attempt(
+            email,
+            device,
             {by_address: self.per_address, by_email: self.per_email},
             {by_address: _MAX_ATTEMPTS_PER_ADDRESS, by_email: _MAX_ATTEMPTS_PER_ACCOUNT},
         )
 
     @asynccontextmanager
-    async def in_flight(self, attempt: LimitedAttempt) -> AsyncIterator[None]:
+    async def in_flight(self, attempt: Attempt) -> AsyncIterator[None]:
         """Wait for the attempts before this one. Raises TooManyPasswords if too many wait."""
         async with AsyncExitStack() as stack:
             for key, number in attempt.slots.items():
                 await stack.enter_async_context(self._slot(key, number))
             yield
 
-    async def exceeded(self, attempt: LimitedAttempt) -> TooManyFailedLogins | None:
+    async def exceeded(self, attempt: Attempt) -> TooManyFailedLogins | None:
         """Return the error to raise if the client has to wait."""
         counts = await self.counts.read(attempt.limits)
         waits = [self._wait(count, attempt.limits[key]) for key, count in counts.items()]
         longest = max(waits, default=timedelta(0))
         return TooManyFailedLogins(retry_after_seconds=longest.total_seconds()) if longest > timedelta(0) else None
 
-    async def record_failure(self, attempt: LimitedAttempt) -> None:
+    async def record_failure(self, attempt: Attempt) -> None:
         await self.counts.add(attempt.limits)
 
-    async def record_success(self, attempt: LimitedAttempt) -> None:
+    async def record_success(self, attempt: Attempt) -> None:
         """Reset the count of the e-mail or device; an address may have guessed the passwords of others."""
         await self.counts.reset(list(attempt.limits)[-1:])
 

@@ -1,110 +1,113 @@
-"""Passwords that clients enter: verified, and limited and recorded unless `AUTH_MODE` is `off`."""
+"""Logins and changes of one's own password: what a client enters is verified.
+
+It is also limited and recorded, unless `AUTH_MODE` is `off`.
+"""
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from typing import Any
 
-from sqlalchemy.ext.asyncio import AsyncEngine
+from typing_extensions import override
 
-from employee_api.access import DEVICE_COOKIE, Caller
-from employee_api.auth.authorization import SessionAuthorizer
-from employee_api.auth.devices import DeviceRepository
-from employee_api.auth.login_limiter import LimitedAttempt, LoginLimiter
+from employee_api.access import DEVICE_COOKIE, SESSION_COOKIE
+from employee_api.auth.login_limiter import Attempt, LoginLimiter
 from employee_api.auth.schemas import LoginInput
-from employee_api.auth.sessions import SessionRepository
-from employee_api.auth.sign_ins import Outcome, SignInRepository
+from employee_api.auth.sessions import SessionHandlers, session_token
+from employee_api.auth.sign_ins import DEVICE_LIFETIME, DeviceRepository, Outcome, SignInHandlers
 from employee_api.database import shared_transaction
-from employee_api.errors import InvalidCredentials, WrongPassword
+from employee_api.errors import AuthenticationRequired, InvalidCredentials, WrongPassword
+from employee_api.http.authorization import Authorizer, add_log_fields
+from employee_api.http.inputs import MAX_BODY_BYTES, JsonBody
 from employee_api.http.operations import Call
+from employee_api.schemas import Success
+from employee_api.settings import AuthMode
+from employee_api.users.password_changes import PasswordHandlers
 from employee_api.users.passwords import HashingQueue, PasswordHasher
 from employee_api.users.repository import Account, UserRepository
 from employee_api.users.rules import email_key
+from employee_api.users.schemas import PasswordChangeInput, UserOutput
 
 _LOGIN, _CHANGE = "login", "change_own_password"
 
 
-@dataclass(frozen=True)
-class Login:
-    """A successful login; its tokens are for cookies."""
+class LoginBody(JsonBody):
+    """A login: the usual body limit applies to everything but the password."""
 
-    account: Account
-    session_token: str
-    device_token: str
-
-
-@dataclass(frozen=True)
-class _Attempt:
-    """A password that a client has entered, as it is limited and recorded."""
-
-    caller: Caller
-    email: str
-    device: bytes | None
-    device_token: str | None
-    limited: LimitedAttempt
-
-    @property
-    def queue(self) -> HashingQueue:
-        return HashingQueue.LOGIN if self.device is None else HashingQueue.KNOWN_DEVICE
+    @override
+    def parse(self, raw: bytes) -> LoginInput:
+        credentials: LoginInput = super().parse(raw)
+        if len(raw) - len(credentials.password.encode()) > MAX_BODY_BYTES:
+            raise self.error()
+        return credentials
 
 
 @dataclass(frozen=True)
-class LoginService:
-    engine: AsyncEngine
+class LoginHandlers:
+    """Logins, and changes of one's own password."""
+
     users: UserRepository
     password_hasher: PasswordHasher
-    sessions: SessionRepository
+    sessions: SessionHandlers
     devices: DeviceRepository
-    sign_ins: SignInRepository
-    authorizer: SessionAuthorizer
+    sign_ins: SignInHandlers
+    authorizer: Authorizer
     limiter: LoginLimiter
+    passwords: PasswordHandlers
 
-    async def verify(self, call: Call[LoginInput]) -> Account:
-        """Return the account with this e-mail and password. Raises InvalidCredentials."""
-        account, outcome = await self._verify(call, HashingQueue.LOGIN)
-        if account is None or outcome is not Outcome.SUCCESS:
-            raise InvalidCredentials
-        return account
-
-    async def log_in(self, call: Call[LoginInput]) -> Login:
-        """Verify the password, create a session, and remember the device. Raises InvalidCredentials.
-
-        Raises TooManyFailedLogins or TooManyPasswords if authorization is enforced.
-        """
+    async def login(self, call: Call[LoginInput]) -> UserOutput:
+        """Verify the password. Unless the mode is `off`, also create a session and remember the device."""
+        if self.authorizer.mode is AuthMode.OFF:
+            account, outcome = await self._verify(call, HashingQueue.LOGIN)
+            if account is None or outcome is not Outcome.SUCCESS:
+                raise InvalidCredentials
+            return account.user
         async with self._attempt(call, email_key(call.input.email), _LOGIN) as attempt:
             account, outcome = await self._verify(call, attempt.queue)
             if account is None or outcome is not Outcome.SUCCESS:
-                await self._record_failure(attempt, outcome)
+                await self._record_failure(call, attempt, outcome)
                 raise InvalidCredentials
-            return await self._succeed(attempt, account)
+            await self._succeed(call, attempt, account)
+        add_log_fields(account.user.id)
+        return account.user
 
-    async def confirm(self, call: Call[Any], account: Account, password: str) -> None:
-        """Verify the password of a session's user before a change that a stolen session must not allow.
+    async def logout(self, call: Call[None]) -> Success:
+        if self.authorizer.mode is not AuthMode.OFF and (token := session_token(call.request)):
+            await self.sessions.delete(token)
+            call.cookies.append(_cookie(SESSION_COOKIE, "", timedelta(0)))
+        return Success()
 
-        A wrong one counts like a failed login, so that a session does not help to guess it. Raises WrongPassword;
-        TooManyFailedLogins or TooManyPasswords if authorization is enforced.
+    async def change_own_password(self, call: Call[PasswordChangeInput]) -> Success:
+        """Verify the current password before a change that a stolen session must not allow.
+
+        A wrong one counts like a failed login, so that a session does not help to guess it.
         """
+        account, token = await self.users.find_own_account(call.user.id), session_token(call.request)
+        if account is None or token is None:
+            raise AuthenticationRequired
         async with self._attempt(call, email_key(account.user.email), _CHANGE) as attempt:
-            verification = self.password_hasher.verify(password, account.password_hash, attempt.queue)
+            given = call.input.current_password
+            verification = self.password_hasher.verify(given, account.password_hash, attempt.queue)
             correct, _ = await call.while_connected(verification)
             if not correct:
-                await self._record_failure(attempt, Outcome.WRONG_PASSWORD)
+                await self._record_failure(call, attempt, Outcome.WRONG_PASSWORD)
                 raise WrongPassword
-            await self.limiter.record_success(attempt.limited)
+            await self.limiter.record_success(attempt)
+        await self.passwords.change(call, account, token)
+        return Success()
 
     @asynccontextmanager
-    async def _attempt(self, call: Call[Any], email: str, operation: str) -> AsyncIterator[_Attempt]:
+    async def _attempt(self, call: Call[Any], email: str, operation: str) -> AsyncIterator[Attempt]:
         """Wait for the attempts before this one, and refuse it if too many have failed."""
-        token = call.request.cookies.get(DEVICE_COOKIE)
-        device = await self.devices.find(token, email)
-        limited = self.limiter.attempt(email, call.caller.address, device)
-        attempt = _Attempt(call.caller, email, device, token, limited)
+        device = await self.devices.find(call.request.cookies.get(DEVICE_COOKIE), email)
+        attempt = self.limiter.attempt(email, call.origin["address"], device)
         async with AsyncExitStack() as stack:
             if self.authorizer.enforced:
-                await call.while_connected(stack.enter_async_context(self.limiter.in_flight(limited)))
-            if exceeded := await self.limiter.exceeded(limited):
+                await call.while_connected(stack.enter_async_context(self.limiter.in_flight(attempt)))
+            if exceeded := await self.limiter.exceeded(attempt):
                 if self.authorizer.enforced and operation == _LOGIN:
-                    await self._record_refusal(attempt)
+                    await self._record_refusal(call, attempt)
                 self.authorizer.refuse(exceeded, operation)
             yield attempt
 
@@ -125,30 +128,33 @@ class LoginService:
 
     # Users are locked before counts.
 
-    async def _succeed(self, attempt: _Attempt, account: Account) -> Login:
-        async with shared_transaction(self.engine):
+    async def _succeed(self, call: Call[Any], attempt: Attempt, account: Account) -> None:
+        async with shared_transaction():
             # A session must not outlive the change of the password with which it began.
             if not await self.users.lock_unchanged(account):
                 raise InvalidCredentials
-            session_token = await self.sessions.create(account.user.id, attempt.caller)
-            device_token = await self._remember_device(attempt, account)
-            await self.sign_ins.record(attempt.email, Outcome.SUCCESS, attempt.caller)
-            await self.limiter.record_success(attempt.limited)
-        return Login(account, session_token, device_token)
+            token = await self.sessions.create(account.user.id, call.origin)
+            if attempt.device is None:
+                device_token = await self.devices.add(account.user.id)
+            else:
+                device_token = call.request.cookies[DEVICE_COOKIE]
+                await self.devices.use(attempt.device)
+            await self.sign_ins.record(attempt.email, Outcome.SUCCESS, call.origin)
+            await self.limiter.record_success(attempt)
+        call.cookies.append(_cookie(SESSION_COOKIE, token, self.sessions.absolute))
+        call.cookies.append(_cookie(DEVICE_COOKIE, device_token, DEVICE_LIFETIME))
 
-    async def _remember_device(self, attempt: _Attempt, account: Account) -> str:
-        if attempt.device is None or attempt.device_token is None:
-            return await self.devices.add(account.user.id)
-        await self.devices.use(attempt.device)
-        return attempt.device_token
+    async def _record_failure(self, call: Call[Any], attempt: Attempt, outcome: Outcome) -> None:
+        async with shared_transaction():
+            await self.sign_ins.record(attempt.email, outcome, call.origin)
+            await self.limiter.record_failure(attempt)
 
-    async def _record_failure(self, attempt: _Attempt, outcome: Outcome) -> None:
-        async with shared_transaction(self.engine):
-            await self.sign_ins.record(attempt.email, outcome, attempt.caller)
-            await self.limiter.record_failure(attempt.limited)
-
-    async def _record_refusal(self, attempt: _Attempt) -> None:
+    async def _record_refusal(self, call: Call[Any], attempt: Attempt) -> None:
         """Record the first refusal of a window: an attacker must not fill the table with attempts that cost nothing."""
-        async with shared_transaction(self.engine):
+        async with shared_transaction():
             if await self.limiter.is_first_refusal(attempt.email):
-                await self.sign_ins.record(attempt.email, Outcome.LIMITED, attempt.caller)
+                await self.sign_ins.record(attempt.email, Outcome.LIMITED, call.origin)
+
+
+def _cookie(name: str, value: str, max_age: timedelta) -> str:
+    return f"{name}={value}; Max-Age={int(max_age.total_seconds())}; Path=/; HttpOnly; Secure; SameSite=Strict"

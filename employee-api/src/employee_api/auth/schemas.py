@@ -6,8 +6,8 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from employee_api.access import Scope
-from employee_api.fields import Moment, NewPassword, NonEmptyText, Timestamp, TokenName
-from employee_api.schemas import Input, Output, StrictInput
+from employee_api.fields import Moment, NonEmptyText, Timestamp, TokenName
+from employee_api.schemas import Input, Output, Page, StrictInput
 
 Scopes = Annotated[list[Scope], Field(min_length=1, max_length=len(Scope))]
 
@@ -29,25 +29,8 @@ class SignInOutput(Output):
     created_at: Timestamp
 
 
-class SignInPage(Output):
+class SignInPage(Page[SignInOutput]):
     """Attempts to sign in, newest first."""
-
-    items: list[SignInOutput]
-    next: str | None = Field(description="The `cursor` of the next page; null on the last page")
-
-
-class PasswordChangeInput(StrictInput):
-    """A new password for oneself."""
-
-    current_password: NonEmptyText = Field(repr=False, examples=["nine brown otters swim"])
-    new_password: NewPassword = Field(repr=False)
-
-
-class PasswordResetInput(StrictInput):
-    """A new password, by the token of a reset."""
-
-    token: NonEmptyText = Field(repr=False, examples=["q4YbT0vXJ8mDkC2uW7nLr5sPzA1eGhF3iKoNxR6tVyM"])
-    password: NewPassword = Field(repr=False)
 
 
 class SessionOutput(Output):

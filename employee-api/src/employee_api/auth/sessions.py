@@ -6,26 +6,29 @@ from datetime import datetime, timedelta
 
 from sqlalchemy import ColumnElement, delete, insert, or_, select, update
 from sqlmodel import col
+from starlette.requests import Request
 
-from employee_api.access import Actor, Caller
-from employee_api.activities import Subject, change, record
-from employee_api.auth.schemas import SessionOutput
+from employee_api.access import SESSION_COOKIE, Actor
+from employee_api.activities import Subject, record
+from employee_api.auth.schemas import EndedSessions, SessionOutput
 from employee_api.database import Repository, transaction
-from employee_api.errors import SessionNotFound
+from employee_api.errors import SessionNotFound, UserNotFound
+from employee_api.http.operations import Call
 from employee_api.models import Session, User
+from employee_api.schemas import Deleted
 from employee_api.tokens import hash_token, new_token
-from employee_api.users.locks import lock_user
+from employee_api.users.locks import existing_user, lock_user
 
 # `last_seen_at` is updated once in this fraction of the idle time: a write with every request would be too costly.
 _UPDATES_PER_IDLE_TIME = 20
-_COLUMNS = [getattr(Session, name) for name in Session.model_fields]
 
 
 @dataclass
-class SessionRepository(Repository):
-    """Sessions end `idle` after the last request, and `absolute` after the login at the latest.
+class SessionHandlers(Repository):
+    """Users see and end their own sessions; management does so for everyone.
 
-    They end with their user, whose role is read with every request.
+    Sessions end `idle` after the last request, and `absolute` after the login at the latest. They end with their user,
+    whose role is read with every request.
     """
 
     idle: timedelta
@@ -36,7 +39,7 @@ class SessionRepository(Repository):
         """The maximum age of a session."""
         return int(self.absolute.total_seconds())
 
-    async def create(self, user_id: uuid.UUID, caller: Caller) -> str:
+    async def create(self, user_id: uuid.UUID, origin: dict[str, str]) -> str:
         """Create a session and return its token, which can't be recovered later. Deletes all expired sessions."""
         now = self.clock()
         token = new_token()
@@ -47,12 +50,10 @@ class SessionRepository(Repository):
             "created_at": now,
             "last_seen_at": now,
             "expires_at": now + self.absolute,
-            "address": caller.address,
-            "user_agent": caller.user_agent,
         }
         async with transaction(self.engine) as connection:
             await connection.execute(delete(Session).where(expired))
-            await connection.execute(insert(Session).values(row))
+            await connection.execute(insert(Session).values(row | origin))
         return token
 
     async def find_actor(self, token: str) -> Actor | None:
@@ -64,7 +65,7 @@ class SessionRepository(Repository):
             .where(col(Session.token_hash) == hash_token(token), col(User.deactivated_at).is_(None))
             .where(*self._active(now))
         )
-        row = await self._find(query)
+        row = await self.find_row(query)
         if row is None:
             return None
         user_id, role, approved, last_seen_at = row.values()
@@ -74,50 +75,71 @@ class SessionRepository(Repository):
                 await connection.execute(seen)
         return Actor(user_id, role, approved)
 
-    async def list_active(self, user_id: uuid.UUID, current_token: str | None) -> list[SessionOutput]:
-        """Return the sessions of a user that have not ended, newest first."""
-        query = select(*_COLUMNS).where(col(Session.user_id) == user_id, *self._active(self.clock()))
-        current_hash = current_token and hash_token(current_token)
-        rows = await self._find_all(query.order_by(col(Session.created_at).desc()))
-        return [
-            SessionOutput.model_validate(
-                row | {"id": _session_id(row["token_hash"]), "current": row["token_hash"] == current_hash}
-            )
-            for row in rows
-        ]
+    async def list_sessions(self, call: Call[None]) -> list[SessionOutput]:
+        return await self._list(call, call.user.id)
 
-    async def end(self, session_id: uuid.UUID, owner: Actor) -> None:
-        """End a session of its owner. Raises SessionNotFound."""
+    async def list_sessions_of_user(self, call: Call[None]) -> list[SessionOutput]:
+        return await self._list(call, await existing_user(call, self))
+
+    async def end_session(self, call: Call[None]) -> Deleted:
+        session_id = call.path_id(SessionNotFound())
+        of_user = col(Session.user_id) == call.user.id
         async with transaction(self.engine) as connection:
-            user = await lock_user(connection, owner.id, owner)
-            hashes = await connection.execute(select(col(Session.token_hash)).where(col(Session.user_id) == owner.id))
+            user = await lock_user(connection, call.user.id, call.user)
+            hashes = await connection.execute(select(col(Session.token_hash)).where(of_user))
             token_hash = next((found for found in hashes.scalars() if _session_id(found) == session_id), None)
             if token_hash is None:
                 raise SessionNotFound
             await connection.execute(delete(Session).where(col(Session.token_hash) == token_hash))
-            ended = Subject("user", user.id, user.name, {"session_id": change(session_id, None)})
-            await record(connection, owner, "ended_session", [ended], self.clock())
+            ended = Subject("user", user.id, user.name, before={"session_id": session_id})
+            await record(connection, call.user, "ended_session", self.clock(), ended)
+        return Deleted(id=session_id)
 
-    async def end_all(self, user_id: uuid.UUID, actor: Actor | None, except_token: str | None = None) -> int:
-        """End all sessions of a user, or all but one, and return how many. Raises UserNotFound."""
-        conditions = [col(Session.user_id) == user_id]
-        if except_token is not None:
-            conditions.append(col(Session.token_hash) != hash_token(except_token))
-        async with transaction(self.engine) as connection:
-            user = await lock_user(connection, user_id, actor)
-            number = (await connection.execute(delete(Session).where(*conditions))).rowcount
-            if number:
-                ended = Subject("user", user_id, user.name, {"sessions": change(number, 0)})
-                await record(connection, actor, "ended_sessions", [ended], self.clock())
-        return number
+    async def end_other_sessions(self, call: Call[None]) -> EndedSessions:
+        token = session_token(call.request)
+        others = [] if token is None else [col(Session.token_hash) != hash_token(token)]
+        return await self._end(call.user.id, call.user, *others)
 
-    def _active(self, now: datetime) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
-        return col(Session.expires_at) > now, col(Session.last_seen_at) > now - self.idle
+    async def end_sessions_of_user(self, call: Call[None]) -> EndedSessions:
+        return await self._end(call.path_id(UserNotFound()), call.actor)
 
     async def delete(self, token: str) -> None:
         """Delete the session with this token, if there is one."""
         async with self.engine.begin() as connection:
             await connection.execute(delete(Session).where(col(Session.token_hash) == hash_token(token)))
+
+    async def _list(self, call: Call[None], user_id: uuid.UUID) -> list[SessionOutput]:
+        """Return the sessions of a user that have not ended, newest first."""
+        token = session_token(call.request)
+        current = token and hash_token(token)
+        query = select(Session).where(col(Session.user_id) == user_id, *self._active(self.clock()))
+        rows = await self.find_rows(query.order_by(col(Session.created_at).desc()))
+        for row in rows:
+            row.update(id=_session_id(row["token_hash"]), current=row["token_hash"] == current)
+        return [SessionOutput.model_validate(row) for row in rows]
+
+    async def _end(self, user_id: uuid.UUID, actor: Actor | None, *conditions: ColumnElement[bool]) -> EndedSessions:
+        async with transaction(self.engine) as connection:
+            user = await lock_user(connection, user_id, actor)
+            ending = delete(Session).where(col(Session.user_id) == user_id, *conditions)
+            number = (await connection.execute(ending)).rowcount
+            if number:
+                ended = Subject("user", user_id, user.name, {"sessions": number}, {"sessions": 0})
+                await record(connection, actor, "ended_sessions", self.clock(), ended)
+        return EndedSessions(ended=number)
+
+    def _active(self, now: datetime) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
+        return col(Session.expires_at) > now, col(Session.last_seen_at) > now - self.idle
+
+
+def session_token(request: Request) -> str | None:
+    """Return the session token: a bearer token, or else the cookie."""
+    return bearer_token(request) or request.cookies.get(SESSION_COOKIE)
+
+
+def bearer_token(request: Request) -> str | None:
+    scheme, _, token = request.headers.get("authorization", "").partition(" ")
+    return token.strip() or None if scheme.lower() == "bearer" else None
 
 
 def _session_id(token_hash: bytes) -> uuid.UUID:

@@ -1,22 +1,24 @@
-"""The log of attempts to sign in, by account."""
+"""The log of attempts to sign in, by account; and the devices from which users have, known by a cookie for a year."""
 
 import uuid
 from datetime import timedelta
 from enum import StrEnum
 
-from sqlalchemy import delete, insert, literal, select
+from sqlalchemy import delete, insert, literal, or_, select, update
 from sqlmodel import SQLModel, col
 
-from employee_api.access import Caller
 from employee_api.auth.schemas import SignInOutput, SignInPage
 from employee_api.database import Repository, transaction
-from employee_api.errors import UserNotFound
-from employee_api.models import SignIn, User
+from employee_api.http.operations import Call
+from employee_api.models import Device, SignIn, User
 from employee_api.pagination import PageQuery, fetch_page
+from employee_api.tokens import hash_token, new_token
+from employee_api.users.locks import existing_user
 
-_COLUMNS = [getattr(SignIn, name) for name in SignInOutput.model_fields]
 _TABLE = SQLModel.metadata.tables["sign_ins"]
 _RETENTION = timedelta(days=90)
+DEVICE_LIFETIME = timedelta(days=365)
+_MAX_DEVICES = 50
 
 
 class Outcome(StrEnum):
@@ -28,31 +30,65 @@ class Outcome(StrEnum):
     LIMITED = "limited"
 
 
-class SignInRepository(Repository):
+class SignInHandlers(Repository):
     """Attempts are kept for 90 days. Those with an unknown e-mail are not recorded."""
 
-    async def record(self, email_key: str, outcome: Outcome, caller: Caller) -> None:
+    async def record(self, email_key: str, outcome: Outcome, origin: dict[str, str]) -> None:
         """Record an attempt if a user has this e-mail, and delete those that are too old.
 
         It takes as long if no user has it: response times must not reveal which e-mails are registered.
         """
         now = self.clock()
-        row = {
-            "id": uuid.uuid4(),
-            "outcome": outcome,
-            "address": caller.address,
-            "user_agent": caller.user_agent,
-            "created_at": now,
-        }
+        row = {"id": uuid.uuid4(), "outcome": outcome, **origin, "created_at": now}
         values = [literal(value, _TABLE.c[name].type) for name, value in row.items()]
         attempt = select(*values, col(User.id)).where(col(User.email_key) == email_key)
         async with transaction(self.engine) as connection:
             await connection.execute(insert(SignIn).from_select([*row, "user_id"], attempt))
             await connection.execute(delete(SignIn).where(col(SignIn.created_at) <= now - _RETENTION))
 
-    async def search(self, user_id: uuid.UUID, page: PageQuery) -> SignInPage:
-        """Return a page of a user's attempts. Raises UserNotFound."""
-        if await self._find(select(col(User.id)).where(col(User.id) == user_id)) is None:
-            raise UserNotFound
-        own = select(*_COLUMNS).where(col(SignIn.user_id) == user_id)
-        return await fetch_page(self._reads, own, SignIn, page, SignInPage)
+    async def list_own_sign_ins(self, call: Call[PageQuery]) -> SignInPage:
+        return await self._page(call.user.id, call.input)
+
+    async def list_sign_ins(self, call: Call[PageQuery]) -> SignInPage:
+        return await self._page(await existing_user(call, self), call.input)
+
+    async def _page(self, user_id: uuid.UUID, page: PageQuery) -> SignInPage:
+        own = select(*SignInOutput.columns(SignIn)).where(col(SignIn.user_id) == user_id)
+        return await fetch_page(self.reads, own, SignIn, page, SignInPage)
+
+
+class DeviceRepository(Repository):
+    """A device's token gives no access: it exempts its user from the delays that failed logins of others cause."""
+
+    async def find(self, token: str | None, email_key: str) -> bytes | None:
+        """Return what identifies the device, if it is a known one of the user with this e-mail."""
+        if not token:
+            return None
+        device = hash_token(token)
+        query = (
+            select(col(Device.token_hash))
+            .join(User, col(User.id) == col(Device.user_id))
+            .where(col(Device.token_hash) == device, col(User.email_key) == email_key)
+            .where(col(Device.last_used_at) > self.clock() - DEVICE_LIFETIME)
+        )
+        return device if await self.find_row(query) else None
+
+    async def use(self, device: bytes) -> None:
+        """Extend the lifetime of a known device."""
+        used = update(Device).where(col(Device.token_hash) == device).values(last_used_at=self.clock())
+        async with transaction(self.engine) as connection:
+            await connection.execute(used)
+
+    async def add(self, user_id: uuid.UUID) -> str:
+        """Add a device and return its token. Deletes expired devices, and the user's oldest ones if there are many."""
+        now = self.clock()
+        token = new_token()
+        own = col(Device.user_id) == user_id
+        newest = select(col(Device.token_hash)).where(own).order_by(col(Device.last_used_at).desc()).limit(_MAX_DEVICES)
+        superfluous = own & col(Device.token_hash).not_in(newest)
+        row = {"token_hash": hash_token(token), "user_id": user_id, "created_at": now, "last_used_at": now}
+        async with transaction(self.engine) as connection:
+            await connection.execute(insert(Device).values(row))
+            expired = col(Device.last_used_at) <= now - DEVICE_LIFETIME
+            await connection.execute(delete(Device).where(or_(expired, superfluous)))
+        return token

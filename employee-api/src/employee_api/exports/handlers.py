@@ -17,7 +17,7 @@ from employee_api.errors import ZONE_RULE, BadRequest
 from employee_api.exports.queries import Table
 from employee_api.exports.streaming import CsvExporter
 from employee_api.fields import Month, broken_rule
-from employee_api.http.inputs import QueryParameters
+from employee_api.http.inputs import QueryParameters, describe
 from employee_api.http.operations import Call
 from employee_api.schemas import Input
 
@@ -55,10 +55,9 @@ class ExportParameters(QueryParameters):
     """The query string of an export. The operation's one text for invalid input is about the month only."""
 
     @override
-    def error(self, text: str = "Invalid request", violations: Sequence[FieldViolation] = ()) -> BadRequest:
-        if violations and all(violation.field != "month" for violation in violations):
-            return BadRequest(text, violations)
-        return super().error(text, violations)
+    def error(self, violations: Sequence[FieldViolation] = ()) -> BadRequest:
+        text = None if any(violation.field == "month" for violation in violations) else describe(violations)
+        return BadRequest(text, violations) if text else super().error(violations)
 
 
 _CSV = "text/csv; charset=utf-8"

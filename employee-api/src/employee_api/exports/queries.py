@@ -1,13 +1,13 @@
 """The queries of the exports, the same on SQLite and PostgreSQL: each row of the result is a row of the file."""
 
-from collections.abc import Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
 from enum import StrEnum
 from typing import Any, cast
 from zoneinfo import ZoneInfo
 
-from sqlalchemy import Select, SQLColumnExpression, Text, case, func, literal, select, type_coerce
+from sqlalchemy import Label, Select, Text, case, func, literal, select, type_coerce
 from sqlalchemy.orm import aliased
 from sqlmodel import col
 
@@ -49,21 +49,23 @@ class Format:
     defuse_formulas: bool = False
     zone: ZoneInfo | None = None
 
-    def text(self, column: Any) -> SQLColumnExpression[Any]:
-        text = col(column)
-        if not self.defuse_formulas:
-            return text
-        first = func.substr(func.ltrim(text, _SPACES), 1, 1)
-        return case((first.in_(_FORMULA_STARTS), literal("'") + text), else_=text)
+    def text(self, column: Any, name: str | None = None) -> Label[Any]:
+        text: Any = col(column)
+        if self.defuse_formulas:
+            first = func.substr(func.ltrim(text, _SPACES), 1, 1)
+            text = case((first.in_(_FORMULA_STARTS), literal("'") + text), else_=text)
+        return cast("Label[Any]", text.label(name or column.key))
 
-    def timestamp(self, column: Any) -> SQLColumnExpression[Any]:
+    def timestamp(self, column: Any) -> Label[Any]:
         """Return 2026-01-31T23:59:59.000000Z, as in JSON responses, or 2026-02-01T00:59:59.000000+01:00 in the zone."""
-        moment = col(column)
+        moment: Any = col(column)
         if self.dialect == "sqlite":
-            return func.zoned_timestamp(moment) if self.zone else func.replace(moment, " ", "T", type_=Text) + "Z"
-        if self.zone is None:
-            return func.to_char(func.timezone("UTC", moment), _ISO + '"Z"')
-        return func.to_char(moment, _ISO + "TZH:TZM")
+            text = func.zoned_timestamp(moment) if self.zone else func.replace(moment, " ", "T", type_=Text) + "Z"
+        elif self.zone is None:
+            text = func.to_char(func.timezone("UTC", moment), _ISO + '"Z"')
+        else:
+            text = func.to_char(moment, _ISO + "TZH:TZM")
+        return text.label(column.key)
 
 
 def export_query(table: Table, month: str | None, form: Format) -> Select[Any]:
@@ -80,27 +82,24 @@ def csv_example(table: Table) -> str:
     return ",".join(query.selected_columns.keys()) + "\r\n"
 
 
-_QueryAndModel = tuple[Select[Any], type[Task | User | Activity]]
-
-
-def _tasks(form: Format) -> _QueryAndModel:
+def _tasks(form: Format) -> tuple[Select[Any], type[Task]]:
     assignee, reporter = aliased(User), aliased(User)
-    columns = {
-        "id": col(Task.id),
-        "title": form.text(Task.title),
-        "description": form.text(Task.description),
-        "status": col(Task.status),
-        "priority": col(Task.priority),
-        "assignee_id": col(Task.assignee_id),
-        "assignee_name": form.text(assignee.name),
-        "reporter_id": col(Task.reporter_id),
-        "reporter_name": form.text(reporter.name),
-        "due_date": col(Task.due_date),
-        "created_at": form.timestamp(Task.created_at),
-        "updated_at": form.timestamp(Task.updated_at),
-    }
+    columns: list[Any] = [
+        Task.id,
+        form.text(Task.title),
+        form.text(Task.description),
+        Task.status,
+        Task.priority,
+        Task.assignee_id,
+        form.text(assignee.name, "assignee_name"),
+        Task.reporter_id,
+        form.text(reporter.name, "reporter_name"),
+        Task.due_date,
+        form.timestamp(Task.created_at),
+        form.timestamp(Task.updated_at),
+    ]
     query = (
-        _labelled(columns)
+        select(*columns)
         .select_from(Task)
         .outerjoin(assignee, col(assignee.id) == col(Task.assignee_id))
         .outerjoin(reporter, col(reporter.id) == col(Task.reporter_id))
@@ -108,38 +107,28 @@ def _tasks(form: Format) -> _QueryAndModel:
     return query, Task
 
 
-def _users(form: Format) -> _QueryAndModel:
-    columns = {
-        "id": col(User.id),
-        "name": form.text(User.name),
-        "email": form.text(User.email),
-        "role": form.text(User.role),
-        "dept": form.text(User.dept),
-        "created_at": form.timestamp(User.created_at),
-    }
-    return _labelled(columns), User
+def _users(form: Format) -> tuple[Select[Any], type[User]]:
+    texts = [form.text(column) for column in (User.name, User.email, User.role, User.dept)]
+    return select(col(User.id), *texts, form.timestamp(User.created_at)), User
 
 
-def _activities(form: Format) -> _QueryAndModel:
+def _activities(form: Format) -> tuple[Select[Any], type[Activity]]:
     actor = aliased(User)
-    columns = {
-        "id": col(Activity.id),
-        "created_at": form.timestamp(Activity.created_at),
-        "actor_id": col(Activity.actor_id),
-        "actor_name": form.text(actor.name),
-        "action": col(Activity.action),
-        "subject_type": col(Activity.subject_type),
-        "subject_id": col(Activity.subject_id),
-        "subject_name": form.text(Activity.subject_name),
+    columns: list[Any] = [
+        Activity.id,
+        form.timestamp(Activity.created_at),
+        Activity.actor_id,
+        form.text(actor.name, "actor_name"),
+        Activity.action,
+        Activity.subject_type,
+        Activity.subject_id,
+        form.text(Activity.subject_name),
         # Both databases store it as JSON text.
-        "changes": type_coerce(col(Activity.changes), Text),
-    }
-    query = _labelled(columns).select_from(Activity).outerjoin(actor, col(actor.id) == col(Activity.actor_id))
-    return query, Activity
+        type_coerce(col(Activity.changes), Text).label("changes"),
+    ]
+    query = select(*columns).select_from(Activity)
+    return query.outerjoin(actor, col(actor.id) == col(Activity.actor_id)), Activity
 
 
-_QUERIES = {Table.TASKS: _tasks, Table.USERS: _users, Table.ACTIVITIES: _activities}
-
-
-def _labelled(columns: Mapping[str, SQLColumnExpression[Any]]) -> Select[Any]:
-    return cast("Select[Any]", select(*(column.label(name) for name, column in columns.items())))
+_Query = Callable[[Format], tuple[Select[Any], type[Task | User | Activity]]]
+_QUERIES: dict[Table, _Query] = {Table.TASKS: _tasks, Table.USERS: _users, Table.ACTIVITIES: _activities}

@@ -15,12 +15,12 @@ from starlette.routing import Route
 from employee_api.database import is_away
 from employee_api.errors import ApiError, DatabaseUnavailable, MethodNotAllowed, PathNotFound, UnexpectedError
 from employee_api.http import openapi
+from employee_api.http.authorization import Authorizer
 from employee_api.http.compression import Compression
 from employee_api.http.cross_site import CrossSitePolicy
 from employee_api.http.docs.page import CONTENT_SECURITY_POLICY, page
 from employee_api.http.idempotency import StoredResponses
-from employee_api.http.openapi_parts import Json
-from employee_api.http.operations import Authorizer, Operation
+from employee_api.http.operations import Operation
 from employee_api.http.problems import error_response
 from employee_api.settings import AuthMode
 
@@ -40,7 +40,7 @@ def create_application(
     While the database is away requests get an unexpected error, or DatabaseUnavailable if that is to be reported.
     """
 
-    def describe() -> Json:
+    def describe() -> openapi.Json:
         documented = [policy.documented(operation) for operation in operations]
         common = [*policy.failures(), *([DatabaseUnavailable()] if reports_database_away else [])]
         return openapi.describe(documented, authorizer.mode, common)
@@ -71,7 +71,7 @@ def create_application(
     return app
 
 
-def _description_routes(describe: Callable[[], Json], mode: AuthMode) -> list[Route]:
+def _description_routes(describe: Callable[[], openapi.Json], mode: AuthMode) -> list[Route]:
     # Both are made for their first reader, who waits 40 ms: most processes start and end without one.
     document = cache(describe)
     rendered = cache(lambda: page(document(), mode))

@@ -11,8 +11,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from typing_extensions import override
 
 from employee_api.errors import ApiError, CrossSiteRequest, HostNotServed, JsonRequired, MalformedHost, PreflightRefused
+from employee_api.http.authorization import Authorizer
 from employee_api.http.inputs import JsonBody
-from employee_api.http.operations import Authorizer, Operation
+from employee_api.http.operations import Operation
 from employee_api.http.problems import error_response
 from employee_api.origins import authority_of, is_listed, parse_authority
 
@@ -67,7 +68,12 @@ class CrossSitePolicy:
                 allow_credentials=True,
                 expose_headers=_CORS_RESPONSE_HEADERS,
             )
-        return _HostCheck(app, self.allowed_hosts)
+
+        async def check_host(scope: Scope, receive: Receive, send: Send) -> None:
+            error = self._host_error(Headers(scope=scope).getlist("host")) if scope["type"] == "http" else None
+            await (app if error is None else error_response(HTTPConnection(scope), error))(scope, receive, send)
+
+        return check_host
 
     def check(self, headers: Headers, operation: Operation, authorizer: Authorizer) -> None:
         """Refuse an operation that changes something for a page of another origin (cross-site request forgery).
@@ -97,6 +103,19 @@ class CrossSitePolicy:
             enforced_failures=(*operation.enforced_failures, *enforced),
         )
 
+    def _host_error(self, hosts: Sequence[str]) -> ApiError | None:
+        """Refuse a malformed `Host`, and any that is not allowed: pages of a name that was rebound to this address.
+
+        The probes are answered before, since Kubernetes sends them to the pod's address.
+        """
+        parsed = [parse_authority(host) for host in hosts]
+        if len(parsed) > 1 or None in parsed:
+            return MalformedHost()
+        # HTTP/1.0 allows requests without a Host.
+        if self.allowed_hosts and not any(host and is_listed(host[0], self.allowed_hosts) for host in parsed):
+            return HostNotServed()
+        return None
+
     def _is_foreign(self, headers: Headers) -> bool:
         """Return whether a browser sent the request from a page of an origin that is neither its target nor allowed.
 
@@ -111,33 +130,6 @@ class CrossSitePolicy:
             return not _OWN_SITES.issuperset(sites)
         own = parse_authority(headers.get("host", ""))
         return any(own is None or authority_of(origin) != own for origin in origins)
-
-
-class _HostCheck:
-    """Refuses a malformed `Host`, and any that is not allowed: pages of a name that was rebound to this address.
-
-    The probes are answered before, since Kubernetes sends them to the pod's address.
-    """
-
-    def __init__(self, app: ASGIApp, allowed: frozenset[str]) -> None:
-        self._app = app
-        self._allowed = allowed
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        error = self._error(Headers(scope=scope).getlist("host")) if scope["type"] == "http" else None
-        if error is None:
-            await self._app(scope, receive, send)
-        else:
-            await error_response(HTTPConnection(scope), error)(scope, receive, send)
-
-    def _error(self, hosts: Sequence[str]) -> ApiError | None:
-        parsed = [parse_authority(host) for host in hosts]
-        if len(parsed) > 1 or None in parsed:
-            return MalformedHost()
-        # HTTP/1.0 allows requests without a Host.
-        if self._allowed and not any(host is not None and is_listed(host[0], self._allowed) for host in parsed):
-            return HostNotServed()
-        return None
 
 
 class _Cors(CORSMiddleware):

@@ -68,7 +68,7 @@ class StoredResponses(Repository):
         if (stored := await self._find_response(request)) is not None:
             return stored
         try:
-            async with shared_transaction(self.engine):
+            async with shared_transaction():
                 response = await respond()
                 await self._store(request, response)
         except (ApiError, IntegrityError):
@@ -79,22 +79,13 @@ class StoredResponses(Repository):
         return response
 
     async def _find_response(self, request: RepeatableRequest) -> Response | None:
-        query = select(
-            col(StoredResponse.fingerprint),
-            col(StoredResponse.status),
-            col(StoredResponse.headers),
-            col(StoredResponse.body),
-        ).where(
-            col(StoredResponse.key_hash) == request.key_hash,
-            col(StoredResponse.created_at) > self.clock() - _LIFETIME,
-        )
-        row = await self._find(query)
+        same_key = select(StoredResponse).where(col(StoredResponse.key_hash) == request.key_hash)
+        row = await self.find_row(same_key.where(col(StoredResponse.created_at) > self.clock() - _LIFETIME))
         if row is None:
             return None
-        fingerprint, status, headers, body = row.values()
-        if fingerprint != request.fingerprint:
+        if row["fingerprint"] != request.fingerprint:
             raise IdempotencyKeyReused
-        return Response(body, status, headers | {REPLAYED: "true"})
+        return Response(row["body"], row["status"], row["headers"] | {REPLAYED: "true"})
 
     async def _store(self, request: RepeatableRequest, response: Response) -> None:
         now = self.clock()

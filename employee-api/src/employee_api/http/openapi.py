@@ -1,24 +1,31 @@
 """Generates the OpenAPI 3.1 document of the API from its operations and their models."""
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
 import orjson
+from pydantic import TypeAdapter
+from pydantic.json_schema import JsonSchemaMode
 
 from employee_api.access import Access
-from employee_api.errors import ApiError, AuthenticationRequired, UnexpectedError
-from employee_api.http.idempotency import REPLAYED
-from employee_api.http.inputs import JsonBody
-from employee_api.http.openapi_parts import Json, Schemas, example_of, parameters
+from employee_api.errors import ApiError, AuthenticationRequired, PreconditionFailed, UnexpectedError
+from employee_api.http.idempotency import IDEMPOTENCY_KEY, KEY_PATTERN, REPLAYED
+from employee_api.http.inputs import JsonBody, QueryParameters
 from employee_api.http.operations import Operation
 from employee_api.http.problems import JSON, PROBLEM_JSON, problem
 from employee_api.schemas import Error, Problem
 from employee_api.settings import AuthMode
 
-_KIBIBYTE = 1024
+Json = dict[str, Any]
+
+EXAMPLE_ID = "3f1c8a6e-52d0-4b7e-9a44-0c6d1f2e7b58"
+_EXAMPLE_TAG = '"9f86d081884c7d65"'
+_EXAMPLES_BY_FORMAT = {"uuid": EXAMPLE_ID, "date": "2026-03-31", "date-time": "2026-03-14T15:09:26.000000Z"}
+_EXAMPLES_BY_TYPE = {"boolean": True, "integer": 1, "number": 1.0, "string": "text", "null": None}
+_TEXT = {"type": "string"}
 _BASE = Path(__file__).with_name("openapi_base.json")  # what is the same whatever is served
 _ACCESS = {
     Access.OPEN: "Anyone may use it.",
@@ -30,74 +37,133 @@ _ACCESS = {
 }
 
 
-@dataclass(frozen=True)
-class _Api:
-    """What the descriptions of all operations depend on."""
-
-    schemas: Schemas
-    mode: AuthMode
-    common: Sequence[ApiError]
-
-
 def describe(operations: Sequence[Operation], mode: AuthMode, common: Sequence[ApiError] = ()) -> Json:
     """Return the document for this mode; every operation of the API can return the `common` errors."""
-    api = _Api(Schemas(operations), mode, common)
     document: Json = orjson.loads(_BASE.read_bytes())
+    description = _Description(operations, mode, common)
     for operation in operations:
-        document["paths"].setdefault(operation.path, {})[operation.method.lower()] = _operation(operation, api)
+        path = document["paths"].setdefault(operation.path, {})
+        path[operation.method.lower()] = description.of_operation(operation)
     used = {operation.tag for operation in operations}
     document["tags"] = [tag for tag in document["tags"] if tag["name"] in used]
-    document["components"]["schemas"] = api.schemas.definitions
+    document["components"]["schemas"] = description.definitions
     if mode is AuthMode.OFF:
         del document["components"]["securitySchemes"]
     return document
 
 
-def _operation(operation: Operation, api: _Api) -> Json:
-    described: Json = {
-        "operationId": operation.name,
-        "summary": operation.summary,
-        "description": _required_access(operation, api.mode),
-        "tags": [operation.tag],
-        "responses": _responses(operation, api),
-    }
-    if found := parameters(operation, api.schemas):
-        described["parameters"] = found
-    if isinstance(operation.input, JsonBody):
-        described["requestBody"] = {
-            "required": True,
-            "description": f"At most {operation.input.max_bytes // _KIBIBYTE} KiB",
-            "content": {JSON: _media_type(api.schemas.of_input(operation), api)},
+class _Description:
+    """Describes operations, whose JSON Schemas are references to definitions that contain each model once."""
+
+    def __init__(self, operations: Sequence[Operation], mode: AuthMode, common: Sequence[ApiError]) -> None:
+        self._mode = mode
+        self._common = common
+        bodies = {operation.input.model for operation in operations if isinstance(operation.input, JsonBody)}
+        queries = {operation.input.model for operation in operations if isinstance(operation.input, QueryParameters)}
+        models = sorted(filter(None, bodies | queries), key=str)
+        adapters: list[tuple[str, JsonSchemaMode, TypeAdapter[Any]]] = [
+            *((model.__name__, "validation", TypeAdapter(model)) for model in models),
+            *((found.name, "serialization", found.output) for found in operations if found.csv_example is None),
+            *((model.__name__, "serialization", TypeAdapter(model)) for model in (Error, Problem)),
+        ]
+        self._schemas, generated = TypeAdapter.json_schemas(adapters, ref_template="#/components/schemas/{model}")
+        self._all: dict[str, Json] = generated["$defs"]
+        # Parameters are described one by one.
+        unused = {model.__name__ for model in filter(None, queries - bodies)}
+        self.definitions = {name: schema for name, schema in self._all.items() if name not in unused}
+
+    def of_operation(self, operation: Operation) -> Json:
+        described: Json = {
+            "operationId": operation.name,
+            "summary": operation.summary,
+            "description": self._required_access(operation),
+            "tags": [operation.tag],
+            "responses": self._responses(operation),
         }
-    if api.mode is not AuthMode.OFF and operation.access is not Access.OPEN:
-        optional = api.mode is AuthMode.OBSERVE and operation.access is not Access.SELF
-        required: list[Json] = [{"session": []}, {"bearer": [operation.scope] if operation.scope else []}]
-        described["security"] = [{}, *required] if optional else required
-    return described
+        if parameters := [*_path_parameters(operation), *self._query_parameters(operation), *_headers(operation)]:
+            described["parameters"] = parameters
+        if isinstance(operation.input, JsonBody):
+            described["requestBody"] = {
+                "required": True,
+                "description": f"At most {operation.input.max_bytes // 1024} KiB",
+                "content": {JSON: self._media_type(self._input(operation))},
+            }
+        if self._mode is not AuthMode.OFF and operation.access is not Access.OPEN:
+            optional = self._mode is AuthMode.OBSERVE and operation.access is not Access.SELF
+            required: list[Json] = [{"session": []}, {"bearer": [operation.scope] if operation.scope else []}]
+            described["security"] = [{}, *required] if optional else required
+        return described
 
+    def _required_access(self, operation: Operation) -> str:
+        text = _ACCESS[operation.access].format(scope=operation.scope)
+        if self._mode is AuthMode.ENFORCE or operation.access is Access.OPEN:
+            return text
+        if operation.access is not Access.SELF:
+            return f"{text.removesuffix('.')} once `AUTH_MODE` is `enforce`."
+        return "Requires a session: there are none while `AUTH_MODE` is `off`." if self._mode is AuthMode.OFF else text
 
-def _required_access(operation: Operation, mode: AuthMode) -> str:
-    text = _ACCESS[operation.access].format(scope=operation.scope)
-    if mode is AuthMode.ENFORCE or operation.access is Access.OPEN:
-        return text
-    if operation.access is not Access.SELF:
-        return f"{text.removesuffix('.')} once `AUTH_MODE` is `enforce`."
-    return "Requires a session: there are none while `AUTH_MODE` is `off`." if mode is AuthMode.OFF else text
+    def _responses(self, operation: Operation) -> Json:
+        # The probes, which the chassis serves, have no problem documents, and other errors.
+        common = self._common if operation.served else ()
+        failures: dict[int, list[ApiError]] = {}
+        for failure in (*operation.documented_failures(enforced=self._mode is AuthMode.ENFORCE), *common):
+            failures.setdefault(failure.status, []).append(failure)
+        failures[HTTPStatus.INTERNAL_SERVER_ERROR] = [UnexpectedError()]
+        responses = {int(operation.status): self._success(operation)}
+        if operation.revalidates:
+            responses[HTTPStatus.NOT_MODIFIED] = _response("Unchanged", operation.headers)
+        for status, errors in sorted(failures.items()):
+            responses[status] = self._failure(errors, with_problems=operation.served)
+        return {str(int(status)): response for status, response in responses.items()}
 
+    def _success(self, operation: Operation) -> Json:
+        headers = {"Location"} if operation.status is HTTPStatus.CREATED else set()
+        headers |= {REPLAYED} if operation.repeatable else set()
+        headers |= {name for name in operation.headers if name != "Set-Cookie" or self._mode is not AuthMode.OFF}
+        if operation.csv_example is not None:
+            csv = {"schema": _TEXT, "example": operation.csv_example}
+            return _response("RFC 4180", headers | {"Content-Disposition"}, {"text/csv": csv})
+        return _response(operation.status.phrase, headers, {JSON: self._media_type(self._output(operation.name))})
 
-def _responses(operation: Operation, api: _Api) -> Json:
-    # The probes, which the chassis serves, have no problem documents, and other errors.
-    common = api.common if operation.served else ()
-    failures: dict[int, list[ApiError]] = {}
-    for failure in (*operation.documented_failures(enforced=api.mode is AuthMode.ENFORCE), *common):
-        failures.setdefault(failure.status, []).append(failure)
-    failures[HTTPStatus.INTERNAL_SERVER_ERROR] = [UnexpectedError()]
-    responses = {int(operation.status): _success(operation, api)}
-    if operation.revalidates:
-        responses[HTTPStatus.NOT_MODIFIED] = _response("Unchanged", operation.headers)
-    for status, errors in sorted(failures.items()):
-        responses[status] = _failure(errors, api, with_problems=operation.served)
-    return {str(int(status)): response for status, response in responses.items()}
+    def _failure(self, failures: Sequence[ApiError], *, with_problems: bool) -> Json:
+        headers = set()
+        if any(failure.retry_after_seconds is not None for failure in failures):
+            headers.add("Retry-After")
+        if any(isinstance(failure, AuthenticationRequired) for failure in failures):
+            headers.add("WWW-Authenticate")
+        errors = {failure.reason: {"value": {"error": failure.message}} for failure in failures}
+        content: Json = {JSON: {"schema": self._output(Error.__name__), "examples": errors}}
+        if with_problems:
+            problems = {failure.reason: {"value": problem(failure).model_dump()} for failure in failures}
+            content[PROBLEM_JSON] = {"schema": self._output(Problem.__name__), "examples": problems}
+        return _response("; ".join(dict.fromkeys(failure.message for failure in failures)), headers, content)
+
+    def _query_parameters(self, operation: Operation) -> Iterator[Json]:
+        if not isinstance(operation.input, QueryParameters):
+            return
+        query = self._all[self._input(operation)["$ref"].rpartition("/")[2]]
+        for name, described in query["properties"].items():
+            field, example = dict(described), _example(described, self.definitions)
+            # An optional parameter is omitted, never null.
+            choices = [choice for choice in field.pop("anyOf", [field]) if choice.get("type") != "null"]
+            schema = {key: value for key, value in (field | choices[0]).items() if key not in ("title", "description")}
+            if schema.get("default", "") is None:
+                del schema["default"]
+            parameter = {"name": name, "in": "query", "required": name in query.get("required", []), "schema": schema}
+            if "description" in field:
+                parameter["description"] = field["description"]
+            yield parameter | ({} if example is None else {"example": example})
+
+    def _input(self, operation: Operation) -> Json:
+        assert operation.input.model is not None  # noqa: S101 - it reads something
+        return dict(self._schemas[operation.input.model.__name__, "validation"])
+
+    def _output(self, name: str) -> Json:
+        """Return the schema of an operation's output, or of an error's model."""
+        return dict(self._schemas[name, "serialization"])
+
+    def _media_type(self, schema: Json) -> Json:
+        return {"schema": schema, "example": _example(schema, self.definitions)}
 
 
 def _response(description: str, headers: Iterable[str], content: Json | None = None) -> Json:
@@ -107,30 +173,55 @@ def _response(description: str, headers: Iterable[str], content: Json | None = N
     return {"description": description, "headers": references} | ({"content": content} if content else {})
 
 
-def _success(operation: Operation, api: _Api) -> Json:
-    headers = {"Location"} if operation.status is HTTPStatus.CREATED else set()
-    headers |= {REPLAYED} if operation.repeatable else set()
-    headers |= {name for name in operation.headers if name != "Set-Cookie" or api.mode is not AuthMode.OFF}
-    if operation.csv_example is not None:
-        csv = {"schema": {"type": "string"}, "example": operation.csv_example}
-        return _response("RFC 4180", headers | {"Content-Disposition"}, {"text/csv": csv})
-    media_type = _media_type(api.schemas.of_output(operation.name), api)
-    return _response(operation.status.phrase, headers, {JSON: media_type})
+def _example(schema: Json, definitions: dict[str, Json]) -> Any:
+    """Return a value that conforms to the schema: its own example, or else one for its type.
+
+    References of the schema lead to `definitions`.
+    """
+    if "$ref" in schema:
+        schema = definitions[schema["$ref"].rpartition("/")[2]] | schema
+    for key in ("examples", "enum"):
+        if key in schema:
+            return schema[key][0]
+    for key in ("const", "default"):
+        if schema.get(key) is not None:
+            return schema[key]
+    if "anyOf" in schema:
+        example = _example(schema["anyOf"][0], definitions)
+        # Nothing is known about a text that has no example, so null is the better one where it is allowed.
+        return None if example == _EXAMPLES_BY_TYPE["string"] and {"type": "null"} in schema["anyOf"] else example
+    if schema.get("type") == "array":
+        return [_example(schema["items"], definitions)]
+    if schema.get("type") == "object":
+        return {name: _example(field, definitions) for name, field in schema.get("properties", {}).items()}
+    return _EXAMPLES_BY_FORMAT.get(schema.get("format", ""), _EXAMPLES_BY_TYPE.get(schema.get("type", "")))
 
 
-def _failure(failures: Sequence[ApiError], api: _Api, *, with_problems: bool) -> Json:
-    headers = set()
-    if any(failure.retry_after_seconds is not None for failure in failures):
-        headers.add("Retry-After")
-    if any(isinstance(failure, AuthenticationRequired) for failure in failures):
-        headers.add("WWW-Authenticate")
-    errors = {failure.reason: {"value": {"error": failure.message}} for failure in failures}
-    content: Json = {JSON: {"schema": api.schemas.of_output(Error.__name__), "examples": errors}}
-    if with_problems:
-        problems = {failure.reason: {"value": problem(failure).model_dump()} for failure in failures}
-        content[PROBLEM_JSON] = {"schema": api.schemas.of_output(Problem.__name__), "examples": problems}
-    return _response("; ".join(dict.fromkeys(failure.message for failure in failures)), headers, content)
+def _path_parameters(operation: Operation) -> Iterator[Json]:
+    for name in re.findall(r"\{(\w+)\}", operation.path):
+        yield _parameter(name, "path", "A UUID", EXAMPLE_ID, required=True)
 
 
-def _media_type(schema: Json, api: _Api) -> dict[str, Any]:
-    return {"schema": schema, "example": example_of(schema, api.schemas.definitions)}
+def _headers(operation: Operation) -> Iterator[Json]:
+    if operation.repeatable:
+        text = "A repetition with the same key and input within 24 hours gets the first response, and changes nothing"
+        yield _parameter(IDEMPOTENCY_KEY, "header", text, "0f8a5a3e-7a4d-4c0e-9a55-6f1f3f6c2b17", f"^{KEY_PATTERN}$")
+    if any(isinstance(failure, PreconditionFailed) for failure in operation.failures):
+        text = "Entity tags: fail with 412 if the current one is not among them"
+        yield _parameter("If-Match", "header", text, _EXAMPLE_TAG)
+    if operation.revalidates:
+        text = "Entity tags: answer 304 without a body if the current one is among them"
+        yield _parameter("If-None-Match", "header", text, _EXAMPLE_TAG)
+
+
+def _parameter(
+    name: str, location: str, description: str, example: str, pattern: str | None = None, *, required: bool = False
+) -> Json:
+    return {
+        "name": name,
+        "in": location,
+        "required": required,
+        "schema": _TEXT | ({"pattern": pattern} if pattern else {}),
+        "description": description,
+        "example": example,
+    }

@@ -6,44 +6,25 @@ from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
 from http import HTTPStatus
-from typing import Any, Generic, Protocol, TypeVar, get_args, get_type_hints
+from typing import Any, Generic, TypeVar, get_args, get_type_hints
 
 from pydantic import BaseModel, TypeAdapter
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from employee_api import errors
-from employee_api.access import Access, Actor, Caller, Scope
+from employee_api.access import Access, Actor, Scope
 from employee_api.fields import parse_id
+from employee_api.http.authorization import Authorizer
 from employee_api.http.etags import etag, is_unchanged
 from employee_api.http.idempotency import StoredResponses, identify
 from employee_api.http.inputs import JsonBody, QueryParameters, RequestInput
 from employee_api.http.problems import JSON
-from employee_api.settings import AuthMode
 
 T = TypeVar("T")
 InputT = TypeVar("InputT")
 
 _MAX_USER_AGENT_LENGTH = 300
-
-
-class Authorizer(Protocol):
-    """Decides whether a request may run an operation."""
-
-    mode: AuthMode
-
-    @property
-    def enforced(self) -> bool:
-        """Whether requests are refused, not only counted."""
-
-    async def authorize(self, request: Request, operation: "Operation") -> Actor | None:
-        """Return the user of the request's session or API token, if any.
-
-        Raises the errors of the operation's access when enforced; for SELF in every mode.
-        """
-
-    def refuse(self, error: errors.ApiError, operation: str) -> None:
-        """Count and log a refusal unless authorization is off; raise the error when enforced."""
 
 
 @dataclass
@@ -71,11 +52,11 @@ class Call(Generic[InputT]):
         return parsed
 
     @property
-    def caller(self) -> Caller:
-        """Where the request comes from."""
+    def origin(self) -> dict[str, str]:
+        """The client's address, and what it says of its program, cut to a sane length."""
         client = self.request.client
         user_agent = self.request.headers.get("user-agent", "")[:_MAX_USER_AGENT_LENGTH]
-        return Caller(client.host if client else "", user_agent)
+        return {"address": client.host if client else "", "user_agent": user_agent}
 
     async def while_connected(self, work: Coroutine[Any, Any, T]) -> T:
         """Await work that may have to wait, and cancel it when the client disconnects. Raises ClientDisconnect."""
@@ -100,10 +81,6 @@ class Call(Generic[InputT]):
         """Set the path of the resource that the operation has created."""
         self.response_headers["location"] = path
 
-    def tag(self, model: BaseModel) -> None:
-        """Set the entity tag of the representation that the response contains."""
-        self.response_headers["etag"] = etag(model)
-
 
 @dataclass(frozen=True)
 class Operation:
@@ -112,8 +89,8 @@ class Operation:
     Attributes:
         reads: makes the input from its model, where that is not the query of a GET, or else a JSON body.
         status: of success.
-        headers: the headers of its success, besides the ones that every response has. With an `ETag` a GET takes
-            `If-None-Match`.
+        headers: the headers of its success, besides the ones that every response has. An `ETag` is made of the output,
+            and a GET with it takes `If-None-Match`.
         csv_example: an example of the file, if the handler returns one instead of JSON.
         repeatable: whether a repetition with the same Idempotency-Key gets the stored response. The response must not
             contain a secret, and every change must be made in a `transaction`.
@@ -199,7 +176,7 @@ class Operation:
 
     async def respond(self, request: Request, authorizer: Authorizer, stored: StoredResponses) -> Response:
         """Authorize the request and run the handler. Raises the documented failures."""
-        actor = await authorizer.authorize(request, self)
+        actor = await authorizer.authorize(request, self.name, self.access, self.scope)
         call = Call(request, actor, await self.input.read(request))
         if self.repeatable and (repeatable := identify(request, self.name, actor, call.input)):
             return await stored.respond_once(repeatable, lambda: self._handle(call))
@@ -209,9 +186,10 @@ class Operation:
         result = await self.handler(call)
         if isinstance(result, Response):
             return result
-        tag = call.response_headers.get("etag")
-        if self.method == "GET" and tag is not None and is_unchanged(_joined(call.request, "if-none-match"), tag):
-            return Response(None, HTTPStatus.NOT_MODIFIED, call.response_headers)
+        if "ETag" in self.headers:
+            call.response_headers["etag"] = tag = etag(result)
+            if self.method == "GET" and is_unchanged(_joined(call.request, "if-none-match"), tag):
+                return Response(None, HTTPStatus.NOT_MODIFIED, call.response_headers)
         response = Response(self.output.dump_json(result), int(self.status), call.response_headers, JSON)
         for cookie in call.cookies:
             response.headers.append("set-cookie", cookie)

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from employee_api.fields import CalendarDate, CommentText, Id, LongText, Month, SearchText, Timestamp, Title
 from employee_api.pagination import PageQuery
-from employee_api.schemas import Output, Patch, StrictInput
+from employee_api.schemas import Output, Page, Patch, StrictInput
 
 
 class Status(StrEnum):
@@ -42,16 +42,11 @@ class TaskInput(StrictInput):
     due_date: CalendarDate | None = None
 
 
-class TaskPatch(Patch):
+class TaskPatch(TaskInput, Patch):
     """Changes to a task; omitted fields keep their values."""
 
     title: Title = ""
-    description: LongText = ""
-    status: Status = Status.TODO
-    priority: Priority = Priority.MEDIUM
-    assignee_id: Id | None = None
     reporter_id: Id | None = None
-    due_date: CalendarDate | None = None
 
 
 class TaskAssignment(StrictInput):
@@ -118,11 +113,8 @@ class TaskQuery(PageQuery):
     order: Order = Order.DESCENDING
 
 
-class TaskPage(Output):
+class TaskPage(Page[TaskOutput]):
     """Tasks in the requested order."""
-
-    items: list[TaskOutput]
-    next: str | None = Field(description="The `cursor` of the next page; null on the last page")
 
 
 class CommentInput(StrictInput):
@@ -149,8 +141,5 @@ class CommentOutput(Output):
     edited_at: Timestamp | None = Field(description="When its author last changed the text; null if never")
 
 
-class CommentPage(Output):
+class CommentPage(Page[CommentOutput]):
     """Comments, newest first."""
-
-    items: list[CommentOutput]
-    next: str | None = Field(description="The `cursor` of the next page; null on the last page")

@@ -21,8 +21,6 @@ from employee_api.months import in_month
 from employee_api.pagination import TIMESTAMPS, SortKey
 from employee_api.tasks.schemas import Priority, Status, TaskOutput, TaskQuery, TaskSort
 
-TASK_COLUMNS = [getattr(Task, name) for name in TaskOutput.model_fields]
-
 
 class LowerCase(GenericFunction[str]):
     """SQL function that turns text into lower case, to be compared and sorted by code points."""
@@ -79,7 +77,7 @@ def matching_tasks(query: TaskQuery) -> Select[Any]:
     conditions += [
         text.like(LowerCase(literal(_containing(word))), escape="/") for word in set((query.q or "").split())
     ]
-    return select(*TASK_COLUMNS).where(*conditions)
+    return select(*TaskOutput.columns(Task)).where(*conditions)
 
 
 def _containing(word: str) -> str:

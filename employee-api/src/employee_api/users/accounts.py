@@ -1,6 +1,7 @@
-"""Changes to the accounts of users in the database. Every change records an activity in the same transaction."""
+"""Users and their accounts. Every change records an activity in the same transaction."""
 
 import uuid
+from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import delete, select, update
@@ -9,71 +10,99 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlmodel import col
 
 from employee_api.access import MANAGEMENT_ROLES, Actor
-from employee_api.activities import Subject, change, record
+from employee_api.activities import Subject, record
 from employee_api.database import Repository, transaction
-from employee_api.errors import EmailTaken, UserNotFound
+from employee_api.errors import ApiError, AuthenticationRequired, EmailTaken, UserNotFound
 from employee_api.http.etags import require_match
+from employee_api.http.operations import Call
 from employee_api.models import ApiToken, Session, User
+from employee_api.schemas import Deleted
 from employee_api.users.locks import lock_user
+from employee_api.users.registration import NewUserPreparer
+from employee_api.users.repository import UserRepository
 from employee_api.users.rules import avatar, email_key
-from employee_api.users.schemas import AccountOutput, AccountPatch, OwnAccountPatch
-
-_COLUMNS = [getattr(User, name) for name in AccountOutput.model_fields]
+from employee_api.users.schemas import AccountOutput, AccountPatch, OwnAccountPatch, UserInput, UserOutput
 
 
-class AccountRepository(Repository):
-    async def get(self, user_id: uuid.UUID) -> AccountOutput:
-        """Return an account. Raises UserNotFound."""
-        row = await self._find(select(*_COLUMNS).where(col(User.id) == user_id))
+@dataclass
+class UserHandlers(Repository):
+    """One's own account, and the administration of users.
+
+    With `enforced` authorization the last management user can't be deleted.
+    """
+
+    users: UserRepository
+    new_users: NewUserPreparer
+    enforced: bool
+
+    async def list_users(self, _call: Call[None]) -> list[UserOutput]:
+        return await self.users.list_all()
+
+    async def add_user(self, call: Call[UserInput]) -> UserOutput:
+        new = await call.while_connected(self.new_users.prepare(call.input))
+        user = await self.users.add(new, call.actor)
+        call.location(f"/api/auth/users/{user.id}")
+        return user
+
+    async def delete_user(self, call: Call[None]) -> Deleted:
+        user_id = call.path_id(UserNotFound())
+        await self.users.delete(user_id, call.actor, protect_last_management_user=self.enforced)
+        return Deleted(id=user_id)
+
+    async def get_user(self, call: Call[None]) -> AccountOutput:
+        return await self._get(call.path_id(UserNotFound()), UserNotFound())
+
+    async def get_me(self, call: Call[None]) -> AccountOutput:
+        # A session ends with its user, who may have been deleted since it was read.
+        return await self._get(call.user.id, AuthenticationRequired())
+
+    async def change_user(self, call: Call[AccountPatch]) -> AccountOutput:
+        return await self._update(call.path_id(UserNotFound()), call, call.actor)
+
+    async def change_me(self, call: Call[OwnAccountPatch]) -> AccountOutput:
+        return await self._update(call.user.id, call, call.user)
+
+    async def deactivate_user(self, call: Call[None]) -> AccountOutput:
+        """End the user's sessions and API tokens and refuse new ones, until they are reactivated."""
+        user_id = call.path_id(UserNotFound())
+        async with transaction(self.engine) as connection:
+            account = await lock_user(connection, user_id, call.actor, ends_management="deactivated")
+            if account.deactivated_at is not None:
+                return account
+            await _end_access(connection, user_id)
+            changed = {"deactivated_at": self.clock()}
+            return await self._save(connection, call.actor, account, "deactivated", changed)
+
+    async def reactivate_user(self, call: Call[None]) -> AccountOutput:
+        user_id = call.path_id(UserNotFound())
+        async with transaction(self.engine) as connection:
+            account = await lock_user(connection, user_id, call.actor)
+            if account.deactivated_at is None:
+                return account
+            # A login that was under way during the deactivation may have created a session since.
+            await _end_access(connection, user_id)
+            return await self._save(connection, call.actor, account, "reactivated", {"deactivated_at": None})
+
+    async def _get(self, user_id: uuid.UUID, not_found: ApiError) -> AccountOutput:
+        row = await self.find_row(select(*AccountOutput.columns(User)).where(col(User.id) == user_id))
         if row is None:
-            raise UserNotFound
+            raise not_found
         return AccountOutput.model_validate(row)
 
-    async def update(
-        self,
-        user_id: uuid.UUID,
-        patch: AccountPatch | OwnAccountPatch,
-        actor: Actor | None,
-        if_match: str | None,
-    ) -> AccountOutput:
-        """Change some fields and return the account; a role also approves it. An unchanged one records no activity.
-
-        Raises UserNotFound, PreconditionFailed, EmailTaken, LastManagementUser.
-        """
-        requested = patch.model_dump(exclude_unset=True)
+    async def _update(self, user_id: uuid.UUID, call: Call[Any], actor: Actor | None) -> AccountOutput:
+        """Change some fields and return the account; a role also approves it. An unchanged one records no activity."""
+        requested = call.input.model_dump(exclude_unset=True)
         if "role" in requested:
             requested["approved"] = True
         demotes = requested.get("role", "ceo") not in MANAGEMENT_ROLES
         async with transaction(self.engine) as connection:
             ends_management = "given another role" if demotes else None
             account = await lock_user(connection, user_id, actor, ends_management=ends_management)
-            require_match(if_match, account)
+            require_match(call.if_match, account)
             changed = {name: value for name, value in requested.items() if value != getattr(account, name)}
             if not changed:
                 return account
             return await self._save(connection, actor, account, "updated", changed)
-
-    async def deactivate(self, user_id: uuid.UUID, actor: Actor | None) -> AccountOutput:
-        """End the user's sessions and API tokens and refuse new ones, until they are reactivated.
-
-        Raises UserNotFound, LastManagementUser.
-        """
-        async with transaction(self.engine) as connection:
-            account = await lock_user(connection, user_id, actor, ends_management="deactivated")
-            if account.deactivated_at is not None:
-                return account
-            await _end_access(connection, user_id)
-            return await self._save(connection, actor, account, "deactivated", {"deactivated_at": self.clock()})
-
-    async def reactivate(self, user_id: uuid.UUID, actor: Actor | None) -> AccountOutput:
-        """Let a deactivated user log in again. Raises UserNotFound."""
-        async with transaction(self.engine) as connection:
-            account = await lock_user(connection, user_id, actor)
-            if account.deactivated_at is None:
-                return account
-            # A login that was under way during the deactivation may have created a session since.
-            await _end_access(connection, user_id)
-            return await self._save(connection, actor, account, "reactivated", {"deactivated_at": None})
 
     async def _save(
         self,
@@ -92,9 +121,9 @@ class AccountRepository(Repository):
             await connection.execute(update(User).where(col(User.id) == account.id).values(row))
         except IntegrityError as error:  # the unique e-mail is the only constraint that input can violate
             raise EmailTaken from error
-        changes = {name: change(getattr(account, name), value) for name, value in changed.items()}
         after = account.model_copy(update=values)
-        await record(connection, actor, action, [Subject("user", account.id, after.name, changes)], self.clock())
+        subject = Subject("user", account.id, after.name, account.model_dump(), changed)
+        await record(connection, actor, action, self.clock(), subject)
         return after
 
 

@@ -1,21 +1,30 @@
 """Locks the rows of users for a change, and refuses changes after which no user would have a management role."""
 
 import uuid
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 
 from sqlalchemy import ColumnElement, RowMapping, and_, or_, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlmodel import col
 
 from employee_api.access import MANAGEMENT_ROLES, Actor
+from employee_api.database import Repository
 from employee_api.errors import AuthenticationRequired, LastManagementUser, UserNotFound
+from employee_api.http.operations import Call, InputT
 from employee_api.models import User
 from employee_api.users.schemas import AccountOutput
 
-_COLUMNS = [getattr(User, name) for name in AccountOutput.model_fields]
 _CAN_MANAGE: ColumnElement[bool] = and_(
     col(User.role).in_(MANAGEMENT_ROLES), col(User.approved), col(User.deactivated_at).is_(None)
 )
+
+
+async def existing_user(call: Call[InputT], rows: Repository) -> uuid.UUID:
+    """Return the id that the path names, of a user who exists. Raises UserNotFound."""
+    user_id = call.path_id(UserNotFound())
+    if await rows.find_row(select(col(User.id)).where(col(User.id) == user_id)) is None:
+        raise UserNotFound
+    return user_id
 
 
 async def lock_user(
@@ -31,20 +40,21 @@ async def lock_user(
     conditions: list[ColumnElement[bool]] = [col(User.id).in_([user_id, *([actor.id] if actor else [])])]
     if ends_management is not None:
         conditions.append(_CAN_MANAGE)
-    query = select(*_COLUMNS).where(or_(*conditions)).order_by(col(User.id)).with_for_update()
+    query = select(*AccountOutput.columns(User)).where(or_(*conditions)).order_by(col(User.id)).with_for_update()
     users = {row["id"]: row for row in (await connection.execute(query)).mappings()}
     if actor is not None and (actor.id not in users or users[actor.id]["deactivated_at"] is not None):
         raise AuthenticationRequired
     if user_id not in users:
         raise UserNotFound
-    if ends_management is not None and _is_last_management_user(user_id, users):
+    if ends_management is not None and {row["id"] for row in users.values() if _can_manage(row)} == {user_id}:
         raise LastManagementUser(ends_management)
     return AccountOutput.model_validate(users[user_id])
 
 
-def _is_last_management_user(user_id: uuid.UUID, users: Mapping[uuid.UUID, RowMapping]) -> bool:
-    managing = {row["id"] for row in users.values() if _can_manage(row)}
-    return managing == {user_id}
+async def lock_actor(connection: AsyncConnection, actor: Actor | None) -> None:
+    """Lock the actor, if there is one. Raises AuthenticationRequired if they were deleted or deactivated meanwhile."""
+    if actor is not None:
+        await lock_user(connection, actor.id, actor)
 
 
 def _can_manage(row: RowMapping) -> bool:
@@ -53,7 +63,9 @@ def _can_manage(row: RowMapping) -> bool:
 
 async def lock_managing(connection: AsyncConnection, user_ids: Collection[uuid.UUID]) -> set[uuid.UUID]:
     """Lock users until the transaction ends, and return those who can manage others."""
-    query = select(*_COLUMNS).where(col(User.id).in_(user_ids)).order_by(col(User.id)).with_for_update()
+    query = (
+        select(*AccountOutput.columns(User)).where(col(User.id).in_(user_ids)).order_by(col(User.id)).with_for_update()
+    )
     return {row["id"] for row in (await connection.execute(query)).mappings() if _can_manage(row)}
 
 

@@ -1,22 +1,64 @@
 """Registration: open, by invitation, or closed; and what becomes of the password that a new user has chosen."""
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Any
 
+from sqlalchemy import delete, select
+from sqlmodel import col
+from typing_extensions import override
+
+from chassis.errors import FieldViolation
 from employee_api import errors
 from employee_api.access import Actor
+from employee_api.activities import Subject, record
 from employee_api.breached_passwords import BreachedPasswords
 from employee_api.database import Repository, transaction
 from employee_api.failure_counts import FailureCounts, count_key, network
 from employee_api.fields import MAX_PASSWORD_LENGTH
-from employee_api.http.operations import Authorizer
+from employee_api.http.authorization import Authorizer
+from employee_api.http.inputs import JsonBody, describe
+from employee_api.http.operations import Call
+from employee_api.models import SingleUseLink
+from employee_api.schemas import Deleted
 from employee_api.settings import AuthMode, RegistrationMode
-from employee_api.users.links import LinkPurpose, is_usable, use_link
-from employee_api.users.locks import is_managed
+from employee_api.users.links import LinkPurpose, create_link, is_usable, use_link
+from employee_api.users.locks import is_managed, lock_actor
 from employee_api.users.passwords import PasswordHasher
 from employee_api.users.repository import NewUser, UserRepository
-from employee_api.users.rules import DEFAULT_ROLE, normalize_password
-from employee_api.users.schemas import UserInput, UserOutput
+from employee_api.users.rules import DEFAULT_ROLE, email_key, normalize_password
+from employee_api.users.schemas import (
+    CreatedInvitation,
+    InvitationInput,
+    InvitationOutput,
+    RegistrationInput,
+    UserInput,
+    UserOutput,
+)
+
+_INVITATIONS = col(SingleUseLink.purpose) == LinkPurpose.INVITATION
+
+
+@dataclass(frozen=True)
+class NewUserBody(JsonBody):
+    """A new user. With `strict`, errors name what is too long, and an e-mail of white space is none."""
+
+    strict: bool = False
+
+    @override
+    def error(self, violations: Sequence[FieldViolation] = ()) -> errors.BadRequest:
+        named = self.strict and all(violation.rule.startswith("is too long") for violation in violations)
+        text = describe(violations) if named else None
+        return errors.BadRequest(text, violations) if text else super().error(violations)
+
+    @override
+    def validate(self, value: object) -> Any:
+        new = super().validate(value)
+        if self.strict and not email_key(new.email):
+            raise self.error([FieldViolation("email", "must not be empty")])
+        return new
 
 
 @dataclass
@@ -45,7 +87,7 @@ class NewUserPreparer:
 
 
 @dataclass
-class Registration(Repository):
+class RegistrationHandlers(Repository):
     """Decides who may register, and with which rights.
 
     With enforced authorization users who register without an invitation are employees who wait for approval, and only
@@ -58,36 +100,91 @@ class Registration(Repository):
     """
 
     users: UserRepository
+    new_users: NewUserPreparer
     authorizer: Authorizer
-    mode: RegistrationMode | None
     counts: FailureCounts
+    mode: RegistrationMode | None
     per_address: int
 
-    async def check(self, invitation: str | None) -> None:
-        """Refuse a registration before its password is hashed.
+    async def register(self, call: Call[RegistrationInput]) -> UserOutput:
+        """Create a user with the role of the invitation, or with what they may have without one."""
+        invitation = call.input.invite or None
+        await self._check(invitation)
+        await self._count(call.origin["address"])
+        new = await call.while_connected(self.new_users.prepare(call.input))
+        if invitation is None:
+            new = replace(new, role=DEFAULT_ROLE, approved=False) if self.authorizer.enforced else new
+            user = await self.users.add(new, call.actor)
+        else:
+            user = await self._add_invited(new, invitation, call.actor)
+        call.location(f"/api/auth/users/{user.id}")
+        return user
 
-        Raises RegistrationClosed, InvitationRequired, InvalidInvitation.
-        """
-        await self.check_open("register")
+    async def _add_invited(self, new: NewUser, invitation: str, actor: Actor | None) -> UserOutput:
+        enforced = self.authorizer.enforced
+        async with transaction(self.engine) as connection:
+            link = await use_link(
+                connection, LinkPurpose.INVITATION, invitation, self.clock(), require_manager=enforced
+            )
+            if link is None:
+                raise errors.InvalidInvitation
+            invited = replace(new, role=link.role, dept=link.dept or new.dept)
+            return await self.users.add_within(connection, invited, actor, invitation_id=link.id)
+
+    async def create_invitation(self, call: Call[InvitationInput]) -> CreatedInvitation:
+        await self._check_open("create_invitation")
+        now, allowed = self.clock(), call.input.model_dump(include={"role", "dept"})
+        lifetime = timedelta(days=call.input.expires_in_days)
+        async with transaction(self.engine) as connection:
+            await lock_actor(connection, call.actor)
+            link, token = await create_link(connection, LinkPurpose.INVITATION, lifetime, call.actor, now, **allowed)
+            invited = Subject("invitation", link.id, link.role, after=allowed)
+            await record(connection, call.actor, "created", now, invited)
+        return CreatedInvitation.model_validate(link.model_dump() | {"token": token})
+
+    async def list_invitations(self, _call: Call[None]) -> list[InvitationOutput]:
+        """Return all invitations that have not expired, newest first."""
+        unexpired = (_INVITATIONS, col(SingleUseLink.expires_at) > self.clock())
+        query = select(*InvitationOutput.columns(SingleUseLink)).where(*unexpired)
+        newest_first = query.order_by(col(SingleUseLink.created_at).desc(), col(SingleUseLink.id).desc())
+        return [InvitationOutput.model_validate(row) for row in await self.find_rows(newest_first)]
+
+    async def delete_invitation(self, call: Call[None]) -> Deleted:
+        """Delete an invitation that has not been used."""
+        invitation_id = call.path_id(errors.InvitationNotFound())
+        unused = (_INVITATIONS, col(SingleUseLink.id) == invitation_id, col(SingleUseLink.used_at).is_(None))
+        deletion = delete(SingleUseLink).where(*unused).returning(col(SingleUseLink.role), col(SingleUseLink.dept))
+        async with transaction(self.engine) as connection:
+            await lock_actor(connection, call.actor)
+            row = (await connection.execute(deletion)).mappings().first()
+            if row is None:
+                raise errors.InvitationNotFound
+            withdrawn = Subject("invitation", invitation_id, row["role"], before=dict(row))
+            await record(connection, call.actor, "deleted", self.clock(), withdrawn)
+        return Deleted(id=invitation_id)
+
+    async def _check(self, invitation: str | None) -> None:
+        """Refuse a registration before its password is hashed."""
+        await self._check_open("register")
         if invitation is None:
             if self.mode is RegistrationMode.INVITE:
                 raise errors.InvitationRequired
             return
-        async with self._reads.connect() as connection:
+        async with self.reads.connect() as connection:
             if not await is_usable(connection, LinkPurpose.INVITATION, invitation, self.clock()):
                 raise errors.InvalidInvitation
 
-    async def check_open(self, operation: str) -> None:
+    async def _check_open(self, operation: str) -> None:
         """Raise RegistrationClosed if no one may register, not even with an invitation."""
         if self.mode is RegistrationMode.CLOSED:
             raise errors.RegistrationClosed
         if self.mode is None:
-            async with self._reads.connect() as connection:
+            async with self.reads.connect() as connection:
                 managed = await is_managed(connection)
             if managed:
                 self.authorizer.refuse(errors.RegistrationClosed(), operation)
 
-    async def count(self, address: str) -> None:
+    async def _count(self, address: str) -> None:
         """Count an attempt, successful or not. Raises TooManyRegistrations if authorization is enforced."""
         if self.authorizer.mode is AuthMode.OFF:
             return
@@ -100,20 +197,3 @@ class Registration(Repository):
                 return
         wait = count.begun_at + self.counts.window - self.clock()
         self.authorizer.refuse(errors.TooManyRegistrations(retry_after_seconds=wait.total_seconds()), "register")
-
-    async def register(self, new: NewUser, invitation: str | None, actor: Actor | None) -> UserOutput:
-        """Create a user with the role of the invitation, or with what they may have without one.
-
-        Raises EmailTaken, InvalidInvitation.
-        """
-        enforced = self.authorizer.enforced
-        if invitation is None:
-            return await self.users.add(replace(new, role=DEFAULT_ROLE, approved=False) if enforced else new, actor)
-        async with transaction(self.engine) as connection:
-            link = await use_link(
-                connection, LinkPurpose.INVITATION, invitation, self.clock(), require_manager=enforced
-            )
-            if link is None:
-                raise errors.InvalidInvitation
-            invited = replace(new, role=link.role, dept=link.dept or new.dept)
-            return await self.users.add_within(connection, invited, actor, invitation_id=link.id)

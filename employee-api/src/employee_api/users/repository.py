@@ -11,7 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlmodel import col
 
 from employee_api.access import Actor
-from employee_api.activities import Subject, change, record
+from employee_api.activities import Subject, record
 from employee_api.database import Repository, transaction
 from employee_api.errors import EmailTaken
 from employee_api.models import Comment, Task, User
@@ -19,8 +19,6 @@ from employee_api.users.locks import lock_user
 from employee_api.users.rules import avatar, email_key, pick_color
 from employee_api.users.schemas import UserOutput
 
-_FIELDS = tuple(UserOutput.model_fields)
-_COLUMNS = [getattr(User, name) for name in _FIELDS]
 RECORDED_FIELDS = ("name", "email", "role", "dept")
 
 
@@ -51,10 +49,11 @@ class UserRepository(Repository):
 
     async def list_all(self) -> list[UserOutput]:
         """Return all users, oldest first."""
-        async with self._reads.connect() as connection:
-            rows = await connection.execute(select(*_COLUMNS).order_by(col(User.created_at), col(User.id)))
+        async with self.reads.connect() as connection:
+            query = select(*UserOutput.columns(User)).order_by(col(User.created_at), col(User.id))
+            rows, names = await connection.execute(query), UserOutput.model_fields
             # Stored values are valid: validating thousands of them again would take most of the request's time.
-            return [UserOutput.model_construct(None, **dict(zip(_FIELDS, row, strict=True))) for row in rows]
+            return [UserOutput.model_construct(None, **dict(zip(names, row, strict=True))) for row in rows]
 
     async def find_account(self, email: str) -> Account | None:
         """Return the account with this e-mail, compared by `email_key`."""
@@ -65,8 +64,8 @@ class UserRepository(Repository):
         return await self._find_account(col(User.id) == user_id)
 
     async def _find_account(self, condition: ColumnElement[bool]) -> Account | None:
-        query = select(*_COLUMNS, col(User.password_hash), col(User.deactivated_at)).where(condition)
-        row = await self._find(query)
+        query = select(*UserOutput.columns(User), col(User.password_hash), col(User.deactivated_at)).where(condition)
+        row = await self.find_row(query)
         if row is None:
             return None
         return Account(UserOutput.model_validate(row), row["password_hash"], row["deactivated_at"] is not None)
@@ -109,14 +108,14 @@ class UserRepository(Repository):
             "created_at": now,
             "approved": new.approved,
         }
-        created = {field: change(None, row[field]) for field in RECORDED_FIELDS}
+        recorded = {field: row[field] for field in RECORDED_FIELDS}
         if invitation_id is not None:
-            created["invitation_id"] = change(None, invitation_id)
+            recorded["invitation_id"] = invitation_id
         try:
             await connection.execute(insert(User).values(row))
         except IntegrityError as error:  # the unique e-mail is the only constraint that input can violate
             raise EmailTaken from error
-        await record(connection, actor, "created", [Subject("user", user.id, user.name, created)], now)
+        await record(connection, actor, "created", now, Subject("user", user.id, user.name, after=recorded))
         return user
 
     async def delete(self, user_id: uuid.UUID, actor: Actor | None, *, protect_last_management_user: bool) -> None:
@@ -132,8 +131,9 @@ class UserRepository(Repository):
             remaining_actor = None if actor and actor.id == user_id else actor
             await _detach_from_tasks(connection, user_id, remaining_actor, now)
             await connection.execute(delete(User).where(col(User.id) == user_id))
-            deleted = {field: change(getattr(user, field), None) for field in RECORDED_FIELDS}
-            await record(connection, remaining_actor, "deleted", [Subject("user", user_id, user.name, deleted)], now)
+            recorded = {field: getattr(user, field) for field in RECORDED_FIELDS}
+            deleted = Subject("user", user_id, user.name, before=recorded)
+            await record(connection, remaining_actor, "deleted", now, deleted)
 
 
 async def _detach_from_tasks(
@@ -156,9 +156,9 @@ async def _detach_from_tasks(
         )
     )
     cleared = [task for task in tasks if user_id in (task["assignee_id"], task["reporter_id"])]
-    await record(connection, actor, "updated", [_detached(task, user_id) for task in cleared], now)
+    await record(connection, actor, "updated", now, *(_detached(task, user_id) for task in cleared))
 
 
 def _detached(task: RowMapping, user_id: uuid.UUID) -> Subject:
     cleared = [name for name in ("assignee_id", "reporter_id") if task[name] == user_id]
-    return Subject("task", task["id"], task["title"], {name: change(user_id, None) for name in cleared})
+    return Subject("task", task["id"], task["title"], before=dict.fromkeys(cleared, user_id))

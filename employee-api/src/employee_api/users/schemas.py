@@ -5,8 +5,8 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from employee_api.fields import Email, Name, NewPassword, Role, ShortText, Timestamp, broken_rule
-from employee_api.schemas import Input, Output, Patch
+from employee_api.fields import Email, Name, NewPassword, NonEmptyText, Role, ShortText, Timestamp, broken_rule
+from employee_api.schemas import Input, Output, Patch, StrictInput
 from employee_api.users.rules import DEFAULT_ROLE, email_key
 
 
@@ -96,6 +96,20 @@ class CreatedInvitation(InvitationOutput):
     """A new invitation. Its token is not shown again."""
 
     token: str = Field(repr=False, examples=["q4YbT0vXJ8mDkC2uW7nLr5sPzA1eGhF3iKoNxR6tVyM"])
+
+
+class PasswordChangeInput(StrictInput):
+    """A new password for oneself."""
+
+    current_password: NonEmptyText = Field(repr=False, examples=["nine brown otters swim"])
+    new_password: NewPassword = Field(repr=False)
+
+
+class PasswordResetInput(StrictInput):
+    """A new password, by the token of a reset."""
+
+    token: NonEmptyText = Field(repr=False, examples=["q4YbT0vXJ8mDkC2uW7nLr5sPzA1eGhF3iKoNxR6tVyM"])
+    password: NewPassword = Field(repr=False)
 
 
 class CreatedPasswordReset(Output):

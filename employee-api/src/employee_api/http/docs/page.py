@@ -2,100 +2,94 @@
 
 import ast
 import inspect
+import json
+import re
+import shlex
+from collections.abc import Iterator
+from html import escape
 from pathlib import Path
-from string import Template
 from typing import cast
+from urllib.parse import urlencode
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
 
 from employee_api.errors import ApiError
 from employee_api.fields import MAX_PAGE_SIZE
-from employee_api.http.docs.html import code, element, paragraphs, text
-from employee_api.http.docs.operations import COOKIES, SERVER, operation_section, schema_section
 from employee_api.http.inputs import MAX_BODY_BYTES
-from employee_api.http.openapi_parts import Json
-from employee_api.http.problems import error_anchor
+from employee_api.http.openapi import Json
+from employee_api.http.problems import JSON, error_anchor
 from employee_api.settings import AuthMode
 
 CONTENT_SECURITY_POLICY = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; base-uri 'none'"
-_FOLDER = Path(__file__).parent
-_MODES = {
-    AuthMode.OFF: (
-        "This server runs with `AUTH_MODE=off`: it has no sessions, and every client may use every operation, except "
-        "those on one's own account, which need a session."
-    ),
-    AuthMode.OBSERVE: (
-        "This server runs with `AUTH_MODE=observe`: it refuses no request for its credentials, and records which "
-        "requests it would refuse with `AUTH_MODE=enforce`. Sign in all the same, so that nothing changes for you then."
-    ),
-    AuthMode.ENFORCE: "This server runs with `AUTH_MODE=enforce`: most operations require a session.",
-}
+SERVER = "http://localhost:8000"
+_COOKIES = "cookies.txt"
 
 
 def page(document: Json, mode: AuthMode) -> str:
     """Return the HTML page of an OpenAPI document, with a guide to the API in this mode."""
-    info, schemas = document["info"], document["components"]["schemas"].items()
-    return _template("page.html").substitute(
-        title=text(info["title"]),
-        style=_read("style.css"),
-        description=text(info["description"]),
-        navigation=_navigation(document),
-        mode=text(_MODES[mode]),
-        sign_in="" if mode is AuthMode.OFF else _template("sign_in.html").substitute(cookies=COOKIES, server=SERVER),
-        operations="".join(_tag_sections(document)),
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).parent),
+        autoescape=True,
+        undefined=StrictUndefined,
+        keep_trailing_newline=True,
+    )
+    environment.filters |= {"text": _text, "code": _code, "anchor": error_anchor, "meaning": meaning}
+    errors = sorted(every_error(), key=lambda error: (error.status, error.reason))
+    return environment.get_template("page.html").render(
+        info=document["info"],
+        mode=mode,
+        server=SERVER,
+        cookies=_COOKIES,
+        tags=document["tags"],
+        operations=list(_operations(document)),
         max_body=MAX_BODY_BYTES // 1024,
         max_page=MAX_PAGE_SIZE,
-        errors=error_sections(),
-        schemas="".join(schema_section(name, schema) for name, schema in schemas),
+        errors=errors,
+        schemas=document["components"]["schemas"],
     )
 
 
-def _read(name: str) -> str:
-    return (_FOLDER / name).read_text(encoding="utf-8")
+def _text(plain: str) -> Markup:
+    """Return plain text as HTML, with `code` in backticks."""
+    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(plain)))  # noqa: S704 - it is escaped
 
 
-def _template(name: str) -> Template:
-    return Template(_read(name))
+def _code(plain: object) -> Markup:
+    return Markup(f"<code>{escape(str(plain))}</code>")  # noqa: S704 - it is escaped
 
 
-def _navigation(document: Json) -> str:
-    sections = [
-        ("#sign-in", "Sign in"),
-        *((f"#tag-{tag['name']}", tag["name"].capitalize()) for tag in document["tags"]),
-        ("#limits", "Limits"),
-        ("#errors", "Errors"),
-        ("#schemas", "Schemas"),
-        ("/openapi.json", "OpenAPI 3.1"),
-    ]
-    return " ".join(element("a", text(name), href=target) for target, name in sections)
-
-
-def _tag_sections(document: Json) -> list[str]:
-    by_tag: dict[str, list[str]] = {}
+def _operations(document: Json) -> Iterator[Json]:
     for path, methods in document["paths"].items():
         for method, operation in methods.items():
-            by_tag.setdefault(operation["tags"][0], []).append(operation_section(method, path, operation))
-    return [
-        element(
-            "section",
-            element("h2", text(tag["name"].capitalize()), id=f"tag-{tag['name']}"),
-            element("p", text(tag["description"])),
-            *by_tag[tag["name"]],
-        )
-        for tag in document["tags"]
-    ]
+            yield operation | {"method": method, "path": path, "curl": _curl_command(method, path, operation)}
 
 
-def error_sections() -> str:
-    """Return a section for each error, where the `type` of a problem document leads to."""
-    errors = sorted(every_error(), key=lambda error: (error.status, error.reason))
-    return "".join(
-        element(
-            "section",
-            element("h3", code(error.reason), f" {int(error.status)}"),
-            paragraphs(f"“{error.message}”", _docstring(type(error))),
-            id=error_anchor(error.reason),
-        )
-        for error in errors
-    )
+def _curl_command(method: str, path: str, operation: Json) -> str:
+    """Return a command that sends the operation's examples, with the session of `cookies.txt` if it takes one."""
+    parts = ["curl"]
+    body = operation.get("requestBody")
+    if method != "get" and not (method == "post" and body):
+        parts.append(f"-X {method.upper()}")
+    sets_cookie = any("Set-Cookie" in response["headers"] for response in operation["responses"].values())
+    if operation.get("security") or (sets_cookie and body is None):
+        parts.append(f"-b {_COOKIES}")
+    if sets_cookie:
+        parts.append(f"-c {_COOKIES}")
+    if body:
+        parts.append(f"--json {shlex.quote(json.dumps(body['content'][JSON]['example'], ensure_ascii=False))}")
+    parts.append(shlex.quote(SERVER + _target(path, operation.get("parameters", []))))
+    return " ".join(parts)
+
+
+def _target(path: str, parameters: list[Json]) -> str:
+    query = {}
+    for parameter in parameters:
+        if parameter["in"] == "path":
+            path = path.replace(f"{{{parameter['name']}}}", parameter["example"])
+        elif parameter["in"] == "query" and (parameter["required"] or "examples" in parameter["schema"]):
+            query[parameter["name"]] = parameter["example"]
+    return f"{path}?{urlencode(query)}" if query else path
 
 
 def every_error() -> list[ApiError]:
@@ -103,12 +97,13 @@ def every_error() -> list[ApiError]:
     return [kind() for kind in _descendants(ApiError)]
 
 
-def _docstring(kind: type[ApiError]) -> str:
-    # Images run without docstrings (PYTHONOPTIMIZE), but not without sources.
-    (definition,) = ast.parse(inspect.getsource(kind)).body
-    return " ".join((ast.get_docstring(cast("ast.ClassDef", definition)) or "").split())
-
-
 def _descendants(kind: type[ApiError]) -> set[type[ApiError]]:
     children = kind.__subclasses__()
     return set(children).union(*map(_descendants, children))
+
+
+def meaning(error: ApiError) -> str:
+    """Return the docstring of the error's class."""
+    # Images run without docstrings (PYTHONOPTIMIZE), but not without sources.
+    (definition,) = ast.parse(inspect.getsource(type(error))).body
+    return " ".join((ast.get_docstring(cast("ast.ClassDef", definition)) or "").split())

@@ -1,4 +1,4 @@
-"""Tasks in the database. Every change records an activity in the same transaction.
+"""Tasks. Every change records an activity in the same transaction.
 
 Every transaction locks users before tasks, each in the order of their ids, so that no two can deadlock.
 """
@@ -14,18 +14,29 @@ from sqlmodel import col
 
 from employee_api import errors
 from employee_api.access import Actor
-from employee_api.activities import Subject, change, record
+from employee_api.activities import Subject, record
 from employee_api.database import Repository, transaction
 from employee_api.http.etags import require_match
+from employee_api.http.operations import Call, InputT
 from employee_api.models import Task, User
 from employee_api.pagination import fetch_page
-from employee_api.tasks.schemas import Order, TaskInput, TaskOutput, TaskPage, TaskPatch, TaskQuery
-from employee_api.tasks.search import SORT_KEYS, TASK_COLUMNS, matching_tasks, register_functions
+from employee_api.schemas import Deleted
+from employee_api.tasks.schemas import (
+    AssignmentOutput,
+    Order,
+    TaskAssignment,
+    TaskInput,
+    TaskOutput,
+    TaskPage,
+    TaskPatch,
+    TaskQuery,
+)
+from employee_api.tasks.search import SORT_KEYS, matching_tasks, register_functions
 
 
 async def get_task(connection: AsyncConnection, task_id: uuid.UUID, *, lock: bool = False) -> TaskOutput:
     """Return a task, locked until the transaction ends if `lock` is set. Raises TaskNotFound."""
-    query = select(*TASK_COLUMNS).where(col(Task.id) == task_id)
+    query = select(*TaskOutput.columns(Task)).where(col(Task.id) == task_id)
     row = (await connection.execute(query.with_for_update() if lock else query)).mappings().first()
     if row is None:
         raise errors.TaskNotFound
@@ -58,92 +69,80 @@ async def lock_users(connection: AsyncConnection, actor: Actor | None, *others: 
 
 
 @dataclass
-class TaskRepository(Repository):
+class TaskHandlers(Repository):
     def __post_init__(self) -> None:
         register_functions(self.engine)
 
-    async def search(self, query: TaskQuery) -> TaskPage:
-        """Return a page of the tasks that match every given filter, in the given order. Raises BadRequest."""
+    async def list_tasks(self, call: Call[TaskQuery]) -> TaskPage:
+        query = call.input
         descending = query.order is Order.DESCENDING
         matching, key = matching_tasks(query), SORT_KEYS[query.sort]
-        return await fetch_page(self._reads, matching, Task, query, TaskPage, key=key, descending=descending)
+        return await fetch_page(self.reads, matching, Task, query, TaskPage, key=key, descending=descending)
 
-    async def get(self, task_id: uuid.UUID) -> TaskOutput:
-        """Return a task. Raises TaskNotFound."""
-        async with self._reads.connect() as connection:
+    async def get_task(self, call: Call[None]) -> TaskOutput:
+        task_id = id_of_task(call)
+        async with self.reads.connect() as connection:
             return await get_task(connection, task_id)
 
-    async def add(self, new: TaskInput, actor: Actor | None) -> TaskOutput:
-        """Create a task and return it. Raises UnknownAssignee, UnknownReporter."""
-        now = self.clock()
-        values = new.model_dump()
-        if "reporter_id" not in new.model_fields_set and actor is not None:
-            values["reporter_id"] = actor.id
+    async def add_task(self, call: Call[TaskInput]) -> TaskOutput:
+        now, values = self.clock(), call.input.model_dump()
+        if "reporter_id" not in call.input.model_fields_set and call.actor is not None:
+            values["reporter_id"] = call.actor.id
         task = TaskOutput(id=uuid.uuid4(), created_at=now, updated_at=now, **values)
         async with transaction(self.engine) as connection:
-            await _lock_assignee_and_reporter(connection, actor, values)
+            await _lock_assignee_and_reporter(connection, call.actor, values)
             await connection.execute(insert(Task).values(task.model_dump()))
-            created = {field: change(None, value) for field, value in values.items()}
-            await record(connection, actor, "created", [Subject("task", task.id, task.title, created)], now)
+            await record(connection, call.actor, "created", now, Subject("task", task.id, task.title, after=values))
+        call.location(f"/api/tasks/{task.id}")
         return task
 
-    async def update(
-        self, task_id: uuid.UUID, patch: TaskPatch, actor: Actor | None, *, if_match: str | None = None
-    ) -> TaskOutput:
-        """Apply a patch and return the task; a patch without effect records no activity.
-
-        Raises TaskNotFound, UnknownAssignee, UnknownReporter, and PreconditionFailed unless it matches `if_match`.
-        """
-        now = self.clock()
-        requested = patch.model_dump(exclude_unset=True)
+    async def change_task(self, call: Call[TaskPatch]) -> TaskOutput:
+        """Apply a patch and return the task; a patch without effect records no activity."""
+        task_id, now, requested = id_of_task(call), self.clock(), call.input.model_dump(exclude_unset=True)
         async with transaction(self.engine) as connection:
-            await _lock_assignee_and_reporter(connection, actor, requested)
+            await _lock_assignee_and_reporter(connection, call.actor, requested)
             task = await get_task(connection, task_id, lock=True)
-            require_match(if_match, task)
+            require_match(call.if_match, task)
             before = task.model_dump()
             changed = {field: value for field, value in requested.items() if value != before[field]}
             if not changed:
                 return task
             values = changed | {"updated_at": now}
             await connection.execute(update(Task).where(col(Task.id) == task_id).values(values))
-            changes = {field: change(before[field], value) for field, value in changed.items()}
             after = task.model_copy(update=values)
-            await record(connection, actor, "updated", [Subject("task", task_id, after.title, changes)], now)
+            await record(connection, call.actor, "updated", now, Subject("task", task_id, after.title, before, changed))
         return after
 
-    async def assign(
-        self, task_ids: Sequence[uuid.UUID], assignee_id: uuid.UUID | None, actor: Actor | None
-    ) -> list[uuid.UUID]:
-        """Assign all of the tasks or none, and return the ids of those that had another assignee before.
-
-        Raises SomeTasksNotFound, UnknownAssignee.
-        """
-        now = self.clock()
+    async def assign_tasks(self, call: Call[TaskAssignment]) -> AssignmentOutput:
+        """Assign all of the tasks or none, and return the ids of those that had another assignee before."""
+        now, assignment = self.clock(), call.input.model_dump(include={"assignee_id"})
         async with transaction(self.engine) as connection:
-            await _lock_assignee_and_reporter(connection, actor, {"assignee_id": assignee_id})
-            tasks = await lock_tasks(connection, set(task_ids))
-            changed = [task for task in tasks if task["assignee_id"] != assignee_id]
+            await _lock_assignee_and_reporter(connection, call.actor, assignment)
+            tasks = await lock_tasks(connection, set(call.input.task_ids))
+            changed = [task for task in tasks if task["assignee_id"] != call.input.assignee_id]
             changed_ids = [task["id"] for task in changed]
-            values = {"assignee_id": assignee_id, "updated_at": now}
+            values = assignment | {"updated_at": now}
             await connection.execute(update(Task).where(col(Task.id).in_(changed_ids)).values(values))
-            await record(connection, actor, "updated", [_assigned(task, assignee_id) for task in changed], now)
-        return changed_ids
+            subjects = [Subject("task", task["id"], task["title"], dict(task), assignment) for task in changed]
+            await record(connection, call.actor, "updated", now, *subjects)
+        return AssignmentOutput(changed=changed_ids)
 
-    async def delete(self, task_id: uuid.UUID, actor: Actor | None, *, if_match: str | None = None) -> None:
-        """Delete a task and its comments. Raises TaskNotFound, and PreconditionFailed unless it matches `if_match`."""
-        now = self.clock()
+    async def delete_task(self, call: Call[None]) -> Deleted:
+        """Delete a task and its comments."""
+        task_id, now = id_of_task(call), self.clock()
         async with transaction(self.engine) as connection:
-            await lock_users(connection, actor)
+            await lock_users(connection, call.actor)
             task = await get_task(connection, task_id, lock=True)
-            require_match(if_match, task)
+            require_match(call.if_match, task)
             await connection.execute(delete(Task).where(col(Task.id) == task_id))
             values = task.model_dump(include=set(TaskInput.model_fields))
-            deleted = {field: change(value, None) for field, value in values.items()}
-            await record(connection, actor, "deleted", [Subject("task", task_id, task.title, deleted)], now)
+            await record(connection, call.actor, "deleted", now, Subject("task", task_id, task.title, before=values))
+        return Deleted(id=task_id)
 
 
-def _assigned(task: RowMapping, assignee_id: uuid.UUID | None) -> Subject:
-    return Subject("task", task["id"], task["title"], {"assignee_id": change(task["assignee_id"], assignee_id)})
+def id_of_task(call: Call[InputT]) -> uuid.UUID:
+    """Return the id of the task that the path names."""
+    return call.path_id(errors.TaskNotFound())
 
 
 async def _lock_assignee_and_reporter(connection: AsyncConnection, actor: Actor | None, values: dict[str, Any]) -> None:
