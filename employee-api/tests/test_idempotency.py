@@ -1,7 +1,9 @@
-"""Repetitions of requests with the same Idempotency-Key."""
+"""Repetitions of requests with the same Idempotency-Key, and the transactions that make them safe."""
 
 import asyncio
+import random
 import uuid
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
@@ -10,7 +12,11 @@ import pytest
 from sqlalchemy import select, update
 from sqlmodel import col
 
+from employee_api.clock import utc_now
+from employee_api.database import shared_transaction
+from employee_api.errors import EmailTaken
 from employee_api.models import StoredResponse, User
+from employee_api.users.repository import NewUser, UserRepository
 from shop_lab.world.employee_accounts import log_in
 from shop_lab.world.employee_api import PASSWORD, Api, Clock, StartApi, api_starter
 
@@ -48,13 +54,6 @@ async def test_a_repeated_registration_is_no_conflict(api: Api, path: str) -> No
     assert (await post(api, path, NEW, "key-2")).status_code == 409
 
 
-async def test_a_comment_is_added_once(api: Api) -> None:
-    path = f"{TASKS}/{(await api.add_task())['id']}/comments"
-    first, again = await post(api, path, {"body": "Done?"}), await post(api, path, {"body": "Done?"})
-    assert first.content == again.content
-    assert len((await api.client.get(path)).json()["items"]) == 1
-
-
 async def test_requests_without_a_key_or_with_different_keys_are_independent(api: Api) -> None:
     for key in ("a", "b"):
         await post(api, TASKS, {"title": "Water"}, key)
@@ -62,43 +61,26 @@ async def test_requests_without_a_key_or_with_different_keys_are_independent(api
     assert len(await titles(api)) == 3
 
 
-@pytest.mark.parametrize(
-    "body", [{"title": "Other"}, {"title": "Water", "priority": "low"}, {"title": "Water", "reporter_id": None}]
-)
-async def test_a_key_with_other_input_is_a_422(api: Api, body: dict[str, str | None]) -> None:
+async def test_a_key_with_other_input_or_on_another_path_of_the_operation_is_a_422(api: Api) -> None:
     await post(api, TASKS, {"title": "Water"})
-    response = await post(api, TASKS, body)
-    assert (response.status_code, response.json()) == (
-        422,
-        {"error": "Idempotency-Key was already used for a different request"},
-    )
+    for body in ({"title": "Other"}, {"title": "Water", "priority": "low"}, {"title": "Water", "reporter_id": None}):
+        response = await post(api, TASKS, body)
+        text = "Idempotency-Key was already used for a different request"
+        assert (response.status_code, response.json()) == (422, {"error": text})
     assert await titles(api) == ["Water"]
-
-
-async def test_a_key_on_another_path_of_the_operation_is_a_422(api: Api) -> None:
+    assert (await post(api, USERS, NEW)).status_code == 201  # another operation
     one, two = await api.add_task("one"), await api.add_task("two")
     await post(api, f"{TASKS}/{one['id']}/comments", {"body": "Done?"})
-    response = await post(api, f"{TASKS}/{two['id']}/comments", {"body": "Done?"})
-    assert response.status_code == 422
+    assert (await post(api, f"{TASKS}/{two['id']}/comments", {"body": "Done?"})).status_code == 422
 
 
-async def test_a_key_is_free_for_another_operation(api: Api) -> None:
-    assert (await post(api, TASKS, {"title": "Water"})).status_code == 201
-    assert (await post(api, USERS, NEW)).status_code == 201
-
-
-@pytest.mark.parametrize("key", ["", " ", "x" * 256, "two words", "\x7f", "caf\xe9"])
-async def test_a_malformed_key_is_a_400_that_names_the_header(api_on_sqlite: Api, key: str) -> None:
-    headers = [(b"idempotency-key", key.encode("latin-1"))]
+@pytest.mark.parametrize("keys", [[""], [" "], ["x" * 256], ["two words"], ["\x7f"], ["caf\xe9"], ["a", "b"]])
+async def test_a_malformed_key_is_a_400_that_names_the_header(api_on_sqlite: Api, keys: list[str]) -> None:
+    headers = [(b"idempotency-key", key.encode("latin-1")) for key in keys]
     response = await api_on_sqlite.client.post(TASKS, json={"title": "Water"}, headers=headers)
     text = "Idempotency-Key must be 1 to 255 visible ASCII characters"
     assert (response.status_code, response.json()) == (400, {"error": text})
     assert await titles(api_on_sqlite) == []
-
-
-async def test_two_keys_are_a_400(api_on_sqlite: Api) -> None:
-    headers = [("idempotency-key", "a"), ("idempotency-key", "b")]
-    assert (await api_on_sqlite.client.post(TASKS, json={"title": "x"}, headers=headers)).status_code == 400
 
 
 async def test_an_error_is_not_stored(api: Api) -> None:
@@ -167,18 +149,13 @@ async def test_no_caller_gets_the_response_to_another(sessions: Any) -> None:
     assert (await post(api, TASKS, {"title": "Water"})).status_code == 401
 
 
-async def test_a_caller_who_has_lost_the_right_gets_no_stored_response(sessions: Any) -> None:
+async def test_a_key_survives_another_login_but_not_the_loss_of_the_right(sessions: Any) -> None:
     api, ada, _ = sessions
     assert (await post(api, USERS, NEW | {"email": "new@x"}, **ada)).status_code == 201
+    assert replayed(await post(api, USERS, NEW | {"email": "new@x"}, **await log_in(api, "ada@x")))
     async with api.engine.begin() as connection:
         await connection.execute(update(User).where(col(User.email) == "ada@x").values(role="employee"))
     assert (await post(api, USERS, NEW | {"email": "new@x"}, **ada)).status_code == 403
-
-
-async def test_a_key_survives_another_login(sessions: Any) -> None:
-    api, ada, _ = sessions
-    await post(api, TASKS, {"title": "Water"}, **ada)
-    assert replayed(await post(api, TASKS, {"title": "Water"}, **await log_in(api, "ada@x")))
 
 
 async def test_replicas_share_the_stored_responses(database_url: str, clock: Clock) -> None:
@@ -197,3 +174,31 @@ async def test_no_response_that_is_stored_contains_a_secret(api_on_sqlite: Api) 
         name = content["application/json"]["schema"]["$ref"].rpartition("/")[2]
         properties = document["components"]["schemas"][name]["properties"]
         assert not {"token", "password", "secret", "invite"} & set(properties)
+
+
+def new_user(email: str) -> NewUser:
+    return NewUser("Ada", email, "hash", "ceo", "")
+
+
+async def emails(users: UserRepository) -> list[str]:
+    return [user.email for user in await users.list_all()]
+
+
+async def test_changes_in_a_shared_transaction_are_committed_together(api: Api) -> None:
+    users = UserRepository(api.engine, utc_now, random.SystemRandom())
+    async with shared_transaction():
+        await users.add(new_user("a@x"), None)
+        with suppress(EmailTaken):
+            await users.add(new_user("a@x"), None)
+        await users.add(new_user("b@x"), None)
+    assert await emails(users) == ["a@x", "b@x"]
+
+
+async def test_an_error_reverts_every_change_of_a_shared_transaction(api: Api) -> None:
+    users = UserRepository(api.engine, utc_now, random.SystemRandom())
+    with pytest.raises(ZeroDivisionError):  # noqa: PT012 - the error must follow the change
+        async with shared_transaction():
+            await users.add(new_user("a@x"), None)
+            raise ZeroDivisionError
+    await users.add(new_user("b@x"), None)
+    assert await emails(users) == ["b@x"]

@@ -1,12 +1,13 @@
 import hashlib
 import random
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy import select, update
 from sqlmodel import col
 
-from employee_api.breached_passwords import BreachedPasswords
+from employee_api.breached_passwords import is_breached, parse_breached_passwords_file
 from employee_api.models import User
 from employee_api.settings import AuthMode, EmployeeApiSettings
 from shop_kit.settings import load_settings
@@ -33,17 +34,27 @@ def test_every_password_of_a_file_is_found_and_no_other(tmp_path: Path, lines: o
     passwords = [f"{'x' * randomness.randrange(30)}{number}" for number in range(count)]
     file = tmp_path / "breached"
     file.write_bytes(lines(passwords))
-    breached = BreachedPasswords(file)
-    assert [password for password in passwords if not breached.contains(password)] == []
-    assert [password for password in passwords if breached.contains(f"{password}!")] == []
-    assert not breached.contains("")
-    assert not breached.contains("\U0010ffff")
+    assert [password for password in passwords if not is_breached(password, file)] == []
+    assert [password for password in passwords if is_breached(f"{password}!", file)] == []
+    assert not is_breached("", file)
+    assert not is_breached("\U0010ffff", file)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"), [(None, "can't be read: No such file"), (b"", "is empty"), (b"b\na\n", "must be sorted")]
+)
+def test_a_file_that_cannot_be_searched_is_refused(tmp_path: Path, content: bytes | None, message: str) -> None:
+    file = tmp_path / "breached"
+    if content is not None:
+        file.write_bytes(content)
+    with pytest.raises(ValueError, match=message):
+        parse_breached_passwords_file(str(file))
 
 
 def test_a_file_without_a_final_newline_is_searched_whole(tmp_path: Path) -> None:
     file = tmp_path / "breached"
     file.write_bytes(b"a\nb\nc")
-    assert BreachedPasswords(file).contains("c")
+    assert is_breached("c", file)
 
 
 @pytest.mark.parametrize(("mode", "length"), [("off", 1), ("observe", 12), ("enforce", 12)])
@@ -126,9 +137,11 @@ async def test_what_is_too_long_is_named_when_authorization_is_enforced(
     assert (response.status_code, response.json()) == (400, {"error": text})
 
 
-@pytest.mark.parametrize("changed", [{"password": "x" * 4097}, {"email": "x" * 321}, {"dept": "x" * 65_536}])
-async def test_what_is_too_long_gets_the_documented_text_without_authorization(
-    api_on_sqlite: Api, changed: dict[str, str]
+@pytest.mark.parametrize(
+    "changed", [{"password": "x" * 4097}, {"email": "x" * 321}, {"dept": "x" * 65_536}, {"role": 1}, {"dept": 1}]
+)
+async def test_what_is_invalid_gets_the_documented_text_without_authorization(
+    api_on_sqlite: Api, changed: dict[str, Any]
 ) -> None:
     new = {"name": "Ada", "email": "ada@x", "password": PASSWORD} | changed
     response = await api_on_sqlite.client.post(REGISTER, json=new)

@@ -31,12 +31,8 @@ async def test_no_password_is_correct_for_an_unknown_user(hasher: PasswordHasher
 async def test_a_password_longer_than_the_maximum_is_wrong(hasher: PasswordHasher) -> None:
     stored = await hasher.hash("x" * 4096)
     assert (await hasher.verify("x" * 4096, stored))[0]
-    assert not (await hasher.verify("x" * 4097, stored))[0]
-
-
-async def test_an_overlong_password_does_not_match_the_hash_of_an_empty_one(hasher: PasswordHasher) -> None:
-    stored = await hasher.hash("")
-    assert await hasher.verify("x" * 5000, stored) == (False, None)
+    for hashed in (stored, await hasher.hash("")):
+        assert await hasher.verify("x" * 4097, hashed) == (False, None)
 
 
 @pytest.mark.parametrize("scheme", ["older parameters", "another scheme"])

@@ -121,9 +121,15 @@ def test_an_active_export_is_completed_before_the_process_exits(tmp_path: Path) 
         assert process.running.wait(30) == 0
 
 
-def test_an_error_in_the_middle_of_an_export_aborts_the_connection(tmp_path: Path) -> None:
+def test_exports_end_when_they_fail_and_when_their_clients_disconnect(tmp_path: Path) -> None:
     with serving(tmp_path) as process:
         insert_tasks(tmp_path, 40_000)
+        for _ in range(12):  # more than the limit
+            with httpx2.stream("GET", f"{process.url}/api/export/tasks", timeout=60) as response:
+                next(response.iter_bytes())
+        deadline = time.monotonic() + 30
+        while httpx2.get(f"{process.url}/api/export/users").status_code == 429:
+            assert time.monotonic() < deadline
         with sqlite3.connect(tmp_path / ".shop" / "employee-api.db") as connection:
             # Reading the last row fails, because its title is not valid UTF-8.
             connection.execute("UPDATE tasks SET title = CAST(x'ff' AS TEXT) WHERE id = printf('%032x', 40000)")
@@ -135,116 +141,49 @@ def test_an_error_in_the_middle_of_an_export_aborts_the_connection(tmp_path: Pat
         assert httpx2.get(f"{process.url}/healthz").status_code == 200
 
 
-def test_exports_end_when_their_clients_disconnect(tmp_path: Path) -> None:
-    with serving(tmp_path) as process:
-        insert_tasks(tmp_path, 20_000)
-        for _ in range(12):  # more than the limit
-            with httpx2.stream("GET", f"{process.url}/api/export/tasks", timeout=60) as response:
-                next(response.iter_bytes())
-        deadline = time.monotonic() + 30
-        while httpx2.get(f"{process.url}/api/export/users").status_code == 429:
-            assert time.monotonic() < deadline
-
-
-def test_migrate_creates_the_database_and_exits_with_0(tmp_path: Path) -> None:
+def test_add_user_adds_a_first_management_user_once(tmp_path: Path) -> None:
     assert run(tmp_path, "migrate").returncode == 0
     assert (tmp_path / ".shop" / "employee-api.db").stat().st_size > 0
-
-
-def test_add_user_adds_a_first_management_user(tmp_path: Path) -> None:
-    added = run(tmp_path, "add-user", "--name", "Ada", "--email", "ada@x", "--role", "ceo")
+    arguments = ("add-user", "--name", "Ada", "--email", "ada@x", "--role", "ceo")
+    added = run(tmp_path, *arguments)
     assert (added.returncode, "secret" in added.stdout + added.stderr) == (0, False)
     with serving(tmp_path, AUTH_MODE="enforce") as process:
         response = httpx2.post(f"{process.url}/api/auth/login", json={"email": "ada@x", "password": "secret"})
     assert (response.status_code, response.json()["role"]) == (200, "ceo")
-
-
-def test_add_user_rejects_a_registered_email(tmp_path: Path) -> None:
-    arguments = ("add-user", "--name", "Ada", "--email", "ada@x", "--role", "ceo")
-    run(tmp_path, *arguments)
     again = run(tmp_path, *arguments)
     assert (again.returncode, again.stderr) == (1, "Email already registered\n")
 
 
 @pytest.mark.parametrize(
-    ("changed", "message"),
-    [
-        ({"--name": ""}, "name must not be empty"),
-        ({"--email": "x" * 321}, "email is too long: at most 320 characters"),
-        ({"--role": "\udcff"}, "role is invalid"),
-        ({}, "Password must have at least 12 characters"),
-    ],
+    ("role", "message"), [("\udcff", "role is invalid"), ("ceo", "Password must have at least 12 characters")]
 )
-def test_add_user_has_the_rules_of_the_api(tmp_path: Path, changed: dict[str, str], message: str) -> None:
-    options = {"--name": "Ada", "--email": "ada@x", "--role": "ceo"} | changed
-    ended = run(tmp_path, "add-user", *(f"{name}={value}" for name, value in options.items()), AUTH_MODE="enforce")
+def test_add_user_has_the_rules_of_the_api(tmp_path: Path, role: str, message: str) -> None:
+    ended = run(tmp_path, "add-user", "--name=Ada", "--email=ada@x", f"--role={role}", AUTH_MODE="enforce")
     assert (ended.returncode, ended.stderr) == (1, f"{message}\n")
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [(None, "can't be read: No such file or directory"), (b"", "is empty"), (b"b\na\n", "must be sorted")],
-)
-def test_an_unusable_file_of_breached_passwords_ends_the_start_with_one_line(
-    tmp_path: Path, content: bytes | None, message: str
-) -> None:
+def test_invalid_settings_end_the_start_and_are_named_in_a_line(tmp_path: Path) -> None:
     file = tmp_path / "breached.txt"
-    if content is not None:
-        file.write_bytes(content)
-    ended = run(tmp_path, BREACHED_PASSWORDS_FILE=str(file))
+    file.write_bytes(b"b\na\n")
+    invalid = {"AUTH_MODE": "perhaps", "PORT": "70000", "BREACHED_PASSWORDS_FILE": str(file)}
+    ended = run(tmp_path, **invalid)
     assert ended.returncode == 2
-    [line] = ended.stderr.splitlines()
-    assert line.startswith("BREACHED_PASSWORDS_FILE: ")
-    assert message in line
-
-
-def test_invalid_settings_end_the_start_and_are_named(tmp_path: Path) -> None:
-    ended = run(tmp_path, AUTH_MODE="perhaps", PORT="70000", SESSION_IDLE_SECONDS="-1")
-    assert ended.returncode == 2
-    assert {line.partition(":")[0] for line in ended.stderr.splitlines()} == {
-        "AUTH_MODE",
-        "PORT",
-        "SESSION_IDLE_SECONDS",
-    }
-
-
-def refuse_logins(listener: socket.socket) -> None:
-    """Refuse every PostgreSQL client as a server does that gets a wrong password."""
-    fields = b'SFATAL\0VFATAL\0C28P01\0Mpassword authentication failed for user "ada"\0\0'
-    while True:
-        try:
-            client = listener.accept()[0]
-        except OSError:
-            return
-        with client:
-            client.recv(8)
-            client.sendall(b"N")  # no TLS
-            client.recv(1024)
-            client.sendall(b"E" + (len(fields) + 4).to_bytes(4, "big") + fields)
+    assert {line.partition(":")[0] for line in ended.stderr.splitlines()} == set(invalid)
 
 
 @pytest.mark.parametrize(
     ("url", "reason"),
     [
         ("postgresql://ada:hunter2@127.0.0.1:1/staff", "Connection refused"),
-        ("postgresql://ada:hunter2@127.0.0.1:{port}/staff", 'password authentication failed for user "ada"'),
         ("postgresql://ada:hunt/er2@127.0.0.1/staff", "must be percent-encoded"),
         ("sqlite:////proc/employee-api.db", "can't write /proc/employee-api.db"),
         ("sqlite:///{folder}", "can't write"),
         ("mysql://ada:hunter2@127.0.0.1/staff", "begins with sqlite:/// or postgresql://"),
     ],
 )
-@pytest.mark.parametrize("command", ["serve", "migrate"])
-def test_a_database_that_cannot_be_used_ends_the_start_with_one_line(
-    url: str, reason: str, command: str, tmp_path: Path
-) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        refusing = Thread(target=refuse_logins, args=[listener])
-        refusing.start()
-        url = url.format(port=listener.getsockname()[1], folder=tmp_path)
-        ended = run(tmp_path, *([] if command == "serve" else [command]), DATABASE_URL=url)
-        listener.shutdown(socket.SHUT_RDWR)
-        refusing.join()
+def test_a_database_that_cannot_be_used_ends_the_start_with_one_line(url: str, reason: str, tmp_path: Path) -> None:
+    command = ["migrate"] if "Connection" in reason else []
+    ended = run(tmp_path, *command, DATABASE_URL=url.format(folder=tmp_path))
     [line] = ended.stderr.splitlines()
     assert ended.returncode in (1, 2)
     assert line.startswith("DATABASE_URL: ")
@@ -260,15 +199,11 @@ def test_an_unknown_database_ends_the_start_with_one_line(tmp_path: Path, postgr
     assert re.match(r'DATABASE_URL: .*database "nowhere" does not exist', line)
 
 
-def test_a_port_in_use_ends_the_start_with_one_line(tmp_path: Path) -> None:
-    with serving(tmp_path) as process:
-        port = process.url.rpartition(":")[2]
-        ended = run(tmp_path, PORT=port)
-    assert ended.returncode == 1
-    assert ended.stderr == f"PORT: can't listen on 127.0.0.1:{port}: Address already in use\n"
-
-
-def test_an_address_of_another_machine_ends_the_start_with_one_line(tmp_path: Path) -> None:
-    ended = run(tmp_path, HOST="192.0.2.1", PORT="8000")
-    assert ended.returncode == 1
-    assert ended.stderr == "HOST: can't listen on 192.0.2.1:8000: Cannot assign requested address\n"
+def test_an_address_that_is_not_free_ends_the_start_with_one_line(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        used = run(tmp_path, PORT=str(port))
+    assert (used.returncode, used.stderr) == (1, f"PORT: can't listen on 127.0.0.1:{port}: Address already in use\n")
+    other = run(tmp_path, HOST="192.0.2.1", PORT="8000")
+    text = "HOST: can't listen on 192.0.2.1:8000: Cannot assign requested address\n"
+    assert (other.returncode, other.stderr) == (1, text)

@@ -1,4 +1,4 @@
-"""HEAD, OPTIONS, Location and compression."""
+"""HEAD, OPTIONS, Location, compression, entity tags and conditional reads."""
 
 import gzip
 import zlib
@@ -8,14 +8,17 @@ from dataclasses import replace
 
 import httpx2
 import pytest
+from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from chassis.http.server import serving
+from employee_api.errors import PreconditionFailed
 from employee_api.exports.streaming import CsvExporter
 from employee_api.http.compression import Compression
+from employee_api.http.etags import etag, is_unchanged, require_match
+from employee_api.http.operations import Call
+from employee_api.schemas import Error
 from shop_lab.world.employee_api import PASSWORD, Api
-
-NEW = {"name": "Ada", "email": "ada@x", "password": PASSWORD}
 
 
 @asynccontextmanager
@@ -41,22 +44,19 @@ async def raw(client: httpx2.AsyncClient, path: str, accept_encoding: str) -> tu
         return response.headers, b"".join([chunk async for chunk in response.aiter_raw()])
 
 
-@pytest.mark.parametrize(
-    "path", ["/api/tasks", "/api/export/tasks", "/docs", "/openapi.json", "/nowhere", "/api/tasks/1"]
-)
 @pytest.mark.parametrize("accept_encoding", ["identity", "gzip"])
-async def test_head_has_the_headers_of_get_and_no_body(api_on_sqlite: Api, path: str, accept_encoding: str) -> None:
+async def test_head_has_the_headers_of_get_and_no_body(api_on_sqlite: Api, accept_encoding: str) -> None:
     for _ in range(5):
         await api_on_sqlite.add_task("x" * 100)
-    async with real_client(api_on_sqlite) as client:
-        headers = {"accept-encoding": accept_encoding}
-        get, head = [await client.request(method, path, headers=headers) for method in ("GET", "HEAD")]
     varying = {"x-request-id", "date", "transfer-encoding"}
-    assert head.content == b""
-    assert head.status_code == get.status_code
-    assert {name: value for name, value in head.headers.items() if name not in varying} == {
-        name: value for name, value in get.headers.items() if name not in varying
-    }
+    async with real_client(api_on_sqlite) as client:
+        for path in ("/api/tasks", "/api/export/tasks", "/docs", "/openapi.json", "/nowhere", "/api/tasks/1"):
+            headers = {"accept-encoding": accept_encoding}
+            get, head = [await client.request(method, path, headers=headers) for method in ("GET", "HEAD")]
+            assert (head.status_code, head.content) == (get.status_code, b"")
+            assert {name: value for name, value in head.headers.items() if name not in varying} == {
+                name: value for name, value in get.headers.items() if name not in varying
+            }
 
 
 async def test_head_of_an_export_runs_no_query(api_on_sqlite: Api, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,23 +77,17 @@ async def test_options_lists_the_methods_of_a_path(api_on_sqlite: Api, path: str
     assert (response.status_code, response.headers["allow"], response.content) == (204, methods, b"")
     refused = await api_on_sqlite.client.request("TRACE", path)
     assert (refused.status_code, refused.headers["allow"]) == (405, methods)
-
-
-async def test_options_of_an_unknown_path_is_a_404(api_on_sqlite: Api) -> None:
     assert (await api_on_sqlite.client.options("/nowhere")).status_code == 404
 
 
-@pytest.mark.parametrize("path", ["/api/auth/users", "/api/auth/register"])
-async def test_a_new_user_has_a_location(api: Api, path: str) -> None:
-    created = await api.client.post(path, json=NEW)
-    assert created.headers["location"] == f"/api/auth/users/{created.json()['id']}"
-
-
-async def test_a_new_task_and_a_new_comment_can_be_read_at_their_location(api: Api) -> None:
+async def test_what_is_new_can_be_read_at_its_location(api: Api) -> None:
     task = await api.client.post("/api/tasks", json={"title": "Water"})
-    assert (await api.client.get(task.headers["location"])).json() == task.json()
     comment = await api.client.post(f"{task.headers['location']}/comments", json={"body": "Done?"})
-    assert (await api.client.get(comment.headers["location"])).json() == comment.json()
+    for created in (task, comment):
+        assert (await api.client.get(created.headers["location"])).json() == created.json()
+    for number, path in enumerate(("/api/auth/users", "/api/auth/register")):
+        user = await api.client.post(path, json={"name": "Ada", "email": f"{number}@x", "password": PASSWORD})
+        assert user.headers["location"] == f"/api/auth/users/{user.json()['id']}"
 
 
 @pytest.mark.parametrize(
@@ -111,28 +105,24 @@ async def test_a_new_task_and_a_new_comment_can_be_read_at_their_location(api: A
         ("", None),
     ],
 )
-@pytest.mark.parametrize("path", ["/openapi.json", "/api/export/tasks"])
 async def test_accept_encoding_chooses_compression(
-    api_on_sqlite: Api, path: str, accept_encoding: str, encoding: str | None
+    api_on_sqlite: Api, accept_encoding: str, encoding: str | None
 ) -> None:
-    headers, body = await raw(api_on_sqlite.client, path, accept_encoding)
-    _, plain = await raw(api_on_sqlite.client, path, "identity")
-    assert headers.get("content-encoding") == encoding
-    assert headers["vary"] == "Accept-Encoding"
-    assert (gzip.decompress(body) if encoding else body) == plain
-    assert headers.get("content-length", str(len(body))) == str(len(body))
+    for path in ("/openapi.json", "/api/export/tasks"):
+        headers, body = await raw(api_on_sqlite.client, path, accept_encoding)
+        _, plain = await raw(api_on_sqlite.client, path, "identity")
+        assert headers.get("content-encoding") == encoding
+        assert headers["vary"] == "Accept-Encoding"
+        assert (gzip.decompress(body) if encoding else body) == plain
+        assert headers.get("content-length", str(len(body))) == str(len(body))
 
 
-async def test_small_responses_and_those_with_an_entity_tag_are_not_compressed(api_on_sqlite: Api) -> None:
-    task = await api_on_sqlite.add_task("Water", description="x" * 1000)
-    for path in ("/nowhere", f"/api/tasks/{task['id']}"):
-        headers, _ = await raw(api_on_sqlite.client, path, "gzip")
-        assert "content-encoding" not in headers
-
-
-async def test_large_responses_are_compressed_whole(api: Api) -> None:
+async def test_large_responses_without_an_entity_tag_are_compressed_whole(api: Api) -> None:
     for number in range(100):
-        await api.add_task("x" * 500, description=str(number))
+        task = await api.add_task("x" * 500, description=str(number) + "x" * 1000)
+    for path in ("/nowhere", f"/api/tasks/{task['id']}"):
+        headers, _ = await raw(api.client, path, "gzip")
+        assert "content-encoding" not in headers
     headers, body = await raw(api.client, "/api/tasks?limit=100", "gzip")
     assert len(body) == int(headers["content-length"]) < 20_000
     assert gzip.decompress(body) == (await raw(api.client, "/api/tasks?limit=100", "identity"))[1]
@@ -158,3 +148,58 @@ async def test_every_chunk_of_a_compressed_stream_can_be_read_at_once() -> None:
     await Compression(stream)(scope, receive, send)
     assert read == chunks
     assert decompressor.eof
+
+
+OLD, NEW = Error(error="old"), Error(error="new")
+
+
+def request_with(*headers: tuple[str, str]) -> Request:
+    return Request({"type": "http", "headers": [(name.encode(), value.encode()) for name, value in headers]})
+
+
+def test_a_tag_depends_on_the_representation_alone() -> None:
+    assert etag(OLD) == etag(Error(error="old")) != etag(NEW)
+
+
+@pytest.mark.parametrize("if_match", [None, "*", " * ", etag(NEW), f'"x", {etag(NEW)}', f'"a,b",{etag(NEW)}'])
+def test_a_change_is_allowed_without_if_match_or_with_the_current_tag(if_match: str | None) -> None:
+    require_match(if_match, NEW)
+
+
+@pytest.mark.parametrize("if_match", ["", etag(OLD), f"W/{etag(NEW)}", etag(NEW).strip('"'), '"*"', "garbage"])
+def test_a_change_with_any_other_if_match_is_refused(if_match: str) -> None:
+    with pytest.raises(PreconditionFailed):
+        require_match(if_match, NEW)
+
+
+@pytest.mark.parametrize(
+    ("if_none_match", "unchanged"),
+    [(None, False), ("*", True), (etag(NEW), True), (f"W/{etag(NEW)}", True), (etag(OLD), False), ("", False)],
+)
+def test_a_representation_is_unchanged_if_its_tag_is_listed_weak_or_not(
+    if_none_match: str | None, unchanged: bool
+) -> None:
+    assert is_unchanged(if_none_match, etag(NEW)) is unchanged
+
+
+def test_if_match_may_be_spread_over_several_lines() -> None:
+    call = Call(request_with(("if-match", etag(OLD)), ("if-match", etag(NEW))), None, None)
+    require_match(call.if_match, NEW)
+    assert Call(request_with(), None, None).if_match is None
+
+
+async def test_an_unchanged_task_is_a_304_without_a_body(api_on_sqlite: Api) -> None:
+    created = await api_on_sqlite.client.post(
+        "/api/tasks", json={"title": "Water the plants", "due_date": "2026-12-24"}
+    )
+    path, tag = created.headers["location"], created.headers["etag"]
+    for method in ("GET", "HEAD"):
+        unchanged = await api_on_sqlite.client.request(method, path, headers={"if-none-match": tag})
+        assert (unchanged.status_code, unchanged.content, unchanged.headers["etag"]) == (304, b"", tag)
+        assert "content-length" not in unchanged.headers
+    other = (await api_on_sqlite.client.patch(path, json={"title": "Other"})).headers["etag"]
+    changed = await api_on_sqlite.client.get(path, headers={"if-none-match": tag})
+    assert (changed.status_code, changed.headers["etag"]) == (200, other)
+    assert tag != other
+    listed = await api_on_sqlite.client.get("/api/tasks", headers={"if-none-match": "*"})
+    assert listed.status_code == 200  # it has no tag

@@ -45,46 +45,23 @@ async def test_tasks_must_match_every_filter(api: Api) -> None:
         assert len(await titles(api, **without)) == (3 if name == "due_before" else 2), name
 
 
-@pytest.mark.parametrize(("unassigned", "title"), [("true", "nobody's"), ("false", "somebody's")])
-async def test_tasks_with_and_without_an_assignee_can_be_listed(api: Api, unassigned: str, title: str) -> None:
+async def test_tasks_with_and_without_an_assignee_can_be_listed(api: Api) -> None:
     await api.add_task("somebody's", assignee_id=(await api.add_user())["id"])
     await api.add_task("nobody's")
-    assert await titles(api, unassigned=unassigned) == [title]
+    assert [await titles(api, unassigned=value) for value in ("true", "false")] == [["nobody's"], ["somebody's"]]
 
 
-@pytest.mark.parametrize(
-    ("q", "found"),
-    [
-        ("water", True),
-        ("WATER plants", True),
-        ("plants Water", True),
-        ("ate lan", True),
-        ("roof", True),
-        ("water roof", True),
-        ("  water\n", True),
-        ("bücher", True),
-        ("BÜCHER", True),
-        ("δφς", True),
-        ("ΔΦΣ", True),
-        ("жщя", True),
-        ("100%", True),
-        ("a_b", True),
-        ("a/b", True),
-        ("water fire", False),
-        ("100_", False),
-        ("a%b", False),
-        ("_", True),
-        ("%", True),
-        ("\\", False),
-        ("waterplants", False),
-        ("bucher", False),
-        ("'; DROP TABLE tasks; --", False),
-    ],
-)
-async def test_a_search_finds_tasks_that_contain_every_word(api: Api, q: str, found: bool) -> None:
-    await api.add_task("Water the Plants, Bücher, ΔΦΣ", description="On the ROOF; 100% of a_b a/b ЖЩЯ")
+WORDS = ["water", "WATER plants", "plants Water", "ate lan", "roof", "water roof", "  water\n", "bücher", "BÜCHER"]
+WORDS += ["δφς", "ΔΦΣ", "жщя", "100%", "a_b", "a/b", "_", "%"]
+OTHER_WORDS = ["water fire", "100_", "a%b", "\\", "waterplants", "bucher", "'; DROP TABLE tasks; --"]
+
+
+async def test_a_search_finds_tasks_that_contain_every_word(api: Api) -> None:
+    title = "Water the Plants, Bücher, ΔΦΣ"
+    await api.add_task(title, description="On the ROOF; 100% of a_b a/b ЖЩЯ")
     await api.add_task("Other")
-    assert await titles(api, q=q) == (["Water the Plants, Bücher, ΔΦΣ"] if found else [])
+    found = {words: await titles(api, q=words) for words in [*WORDS, *OTHER_WORDS]}
+    assert [words for words, result in found.items() if result != ([title] if words in WORDS else [])] == []
 
 
 async def test_both_databases_have_the_same_lower_case_letters(api: Api) -> None:
@@ -150,47 +127,27 @@ async def test_a_cursor_of_another_order_is_refused(api: Api, other: dict[str, s
     assert (response.status_code, response.json()) == (400, {"error": "cursor is invalid"})
 
 
-@pytest.mark.parametrize(
-    ("sort", "value"),
-    [
-        ("created_at", None),
-        ("created_at", "2026-03-14T15:09:26"),
-        ("created_at", "0001-01-01T00:00:00+14:00"),
-        ("created_at", 10**30),
-        ("created_at", []),
-        ("due_date", "2026-02-30"),
-        ("due_date", 10**30),
-        ("priority", 2**31),
-        ("priority", 10**19),
-        ("priority", "x"),
-        ("title", "x\0"),
-        ("title", 1),
-        ("title", None),
-        ("status", -1),
-    ],
-)
-async def test_a_cursor_with_a_forged_value_is_refused(api: Api, sort: str, value: Any) -> None:
-    forged = base64.urlsafe_b64encode(json.dumps([f"{sort} desc", value, UNKNOWN_ID]).encode()).decode()
-    response = await api.client.get("/api/tasks", params={"sort": sort, "cursor": forged})
-    assert (response.status_code, response.json()) == (400, {"error": "cursor is invalid"})
+FORGED_VALUES: dict[str, list[Any]] = {
+    "created_at": [None, "2026-03-14T15:09:26", "0001-01-01T00:00:00+14:00", 10**30, []],
+    "due_date": ["2026-02-30", 10**30],
+    "priority": [2**31, 10**19, "x"],
+    "title": ["x\0", 1, None],
+    "status": [-1],
+}
+FORGED = [(sort, [f"{sort} desc", value, UNKNOWN_ID]) for sort, values in FORGED_VALUES.items() for value in values]
+OTHER_JSON = ["[]", "{}", "1", "null", '"x"', "[" * 2000, '["created_at desc", "2026-03-14T15:09:26Z", 1]']
 
 
 @pytest.mark.parametrize(
-    "raw",
+    ("sort", "cursor"),
     [
-        "[]",
-        "{}",
-        "1",
-        "null",
-        '"x"',
-        "[" * 2000,
-        '["created_at desc", "2026-03-14T15:09:26Z", 1]',
-        '["a", 1, "\\ud800"]',
+        *((sort, json.dumps(cursor)) for sort, cursor in FORGED),
+        *(("created_at", cursor) for cursor in [*OTHER_JSON, '["a", 1, "\\ud800"]']),
     ],
 )
-async def test_a_cursor_of_any_other_json_is_refused(api: Api, raw: str) -> None:
-    cursor = base64.urlsafe_b64encode(raw.encode()).decode()
-    response = await api.client.get("/api/tasks", params={"cursor": cursor})
+async def test_a_forged_cursor_is_refused(api: Api, sort: str, cursor: str) -> None:
+    encoded = base64.urlsafe_b64encode(cursor.encode()).decode()
+    response = await api.client.get("/api/tasks", params={"sort": sort, "cursor": encoded})
     assert (response.status_code, response.json()) == (400, {"error": "cursor is invalid"})
 
 
@@ -201,7 +158,10 @@ async def test_a_cursor_of_any_other_json_is_refused(api: Api, raw: str) -> None
         ({"q": "x" * 201}, "q is too long: at most 200 characters"),
         ({"q": "x " * 11}, "q has too many words: at most 10"),
         ({"q": "x\0"}, None),
-        ({"limit": "x"}, None),
+        ({"limit": "ten"}, "limit must be a whole number"),
+        ({"limit": "0"}, "limit must be at least 1"),
+        ({"limit": "201"}, "limit must be at most 200"),
+        ({"month": "2026-13"}, "month must be YYYY-MM"),
         ({"cursor": "MQ=="}, "cursor is invalid"),
         ({"cursor": "\0"}, "cursor is invalid"),
         ({"status": "frozen"}, None),

@@ -28,6 +28,7 @@ from employee_api.health import check_database
 from employee_api.http.inputs import JsonBody
 from employee_api.settings import AuthMode, EmployeeApiSettings
 from employee_api.users.passwords import PasswordHasher
+from employee_api.users.registration import NewUserPreparer
 from employee_api.users.repository import UserRepository
 from employee_api.users.schemas import UserInput
 
@@ -98,7 +99,7 @@ async def _store_user(settings: EmployeeApiSettings, new: UserInput) -> None:
     engine = open_engine(settings.database_url.get_secret_value())
     try:
         users = UserRepository(engine, utc_now, random.SystemRandom())
-        new_users = app.new_user_preparer(settings, PasswordHasher(1))
+        new_users = NewUserPreparer(PasswordHasher(1), settings.min_password_length, settings.breached_passwords_file)
         user = await users.add(await new_users.prepare(new), None)
     finally:
         await engine.dispose()

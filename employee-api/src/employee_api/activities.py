@@ -13,10 +13,9 @@ from sqlmodel import col
 
 from employee_api.access import Actor
 from employee_api.database import Repository
-from employee_api.fields import Id, Month, ShortText, Timestamp, format_timestamp
+from employee_api.fields import Id, Month, ShortText, Timestamp, format_timestamp, in_month
 from employee_api.http.operations import Call
 from employee_api.models import Activity
-from employee_api.months import in_month
 from employee_api.pagination import PageQuery, fetch_page
 from employee_api.schemas import Output, Page
 

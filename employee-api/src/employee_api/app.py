@@ -14,7 +14,6 @@ from employee_api.auth.login_limiter import LoginLimiter
 from employee_api.auth.logins import LoginHandlers
 from employee_api.auth.sessions import SessionHandlers
 from employee_api.auth.sign_ins import DeviceRepository, SignInHandlers
-from employee_api.breached_passwords import BreachedPasswords
 from employee_api.clock import Clock, utc_now
 from employee_api.exports.handlers import ExportHandlers
 from employee_api.exports.streaming import CsvExporter
@@ -45,10 +44,10 @@ def build(
     idle, absolute = (timedelta(seconds=s) for s in (settings.session_idle_seconds, settings.session_absolute_seconds))
     sessions, tokens = SessionHandlers(engine, clock, idle, absolute), ApiTokenHandlers(engine, clock)
     authorizer = Authorizer(settings.auth_mode, partial(find_actor, sessions, tokens), telemetry)
-    new_users = new_user_preparer(settings, password_hasher)
+    new_users = NewUserPreparer(password_hasher, settings.min_password_length, settings.breached_passwords_file)
     users = UserRepository(engine, clock, random.SystemRandom())
     counts = FailureCounts(engine, clock, timedelta(seconds=settings.failed_logins_window_seconds))
-    limiter = LoginLimiter(counts, clock, settings.failed_logins_per_email, settings.failed_logins_per_address)
+    limiter = LoginLimiter(counts, settings.failed_logins_per_email, settings.failed_logins_per_address)
     devices, sign_ins = DeviceRepository(engine, clock), SignInHandlers(engine, clock)
     passwords = PasswordHandlers(engine, clock, new_users, authorizer.enforced)
     logins = LoginHandlers(users, password_hasher, sessions, devices, sign_ins, authorizer, limiter, passwords)
@@ -72,9 +71,3 @@ def build(
     policy = CrossSitePolicy(settings.allowed_hosts, settings.allowed_origins, refused_when_off=refused_when_off)
     stored, reports_away = StoredResponses(engine, clock), settings.reports_database_away
     return create_application(table, authorizer, policy, stored, reports_database_away=reports_away)
-
-
-def new_user_preparer(settings: EmployeeApiSettings, password_hasher: PasswordHasher) -> NewUserPreparer:
-    """Return what prepares new users by the password policy of the settings."""
-    file = settings.breached_passwords_file
-    return NewUserPreparer(password_hasher, settings.min_password_length, BreachedPasswords(file) if file else None)

@@ -1,4 +1,8 @@
-"""Looks passwords up in a sorted file of breached ones, which may be larger than the memory."""
+"""Looks passwords up in a file of breached ones, which may be larger than the memory.
+
+Each line is a password or the SHA-1 of one, sorted by bytes. Hashes may be followed by `:` and a count, the format of
+Have I Been Pwned.
+"""
 
 import hashlib
 import re
@@ -11,22 +15,13 @@ _MAX_LINE_BYTES = 64 * 1024
 _SAMPLES = 1000
 
 
-class BreachedPasswords:
-    """A file with a password or the SHA-1 of one in each line, sorted by bytes.
-
-    Hashes may be followed by `:` and a count, the format of Have I Been Pwned. A lookup is a binary search.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-
-    def contains(self, password: str) -> bool:
-        """Return whether the file has the password. Raises OSError."""
-        with self._path.open("rb") as file:
-            hashed = _has_hashes(file)
-            # Published lists contain SHA-1.
-            wanted = hashlib.sha1(password.encode(), usedforsecurity=False).hexdigest() if hashed else password
-            return _search(file, wanted.upper().encode() if hashed else wanted.encode(), hashed=hashed)
+def is_breached(password: str, path: Path) -> bool:
+    """Look a password up, by binary search. Raises OSError."""
+    with path.open("rb") as file:
+        hashed = _has_hashes(file)
+        # Published lists contain SHA-1.
+        wanted = hashlib.sha1(password.encode(), usedforsecurity=False).hexdigest() if hashed else password
+        return _search(file, wanted.upper().encode() if hashed else wanted.encode(), hashed=hashed)
 
 
 def parse_breached_passwords_file(name: str) -> Path:

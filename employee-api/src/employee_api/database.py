@@ -86,9 +86,8 @@ class Repository:
 
     async def find_row(self, query: Executable) -> dict[str, Any] | None:
         """Return the first row by the names of its columns."""
-        async with self.reads.connect() as connection:
-            row = (await connection.execute(query)).mappings().first()
-            return None if row is None else dict(row)
+        rows = await self.find_rows(query)
+        return rows[0] if rows else None
 
     async def find_rows(self, query: Executable) -> list[dict[str, Any]]:
         async with self.reads.connect() as connection:

@@ -4,8 +4,7 @@ import hashlib
 import ipaddress
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
-from typing import Any
+from datetime import timedelta
 
 from sqlalchemy import case, delete, select
 from sqlalchemy.dialects import postgresql, sqlite
@@ -14,17 +13,6 @@ from sqlmodel import col
 from employee_api.database import Repository, shared_transaction, transaction
 from employee_api.models import FailureCount
 
-_COLUMNS = [getattr(FailureCount, name) for name in ("key_hash", "failures", "begun_at", "last_at")]
-
-
-@dataclass(frozen=True)
-class Count:
-    """What a window that has not ended contains."""
-
-    failures: int
-    begun_at: datetime
-    last_at: datetime
-
 
 @dataclass
 class FailureCounts(Repository):
@@ -32,13 +20,13 @@ class FailureCounts(Repository):
 
     window: timedelta
 
-    async def read(self, keys: Iterable[bytes]) -> Mapping[bytes, Count]:
+    async def read(self, keys: Iterable[bytes]) -> Mapping[bytes, FailureCount]:
         """Return the counts of these keys that are not zero."""
         current = col(FailureCount.begun_at) > self.clock() - self.window
-        query = select(*_COLUMNS).where(col(FailureCount.key_hash).in_(list(keys)), current)
-        return {row.pop("key_hash"): Count(**row) for row in await self.find_rows(query)}
+        query = select(FailureCount).where(col(FailureCount.key_hash).in_(list(keys)), current)
+        return {row["key_hash"]: FailureCount(**row) for row in await self.find_rows(query)}
 
-    async def add(self, keys: Iterable[bytes]) -> Mapping[bytes, Count]:
+    async def add(self, keys: Iterable[bytes]) -> Mapping[bytes, FailureCount]:
         """Count a failure for each key, return the new counts, and delete the counts of ended windows."""
         now = self.clock()
         begun_at, failures = col(FailureCount.begun_at), col(FailureCount.failures)
@@ -55,14 +43,12 @@ class FailureCounts(Repository):
         # Those that another transaction has locked are left to it.
         deletable = select(col(FailureCount.key_hash)).where(ended).with_for_update(skip_locked=True)
         async with transaction(self.engine) as connection:
-            counted: list[dict[str, Any]] = [
-                dict(row) for row in (await connection.execute(add.returning(*_COLUMNS))).mappings()
-            ]
-            counts = {row.pop("key_hash"): Count(**row) for row in counted}
+            counted = (await connection.execute(add.returning(FailureCount))).mappings()
+            counts = {row["key_hash"]: FailureCount(**row) for row in counted}
             await connection.execute(delete(FailureCount).where(col(FailureCount.key_hash).in_(deletable)))
         return counts
 
-    async def add_apart(self, key: bytes) -> Count:
+    async def add_apart(self, key: bytes) -> FailureCount:
         """Count a failure that counts even if the changes of the request are rolled back.
 
         Call it before the request changes anything: SQLite allows one writer at a time.

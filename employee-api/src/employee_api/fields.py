@@ -1,23 +1,23 @@
-"""Types of single request and response fields.
+"""Types of single request and response fields; months as conditions of SQL.
 
 Text never contains NUL, which PostgreSQL can't store; the JSON parser rejects lone surrogates before validation.
 """
 
 import re
 import uuid
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, tzinfo
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, StringConstraints
 from pydantic_core import PydanticCustomError
-
-from employee_api.months import month_range
+from sqlalchemy import ColumnElement
 
 _NO_NUL = r"^[^\x00]*$"
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _MOMENT = re.compile(
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?(Z|[+-][0-9]{2}:[0-9]{2})", re.IGNORECASE
 )
+_MONTH = re.compile(r"([0-9]{4})-(0[1-9]|1[0-2])")
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 BROKEN_RULE = "broken_rule"
 _MAX_SEARCH_WORDS = 10
@@ -115,3 +115,33 @@ Month = Annotated[
 SearchText = Annotated[str, _text(1, 200), AfterValidator(_limit_words), Field(examples=["water plants"])]
 MAX_PAGE_SIZE = 200
 Limit = Annotated[int, Field(ge=1, le=MAX_PAGE_SIZE)]
+
+
+def month_range(month: str, zone: tzinfo = UTC) -> tuple[datetime, datetime]:
+    """Return the first and the last moment of a month in a time zone, both inclusive, in UTC.
+
+    Raises ValueError for any other format, and for the year 0000.
+    """
+    match = _MONTH.fullmatch(month)
+    if match is None:
+        raise ValueError("month must be YYYY-MM")
+    year, number = int(match[1]), int(match[2])
+    first = _in_utc(datetime(year, number, 1, tzinfo=zone))
+    if (year, number) == (9999, 12):  # the month after it can't be represented
+        return first, datetime.max.replace(tzinfo=UTC)
+    following = _in_utc(datetime(year + number // 12, number % 12 + 1, 1, tzinfo=zone))
+    return first, following - datetime.resolution
+
+
+def _in_utc(moment: datetime) -> datetime:
+    try:
+        return moment.astimezone(UTC)
+    except OverflowError:  # the first moment of the year 1, east of Greenwich
+        return datetime.min.replace(tzinfo=UTC)
+
+
+def in_month(column: Any, month: str, zone: tzinfo = UTC) -> ColumnElement[bool]:
+    """Return the SQL condition that a timestamp column lies in a month."""
+    first, last = month_range(month, zone)
+    condition: ColumnElement[bool] = column.between(first, last)
+    return condition

@@ -34,12 +34,8 @@ _LOGIN = partial(LoginBody, error_text="Email and password required", ignores_qu
 _NEW_USER = partial(NewUserBody, error_text="Name, email and password required", ignores_query=True)
 _EXPORT = partial(ExportParameters, error_text="Month must be YYYY-MM")
 
-_NO_USER, _NO_TASK, _NO_COMMENT, _CHANGED = (
-    errors.UserNotFound(),
-    errors.TaskNotFound(),
-    errors.CommentNotFound(),
-    errors.PreconditionFailed(),
-)
+_NO_USER, _NO_TASK, _NO_COMMENT = errors.UserNotFound(), errors.TaskNotFound(), errors.CommentNotFound()
+_CHANGED = errors.PreconditionFailed()
 _AUTHOR_ONLY = (errors.NotTheAuthor(),)
 _UNKNOWN_USERS = (errors.UnknownAssignee(), errors.UnknownReporter())
 _REGISTRATION_REFUSALS = (errors.RegistrationClosed(), errors.InvitationRequired(), errors.InvalidInvitation())

@@ -5,9 +5,9 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 
-from employee_api.clock import Clock
 from employee_api.errors import TooManyFailedLogins
-from employee_api.failure_counts import Count, FailureCounts, count_key, network
+from employee_api.failure_counts import FailureCounts, count_key, network
+from employee_api.models import FailureCount
 from employee_api.users.passwords import BoundedSemaphore, HashingQueue
 
 # Beyond the limit, the wait after a failure: it doubles with every further one, up to the maximum.
@@ -47,7 +47,6 @@ class LoginLimiter:
     """
 
     counts: FailureCounts
-    clock: Clock
     per_email: int
     per_address: int
     _in_flight: dict[bytes, BoundedSemaphore] = field(default_factory=dict)
@@ -80,9 +79,6 @@ class LoginLimiter:
         longest = max(waits, default=timedelta(0))
         return TooManyFailedLogins(retry_after_seconds=longest.total_seconds()) if longest > timedelta(0) else None
 
-    async def record_failure(self, attempt: Attempt) -> None:
-        await self.counts.add(attempt.limits)
-
     async def record_success(self, attempt: Attempt) -> None:
         """Reset the count of the e-mail or device; an address may have guessed the passwords of others."""
         await self.counts.reset(list(attempt.limits)[-1:])
@@ -94,12 +90,12 @@ class LoginLimiter:
             return False
         return (await self.counts.add([key]))[key].failures == 1
 
-    def _wait(self, count: Count, limit: int) -> timedelta:
+    def _wait(self, count: FailureCount, limit: int) -> timedelta:
         if count.failures < limit:
             return timedelta(0)
         wait = _FIRST_WAIT * int(2 ** min(count.failures - limit, _MAX_DOUBLINGS))
         ends = min(count.last_at + min(wait, _MAX_WAIT), count.begun_at + self.counts.window)
-        return ends - self.clock()
+        return ends - self.counts.clock()
 
     @asynccontextmanager
     async def _slot(self, key: bytes, number: int) -> AsyncIterator[None]:

@@ -29,8 +29,6 @@ from employee_api.users.repository import Account, UserRepository
 from employee_api.users.rules import email_key
 from employee_api.users.schemas import PasswordChangeInput, UserOutput
 
-_LOGIN, _CHANGE = "login", "change_own_password"
-
 
 class LoginBody(JsonBody):
     """A login: the usual body limit applies to everything but the password."""
@@ -63,7 +61,7 @@ class LoginHandlers:
             if account is None or outcome is not Outcome.SUCCESS:
                 raise InvalidCredentials
             return account.user
-        async with self._attempt(call, email_key(call.input.email), _LOGIN) as attempt:
+        async with self._attempt(call, email_key(call.input.email), "login") as attempt:
             account, outcome = await self._verify(call, attempt.queue)
             if account is None or outcome is not Outcome.SUCCESS:
                 await self._record_failure(call, attempt, outcome)
@@ -86,7 +84,7 @@ class LoginHandlers:
         account, token = await self.users.find_own_account(call.user.id), session_token(call.request)
         if account is None or token is None:
             raise AuthenticationRequired
-        async with self._attempt(call, email_key(account.user.email), _CHANGE) as attempt:
+        async with self._attempt(call, email_key(account.user.email), "change_own_password") as attempt:
             given = call.input.current_password
             verification = self.password_hasher.verify(given, account.password_hash, attempt.queue)
             correct, _ = await call.while_connected(verification)
@@ -106,7 +104,7 @@ class LoginHandlers:
             if self.authorizer.enforced:
                 await call.while_connected(stack.enter_async_context(self.limiter.in_flight(attempt)))
             if exceeded := await self.limiter.exceeded(attempt):
-                if self.authorizer.enforced and operation == _LOGIN:
+                if self.authorizer.enforced and operation == "login":
                     await self._record_refusal(call, attempt)
                 self.authorizer.refuse(exceeded, operation)
             yield attempt
@@ -147,7 +145,7 @@ class LoginHandlers:
     async def _record_failure(self, call: Call[Any], attempt: Attempt, outcome: Outcome) -> None:
         async with shared_transaction():
             await self.sign_ins.record(attempt.email, outcome, call.origin)
-            await self.limiter.record_failure(attempt)
+            await self.limiter.counts.add(attempt.limits)
 
     async def _record_refusal(self, call: Call[Any], attempt: Attempt) -> None:
         """Record the first refusal of a window: an attacker must not fill the table with attempts that cost nothing."""

@@ -34,11 +34,6 @@ class SessionHandlers(Repository):
     idle: timedelta
     absolute: timedelta
 
-    @property
-    def lifetime_seconds(self) -> int:
-        """The maximum age of a session."""
-        return int(self.absolute.total_seconds())
-
     async def create(self, user_id: uuid.UUID, origin: dict[str, str]) -> str:
         """Create a session and return its token, which can't be recovered later. Deletes all expired sessions."""
         now = self.clock()

@@ -11,8 +11,8 @@ from sqlalchemy import Label, Select, Text, case, func, literal, select, type_co
 from sqlalchemy.orm import aliased
 from sqlmodel import col
 
+from employee_api.fields import in_month
 from employee_api.models import Activity, Task, User
-from employee_api.months import in_month
 
 # Spreadsheets treat these as the start of a formula; the last four are the full-width forms of the first four.
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")

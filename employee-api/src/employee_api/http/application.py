@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable, Sequence
 from functools import cache
 from http import HTTPStatus
+from typing import Any
 
 import structlog
 from starlette.applications import Starlette
@@ -13,7 +14,14 @@ from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Re
 from starlette.routing import Route
 
 from employee_api.database import is_away
-from employee_api.errors import ApiError, DatabaseUnavailable, MethodNotAllowed, PathNotFound, UnexpectedError
+from employee_api.errors import (
+    ApiError,
+    DatabaseUnavailable,
+    HostNotServed,
+    MethodNotAllowed,
+    PathNotFound,
+    UnexpectedError,
+)
 from employee_api.http import openapi
 from employee_api.http.authorization import Authorizer
 from employee_api.http.compression import Compression
@@ -42,7 +50,8 @@ def create_application(
 
     def describe() -> openapi.Json:
         documented = [policy.documented(operation) for operation in operations]
-        common = [*policy.failures(), *([DatabaseUnavailable()] if reports_database_away else [])]
+        common: list[ApiError] = [HostNotServed()] if policy.allowed_hosts else []
+        common += [DatabaseUnavailable()] if reports_database_away else []
         return openapi.describe(documented, authorizer.mode, common)
 
     async def respond(operation: Operation, request: Request) -> Response:
@@ -106,14 +115,12 @@ def _operation_routes(
     return [route(path, by_method) for path, by_method in by_path.items()]
 
 
-async def _api_error_response(request: Request, error: Exception) -> Response:
-    assert isinstance(error, ApiError)  # noqa: S101 - narrows what Starlette passes
+async def _api_error_response(request: Request, error: Any) -> Response:
     return error_response(request, error)
 
 
-async def _http_error_response(request: Request, error: Exception) -> Response:
+async def _http_error_response(request: Request, error: Any) -> Response:
     # Raised by Starlette: unknown path, wrong method.
-    assert isinstance(error, HTTPException)  # noqa: S101 - narrows what Starlette passes
     if error.status_code != HTTPStatus.METHOD_NOT_ALLOWED:
         return error_response(request, PathNotFound())
     # Only this error knows the methods of the path.

@@ -53,10 +53,6 @@ class CrossSitePolicy:
     allowed_origins: frozenset[str] = frozenset()
     refused_when_off: bool = False
 
-    def failures(self) -> list[ApiError]:
-        """Return the errors that every well-formed request can get."""
-        return [HostNotServed()] if self.allowed_hosts else []
-
     def wrap(self, app: ASGIApp) -> ASGIApp:
         """Return the application with a check of `Host`, and with CORS if there are allowed origins."""
         if self.allowed_origins:
@@ -76,10 +72,7 @@ class CrossSitePolicy:
         return check_host
 
     def check(self, headers: Headers, operation: Operation, authorizer: Authorizer) -> None:
-        """Refuse an operation that changes something for a page of another origin (cross-site request forgery).
-
-        Raises CrossSiteRequest or JsonRequired, if these are enforced.
-        """
+        """Refuse an operation that changes something for a page of another origin (cross-site request forgery)."""
         if operation.method in _SAFE_METHODS:
             return
         if self._is_foreign(headers):

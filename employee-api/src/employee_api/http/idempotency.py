@@ -61,10 +61,7 @@ class StoredResponses(Repository):
     """
 
     async def respond_once(self, request: RepeatableRequest, respond: Callable[[], Awaitable[Response]]) -> Response:
-        """Return the stored response, or call `respond`, which must make every change in a `transaction`.
-
-        Raises IdempotencyKeyReused if the key was used with other input, and the errors of `respond`.
-        """
+        """Return the stored response, or call `respond`, which must make every change in a `transaction`."""
         if (stored := await self._find_response(request)) is not None:
             return stored
         try:

@@ -15,9 +15,8 @@ from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import GenericFunction
 from sqlmodel import col
 
-from employee_api.fields import ShortText
+from employee_api.fields import ShortText, in_month
 from employee_api.models import Task
-from employee_api.months import in_month
 from employee_api.pagination import TIMESTAMPS, SortKey
 from employee_api.tasks.schemas import Priority, Status, TaskOutput, TaskQuery, TaskSort
 
@@ -42,11 +41,11 @@ def _on_sqlite(text: LowerCase, compiler: SQLCompiler, **options: Any) -> str:
 def register_functions(engine: AsyncEngine) -> None:
     """Register the SQL function that SQLite lacks, whose own `lower` is for ASCII; call before the first connection."""
     if engine.dialect.name == "sqlite":
-        event.listen(engine.sync_engine, "connect", _register_unicode_lower)
 
+        def register(connection: Any, _record: Any) -> None:
+            connection.create_function("unicode_lower", 1, unicode_lower, deterministic=True)
 
-def _register_unicode_lower(connection: Any, _record: Any) -> None:
-    connection.create_function("unicode_lower", 1, unicode_lower, deterministic=True)
+        event.listen(engine.sync_engine, "connect", register)
 
 
 def unicode_lower(text: str) -> str:

@@ -2,9 +2,10 @@
 
 import uuid
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
-from sqlalchemy import delete, select, update
+from sqlalchemy import RowMapping, case, delete, or_, select, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlmodel import col
@@ -15,11 +16,11 @@ from employee_api.database import Repository, transaction
 from employee_api.errors import ApiError, AuthenticationRequired, EmailTaken, UserNotFound
 from employee_api.http.etags import require_match
 from employee_api.http.operations import Call
-from employee_api.models import ApiToken, Session, User
+from employee_api.models import ApiToken, Comment, Session, Task, User
 from employee_api.schemas import Deleted
 from employee_api.users.locks import lock_user
 from employee_api.users.registration import NewUserPreparer
-from employee_api.users.repository import UserRepository
+from employee_api.users.repository import RECORDED_FIELDS, UserRepository
 from employee_api.users.rules import avatar, email_key
 from employee_api.users.schemas import AccountOutput, AccountPatch, OwnAccountPatch, UserInput, UserOutput
 
@@ -45,8 +46,17 @@ class UserHandlers(Repository):
         return user
 
     async def delete_user(self, call: Call[None]) -> Deleted:
-        user_id = call.path_id(UserNotFound())
-        await self.users.delete(user_id, call.actor, protect_last_management_user=self.enforced)
+        """Delete a user: their tasks become unassigned; comments and activities remain, without their id."""
+        user_id, actor, now = call.path_id(UserNotFound()), call.actor, self.clock()
+        async with transaction(self.engine) as connection:
+            user = await lock_user(connection, user_id, actor, ends_management="deleted" if self.enforced else None)
+            # Users who delete themselves no longer exist when the activity is inserted.
+            remaining_actor = None if actor and actor.id == user_id else actor
+            await _detach_from_tasks(connection, user_id, remaining_actor, now)
+            await connection.execute(delete(User).where(col(User.id) == user_id))
+            recorded = {field: getattr(user, field) for field in RECORDED_FIELDS}
+            deleted = Subject("user", user_id, user.name, before=recorded)
+            await record(connection, remaining_actor, "deleted", now, deleted)
         return Deleted(id=user_id)
 
     async def get_user(self, call: Call[None]) -> AccountOutput:
@@ -130,3 +140,31 @@ class UserHandlers(Repository):
 async def _end_access(connection: AsyncConnection, user_id: uuid.UUID) -> None:
     await connection.execute(delete(Session).where(col(Session.user_id) == user_id))
     await connection.execute(delete(ApiToken).where(col(ApiToken.user_id) == user_id))
+
+
+async def _detach_from_tasks(
+    connection: AsyncConnection, user_id: uuid.UUID, actor: Actor | None, now: datetime
+) -> None:
+    """Clear the user from every task, and record an activity for each."""
+    assigned, reported = col(Task.assignee_id) == user_id, col(Task.reporter_id) == user_id
+    fields = (col(Task.id), col(Task.title), col(Task.assignee_id), col(Task.reporter_id))
+    # The database clears the author of comments, which the deletion of a task deletes: both lock the task first.
+    commented = col(Task.id).in_(select(col(Comment.task_id)).where(col(Comment.author_id) == user_id))
+    affected = select(*fields).where(or_(assigned, reported, commented)).order_by(col(Task.id)).with_for_update()
+    tasks = (await connection.execute(affected)).mappings().all()
+    await connection.execute(
+        update(Task)
+        .where(or_(assigned, reported))
+        .values(
+            assignee_id=case((assigned, None), else_=col(Task.assignee_id)),
+            reporter_id=case((reported, None), else_=col(Task.reporter_id)),
+            updated_at=now,
+        )
+    )
+    cleared = [task for task in tasks if user_id in (task["assignee_id"], task["reporter_id"])]
+    await record(connection, actor, "updated", now, *(_detached(task, user_id) for task in cleared))
+
+
+def _detached(task: RowMapping, user_id: uuid.UUID) -> Subject:
+    cleared = [name for name in ("assignee_id", "reporter_id") if task[name] == user_id]
+    return Subject("task", task["id"], task["title"], before=dict.fromkeys(cleared, user_id))

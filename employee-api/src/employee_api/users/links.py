@@ -10,6 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlmodel import col
 
 from employee_api.access import Actor
+from employee_api.database import Repository
 from employee_api.models import SingleUseLink
 from employee_api.tokens import hash_token, new_token
 from employee_api.users.locks import lock_managing
@@ -48,10 +49,10 @@ async def create_link(
     return link, token
 
 
-async def is_usable(connection: AsyncConnection, purpose: LinkPurpose, token: str, now: datetime) -> bool:
+async def is_usable(rows: Repository, purpose: LinkPurpose, token: str) -> bool:
     """Return whether a link of this purpose has the token and is neither used nor expired."""
-    found = await connection.execute(select(col(SingleUseLink.id)).where(_usable(purpose, token, now)))
-    return found.first() is not None
+    query = select(col(SingleUseLink.id)).where(_usable(purpose, token, rows.clock()))
+    return await rows.find_row(query) is not None
 
 
 async def use_link(

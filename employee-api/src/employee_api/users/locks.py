@@ -69,6 +69,6 @@ async def lock_managing(connection: AsyncConnection, user_ids: Collection[uuid.U
     return {row["id"] for row in (await connection.execute(query)).mappings() if _can_manage(row)}
 
 
-async def is_managed(connection: AsyncConnection) -> bool:
+async def is_managed(rows: Repository) -> bool:
     """Return whether any user can manage others."""
-    return (await connection.execute(select(col(User.id)).where(_CAN_MANAGE).limit(1))).first() is not None
+    return await rows.find_row(select(col(User.id)).where(_CAN_MANAGE).limit(1)) is not None

@@ -60,7 +60,7 @@ class HashingQueue(Enum):
 
 
 class HashingQueues:
-    """Runs at most `threads` functions at once in an executor; at most 200 of each kind wait.
+    """Runs at most `threads` functions at once in an executor; raises TooManyPasswords if 200 of the kind wait.
 
     Use it from one event loop. A caller that is cancelled while it waits leaves its queue.
     """
@@ -72,10 +72,7 @@ class HashingQueues:
         self._first = {queue: BoundedSemaphore(1, _MAX_WAITING - 1) for queue in HashingQueue}
 
     async def run(self, queue: HashingQueue, work: Callable[[], T]) -> tuple[float, T]:
-        """Run `work` and return the reading of time.perf_counter at its start, and its result.
-
-        Raises TooManyPasswords if the queue is full.
-        """
+        """Run `work` and return the reading of time.perf_counter at its start, and its result."""
         async with self._first[queue].slot():
             await self._threads.acquire()
         started = time.perf_counter()
@@ -116,10 +113,7 @@ class PasswordHasher:
     ) -> tuple[bool, str | None]:
         """Verify a password; `stored` is None for an unknown user, which takes as long and always fails.
 
-        Raises TooManyPasswords.
-
-        Returns:
-            Whether the password is correct, and a new hash to store if `stored` was made with other parameters.
+        Return whether it is correct, and a new hash to store if `stored` was made with other parameters.
         """
         return await self._run(queue, lambda: self._verify(password, stored))
 

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 from sqlalchemy import delete, select
@@ -14,7 +15,7 @@ from chassis.errors import FieldViolation
 from employee_api import errors
 from employee_api.access import Actor
 from employee_api.activities import Subject, record
-from employee_api.breached_passwords import BreachedPasswords
+from employee_api.breached_passwords import is_breached
 from employee_api.database import Repository, transaction
 from employee_api.failure_counts import FailureCounts, count_key, network
 from employee_api.fields import MAX_PASSWORD_LENGTH
@@ -63,11 +64,11 @@ class NewUserBody(JsonBody):
 
 @dataclass
 class NewUserPreparer:
-    """Checks and hashes passwords that users choose; `breached` ones are refused, if there is a list."""
+    """Checks and hashes passwords that users choose; those in the file `breached` are refused."""
 
     password_hasher: PasswordHasher
     min_length: int
-    breached: BreachedPasswords | None = None
+    breached: Path | None = None
 
     async def prepare(self, new: UserInput) -> NewUser:
         """Return the user to store. Raises WeakPassword, TooManyPasswords."""
@@ -81,7 +82,7 @@ class NewUserPreparer:
             raise errors.WeakPassword(f"must have at least {self.min_length} characters", field)
         if len(normalized) > MAX_PASSWORD_LENGTH:  # normalization can lengthen it
             raise errors.WeakPassword(f"must have at most {MAX_PASSWORD_LENGTH} characters", field)
-        if self.breached is not None and await asyncio.to_thread(self.breached.contains, normalized):
+        if self.breached is not None and await asyncio.to_thread(is_breached, normalized, self.breached):
             raise errors.WeakPassword("is known from a data breach", field)
         return await self.password_hasher.hash(password)
 
@@ -169,20 +170,15 @@ class RegistrationHandlers(Repository):
         if invitation is None:
             if self.mode is RegistrationMode.INVITE:
                 raise errors.InvitationRequired
-            return
-        async with self.reads.connect() as connection:
-            if not await is_usable(connection, LinkPurpose.INVITATION, invitation, self.clock()):
-                raise errors.InvalidInvitation
+        elif not await is_usable(self, LinkPurpose.INVITATION, invitation):
+            raise errors.InvalidInvitation
 
     async def _check_open(self, operation: str) -> None:
         """Raise RegistrationClosed if no one may register, not even with an invitation."""
         if self.mode is RegistrationMode.CLOSED:
             raise errors.RegistrationClosed
-        if self.mode is None:
-            async with self.reads.connect() as connection:
-                managed = await is_managed(connection)
-            if managed:
-                self.authorizer.refuse(errors.RegistrationClosed(), operation)
+        if self.mode is None and await is_managed(self):
+            self.authorizer.refuse(errors.RegistrationClosed(), operation)
 
     async def _count(self, address: str) -> None:
         """Count an attempt, successful or not. Raises TooManyRegistrations if authorization is enforced."""

@@ -2,10 +2,9 @@
 
 import random
 import uuid
-from dataclasses import dataclass
-from datetime import datetime
+from dataclasses import asdict, dataclass
 
-from sqlalchemy import ColumnElement, RowMapping, case, delete, insert, or_, select, update
+from sqlalchemy import ColumnElement, insert, select, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlmodel import col
@@ -14,9 +13,8 @@ from employee_api.access import Actor
 from employee_api.activities import Subject, record
 from employee_api.database import Repository, transaction
 from employee_api.errors import EmailTaken
-from employee_api.models import Comment, Task, User
-from employee_api.users.locks import lock_user
-from employee_api.users.rules import avatar, email_key, pick_color
+from employee_api.models import User
+from employee_api.users.rules import COLORS, avatar, email_key
 from employee_api.users.schemas import UserOutput
 
 RECORDED_FIELDS = ("name", "email", "role", "dept")
@@ -93,72 +91,20 @@ class UserRepository(Repository):
     ) -> UserOutput:
         """Create a user in a transaction, by an invitation or without, and return them. Raises EmailTaken."""
         now = self.clock()
-        user = UserOutput(
+        user = User(
             id=uuid.uuid4(),
-            name=new.name,
-            role=new.role,
-            email=new.email,
-            color=pick_color(self.randomness),
+            email_key=email_key(new.email),
+            color=self.randomness.choice(COLORS),
             avatar=avatar(new.name),
-            dept=new.dept,
+            created_at=now,
+            **asdict(new),
         )
-        row = user.model_dump() | {
-            "email_key": email_key(new.email),
-            "password_hash": new.password_hash,
-            "created_at": now,
-            "approved": new.approved,
-        }
-        recorded = {field: row[field] for field in RECORDED_FIELDS}
+        recorded = {field: getattr(user, field) for field in RECORDED_FIELDS}
         if invitation_id is not None:
             recorded["invitation_id"] = invitation_id
         try:
-            await connection.execute(insert(User).values(row))
+            await connection.execute(insert(User).values(user.model_dump()))
         except IntegrityError as error:  # the unique e-mail is the only constraint that input can violate
             raise EmailTaken from error
         await record(connection, actor, "created", now, Subject("user", user.id, user.name, after=recorded))
-        return user
-
-    async def delete(self, user_id: uuid.UUID, actor: Actor | None, *, protect_last_management_user: bool) -> None:
-        """Delete a user: their tasks become unassigned; comments and activities remain, without their id.
-
-        Raises UserNotFound, LastManagementUser if they are protected, AuthenticationRequired if the actor lost access.
-        """
-        now = self.clock()
-        async with transaction(self.engine) as connection:
-            protected = "deleted" if protect_last_management_user else None
-            user = await lock_user(connection, user_id, actor, ends_management=protected)
-            # Users who delete themselves no longer exist when the activity is inserted.
-            remaining_actor = None if actor and actor.id == user_id else actor
-            await _detach_from_tasks(connection, user_id, remaining_actor, now)
-            await connection.execute(delete(User).where(col(User.id) == user_id))
-            recorded = {field: getattr(user, field) for field in RECORDED_FIELDS}
-            deleted = Subject("user", user_id, user.name, before=recorded)
-            await record(connection, remaining_actor, "deleted", now, deleted)
-
-
-async def _detach_from_tasks(
-    connection: AsyncConnection, user_id: uuid.UUID, actor: Actor | None, now: datetime
-) -> None:
-    """Clear the user from every task, and record an activity for each."""
-    assigned, reported = col(Task.assignee_id) == user_id, col(Task.reporter_id) == user_id
-    fields = (col(Task.id), col(Task.title), col(Task.assignee_id), col(Task.reporter_id))
-    # The database clears the author of comments, which the deletion of a task deletes: both lock the task first.
-    commented = col(Task.id).in_(select(col(Comment.task_id)).where(col(Comment.author_id) == user_id))
-    affected = select(*fields).where(or_(assigned, reported, commented)).order_by(col(Task.id)).with_for_update()
-    tasks = (await connection.execute(affected)).mappings().all()
-    await connection.execute(
-        update(Task)
-        .where(or_(assigned, reported))
-        .values(
-            assignee_id=case((assigned, None), else_=col(Task.assignee_id)),
-            reporter_id=case((reported, None), else_=col(Task.reporter_id)),
-            updated_at=now,
-        )
-    )
-    cleared = [task for task in tasks if user_id in (task["assignee_id"], task["reporter_id"])]
-    await record(connection, actor, "updated", now, *(_detached(task, user_id) for task in cleared))
-
-
-def _detached(task: RowMapping, user_id: uuid.UUID) -> Subject:
-    cleared = [name for name in ("assignee_id", "reporter_id") if task[name] == user_id]
-    return Subject("task", task["id"], task["title"], before=dict.fromkeys(cleared, user_id))
+        return UserOutput.model_validate(user)

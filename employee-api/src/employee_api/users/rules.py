@@ -1,20 +1,14 @@
 """Rules for the fields of a user."""
 
-import random
 import unicodedata
 
 DEFAULT_ROLE = "employee"
 COLORS = ("#818cf8", "#f59e0b", "#34d399", "#f472b6", "#fb923c", "#60a5fa", "#a78bfa")
-AVATAR_LENGTH = 2
 
 
 def avatar(name: str) -> str:
     """Return the initials: the first character of each space-separated word, cut to two, then in upper case."""
-    return "".join(word[0] for word in name.split(" ") if word)[:AVATAR_LENGTH].upper()
-
-
-def pick_color(randomness: random.Random) -> str:
-    return randomness.choice(COLORS)
+    return "".join(word[0] for word in name.split(" ") if word)[:2].upper()
 
 
 def email_key(email: str) -> str:
