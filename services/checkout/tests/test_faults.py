@@ -2,7 +2,6 @@
 
 import asyncio
 import sqlite3
-import time
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -12,12 +11,12 @@ import grpc
 import psycopg
 import pytest
 
-from chassis.sql import postgres, sqlite
+from chassis.errors import Unavailable
+from chassis.sql import sqlite
 from checkout_service.journal.opening import open_journal
-from checkout_service.ports import Entry
+from checkout_service.journal.sql import SqlJournal
+from checkout_service.ports import Entry, JournalUnavailable
 from shop_lab.world.fake_peers import FakePeers
-
-_TERMINATE_ALL = "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = %s"
 
 Start = Callable[..., Any]
 Make = Callable[..., Entry]
@@ -68,17 +67,6 @@ async def test_connections_that_break_during_inserts_lose_no_order(postgres_url:
         assert all([await journal.find(each.scope) for each in new])
 
 
-async def test_a_stopped_database_prevents_the_charge(
-    postgres_url: str, peers: FakePeers, start: Start, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(postgres, "ANSWER_WITHIN_SECONDS", 0.5)
-    async with start(database_url=postgres_url) as checkout:
-        with RefusedConnections(postgres_url), pytest.raises(grpc.aio.AioRpcError) as error:
-            await checkout.place()
-    assert error.value.code() is grpc.StatusCode.UNAVAILABLE
-    assert peers.payment.calls["Charge"] == 0
-
-
 def break_connections(url: str) -> None:
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute(
@@ -87,22 +75,14 @@ def break_connections(url: str) -> None:
         )
 
 
-class RefusedConnections:
-    """Within this context the database refuses connections, as it does while its server restarts."""
+async def test_an_order_that_cannot_be_recorded_is_not_charged(
+    peers: FakePeers, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(_self: SqlJournal, _new: Entry) -> None:
+        raise JournalUnavailable("down")
 
-    def __init__(self, url: str) -> None:
-        self._name = psycopg.conninfo.conninfo_to_dict(url)["dbname"]
-        self._admin = psycopg.connect(url, autocommit=True, dbname="postgres")
-
-    def __enter__(self) -> None:
-        self._admin.execute(f"ALTER DATABASE {self._name} ALLOW_CONNECTIONS false")
-        # A connection that was opened just before is listed a moment later.
-        quiet_until = time.monotonic() + 0.2
-        while time.monotonic() < quiet_until:
-            if self._admin.execute(_TERMINATE_ALL, (self._name,)).fetchall():
-                quiet_until = time.monotonic() + 0.2
-            time.sleep(0.01)
-
-    def __exit__(self, *_: object) -> None:
-        self._admin.execute(f"ALTER DATABASE {self._name} ALLOW_CONNECTIONS true")
-        self._admin.close()
+    monkeypatch.setattr(SqlJournal, "insert", fail)
+    async with start() as checkout:
+        error = await checkout.refused()
+    assert (type(error), error.reason) == (Unavailable, "JOURNAL_UNAVAILABLE")
+    assert peers.payment.calls["Charge"] == 0
