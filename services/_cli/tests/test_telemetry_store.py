@@ -1,12 +1,18 @@
-import time
+"""Stored traces: which ones are kept, found and summarized, and how Jaeger's API returns them."""
 
+import time
+from collections.abc import AsyncIterator
+
+import httpx2
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, ScopeSpans, Span, Status
+from starlette.applications import Starlette
 
 from chassis.telemetry import semconv
+from shop_cli.control_room import jaeger
 from shop_cli.local.spans import tree_order
 from shop_cli.local.telemetry_store import Figures, TelemetryStore, TraceQuery
 
@@ -23,7 +29,7 @@ def export(
     milliseconds: float = 5,
     at: int = NOW,
     failed: bool = False,
-    attributes: dict[str, str] | None = None,
+    attributes: dict[str, str | int] | None = None,
 ) -> ExportTraceServiceRequest:
     end = at * 10**9
     wire = Span(
@@ -34,13 +40,17 @@ def export(
         kind=Span.SPAN_KIND_SERVER,
         start_time_unix_nano=end - int(milliseconds * 1e6),
         end_time_unix_nano=end,
-        attributes=[KeyValue(key=key, value=AnyValue(string_value=value)) for key, value in (attributes or {}).items()],
+        attributes=[KeyValue(key=key, value=_any(value)) for key, value in (attributes or {}).items()],
         status=Status(code=Status.STATUS_CODE_ERROR if failed else Status.STATUS_CODE_OK),
     )
     resource = Resource(attributes=[KeyValue(key="service.name", value=AnyValue(string_value=service))])
     return ExportTraceServiceRequest(
         resource_spans=[ResourceSpans(resource=resource, scope_spans=[ScopeSpans(spans=[wire])])]
     )
+
+
+def _any(value: str | int) -> AnyValue:
+    return AnyValue(int_value=value) if isinstance(value, int) else AnyValue(string_value=value)
 
 
 def test_traces_beyond_the_maximum_are_forgotten_oldest_first() -> None:
@@ -146,3 +156,67 @@ def test_a_tree_has_parents_before_children_and_siblings_by_their_start() -> Non
         (2, 4),
         (1, 3),
     ]
+
+
+# The subset of Jaeger's HTTP API v3.
+
+
+@pytest.fixture
+async def client() -> AsyncIterator[httpx2.AsyncClient]:
+    telemetry = TelemetryStore()
+    attributes: dict[str, str | int] = {"shop.order.id": "o-1", "shop.order.attempt": 2}
+    name = "shop.CheckoutService/PlaceOrder"
+    telemetry.add(
+        export(1, span=2, service="checkout", name=name, milliseconds=100, failed=True, attributes=attributes)
+    )
+    transport = httpx2.ASGITransport(Starlette(routes=jaeger.routes(telemetry)))
+    async with httpx2.AsyncClient(transport=transport, base_url="http://localhost") as opened:
+        yield opened
+
+
+async def test_a_trace_is_returned_as_otlp_json(client: httpx2.AsyncClient) -> None:
+    body = (await client.get(f"/api/v3/traces/{1:032x}")).json()
+    (resource,) = body["result"]["resourceSpans"]
+    assert resource["resource"]["attributes"] == [{"key": "service.name", "value": {"stringValue": "checkout"}}]
+    assert resource["scopeSpans"][0]["spans"] == [
+        {
+            "traceId": f"{1:032x}",
+            "spanId": "0000000000000002",
+            "parentSpanId": "",
+            "name": "shop.CheckoutService/PlaceOrder",
+            "kind": 2,
+            "startTimeUnixNano": "1799999999900000000",
+            "endTimeUnixNano": "1800000000000000000",
+            "attributes": [
+                {"key": "shop.order.id", "value": {"stringValue": "o-1"}},
+                {"key": "shop.order.attempt", "value": {"intValue": "2"}},
+            ],
+            "status": {"code": 2},
+        }
+    ]
+
+
+async def test_an_unknown_trace_is_not_found(client: httpx2.AsyncClient) -> None:
+    response = await client.get("/api/v3/traces/abc")
+    assert (response.status_code, response.json()["error"]["httpCode"]) == (404, 404)
+
+
+@pytest.mark.parametrize(
+    ("query", "status"),
+    [
+        ({"query.service_name": "checkout", "query.attributes": '{"shop.order.id": "o-1"}'}, 200),
+        ({"query.operation_name": "shop.CheckoutService/PlaceOrder"}, 200),
+        ({"query.start_time_min": "2027-01-15T07:59:59Z", "query.start_time_max": "2027-01-15T08:00:00.5Z"}, 200),
+        ({"query.service_name": "cart"}, 404),
+        ({"query.attributes": '{"shop.order.id": "o-2"}'}, 404),
+        ({"query.start_time_min": "2028-01-01T00:00:00Z"}, 404),
+        ({"query.attributes": "order"}, 400),
+        ({"query.attributes": "[]"}, 400),
+        ({"query.start_time_min": "yesterday"}, 400),
+        ({"query.search_depth": "many"}, 400),
+    ],
+)
+async def test_traces_are_searched_by_what_they_have(
+    client: httpx2.AsyncClient, query: dict[str, str], status: int
+) -> None:
+    assert (await client.get("/api/v3/traces", params=query)).status_code == status

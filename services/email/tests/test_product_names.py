@@ -11,6 +11,7 @@ from chassis.rpc.client import channel
 from email_service import product_names
 from email_service.product_names import ProductNames
 from shop import product_catalog_pb2_grpc
+from shop_kit.clock import Clock
 from shop_kit.serving import serve
 from shop_kit.waiting import wait_until
 from shop_lab.world.fake_peers import Fault
@@ -19,24 +20,9 @@ from shop_lab.world.fake_peers.reads import FakeCatalog
 NAMES = {"mug": "Stoneware mug", "cup": "", "lamp": "", "rug": ""}
 
 
-class Clock:
-    """A clock that a test sets."""
-
-    def __init__(self) -> None:
-        self.now = 1_000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 @pytest.fixture
 def catalog() -> FakeCatalog:
     return FakeCatalog()
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
 
 
 @pytest.fixture
@@ -53,7 +39,7 @@ async def names(catalog: FakeCatalog, clock: Clock, monkeypatch: pytest.MonkeyPa
 async def test_names_are_read_once_a_minute(names: ProductNames, catalog: FakeCatalog, clock: Clock) -> None:
     assert [await names.current() for _ in range(3)] == [NAMES] * 3
     assert catalog.calls["ListProducts"] == 1
-    clock.now += product_names.TTL_SECONDS
+    clock.seconds += product_names.TTL_SECONDS
     await names.current()
     await wait_until(lambda: catalog.calls["ListProducts"] == 2)
 
@@ -76,7 +62,7 @@ async def test_the_next_confirmations_do_not_wait_for_a_catalog_that_has_failed(
     assert [await names.current() for _ in range(2)] == [{}, {}]
     assert catalog.calls["ListProducts"] == 1
     catalog.faults.clear()
-    clock.now += product_names.RETRY_SECONDS
+    clock.seconds += product_names.RETRY_SECONDS
     assert await names.current() == NAMES
 
 
@@ -85,7 +71,7 @@ async def test_a_catalog_that_fails_later_leaves_the_names_that_were_read(
 ) -> None:
     before = await names.current()
     catalog.faults["ListProducts"] = Fault(Unavailable("down"))
-    clock.now += product_names.TTL_SECONDS
+    clock.seconds += product_names.TTL_SECONDS
     await names.current()
     await wait_until(lambda: catalog.calls["ListProducts"] == 2)
     assert await names.current() == before

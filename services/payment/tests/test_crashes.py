@@ -11,8 +11,6 @@ import pytest
 
 from shop import money_pb2, payment_pb2
 from shop.payment_pb2_grpc import PaymentServiceStub
-from shop_internal import payment_ledger_pb2 as ledger_pb2
-from shop_internal.payment_ledger_pb2_grpc import PaymentLedgerStub
 from shop_kit.processes import service_process
 
 REQUEST = payment_pb2.ChargeRequest(
@@ -27,16 +25,13 @@ REQUEST = payment_pb2.ChargeRequest(
 
 
 @asynccontextmanager
-async def process(
-    url: str, failpoints: str = ""
-) -> AsyncIterator[tuple[asyncio.subprocess.Process, grpc.aio.Channel, PaymentLedgerStub]]:
-    """Run the service; yield its process, a channel to its public port and a stub of its internal service."""
+async def process(url: str, failpoints: str = "") -> AsyncIterator[tuple[asyncio.subprocess.Process, grpc.aio.Channel]]:
+    """Run the service; yield its process and a channel to its public port."""
     async with (
         service_process("payment_service", DATABASE_URL=url, HMAC_KEY="k" * 32, FAILPOINTS=failpoints) as running,
         grpc.aio.insecure_channel(f"127.0.0.1:{running.port}") as channel,
-        grpc.aio.insecure_channel(f"127.0.0.1:{running.internal_port}") as internal,
     ):
-        yield running.process, channel, PaymentLedgerStub(internal)
+        yield running.process, channel
 
 
 async def charge(channel: grpc.aio.Channel, key: str | None) -> str:
@@ -49,7 +44,7 @@ async def charge(channel: grpc.aio.Channel, key: str | None) -> str:
 async def test_a_kill_before_or_after_a_charge_leaves_no_partial_charge(
     ledger_url: str, stored: Callable[[str], list[tuple[Any, ...]]], point: str, states: list[str], key: str | None
 ) -> None:
-    async with process(ledger_url, f"{point}=kill") as (running, channel, _):
+    async with process(ledger_url, f"{point}=kill") as (running, channel):
         with pytest.raises(grpc.aio.AioRpcError):
             await charge(channel, key)
         assert await running.wait() == -signal.SIGKILL
@@ -59,39 +54,18 @@ async def test_a_kill_before_or_after_a_charge_leaves_no_partial_charge(
 async def test_a_charge_repeated_after_a_kill_is_not_charged_again(
     ledger_url: str, stored: Callable[[str], list[tuple[Any, ...]]]
 ) -> None:
-    async with process(ledger_url, "payment.charge.after=kill") as (_, channel, _):
+    async with process(ledger_url, "payment.charge.after=kill") as (_, channel):
         with pytest.raises(grpc.aio.AioRpcError):
             await charge(channel, "key")
-    async with process(ledger_url) as (_, channel, _):
+    async with process(ledger_url) as (_, channel):
         await charge(channel, "key")
     assert stored(ledger_url) == [("key", "CHARGED", 12)]
-
-
-async def test_a_fence_survives_a_kill_of_its_process(sqlite_url: str) -> None:
-    async with process(sqlite_url, "payment.resolve_or_fence.after=kill") as (_, _, ledger):
-        with pytest.raises(grpc.aio.AioRpcError):
-            await ledger.ResolveOrFence(ledger_pb2.ResolveOrFenceRequest(charge_key="key"))
-    async with process(sqlite_url) as (_, channel, _):
-        with pytest.raises(grpc.aio.AioRpcError) as refused:
-            await charge(channel, "key")
-    assert refused.value.code() is grpc.StatusCode.ABORTED
-
-
-async def test_a_void_survives_a_kill_of_its_process(
-    sqlite_url: str, stored: Callable[[str], list[tuple[Any, ...]]]
-) -> None:
-    async with process(sqlite_url) as (_, channel, _):
-        await charge(channel, "key")
-    async with process(sqlite_url, "payment.void.after=kill") as (_, _, ledger):
-        with pytest.raises(grpc.aio.AioRpcError):
-            await ledger.Void(ledger_pb2.VoidRequest(charge_key="key"))
-    assert stored(sqlite_url) == [("key", "VOIDED", 12)]
 
 
 async def test_a_shutdown_under_load_loses_no_acknowledged_charge(
     sqlite_url: str, stored: Callable[[str], list[tuple[Any, ...]]]
 ) -> None:
-    async with process(sqlite_url) as (running, channel, _):
+    async with process(sqlite_url) as (running, channel):
         calls = [asyncio.create_task(charge(channel, f"key-{number}")) for number in range(200)]
         await asyncio.wait(calls, return_when=asyncio.FIRST_COMPLETED)
         running.terminate()

@@ -14,6 +14,7 @@ from shop.product_catalog_pb2_grpc import (
     ProductCatalogServiceStub,
     add_ProductCatalogServiceServicer_to_server,
 )
+from shop_kit.clock import Clock
 from shop_kit.serving import Recorded, serve
 
 
@@ -42,24 +43,9 @@ class ProductCatalog(ProductCatalogServiceServicer):
         raise NotImplementedError
 
 
-class Clock:
-    """A clock that tests set."""
-
-    def __init__(self) -> None:
-        self.seconds = 0.0
-
-    def __call__(self) -> float:
-        return self.seconds
-
-
 @pytest.fixture
 async def product_catalog() -> ProductCatalog:
     return ProductCatalog()
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ from recommendation_service.clients import CachedCatalog
 from recommendation_service.service import RecommendationService
 from shop.recommendation_pb2 import ListRecommendationsRequest
 from shop.recommendation_pb2_grpc import RecommendationServiceStub, add_RecommendationServiceServicer_to_server
+from shop_kit.clock import Clock
 from shop_kit.failing import failure_of, rejected_fields
 from shop_kit.serving import Recorded, connect
 
@@ -41,7 +42,7 @@ async def test_recommendations_are_unavailable_until_the_catalog_is_read_once(
 
 
 async def test_recommendations_continue_while_the_product_catalog_is_down(
-    stub: RecommendationServiceStub, product_catalog: Any, clock: Any
+    stub: RecommendationServiceStub, product_catalog: Any, clock: Clock
 ) -> None:
     before = await recommended(stub, "pan")
     product_catalog.is_down = True

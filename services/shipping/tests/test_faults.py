@@ -11,8 +11,6 @@ import pytest
 
 from shop import address_pb2, cart_pb2, shipping_pb2
 from shop.shipping_pb2_grpc import ShippingServiceStub
-from shop_internal.shipment_manifest_pb2 import ResolveShipmentRequest
-from shop_internal.shipment_manifest_pb2_grpc import ShipmentManifestStub
 from shop_kit.processes import service_process
 
 Stored = Callable[[str], list[tuple[Any, ...]]]
@@ -24,16 +22,13 @@ REQUEST = shipping_pb2.ShipOrderRequest(
 
 
 @asynccontextmanager
-async def process(
-    url: str, failpoints: str = ""
-) -> AsyncIterator[tuple[asyncio.subprocess.Process, grpc.aio.Channel, ShipmentManifestStub]]:
-    """Run the service; yield its process, a channel to its public port and a stub of its internal service."""
+async def process(url: str, failpoints: str = "") -> AsyncIterator[tuple[asyncio.subprocess.Process, grpc.aio.Channel]]:
+    """Run the service; yield its process and a channel to its public port."""
     async with (
         service_process("shipping_service", DATABASE_URL=url, FAILPOINTS=failpoints) as running,
         grpc.aio.insecure_channel(f"127.0.0.1:{running.port}") as channel,
-        grpc.aio.insecure_channel(f"127.0.0.1:{running.internal_port}") as internal,
     ):
-        yield running.process, channel, ShipmentManifestStub(internal)
+        yield running.process, channel
 
 
 async def ship(channel: grpc.aio.Channel, key: str | None) -> str:
@@ -46,7 +41,7 @@ async def ship(channel: grpc.aio.Channel, key: str | None) -> str:
 async def test_a_kill_before_or_after_a_shipment_leaves_no_partial_shipment(
     manifest_url: str, stored: Stored, point: str, states: list[str], key: str | None
 ) -> None:
-    async with process(manifest_url, f"{point}=kill") as (running, channel, _):
+    async with process(manifest_url, f"{point}=kill") as (running, channel):
         with pytest.raises(grpc.aio.AioRpcError):
             await ship(channel, key)
         assert await running.wait() == -signal.SIGKILL
@@ -54,19 +49,9 @@ async def test_a_kill_before_or_after_a_shipment_leaves_no_partial_shipment(
 
 
 async def test_a_shipment_repeated_after_a_kill_is_not_shipped_again(manifest_url: str, stored: Stored) -> None:
-    async with process(manifest_url, "shipping.ship.after=kill") as (_, channel, _):
+    async with process(manifest_url, "shipping.ship.after=kill") as (_, channel):
         with pytest.raises(grpc.aio.AioRpcError):
             await ship(channel, "key")
-    async with process(manifest_url) as (_, channel, _):
+    async with process(manifest_url) as (_, channel):
         await ship(channel, "key")
     assert stored(manifest_url) == [("key", "SHIPPED")]
-
-
-async def test_a_fence_survives_a_kill_of_its_process(sqlite_url: str) -> None:
-    async with process(sqlite_url, "shipping.resolve_or_fence.after=kill") as (_, _, manifest):
-        with pytest.raises(grpc.aio.AioRpcError):
-            await manifest.ResolveOrFence(ResolveShipmentRequest(shipment_key="key"))
-    async with process(sqlite_url) as (_, channel, _):
-        with pytest.raises(grpc.aio.AioRpcError) as refused:
-            await ship(channel, "key")
-    assert refused.value.code() is grpc.StatusCode.ABORTED

