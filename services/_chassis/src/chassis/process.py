@@ -6,8 +6,8 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -128,6 +128,16 @@ async def serve_until_stopped(
     log.info("stopped")
     if changed is not None and changed.done():
         os.execv(sys.executable, sys.orig_argv)  # noqa: S606 - the same program with its changed sources
+
+
+@asynccontextmanager
+async def in_background(*work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    """Run coroutines until the context is left. If one of them fails, its error ends the context."""
+    async with asyncio.TaskGroup() as tasks:
+        running = [tasks.create_task(coroutine) for coroutine in work]
+        yield
+        for task in running:
+            task.cancel()
 
 
 async def _wait_for_change() -> None:

@@ -1,12 +1,12 @@
 """Entry point of the ad service: `python -m ad_service`."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 from ad_service.service import AdService
 from ad_service.store import parse_ads
+from chassis.process import in_background
 from chassis.rpc.server import Service, run
 from chassis.settings import FilePath, ServiceSettings
 from chassis.values.datafile import DataFile
@@ -23,10 +23,8 @@ class Settings(ServiceSettings):
 async def build(settings: Settings, service: Service) -> AsyncIterator[None]:
     ads = DataFile(settings.ads_file, parse_ads)
     service.add_servicer(ad_pb2_grpc.add_AdServiceServicer_to_server, AdService(ads))
-    async with asyncio.TaskGroup() as tasks:
-        watch = tasks.create_task(ads.watch(), name="watch ads")
+    async with in_background(ads.watch()):
         yield
-        watch.cancel()
 
 
 if __name__ == "__main__":

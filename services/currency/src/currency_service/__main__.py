@@ -1,6 +1,5 @@
 """Entry point of the currency service: `python -m currency_service`."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -9,6 +8,7 @@ from urllib.parse import urlsplit
 
 from msgspec import Meta
 
+from chassis.process import in_background
 from chassis.rpc.server import Service, run
 from chassis.settings import FilePath, Parse, SecretStr, ServiceSettings
 from chassis.values.datafile import DataFile
@@ -42,17 +42,15 @@ class Settings(ServiceSettings):
 async def build(settings: Settings, service: Service) -> AsyncIterator[None]:
     file = DataFile(settings.rates_file, parse_rates)
     rates: RatesSource = file
-    async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(file.watch(), name="watch rates")]
-        if settings.rates_url:
-            from currency_service.clients import RatesFeed  # noqa: PLC0415 - the HTTP client costs 5 MB and 0.2 s
+    watching = [file.watch()]
+    if settings.rates_url:
+        from currency_service.clients import RatesFeed  # noqa: PLC0415 - the HTTP client costs 5 MB and 0.2 s
 
-            rates = feed = RatesFeed(settings.rates_url.get_secret_value(), file)
-            tasks.append(group.create_task(feed.watch(settings.rates_refresh_seconds), name="refresh rates"))
-        service.add_servicer(currency_pb2_grpc.add_CurrencyServiceServicer_to_server, CurrencyService(rates))
+        rates = feed = RatesFeed(settings.rates_url.get_secret_value(), file)
+        watching.append(feed.watch(settings.rates_refresh_seconds))
+    service.add_servicer(currency_pb2_grpc.add_CurrencyServiceServicer_to_server, CurrencyService(rates))
+    async with in_background(*watching):
         yield
-        for task in tasks:
-            task.cancel()
 
 
 if __name__ == "__main__":

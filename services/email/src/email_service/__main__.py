@@ -1,11 +1,11 @@
 """`python -m email_service` runs the email service; with `migrate` it updates the database's schema and exits."""
 
-import asyncio
 import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
 from typing import Annotated
 
+from chassis.process import in_background
 from chassis.rpc.server import Service, run
 from chassis.settings import Parse, SecretStr, ServiceSettings
 from chassis.sql.settings import DatabaseSettings, DatabaseUrl
@@ -74,16 +74,15 @@ async def _open_spool(settings: Settings, service: Service) -> AsyncIterator[tup
     Without a relay, messages wait in the spool.
     """
     url, metrics = settings.database_url.get_secret_value(), MessageMetrics(service.telemetry)
-    async with open_spool(url, service.telemetry) as spool, asyncio.TaskGroup() as tasks:
+    async with open_spool(url, service.telemetry) as spool:
         service.add_readiness_check(spool.check)
-        running = [tasks.create_task(housekeep(spool, metrics), name="housekeeping of the spool")]
         runner = _queue_runner(settings, service, spool, metrics)
-        if runner is not None:
-            running.append(tasks.create_task(runner.run(), name="queue runner"))
-        yield spool, (lambda: None) if runner is None else runner.notify
-        for task in running:
-            task.cancel()
-        if runner is not None:
+        if runner is None:
+            async with in_background(housekeep(spool, metrics)):
+                yield spool, lambda: None
+        else:
+            async with in_background(housekeep(spool, metrics), runner.run()):
+                yield spool, runner.notify
             await runner.close(settings.grace_seconds)
 
 

@@ -1,10 +1,10 @@
 """Entry point of the product catalog: `python -m product_catalog_service`."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from chassis.process import in_background
 from chassis.rpc.server import Service, run
 from chassis.settings import FilePath, ServiceSettings
 from chassis.values.datafile import DataFile
@@ -25,10 +25,8 @@ async def build(settings: Settings, service: Service) -> AsyncIterator[None]:
     service.add_servicer(
         product_catalog_pb2_grpc.add_ProductCatalogServiceServicer_to_server, ProductCatalogService(catalog)
     )
-    async with asyncio.TaskGroup() as tasks:
-        watch = tasks.create_task(catalog.watch(), name="watch products")
+    async with in_background(catalog.watch()):
         yield
-        watch.cancel()
 
 
 if __name__ == "__main__":

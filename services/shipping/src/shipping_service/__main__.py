@@ -1,10 +1,10 @@
 """`python -m shipping_service` runs the shipping service; with `migrate` it updates the database's schema and exits."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from chassis.process import in_background
 from chassis.rpc.server import Service, run
 from chassis.settings import FilePath, PositiveFloat, SecretStr, ServiceSettings
 from chassis.sql.retention import Retention
@@ -31,15 +31,8 @@ class Settings(DatabaseSettings, ServiceSettings):
 async def build(settings: Settings, service: Service) -> AsyncIterator[None]:
     """Open the manifest, run the background tasks, and register both servicers."""
     rate_card = DataFile(settings.rate_card_file, parse_rate_card)
-    async with (
-        open_manifest(settings.database_url.get_secret_value(), service.telemetry) as manifest,
-        asyncio.TaskGroup() as tasks,
-    ):
+    async with open_manifest(settings.database_url.get_secret_value(), service.telemetry) as manifest:
         retention = Retention(manifest.delete_old, days=settings.retention_days, rows="entries of the manifest")
-        running = [
-            tasks.create_task(rate_card.watch(), name="watch rate card"),
-            tasks.create_task(retention.run(), name="retention"),
-        ]
         shipper, failpoints = Shipper(manifest), service.failpoints
         service.add_readiness_check(manifest.check)
         service.add_servicer(
@@ -49,9 +42,8 @@ async def build(settings: Settings, service: Service) -> AsyncIterator[None]:
             shipment_manifest_pb2_grpc.add_ShipmentManifestServicer_to_server,
             ShipmentManifest(shipper, failpoints, retention),
         )
-        yield
-        for task in running:
-            task.cancel()
+        async with in_background(rate_card.watch(), retention.run()):
+            yield
 
 
 if __name__ == "__main__":

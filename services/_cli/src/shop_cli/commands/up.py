@@ -8,7 +8,8 @@ from typing import Annotated
 import typer
 
 from shop_cli.commands.options import async_command
-from shop_cli.control_room.running import RunningShop, running
+from shop_cli.control_room.room import ControlRoom
+from shop_cli.control_room.running import running
 from shop_cli.local.workspace import MAX_PORT_OFFSET, root
 from shop_cli.output.next_steps import print_next_steps
 from shop_cli.output.printing import console
@@ -41,10 +42,10 @@ async def up(
     """
     stopped = _event_set_by_signals()
     data = (folder or root()).resolve()
-    async with running(data, port_offset=port_offset, any_ports=any_ports, postgres=postgres) as runs:
-        await _show_until(stopped, runs, folder)
+    async with running(data, port_offset=port_offset, any_ports=any_ports, postgres=postgres) as room:
+        await _show_until(stopped, room, folder)
         console.print("stopping ...")
-    codes = {process.name: process.exit_code for process in runs.shop}
+    codes = {process.name: process.exit_code for process in room.shop}
     failed = [f"{name} ended with status {code}" for name, code in codes.items() if code not in _STOPPED]
     console.print("; ".join(["stopped", *failed]))
 
@@ -56,16 +57,16 @@ def _event_set_by_signals() -> asyncio.Event:
     return stopped
 
 
-async def _show_until(stopped: asyncio.Event, runs: RunningShop, folder: Path | None) -> None:
+async def _show_until(stopped: asyncio.Event, room: ControlRoom, folder: Path | None) -> None:
     """Show the states of the services as they change, and once what to do next."""
     was_ready = False
     stopping = asyncio.create_task(stopped.wait())
-    with StatusDisplay(runs.shop) as display:
+    with StatusDisplay(room.shop) as display:
         while not stopped.is_set():
-            display.update(runs.monitor.states)
-            if runs.monitor.all_serving and not was_ready:
+            display.update(room.monitor.states)
+            if room.monitor.all_serving and not was_ready:
                 was_ready = True
-                print_next_steps(runs.url, runs.storefront, runs.employee_api, folder)
-            changing = asyncio.create_task(runs.monitor.wait_for_change())
+                print_next_steps(room.url, room.storefront, room.employee_api, folder)
+            changing = asyncio.create_task(room.monitor.wait_for_change())
             await asyncio.wait({stopping, changing}, return_when=asyncio.FIRST_COMPLETED)
             changing.cancel()

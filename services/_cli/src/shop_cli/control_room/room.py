@@ -29,7 +29,8 @@ class ControlRoom:
     """A running shop, and the means to observe and disturb it.
 
     Attributes:
-        storefront: its URL, None if the shop has none.
+        url: the link to the control room, with its token.
+        storefront, employee_api: their URLs, None if the shop has none.
         telemetry_elsewhere: the OTLP endpoint to which the services export instead of this process, if there is one.
         closing: set when the shop stops.
     """
@@ -39,7 +40,9 @@ class ControlRoom:
     telemetry: TelemetryStore
     reconciler: Reconciler
     customers: Customers
+    url: str = field(default="", repr=False)
     storefront: str | None = None
+    employee_api: str | None = None
     telemetry_elsewhere: str | None = None
     fault_demo: FaultDemo | None = None
     closing: asyncio.Event = field(default_factory=asyncio.Event)

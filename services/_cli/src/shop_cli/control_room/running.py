@@ -5,7 +5,6 @@ import os
 import secrets
 from collections.abc import AsyncIterator, Coroutine, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -36,23 +35,8 @@ class StoreMissing(FailedPrecondition):
     """A package that contains a database server is not installed."""
 
 
-@dataclass(frozen=True)
-class RunningShop:
-    """A shop that runs until the context of `running` is left.
-
-    Attributes:
-        url: the link to the control room, with its token.
-    """
-
-    shop: Shop
-    monitor: Monitor
-    url: str
-    storefront: str | None
-    employee_api: str | None
-
-
 @asynccontextmanager
-async def running(folder: Path, *, port_offset: int, any_ports: bool, postgres: bool) -> AsyncIterator[RunningShop]:
+async def running(folder: Path, *, port_offset: int, any_ports: bool, postgres: bool) -> AsyncIterator[ControlRoom]:
     """Start the shop and its control room, restart services that end, and stop everything on leaving.
 
     Args:
@@ -83,11 +67,12 @@ async def running(folder: Path, *, port_offset: int, any_ports: bool, postgres: 
         await stack.enter_async_context(_in_background(supervise(shop), monitor.run()))
         reconciler = await stack.enter_async_context(open_reconciler(shop))
         customers = Customers(storefront, folder / ".shop" / "log" / "customers.log")
-        room = ControlRoom(shop, monitor, telemetry, reconciler, customers, storefront, os.environ.get(_ENDPOINT))
+        url, elsewhere = f"{run.control_room}/?token={run.token}", os.environ.get(_ENDPOINT)
+        room = ControlRoom(shop, monitor, telemetry, reconciler, customers, url, storefront, employee_api, elsewhere)
         stack.push_async_callback(room.close)
         await stack.enter_async_context(served(room, ports[_NAME], run.token))
         stack.enter_context(published(run))
-        yield RunningShop(shop, monitor, f"{run.control_room}/?token={run.token}", storefront, employee_api)
+        yield room
 
 
 def _describe(ports: Mapping[str, int], folder: Path) -> Run:

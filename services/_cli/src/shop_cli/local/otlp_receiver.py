@@ -10,7 +10,6 @@ from opentelemetry.proto.collector.logs.v1 import logs_service_pb2
 from opentelemetry.proto.collector.metrics.v1 import metrics_service_pb2
 from opentelemetry.proto.collector.trace.v1 import trace_service_pb2
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
-from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 from opentelemetry.proto.trace.v1.trace_pb2 import Span as WireSpan
 from opentelemetry.proto.trace.v1.trace_pb2 import Status
 
@@ -64,11 +63,6 @@ def _handler(sink: Sink, signal: str, messages: Any) -> grpc.GenericRpcHandler:
     )
     service = f"opentelemetry.proto.collector.{signal.lower()}.v1.{signal}Service"
     return grpc.method_handlers_generic_handler(service, {"Export": handler})
-
-
-def service_of(resource: Resource) -> str:
-    """Return the `service.name` of a resource, "" if it has none."""
-    return str(attributes_of(resource.attributes).get("service.name", ""))
 
 
 def attributes_of(pairs: Iterable[KeyValue]) -> dict[str, Value]:

@@ -7,18 +7,16 @@ from shop import empty_pb2, product_catalog_pb2
 from shop.product_catalog_pb2_grpc import ProductCatalogServiceStub
 from storefront_service.domain import Catalog, Product
 
-TTL_SECONDS = 10.0
+_TTL_SECONDS = 10.0
 _ALL = "catalog"
 
 
 class CatalogClient:
     """Reads the catalog. After the first read a stale one is served while it is refreshed, or cannot be."""
 
-    def __init__(
-        self, stub: ProductCatalogServiceStub, telemetry: Telemetry | None = None, *, ttl_seconds: float = TTL_SECONDS
-    ) -> None:
+    def __init__(self, stub: ProductCatalogServiceStub, telemetry: Telemetry) -> None:
         self._stub = stub
-        self._cache: TtlCache[str, Catalog] = TtlCache(self._fetch, ttl_seconds, "catalog", telemetry, serve_stale=True)
+        self._cache = TtlCache(self._fetch, _TTL_SECONDS, "catalog", telemetry, serve_stale=True)
 
     async def current(self) -> Catalog:
         """Return the catalog. Raise DomainError if it has never been read and cannot be."""

@@ -9,23 +9,17 @@ from chassis.values.money import Money, round_to_minor_unit
 from shop import currency_pb2, empty_pb2
 from shop.currency_pb2_grpc import CurrencyServiceStub
 
-TTL_SECONDS = 60.0
+_TTL_SECONDS = 60.0
 _ALL = "currencies"
 
 
 class CurrencyClient:
     """Lists currencies and converts amounts. After the first read stale values are served during a refresh."""
 
-    def __init__(
-        self, stub: CurrencyServiceStub, telemetry: Telemetry | None = None, *, ttl_seconds: float = TTL_SECONDS
-    ) -> None:
+    def __init__(self, stub: CurrencyServiceStub, telemetry: Telemetry) -> None:
         self._stub = stub
-        self._codes: TtlCache[str, tuple[str, ...]] = TtlCache(
-            self._fetch_codes, ttl_seconds, "currencies", telemetry, serve_stale=True
-        )
-        self._converted: TtlCache[tuple[Money, str], Money] = TtlCache(
-            self._convert, ttl_seconds, "conversions", telemetry, serve_stale=True
-        )
+        self._codes = TtlCache(self._fetch_codes, _TTL_SECONDS, "currencies", telemetry, serve_stale=True)
+        self._converted = TtlCache(self._convert, _TTL_SECONDS, "conversions", telemetry, serve_stale=True)
 
     async def codes(self) -> tuple[str, ...]:
         """Return the codes of all currencies, sorted. Raise DomainError if they have never been read and cannot be."""

@@ -3,7 +3,6 @@
 import gzip
 import hashlib
 import mimetypes
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,12 +25,10 @@ class _File:
 
 
 class StaticFiles:
-    """All files of a folder, which is read once."""
+    """All static files, read once."""
 
-    def __init__(self, folder: Path = FOLDER) -> None:
-        self._files: Mapping[str, _File] = {
-            path.relative_to(folder).as_posix(): _read(path) for path in folder.rglob("*") if path.is_file()
-        }
+    def __init__(self) -> None:
+        self._files = {path.relative_to(FOLDER).as_posix(): _read(path) for path in FOLDER.rglob("*") if path.is_file()}
         self._urls = {name: f"/static/{name}?v={file.version}" for name, file in self._files.items()}
 
     def url(self, name: str) -> str:

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from google.protobuf.message import Message
 from opentelemetry.proto.collector.metrics.v1 import metrics_service_pb2
 from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric
+from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 from typing_extensions import override
 
-from shop_cli.local.otlp_receiver import Sink, receiver, service_of, spans_of
+from shop_cli.local.otlp_receiver import Sink, attributes_of, receiver, spans_of
 from shop_cli.local.spans import Span
 
 
@@ -36,6 +37,11 @@ class Received(Sink):
             for scope in group.scope_metrics
             for metric in scope.metrics
         ]
+
+
+def service_of(resource: Resource) -> str:
+    """Return the `service.name` of a resource, "" if it has none."""
+    return str(attributes_of(resource.attributes).get("service.name", ""))
 
 
 @asynccontextmanager
