@@ -1,16 +1,15 @@
 """`python tests/browser/screenshots.py` makes the pictures in `.github/screenshots`, of a shop that it starts."""
 
 import asyncio
-import sys
 import tempfile
-from asyncio.subprocess import PIPE
 from pathlib import Path
 
 from playwright.async_api import Browser, expect
 
-from shop_cli.local.run_file import Run, read_run
+from shop_cli.local.run_file import Run
 from shop_kit.card_leaks import random_card
 from shop_lab.world.browser import open_tab, running_browser
+from shop_lab.world.running_shop import shop_up
 
 PICTURES = Path(__file__).parents[2] / ".github/screenshots"
 WINDOW = {"width": 1100, "height": 1000}
@@ -37,20 +36,9 @@ async def picture_control_room(browser: Browser, run: Run) -> None:
 async def main() -> None:
     PICTURES.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
-        command = (sys.executable, "-m", "shop_cli", "up", "--any-ports", "--folder", folder)
-        process = await asyncio.create_subprocess_exec(*command, stdout=PIPE)
-        assert process.stdout
-        try:
-            while b"is ready" not in (line := await process.stdout.readline()):
-                assert line, "the shop ended"
-            run = read_run(Path(folder))
-            assert run
-            async with running_browser() as browser:
-                await picture_order(browser, run)
-                await picture_control_room(browser, run)
-        finally:
-            process.terminate()
-            await process.communicate()
+        async with shop_up(Path(folder)) as run, running_browser() as browser:
+            await picture_order(browser, run)
+            await picture_control_room(browser, run)
 
 
 if __name__ == "__main__":

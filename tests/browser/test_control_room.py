@@ -1,9 +1,6 @@
 """`shop up` in a browser: its control room, and the traces that its storefront shows."""
 
-import asyncio
 import re
-import sys
-from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -11,11 +8,11 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, expect
 
-from shop_cli.local.run_file import Run, read_run
+from shop_cli.local.run_file import Run
 from shop_lab.world.browser import SCREENSHOTS, Tab, accessibility_violations, open_tab, overflow
 from shop_lab.world.ledgers import read_charges
+from shop_lab.world.running_shop import shop_up
 
-START_SECONDS = 90
 SOON = 60_000
 WINDOWS = {"desk": 1280, "phone": 360}
 
@@ -25,20 +22,8 @@ async def run(
     browser: Browser,  # noqa: ARG001 - without one no test needs a shop
     tmp_path_factory: pytest.TempPathFactory,
 ) -> AsyncIterator[Run]:
-    folder = tmp_path_factory.mktemp("shop")
-    arguments = ("-m", "shop_cli", "up", "--any-ports", "--folder", str(folder))
-    process = await asyncio.create_subprocess_exec(sys.executable, *arguments, stdout=PIPE)
-    assert process.stdout
-    try:
-        async with asyncio.timeout(START_SECONDS):
-            while b"is ready" not in (line := await process.stdout.readline()):
-                assert line, "the shop ended"
-        found = read_run(folder)
-        assert found is not None
+    async with shop_up(tmp_path_factory.mktemp("shop")) as found:
         yield found
-    finally:
-        process.terminate()
-        await process.communicate()
 
 
 @pytest_asyncio.fixture(loop_scope="session")

@@ -7,7 +7,7 @@ import pytest
 import pytest_asyncio
 
 from shop_cli.local.processes import Process
-from shop_lab.world.running_shop import RunningShop, running_shop
+from shop_lab.world.running_shop import RunningShop, running_process, running_shop
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -26,5 +26,5 @@ async def shop(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Runnin
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def storefront(shop: RunningShop) -> AsyncIterator[Process]:
-    async with shop.storefronts(shop.folder) as (started,):
+    async with running_process("storefront", shop.folder, shop.addresses) as started:
         yield started

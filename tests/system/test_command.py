@@ -18,6 +18,7 @@ import pytest
 from shop_cli.local.ports import HOST
 from shop_cli.local.workspace import discover
 from shop_kit.signals import interruptible
+from shop_kit.waiting import wait_until
 
 FIRST_USUAL_PORT = 50_051
 # An order needs all services but ad and recommendation.
@@ -60,6 +61,15 @@ async def run_in(folder: Path, *arguments: str) -> str:
     return output.decode()
 
 
+async def refusal_of(*arguments: str) -> str:
+    """Run a command that must be refused, and return the line that says why."""
+    async with command(*arguments) as process:
+        output, _ = await process.communicate()
+    assert process.returncode == 1
+    (line,) = output.decode().splitlines()
+    return line
+
+
 async def stop(process: Process) -> None:
     process.send_signal(signal.SIGINT)
     await process.communicate()
@@ -93,16 +103,22 @@ def running(pids: set[int]) -> set[int]:
     return {pid for pid in pids if Path(f"/proc/{pid}").exists()}
 
 
-async def test_up_starts_everything_and_stops_it_on_ctrl_c(tmp_path: Path) -> None:
-    everything = len(discover())
-    async with command("up", "--any-ports", "--folder", str(tmp_path)) as process:
-        await wait_until_serving(process, everything)
+async def test_up_says_what_to_open_is_alone_in_its_folder_and_stops_everything_on_ctrl_c(tmp_path: Path) -> None:
+    arguments = ("up", "--any-ports", "--folder", str(tmp_path))
+    async with command(*arguments) as process:
+        text = await read_until(process, ".venv/bin/shop order")
         services = children(process.pid)
+        async with command(*arguments) as second:
+            refusal, _ = await second.communicate()
         process.send_signal(signal.SIGINT)
         output, _ = await process.communicate()
+    assert re.search(r"The shop is ready.*http://localhost:[0-9]+/\?token=\S+", text, re.DOTALL)
+    assert re.search(r"the employee API  http://localhost:[0-9]+/docs", text)
+    assert second.returncode == 1
+    assert re.fullmatch(r"SHOP_RUNNING: .*`--folder OTHER --port-offset 100`\n", refusal.decode())
     assert process.returncode == 0
     assert output.decode().splitlines()[-1] == "stopped"
-    assert len(services) == everything
+    assert len(services) == len(discover())
     assert running(services) == set()
 
 
@@ -116,43 +132,15 @@ async def test_up_restarts_a_service_that_dies_and_leaves_no_process_behind_when
         services |= children(process.pid)
         process.kill()
         await process.wait()
-        async with asyncio.timeout(20):
-            while running(services):  # noqa: ASYNC110 - they are not this process's children
-                await asyncio.sleep(0.02)
+        await wait_until(lambda: not running(services))
     assert len(services) == len(discover()) + 1
-
-
-async def test_up_says_when_it_is_ready_what_to_open_and_what_to_type(tmp_path: Path) -> None:
-    async with command("up", "--any-ports", "--folder", str(tmp_path)) as process:
-        text = await read_until(process, ".venv/bin/shop order")
-    assert re.search(r"The shop is ready.*http://localhost:[0-9]+/\?token=\S+", text, re.DOTALL)
-    assert re.search(r"the employee API  http://localhost:[0-9]+/docs", text)
-
-
-async def test_a_second_shop_on_a_folder_is_refused_with_one_line_that_says_how_to_run_it(tmp_path: Path) -> None:
-    arguments = ("up", "--any-ports", "--folder", str(tmp_path))
-    async with command(*arguments) as first:
-        await read_until(first, "starting")
-        async with command(*arguments) as second:
-            output, _ = await second.communicate()
-    assert second.returncode == 1
-    assert re.fullmatch(r"SHOP_RUNNING: .*`--folder OTHER --port-offset 100`\n", output.decode())
 
 
 @pytest.mark.parametrize("name", ["up", "demo"])
 async def test_a_folder_that_cannot_be_written_is_one_line(tmp_path: Path, name: str) -> None:
     (tmp_path / "file").write_text("")
-    async with command(name, "--folder", str(tmp_path / "file")) as process:
-        output, _ = await process.communicate()
-    assert process.returncode == 1
-    assert re.fullmatch(r"FOLDER_NOT_WRITABLE: cannot write to .*\n", output.decode())
-
-
-def test_the_demo_leaves_nothing_in_the_temporary_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-    demo = subprocess.run([sys.executable, "-m", "shop_cli", "demo"], capture_output=True, check=False)
-    assert demo.returncode == 0, demo.stdout.decode()
-    assert list(tmp_path.iterdir()) == []
+    line = await refusal_of(name, "--folder", str(tmp_path / "file"))
+    assert line.startswith("FOLDER_NOT_WRITABLE: cannot write to ")
 
 
 @pytest.fixture
@@ -181,22 +169,16 @@ async def test_up_with_postgres_stores_orders_there_and_has_them_after_a_restart
 
 
 async def test_up_with_postgres_in_a_folder_with_a_long_path_is_one_line(tmp_path: Path) -> None:
-    async with command("up", "--any-ports", "--postgres", "--folder", str(tmp_path / ("x" * 100))) as process:
-        output, _ = await process.communicate()
-    assert process.returncode == 1
-    assert re.fullmatch(r"PATH_TOO_LONG: .*`--folder`\n", output.decode())
+    line = await refusal_of("up", "--any-ports", "--postgres", "--folder", str(tmp_path / ("x" * 100)))
+    assert re.fullmatch("PATH_TOO_LONG: .*`--folder`", line)
 
 
 async def test_up_reports_which_port_of_which_service_is_in_use(tmp_path: Path) -> None:
     with socket.socket() as taken:
         port = _bind_any_port_above_the_first(taken)
-        arguments = ("up", "--port-offset", str(port - FIRST_USUAL_PORT), "--folder", str(tmp_path))
-        async with command(*arguments) as process:
-            output, _ = await process.communicate()
-    assert process.returncode == 1
+        line = await refusal_of("up", "--port-offset", str(port - FIRST_USUAL_PORT), "--folder", str(tmp_path))
     expected = f"PORT_IN_USE: cart: port {port} is in use by another program; start the shop with `--port-offset 100`"
-    assert output.decode().startswith(expected)
-    assert len(output.splitlines()) == 1
+    assert line.startswith(expected)
 
 
 def _bind_any_port_above_the_first(taken: socket.socket) -> int:
@@ -210,17 +192,20 @@ def _bind_any_port_above_the_first(taken: socket.socket) -> int:
     raise AssertionError("no free port")
 
 
-async def test_the_demo_places_an_order_shows_its_confirmation_and_trace_and_stops_everything(tmp_path: Path) -> None:
-    async with command("demo", "--folder", str(tmp_path)) as process:
-        output, _ = await process.communicate()
-    text = output.decode()
-    assert process.returncode == 0, text
+def test_the_demo_shows_an_order_its_confirmation_and_trace_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    demo = subprocess.run([sys.executable, "-m", "shop_cli", "demo"], capture_output=True, text=True, check=False)
+    text = demo.stdout
+    assert demo.returncode == 0, text
     assert "Subject: " in text.partition("\nConfirmation\n")[2]
     assert re.search(r"total +[0-9.]+ EUR", text)
     trace = text.partition("\nTrace\n")[2]
     assert "make up" in text.splitlines()[-5]
     for name in ORDER_SERVICES:
         assert re.search(rf"─ {name} [\w.]+/\w+ +[0-9.]+ ms", trace), name
+    assert list(tmp_path.iterdir()) == []
 
 
 async def test_an_interrupted_demo_stops_everything_without_an_error(tmp_path: Path) -> None:

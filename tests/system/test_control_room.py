@@ -8,16 +8,17 @@ from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import httpx2
 import pytest
 import pytest_asyncio
 
-from shop_cli.local.run_file import Run, read_run
+from shop_cli.local.run_file import Run
 from shop_kit.waiting import wait_until
+from shop_lab.world.running_shop import shop_up
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
-START_SECONDS = 90
 
 
 @dataclass(frozen=True)
@@ -42,14 +43,19 @@ class UpShop:
         assert status == 0, output
         return output
 
-    async def state(self, service: str) -> str:
-        _, output = await self.shop("status", "--json")
-        services = json.loads(output)["services"]
-        return next(str(listed["state"]) for listed in services if listed["name"] == service)
+    async def status(self) -> dict[str, Any]:
+        async with self.client() as client:
+            found: dict[str, Any] = (await client.get("/api/status")).json()
+        return found
+
+    async def service(self, name: str) -> dict[str, Any]:
+        """Return what the status says about a service."""
+        found: dict[str, Any] = {service["name"]: service for service in (await self.status())["services"]}[name]
+        return found
 
     async def wait_for_state(self, service: str, state: str) -> None:
         async def is_in_state() -> bool:
-            return await self.state(service) == state
+            return bool((await self.service(service))["state"] == state)
 
         await wait_until(is_in_state)
 
@@ -62,38 +68,24 @@ class UpShop:
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def up(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[UpShop]:
     folder = tmp_path_factory.mktemp("shop")
-    arguments = ("-m", "shop_cli", "up", "--any-ports", "--folder", str(folder))
-    process = await asyncio.create_subprocess_exec(sys.executable, *arguments, stdout=PIPE)
-    assert process.stdout
-    try:
-        async with asyncio.timeout(START_SECONDS):
-            while b"is ready" not in (line := await process.stdout.readline()):
-                assert line, "the shop ended"
-        run = read_run(folder)
-        assert run is not None
+    async with shop_up(folder) as run:
         yield UpShop(folder, run)
-    finally:
-        process.terminate()
-        await process.communicate()
 
 
-async def test_an_order_shows_its_trace_across_services(up: UpShop) -> None:
+async def test_an_order_shows_its_trace_which_is_found_by_the_order(up: UpShop) -> None:
+    calls = ("checkout CheckoutService/PlaceOrder", "payment PaymentService/Charge")
     output = await up.order("trace", "--trace")
-    for call in ("checkout CheckoutService/PlaceOrder", "payment PaymentService/Charge"):
-        assert call in output
-
-
-async def test_a_trace_is_found_by_its_order_and_shown_as_a_tree(up: UpShop) -> None:
+    assert [call for call in calls if call not in output] == []
     order_id = json.loads(await up.order("found", "--json"))["order"]["order_id"]
 
-    async def found() -> bool:
-        return order_id in (await up.shop("traces", "--order", order_id, "--json"))[1]
+    async def found() -> str:
+        _, output = await up.shop("traces", "--order", order_id, "--json")
+        return output if order_id in output else ""
 
-    await wait_until(found)
-    _, listed = await up.shop("traces", "--order", order_id, "--json")
+    listed = await wait_until(found)
     status, tree = await up.shop("trace", json.loads(listed.splitlines()[-1])["trace_id"])
     assert status == 0
-    assert "checkout CheckoutService/PlaceOrder" in tree
+    assert calls[0] in tree
 
 
 async def test_an_unknown_trace_is_one_line(up: UpShop) -> None:
@@ -102,34 +94,25 @@ async def test_an_unknown_trace_is_one_line(up: UpShop) -> None:
     assert output == f"TRACE_NOT_FOUND: no trace has the id {'0' * 32}: the latest 500 are stored\n"
 
 
-async def test_the_status_shows_every_service_and_that_all_orders_agree(up: UpShop) -> None:
+async def test_the_status_shows_that_all_orders_agree(up: UpShop) -> None:
     await up.order("status")
 
     async def agrees() -> bool:
-        found = json.loads((await up.shop("status", "--json"))[1])["reconciliation"]
+        found = (await up.status())["reconciliation"]
         return bool(found["verdict"] == "holds" and found["orders"] == found["charges"] == found["confirmations"] > 0)
 
     await wait_until(agrees)
-
-
-async def test_a_service_can_be_frozen_and_resumed(up: UpShop) -> None:
-    await up.shop("freeze", "ad")
-    await up.wait_for_state("ad", "frozen")
-    await up.shop("resume", "ad")
-    await up.wait_for_state("ad", "serving")
+    status, output = await up.shop("status", "--json")
+    assert (status, json.loads(output)["reconciliation"]["verdict"]) == (0, "holds")
 
 
 @pytest.mark.parametrize("action", ["kill", "restart"])
 async def test_a_service_that_is_killed_or_restarted_is_started_again(up: UpShop, action: str) -> None:
-    async def restarts() -> int:
-        services = json.loads((await up.shop("status", "--json"))[1])["services"]
-        return next(int(service["restarts"]) for service in services if service["name"] == "recommendation")
-
-    before = await restarts()
+    before = (await up.service("recommendation"))["restarts"]
     await up.shop(action, "recommendation")
 
     async def restarted() -> bool:
-        return await restarts() == before + 1
+        return bool((await up.service("recommendation"))["restarts"] == before + 1)
 
     await wait_until(restarted)
     await up.wait_for_state("recommendation", "serving")
@@ -140,14 +123,16 @@ async def test_an_unknown_service_is_refused_by_name(up: UpShop) -> None:
     assert (status, output) == (1, "UNKNOWN_SERVICE: submarine is not part of this shop\n")
 
 
-async def test_a_frozen_service_is_one_clear_line(up: UpShop) -> None:
+async def test_a_frozen_service_is_one_clear_line_until_it_is_resumed(up: UpShop) -> None:
     await up.shop("freeze", "currency")
     try:
+        await up.wait_for_state("currency", "frozen")
         status, output = await up.shop("convert", "1", "USD", "EUR")
     finally:
         await up.shop("resume", "currency")
     assert status == 4
     assert re.fullmatch(r"(NO_RESPONSE|NOTHING_LISTENS): .*currency.*frozen.*`shop status`\)\n", output)
+    await up.wait_for_state("currency", "serving")
 
 
 async def test_the_log_of_a_service_is_printed(up: UpShop) -> None:
@@ -186,32 +171,24 @@ async def test_watched_orders_are_printed_as_they_change(up: UpShop) -> None:
     assert json.loads(first)["user_id"] == "watch"
 
 
-async def test_the_page_shows_every_service(up: UpShop) -> None:
-    async with up.client() as client:
-        page = (await client.get("/")).text
-    assert all(f'aria-label="freeze {name}"' in page for name in ("cart", "checkout", "employee-api"))
-
-
-async def test_the_page_of_a_trace_shows_its_waterfall(up: UpShop) -> None:
+async def test_the_pages_show_every_service_and_the_waterfall_of_a_trace(up: UpShop) -> None:
     await up.order("waterfall", "--trace")
     async with up.client() as client:
+        page = (await client.get("/")).text
         (trace, *_) = (await client.get("/api/traces", params={"service": "payment"})).json()
-        page = (await client.get(f"/traces/{trace['trace_id']}")).text
-    assert "PaymentService/Charge" in page
-    assert "<rect" in page
+        waterfall = (await client.get(f"/traces/{trace['trace_id']}")).text
+    assert all(f'aria-label="freeze {name}"' in page for name in ("cart", "checkout", "employee-api"))
+    assert "PaymentService/Charge" in waterfall
+    assert "<rect" in waterfall
 
 
-async def test_what_is_searched_for_is_shown_as_text(up: UpShop) -> None:
+async def test_what_is_searched_for_is_shown_as_text_and_a_malformed_search_is_a_clear_page(up: UpShop) -> None:
     async with up.client() as client:
         page = (await client.get("/", params={"order": "<script>alert(1)</script>"})).text
+        refused = await client.get("/", params={"min_ms": "many"}, headers={"Accept": "text/html"})
     assert "<script>alert" not in page
-
-
-async def test_a_malformed_search_is_a_clear_page(up: UpShop) -> None:
-    async with up.client() as client:
-        response = await client.get("/", params={"min_ms": "many"}, headers={"Accept": "text/html"})
-    assert response.status_code == 400
-    assert "min_ms: must be a number" in response.text
+    assert refused.status_code == 400
+    assert "min_ms: must be a number" in refused.text
 
 
 async def test_the_page_is_updated_by_events(up: UpShop) -> None:

@@ -13,10 +13,8 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from shop_cli.local.ports import reserved
 from shop_cli.local.processes import Process
-from shop_cli.local.workspace import discover, find
-from shop_lab.world.running_shop import RunningShop
+from shop_lab.world.running_shop import RunningShop, running_process
 
 ROOT = Path(__file__).parents[2]
 LOCAL_PROGRAMS = {"shop", "python", "curl", "grpcurl", "date"}
@@ -119,14 +117,10 @@ def test_the_commands_of_runbooks_are_run_on_a_cluster() -> None:
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def employee_api(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Process]:
     """The employee API, on a database in a folder of its own."""
-    with reserved(1) as (port,):
-        folder = tmp_path_factory.mktemp("employee-api")
-        environment = {"PATH": os.environ["PATH"], "DATABASE_URL": f"sqlite:///{folder}/employee-api.db"}
-        process = Process(find(discover(), "employee-api"), port, environment, folder)
-        await process.start()
-        await process.wait_until_serving()
+    folder = tmp_path_factory.mktemp("employee-api")
+    environment = {"PATH": os.environ["PATH"], "DATABASE_URL": f"sqlite:///{folder}/employee-api.db"}
+    async with running_process("employee-api", folder, environment) as process:
         yield process
-        await process.stop()
 
 
 @pytest.fixture

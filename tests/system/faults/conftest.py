@@ -13,14 +13,6 @@ import pytest_asyncio
 from shop_lab.world.fault_testbed import FaultTestbed, fault_testbed
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run all async tests of this folder on the event loop that starts the shop's processes."""
-    here = Path(__file__).parent
-    for item in items:
-        if item.path.is_relative_to(here) and pytest_asyncio.is_async_test(item):
-            item.add_marker(pytest.mark.asyncio(loop_scope="session"), append=False)
-
-
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def sqlite_testbed(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[FaultTestbed]:
     """Two checkouts on one SQLite file."""

@@ -1,7 +1,9 @@
 """A whole shop for tests: real processes, channels to them, and the telemetry that they export."""
 
+import asyncio
 import contextlib
 import os
+import sys
 import uuid
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,9 +22,12 @@ from shop.product_catalog_pb2_grpc import ProductCatalogServiceStub
 from shop_cli.local.otlp_receiver import exporting_to
 from shop_cli.local.ports import reserved
 from shop_cli.local.processes import Process, Shop
+from shop_cli.local.run_file import Run, read_run
 from shop_cli.local.workspace import Program, default_ports, discover, discover_services, find
 from shop_cli.sample_order import sample_order
 from shop_lab.world.received_telemetry import Received, receiving
+
+_UP_SECONDS = 90
 
 
 @dataclass(frozen=True)
@@ -53,20 +58,6 @@ class RunningShop:
         }
         return {"PATH": os.environ["PATH"], **public, **internal}
 
-    @contextlib.asynccontextmanager
-    async def storefronts(self, folder: Path, count: int = 1, **variables: str) -> AsyncIterator[list[Process]]:
-        """Run storefronts of this shop, with the same session key, which is in their folder."""
-        program = find(discover(), "storefront")
-        async with contextlib.AsyncExitStack() as stack:
-            ports = stack.enter_context(reserved(count))
-            started = [Process(program, port, {**self.addresses, **variables}, folder) for port in ports]
-            for process in started:
-                stack.push_async_callback(process.stop)
-                await process.start()
-            for process in started:
-                await process.wait_until_serving(60)
-            yield started
-
     async def products(self) -> list[Product]:
         """Return all products of the catalog."""
         return list((await ProductCatalogServiceStub(self.channels["product-catalog"]).ListProducts(Empty())).products)
@@ -91,6 +82,38 @@ def order_request(user_id: str = "", currency: str = "EUR") -> PlaceOrderRequest
     request = sample_order(user_id, f"{user_id}@example.com")
     request.user_currency = currency
     return request
+
+
+@contextlib.asynccontextmanager
+async def running_process(name: str, folder: Path, environment: Mapping[str, str]) -> AsyncIterator[Process]:
+    """Run a program of the workspace on a free port, with its data in a folder."""
+    with reserved(1) as (port,):
+        process = Process(find(discover(), name), port, environment, folder)
+        await process.start()
+        try:
+            await process.wait_until_serving(60)
+            yield process
+        finally:
+            await process.stop()
+
+
+@contextlib.asynccontextmanager
+async def shop_up(folder: Path) -> AsyncIterator[Run]:
+    """Run `shop up` on free ports with its data in a folder, and wait until it says that it is ready."""
+    command = (sys.executable, "-m", "shop_cli", "up", "--any-ports", "--folder", str(folder))
+    process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
+    assert process.stdout
+    try:
+        async with asyncio.timeout(_UP_SECONDS):
+            while b"is ready" not in (line := await process.stdout.readline()):
+                if not line:
+                    raise RuntimeError("the shop ended")
+        run = read_run(folder)
+        assert run
+        yield run
+    finally:
+        process.terminate()
+        await process.communicate()
 
 
 @contextlib.asynccontextmanager
