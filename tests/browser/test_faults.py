@@ -8,7 +8,6 @@ from playwright.async_api import expect
 from shop_kit.card_leaks import random_card
 from shop_lab.world.browser import Tab
 from shop_lab.world.faults import down
-from shop_lab.world.ledgers import read_charges
 from shop_lab.world.running_shop import RunningShop
 
 SOON = 60_000
@@ -49,8 +48,7 @@ async def order_while_payment_dies(shop: RunningShop, tab: Tab, failpoint: str) 
 
 def charges_of(shop: RunningShop, order_id: str) -> list[str]:
     """Return the states of an order's charges in payment's ledger."""
-    charges = read_charges(f"sqlite:///{shop.folder}/.shop/payment.db")
-    return [charge.state for charge in charges if charge.key.startswith(order_id)]
+    return [charge.state for charge in shop.charges(order_id)]
 
 
 async def test_the_journal_of_an_order_moves_without_a_reload(shop: RunningShop, tab: Tab) -> None:

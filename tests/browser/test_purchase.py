@@ -9,7 +9,6 @@ from shop_internal.orders_pb2 import ListOrdersRequest, Order
 from shop_internal.orders_pb2_grpc import OrderJournalStub
 from shop_kit.card_leaks import leaked_cards, random_card
 from shop_lab.world.browser import Tab, checkout_fields
-from shop_lab.world.ledgers import read_charges
 from shop_lab.world.running_shop import RunningShop
 
 MAX_STOPS = 80
@@ -128,8 +127,7 @@ async def test_a_script_in_an_address_is_shown_as_text(tab: Tab) -> None:
 async def test_a_charge_is_in_the_ledger_once(shop: RunningShop, tab: Tab) -> None:
     await tab.prepare_order()
     order_id = await tab.place_order()
-    charges = read_charges(f"sqlite:///{shop.folder}/.shop/payment.db")
-    assert [charge.state for charge in charges if charge.key.startswith(order_id)] == ["CHARGED"]
+    assert [charge.state for charge in shop.charges(order_id)] == ["CHARGED"]
 
 
 async def orders_of(shop: RunningShop, tab: Tab) -> list[Order]:

@@ -1,6 +1,5 @@
-"""Every service provides health checks, reflection and structured logs."""
+"""Every service provides health checks and structured logs."""
 
-import asyncio
 import json
 
 import grpc
@@ -8,7 +7,6 @@ import pytest
 from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
 
 from shop_cli.local.workspace import discover_services
-from shop_kit.reflection import methods_at
 from shop_lab.world.running_shop import RunningShop
 from shop_lab.world.smoke import smoke_calls
 
@@ -31,26 +29,6 @@ async def health_of(channel: grpc.aio.Channel, service: str) -> str:
 async def test_process_service_and_event_loop_are_healthy(shop: RunningShop, name: str) -> None:
     checked = ["", full_name(name), "liveness"]
     assert [await health_of(shop.channels[name], service) for service in checked] == ["SERVING"] * 3
-
-
-@each_service
-async def test_the_health_of_an_unknown_service_is_not_found(shop: RunningShop, name: str) -> None:
-    with pytest.raises(grpc.aio.AioRpcError) as refused:
-        await health_of(shop.channels[name], "shop.NoService")
-    assert refused.value.code() is grpc.StatusCode.NOT_FOUND
-
-
-@each_service
-async def test_reflection_describes_the_service(shop: RunningShop, name: str) -> None:
-    described = await asyncio.to_thread(methods_at, shop.processes[name].address)
-    assert full_name(name) in {method.containing_service.full_name for method in described}
-
-
-@each_service
-async def test_an_unknown_method_is_unimplemented(shop: RunningShop, name: str) -> None:
-    with pytest.raises(grpc.aio.AioRpcError) as refused:
-        await shop.channels[name].unary_unary(f"/{full_name(name)}/Nothing", bytes, bytes)(b"")
-    assert refused.value.code() is grpc.StatusCode.UNIMPLEMENTED
 
 
 @each_service

@@ -11,6 +11,7 @@ from google.protobuf.descriptor import FileDescriptor, MethodDescriptor
 from shop_cli.local.workspace import discover_services
 from shop_kit.reflection import methods_at
 from shop_lab.world.running_shop import RunningShop
+from shop_lab.world.smoke import smoke_calls
 
 PROTOS = Path(__file__).parents[2] / "protos" / "shop_internal"
 SERVICES = discover_services()
@@ -43,10 +44,8 @@ async def test_no_internal_method_can_be_called_on_a_public_port(shop: RunningSh
 
 
 @each_service
-async def test_a_public_port_describes_public_services_only(shop: RunningShop, name: str) -> None:
-    assert not [
-        service for service in await reflected(shop.processes[name].address) if service.startswith("shop.internal.")
-    ]
+async def test_a_public_port_describes_its_public_service_only(shop: RunningShop, name: str) -> None:
+    assert await reflected(shop.processes[name].address) == {smoke_calls("")[name].service}
 
 
 async def test_an_internal_service_is_described_by_one_internal_port(shop: RunningShop) -> None:

@@ -1,19 +1,16 @@
 """End-to-end order tests: what the customer gets and what the ledgers record."""
 
-import sqlite3
-import uuid
-from contextlib import closing
+from dataclasses import dataclass
 from email import message_from_string
 from email.message import EmailMessage
 from email.policy import default
 
-import grpc
-import pytest
+import pytest_asyncio
 
 from chassis.values.money import Money
 from shop.cart_pb2 import GetCartRequest
 from shop.cart_pb2_grpc import CartServiceStub
-from shop.checkout_pb2_grpc import CheckoutServiceStub
+from shop.checkout_pb2 import PlaceOrderRequest
 from shop.currency_pb2 import CurrencyConversionRequest
 from shop.currency_pb2_grpc import CurrencyServiceStub
 from shop.money_pb2 import Money as WireMoney
@@ -22,6 +19,14 @@ from shop_internal.mail_records_pb2 import FindMailsRequest, GetMailRequest
 from shop_internal.mail_records_pb2_grpc import MailRecordsStub
 from shop_kit.waiting import wait_until
 from shop_lab.world.running_shop import RunningShop, order_request
+
+
+@dataclass(frozen=True)
+class Placed:
+    """An order and its request."""
+
+    request: PlaceOrderRequest
+    order: OrderResult
 
 
 def amount(wire: WireMoney) -> Money:
@@ -54,72 +59,42 @@ async def mail_of(shop: RunningShop, order: OrderResult) -> EmailMessage:
     return message_from_string(found.message, policy=default)
 
 
-async def test_an_order_contains_what_was_in_the_cart(shop: RunningShop) -> None:
-    products = (await shop.products())[:3]
-    order = await shop.order()
-    bought = {line.item.product_id: line.item.quantity for line in order.items}
-    assert bought == {product.id: number for number, product in enumerate(products, start=1)}
-
-
-async def test_each_line_costs_its_price_times_its_quantity_in_the_users_currency(shop: RunningShop) -> None:
-    products = (await shop.products())[:3]
-    order = await shop.order()
-    costs = {line.item.product_id: amount(line.cost) for line in order.items}
-    for number, product in enumerate(products, start=1):
-        assert costs[product.id] == await in_euros(shop, product.price_usd, number)
-
-
-async def test_shipping_has_a_cost_in_the_users_currency(shop: RunningShop) -> None:
-    cost = amount((await shop.order()).shipping_cost)
-    assert cost.currency_code == "EUR"
-    assert cost.total_nanos > 0
-
-
-async def test_an_order_empties_the_cart(shop: RunningShop) -> None:
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def placed(shop: RunningShop) -> Placed:
     request = order_request()
-    await shop.order(request)
+    return Placed(request, await shop.order(request))
+
+
+async def test_an_order_has_the_lines_of_the_cart_at_their_prices_in_the_users_currency(
+    shop: RunningShop, placed: Placed
+) -> None:
+    lines = {line.item.product_id: (line.item.quantity, amount(line.cost)) for line in placed.order.items}
+    products = (await shop.products())[:3]
+    assert lines == {
+        product.id: (number, await in_euros(shop, product.price_usd, number))
+        for number, product in enumerate(products, start=1)
+    }
+    assert placed.order.shipping_cost.currency_code == "EUR"
+    assert amount(placed.order.shipping_cost).total_nanos > 0
+
+
+async def test_an_order_empties_the_cart(shop: RunningShop, placed: Placed) -> None:
     stub = CartServiceStub(shop.channels["cart"])
 
     async def is_empty() -> bool:
-        return not (await stub.GetCart(GetCartRequest(user_id=request.user_id))).items
+        return not (await stub.GetCart(GetCartRequest(user_id=placed.request.user_id))).items
 
     assert await wait_until(is_empty)
 
 
-async def test_each_order_has_its_own_tracking_id(shop: RunningShop) -> None:
-    first, second = await shop.order(), await shop.order()
-    assert first.shipping_tracking_id
-    assert first.shipping_tracking_id != second.shipping_tracking_id
-
-
-async def test_an_order_is_confirmed_by_one_mail_to_the_customer(shop: RunningShop) -> None:
-    request = order_request()
-    order = await shop.order(request)
-    mail = await mail_of(shop, order)
+async def test_an_order_is_confirmed_by_one_mail_to_the_customer(shop: RunningShop, placed: Placed) -> None:
+    mail = await mail_of(shop, placed.order)
     body = mail.get_body(("plain",))
-    assert mail["To"] == request.email
+    assert mail["To"] == placed.request.email
     assert body
-    assert order.shipping_tracking_id in body.get_content()
+    assert placed.order.shipping_tracking_id in body.get_content()
 
 
-async def test_the_card_is_charged_the_total_of_the_order(shop: RunningShop) -> None:
-    order = await shop.order()
-    with closing(sqlite3.connect(shop.folder / ".shop" / "payment.db")) as ledger:
-        charged = ledger.execute(
-            "SELECT state, currency_code, units, nanos FROM charges WHERE charge_key LIKE ?", (f"{order.order_id}%",)
-        ).fetchall()
-    assert charged == [("CHARGED", "EUR", total(order).units, total(order).nanos)]
-
-
-async def test_repeating_a_request_with_its_key_places_one_order(shop: RunningShop) -> None:
-    request, key = order_request(), (("idempotency-key", str(uuid.uuid4())),)
-    await shop.fill_cart(request.user_id)
-    stub = CheckoutServiceStub(shop.channels["checkout"])
-    answers = [await stub.PlaceOrder(request, metadata=key) for _ in range(2)]
-    assert answers[0] == answers[1]
-
-
-async def test_an_empty_cart_is_refused(shop: RunningShop) -> None:
-    with pytest.raises(grpc.aio.AioRpcError) as refused:
-        await CheckoutServiceStub(shop.channels["checkout"]).PlaceOrder(order_request())
-    assert refused.value.code() is grpc.StatusCode.FAILED_PRECONDITION
+async def test_the_card_is_charged_the_total_of_the_order(shop: RunningShop, placed: Placed) -> None:
+    charges = [(charge.state, charge.amount) for charge in shop.charges(placed.order.order_id)]
+    assert charges == [("CHARGED", total(placed.order))]

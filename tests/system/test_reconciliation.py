@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,7 @@ from shop_kit.waiting import wait_until
 from shop_lab.world.running_shop import RunningShop, running_shop
 
 DAY = 86_400
+Disturbance = Callable[[RunningShop, OrderResult], Awaitable[None]]
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
@@ -86,15 +88,6 @@ async def charge(shop: RunningShop, key: str, amount: Money) -> None:
     await PaymentServiceStub(shop.channels["payment"]).Charge(request, metadata=(("idempotency-key", key),))
 
 
-async def ship(shop: RunningShop, key: str) -> None:
-    request = ShipOrderRequest(address=Address(country="Germany"), items=[CartItem(product_id="pan", quantity=1)])
-    await ShippingServiceStub(shop.channels["shipping"]).ShipOrder(request, metadata=(("idempotency-key", key),))
-
-
-async def void(shop: RunningShop, key: str) -> None:
-    await PaymentLedgerStub(shop.internal_channels["payment"]).Void(VoidRequest(charge_key=key))
-
-
 def execute(shop: RunningShop, database: str, statement: str, *parameters: object) -> list[tuple[object, ...]]:
     path = Path(shop.folder) / ".shop" / f"{database}.db"
     with closing(sqlite3.connect(path, timeout=10)) as connection, connection:
@@ -112,32 +105,79 @@ async def charge_again(shop: RunningShop, order: OrderResult) -> None:
 
 
 async def charge_another_amount(shop: RunningShop, order: OrderResult) -> None:
-    await void(shop, f"{order.order_id}:1")
+    await void(shop, order)
     await charge(shop, f"{order.order_id}:2", Money(currency_code="EUR", units=1))
 
 
 async def ship_again(shop: RunningShop, order: OrderResult) -> None:
-    await ship(shop, f"{order.order_id}:2")
+    request = ShipOrderRequest(address=Address(country="Germany"), items=[CartItem(product_id="pan", quantity=1)])
+    key = (("idempotency-key", f"{order.order_id}:2"),)
+    await ShippingServiceStub(shop.channels["shipping"]).ShipOrder(request, metadata=key)
 
 
-async def lose_charge(shop: RunningShop, order: OrderResult) -> None:
-    await void(shop, f"{order.order_id}:1")
+async def void(shop: RunningShop, order: OrderResult) -> None:
+    await PaymentLedgerStub(shop.internal_channels["payment"]).Void(VoidRequest(charge_key=f"{order.order_id}:1"))
 
 
-async def lose_shipment(shop: RunningShop, order: OrderResult) -> None:
-    execute(shop, "shipping", "DELETE FROM shipments WHERE shipment_key = ?", order.order_id)
+def change(database: str, statement: str) -> Disturbance:
+    """Return what executes a statement, whose only parameter is the id of the order."""
+
+    async def disturb(shop: RunningShop, order: OrderResult) -> None:
+        execute(shop, database, statement, order.order_id)
+
+    return disturb
 
 
-async def lose_mail(shop: RunningShop, order: OrderResult) -> None:
-    execute(shop, "email", "DELETE FROM letters WHERE letter_id = ?", order.order_id)
+lose_shipment = change("shipping", "DELETE FROM shipments WHERE shipment_key = ?")
+lose_mail = change("email", "DELETE FROM letters WHERE letter_id = ?")
+leave_order_open = change("checkout", "UPDATE orders SET state = 'NEEDS_REFUND' WHERE order_id = ?")
 
 
-async def lose_order(shop: RunningShop, order: OrderResult) -> None:
-    execute(shop, "checkout", "DELETE FROM orders WHERE order_id = ?", order.order_id)
+async def age(shop: RunningShop, order: OrderResult, days: float = 3) -> None:
+    """Make an order and all its records some days old."""
+    then = time.time() - days * DAY
+    statement = "UPDATE orders SET created_at = ?1, updated_at = ?1 WHERE order_id = ?2"
+    execute(shop, "checkout", statement, then, order.order_id)
+    for database, table, column in (("payment", "charges", "charge_key"), ("shipping", "shipments", "shipment_key")):
+        statement = f"UPDATE {table} SET recorded_at = datetime(?, 'unixepoch') WHERE {column} LIKE ?"  # noqa: S608
+        execute(shop, database, statement, then, f"{order.order_id}%")
 
 
-async def leave_order_open(shop: RunningShop, order: OrderResult) -> None:
-    execute(shop, "checkout", "UPDATE orders SET state = 'NEEDS_REFUND' WHERE order_id = ?", order.order_id)
+async def age_then(shop: RunningShop, order: OrderResult, disturb: Disturbance) -> None:
+    await age(shop, order)
+    await disturb(shop, order)
+
+
+CASES: dict[str, tuple[Disturbance, set[str]]] = {
+    "charged twice": (charge_again, {"CHARGED_TWICE"}),
+    "another amount": (charge_another_amount, {"AMOUNT_DIFFERS"}),
+    "shipped twice": (ship_again, {"SHIPPED_TWICE"}),
+    "charge lost": (void, {"SHIPPED_NOT_CHARGED"}),
+    "shipment lost": (lose_shipment, {"CHARGED_NOT_SHIPPED"}),
+    "mail lost": (lose_mail, {"NOT_MAILED"}),
+    "order lost": (change("checkout", "DELETE FROM orders WHERE order_id = ?"), {"UNKNOWN_ORDER"}),
+    "left open": (leave_order_open, {"OPEN_TOO_LONG"}),
+    "mail of an order before the window lost": (partial(age_then, disturb=lose_mail), set()),
+    "charged again after days": (partial(age_then, disturb=charge_again), {"CHARGED_TWICE"}),
+    "open for days": (partial(age_then, disturb=leave_order_open), {"OPEN_TOO_LONG"}),
+}
+
+
+@dataclass(frozen=True)
+class Disturbed:
+    """The order of each case, and what the reconciliation found."""
+
+    orders: dict[str, OrderResult]
+    found: Reconciled
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def disturbed(own_shop: RunningShop) -> Disturbed:
+    orders = {case: await place(own_shop) for case in CASES}
+    for case, (disturb, _) in CASES.items():
+        await disturb(own_shop, orders[case])
+    await charge(own_shop, "stranger", Money(currency_code="EUR", units=1))
+    return Disturbed(orders, await reconcile(own_shop))
 
 
 async def test_the_records_of_a_shop_agree(own_shop: RunningShop) -> None:
@@ -148,26 +188,25 @@ async def test_the_records_of_a_shop_agree(own_shop: RunningShop) -> None:
     assert reconciled.summary == "3 orders, 3 charges and 3 shipments compared, 0 mismatches\n"
 
 
-@pytest.mark.parametrize(
-    ("disturb", "kinds"),
-    [
-        (charge_again, {"CHARGED_TWICE"}),
-        (charge_another_amount, {"AMOUNT_DIFFERS"}),
-        (ship_again, {"SHIPPED_TWICE"}),
-        (lose_charge, {"SHIPPED_NOT_CHARGED"}),
-        (lose_shipment, {"CHARGED_NOT_SHIPPED"}),
-        (lose_mail, {"NOT_MAILED"}),
-        (lose_order, {"UNKNOWN_ORDER"}),
-        (leave_order_open, {"OPEN_TOO_LONG"}),
-    ],
-)
-async def test_records_that_disagree_are_found(
-    own_shop: RunningShop, disturb: Callable[[RunningShop, OrderResult], Awaitable[None]], kinds: set[str]
-) -> None:
-    order = await place(own_shop)
-    await disturb(own_shop, order)
-    reconciled = await reconcile(own_shop)
-    assert (reconciled.exit_status, reconciled.kinds[order.order_id]) == (1, kinds)
+@pytest.mark.parametrize("case", CASES)
+async def test_records_that_disagree_are_found(disturbed: Disturbed, case: str) -> None:
+    assert disturbed.found.exit_status == 1
+    assert disturbed.found.kinds[disturbed.orders[case].order_id] == CASES[case][1]
+
+
+async def test_a_charge_of_no_order_is_found(disturbed: Disturbed) -> None:
+    assert disturbed.found.kinds["stranger"] == {"UNKNOWN_ORDER", "CHARGED_NOT_SHIPPED"}
+
+
+async def test_without_json_mismatches_are_a_table(own_shop: RunningShop, disturbed: Disturbed) -> None:
+    _, output, _ = await run_command(own_shop)
+    order_id = disturbed.orders["mail lost"].order_id
+    assert re.search(rf"^NOT_MAILED +{order_id} +DONE +20\d\d-", output, re.MULTILINE)
+
+
+async def test_recent_records_are_not_expected_to_agree_yet(own_shop: RunningShop, disturbed: Disturbed) -> None:
+    found = await reconcile(own_shop, "--grace-minutes", "10")
+    assert found.kinds[disturbed.orders["shipment lost"].order_id] == set()
 
 
 async def test_a_confirmation_that_waits_for_the_relay_is_no_mismatch(own_shop: RunningShop) -> None:
@@ -176,47 +215,6 @@ async def test_a_confirmation_that_waits_for_the_relay_is_no_mismatch(own_shop: 
     order = await place(own_shop)
     assert (await reconcile(own_shop)).kinds[order.order_id] == set()
     await email.restart()
-
-
-async def test_without_json_mismatches_are_a_table(own_shop: RunningShop) -> None:
-    order = await place(own_shop)
-    await lose_mail(own_shop, order)
-    _, output, _ = await run_command(own_shop)
-    assert re.search(rf"^NOT_MAILED +{order.order_id} +DONE +20\d\d-", output, re.MULTILINE)
-
-
-async def test_a_charge_of_no_order_is_found(own_shop: RunningShop) -> None:
-    await charge(own_shop, "stranger", Money(currency_code="EUR", units=1))
-    assert (await reconcile(own_shop)).kinds["stranger"] == {"UNKNOWN_ORDER", "CHARGED_NOT_SHIPPED"}
-
-
-async def test_recent_records_are_not_expected_to_agree_yet(own_shop: RunningShop) -> None:
-    order = await place(own_shop)
-    await lose_shipment(own_shop, order)
-    assert (await reconcile(own_shop, "--grace-minutes", "10")).kinds[order.order_id] == set()
-
-
-async def age(shop: RunningShop, order: OrderResult, days: float = 3) -> None:
-    """Make an order and all its records some days old."""
-    then = time.time() - days * DAY
-    execute(
-        shop,
-        "checkout",
-        "UPDATE orders SET created_at = ?, updated_at = ? WHERE order_id = ?",
-        then,
-        then,
-        order.order_id,
-    )
-    for database, table, column in (("payment", "charges", "charge_key"), ("shipping", "shipments", "shipment_key")):
-        statement = f"UPDATE {table} SET recorded_at = datetime(?, 'unixepoch') WHERE {column} LIKE ?"  # noqa: S608
-        execute(shop, database, statement, then, f"{order.order_id}%")
-
-
-async def test_an_order_from_before_the_window_is_not_compared(own_shop: RunningShop) -> None:
-    order = await place(own_shop)
-    await lose_mail(own_shop, order)
-    await age(own_shop, order)
-    assert (await reconcile(own_shop)).kinds[order.order_id] == set()
 
 
 async def test_a_charge_is_no_mismatch_after_the_retention_of_orders_and_shipments(own_shop: RunningShop) -> None:
@@ -235,22 +233,6 @@ async def test_a_charge_is_no_mismatch_after_the_retention_of_orders_and_shipmen
 
     assert await wait_until(are_deleted)
     assert (await reconcile(own_shop, "--window-hours", str(500 * 24))).kinds[order.order_id] == set()
-
-
-async def test_an_order_that_was_charged_again_after_days_is_compared_with_its_earlier_records(
-    own_shop: RunningShop,
-) -> None:
-    order = await place(own_shop)
-    await age(own_shop, order)
-    await charge_again(own_shop, order)
-    assert (await reconcile(own_shop)).kinds[order.order_id] == {"CHARGED_TWICE"}
-
-
-async def test_an_order_that_is_open_for_days_is_found(own_shop: RunningShop) -> None:
-    order = await place(own_shop)
-    await leave_order_open(own_shop, order)
-    await age(own_shop, order)
-    assert (await reconcile(own_shop)).kinds[order.order_id] == {"OPEN_TOO_LONG"}
 
 
 async def test_records_that_cannot_be_read_are_an_error(own_shop: RunningShop) -> None:

@@ -25,6 +25,7 @@ from shop_cli.local.processes import Process, Shop
 from shop_cli.local.run_file import Run, read_run
 from shop_cli.local.workspace import Program, default_ports, discover, discover_services, find
 from shop_cli.sample_order import sample_order
+from shop_lab.world.ledgers import Charge, read_charges
 from shop_lab.world.received_telemetry import Received, receiving
 
 _UP_SECONDS = 90
@@ -57,6 +58,11 @@ class RunningShop:
             if process.internal_port
         }
         return {"PATH": os.environ["PATH"], **public, **internal}
+
+    def charges(self, order_id: str = "") -> list[Charge]:
+        """Return the entries of payment's ledger for an order; by default all."""
+        found = read_charges(f"sqlite:///{self.folder}/.shop/payment.db")
+        return [charge for charge in found if charge.key.startswith(order_id)]
 
     async def products(self) -> list[Product]:
         """Return all products of the catalog."""
