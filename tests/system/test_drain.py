@@ -87,7 +87,15 @@ async def two_replicas(shop: RunningShop, name: str, folder: Path) -> AsyncItera
                 await replica.stop()
 
 
-@pytest.mark.parametrize("program", discover_services(), ids=lambda program: program.name)
+# One without a store, one with Valkey's stand-in in memory, one with a database; the other services drain as these do.
+IN_MAKE_TEST = {"recommendation", "cart", "checkout"}
+PROGRAMS = [
+    pytest.param(program, id=program.name, marks=() if program.name in IN_MAKE_TEST else pytest.mark.long)
+    for program in discover_services()
+]
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
 async def test_restarting_replicas_one_by_one_under_load_fails_no_call(
     shop: RunningShop, program: Program, tmp_path: Path
 ) -> None:

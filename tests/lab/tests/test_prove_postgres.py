@@ -87,6 +87,7 @@ def commit_until_error(url: str) -> list[int]:
     return acknowledged
 
 
+@pytest.mark.long
 async def test_a_failover_to_an_asynchronous_standby_loses_acknowledged_commits(folder: Path, ports: list[int]) -> None:
     acknowledged, left = await commit_until_failover(folder, ports, "async")
     assert left < acknowledged

@@ -2,9 +2,11 @@
 
 import asyncio
 import time
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+import pytest_asyncio
 
 from chassis.errors import DomainError
 from shop.cart_pb2 import AddItemRequest, CartItem, GetCartRequest
@@ -199,17 +201,23 @@ async def test_more_concurrent_orders_than_database_connections_are_all_placed(p
     assert await testbed.violations(results) == []
 
 
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def one_checkout(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[FaultTestbed]:
+    """A testbed in which no second checkout writes to the journal."""
+    async with fault_testbed(tmp_path_factory.mktemp("one-checkout"), "sqlite", checkouts=1) as testbed:
+        yield testbed
+
+
 @pytest.mark.parametrize(
     ("name", "file"),
     [("checkout-1", "checkout.db-wal"), ("payment", "payment.db-wal"), ("shipping", "shipping.db-wal")],
 )
-async def test_a_full_disk_fails_orders_and_corrupts_nothing(tmp_path: Path, name: str, file: str) -> None:
-    async with fault_testbed(tmp_path, "sqlite", checkouts=1) as testbed:
-        results: list[CustomerResult] = []
-        with full_disk(testbed.shop.processes[name].pid, tmp_path / ".shop" / file):
-            async with asyncio.timeout(90):
-                while ClientOutcome.UNKNOWN not in outcomes_of(results):
-                    results += await testbed.place_orders(*(testbed.new_intent(max_tries=1) for _ in range(20)))
-        afterwards = await testbed.place_orders(testbed.new_intent())
-        assert await testbed.violations([*results, *afterwards]) == []
-        assert outcomes_of(afterwards) == [ClientOutcome.PLACED]
+async def test_a_full_disk_fails_orders_and_corrupts_nothing(one_checkout: FaultTestbed, name: str, file: str) -> None:
+    testbed, results = one_checkout, list[CustomerResult]()
+    with full_disk(testbed.shop.processes[name].pid, testbed.shop.folder / ".shop" / file):
+        async with asyncio.timeout(90):
+            while ClientOutcome.UNKNOWN not in outcomes_of(results):
+                results += await testbed.place_orders(*(testbed.new_intent(max_tries=1) for _ in range(20)))
+    afterwards = await testbed.place_orders(testbed.new_intent())
+    assert await testbed.violations([*results, *afterwards]) == []
+    assert outcomes_of(afterwards) == [ClientOutcome.PLACED]

@@ -7,10 +7,9 @@ import pytest
 
 RunProve = Callable[..., tuple[int, str, dict[str, Any]]]
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 
 
-@pytest.mark.long
 def test_the_naive_checkout_serves_patient_customers_without_faults(
     run_prove: RunProve, without_faults: list[str]
 ) -> None:

@@ -123,6 +123,7 @@ async def poisoned_shipping(testbed: FaultTestbed) -> AsyncIterator[tuple[Poison
         yield servicer, address
 
 
+@pytest.mark.parametrize("testbed", ["sqlite", pytest.param("postgres", marks=pytest.mark.long)], indirect=True)
 async def test_a_poisoned_order_backs_off_and_delays_no_other_order(testbed: FaultTestbed) -> None:
     async with poisoned_shipping(testbed) as (shipping, address):
         variables = {"SHIPPING_ADDR": address}
