@@ -2,7 +2,6 @@
 
 import asyncio
 
-import pytest
 from playwright.async_api import expect
 
 from shop_kit.card_leaks import random_card
@@ -82,44 +81,3 @@ async def send_until_accepted(tab: Tab, card: str) -> str:
                 await tab.page.get_by_label(label).fill(text)
             await tab.page.get_by_role("button", name="Place order").click()
     return await tab.order_id()
-
-
-STILL_WORKS = {
-    "product-catalog": ("/products/copper-kettle", "Copper kettle"),
-    "currency": ("/", "A selection"),
-    "cart": ("/products/copper-kettle", "Goes well with it"),
-    "recommendation": ("/products/copper-kettle", "Copper kettle"),
-    "ad": ("/", "A selection"),
-    "checkout": ("/cart", "Your cart"),
-}
-"""By service: a page that works without it, and a heading on it."""
-
-EXPLAINED = {
-    "product-catalog": ("/search?q=kettle", "your cart is safe"),
-    "cart": ("/cart", "nothing in it is lost"),
-    "checkout": ("/orders", "those you placed continue"),
-}
-"""By service: a page that does not work without it, and what it says."""
-
-
-@pytest.mark.parametrize("service", STILL_WORKS)
-async def test_pages_that_can_do_without_a_service_are_shown_while_it_is_down(
-    shop: RunningShop, tab: Tab, service: str
-) -> None:
-    path, heading = STILL_WORKS[service]
-    await tab.page.goto(path)  # as earlier visitors did
-    async with down(shop.processes[service]):
-        response = await tab.page.goto(path)
-        assert response is not None
-        assert response.status == 200
-        await expect(tab.page.get_by_role("heading", name=heading)).to_be_visible()
-
-
-@pytest.mark.parametrize("service", EXPLAINED)
-async def test_a_page_whose_service_is_down_says_what_still_works(shop: RunningShop, tab: Tab, service: str) -> None:
-    path, text = EXPLAINED[service]
-    async with down(shop.processes[service]):
-        response = await tab.page.goto(path)
-        assert response is not None
-        assert response.status == 503
-        await expect(tab.page.locator("main")).to_contain_text(text)

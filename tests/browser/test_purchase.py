@@ -43,6 +43,7 @@ async def test_reloading_an_order_places_no_second_one(shop: RunningShop, tab: T
     order_id = await tab.place_order()
     await tab.page.reload()
     assert [order.order_id for order in await orders_of(shop, tab)] == [order_id]
+    assert [charge.state for charge in shop.charges(order_id)] == ["CHARGED"]
 
 
 async def test_the_back_button_shows_no_card_data_after_an_order(tab: Tab) -> None:
@@ -61,13 +62,6 @@ async def test_the_back_button_shows_no_card_data_after_a_refused_form(tab: Tab)
     await expect(tab.page.get_by_role("alert")).to_be_visible()
     await tab.page.go_back()
     assert leaked_cards((await content(tab.page)).encode(), [card]) == set()
-
-
-async def test_a_refused_form_keeps_the_address(tab: Tab) -> None:
-    await tab.prepare_order()
-    await tab.page.get_by_label("Month").fill("13")
-    await tab.page.get_by_role("button", name="Place order").click()
-    await expect(tab.page.get_by_label("Street")).to_have_value("1 Harbour Street")
 
 
 async def test_a_visitor_orders_without_javascript(new_tab: Callable[..., Awaitable[Tab]]) -> None:
@@ -97,37 +91,6 @@ async def test_the_first_stop_of_the_keyboard_skips_the_header(tab: Tab) -> None
     await tab.page.goto("/")
     await press_enter_on(tab.page, "Skip to content")
     assert await tab.page.evaluate("document.activeElement.id") == "content"
-
-
-async def test_two_customers_do_not_see_each_others_orders(new_tab: Callable[..., Awaitable[Tab]]) -> None:
-    buyer, stranger = await new_tab(), await new_tab()
-    await buyer.prepare_order()
-    order_id = await buyer.place_order()
-    response = await stranger.page.goto(f"/orders/{order_id}")
-    assert response is not None
-    assert response.status == 404
-
-
-async def test_a_script_in_a_search_is_shown_as_text(tab: Tab) -> None:
-    query = "<script>document.title = 'run'</script><img src=x onerror=alert(1)>"
-    await tab.page.goto("/")
-    await tab.page.get_by_label("Search products").fill(query)
-    await tab.page.get_by_role("button", name="Search").click()
-    await expect(tab.page.get_by_role("heading", level=1)).to_contain_text(query)
-
-
-async def test_a_script_in_an_address_is_shown_as_text(tab: Tab) -> None:
-    street = "<script>document.title = 'run'</script>"
-    await tab.prepare_order()
-    await tab.page.get_by_label("Street").fill(street)
-    await tab.place_order()
-    await expect(tab.page.locator("address")).to_contain_text(street)
-
-
-async def test_a_charge_is_in_the_ledger_once(shop: RunningShop, tab: Tab) -> None:
-    await tab.prepare_order()
-    order_id = await tab.place_order()
-    assert [charge.state for charge in shop.charges(order_id)] == ["CHARGED"]
 
 
 async def orders_of(shop: RunningShop, tab: Tab) -> list[Order]:

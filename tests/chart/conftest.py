@@ -77,6 +77,11 @@ class Manifests:
         return {name: variable.get("value") for name, variable in self.variables(service).items()}
 
 
+@functools.cache
+def load_values(file: Path) -> Object:
+    return dict(yaml.load(file.read_text(), LOADER) or {})
+
+
 Helm = Callable[..., Any]
 Render = Callable[..., Manifests]
 RenderFiles = Callable[[str, str, str], dict[str, str]]
@@ -142,13 +147,13 @@ def render(render_files: RenderFiles) -> Render:
 @pytest.fixture(scope="session")
 def values() -> Object:
     """Return the values that the chart ships."""
-    return dict(yaml.safe_load((CHART / "values.yaml").read_text()))
+    return load_values(CHART / "values.yaml")
 
 
 @pytest.fixture(params=VALUES_FILES, ids=lambda file: file.name.removesuffix(".yaml").removesuffix("-values"))
 def matrix_values(request: pytest.FixtureRequest) -> Object:
     """Return the values of each file of the matrix in turn."""
-    return dict(yaml.safe_load(request.param.read_text()) or {})
+    return load_values(request.param)
 
 
 @pytest.fixture(scope="session")

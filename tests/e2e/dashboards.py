@@ -1,8 +1,7 @@
 """Runs the queries of the chart's dashboards against a Prometheus.
 
 `python tests/e2e/dashboards.py http://127.0.0.1:9090` prints a line per query and exits 1 if one is rejected or has no
-result; with `--answers` it prints what every panel shows, as JSON. Scripts that follow an incident from dashboard to
-dashboard call `walk`.
+result. Scripts that follow an incident from dashboard to dashboard call `walk`.
 """
 
 import json
@@ -111,10 +110,9 @@ def defaults(prometheus: str, name: str, chosen: dict[str, str]) -> dict[str, st
     return values
 
 
-def _series(prometheus: str, query: str, values: dict[str, str], at: float | None) -> list[dict[str, Any]]:
+def _series(prometheus: str, query: str, values: dict[str, str]) -> list[dict[str, Any]]:
     """Run a query; raise HTTPError if it is rejected."""
-    time = {} if at is None else {"time": str(at)}
-    return list(get(prometheus, "query", query=_substitute(query, values), **time)["result"])
+    return list(get(prometheus, "query", query=_substitute(query, values))["result"])
 
 
 def _label(panel: Panel, target: dict[str, Any], labels: dict[str, str]) -> str:
@@ -129,9 +127,7 @@ def _label(panel: Panel, target: dict[str, Any], labels: dict[str, str]) -> str:
     return f"{row}: {column}"
 
 
-def walk(
-    prometheus: str, dashboard: str, panel: str, variables: dict[str, str] | None = None, at: float | None = None
-) -> dict[str, float]:
+def walk(prometheus: str, dashboard: str, panel: str, variables: dict[str, str]) -> dict[str, float]:
     """Return what a panel shows.
 
     Args:
@@ -139,7 +135,6 @@ def walk(
         dashboard: name of the file, such as `services`.
         panel: its title.
         variables: chosen values of the dashboard's variables, such as `{"service": "payment"}`.
-        at: time of evaluation in seconds since 1970; by default now.
 
     Returns:
         Values by name in the legend, such as `checkout`; in a table by row and column, such as `checkout: Failed`; in
@@ -147,11 +142,11 @@ def walk(
         A number without a legend has the title of its panel. Values that are not a number are left out.
     """
     (found,) = [each for each in panels(dashboard) if each.title == panel]
-    values = defaults(prometheus, dashboard, variables or {})
+    values = defaults(prometheus, dashboard, variables)
     shown = {
         _label(found, target, series["metric"]): float(series["value"][1])
         for target in found.content["targets"]
-        for series in _series(prometheus, target["expr"], values, at)
+        for series in _series(prometheus, target["expr"], values)
     }
     return {label: value for label, value in shown.items() if value == value}  # noqa: PLR0124 - false for NaN only
 
@@ -172,7 +167,7 @@ def check(prometheus: str) -> int:
         values = defaults(prometheus, name, EVERY_SERVICE)
         for title, query in queries(name):
             try:
-                series = len(_series(prometheus, query, values, None))
+                series = len(_series(prometheus, query, values))
                 wrong = not series and title not in MAY_BE_EMPTY and not title.startswith("annotation: ")
             except urllib.error.HTTPError as error:
                 series, wrong = 0, True
@@ -182,22 +177,5 @@ def check(prometheus: str) -> int:
     return failed
 
 
-def answers(prometheus: str) -> dict[str, dict[str, dict[str, float]]]:
-    """Return what every panel of every dashboard shows."""
-    names = sorted(file.stem for file in FOLDER.glob("*.json"))
-    return {
-        name: {panel.title: walk(prometheus, name, panel.title, EVERY_SERVICE) for panel in panels(name)}
-        for name in names
-    }
-
-
-def main(prometheus: str, *options: str) -> int:
-    """Check, or print answers; return the exit code."""
-    if "--answers" in options:
-        print(json.dumps(answers(prometheus), indent=2))  # noqa: T201
-        return 0
-    return 1 if check(prometheus) else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))
+    sys.exit(1 if check(sys.argv[1]) else 0)

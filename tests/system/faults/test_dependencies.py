@@ -61,12 +61,6 @@ async def test_an_order_is_placed_once_its_dependency_is_back(testbed: FaultTest
     assert await testbed.violations(results) == []
 
 
-async def test_an_order_needs_neither_recommendations_nor_ads(testbed: FaultTestbed) -> None:
-    await testbed.configure()
-    assert {"recommendation", "ad"}.isdisjoint(process.name for process in testbed.shop.processes)
-    assert outcomes_of(await testbed.place_orders(testbed.new_intent())) == [ClientOutcome.PLACED]
-
-
 async def send_to(testbed: FaultTestbed, port: int, folder: Path) -> None:
     """Let the email service send to a relay, from an empty spool: no letter of another test reaches the relay."""
     await testbed.configure()

@@ -42,6 +42,7 @@ def test_the_short_run_of_the_readme_holds(run_prove: RunProve) -> None:
     assert status == 0, output
 
 
+@pytest.mark.long
 def test_a_run_without_faults_proves_nothing(run_prove: RunProve, without_faults: list[str]) -> None:
     status, output, verdict = run_prove(*without_faults)
     assert verdict["verdict"] == "insufficient"
