@@ -79,7 +79,7 @@ class Manifests:
 
 @functools.cache
 def load_values(file: Path) -> Object:
-    return dict(yaml.load(file.read_text(), LOADER) or {})
+    return dict(yaml.load(file.read_text(), LOADER) or {})  # noqa: S506 - a subclass of SafeLoader
 
 
 Helm = Callable[..., Any]

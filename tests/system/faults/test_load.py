@@ -5,12 +5,10 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 
-import grpc
 import pytest_asyncio
-from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
 from typing_extensions import override
 
-from chassis.errors import DomainError, ResourceExhausted, Unavailable
+from chassis.errors import DomainError, ResourceExhausted
 from chassis.rpc.client import channel
 from chassis.rpc.serving import ServicerContext
 from shop.ad_pb2 import Ad, AdRequest, AdResponse
@@ -61,32 +59,14 @@ async def test_customers_who_retry_after_being_shed_are_all_served_once(limited:
     assert await limited.violations(results) == []
 
 
-async def test_health_checks_succeed_while_orders_are_shed(limited: FaultTestbed) -> None:
-    async with (
-        asyncio.TaskGroup() as tasks,
-        grpc.aio.insecure_channel(limited.shop.processes["checkout-1"].address) as opened,
-    ):
-        tasks.create_task(limited.place_orders(*(limited.new_intent() for _ in range(CALLERS))))
-        check = opened.unary_unary(
-            "/grpc.health.v1.Health/Check", HealthCheckRequest.SerializeToString, HealthCheckResponse.FromString
-        )
-        statuses = [(await check(HealthCheckRequest(), timeout=10)).status for _ in range(20)]
-    assert statuses == [HealthCheckResponse.SERVING] * 20
-
-
 class Backend(AdServiceServicer):
-    """Responds with its own name, unless it is failing."""
+    """Responds with its own name."""
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.failing = False
-        self.failed = 0
 
     @override
     async def GetAds(self, request: AdRequest, context: ServicerContext) -> AdResponse:
-        if self.failing:
-            self.failed += 1
-            raise Unavailable("going away")
         return AdResponse(ads=[Ad(text=self.name)])
 
 
@@ -168,15 +148,3 @@ async def test_new_backends_get_a_share_of_the_calls_and_removed_ones_fail_none(
 async def all_have_a_share(fleet: Fleet) -> bool:
     shares = await fleet.shares()
     return len(shares) == len(fleet.proxies) and min(shares.values()) >= 0.2
-
-
-async def test_a_failed_read_is_retried_on_another_backend(fleet: Fleet) -> None:
-    await fleet.start(1)
-    fleet.backends[0].failing = True
-    opened = channel(fleet.target, "shop.AdService", timeout_seconds=5, retryable=["GetAds"])
-    answers: set[str] = set()
-    async with asyncio.timeout(PATIENCE_SECONDS):
-        while fleet.backends[0].failed < 10:
-            answers.add((await AdServiceStub(opened).GetAds(AdRequest())).ads[0].text)
-    await opened.close()
-    assert answers == {"backend 1"}
