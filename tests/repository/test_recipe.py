@@ -118,23 +118,15 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Copy:
     return made
 
 
-def test_the_new_service_passes_its_own_tests_and_those_of_the_layout(copy: Copy) -> None:
+def test_the_new_service_passes_its_own_tests_and_those_of_the_layout_and_of_a_running_shop(copy: Copy) -> None:
+    # Tests that have the services as parameters: the new one only, with health, reflection, smoke call, fuzzing and
+    # rolling restart. Some of the chart's add up all services.
+    of_all_services = "average or fits or exposed or test_contract or test_error_reasons"
     copy.run_tests(
-        *(
-            "services/stock",
-            "tests/system/contract",
-            "tests/repository/test_layout.py",
-            "tests/repository/test_settings.py",
-        ),
+        *("services/stock", "tests/system", "tests/repository/test_layout.py", "tests/repository/test_settings.py"),
         *("services/_cli/tests/test_workspace.py", "tests/chart/test_services.py", "tests/repository/test_docs.py"),
-        # Tests that have the services as parameters: the new one only. Some of the chart's add up all services.
-        select="stock or average or fits or exposed or not (test_services or test_docs or test_a_service)",
+        select=f"stock or {of_all_services} or test_layout or test_settings or test_workspace",
     )
-
-
-def test_the_new_service_passes_the_tests_of_a_running_shop(copy: Copy) -> None:
-    # Health, reflection, smoke call, fuzzing and rolling restart.
-    copy.run_tests("tests/system", select="stock")
 
 
 def test_the_new_service_passes_the_linters(copy: Copy) -> None:
