@@ -50,11 +50,13 @@ class FaultTestbed:
 
         Also restart processes that have ended. Without arguments, restore the original configuration.
         """
-        requested = {name: dict(added) for name, added in (variables or {}).items()}
-        for process in self.shop.processes:
-            process_variables = requested.get(process.name, {})
-            if not process.running or process_variables != self._variables.get(process.name, {}):
-                await self.restart(process.name, **process_variables)
+        requested = {process.name: dict((variables or {}).get(process.name, {})) for process in self.shop.processes}
+        stale = (
+            process.name
+            for process in self.shop.processes
+            if not process.running or requested[process.name] != self._variables.get(process.name, {})
+        )
+        await asyncio.gather(*(self.restart(name, **requested[name]) for name in stale))
 
     async def restart(self, name: str, **variables: str) -> None:
         """Kill a process and start it again with these additional variables."""
