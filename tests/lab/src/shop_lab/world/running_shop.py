@@ -21,7 +21,7 @@ from shop.product_catalog_pb2 import Product
 from shop.product_catalog_pb2_grpc import ProductCatalogServiceStub
 from shop_cli.local.otlp_receiver import exporting_to
 from shop_cli.local.ports import reserved
-from shop_cli.local.processes import Process, Shop
+from shop_cli.local.processes import Process, Shop, inherited
 from shop_cli.local.run_file import Run, read_run
 from shop_cli.local.workspace import Program, default_ports, discover, discover_services, find
 from shop_cli.sample_order import sample_order
@@ -94,7 +94,7 @@ def order_request(user_id: str = "", currency: str = "EUR") -> PlaceOrderRequest
 async def running_process(name: str, folder: Path, environment: Mapping[str, str]) -> AsyncIterator[Process]:
     """Run a program of the workspace on a free port, with its data in a folder."""
     with reserved(1) as (port,):
-        process = Process(find(discover(), name), port, environment, folder)
+        process = Process(find(discover(), name), port, {**inherited({}), **environment}, folder)
         await process.start()
         try:
             await process.wait_until_serving(60)
