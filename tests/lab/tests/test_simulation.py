@@ -12,7 +12,7 @@ from shop_lab.simulation.plan import ClockJump, Dialect, Fate, Plan, Refusals, p
 from shop_lab.simulation.run import run
 
 SEEDS = 40
-RANDOM_SECONDS = 5
+RANDOM_SECONDS = 2
 
 
 def quiet_plan(seed: int) -> Plan:
