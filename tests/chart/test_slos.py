@@ -56,7 +56,7 @@ def test_every_bound_of_the_histograms_may_be_a_threshold(rule_groups: Any, valu
         (label,) = {
             label
             for rule in rules
-            if rule["labels"].get("slo") == slo
+            if rule.get("labels", {}).get("slo") == slo
             for label in re.findall(r'PaymentService/Charge",le=~"([^"]+)"', rule["expr"])
         }
         assert re.fullmatch(label.replace("\\\\", "\\"), f"{bound:g}")
