@@ -93,7 +93,7 @@ async def test_a_stall_delays_no_arrival_and_shows_in_the_latency_of_all_pages(s
 
     The stall is a third of the run, so the 99th percentile is about its length.
     """
-    process = await start_load(shop.url, rate=60, duration_seconds=4)
+    process = await start_load(shop.url, rate=40, duration_seconds=4)
     await wait_until(lambda: len(shop.arrived) > 100)
     stalled = time.monotonic()
     shop.stalled_until = stalled + 1.5
