@@ -15,7 +15,6 @@ from shop_cli.local.spans import Span
 from shop_internal.orders_pb2 import ListOrdersRequest
 from shop_internal.orders_pb2_grpc import OrderJournalStub
 from shop_kit.waiting import wait_until
-from shop_lab.world.received_telemetry import service_of
 from shop_lab.world.running_shop import RunningShop, order_request
 
 TRACE_ID, PARENT_ID = "0af7651916cd43dd8448eb211c80319c", "00f067aa0ba902b7"
