@@ -19,14 +19,13 @@ from chassis.sql.migrate import migrate
 from chassis.telemetry.instruments import Telemetry
 from email_service.__main__ import Settings, build
 from email_service.acceptance import Acceptance
+from email_service.domain import MailNotSent
 from email_service.messages import ClaimedMessage, MessageState, SpoolUnavailable
 from email_service.mime import Sender
-from email_service.operators import MailRecords
 from email_service.product_names import ProductNames
 from email_service.rendering import ConfirmationTemplates
-from email_service.service import Confirmations, EmailService
 from email_service.spool.sql import MIGRATIONS, Spool, open_spool
-from shop import email_pb2_grpc, product_catalog_pb2_grpc
+from shop import product_catalog_pb2_grpc
 from shop.address_pb2 import Address
 from shop.cart_pb2 import CartItem
 from shop.email_pb2 import SendOrderConfirmationRequest
@@ -34,7 +33,6 @@ from shop.email_pb2_grpc import EmailServiceStub
 from shop.empty_pb2 import Empty
 from shop.money_pb2 import Money
 from shop.order_pb2 import OrderItem, OrderResult
-from shop_internal import confirmations_pb2_grpc, mail_records_pb2_grpc
 from shop_internal import letter_spool_pb2 as spool_pb2
 from shop_internal import mail_records_pb2 as records_pb2
 from shop_internal.confirmations_pb2 import AcceptConfirmationsRequest, RefusedConfirmation
@@ -78,11 +76,6 @@ class Running:
     records: MailRecordsStub
     spool: LetterSpoolStub
 
-    @classmethod
-    def at(cls, public: grpc.aio.Channel, internal: grpc.aio.Channel) -> "Running":
-        stubs = ConfirmationsStub(internal), MailRecordsStub(internal), LetterSpoolStub(internal)
-        return cls(EmailServiceStub(public), *stubs)
-
     async def accept(self, *confirmations: SendOrderConfirmationRequest) -> Sequence[RefusedConfirmation]:
         request = AcceptConfirmationsRequest(confirmations=confirmations)
         return (await self.confirmations.AcceptConfirmations(request)).refused
@@ -111,19 +104,8 @@ async def serve(**settings: Any) -> AsyncIterator[Running]:
         grpc.aio.insecure_channel(f"127.0.0.1:{service.port}") as public,
         grpc.aio.insecure_channel(f"127.0.0.1:{service.internal_port}") as internal,
     ):
-        yield Running.at(public, internal)
-
-
-@asynccontextmanager
-async def accepting(spool: Spool) -> AsyncIterator[Running]:
-    """Serve a spool without the background tasks of the service."""
-    acceptance = Acceptance(ConfirmationTemplates(), ProductNames(None), spool, SENDER, failpoints=Failpoints())
-    async with kit_serving.connect(
-        (email_pb2_grpc.add_EmailServiceServicer_to_server, EmailService(acceptance)),
-        (confirmations_pb2_grpc.add_ConfirmationsServicer_to_server, Confirmations(acceptance)),
-        (mail_records_pb2_grpc.add_MailRecordsServicer_to_server, MailRecords(spool)),
-    ) as channel:
-        yield Running.at(channel, channel)
+        stubs = ConfirmationsStub(internal), MailRecordsStub(internal), LetterSpoolStub(internal)
+        yield Running(EmailServiceStub(public), *stubs)
 
 
 async def claim(spool: Spool) -> ClaimedMessage:
@@ -270,21 +252,20 @@ async def test_a_batch_has_0_to_100_confirmations(sqlite_url: str) -> None:
         assert not await running.accept()
 
 
-async def test_a_batch_that_a_full_spool_cannot_store_is_unavailable_and_accepted_later(sqlite_url: str) -> None:
+async def test_a_batch_that_a_full_spool_cannot_store_is_refused_whole_and_accepted_later(sqlite_url: str) -> None:
     batch = [confirmation(f"o-{number}") for number in range(50)]
-    order_ids = [request.order.order_id for request in batch]
     migrate(sqlite_url, MIGRATIONS)
-    async with (
-        open_database(sqlite_url, unavailable=SpoolUnavailable) as database,
-        accepting(Spool(database)) as running,
-    ):
+    async with open_database(sqlite_url, unavailable=SpoolUnavailable) as database:
+        spool = Spool(database)
+        acceptance = Acceptance(ConfirmationTemplates(), ProductNames(None), spool, SENDER, Failpoints())
         ((row,),) = await database.write(("PRAGMA page_count", {}))
         await database.write((f"PRAGMA max_page_count = {row['page_count'] + 2}", {}))
-        assert await failure_of(running.accept(*batch)) == (grpc.StatusCode.UNAVAILABLE, "MAIL_NOT_SENT")
-        assert await running.stored(*order_ids) == []
+        with pytest.raises(MailNotSent):
+            await acceptance.accept(batch)
+        assert await spool.claim(50) == []
         await database.write(("PRAGMA max_page_count = 1000000", {}))
-        assert not await running.accept(*batch)
-        assert await running.stored(*order_ids) == order_ids
+        assert await acceptance.accept(batch) == {}
+        assert len(await spool.claim(50)) == 50
 
 
 async def test_a_batch_is_one_transaction_on_postgresql(postgres_url: str) -> None:
@@ -375,7 +356,7 @@ async def test_an_operator_and_a_preview_see_the_same_text_until_it_is_sent(spoo
 async def test_orders_are_found_with_the_state_of_their_confirmation(
     sqlite_url: str, state: MessageState, shown: records_pb2.Mail
 ) -> None:
-    async with open_spool(sqlite_url) as spool, accepting(spool) as running:
+    async with serve(database_url=sqlite_url) as running, open_spool(sqlite_url) as spool:
         await running.accept(confirmation("o-1"))
         assert await running.mails("o-1", "o-2") == [
             records_pb2.Mail(order_id="o-1", state=records_pb2.MAIL_STATE_QUEUED)
@@ -387,6 +368,6 @@ async def test_orders_are_found_with_the_state_of_their_confirmation(
 
 
 async def test_records_are_complete_since_their_retention(sqlite_url: str) -> None:
-    async with open_spool(sqlite_url) as spool, accepting(spool) as running:
+    async with serve(database_url=sqlite_url) as running:
         found = await running.records.FindMails(records_pb2.FindMailsRequest())
     assert found.complete_since.seconds == pytest.approx(time.time() - 90 * 86_400, abs=60)
