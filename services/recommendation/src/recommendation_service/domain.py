@@ -1,6 +1,6 @@
 """Selection of the products to recommend."""
 
-import hashlib
+import random
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -79,29 +79,11 @@ def recommend(catalog: Catalog, request: RecommendationRequest) -> list[str]:
     The choice is pseudorandom: every process chooses the same for the same user, products (in any order) and catalog.
     """
     given = sorted(set(request.product_ids))
-    choice = _Choice("\0".join([request.user_id, *given]))
+    choice = random.Random("\0".join([request.user_id, *given]))  # noqa: S311 - a choice, not a secret
     related = catalog.related(given).difference(given)
-    chosen = choice.sample(related, MAX_RECOMMENDED)
-    if len(chosen) < MAX_RECOMMENDED:
-        others = set(catalog.ids).difference(related, given)
-        chosen += choice.sample(others, MAX_RECOMMENDED - len(chosen))
+    others = set(catalog.ids).difference(related, given)
+    chosen: list[str] = []
+    for candidates in (related, others):
+        # Sorted, because the order of a set differs between processes.
+        chosen += choice.sample(sorted(candidates), min(len(candidates), MAX_RECOMMENDED - len(chosen)))
     return chosen
-
-
-class _Choice:
-    """Pseudorandom choices that depend on a text only. Its digest has more than enough bits for a few of them.
-
-    A seeded random.Random would take more than twice as long.
-    """
-
-    def __init__(self, text: str) -> None:
-        self._number = int.from_bytes(hashlib.blake2b(text.encode()).digest())
-
-    def sample(self, ids: set[str], count: int) -> list[str]:
-        """Choose so many ids, or all if there are fewer."""
-        left = sorted(ids)  # the order of a set differs between processes
-        chosen: list[str] = []
-        while left and len(chosen) < count:
-            self._number, index = divmod(self._number, len(left))
-            chosen.append(left.pop(index))
-        return chosen

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
@@ -162,7 +162,7 @@ class Trace:
     """The spans of a trace in the order of a waterfall."""
 
     trace_id: str
-    spans: tuple[Span, ...] = field(default=())
+    spans: tuple[Span, ...] = ()
 
     @property
     def duration(self) -> float:

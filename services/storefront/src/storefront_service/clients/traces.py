@@ -2,8 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -22,21 +21,6 @@ _MAX_SPANS = 200
 # An order's trace begins just before the order is recorded; clocks of two machines differ a little.
 _BEFORE, _AFTER = timedelta(seconds=30), timedelta(seconds=30)
 _FAILED = {2, "STATUS_CODE_ERROR"}
-
-
-@dataclass(frozen=True, slots=True)
-class _RawSpan:
-    """A span as it was exported; times in nanoseconds since 1970."""
-
-    trace_id: str
-    span_id: str
-    parent_id: str
-    name: str
-    service: str
-    start: int
-    end: int
-    failed: bool
-    order_id: str
 
 
 class TracesClient:
@@ -92,48 +76,43 @@ class TracesClient:
         return _trace_of(order_id, list(_spans(orjson.loads(body))))
 
 
-def _spans(document: Mapping[str, Any]) -> Iterator[_RawSpan]:
+def _spans(document: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """Yield spans as they were exported, each with the name of its service."""
     for resource in document["result"]["resourceSpans"]:
         service = str(_attributes(resource["resource"]).get("service.name", ""))
         for scope in resource["scopeSpans"]:
-            for span in scope["spans"]:
-                yield _RawSpan(
-                    trace_id=span["traceId"],
-                    span_id=span["spanId"],
-                    parent_id=span.get("parentSpanId", ""),
-                    name=span["name"],
-                    service=service,
-                    start=int(span["startTimeUnixNano"]),
-                    end=int(span["endTimeUnixNano"]),
-                    failed=span.get("status", {}).get("code") in _FAILED,
-                    order_id=str(_attributes(span).get(semconv.ORDER_ID, "")),
-                )
+            yield from ({**span, "service": service} for span in scope["spans"])
 
 
 def _attributes(holder: Mapping[str, Any]) -> dict[str, Any]:
     return {found["key"]: next(iter(found["value"].values()), "") for found in holder.get("attributes", ())}
 
 
-def _trace_of(order_id: str, spans: list[_RawSpan]) -> Trace | None:
+def _start(span: Mapping[str, Any]) -> int:
+    return int(span["startTimeUnixNano"])
+
+
+def _trace_of(order_id: str, spans: Sequence[Mapping[str, Any]]) -> Trace | None:
     """Return the earliest trace with a span of the order: recovery and repeats have traces of their own."""
-    marked = [span for span in spans if span.order_id == order_id]
+    marked = [span for span in spans if _attributes(span).get(semconv.ORDER_ID) == order_id]
     if not marked:
         return None
-    trace_id = min(marked, key=lambda span: span.start).trace_id
-    return Trace(trace_id, tuple(_waterfall([span for span in spans if span.trace_id == trace_id]))[:_MAX_SPANS])
+    trace_id = str(min(marked, key=_start)["traceId"])
+    return Trace(trace_id, tuple(_waterfall([span for span in spans if span["traceId"] == trace_id]))[:_MAX_SPANS])
 
 
-def _waterfall(spans: Iterable[_RawSpan]) -> Iterator[Span]:
+def _waterfall(spans: Iterable[Mapping[str, Any]]) -> Iterator[Span]:
     """Yield spans depth first, children by their start. A span whose parent is missing is a root."""
-    ordered = sorted({span.span_id: span for span in spans}.values(), key=lambda span: span.start)
-    ids = {span.span_id for span in ordered}
-    children: dict[str, list[_RawSpan]] = {}
-    for span in ordered:
-        children.setdefault(span.parent_id if span.parent_id in ids else "", []).append(span)
-    begin = ordered[0].start
+    by_id = {span["spanId"]: span for span in sorted(spans, key=_start)}
+    children: dict[str, list[Mapping[str, Any]]] = {}
+    for span in by_id.values():
+        parent_id = span.get("parentSpanId", "")
+        children.setdefault(parent_id if parent_id in by_id else "", []).append(span)
+    begin = min(map(_start, by_id.values()))
     pending = [(span, 0) for span in reversed(children.get("", []))]
     while pending:
         span, depth = pending.pop()
-        pending += [(child, depth + 1) for child in reversed(children.get(span.span_id, []))]
-        duration = max(0, span.end - span.start)
-        yield Span(span.name, span.service, (span.start - begin) / 1e6, duration / 1e6, depth, span.failed)
+        pending += [(child, depth + 1) for child in reversed(children.get(span["spanId"], []))]
+        duration = max(0, int(span["endTimeUnixNano"]) - _start(span))
+        failed = span.get("status", {}).get("code") in _FAILED
+        yield Span(span["name"], span["service"], (_start(span) - begin) / 1e6, duration / 1e6, depth, failed)
