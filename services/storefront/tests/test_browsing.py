@@ -1,10 +1,11 @@
 import asyncio
+from collections.abc import Callable
 
 import pytest
 
 from chassis.errors import Unavailable
 from shop_lab.world.storefront import Visitor
-from shop_lab.world.storefront_backends import Backends
+from shop_lab.world.storefront_backends import Backends, Peer
 
 DOWN = Unavailable("down")
 OPTIONAL = {"recommendation": "/products/cast-iron-pan", "ad": "/", "cart": "/", "currency": "/"}
@@ -66,15 +67,12 @@ async def test_a_change_of_currency_never_leads_to_another_site(visitor: Visitor
     assert response.headers["location"] == "/"
 
 
+@pytest.mark.parametrize("break_", [lambda peer: peer.fail(DOWN), Peer.hang], ids=["down", "hangs"])
 @pytest.mark.parametrize("service", OPTIONAL)
-async def test_a_page_is_shown_without_what_is_down(visitor: Visitor, backends: Backends, service: str) -> None:
-    getattr(backends, service).fail(DOWN)
-    await visitor.page(OPTIONAL[service])
-
-
-@pytest.mark.parametrize("service", OPTIONAL)
-async def test_a_page_is_shown_without_what_hangs(visitor: Visitor, backends: Backends, service: str) -> None:
-    getattr(backends, service).hang()
+async def test_a_page_is_shown_without_what_is_down_or_hangs(
+    visitor: Visitor, backends: Backends, service: str, break_: Callable[[Peer], None]
+) -> None:
+    break_(getattr(backends, service))
     async with asyncio.timeout(10):  # a deadline is 1 s at most; the rest is for a loaded machine
         await visitor.page(OPTIONAL[service])
 

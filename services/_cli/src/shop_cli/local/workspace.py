@@ -51,16 +51,12 @@ class Program:
     @property
     def address_variable(self) -> str:
         """The environment variable from which other services read its address, such as `PRODUCT_CATALOG_ADDR`."""
-        return f"{self._variable_prefix}_ADDR"
+        return f"{self.name.replace('-', '_').upper()}_ADDR"
 
     @property
     def internal_address_variable(self) -> str:
         """The environment variable from which callers read the address of its internal services."""
-        return f"{self._variable_prefix}_INTERNAL_ADDR"
-
-    @property
-    def _variable_prefix(self) -> str:
-        return self.name.replace("-", "_").upper()
+        return self.address_variable.replace("_ADDR", "_INTERNAL_ADDR")
 
 
 def root() -> Path:

@@ -1,7 +1,5 @@
 """Security headers of every response, and which responses may be cached."""
 
-from starlette.datastructures import MutableHeaders
-
 CONTENT_SECURITY_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; frame-src 'self'; "
     "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
@@ -11,7 +9,7 @@ PERSONAL = "no-store"
 PRIVATE = "private, no-cache"
 """Cache-Control of the other pages, which show how many items are in the visitor's cart."""
 
-_HEADERS = {
+SECURITY_HEADERS = {
     "content-security-policy": CONTENT_SECURITY_POLICY,
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
@@ -20,9 +18,3 @@ _HEADERS = {
     "referrer-policy": "same-origin",
     "x-frame-options": "DENY",
 }
-
-
-def add_security_headers(headers: MutableHeaders) -> None:
-    """Add the headers that a response does not set itself."""
-    for name, value in _HEADERS.items():
-        headers.setdefault(name, value)

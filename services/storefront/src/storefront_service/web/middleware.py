@@ -1,6 +1,7 @@
 """Wraps every request: opens its session, rejects forms of other sites, adds headers to the response."""
 
 from collections.abc import Awaitable, Callable
+from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import Request
@@ -10,8 +11,7 @@ from chassis.telemetry import semconv
 from chassis.telemetry.propagation import add_baggage
 from storefront_service.domain import session_label
 from storefront_service.sessions import Session, SessionSigner
-from storefront_service.web.headers import add_security_headers
-from storefront_service.web.origin import is_foreign
+from storefront_service.web.headers import SECURITY_HEADERS
 
 COOKIE = "session"
 _MAX_AGE_SECONDS = 30 * 24 * 3600
@@ -52,7 +52,8 @@ class ShopMiddleware:
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
-                add_security_headers(headers)
+                for name, value in SECURITY_HEADERS.items():
+                    headers.setdefault(name, value)
                 if session.cookie is not None and not is_static:
                     headers.append("set-cookie", f"{COOKIE}={session.cookie}; {self._attributes}")
             await send(message)
@@ -64,4 +65,23 @@ class ShopMiddleware:
 
 
 def _is_foreign_form(scope: Scope) -> bool:
-    return scope["method"] not in {"GET", "HEAD"} and is_foreign(Headers(scope=scope))
+    """Return whether a browser sent a form from a page of another origin, in the visitor's name.
+
+    Browsers send at least one of the headers with every form, and pages cannot change them. A request with neither
+    is from a program, which has no visitor's cookies.
+    """
+    headers = Headers(scope=scope)
+    if scope["method"] in {"GET", "HEAD"}:
+        return False
+    if headers.get("sec-fetch-site", "none") not in {"same-origin", "none"}:
+        return True
+    origin = headers.get("origin")
+    return origin is not None and _host_of(origin) != headers.get("host", "").lower()
+
+
+def _host_of(origin: str) -> str | None:
+    # The scheme is left out: behind a proxy that ends TLS the request arrives without it.
+    try:
+        return urlsplit(origin).netloc.lower() or None
+    except ValueError:
+        return None
