@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from shop_lab.world.employee_accounts import UNKNOWN_ID
-from shop_lab.world.employee_api import PASSWORD, Api, StartApi
+from shop_lab.world.employee_accounts import UNKNOWN_ID, log_in, started_with
+from shop_lab.world.employee_api import Api, StartApi
 
 
 async def test_activities_are_filtered_by_month(api: Api) -> None:
@@ -32,15 +32,13 @@ async def test_activities_are_filtered_by_subject_and_action(api: Api) -> None:
 
 
 async def test_activities_are_filtered_by_actor(start_api: StartApi) -> None:
-    async with start_api() as api:
-        ada, grace = [await api.add_user(name, email=f"{name}@x") for name in ("Ada", "Grace")]
-    async with start_api(auth_mode="enforce") as api:
-        for name in ("Ada", "Grace"):
-            await api.client.post("/api/auth/login", json={"email": f"{name}@x", "password": PASSWORD})
-            await api.add_task(f"by {name}")
-        for user, title in [(ada, "by Ada"), (grace, "by Grace")]:
+    async with started_with(start_api, "enforce", "qa", "qa") as (api, users):
+        for user in users:
+            api.client.headers.update(await log_in(api, user["email"]))
+            await api.add_task(f"by {user['name']}")
+        for user in users:
             [[activity]] = await api.pages("/api/activities", actor=user["id"])
-            assert activity["subject_name"] == title
+            assert activity["subject_name"] == f"by {user['name']}"
 
 
 @pytest.mark.parametrize("parameter", ["subject", "actor", "action"])

@@ -11,7 +11,7 @@ from chassis.telemetry import semconv
 from chassis.telemetry.instruments import Telemetry
 from employee_api.access import DEVICE_COOKIE, SESSION_COOKIE
 from employee_api.models import Session
-from shop_lab.world.employee_accounts import NO_SESSION, UNKNOWN_ID, status_and_body
+from shop_lab.world.employee_accounts import NO_SESSION, UNKNOWN_ID, log_in, started_with, status_and_body
 from shop_lab.world.employee_api import PASSWORD, Api, StartApi
 
 MANAGEMENT_ROLES = ("ceo", "cto", "manager")
@@ -89,21 +89,6 @@ async def answers(api: Api, requests: list[list[str]]) -> dict[str, tuple[int, A
     return found
 
 
-async def log_in(api: Api, email: str, password: str = PASSWORD) -> str:
-    """Log in and return the token, which the client also stores as a cookie."""
-    response = await api.client.post("/api/auth/login", json={"email": email, "password": password})
-    assert response.status_code == 200, response.text
-    return response.cookies[SESSION_COOKIE]
-
-
-async def add_staff(start_api: StartApi, *roles: str) -> list[str]:
-    """Add users with these roles while authorization is off, and return their e-mails."""
-    async with start_api() as api:
-        return [
-            (await api.add_user(role=role, email=f"{role}{number}@x"))["email"] for number, role in enumerate(roles)
-        ]
-
-
 async def test_the_access_to_every_operation_is_tested_here(api_on_sqlite: Api) -> None:
     described = (await api_on_sqlite.client.get("/openapi.json")).json()["paths"]
     operations = sorted([method.upper(), path] for path, methods in described.items() for method in methods)
@@ -123,9 +108,7 @@ async def test_requests_without_a_session_are_refused(
 
 
 async def test_any_session_may_work_on_tasks_but_not_manage(start_api_on_sqlite: StartApi) -> None:
-    [email] = await add_staff(start_api_on_sqlite, "tech_lead")
-    async with start_api_on_sqlite(auth_mode="enforce") as api:
-        await log_in(api, email)
+    async with started_with(start_api_on_sqlite, "enforce", "tech_lead") as (api, _):
         found = await answers(api, MANAGEMENT)
         assert found == dict.fromkeys(found, NOT_ALLOWED)
         assert {status for status, _ in (await answers(api, SESSION)).values()} == {200, 400, 404}
@@ -133,9 +116,7 @@ async def test_any_session_may_work_on_tasks_but_not_manage(start_api_on_sqlite:
 
 @pytest.mark.parametrize("role", MANAGEMENT_ROLES)
 async def test_management_roles_may_make_every_request(start_api_on_sqlite: StartApi, role: str) -> None:
-    [email] = await add_staff(start_api_on_sqlite, role)
-    async with start_api_on_sqlite(auth_mode="enforce") as api:
-        await log_in(api, email)
+    async with started_with(start_api_on_sqlite, "enforce", role) as (api, _):
         assert {status for status, _ in (await answers(api, SESSION + MANAGEMENT)).values()} == {200, 400, 404}
 
 
@@ -163,9 +144,8 @@ async def test_an_invalid_token_is_refused(start_api_on_sqlite: StartApi, token:
 
 @pytest.mark.parametrize("mode", ["observe", "enforce"])
 async def test_login_sets_cookies_that_scripts_and_plain_http_cannot_read(start_api: StartApi, mode: str) -> None:
-    [email] = await add_staff(start_api, "qa")
-    async with start_api(auth_mode=mode) as api:
-        response = await api.client.post("/api/auth/login", json={"email": email, "password": PASSWORD})
+    async with started_with(start_api, mode, "qa") as (api, [user]):
+        response = await api.client.post("/api/auth/login", json={"email": user["email"], "password": PASSWORD})
         assert list(response.json()) == ["id", "name", "role", "email", "color", "avatar", "dept"]
     lifetimes = {SESSION_COOKIE: 7 * 86400, DEVICE_COOKIE: 365 * 86400}
     assert [cookie.partition("; ")[::2] for cookie in response.headers.get_list("set-cookie")] == [
@@ -175,9 +155,7 @@ async def test_login_sets_cookies_that_scripts_and_plain_http_cannot_read(start_
 
 
 async def test_a_changed_role_applies_to_the_next_request(start_api: StartApi) -> None:
-    email, _ = await add_staff(start_api, "ceo", "cto")
-    async with start_api(auth_mode="enforce") as api:
-        await log_in(api, email)
+    async with started_with(start_api, "enforce", "ceo", "cto") as (api, _):
         assert (await api.client.get("/api/export/users")).status_code == 200
         async with api.engine.begin() as connection:
             await connection.exec_driver_sql("UPDATE users SET role = 'qa' WHERE role = 'ceo'")
@@ -188,37 +166,27 @@ async def test_a_changed_role_applies_to_the_next_request(start_api: StartApi) -
 async def test_a_session_ends_when_idle_and_at_its_maximum_age(
     start_api: StartApi, steps_hours: list[int], alive: bool
 ) -> None:
-    [email] = await add_staff(start_api, "qa")
-    async with start_api(auth_mode="enforce", session_idle_seconds=8 * 3600, session_absolute_seconds=7 * 86400) as api:
-        await log_in(api, email)
+    lifetimes = {"session_idle_seconds": 8 * 3600, "session_absolute_seconds": 7 * 86400}
+    async with started_with(start_api, "enforce", "qa", **lifetimes) as (api, [user]):
         for hours in steps_hours:
             api.clock.now += timedelta(hours=hours)
             response = await api.client.get("/api/auth/users")
         assert (response.status_code == 200) is alive
-        await log_in(api, email)
+        await log_in(api, user["email"])
         async with api.engine.connect() as connection:  # a login deletes expired sessions
             assert (await connection.execute(select(func.count()).select_from(Session))).scalar_one() == 1 + alive
 
 
 async def test_logout_ends_the_session(start_api: StartApi) -> None:
-    [email] = await add_staff(start_api, "qa")
-    async with start_api(auth_mode="enforce") as api:
-        bearer = {"authorization": f"Bearer {await log_in(api, email)}"}
-        assert (await api.client.get("/api/auth/users", headers={"cookie": ""} | bearer)).status_code == 200
+    async with started_with(start_api, "enforce", "qa") as (api, _):
+        assert (await api.client.get("/api/auth/users")).status_code == 200
         assert status_and_body(await api.client.post("/api/auth/logout")) == (200, {"success": True})
-        assert status_and_body(await api.client.get("/api/auth/users", headers=bearer)) == NO_SESSION
-
-
-async def management_ids(api: Api) -> list[str]:
-    users = (await api.client.get("/api/auth/users")).json()
-    return [user["id"] for user in users if user["role"] in MANAGEMENT_ROLES]
+        assert status_and_body(await api.client.get("/api/auth/users")) == NO_SESSION
 
 
 async def test_activities_record_the_user_of_the_session(start_api: StartApi) -> None:
-    [email] = await add_staff(start_api, "ceo")
-    async with start_api(auth_mode="enforce") as api:
-        await log_in(api, email)
-        [me] = await management_ids(api)
+    async with started_with(start_api, "enforce", "ceo") as (api, [user]):
+        me = user["id"]
         task = await api.add_task()
         await api.client.post(f"/api/tasks/{task['id']}/comments", json={"body": "x", "author_id": UNKNOWN_ID})
         await api.add_user()
@@ -227,14 +195,12 @@ async def test_activities_record_the_user_of_the_session(start_api: StartApi) ->
 
 
 async def test_users_who_delete_themselves_are_recorded_as_deleted_without_an_actor(start_api: StartApi) -> None:
-    emails = await add_staff(start_api, "ceo", "cto")
-    async with start_api(auth_mode="enforce") as api:
-        await log_in(api, emails[0])
-        me, _ = await management_ids(api)
+    async with started_with(start_api, "enforce", "ceo", "cto") as (api, [user, other]):
+        me = user["id"]
         assert (await api.client.delete(f"/api/auth/users/{me}")).status_code == 200
         assert status_and_body(await api.client.get("/api/auth/users")) == NO_SESSION
-        await log_in(api, emails[1])
-        activity = (await api.activities())[0]
+        activities = await api.client.get("/api/activities", headers=await log_in(api, other["email"]))
+        activity = activities.json()["items"][0]
         assert (activity["action"], activity["actor_id"], activity["subject_id"]) == ("deleted", None, me)
 
 
@@ -242,10 +208,8 @@ async def test_observe_mode_allows_every_request_and_counts_those_it_would_refus
     start_api_on_sqlite: StartApi,
 ) -> None:
     telemetry = Telemetry()
-    [email] = await add_staff(start_api_on_sqlite, "qa")
-    async with start_api_on_sqlite(auth_mode="observe", telemetry=telemetry) as api:
-        assert (await api.client.get("/api/auth/users")).status_code == 200
-        await log_in(api, email)
+    async with started_with(start_api_on_sqlite, "observe", "qa", telemetry=telemetry) as (api, _):
+        assert (await api.client.get("/api/auth/users", headers={"authorization": ""})).status_code == 200
         assert (await api.client.get("/api/auth/users")).status_code == 200
         assert (await api.client.get("/api/export/users")).status_code == 200
     keys = (semconv.REFUSED_OPERATION, semconv.REFUSAL_REASON, semconv.REFUSAL_ENFORCED)

@@ -4,10 +4,9 @@ import pytest
 
 from chassis.telemetry import semconv
 from chassis.telemetry.instruments import Telemetry
-from shop_lab.world.employee_accounts import UNKNOWN_ID
-from shop_lab.world.employee_api import PASSWORD, Api, StartApi
+from shop_lab.world.employee_accounts import UNKNOWN_ID, log_in, started_with
+from shop_lab.world.employee_api import Api, StartApi
 
-STAFF = {"author": "employee", "other": "employee", "manager": "manager"}
 EDIT = {"body": "Edited"}
 
 
@@ -16,19 +15,6 @@ async def add_comment(api: Api, body: str = "Done", **more: Any) -> str:
     path = f"/api/tasks/{(await api.add_task())['id']}/comments"
     response = await api.client.post(path, json={"body": body} | more)
     return f"{path}/{response.json()['id']}"
-
-
-async def add_staff_with_a_comment(start_api: StartApi) -> str:
-    """Add an author, another employee and a manager while authorization is off; return the path of a comment."""
-    async with start_api() as api:
-        ids = {name: (await api.add_user(name, email=f"{name}@x", role=role))["id"] for name, role in STAFF.items()}
-        return await add_comment(api, author_id=ids["author"])
-
-
-async def log_in(api: Api, name: str) -> None:
-    """Log in; the client stores the cookie."""
-    response = await api.client.post("/api/auth/login", json={"email": f"{name}@x", "password": PASSWORD})
-    response.raise_for_status()
 
 
 async def test_comments_are_listed_newest_first(api: Api) -> None:
@@ -89,39 +75,48 @@ async def test_an_unknown_comment_and_one_on_another_task_are_a_404(api: Api, me
     assert (await api.client.get(path)).json()["body"] == "Done"
 
 
-@pytest.mark.parametrize("who", ["other", "manager", "author"])
-async def test_only_the_author_edits_a_comment_and_management_may_delete_it(start_api: StartApi, who: str) -> None:
-    path = await add_staff_with_a_comment(start_api)
-    async with start_api(auth_mode="enforce") as api:
-        await log_in(api, who)
+ROLES = ("employee", "employee", "manager")
+AUTHOR, OTHER, MANAGER = range(3)
+
+
+async def become(api: Api, user: dict[str, Any]) -> None:
+    api.client.headers.update(await log_in(api, user["email"]))
+
+
+@pytest.mark.parametrize("who", [OTHER, MANAGER, AUTHOR])
+async def test_only_the_author_edits_a_comment_and_management_may_delete_it(start_api: StartApi, who: int) -> None:
+    async with started_with(start_api, "enforce", *ROLES) as (api, users):
+        path = await add_comment(api)
+        await become(api, users[who])
         before = (await api.client.get(path)).json()
         edited = await api.client.patch(path, json=EDIT)
-        assert edited.status_code == (200 if who == "author" else 403)
-        if who != "author":
+        assert edited.status_code == (200 if who == AUTHOR else 403)
+        if who != AUTHOR:
             assert edited.json() == {"error": "Only its author may do this"}
             assert (await api.client.get(path)).json() == before
-        assert (await api.client.delete(path)).status_code == (403 if who == "other" else 200)
+        assert (await api.client.delete(path)).status_code == (403 if who == OTHER else 200)
 
 
 @pytest.mark.parametrize("mode", ["off", "observe"])
 async def test_anyone_edits_and_deletes_a_comment_unless_authorization_is_enforced(
     start_api_on_sqlite: StartApi, mode: str
 ) -> None:
-    path, telemetry = await add_staff_with_a_comment(start_api_on_sqlite), Telemetry()
-    async with start_api_on_sqlite(auth_mode=mode, telemetry=telemetry) as api:
-        await log_in(api, "other")
+    telemetry = Telemetry()
+    async with started_with(start_api_on_sqlite, mode, *ROLES, telemetry=telemetry) as (api, users):
+        path = await add_comment(api, author_id=users[AUTHOR]["id"])
+        await become(api, users[OTHER])
         assert (await api.client.patch(path, json=EDIT)).status_code == 200
         assert (await api.client.delete(path)).status_code == 200
     counted = telemetry.counter(semconv.EMPLOYEE_API_REFUSALS).values
-    reasons = [dict(labels)[semconv.REFUSAL_REASON] for labels in counted]
-    assert reasons == ([] if mode == "off" else ["NOT_THE_AUTHOR"] * 2)
+    refused = {dict(labels)[semconv.REFUSAL_REASON]: value for labels, value in counted.items()}
+    assert refused == ({} if mode == "off" else {"NOT_THE_AUTHOR": 1})
 
 
 async def test_a_comment_without_an_author_can_not_be_edited(start_api: StartApi) -> None:
-    path = await add_staff_with_a_comment(start_api)
-    async with start_api() as api:
-        await api.client.delete(f"/api/auth/users/{(await api.client.get(path)).json()['author_id']}")
-    async with start_api(auth_mode="enforce") as api:
-        await log_in(api, "other")
+    async with started_with(start_api, "enforce", *ROLES) as (api, users):
+        path = await add_comment(api)
+        await become(api, users[MANAGER])
+        assert (await api.client.delete(f"/api/auth/users/{users[AUTHOR]['id']}")).status_code == 200
+        await become(api, users[OTHER])
         assert (await api.client.get(path)).json()["author_id"] is None
         assert (await api.client.patch(path, json=EDIT)).status_code == 403

@@ -17,7 +17,7 @@ from employee_api.database import shared_transaction
 from employee_api.errors import EmailTaken
 from employee_api.models import StoredResponse, User
 from employee_api.users.repository import NewUser, UserRepository
-from shop_lab.world.employee_accounts import log_in
+from shop_lab.world.employee_accounts import log_in, started_with
 from shop_lab.world.employee_api import PASSWORD, Api, Clock, StartApi, api_starter
 
 USERS, TASKS = "/api/auth/users", "/api/tasks"
@@ -133,11 +133,9 @@ async def test_neither_the_key_nor_a_password_is_stored(api: Api) -> None:
 
 @pytest.fixture
 async def sessions(start_api: StartApi) -> Any:
-    async with start_api() as api:
-        for email in ("ada@x", "eve@x"):
-            await api.add_user(email=email, role="ceo")
-    async with start_api(auth_mode="enforce") as api:
-        yield api, await log_in(api, "ada@x"), await log_in(api, "eve@x")
+    async with started_with(start_api, "enforce", "ceo", "ceo") as (api, _):
+        del api.client.headers["authorization"]
+        yield api, await log_in(api, "0@x"), await log_in(api, "1@x")
 
 
 async def test_no_caller_gets_the_response_to_another(sessions: Any) -> None:
@@ -152,9 +150,9 @@ async def test_no_caller_gets_the_response_to_another(sessions: Any) -> None:
 async def test_a_key_survives_another_login_but_not_the_loss_of_the_right(sessions: Any) -> None:
     api, ada, _ = sessions
     assert (await post(api, USERS, NEW | {"email": "new@x"}, **ada)).status_code == 201
-    assert replayed(await post(api, USERS, NEW | {"email": "new@x"}, **await log_in(api, "ada@x")))
+    assert replayed(await post(api, USERS, NEW | {"email": "new@x"}, **await log_in(api, "0@x")))
     async with api.engine.begin() as connection:
-        await connection.execute(update(User).where(col(User.email) == "ada@x").values(role="employee"))
+        await connection.execute(update(User).where(col(User.email) == "0@x").values(role="employee"))
     assert (await post(api, USERS, NEW | {"email": "new@x"}, **ada)).status_code == 403
 
 

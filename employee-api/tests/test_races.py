@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from shop_lab.world.employee_accounts import log_in
+from shop_lab.world.employee_accounts import log_in, path, started_with
 from shop_lab.world.employee_api import Api, Clock, StartApi, api_starter
 
 _WAITING = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
@@ -43,18 +43,12 @@ async def wait_until_blocked(api: Api, requests: Sequence[asyncio.Task[Any]]) ->
 async def test_one_of_two_management_users_who_remove_each_other_at_once_remains(
     start_api_on_postgres: StartApi, method: str, action: str, refused: int
 ) -> None:
-    async with start_api_on_postgres() as api:
-        ids = [(await api.add_user(role="ceo", email=f"{number}@x"))["id"] for number in range(2)]
-    async with start_api_on_postgres(auth_mode="enforce") as api:
-        bearers = [await log_in(api, f"{number}@x") for number in range(2)]
+    async with started_with(start_api_on_postgres, "enforce", "ceo", "ceo") as (api, users):
+        bearers = [await log_in(api, user["email"]) for user in users]
         async with holding_locks(api, "SELECT * FROM users FOR UPDATE") as group:
             requests = [
-                group.create_task(
-                    api.client.request(
-                        method, f"/api/auth/users/{user_id}{action}", headers=bearer, json={"role": "qa"}
-                    )
-                )
-                for user_id, bearer in zip(reversed(ids), bearers, strict=True)
+                group.create_task(api.client.request(method, path(user, action), headers=bearer, json={"role": "qa"}))
+                for user, bearer in zip(reversed(users), bearers, strict=True)
             ]
             await wait_until_blocked(api, requests)
         assert sorted([(await request).status_code for request in requests]) == [200, refused]
@@ -63,10 +57,7 @@ async def test_one_of_two_management_users_who_remove_each_other_at_once_remains
 async def test_one_of_two_tokens_that_are_created_at_once_for_the_last_place_is_refused(
     start_api_on_postgres: StartApi,
 ) -> None:
-    async with start_api_on_postgres() as api:
-        await api.add_user(email="0@x")
-    async with start_api_on_postgres(auth_mode="enforce") as api:
-        api.client.headers.update(await log_in(api, "0@x"))
+    async with started_with(start_api_on_postgres, "enforce", "qa") as (api, _):
         new = {"name": "x", "scopes": ["tasks:read"]}
         for _ in range(49):
             (await api.client.post("/api/auth/tokens", json=new)).raise_for_status()

@@ -1,8 +1,6 @@
 """Who may register, and with which rights: `REGISTRATION`, invitations, approval."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any
 
@@ -13,7 +11,7 @@ from sqlalchemy import select
 from chassis.telemetry import semconv
 from chassis.telemetry.instruments import Telemetry
 from employee_api.models import SingleUseLink
-from shop_lab.world.employee_accounts import MODES, log_in, status_and_body
+from shop_lab.world.employee_accounts import MODES, log_in, started_with, status_and_body
 from shop_lab.world.employee_api import PASSWORD, Api, StartApi
 
 REGISTER, INVITATIONS, LOGIN = "/api/auth/register", "/api/auth/invitations", "/api/auth/login"
@@ -27,16 +25,6 @@ async def register(api: Api, email: str = "new@x", **more: Any) -> httpx2.Respon
     return await api.client.post(REGISTER, json=new, headers={"authorization": ""})
 
 
-@asynccontextmanager
-async def managed(start_api: StartApi, mode: str = "enforce", **settings: Any) -> AsyncIterator[Api]:
-    """Start an API with a user `ceo@x` whose session its client has."""
-    async with start_api() as api:
-        await api.add_user("Boss", "ceo@x", role="ceo")
-    async with start_api(auth_mode=mode, **settings) as api:
-        api.client.headers.update(await log_in(api, "ceo@x"))
-        yield api
-
-
 async def invite(api: Api, **more: Any) -> dict[str, Any]:
     response = await api.client.post(INVITATIONS, json={"role": "qa"} | more)
     assert response.status_code == 201, response.text
@@ -48,7 +36,7 @@ async def invite(api: Api, **more: Any) -> dict[str, Any]:
 async def test_closed_registration_and_registration_by_invitation_are_so_in_every_mode(
     start_api_on_sqlite: StartApi, mode: str
 ) -> None:
-    async with managed(start_api_on_sqlite, registration="open") as api:
+    async with started_with(start_api_on_sqlite, "enforce", "ceo", registration="open") as (api, _):
         token = (await invite(api))["token"]
     async with start_api_on_sqlite(auth_mode=mode, registration="closed") as api:
         assert status_and_body(await register(api)) == CLOSED
@@ -62,7 +50,7 @@ async def test_closed_registration_and_registration_by_invitation_are_so_in_ever
 async def test_registration_closes_by_default_with_the_first_management_user(start_api: StartApi) -> None:
     async with start_api(auth_mode="enforce") as api:
         assert (await register(api, "first@x")).status_code == 201
-    async with managed(start_api) as api:
+    async with started_with(start_api, "enforce", "ceo") as (api, _):
         assert status_and_body(await register(api)) == CLOSED
         assert status_and_body(await api.client.post(INVITATIONS, json={"role": "qa"})) == CLOSED
         async with api.engine.begin() as connection:  # one who can't manage does not close it
@@ -72,7 +60,7 @@ async def test_registration_closes_by_default_with_the_first_management_user(sta
 
 async def test_observe_mode_counts_registrations_that_would_be_refused(start_api_on_sqlite: StartApi) -> None:
     telemetry = Telemetry()
-    async with managed(start_api_on_sqlite, "observe", telemetry=telemetry) as api:
+    async with started_with(start_api_on_sqlite, "observe", "ceo", telemetry=telemetry) as (api, _):
         response = await register(api, role="cto")
         assert (response.status_code, response.json()["role"]) == (201, "cto")
     [labels] = [dict(labels) for labels in telemetry.counter(semconv.EMPLOYEE_API_REFUSALS).values]
@@ -80,7 +68,7 @@ async def test_observe_mode_counts_registrations_that_would_be_refused(start_api
 
 
 async def test_who_registers_openly_sees_only_themself_until_they_get_a_role(start_api: StartApi) -> None:
-    async with managed(start_api, registration="open") as api:
+    async with started_with(start_api, "enforce", "ceo", registration="open") as (api, _):
         user = (await register(api, role="ceo")).json()
         assert user["role"] == "employee"
         session = await log_in(api, "new@x")
@@ -96,7 +84,7 @@ async def test_who_registers_openly_sees_only_themself_until_they_get_a_role(sta
 
 @pytest.mark.parametrize("mode", MODES)
 async def test_an_invitation_gives_its_role_once(start_api: StartApi, mode: str) -> None:
-    async with managed(start_api, mode, registration="invite") as api:
+    async with started_with(start_api, mode, "ceo", registration="invite") as (api, _):
         invitation = await invite(api, role="cto", dept="IT")
         response = await register(api, role="ceo", dept="Board", invite=invitation["token"])
         user = response.json()
@@ -108,22 +96,23 @@ async def test_an_invitation_gives_its_role_once(start_api: StartApi, mode: str)
 
 
 async def test_one_of_ten_concurrent_registrations_with_an_invitation_succeeds(start_api: StartApi) -> None:
-    async with managed(start_api, registration="invite") as api:
+    async with started_with(start_api, "enforce", "ceo", registration="invite") as (api, _):
         token = (await invite(api))["token"]
-        responses = await asyncio.gather(*(register(api, f"{number}@x", invite=token) for number in range(10)))
+        responses = await asyncio.gather(*(register(api, f"new{number}@x", invite=token) for number in range(10)))
         assert sorted(response.status_code for response in responses) == [201] + [403] * 9
         assert len((await api.client.get("/api/auth/users")).json()) == 2
 
 
 async def test_a_registration_that_fails_leaves_the_invitation_usable(start_api: StartApi) -> None:
-    async with managed(start_api, registration="invite") as api:
+    async with started_with(start_api, "enforce", "ceo", registration="invite") as (api, _):
         token = (await invite(api))["token"]
-        assert (await register(api, "ceo@x", invite=token)).status_code == 409
+        assert (await register(api, "0@x", invite=token)).status_code == 409
         assert (await register(api, invite=token)).status_code == 201
 
 
 async def test_an_invitation_expires_and_is_deleted_with_the_next_one(start_api: StartApi) -> None:
-    async with managed(start_api, registration="invite", session_idle_seconds=40 * 86400) as api:
+    settings = {"registration": "invite", "session_idle_seconds": 40 * 86400}
+    async with started_with(start_api, "enforce", "ceo", **settings) as (api, _):
         first, second = await invite(api, expires_in_days=1), await invite(api)
         api.clock.now += timedelta(days=1)
         assert status_and_body(await register(api, invite=first["token"])) == INVALID
@@ -134,7 +123,7 @@ async def test_an_invitation_expires_and_is_deleted_with_the_next_one(start_api:
 
 
 async def test_invitations_are_listed_until_they_are_withdrawn_or_expire(start_api: StartApi) -> None:
-    async with managed(start_api, registration="invite") as api:
+    async with started_with(start_api, "enforce", "ceo", registration="invite") as (api, _):
         used, unused, withdrawn = await invite(api), await invite(api, role="cto"), await invite(api)
         path = f"{INVITATIONS}/{withdrawn['id']}"
         assert status_and_body(await api.client.delete(path)) == (200, {"success": True, "id": withdrawn["id"]})
@@ -154,7 +143,7 @@ async def test_invitations_of_users_who_may_no_longer_invite_are_invalid(start_a
         "UPDATE users SET deactivated_at = '2026-01-01 00:00:00' WHERE role = 'ceo'",
         "DELETE FROM users WHERE role = 'ceo'",
     ):
-        async with managed(start_api, registration="invite") as api:
+        async with started_with(start_api, "enforce", "ceo", registration="invite") as (api, _):
             token = (await invite(api, role="ceo"))["token"]
             async with api.engine.begin() as connection:
                 await connection.exec_driver_sql(statement)

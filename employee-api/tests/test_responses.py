@@ -2,40 +2,19 @@
 
 import gzip
 import zlib
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from dataclasses import replace
 
 import httpx2
 import pytest
 from starlette.requests import Request
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
-from chassis.http.server import serving
 from employee_api.errors import PreconditionFailed
 from employee_api.exports.streaming import CsvExporter
 from employee_api.http.compression import Compression
 from employee_api.http.etags import etag, is_unchanged, require_match
 from employee_api.http.operations import Call
 from employee_api.schemas import Error
-from shop_lab.world.employee_api import PASSWORD, Api
-
-
-@asynccontextmanager
-async def real_client(api: Api) -> AsyncIterator[httpx2.AsyncClient]:
-    """Serve the API with the process's server, and yield a client."""
-
-    @asynccontextmanager
-    async def application() -> AsyncIterator[ASGIApp]:
-        yield api.asgi
-
-    settings = replace(api.service.settings, host="127.0.0.1", port=0, drain_seconds=0)
-    api.service.settings = settings
-    async with (
-        serving(api.service, application()) as ports,
-        httpx2.AsyncClient(base_url=f"http://127.0.0.1:{ports['port']}") as client,
-    ):
-        yield client
+from shop_lab.world.employee_api import LOCAL, PASSWORD, Api, StartApi, serving
 
 
 async def raw(client: httpx2.AsyncClient, path: str, accept_encoding: str) -> tuple[httpx2.Headers, bytes]:
@@ -45,13 +24,12 @@ async def raw(client: httpx2.AsyncClient, path: str, accept_encoding: str) -> tu
 
 
 @pytest.mark.parametrize("accept_encoding", ["identity", "gzip"])
-async def test_head_has_the_headers_of_get_and_no_body(api_on_sqlite: Api, accept_encoding: str) -> None:
-    for _ in range(5):
-        await api_on_sqlite.add_task("x" * 100)
-    varying = {"x-request-id", "date", "transfer-encoding"}
-    async with real_client(api_on_sqlite) as client:
+async def test_head_has_the_headers_of_get_and_no_body(start_api_on_sqlite: StartApi, accept_encoding: str) -> None:
+    varying, headers = {"x-request-id", "date", "transfer-encoding"}, {"accept-encoding": accept_encoding}
+    async with serving(start_api_on_sqlite(**LOCAL)) as (api, address), httpx2.AsyncClient(base_url=address) as client:
+        for _ in range(5):
+            await api.add_task("x" * 100)
         for path in ("/api/tasks", "/api/export/tasks", "/docs", "/openapi.json", "/nowhere", "/api/tasks/1"):
-            headers = {"accept-encoding": accept_encoding}
             get, head = [await client.request(method, path, headers=headers) for method in ("GET", "HEAD")]
             assert (head.status_code, head.content) == (get.status_code, b"")
             assert {name: value for name, value in head.headers.items() if name not in varying} == {

@@ -24,11 +24,13 @@ async def log_in(api: Api, email: str, password: str = PASSWORD) -> dict[str, st
 
 
 @asynccontextmanager
-async def started_with(start_api: StartApi, mode: str, *roles: str) -> AsyncIterator[tuple[Api, list[dict[str, Any]]]]:
+async def started_with(
+    start_api: StartApi, mode: str, *roles: str, **settings: Any
+) -> AsyncIterator[tuple[Api, list[dict[str, Any]]]]:
     """Start an API with users of these roles; its client has a session of the first, if the mode has sessions."""
     async with start_api() as api:
         users = [await api.add_user(f"User {number}", f"{number}@x", role=role) for number, role in enumerate(roles)]
-    async with start_api(auth_mode=mode) as api:
+    async with start_api(auth_mode=mode, **settings) as api:
         api.client.headers.update(await log_in(api, users[0]["email"]))
         yield api, users
 
