@@ -54,9 +54,9 @@ class Running:
 
 
 @asynccontextmanager
-async def running(spool_url: str, port: int, failpoints: str = "", **options: Any) -> AsyncIterator[Running]:
+async def running(database_url: str, port: int, failpoints: str = "", **options: Any) -> AsyncIterator[Running]:
     """Run the queue runner on a spool, with a relay at this port."""
-    async with open_spool(spool_url) as spool:
+    async with open_spool(database_url) as spool:
         target = SmtpRelay(Relay("127.0.0.1", port), "orders@shop.example", **options)
         runner = QueueRunner(spool, target, MessageMetrics(Telemetry()), Failpoints(failpoints))
         task = asyncio.create_task(runner.run())
@@ -72,11 +72,11 @@ def after(seconds: float) -> Callable[[], Any]:
     return lambda: asyncio.sleep(seconds)
 
 
-async def test_a_message_is_accepted_before_a_slow_relay_responds_and_delivered_once(spool_url: str) -> None:
+async def test_a_message_is_accepted_before_a_slow_relay_responds_and_delivered_once(database_url: str) -> None:
     """Callers wait for about a second; repeated requests during the delivery are the same message."""
     responding = asyncio.Event()
     inbox = Inbox(before_response=responding.wait)
-    async with relay(inbox) as port, running(spool_url, port) as shop:
+    async with relay(inbox) as port, running(database_url, port) as shop:
         await shop.accept()
         await wait_until(lambda: inbox.received == 1)
         await shop.accept()
@@ -89,9 +89,9 @@ async def test_a_message_is_accepted_before_a_slow_relay_responds_and_delivered_
     assert inbox.message_ids() == ["<o-1@shop>"]
 
 
-async def test_a_message_without_a_response_is_in_doubt_and_not_sent_again(spool_url: str) -> None:
+async def test_a_message_without_a_response_is_in_doubt_and_not_sent_again(database_url: str) -> None:
     inbox = Inbox(mode="hang up")
-    async with relay(inbox) as port, running(spool_url, port) as shop:
+    async with relay(inbox) as port, running(database_url, port) as shop:
         await shop.accept()
         await shop.reaches(MessageState.IN_DOUBT)
         await shop.accept()
@@ -110,11 +110,11 @@ async def test_a_message_in_doubt_is_sent_again_when_it_is_requeued(sqlite_url: 
     assert inbox.received == 2
 
 
-async def test_messages_wait_for_a_relay_that_is_down(spool_url: str) -> None:
+async def test_messages_wait_for_a_relay_that_is_down(database_url: str) -> None:
     inbox = Inbox()
     async with relay(Inbox()) as port:
         pass
-    async with running(spool_url, port) as shop:
+    async with running(database_url, port) as shop:
         messages = new_messages(30)
         await shop.accept(*messages)
 
@@ -143,9 +143,9 @@ async def test_a_deferred_message_is_sent_later_and_delays_no_other(
     assert [message["Message-ID"] for message in inbox.messages()] == ["<o-2@shop>", "<o-1@shop>"]
 
 
-async def test_a_refused_message_is_visible_and_is_reported_when_it_is_accepted_again(spool_url: str) -> None:
+async def test_a_refused_message_is_visible_and_is_reported_when_it_is_accepted_again(database_url: str) -> None:
     inbox = Inbox(rcpt_response="550 no such user")
-    async with relay(inbox) as port, running(spool_url, port) as shop:
+    async with relay(inbox) as port, running(database_url, port) as shop:
         await shop.accept()
         await shop.reaches(MessageState.REFUSED)
         (found,) = await shop.spool.list_unsent(MessageState.REFUSED, 10)
@@ -153,12 +153,12 @@ async def test_a_refused_message_is_visible_and_is_reported_when_it_is_accepted_
         assert await shop.accept() == {"o-1": MessageState.REFUSED}
 
 
-async def test_a_backlog_is_sent_concurrently(spool_url: str) -> None:
+async def test_a_backlog_is_sent_concurrently(database_url: str) -> None:
     """One after another, 300 messages would take 30 s."""
     inbox = Inbox(before_response=after(0.1))
-    async with open_spool(spool_url) as spool:
+    async with open_spool(database_url) as spool:
         await spool.add(new_messages(300))
-    async with relay(inbox) as port, running(spool_url, port):
+    async with relay(inbox) as port, running(database_url, port):
         await wait_until(lambda: len(inbox.mails) == 300, timeout_seconds=20)
     assert len(set(inbox.message_ids())) == 300
 

@@ -117,8 +117,8 @@ async def claim(spool: Spool) -> ClaimedMessage:
 # What a confirmation contains, and which requests are refused.
 
 
-async def test_a_confirmation_contains_the_whole_order(spool_url: str) -> None:
-    async with serve(database_url=spool_url) as running:
+async def test_a_confirmation_contains_the_whole_order(database_url: str) -> None:
+    async with serve(database_url=database_url) as running:
         assert await running.email.SendOrderConfirmation(confirmation()) == Empty()
         (message,) = await running.messages()
         text = await running.text("o-1")
@@ -187,8 +187,8 @@ def test_an_invalid_setting_fails_the_start_without_quoting_its_value(
 # Batches.
 
 
-async def test_a_repeated_batch_leaves_the_first_messages_as_they_are(spool_url: str) -> None:
-    async with serve(database_url=spool_url) as running:
+async def test_a_repeated_batch_leaves_the_first_messages_as_they_are(database_url: str) -> None:
+    async with serve(database_url=database_url) as running:
         assert not await running.accept(confirmation("o-1"), confirmation("o-2"))
         first = [await running.text(order_id) for order_id in ("o-1", "o-2")]
         assert "Message-ID: <o-2@shop>" in first[1]
@@ -197,8 +197,8 @@ async def test_a_repeated_batch_leaves_the_first_messages_as_they_are(spool_url:
         assert await running.stored("o-0", *ORDER_IDS) == [*ORDER_IDS]
 
 
-async def test_the_first_of_several_confirmations_of_one_order_is_its_message(spool_url: str) -> None:
-    async with serve(database_url=spool_url) as running:
+async def test_the_first_of_several_confirmations_of_one_order_is_its_message(database_url: str) -> None:
+    async with serve(database_url=database_url) as running:
         await running.accept(confirmation("o-1"), confirmation("o-1", "other@example.com"))
         await running.email.SendOrderConfirmation(confirmation("o-2"))
         await running.accept(confirmation("o-2", "other@example.com"))
@@ -206,8 +206,8 @@ async def test_the_first_of_several_confirmations_of_one_order_is_its_message(sp
             assert "To: jane@example.com" in await running.text(order_id)
 
 
-async def test_refused_confirmations_are_reported_and_the_others_are_stored(spool_url: str) -> None:
-    async with serve(database_url=spool_url) as running:
+async def test_refused_confirmations_are_reported_and_the_others_are_stored(database_url: str) -> None:
+    async with serve(database_url=database_url) as running:
         refused = await running.accept(
             confirmation("o-1"),
             confirmation("o-2", email="jane"),
@@ -235,8 +235,8 @@ async def test_the_log_names_the_field_of_a_refused_confirmation_but_no_address(
     assert "jane" not in logged[0]
 
 
-async def test_a_confirmation_that_the_relay_has_refused_is_reported_among_stored_ones(spool_url: str) -> None:
-    async with serve(database_url=spool_url) as running, open_spool(spool_url) as spool:
+async def test_a_confirmation_that_the_relay_has_refused_is_reported_among_stored_ones(database_url: str) -> None:
+    async with serve(database_url=database_url) as running, open_spool(database_url) as spool:
         await running.accept(confirmation("o-2"))
         await spool.finish(await claim(spool), MessageState.REFUSED, "RELAY_550")
         refused = await running.accept(*map(confirmation, ORDER_IDS))
@@ -324,8 +324,8 @@ async def test_unknown_ids_and_invalid_limits_are_refused(
         assert (await failure_of(call(running)))[0].name == code
 
 
-async def test_an_operator_and_a_preview_see_the_same_text_until_it_is_sent(spool_url: str) -> None:
-    async with serve(database_url=spool_url) as running, open_spool(spool_url) as spool:
+async def test_an_operator_and_a_preview_see_the_same_text_until_it_is_sent(database_url: str) -> None:
+    async with serve(database_url=database_url) as running, open_spool(database_url) as spool:
         await running.accept(confirmation("order/1"))
         (listed,) = await running.messages()
         shown = await running.spool.GetLetter(spool_pb2.GetLetterRequest(letter_id=listed.letter_id))

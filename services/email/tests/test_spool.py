@@ -78,8 +78,8 @@ async def test_messages_are_claimed_in_the_order_of_their_arrival_up_to_the_limi
     assert sorted(message.message_id for message in await spool.claim(3)) == ["o-0", "o-1", "o-2"]
 
 
-async def test_concurrent_claims_never_return_the_same_message(spool_url: str) -> None:
-    async with open_spool(spool_url) as one, open_spool(spool_url) as other:
+async def test_concurrent_claims_never_return_the_same_message(database_url: str) -> None:
+    async with open_spool(database_url) as one, open_spool(database_url) as other:
         await asyncio.gather(*(add(one, f"o-{number}") for number in range(60)))
         claims = await asyncio.gather(*(spool.claim(7) for _ in range(6) for spool in (one, other)))
         claims += [await one.claim(60)]

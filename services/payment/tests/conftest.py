@@ -2,15 +2,13 @@
 
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from chassis.sql.migrate import migrate
 from payment_service.cards import Card
 from payment_service.domain import ChargeRequest, Ledger
-from payment_service.ledger.sql import MIGRATIONS, open_ledger
+from payment_service.ledger.sql import open_ledger
 from shop_kit.databases import execute
 
 VALID_CARD = Card(number="4242 4242 4242 4242", cvv=123, year=2030, month=11)
@@ -18,24 +16,8 @@ VALID_REQUEST = ChargeRequest("EUR", 12, 340_000_000, VALID_CARD)
 
 
 @pytest.fixture
-def sqlite_url(tmp_path: Path) -> str:
-    url = f"sqlite:///{tmp_path}/payment.db"
-    migrate(url, MIGRATIONS)
-    return url
-
-
-@pytest.fixture(params=["sqlite", "postgres"])
-def ledger_url(request: pytest.FixtureRequest) -> str:
-    if request.param == "sqlite":
-        return str(request.getfixturevalue("sqlite_url"))
-    url = str(request.getfixturevalue("postgres_url"))
-    migrate(url, MIGRATIONS)
-    return url
-
-
-@pytest.fixture
-async def ledger(ledger_url: str) -> AsyncIterator[Ledger]:
-    async with open_ledger(ledger_url) as opened:
+async def ledger(database_url: str) -> AsyncIterator[Ledger]:
+    async with open_ledger(database_url) as opened:
         yield opened
 
 

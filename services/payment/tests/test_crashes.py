@@ -42,24 +42,24 @@ async def charge(channel: grpc.aio.Channel, key: str | None) -> str:
 @pytest.mark.parametrize("key", ["key", None])
 @pytest.mark.parametrize(("point", "states"), [("payment.charge.before", []), ("payment.charge.after", ["CHARGED"])])
 async def test_a_kill_before_or_after_a_charge_leaves_no_partial_charge(
-    ledger_url: str, stored: Callable[[str], list[tuple[Any, ...]]], point: str, states: list[str], key: str | None
+    database_url: str, stored: Callable[[str], list[tuple[Any, ...]]], point: str, states: list[str], key: str | None
 ) -> None:
-    async with process(ledger_url, f"{point}=kill") as (running, channel):
+    async with process(database_url, f"{point}=kill") as (running, channel):
         with pytest.raises(grpc.aio.AioRpcError):
             await charge(channel, key)
         assert await running.wait() == -signal.SIGKILL
-    assert [state for _, state, _ in stored(ledger_url)] == states
+    assert [state for _, state, _ in stored(database_url)] == states
 
 
 async def test_a_charge_repeated_after_a_kill_is_not_charged_again(
-    ledger_url: str, stored: Callable[[str], list[tuple[Any, ...]]]
+    database_url: str, stored: Callable[[str], list[tuple[Any, ...]]]
 ) -> None:
-    async with process(ledger_url, "payment.charge.after=kill") as (_, channel):
+    async with process(database_url, "payment.charge.after=kill") as (_, channel):
         with pytest.raises(grpc.aio.AioRpcError):
             await charge(channel, "key")
-    async with process(ledger_url) as (_, channel):
+    async with process(database_url) as (_, channel):
         await charge(channel, "key")
-    assert stored(ledger_url) == [("key", "CHARGED", 12)]
+    assert stored(database_url) == [("key", "CHARGED", 12)]
 
 
 async def test_a_shutdown_under_load_loses_no_acknowledged_charge(

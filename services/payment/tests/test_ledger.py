@@ -73,23 +73,23 @@ async def test_charges_are_listed_from_the_time_on_at_which_they_were_recorded(l
     assert await ledger.list_captured(Position(before + 60), 10) == []
 
 
-async def test_entries_survive_a_restart(ledger_url: str) -> None:
-    async with open_ledger(ledger_url) as ledger:
+async def test_entries_survive_a_restart(database_url: str) -> None:
+    async with open_ledger(database_url) as ledger:
         await ledger.record(CHARGE)
         await ledger.record(Entry("other", State.CHARGED, PAYMENT))
         await ledger.void("other")
-    async with open_ledger(ledger_url) as ledger:
+    async with open_ledger(database_url) as ledger:
         found = [await ledger.find("key"), await ledger.find("other")]
     assert found == [CHARGE, Entry("other", State.VOIDED, PAYMENT)]
 
 
 @pytest.mark.parametrize("round_number", range(5))
-async def test_of_a_concurrent_charge_and_fence_exactly_one_wins(ledger_url: str, round_number: int) -> None:
+async def test_of_a_concurrent_charge_and_fence_exactly_one_wins(database_url: str, round_number: int) -> None:
     """Two replicas write at once; which one starts alternates from round to round."""
     keys = [f"key-{number}" for number in range(20)]
     charges = [Entry(key, State.CHARGED, PAYMENT) for key in keys]
     fences = [Entry(key, State.FENCED) for key in keys]
-    async with open_ledger(ledger_url) as one, open_ledger(ledger_url) as other:
+    async with open_ledger(database_url) as one, open_ledger(database_url) as other:
         writes = [(one, charges), (other, fences)]
         if round_number % 2:
             writes.reverse()

@@ -32,18 +32,15 @@ def insert_old_entry(url: str) -> None:
     execute(url, INSERT.format(card_hmac=literal))
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
-def old_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+@pytest.fixture
+def old_url(database_url: str, tmp_path: Path) -> str:
     """A ledger of the release before, with one charge."""
-    url = f"sqlite:///{tmp_path}/old.db"
-    if request.param == "postgres":
-        url = str(request.getfixturevalue("postgres_url"))
     versions = tmp_path / "migrations" / "versions"
     versions.mkdir(parents=True)
     shutil.copy(MIGRATIONS / "versions" / "0001_charges.py", versions)
-    migrate(url, versions.parent)
-    insert_old_entry(url)
-    return url
+    migrate(database_url, versions.parent)
+    insert_old_entry(database_url)
+    return database_url
 
 
 async def charge(url: str, request: ChargeRequest) -> State:
@@ -59,10 +56,11 @@ async def test_an_old_charge_is_repeatable(old_url: str, make_request: MakeReque
 
 
 async def test_an_entry_that_an_old_replica_writes_during_a_rollout_is_repeatable(
-    ledger_url: str, make_request: MakeRequest
+    database_url: str, make_request: MakeRequest
 ) -> None:
-    insert_old_entry(ledger_url)
-    assert await charge(ledger_url, make_request()) is State.CHARGED
+    migrate(database_url, MIGRATIONS)
+    insert_old_entry(database_url)
+    assert await charge(database_url, make_request()) is State.CHARGED
 
 
 def test_the_last_four_digits_of_old_cards_are_erased(old_url: str) -> None:

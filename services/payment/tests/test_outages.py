@@ -27,6 +27,7 @@ async def test_a_full_disk_refuses_charges_and_loses_none(
     sqlite_url: str, stored: Callable[[str], list[tuple[Any, ...]]]
 ) -> None:
     path = file_of(sqlite_url)
+    migrate(sqlite_url, MIGRATIONS)
     async with open_database(sqlite_url, unavailable=LedgerUnavailable) as database:
         ledger = SqlLedger(database)
         ((row,),) = await database.write(("PRAGMA page_count", {}))
@@ -72,6 +73,7 @@ async def test_a_file_locked_by_another_process_is_unavailable(
 
 
 async def test_a_failing_write_rolls_back_its_batch_only(sqlite_url: str) -> None:
+    migrate(sqlite_url, MIGRATIONS)
     async with open_database(sqlite_url, unavailable=LedgerUnavailable) as database:
         ledger = SqlLedger(database)
         batch = (ledger.record(Entry("key", State.CHARGED, PAYMENT)), database.write(("nonsense", {})))

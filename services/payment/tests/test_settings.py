@@ -45,8 +45,8 @@ def test_an_invalid_value_ends_the_start_and_names_its_variable(variable: str, v
     assert SECRET not in stopped.stderr
 
 
-def test_an_hmac_key_is_required(ledger_url: str) -> None:
-    stopped = run(DATABASE_URL=ledger_url)
+def test_an_hmac_key_is_required() -> None:
+    stopped = run()
     assert (stopped.returncode, stopped.stderr) == (2, "HMAC_KEY: Field required\n")
 
 

@@ -2,15 +2,13 @@
 
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from chassis.sql.migrate import migrate
 from chassis.values.money import Money
 from shipping_service.domain import Address, Bracket, Item, Manifest, Parcel, RateCard, Zone
-from shipping_service.manifest.sql import MIGRATIONS, open_manifest
+from shipping_service.manifest.sql import open_manifest
 from shop_kit.databases import execute
 
 ADDRESS = Address("Lindenweg 7", "Bremen", "HB", "Germany", 28195)
@@ -39,24 +37,8 @@ def rate_card() -> RateCard:
 
 
 @pytest.fixture
-def sqlite_url(tmp_path: Path) -> str:
-    url = f"sqlite:///{tmp_path}/shipping.db"
-    migrate(url, MIGRATIONS)
-    return url
-
-
-@pytest.fixture(params=["sqlite", "postgres"])
-def manifest_url(request: pytest.FixtureRequest) -> str:
-    if request.param == "sqlite":
-        return str(request.getfixturevalue("sqlite_url"))
-    url = str(request.getfixturevalue("postgres_url"))
-    migrate(url, MIGRATIONS)
-    return url
-
-
-@pytest.fixture
-async def manifest(manifest_url: str) -> AsyncIterator[Manifest]:
-    async with open_manifest(manifest_url) as opened:
+async def manifest(database_url: str) -> AsyncIterator[Manifest]:
+    async with open_manifest(database_url) as opened:
         yield opened
 
 

@@ -39,19 +39,19 @@ async def ship(channel: grpc.aio.Channel, key: str | None) -> str:
 @pytest.mark.parametrize("key", ["key", None])
 @pytest.mark.parametrize(("point", "states"), [("shipping.ship.before", []), ("shipping.ship.after", ["SHIPPED"])])
 async def test_a_kill_before_or_after_a_shipment_leaves_no_partial_shipment(
-    manifest_url: str, stored: Stored, point: str, states: list[str], key: str | None
+    database_url: str, stored: Stored, point: str, states: list[str], key: str | None
 ) -> None:
-    async with process(manifest_url, f"{point}=kill") as (running, channel):
+    async with process(database_url, f"{point}=kill") as (running, channel):
         with pytest.raises(grpc.aio.AioRpcError):
             await ship(channel, key)
         assert await running.wait() == -signal.SIGKILL
-    assert [state for _, state in stored(manifest_url)] == states
+    assert [state for _, state in stored(database_url)] == states
 
 
-async def test_a_shipment_repeated_after_a_kill_is_not_shipped_again(manifest_url: str, stored: Stored) -> None:
-    async with process(manifest_url, "shipping.ship.after=kill") as (_, channel):
+async def test_a_shipment_repeated_after_a_kill_is_not_shipped_again(database_url: str, stored: Stored) -> None:
+    async with process(database_url, "shipping.ship.after=kill") as (_, channel):
         with pytest.raises(grpc.aio.AioRpcError):
             await ship(channel, "key")
-    async with process(manifest_url) as (_, channel):
+    async with process(database_url) as (_, channel):
         await ship(channel, "key")
-    assert stored(manifest_url) == [("key", "SHIPPED")]
+    assert stored(database_url) == [("key", "SHIPPED")]

@@ -29,20 +29,20 @@ async def test_the_first_entry_of_a_key_is_final(manifest: Manifest, parcel: Mak
     assert await manifest.find("key") == shipped
 
 
-async def test_entries_survive_a_restart(manifest_url: str, parcel: MakeParcel) -> None:
-    async with open_manifest(manifest_url) as manifest:
+async def test_entries_survive_a_restart(database_url: str, parcel: MakeParcel) -> None:
+    async with open_manifest(database_url) as manifest:
         await manifest.record(Entry("key", parcel()))
-    async with open_manifest(manifest_url) as manifest:
+    async with open_manifest(database_url) as manifest:
         assert await manifest.find("key") == Entry("key", parcel())
 
 
 @pytest.mark.parametrize("round_number", range(5))
 async def test_of_a_concurrent_shipment_and_fence_exactly_one_wins(
-    manifest_url: str, parcel: MakeParcel, round_number: int
+    database_url: str, parcel: MakeParcel, round_number: int
 ) -> None:
     """Two replicas write at once; which one starts alternates from round to round."""
     keys = [f"key-{number}" for number in range(20)]
-    async with open_manifest(manifest_url) as one, open_manifest(manifest_url) as other:
+    async with open_manifest(database_url) as one, open_manifest(database_url) as other:
         writes = [(one, [Entry(key, parcel()) for key in keys]), (other, [Entry(key) for key in keys])]
         if round_number % 2:
             writes.reverse()

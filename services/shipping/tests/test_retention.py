@@ -39,28 +39,28 @@ def age(url: str, key: str, days: int) -> None:
 
 
 async def test_old_entries_are_deleted_in_batches(
-    manifest: Manifest, manifest_url: str, parcel: MakeParcel, stored: Stored
+    manifest: Manifest, database_url: str, parcel: MakeParcel, stored: Stored
 ) -> None:
     for number in range(3):
         await manifest.record(Entry(f"old-{number}", parcel()))
-        age(manifest_url, f"old-{number}", 4 - number)
+        age(database_url, f"old-{number}", 4 - number)
     await manifest.record(Entry("old-fence"))
-    age(manifest_url, "old-fence", 5)
+    age(database_url, "old-fence", 5)
     await manifest.record(Entry("young", parcel()))
     assert await manifest.delete_old(older_than_seconds=DAY, limit=3) == 3
-    assert stored(manifest_url) == [("old-2", "SHIPPED"), ("young", "SHIPPED")]
+    assert stored(database_url) == [("old-2", "SHIPPED"), ("young", "SHIPPED")]
     assert [await manifest.delete_old(older_than_seconds=DAY, limit=3) for _ in range(2)] == [1, 0]
-    assert stored(manifest_url) == [("young", "SHIPPED")]
+    assert stored(database_url) == [("young", "SHIPPED")]
 
 
 async def test_a_key_is_free_again_once_its_entry_was_deleted(
-    manifest: Manifest, manifest_url: str, parcel: MakeParcel
+    manifest: Manifest, database_url: str, parcel: MakeParcel
 ) -> None:
     shipper = Shipper(manifest)
     await shipper.resolve_or_fence("key")
     with pytest.raises(ShipmentFenced):
         await shipper.ship("key", parcel())
-    age(manifest_url, "key", 2)
+    age(database_url, "key", 2)
     await manifest.delete_old(older_than_seconds=DAY, limit=10)
     assert (await shipper.ship("key", parcel())).parcel == parcel()
 
@@ -78,13 +78,13 @@ async def serving(url: str, **changed: Any) -> AsyncIterator[ShipmentManifestStu
 
 
 async def test_the_service_deletes_entries_after_their_retention(
-    manifest: Manifest, manifest_url: str, stored: Stored
+    manifest: Manifest, database_url: str, stored: Stored
 ) -> None:
     for key, days in (("old", 3), ("young", 1)):
         await manifest.record(Entry(key))
-        age(manifest_url, key, days)
-    async with serving(manifest_url, retention_days=2):
-        assert await wait_until(lambda: stored(manifest_url) == [("young", "FENCED")])
+        age(database_url, key, days)
+    async with serving(database_url, retention_days=2):
+        assert await wait_until(lambda: stored(database_url) == [("young", "FENCED")])
 
 
 async def test_a_list_of_shipments_returns_since_when_none_was_deleted(sqlite_url: str) -> None:
@@ -94,6 +94,7 @@ async def test_a_list_of_shipments_returns_since_when_none_was_deleted(sqlite_ur
 
 
 def test_sqlite_finds_old_entries_by_an_index(sqlite_url: str) -> None:
+    migrate(sqlite_url, MIGRATIONS)
     path = sqlite_path(sqlite_url)
     assert path is not None
     with closing(sqlite3.connect(path)) as connection:

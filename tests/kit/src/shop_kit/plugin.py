@@ -93,6 +93,18 @@ def _write_without_flushing(url: str) -> None:
 
 
 @pytest.fixture
+def sqlite_url(tmp_path: Path) -> str:
+    """The URL of a SQLite file that does not exist yet."""
+    return f"sqlite:///{tmp_path}/test.db"
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def database_url(request: pytest.FixtureRequest) -> str:
+    """The URL of an empty database of each kind in turn."""
+    return str(request.getfixturevalue(f"{request.param}_url"))
+
+
+@pytest.fixture
 def postgres_url(postgres_process: str) -> Iterator[str]:
     """The URL of an empty PostgreSQL database, dropped after the test."""
     name = f"test_{uuid.uuid4().hex}"
