@@ -6,7 +6,6 @@ import structlog
 from opentelemetry.trace import SpanKind
 from sqlalchemy import func, select
 
-from chassis.telemetry import logging as chassis_logging
 from employee_api.models import SignIn
 from shop_kit.serving import Recorded
 from shop_lab.world.employee_api import PASSWORD, Api, StartApi
@@ -127,7 +126,7 @@ async def test_the_address_is_that_which_a_trusted_proxy_reports(
 
 async def test_log_lines_of_a_request_have_the_user_and_the_clients_address(start_api_on_sqlite: StartApi) -> None:
     user_id = await add_user(start_api_on_sqlite)
-    with structlog.testing.capture_logs(processors=[chassis_logging._add_request_fields]) as lines:
+    with structlog.testing.capture_logs(processors=[structlog.contextvars.merge_contextvars]) as lines:
         async with start_api_on_sqlite(auth_mode="enforce") as api:
             await log_in(api, "wrong")
             await log_in(api)

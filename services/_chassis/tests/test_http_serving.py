@@ -250,7 +250,7 @@ async def test_a_well_formed_request_id_is_returned_and_any_other_replaced(recei
 
 
 async def test_every_log_line_of_a_request_has_its_id_and_the_address_of_the_connection() -> None:
-    with structlog.testing.capture_logs(processors=[chassis_logging._add_request_fields]) as lines:
+    with structlog.testing.capture_logs(processors=[structlog.contextvars.merge_contextvars]) as lines:
         async with client_of(service()) as client:
             headers = {"x-request-id": "r-1", "x-forwarded-for": "203.0.113.9"}
             failed = await client.get("/bug", headers=headers)

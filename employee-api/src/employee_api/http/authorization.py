@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 import structlog
 from starlette.requests import Request
 
-from chassis.telemetry import logging, semconv
+from chassis.telemetry import semconv
 from chassis.telemetry.instruments import Telemetry
 from employee_api import errors
 from employee_api.access import Access, Actor, Scope
@@ -60,7 +60,7 @@ class Authorizer:
 
 def add_log_fields(user_id: uuid.UUID) -> None:
     """Add the user to all further log lines of the request."""
-    logging.request_fields.set({**logging.request_fields.get(), semconv.USER_ID: str(user_id)})
+    structlog.contextvars.bind_contextvars(**{semconv.USER_ID: str(user_id)})
 
 
 def _refusal(actor: Actor | None, access: Access, scope: Scope | None) -> errors.ApiError | None:

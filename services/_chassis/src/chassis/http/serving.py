@@ -15,7 +15,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from chassis.telemetry import logging, semconv
+from chassis.telemetry import semconv
 from chassis.telemetry.instruments import Telemetry
 from chassis.telemetry.metrics import Attributes
 from chassis.telemetry.propagation import baggage_attributes
@@ -100,13 +100,13 @@ class ObservedApplication:
         }
         span = self._tracer.start_span(_method(scope), parent, SpanKind.SERVER, attributes)
         token = otel_context.attach(trace.set_span_in_context(span, parent))
-        log_fields = logging.request_fields.set(identity)
+        structlog.contextvars.bind_contextvars(**identity)
         self._in_flight += 1
         try:
             yield span
         finally:
             self._in_flight -= 1
-            logging.request_fields.reset(log_fields)
+            structlog.contextvars.clear_contextvars()
             otel_context.detach(token)
 
     def _record(self, scope: Scope, span: Span, status: int, error_type: str | None, seconds: float) -> None:

@@ -8,9 +8,7 @@ import logging
 import re
 import sys
 import traceback
-from collections.abc import Mapping, MutableMapping
-from contextvars import ContextVar
-from types import MappingProxyType
+from collections.abc import MutableMapping
 from typing import Any
 
 import orjson
@@ -20,9 +18,6 @@ from opentelemetry._logs import Logger, LogRecord, SeverityNumber
 from typing_extensions import override
 
 Event = MutableMapping[str, Any]
-
-request_fields: ContextVar[Mapping[str, str]] = ContextVar("request_fields", default=MappingProxyType({}))
-"""Added to every event while a request is served."""
 
 _LONG_NUMBER = re.compile(r"[0-9](?:[ -]?[0-9]){11,}")
 
@@ -50,7 +45,7 @@ def configure(service_name: str, *, level: str = "info", logger: Logger | None =
         structlog.processors.TimeStamper(fmt="iso", utc=True, key="time"),
         structlog.processors.ExceptionRenderer(_format_traceback),
         _add_trace_ids,
-        _add_request_fields,
+        structlog.contextvars.merge_contextvars,  # the fields of the request that is served
     ]
     if logger is not None:
         # Before the service's name is added: the resource of exported records has it already.
@@ -88,11 +83,6 @@ def _add_trace_ids(_logger: Any, _method: str, event: Event) -> Event:
     if context.is_valid:
         event["trace_id"] = f"{context.trace_id:032x}"
         event["span_id"] = f"{context.span_id:016x}"
-    return event
-
-
-def _add_request_fields(_logger: Any, _method: str, event: Event) -> Event:
-    event.update(request_fields.get())
     return event
 
 
