@@ -35,22 +35,24 @@ It may query the service's own store, never a peer: an outage of one service mus
 """
 
 
+Serving = Callable[[SettingsT, Telemetry], AbstractAsyncContextManager[Mapping[str, int | None]]]
+"""Serves while in the context, which yields the ports for the log; leaving it drains."""
+
+
 def run_process(
     name: str,
     settings_type: type[SettingsT],
-    serve: Callable[[SettingsT, Telemetry], Coroutine[Any, Any, None]],
+    serving: Serving[SettingsT],
     *,
     migrations: Path | None = None,
     connect_seconds: float = CONNECT_TIMEOUT_SECONDS,
 ) -> None:
-    """Run `serve` in a configured process; exit with one line per OSError that it raises.
+    """Serve until SIGTERM or SIGINT, in a configured process; exit with one line per OSError that `serving` raises.
 
     With the argument `migrate` on the command line, migrate the database and return instead.
 
     Args:
         name: name of the service, such as `product-catalog`.
-        settings_type: its settings, read from the environment.
-        serve: returns when the process is to end; see `serve_until_stopped`.
         migrations: folder of the service's migrations, if it has a database.
         connect_seconds: how long to wait for PostgreSQL to accept a connection.
     """
@@ -70,7 +72,7 @@ def run_process(
     problems: list[str] = []
     try:
         # uvloop: 15 % more calls a second than asyncio's own loop.
-        uvloop.run(_observed(serve(settings, telemetry), telemetry))
+        uvloop.run(_serve_until_stopped(serving, settings, telemetry))
     except* OSError as group:  # a task group of the service wraps the error
         problems = [*_messages(group)]
     finally:
@@ -92,11 +94,6 @@ def _migrate(url: str, migrations: Path, connect_seconds: float) -> None:
         sys.exit(1)
 
 
-async def _observed(serving: Coroutine[Any, Any, None], telemetry: Telemetry) -> None:
-    with observe_loop_lag(telemetry):
-        await serving
-
-
 def _messages(error: BaseException) -> Iterator[str]:
     if isinstance(error, BaseExceptionGroup):
         for nested in error.exceptions:
@@ -105,26 +102,19 @@ def _messages(error: BaseException) -> Iterator[str]:
         yield str(error)
 
 
-async def serve_until_stopped(
-    serving: AbstractAsyncContextManager[Mapping[str, int | None]], *, reload: bool = False
-) -> None:
-    """Enter `serving`, which yields the ports for the log, and leave it on SIGTERM or SIGINT, which drains.
-
-    With `reload`, stop when a source file changes, and run the program again.
-    """
+async def _serve_until_stopped(serving: Serving[SettingsT], settings: SettingsT, telemetry: Telemetry) -> None:
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopped.set)
-    async with serving as ports:
-        # Objects of the start live until the end: a full collection that scans them blocks the loop for 40 to 84 ms.
-        gc.freeze()
-        log.info("serving", **ports)
-        changed = asyncio.create_task(_wait_for_change(), name="reload") if reload else None
-        if changed is not None:
-            changed.add_done_callback(lambda _: stopped.set())
-        await stopped.wait()
-        log.info("draining")
+    with observe_loop_lag(telemetry):
+        async with serving(settings, telemetry) as ports:
+            # A full collection that scans the objects of the start, which live on, blocks the loop for 40 to 84 ms.
+            gc.freeze()
+            log.info("serving", **ports)
+            changed = asyncio.create_task(_stop_on_change(stopped), name="reload") if settings.reload else None
+            await stopped.wait()
+            log.info("draining")
     log.info("stopped")
     if changed is not None and changed.done():
         os.execv(sys.executable, sys.orig_argv)  # noqa: S606 - the same program with its changed sources
@@ -140,11 +130,12 @@ async def in_background(*work: Coroutine[Any, Any, None]) -> AsyncIterator[None]
             task.cancel()
 
 
-async def _wait_for_change() -> None:
-    """Return when a source file changes: for development, where files are synced into a pod."""
+async def _stop_on_change(stopped: asyncio.Event) -> None:
+    """Stop when a source file changes: for development, where files are synced into a pod."""
     before = _modification_times()
     while _modification_times() == before:  # noqa: ASYNC110 - files set no event
         await asyncio.sleep(_RELOAD_SECONDS)
+    stopped.set()
 
 
 def _modification_times() -> dict[Path, float]:

@@ -79,28 +79,14 @@ class Settings:
         dataclass(frozen=True, kw_only=True)(cls)
 
 
-def _parse_failpoints(specification: str) -> str:
-    Failpoints(specification)
-    return specification
-
-
-def _parse_hmac_keys(keys: str) -> SecretStr:
-    HmacKeys.parse(keys)
-    return SecretStr(keys)
-
-
-# One key, or several while one replaces another, separated by commas: see chassis.values.keys.
-HmacKeyText = Annotated[SecretStr, Parse(_parse_hmac_keys)]
+# One key, or several while one replaces another, separated by commas.
+HmacKeySetting = Annotated[HmacKeys, Parse(HmacKeys.parse)]
 
 
 class HmacKeySettings(Settings):
     """Settings of a process that stores HMACs: the keys come from outside, so that no copy of its data has them."""
 
-    hmac_key: HmacKeyText
-
-    @property
-    def hmac_keys(self) -> HmacKeys:
-        return HmacKeys.parse(self.hmac_key.get_secret_value())
+    hmac_key: HmacKeySetting
 
 
 class ServerSettings(Settings):
@@ -124,7 +110,7 @@ class ServiceSettings(ServerSettings):
     # Clients find new pods only when a connection closes: this bounds how long a scale-up takes to spread the load.
     max_connection_age_seconds: PositiveFloat = 60
     max_concurrent_rpcs: PositiveInt = 256
-    failpoints: Annotated[str, Parse(_parse_failpoints)] = ""
+    failpoints: Annotated[Failpoints, Parse(Failpoints)] = Failpoints()
 
 
 def load(settings: type[SettingsT], environment: Mapping[str, str] = os.environ) -> SettingsT:

@@ -51,7 +51,7 @@ async def build(
         executor = Executor(journal, peers.payment, peers.shipping, outbox, metrics, failpoints, lease_seconds)
         recovery = Recovery(journal, executor, poll_timer, metrics, telemetry, failpoints)
         retention = Retention(journal.delete_old, days=settings.retention_days, rows="orders")
-        placer = OrderPlacer(journal, peers.quotes, executor, settings.hmac_keys, failpoints)
+        placer = OrderPlacer(journal, peers.quotes, executor, settings.hmac_key, failpoints)
         service.add_readiness_check(journal.check)
         service.add_servicer(add_CheckoutServiceServicer_to_server, CheckoutService(placer))
         service.add_internal_servicer(add_OrderJournalServicer_to_server, OrderJournal(journal, retention))

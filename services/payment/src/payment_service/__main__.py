@@ -38,7 +38,7 @@ async def build(settings: Settings, service: Service) -> AsyncIterator[None]:
     async with open_ledger(settings.database_url.get_secret_value(), service.telemetry) as ledger:
         processor = PaymentProcessor(
             ledger,
-            settings.hmac_keys,
+            settings.hmac_key,
             settings.accepted_brands,
             lambda: datetime.now(UTC).date(),
             lambda reason: declines.add(1, ((semconv.DECLINE_REASON, reason),)),

@@ -8,9 +8,8 @@ from starlette.types import ASGIApp
 
 from chassis.http.server import HttpService, HttpServiceSettings, run
 from chassis.rpc import client
-from chassis.settings import HmacKeyText, SecretStr
+from chassis.settings import HmacKeySetting, SecretStr
 from chassis.telemetry.instruments import Telemetry
-from chassis.values.keys import HmacKeys
 from shop.ad_pb2_grpc import AdServiceStub
 from shop.cart_pb2_grpc import CartServiceStub
 from shop.checkout_pb2_grpc import CheckoutServiceStub
@@ -50,7 +49,7 @@ class Settings(HttpServiceSettings):
     checkout_internal_addr: str
     email_internal_addr: str
     # Signs session cookies; two keys, separated by a comma, while one replaces the other.
-    session_key: HmacKeyText
+    session_key: HmacKeySetting
     # Whether browsers send the session cookie over https only.
     secure_cookie: bool = False
     # Jaeger's HTTP API v3 such as http://jaeger:16686; secret because it may contain a password.
@@ -65,7 +64,7 @@ async def build(settings: Settings, service: HttpService) -> AsyncIterator[ASGIA
             stack.push_async_callback(closing.aclose)
         # A page loads a dozen pictures, whose spans would hide the spans of pages.
         service.add_unobserved_path("/static/")
-        signer = SessionSigner(HmacKeys.parse(settings.session_key.get_secret_value()))
+        signer = SessionSigner(settings.session_key)
         yield create_app(clients, signer, secure_cookie=settings.secure_cookie)
 
 

@@ -25,7 +25,7 @@ from chassis.errors import DomainError
 from chassis.http.limits import HeadTimeoutProtocol, RequestLimits
 from chassis.http.probes import Probes
 from chassis.http.serving import DefaultHeaders, ObservedApplication
-from chassis.process import ReadinessCheck, run_process, serve_until_stopped
+from chassis.process import ReadinessCheck, run_process
 from chassis.settings import Parse, Port, PositiveFloat, PositiveInt, ServerSettings
 from chassis.sql.migrate import CONNECT_TIMEOUT_SECONDS
 from chassis.telemetry.instruments import Telemetry
@@ -153,11 +153,11 @@ def run(
     drain. The other arguments are those of `run_process`.
     """
 
-    async def serve(settings: HttpSettingsT, telemetry: Telemetry) -> None:
+    def start(settings: HttpSettingsT, telemetry: Telemetry) -> AbstractAsyncContextManager[Mapping[str, int]]:
         service = HttpService(settings, telemetry)
-        await serve_until_stopped(serving(service, build(settings, service)), reload=settings.reload)
+        return serving(service, build(settings, service))
 
-    run_process(name, settings_type, serve, migrations=migrations, connect_seconds=connect_seconds)
+    run_process(name, settings_type, start, migrations=migrations, connect_seconds=connect_seconds)
 
 
 @asynccontextmanager

@@ -12,8 +12,7 @@ import structlog
 from google.protobuf.internal import api_implementation
 
 from chassis.errors import DomainError
-from chassis.failpoints import Failpoints
-from chassis.process import ReadinessCheck, run_process, serve_until_stopped
+from chassis.process import ReadinessCheck, run_process
 from chassis.rpc import client
 from chassis.rpc.listener import Listener
 from chassis.rpc.serving import Limiter
@@ -40,11 +39,11 @@ class Service:
     def __init__(self, settings: ServiceSettings, telemetry: Telemetry) -> None:
         self.settings = settings
         self.telemetry = telemetry
-        self.failpoints = Failpoints(settings.failpoints)
+        self.failpoints = settings.failpoints
         self.limiter = Limiter(settings.max_concurrent_rpcs, telemetry)
         self._public = Listener(settings, telemetry, self.limiter, self.failpoints)
         self._internal: Listener | None = None
-        self._resources = AsyncExitStack()
+        self.channels = AsyncExitStack()
         self._checks: list[ReadinessCheck] = []
         self._failed_checks = _CHECKS_UNTIL_NOT_READY - 1  # before the first success, one failure is enough
 
@@ -77,7 +76,7 @@ class Service:
         opened = client.channel(
             target, service, timeout_seconds=timeout_seconds, retryable=retryable, telemetry=self.telemetry
         )
-        self._resources.push_async_callback(opened.close)
+        self.channels.push_async_callback(opened.close)
         return opened
 
     async def start(self) -> None:
@@ -103,10 +102,6 @@ class Service:
         await asyncio.sleep(self.settings.drain_seconds)
         await asyncio.gather(*(listener.stop(self.settings.grace_seconds) for listener in self._listeners()))
 
-    async def close(self) -> None:
-        """Close the channels."""
-        await self._resources.aclose()
-
     async def _update_readiness(self) -> None:
         try:
             for check in self._checks:
@@ -126,45 +121,36 @@ class Service:
         return [self._public, *([self._internal] if self._internal else [])]
 
 
+Ports = Mapping[str, int | None]
 Build = Callable[[SettingsT, Service], AbstractAsyncContextManager[None]]
 
 
 def run(name: str, settings_type: type[SettingsT], build: Build[SettingsT], *, migrations: Path | None = None) -> None:
     """Run a service until SIGTERM or SIGINT, then exit with status 0.
 
-    With the argument `migrate` on the command line, migrate the database and exit instead.
-
-    Args:
-        name: name of the service, such as `product-catalog`.
-        settings_type: its settings, read from the environment.
-        build: a context manager that opens stores, clients and tasks and adds servicers; it exits after the drain.
-        migrations: folder of the service's migrations, if it has a database.
+    Args are those of `run_process`, but for `build`: a context manager that opens stores, clients and tasks and adds
+    servicers; it exits after the drain.
     """
     if api_implementation.Type() != "upb":
         sys.exit("protobuf runs in pure Python, which takes ten times as long: install a wheel with its C extension")
 
-    async def serve(settings: SettingsT, telemetry: Telemetry) -> None:
+    def start(settings: SettingsT, telemetry: Telemetry) -> AbstractAsyncContextManager[Ports]:
         service = Service(settings, telemetry)
-        await serve_until_stopped(serving(service, build(settings, service)), reload=settings.reload)
+        return serving(service, build(settings, service))
 
-    run_process(name, settings_type, serve, migrations=migrations)
+    run_process(name, settings_type, start, migrations=migrations)
 
 
 @asynccontextmanager
-async def serving(
-    service: Service, resources: AbstractAsyncContextManager[None]
-) -> AsyncIterator[Mapping[str, int | None]]:
+async def serving(service: Service, resources: AbstractAsyncContextManager[None]) -> AsyncIterator[Ports]:
     """Open the resources and start the service; on exit drain it, then close the resources. Yields its ports."""
     # Calls in flight use the resources and the channels until the drain ends, so these are closed after it.
-    try:
-        async with resources:
-            await service.start()
-            watch = asyncio.create_task(service.watch_readiness(), name="readiness")
-            try:
-                yield {"port": service.port, "internal_port": service.internal_port}
-            finally:
-                watch.cancel()
-                await asyncio.gather(watch, return_exceptions=True)
-                await service.drain()
-    finally:
-        await service.close()
+    async with service.channels, resources:
+        await service.start()
+        watch = asyncio.create_task(service.watch_readiness(), name="readiness")
+        try:
+            yield {"port": service.port, "internal_port": service.internal_port}
+        finally:
+            watch.cancel()
+            await asyncio.gather(watch, return_exceptions=True)
+            await service.drain()
