@@ -18,7 +18,7 @@ log = structlog.get_logger()
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
-MAX_ENTRIES = 10_000
+_MAX_ENTRIES = 10_000  # beyond them the oldest is evicted
 RETRY_SECONDS = 1.0
 """How long a stale value is served after a failed refresh, before the next attempt."""
 
@@ -34,13 +34,9 @@ class TtlCache(Generic[K, V]):
 
     Args:
         fetch: loads the value of a key. It runs without the deadline of the call that triggers it.
-        ttl_seconds: age at which a value expires.
-        name: of the cache, in metrics.
-        telemetry: counts lookups; by default none.
+        name: the cache's name in metrics of its lookups.
         serve_stale: return an expired value at once and refresh it in the background; if the refresh fails, continue
             to serve it. Otherwise an expired value counts as missing.
-        max_entries: beyond this number the oldest entry is evicted.
-        clock: monotonic seconds.
     """
 
     def __init__(
@@ -51,13 +47,11 @@ class TtlCache(Generic[K, V]):
         telemetry: Telemetry | None = None,
         *,
         serve_stale: bool = False,
-        max_entries: int = MAX_ENTRIES,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._fetch = fetch
         self._ttl_seconds = ttl_seconds
         self._serve_stale = serve_stale
-        self._max_entries = max_entries
         self._clock = clock
         self._entries: dict[K, _Entry[V]] = {}
         self._fetches: dict[K, asyncio.Task[V]] = {}
@@ -115,7 +109,7 @@ class TtlCache(Generic[K, V]):
             raise
         finally:
             del self._fetches[key]
-        if key not in self._entries and len(self._entries) >= self._max_entries:
+        if key not in self._entries and len(self._entries) >= _MAX_ENTRIES:
             del self._entries[next(iter(self._entries))]
         self._entries[key] = _Entry(value, self._clock() + self._ttl_seconds)
         return value

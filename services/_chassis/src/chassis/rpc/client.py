@@ -54,7 +54,6 @@ def channel(
         timeout_seconds: default deadline of each call, shortened to the time left of the call being served.
         retryable: methods that are safe to repeat (reads, and writes with an idempotency key). On UNAVAILABLE they
             are attempted up to three times.
-        telemetry: records spans and durations; by default none.
     """
     options = (*_OPTIONS, ("grpc.service_config", _service_config(service, retryable)))
     name = target if "://" in target or target.startswith("unix:") else f"dns:///{target}"

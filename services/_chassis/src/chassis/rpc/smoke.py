@@ -20,7 +20,6 @@ class SmokeCall:
 
     Attributes:
         method: full name, such as `shop.AdService/GetAds`.
-        request: the request message.
         setup: calls that must succeed before it, in order, usually to other services.
     """
 
@@ -35,12 +34,9 @@ class SmokeCall:
 
 
 async def send(call: SmokeCall, channels: Mapping[str, grpc.aio.Channel], *, key: str) -> bytes:
-    """Make the setup calls and the call; return the serialized response, raise what the channel raises.
+    """Make the setup calls and the call, by channels of the services' full names. Return the serialized response.
 
-    Args:
-        call: what to send.
-        channels: by the full names of the services.
-        key: sent as `idempotency-key`, so that a channel may retry writes.
+    The key is sent as `idempotency-key`, so that a channel may retry writes.
     """
     for preceding in call.setup:
         await send(preceding, channels, key=key)

@@ -1,9 +1,9 @@
 """The mapping between domain errors and gRPC statuses, in both directions."""
 
 from contextlib import suppress
+from typing import cast
 
 import grpc
-from google.protobuf.any_pb2 import Any as AnyMessage
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.message import DecodeError, Message
 from google.rpc import error_details_pb2, status_pb2
@@ -13,7 +13,6 @@ from chassis import errors
 from shop_internal.error_reasons_pb2 import ErrorReason
 
 DOMAIN = "shop"
-_STATUS_DETAILS_KEY = "grpc-status-details-bin"
 
 _CODES: dict[type[errors.DomainError], grpc.StatusCode] = {
     errors.InvalidArgument: grpc.StatusCode.INVALID_ARGUMENT,
@@ -90,7 +89,10 @@ def from_rpc_error(error: grpc.aio.AioRpcError) -> errors.DomainError:
     """Return the domain error for a peer's status; codes without a kind become Internal (outcome unknown)."""
     info, bad_request = error_details_pb2.ErrorInfo(), error_details_pb2.BadRequest()
     retry = error_details_pb2.RetryInfo()
-    for packed in _packed_details(error):
+    status = None
+    with suppress(DecodeError, ValueError):  # a peer outside this project may send malformed details
+        status = rpc_status.from_call(cast("grpc.Call", error))  # an AioRpcError has all that is read
+    for packed in status.details if status else ():
         for detail in (info, bad_request, retry):
             packed.Unpack(detail)  # does nothing unless this is its type
     kind = KINDS.get(error.code(), errors.Internal)
@@ -100,12 +102,3 @@ def from_rpc_error(error: grpc.aio.AioRpcError) -> errors.DomainError:
         return errors.InvalidArgument(*violations, reason=reason, message=message, metadata=info.metadata)
     delay = retry.retry_delay.ToNanoseconds() / 1e9 if retry.HasField("retry_delay") else None
     return kind(message, reason=reason, metadata=info.metadata, retry_after_seconds=delay)
-
-
-def _packed_details(error: grpc.aio.AioRpcError) -> list[AnyMessage]:
-    """Return the error details of a peer's status. Peers outside this project may send none, or malformed ones."""
-    for key, value in error.trailing_metadata():
-        if key == _STATUS_DETAILS_KEY and isinstance(value, bytes):
-            with suppress(DecodeError):
-                return list(status_pb2.Status.FromString(value).details)
-    return []

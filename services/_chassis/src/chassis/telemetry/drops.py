@@ -62,13 +62,7 @@ class FailureReasons(logging.Filter):
 
 
 class DropCounter:
-    """Counts what was lost of one signal, and logs it at most once a minute.
-
-    Args:
-        signal: `traces`, `logs` or `metrics`.
-        dropped: counts the losses of all signals.
-        reasons: why the last export failed.
-    """
+    """Counts what was lost of one signal (traces, logs or metrics), and logs it at most once a minute."""
 
     def __init__(self, signal: str, dropped: Counter, reasons: FailureReasons) -> None:
         self._signal = signal

@@ -9,7 +9,7 @@ from opentelemetry.trace import NoOpTracer, Tracer
 
 from chassis.telemetry.metrics import Attributes, Counter, Histogram
 from chassis.telemetry.propagation import W3C, Propagation
-from chassis.telemetry.semconv import Kind, Metric
+from chassis.telemetry.semconv import Metric
 
 SCOPE = "shop"
 
@@ -56,9 +56,5 @@ class Telemetry:
             except OSError:  # such as a file that does not exist yet; the other metrics are exported nevertheless
                 return []
 
-        create = {
-            Kind.COUNTER: self.meter.create_observable_counter,
-            Kind.UP_DOWN_COUNTER: self.meter.create_observable_up_down_counter,
-            Kind.GAUGE: self.meter.create_observable_gauge,
-        }[metric.kind]
+        create = getattr(self.meter, f"create_observable_{metric.kind.value}")
         create(metric.name, [callback], unit=metric.unit, description=metric.description)

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 
 from chassis.telemetry import semconv
 from chassis.telemetry.instruments import Telemetry
@@ -22,7 +23,7 @@ _BUSY_SHARE = 0.02
 def observe_process(telemetry: Telemetry) -> Callable[[], None]:
     """Export the metrics of this process, except those that need /proc where there is none. Return how to stop."""
     telemetry.observe(semconv.PROCESS_CPU, _cpu_seconds)
-    telemetry.observe(semconv.PROCESS_MEMORY, lambda: [(resident_bytes(), ())])
+    telemetry.observe(semconv.PROCESS_MEMORY, _resident_bytes)
     telemetry.observe(semconv.PROCESS_THREADS, lambda: [(len(os.listdir("/proc/self/task")), ())])  # noqa: PTH208
     telemetry.observe(semconv.PROCESS_FILES, lambda: [(len(os.listdir("/proc/self/fd")), ())])  # noqa: PTH208
     telemetry.observe(semconv.GC_COLLECTIONS, _collections)
@@ -31,13 +32,8 @@ def observe_process(telemetry: Telemetry) -> Callable[[], None]:
     return partial(gc.callbacks.remove, record_pause)
 
 
-def resident_bytes() -> int:
-    """Return the resident memory of this process; its peak where the kernel has no /proc."""
-    try:
-        with open("/proc/self/statm", encoding="ascii") as statm:  # noqa: PTH123
-            return int(statm.read().split()[1]) * resource.getpagesize()
-    except OSError:
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+def _resident_bytes() -> list[tuple[float, Attributes]]:
+    return [(int(Path("/proc/self/statm").read_text("ascii").split()[1]) * resource.getpagesize(), ())]
 
 
 def _cpu_seconds() -> list[tuple[float, Attributes]]:

@@ -62,19 +62,15 @@ def load_propagation(names: str) -> Propagation:
     Besides OpenTelemetry's own, the propagators of the packages that are installed have names, such as `b3`.
     """
     chosen = dict.fromkeys(name.strip() for name in names.split(","))
-    if "none" not in chosen:
-        return Propagation(*map(_load_propagator, chosen))
-    if len(chosen) > 1:
+    if [*chosen] == ["none"]:
+        return Propagation()
+    if "none" in chosen:
         raise ValueError("none excludes all other propagators")
-    return Propagation()
-
-
-def _load_propagator(name: str) -> TextMapPropagator:
-    for found in entry_points(group="opentelemetry_propagator", name=name):
-        propagator: TextMapPropagator = found.load()()
-        return propagator
-    known = sorted({found.name for found in entry_points(group="opentelemetry_propagator")} | {"none"})
-    raise ValueError(f"unknown propagator {name!r}; known are {', '.join(known)}")
+    known = {found.name: found for found in entry_points(group="opentelemetry_propagator")}
+    for name in chosen:
+        if name not in known:
+            raise ValueError(f"unknown propagator {name!r}; known are {', '.join(sorted({*known, 'none'}))}")
+    return Propagation(*(known[name].load()() for name in chosen))
 
 
 def is_unsampled(context: Context | None = None) -> bool:

@@ -100,11 +100,8 @@ def open_exporters(protocol: str) -> tuple[SpanExporter, MetricExporter, LogReco
 def _shut_down(stop_observing: Callable[[], None], exporters: Mapping[Callable[[], object], Any]) -> None:
     """Export what is left of all signals at the same time, within three seconds.
 
-    The SDK would wait up to 30 s for one signal after the other if a collector hangs.
-
-    Args:
-        stop_observing: ends the metrics of the process.
-        exporters: by the function that shuts down their provider.
+    The SDK would wait up to 30 s for one signal after the other if a collector hangs. The exporters are given by the
+    function that shuts down their provider.
     """
     stop_observing()
     deadline = time.monotonic() + _SHUTDOWN_SECONDS

@@ -7,6 +7,7 @@ chassis's README is generated from this module.
 
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 
 # --- attributes of the conventions ---
 RPC_SYSTEM = "rpc.system.name"
@@ -85,10 +86,7 @@ class Metric:
     """A metric.
 
     Attributes:
-        name: of the instrument.
-        kind: decides between the SDK's instruments.
         unit: UCUM: `s`, `By`, or what is counted in braces.
-        description: for the pages of metrics.
         attributes: keys that its points may have; their values are bounded, never ids or input of users.
         bounds: upper bounds of a histogram's buckets, in its unit.
     """
@@ -114,16 +112,13 @@ class Metric:
 _RPC = (RPC_SYSTEM, RPC_METHOD, RPC_STATUS, ERROR_TYPE)
 
 
-def _counter(name: str, unit: str, description: str, *attributes: str) -> Metric:
-    return Metric(name, Kind.COUNTER, unit, description, attributes)
+def _metric(kind: Kind, name: str, unit: str, description: str, *attributes: str) -> Metric:
+    return Metric(name, kind, unit, description, attributes)
 
 
-def _up_down_counter(name: str, unit: str, description: str, *attributes: str) -> Metric:
-    return Metric(name, Kind.UP_DOWN_COUNTER, unit, description, attributes)
-
-
-def _gauge(name: str, unit: str, description: str, *attributes: str) -> Metric:
-    return Metric(name, Kind.GAUGE, unit, description, attributes)
+_counter, _up_down_counter, _gauge = (
+    partial(_metric, kind) for kind in (Kind.COUNTER, Kind.UP_DOWN_COUNTER, Kind.GAUGE)
+)
 
 
 def _histogram(name: str, description: str, *attributes: str) -> Metric:

@@ -71,11 +71,8 @@ class StoreTelemetry:
     """Spans and durations of the operations on one store.
 
     Args:
-        telemetry: of the process.
         system: one of the conventions' names, such as `postgresql`.
         namespace: the database, or the name of its file.
-        address: host of the server, if there is one.
-        port: of the server.
     """
 
     def __init__(
@@ -95,9 +92,7 @@ class StoreTelemetry:
     def measure(self, operation: Operation, limit: asyncio.Timeout | None = None) -> Iterator[None]:
         """Record one run of an operation, from entry to exit. In a sampled trace its span is the current one meanwhile.
 
-        Args:
-            operation: what runs.
-            limit: a cancellation by it is recorded as a TimeoutError.
+        A cancellation by `limit` is recorded as a TimeoutError.
         """
         labels: Attributes = ((semconv.DB_SYSTEM, self.system), (semconv.DB_OPERATION, operation.name))
         span = self._start_span(operation) if is_sampled() else trace.INVALID_SPAN
@@ -107,7 +102,7 @@ class StoreTelemetry:
                 yield
         except BaseException as error:
             timed_out = isinstance(error, asyncio.CancelledError) and limit is not None and limit.expired()
-            problem = TimeoutError.__name__ if timed_out else error_type(error)
+            problem = TimeoutError.__name__ if timed_out else _error_type(error)
             labels = (*labels, (semconv.ERROR_TYPE, problem))
             _set_error(span, problem, getattr(error, "sqlstate", None))
             raise
@@ -137,13 +132,7 @@ class PoolUse:
 
 
 class PoolTelemetry:
-    """Metrics of a pool of connections, and spans of the waits for one.
-
-    Args:
-        telemetry: of the process.
-        name: of the pool.
-        read: returns its present use; called from another thread.
-    """
+    """Metrics of a pool of connections, and spans of the waits for one; `read` is called from another thread."""
 
     def __init__(self, telemetry: Telemetry, name: str, read: Callable[[], PoolUse]) -> None:
         self._tracer = telemetry.tracer
@@ -179,19 +168,14 @@ class PoolTelemetry:
 def record_wait(tracer: Tracer, name: str, started: float, ended: float, error: BaseException | None = None) -> None:
     """Add a span for a wait of over a millisecond to the current trace, if that is sampled.
 
-    Args:
-        tracer: of the process.
-        name: of the span.
-        started: reading of time.perf_counter at the beginning.
-        ended: reading at the end.
-        error: why the wait failed.
+    `started` and `ended` are readings of time.perf_counter; an error is why the wait failed.
     """
     if ended - started <= _MIN_WAIT_SECONDS or not is_sampled():
         return
     origin = time.time_ns() - int(time.perf_counter() * 1e9)
     span = tracer.start_span(name, start_time=origin + int(started * 1e9))
     if error is not None:
-        _set_error(span, error_type(error))
+        _set_error(span, _error_type(error))
     span.end(origin + int(ended * 1e9))
 
 
@@ -208,7 +192,7 @@ def is_sampled() -> bool:
     return trace.get_current_span().get_span_context().trace_flags.sampled
 
 
-def error_type(error: BaseException) -> str:
+def _error_type(error: BaseException) -> str:
     """Return SQLite's name of its error, otherwise the name of the exception's class."""
     return getattr(error, "sqlite_errorname", None) or type(error).__name__
 
