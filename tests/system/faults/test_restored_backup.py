@@ -183,21 +183,15 @@ async def test_a_table_that_a_later_release_has_added_is_gone(drill: Drill) -> N
         query(drill.testbed.shop.journal_url, "SELECT number FROM of_a_later_release")
 
 
-async def test_the_repeats_charge_nothing_again(drill: Drill) -> None:
-    assert [drill.testbed.capture_count(intent) for intent in drill.intents] == [1] * len(drill.intents)
-
-
-async def test_the_repeats_ship_nothing_again(drill: Drill) -> None:
-    shipments = Counter(street for street, _ in read_manifest(drill.testbed.shop.shipping_url))
-    assert [shipments[intent.street] for intent in drill.intents] == [1] * len(drill.intents)
-
-
-async def test_the_repeats_send_no_confirmation_of_another_order(drill: Drill) -> None:
+async def test_the_repeats_charge_ship_and_confirm_nothing_again(drill: Drill) -> None:
     shop = drill.testbed.shop
-    confirmations = Counter(
-        confirmation.recipient for confirmation in read_confirmations(shop.sent_mails, shop.spool_url)
-    )
-    assert [confirmations[intent.email] for intent in drill.intents] == [1] * len(drill.intents)
+    shipments = Counter(street for street, _ in read_manifest(shop.shipping_url))
+    confirmations = Counter(found.recipient for found in read_confirmations(shop.sent_mails, shop.spool_url))
+    effects = [
+        (drill.testbed.capture_count(intent), shipments[intent.street], confirmations[intent.email])
+        for intent in drill.intents
+    ]
+    assert effects == [(1, 1, 1)] * len(drill.intents)
 
 
 async def test_orders_in_the_backup_are_replayed(drill: Drill) -> None:
