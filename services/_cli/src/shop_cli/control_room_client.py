@@ -2,7 +2,7 @@
 
 import http.client
 import json
-from typing import Any
+from typing import Any, cast
 from urllib.parse import quote, urlencode, urlsplit
 
 from chassis.errors import DomainError, FailedPrecondition, InvalidArgument, NotFound, Unavailable
@@ -30,20 +30,18 @@ def require_run() -> Run:
 
 def status() -> dict[str, Any]:
     """Return the shop's services, records and customers."""
-    found: dict[str, Any] = _call("GET", "/api/status")
-    return found
+    return cast("dict[str, Any]", _call("GET", "/api/status"))
 
 
 def find_traces(**query: str) -> list[dict[str, Any]]:
     """Return descriptions of traces, latest first; see the API's `trace_query`."""
-    found: list[dict[str, Any]] = _call("GET", f"/api/traces?{urlencode({k: v for k, v in query.items() if v})}")
-    return found
+    given = urlencode({name: value for name, value in query.items() if value})
+    return cast("list[dict[str, Any]]", _call("GET", f"/api/traces?{given}"))
 
 
 def get_trace(trace_id: str) -> list[dict[str, Any]]:
     """Return the spans of a trace. Raise NotFound."""
-    found: list[dict[str, Any]] = _call("GET", f"/api/traces/{quote(trace_id, safe='')}")
-    return found
+    return cast("list[dict[str, Any]]", _call("GET", f"/api/traces/{quote(trace_id, safe='')}"))
 
 
 def act(action: str, service: str) -> None:

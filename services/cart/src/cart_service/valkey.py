@@ -48,9 +48,9 @@ _KEY_TTL_MILLISECONDS = int(KEY_TTL_SECONDS * 1000)
 _ORDERS_TTL_MILLISECONDS = int(ORDERS_TTL_SECONDS * 1000)
 _READ = Operation("HGETALL", "HGETALL cart")
 _CHECK = Operation("PING", "PING")
-_ADD, _EMPTY, _SET_QUANTITY, _REMOVE_ORDERED = (
-    Operation("EVALSHA", f"EVALSHA {script}") for script in ("add", "empty", "set_quantity", "remove_ordered")
-)
+_SCRIPTS = {
+    script: Operation("EVALSHA", f"EVALSHA {script}") for script in ("add", "empty", "set_quantity", "remove_ordered")
+}
 _REPEATED = "repeated"
 _REFUSALS = {"full": CartFull, "too large": QuantityTooLarge, "reused": IdempotencyKeyReused}
 
@@ -123,10 +123,8 @@ class ValkeyCartStore(CartStore):
         self._store = store
         self._ttl_milliseconds = int(ttl_seconds * 1000)
         self._timeout_seconds = timeout_seconds
-        self._add = client.register_script(_script("add"))
-        self._empty = client.register_script(_script("empty"))
-        self._set_quantity = client.register_script(_script("set_quantity"))
-        self._remove_ordered = client.register_script(_script("remove_ordered"))
+        folder = Path(__file__).parent
+        self._scripts = {name: client.register_script((folder / f"{name}.lua").read_text("utf-8")) for name in _SCRIPTS}
 
     @override
     async def add(self, addition: Addition) -> bool:
@@ -137,7 +135,7 @@ class ValkeyCartStore(CartStore):
             keys.append(_idempotency_key(addition.user_id, addition.key))
             fingerprint = f"{addition.quantity} {addition.product_id}"
             arguments += [fingerprint, _KEY_TTL_MILLISECONDS]
-        outcome = await self._run(_ADD, self._add(keys, arguments))
+        outcome = await self._evaluate("add", keys, arguments)
         if outcome in _REFUSALS:
             raise _REFUSALS[outcome]
         return bool(outcome != _REPEATED)
@@ -153,12 +151,12 @@ class ValkeyCartStore(CartStore):
 
     @override
     async def empty(self, user_id: str, if_match: str | None) -> None:
-        await self._run(_EMPTY, self._empty([_cart_key(user_id)], [] if if_match is None else [if_match]))
+        await self._evaluate("empty", [_cart_key(user_id)], [] if if_match is None else [if_match])
 
     @override
     async def set_quantity(self, new: NewQuantity) -> None:
         arguments: list[str | int] = [new.product_id, new.quantity, new_etag(), self._ttl_milliseconds]
-        await self._run(_SET_QUANTITY, self._set_quantity([_cart_key(new.user_id)], arguments))
+        await self._evaluate("set_quantity", [_cart_key(new.user_id)], arguments)
 
     @override
     async def remove_ordered(self, purchase: Purchase) -> None:
@@ -166,11 +164,14 @@ class ValkeyCartStore(CartStore):
         limits = [self._ttl_milliseconds, _ORDERS_TTL_MILLISECONDS, MAX_ORDERS]
         lines = [field for line in purchase.lines for field in (line.product_id, line.quantity)]
         arguments = [purchase.order_id, purchase.etag, new_etag(), *limits, *lines]
-        await self._run(_REMOVE_ORDERED, self._remove_ordered(keys, arguments))
+        await self._evaluate("remove_ordered", keys, arguments)
 
     @override
     async def check(self) -> None:
         await self._run(_CHECK, self._client.ping())
+
+    async def _evaluate(self, script: str, keys: list[str], arguments: list[str | int]) -> Any:
+        return await self._run(_SCRIPTS[script], self._scripts[script](keys, arguments))
 
     async def _run(self, operation: Operation, response: Awaitable[T]) -> T:
         try:
@@ -180,10 +181,6 @@ class ValkeyCartStore(CartStore):
         except (RedisError, OSError) as error:  # TimeoutError is an OSError too
             log.warning("store unavailable", problem=type(error).__name__, detail=str(error))
             raise StoreUnavailable from None
-
-
-def _script(name: str) -> str:
-    return (Path(__file__).parent / f"{name}.lua").read_text(encoding="utf-8")
 
 
 def _cart_key(user_id: str) -> str:

@@ -1,14 +1,13 @@
 """Runs a whole shop with its control room: what `shop up` does."""
 
-import asyncio
 import os
 import secrets
-from collections.abc import AsyncIterator, Coroutine, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 from chassis.errors import FailedPrecondition
+from chassis.process import in_background
 from shop_cli.control_room.app import served
 from shop_cli.control_room.customers import Customers
 from shop_cli.control_room.reconciliation import open_reconciler
@@ -64,7 +63,7 @@ async def running(folder: Path, *, port_offset: int, any_ports: bool, postgres: 
         overrides = {name: {**stores.get(name, {}), **links.get(name, {})} for name in {*stores, *links}}
         shop = await stack.enter_async_context(Shop(programs, folder, ports, environment, overrides))
         monitor = Monitor(shop)
-        await stack.enter_async_context(_in_background(supervise(shop), monitor.run()))
+        await stack.enter_async_context(in_background(supervise(shop), monitor.run()))
         reconciler = await stack.enter_async_context(open_reconciler(shop))
         customers = Customers(storefront, folder / ".shop" / "log" / "customers.log")
         url, elsewhere = f"{run.control_room}/?token={run.token}", os.environ.get(_ENDPOINT)
@@ -112,15 +111,3 @@ def _links(run: Run, storefront: str | None) -> Variables:
         for name, (variable, value) in links.items()
         if value is not None and variable not in os.environ
     }
-
-
-@asynccontextmanager
-async def _in_background(*work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
-    """Run coroutines until the context is left."""
-    tasks = [asyncio.create_task(coroutine) for coroutine in work]
-    try:
-        yield
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
