@@ -27,7 +27,6 @@ class Listener:
     def __init__(
         self, settings: ServiceSettings, telemetry: Telemetry, limiter: Limiter, failpoints: Failpoints
     ) -> None:
-        self.port = 0
         self._host = settings.host
         self._server = grpc.aio.server(options=_options(settings))
         self._registrar = WrappingRegistrar(self._server, telemetry, limiter, failpoints)
@@ -37,8 +36,8 @@ class Listener:
         """Serve a servicer; `register` is its generated add_..._to_server."""
         register(servicer, self._registrar)
 
-    async def start(self, port: int, setting: str) -> None:
-        """Start to serve on a port, 0 for a free one. Raise OSError with the setting's name if it is in use."""
+    async def start(self, port: int, setting: str) -> int:
+        """Serve on a port, 0 for a free one, and return it. Raise OSError with the setting's name if it is in use."""
         # These two are not wrapped: probes would count towards the limit, and fill traces and durations.
         add_health: Register = health_pb2_grpc.add_HealthServicer_to_server
         add_health(self._health, self._server)
@@ -47,11 +46,12 @@ class Listener:
         add_reflection(reflection.aio.ReflectionServicer(names), self._server)
         address = f"{self._host}:{port}"
         try:
-            self.port = self._server.add_insecure_port(address)
+            bound = self._server.add_insecure_port(address)
         except RuntimeError as error:
             raise OSError(f"{setting}: can't listen on {address}: is the port in use?") from error
         await self._server.start()
         await self._health.set(_LIVENESS, health_pb2.HealthCheckResponse.SERVING)
+        return bound
 
     async def set_readiness(self, *, ready: bool) -> None:
         """Report the readiness of every service on this port, and of the whole process under the empty name."""

@@ -5,7 +5,7 @@ import sys
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import grpc
 import structlog
@@ -14,7 +14,7 @@ from google.protobuf.internal import api_implementation
 from chassis.errors import DomainError
 from chassis.process import ReadinessCheck, run_process
 from chassis.rpc import client
-from chassis.rpc.listener import Listener
+from chassis.rpc.listener import Listener, Register
 from chassis.rpc.serving import Limiter
 from chassis.settings import ServiceSettings
 from chassis.telemetry.instruments import Telemetry
@@ -43,26 +43,22 @@ class Service:
         self.limiter = Limiter(settings.max_concurrent_rpcs, telemetry)
         self._public = Listener(settings, telemetry, self.limiter, self.failpoints)
         self._internal: Listener | None = None
+        self._listeners = [self._public]
+        self.port = 0
+        self.internal_port: int | None = None
         self.channels = AsyncExitStack()
         self._checks: list[ReadinessCheck] = []
         self._failed_checks = _CHECKS_UNTIL_NOT_READY - 1  # before the first success, one failure is enough
 
-    @property
-    def port(self) -> int:
-        return self._public.port
-
-    @property
-    def internal_port(self) -> int | None:
-        return None if self._internal is None else self._internal.port
-
-    def add_servicer(self, register: Callable[[Any, Any], None], servicer: object) -> None:
+    def add_servicer(self, register: Register, servicer: object) -> None:
         """Serve a servicer; `register` is its generated add_..._to_server."""
         self._public.add_servicer(register, servicer)
 
-    def add_internal_servicer(self, register: Callable[[Any, Any], None], servicer: object) -> None:
+    def add_internal_servicer(self, register: Register, servicer: object) -> None:
         """Serve a servicer for our own services and operators, on a port that clients of the shop do not reach."""
         if self._internal is None:
             self._internal = Listener(self.settings, self.telemetry, self.limiter, self.failpoints)
+            self._listeners.append(self._internal)
         self._internal.add_servicer(register, servicer)
 
     def add_readiness_check(self, check: ReadinessCheck) -> None:
@@ -82,8 +78,8 @@ class Service:
     async def start(self) -> None:
         """Start to serve. Raise OSError with the address when a port is in use."""
         if self._internal is not None:
-            await self._internal.start(self.settings.internal_port, "INTERNAL_PORT")
-        await self._public.start(self.settings.port, "PORT")
+            self.internal_port = await self._internal.start(self.settings.internal_port, "INTERNAL_PORT")
+        self.port = await self._public.start(self.settings.port, "PORT")
         # Not a second later: a pod gets calls as soon as it is ready.
         await self._update_readiness()
 
@@ -100,7 +96,7 @@ class Service:
         """
         await self._set_readiness(ready=False)
         await asyncio.sleep(self.settings.drain_seconds)
-        await asyncio.gather(*(listener.stop(self.settings.grace_seconds) for listener in self._listeners()))
+        await asyncio.gather(*(listener.stop(self.settings.grace_seconds) for listener in self._listeners))
 
     async def _update_readiness(self) -> None:
         try:
@@ -114,11 +110,8 @@ class Service:
         await self._set_readiness(ready=self._failed_checks < _CHECKS_UNTIL_NOT_READY)
 
     async def _set_readiness(self, *, ready: bool) -> None:
-        for listener in self._listeners():
+        for listener in self._listeners:
             await listener.set_readiness(ready=ready)
-
-    def _listeners(self) -> list[Listener]:
-        return [self._public, *([self._internal] if self._internal else [])]
 
 
 Ports = Mapping[str, int | None]

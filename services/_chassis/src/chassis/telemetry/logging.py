@@ -9,6 +9,7 @@ import re
 import sys
 import traceback
 from collections.abc import MutableMapping
+from functools import partial
 from typing import Any
 
 import orjson
@@ -49,8 +50,11 @@ def configure(service_name: str, *, level: str = "info", logger: Logger | None =
     ]
     if logger is not None:
         # Before the service's name is added: the resource of exported records has it already.
-        processors.append(_OtlpExport(logger))
-    processors += [_add_service(service_name), structlog.processors.JSONRenderer(serializer=_dumps)]
+        processors.append(partial(_export, logger))
+    processors += [
+        lambda _logger, _method, event: {**event, "service": service_name},
+        structlog.processors.JSONRenderer(serializer=_dumps),
+    ]
     structlog.configure(
         processors=processors,
         wrapper_class=structlog.make_filtering_bound_logger(number),
@@ -70,14 +74,6 @@ def _format_traceback(exc_info: structlog.typing.ExcInfo) -> str:
     return _LONG_NUMBER.sub("[number]", "".join(traceback.format_exception(*exc_info)))
 
 
-def _add_service(service_name: str) -> structlog.types.Processor:
-    def add_service(_logger: Any, _method: str, event: Event) -> Event:
-        event["service"] = service_name
-        return event
-
-    return add_service
-
-
 def _add_trace_ids(_logger: Any, _method: str, event: Event) -> Event:
     context = trace.get_current_span().get_span_context()
     if context.is_valid:
@@ -86,24 +82,19 @@ def _add_trace_ids(_logger: Any, _method: str, event: Event) -> Event:
     return event
 
 
-class _OtlpExport:
-    """Emits every event as an OpenTelemetry log record, in the context of the current span."""
-
-    def __init__(self, logger: Logger) -> None:
-        self._logger = logger
-
-    def __call__(self, _logger: Any, _method: str, event: Event) -> Event:
-        level = event["level"]
-        skipped = ("event", "level", "time", "trace_id", "span_id")
-        self._logger.emit(
-            LogRecord(
-                severity_text=level.upper(),
-                severity_number=_SEVERITIES[level],
-                body=str(event["event"]),
-                attributes={key: _to_attribute(value) for key, value in event.items() if key not in skipped},
-            )
+def _export(logger: Logger, _logger: Any, _method: str, event: Event) -> Event:
+    """Emit an event as an OpenTelemetry log record, in the context of the current span."""
+    level = event["level"]
+    skipped = ("event", "level", "time", "trace_id", "span_id")
+    logger.emit(
+        LogRecord(
+            severity_text=level.upper(),
+            severity_number=_SEVERITIES[level],
+            body=str(event["event"]),
+            attributes={key: _to_attribute(value) for key, value in event.items() if key not in skipped},
         )
-        return event
+    )
+    return event
 
 
 def _to_attribute(value: Any) -> str | int | float | bool:

@@ -27,7 +27,7 @@ def observe_process(telemetry: Telemetry) -> Callable[[], None]:
     telemetry.observe(semconv.PROCESS_THREADS, lambda: [(len(os.listdir("/proc/self/task")), ())])  # noqa: PTH208
     telemetry.observe(semconv.PROCESS_FILES, lambda: [(len(os.listdir("/proc/self/fd")), ())])  # noqa: PTH208
     telemetry.observe(semconv.GC_COLLECTIONS, _collections)
-    record_pause = _PauseRecorder(telemetry.histogram(semconv.GC_PAUSE))
+    record_pause = _pause_recorder(telemetry.histogram(semconv.GC_PAUSE))
     gc.callbacks.append(record_pause)
     return partial(gc.callbacks.remove, record_pause)
 
@@ -48,18 +48,18 @@ def _collections() -> list[tuple[float, Attributes]]:
     ]
 
 
-class _PauseRecorder:
-    """A callback of the garbage collector, which runs it before and after each collection, one at a time."""
+def _pause_recorder(pauses: Histogram) -> Callable[[str, dict[str, int]], None]:
+    """Return a callback of the garbage collector, which runs it before and after each collection, one at a time."""
+    started = 0.0
 
-    def __init__(self, pauses: Histogram) -> None:
-        self._pauses = pauses
-        self._started = 0.0
-
-    def __call__(self, phase: str, _info: dict[str, int]) -> None:
+    def record(phase: str, _info: dict[str, int]) -> None:
+        nonlocal started
         if phase == "start":
-            self._started = time.perf_counter()
+            started = time.perf_counter()
         else:
-            self._pauses.record(time.perf_counter() - self._started)
+            pauses.record(time.perf_counter() - started)
+
+    return record
 
 
 @contextmanager
