@@ -22,7 +22,6 @@ from sqlalchemy import (
     delete,
     insert,
     inspect,
-    literal_column,
     make_url,
     select,
     table,
@@ -101,6 +100,7 @@ ROWS: list[tuple[Any, list[dict[str, Any]]]] = [
             _user(ADA, "Åda\u0301 O'Love; --", "Ada+Spaß@Bücher.example", role="ceo", dept="R&D"),
             _user(BOB, '"Bob"\t', "not an address", role="", password_hash=""),
             _user(uuid.UUID(int=11), "Eve", " Eve@x\t", dept=" "),
+            _user(uuid.UUID(int=12), "Other Bob", "\tnot an address"),
             _user(uuid.UUID(int=6), "😀", '"quoted @ local"@x', role="any role at all"),
         ],
     ),
@@ -131,8 +131,9 @@ def engine(empty_url: str, alembic: Config) -> Iterator[Engine]:
 
 
 def _migrated(row: dict[str, Any]) -> dict[str, Any]:
-    # Keys of e-mails have lost the white space around them.
-    return row | {"email_key": row["email_key"].strip()} if "email_key" in row else row
+    # Keys of e-mails have lost the white space around them, unless another user has the key without it.
+    stripped, keys = row.get("email_key", "").strip(), {user["email_key"] for user in ROWS[0][1]}
+    return row | {"email_key": stripped} if stripped not in {"", *keys} else row
 
 
 def _read(connection: Connection, rows_of: Any) -> list[dict[str, Any]]:
@@ -217,24 +218,6 @@ def test_every_migration_can_be_reverted_and_applied_again_and_agrees_with_the_m
     assert tables(empty_url) == {"alembic_version"}
     command.upgrade(alembic, "head")
     command.check(alembic)
-
-
-def test_white_space_around_stored_emails_is_removed_from_their_keys(empty_url: str, alembic: Config) -> None:
-    command.upgrade(alembic, "0002")
-    driver = "sqlite" if empty_url.startswith("sqlite") else "postgresql+psycopg"
-    engine = create_engine(make_url(empty_url).set(drivername=driver))
-    names = ("id", "name", "email", "email_key", "password_hash", "role", "color", "avatar", "dept", "created_at")
-    users = table("users", *(column(name) for name in names))
-    keys = [" ada@x", "bob@x", "\tbob@x", "eve@x "]
-    with engine.begin() as connection:
-        for number, key in enumerate(keys):
-            row = dict.fromkeys(names, "") | {"id": f"{number:032x}", "email_key": key, "created_at": "2026-01-01"}
-            connection.execute(insert(users).values({name: literal_column(f"'{row[name]}'") for name in names}))
-    command.upgrade(alembic, "head")
-    with engine.connect() as connection:
-        stored = connection.exec_driver_sql("SELECT email_key FROM users ORDER BY id").scalars().all()
-    engine.dispose()
-    assert stored == ["ada@x", "bob@x", "\tbob@x", "eve@x"]
 
 
 async def test_readiness_requires_that_the_migrations_have_run(api: Api) -> None:
