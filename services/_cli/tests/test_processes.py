@@ -151,11 +151,6 @@ async def test_the_secrets_of_a_service_are_not_among_its_data(port: int, tmp_pa
         assert [path.name for path in data if key in path.read_bytes()] == []
 
 
-def test_a_service_has_the_same_secrets_after_a_restart(tmp_path: Path) -> None:
-    first, second = (Shop([find(discover(), "payment")], tmp_path, {"payment": 1}) for _ in range(2))
-    assert first["payment"].environment["HMAC_KEY"] == second["payment"].environment["HMAC_KEY"]
-
-
 async def test_a_shop_can_run_on_another_interpreter(ad: Program, port: int, tmp_path: Path) -> None:
     interpreter = tmp_path / "python"
     interpreter.write_text(f'#!/bin/sh\necho "$@" > "$0.arguments"\nexec {sys.executable} "$@"\n')

@@ -1,6 +1,5 @@
-import sqlite3
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, closing
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,7 +8,6 @@ import pytest
 
 from chassis.failpoints import Failpoints
 from chassis.sql.retention import Retention
-from chassis.sql.url import sqlite_path
 from chassis.values.datafile import DataFile
 from shipping_service.__main__ import Settings
 from shipping_service.domain import Manifest, Shipper
@@ -108,19 +106,6 @@ async def test_a_malformed_key_is_rejected(shipping: Shipping, key: str) -> None
 async def test_resolving_an_unused_key_fences_it_and_a_second_resolution_says_that_it_was(shipping: Shipping) -> None:
     assert [(await shipping.resolve("key")).fenced.existing for _ in range(2)] == [False, True]
     assert await failure_of(shipping.ship("key")) == (grpc.StatusCode.ABORTED, "SHIPMENT_FENCED")
-
-
-async def test_a_manifest_that_cannot_be_written_is_unavailable(
-    sqlite_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("chassis.sql.sqlite.ANSWER_WITHIN_SECONDS", 0.1)
-    path = sqlite_path(sqlite_url)
-    assert path is not None
-    async with open_manifest(sqlite_url) as manifest, serving(manifest) as shipping:
-        with closing(sqlite3.connect(path, isolation_level=None)) as other:
-            other.execute("BEGIN IMMEDIATE")
-            failure = await failure_of(shipping.ship("key"))
-    assert failure == (grpc.StatusCode.UNAVAILABLE, "MANIFEST_UNAVAILABLE")
 
 
 @pytest.mark.parametrize("action", ["error", "hang"])
