@@ -4,7 +4,6 @@ A span is started only in a sampled trace: outside of one an operation is counte
 are described by their text alone, which has placeholders; values never appear.
 """
 
-import asyncio
 import re
 import time
 from collections.abc import Callable, Iterator
@@ -35,7 +34,6 @@ class Operation:
     Attributes:
         name: such as INSERT; BATCH for statements of one round trip or transaction.
         summary: name of the span, such as `INSERT orders`.
-        batch_size: number of statements.
     """
 
     name: str
@@ -89,11 +87,8 @@ class StoreTelemetry:
             self.span_attributes[semconv.SERVER_PORT] = port
 
     @contextmanager
-    def measure(self, operation: Operation, limit: asyncio.Timeout | None = None) -> Iterator[None]:
-        """Record one run of an operation, from entry to exit. In a sampled trace its span is the current one meanwhile.
-
-        A cancellation by `limit` is recorded as a TimeoutError.
-        """
+    def measure(self, operation: Operation) -> Iterator[None]:
+        """Record one run of an operation, from entry to exit. Its span, if the trace is sampled, is the current one."""
         labels: Attributes = ((semconv.DB_SYSTEM, self.system), (semconv.DB_OPERATION, operation.name))
         span = self._start_span(operation) if is_sampled() else trace.INVALID_SPAN
         started = time.perf_counter()
@@ -101,8 +96,7 @@ class StoreTelemetry:
             with _use_span(span):
                 yield
         except BaseException as error:
-            timed_out = isinstance(error, asyncio.CancelledError) and limit is not None and limit.expired()
-            problem = TimeoutError.__name__ if timed_out else _error_type(error)
+            problem = _error_type(error)
             labels = (*labels, (semconv.ERROR_TYPE, problem))
             _set_error(span, problem, getattr(error, "sqlstate", None))
             raise
