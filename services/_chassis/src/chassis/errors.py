@@ -14,7 +14,6 @@ class DomainError(Exception):
     """An error that the caller gets to see: it never contains a secret or the offending value.
 
     Args:
-        message: text for people.
         reason: for programs, in UPPER_SNAKE_CASE; by default derived from the name of the class.
         metadata: details for programs, such as the id of an order.
         retry_after_seconds: delay after which a retry may succeed; None gives no advice.

@@ -20,7 +20,6 @@ class RequestLimits:
 
     Args:
         app: the application. A slow body looks to it like a client that disconnects.
-        max_requests: how many requests are served at once.
         body_seconds: how long a body may take to arrive, from the end of its head.
     """
 

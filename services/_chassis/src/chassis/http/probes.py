@@ -9,12 +9,7 @@ PATHS = frozenset({"/healthz", "/readyz"})
 
 
 class Probes:
-    """Answers the probes, which are neither traced nor logged, and passes on every other request.
-
-    Args:
-        app: the application.
-        is_ready: whether the service should receive requests.
-    """
+    """Answers the probes, which are neither traced nor logged, and passes on every other request."""
 
     def __init__(self, app: ASGIApp, is_ready: Callable[[], Awaitable[bool]]) -> None:
         self._app = app

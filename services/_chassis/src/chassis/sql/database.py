@@ -66,12 +66,9 @@ class Database(Protocol):
 def open_database(
     url: str, telemetry: Telemetry | None = None, *, unavailable: Callable[[], Exception]
 ) -> AbstractAsyncContextManager[Database]:
-    """Open a database whose tables exist, whether or not its server answers at this moment.
+    """Open a database whose tables exist, whether or not its server answers at this moment; see `url` for its URL.
 
-    Args:
-        url: see `chassis.sql.url`.
-        telemetry: records statements, flushes and waits for connections; by default nothing.
-        unavailable: makes the error that all methods of the database raise when it cannot be used.
+    `unavailable` makes the error that all methods of the database raise when it cannot be used.
     """
     path, telemetry = sqlite_path(url), telemetry or Telemetry()
     if path is None:

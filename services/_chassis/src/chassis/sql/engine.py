@@ -34,10 +34,6 @@ def open_engine(url: str, telemetry: Telemetry | None = None) -> AsyncEngine:
     On SQLite a transaction takes the write lock when it begins, so that it waits at that point instead of failing
     later. Reads without a lock use `engine.execution_options(isolation_level="AUTOCOMMIT")`. Errors do not contain the
     parameter values of a statement.
-
-    Args:
-        url: see `chassis.sql.url`.
-        telemetry: records statements and the use of the pool; by default nothing.
     """
     path = sqlite_path(url)
     options: dict[str, Any] = {
