@@ -140,7 +140,7 @@ HTTP_SERVER_DURATION = _histogram(
     ERROR_TYPE,
 )
 SMTP_CLIENT_DURATION = _histogram(
-    "shop.smtp.client.operation.duration", "Duration of the transmission of a letter to the mail relay", ERROR_TYPE
+    "shop.smtp.client.operation.duration", "Duration of the transmission of a message to the mail relay", ERROR_TYPE
 )
 ACTIVE_REQUESTS = _up_down_counter("shop.server.active_requests", "{request}", "Calls and requests in flight")
 REQUEST_LIMIT = _gauge("shop.server.request_limit", "{request}", "Calls in flight above which a service sheds")
@@ -230,9 +230,9 @@ MISMATCHES = _gauge("shop.reconciliation.mismatches", "{order}", "Orders whose r
 RECONCILED_ORDERS = _gauge("shop.reconciliation.orders", "{order}", "Orders whose records were compared")
 CART_ITEMS_ADDED = _counter("shop.cart.items_added", "{item}", "Items added to carts, by quantity")
 DECLINES = _counter("shop.payment.declines", "{charge}", "Charges that were declined", DECLINE_REASON)
-EMAIL_ATTEMPTS = _counter("shop.email.attempts", "{attempt}", "Attempts to send a letter", ATTEMPT_OUTCOME)
-LETTERS = _gauge("shop.email.letters", "{letter}", "Letters that are not sent", LETTER_STATE)
-OLDEST_LETTER = _gauge("shop.email.oldest_letter.age", "s", "Age of the oldest letter that waits for the mail relay")
+EMAIL_ATTEMPTS = _counter("shop.email.attempts", "{attempt}", "Attempts to send a message", ATTEMPT_OUTCOME)
+LETTERS = _gauge("shop.email.letters", "{letter}", "Messages that are not sent", LETTER_STATE)
+OLDEST_LETTER = _gauge("shop.email.oldest_letter.age", "s", "Age of the oldest message that waits for the mail relay")
 EMPLOYEE_API_REFUSALS = _counter(
     "shop.employee_api.refusals",
     "{request}",
