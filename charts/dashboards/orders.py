@@ -1,4 +1,4 @@
-"""Where do orders stop? States, recovery, retries, notifications, letters, records and declines."""
+"""Where do orders stop? States, recovery, retries, notifications, messages, records and declines."""
 
 from functools import partial
 
@@ -56,7 +56,7 @@ _ATTENTION = Section(
     ),
     number(
         "Records that disagree",
-        "Orders, charges, shipments and letters, compared in the last run. Good: 0. See `shop reconcile`.",
+        "Orders, charges, shipments and messages, compared in the last run. Good: 0. See `shop reconcile`.",
         "none",
         f"sum({_last_run(semconv.MISMATCHES, _MISMATCH)}) or vector(0)",
         limits=Limits(1, 10),
@@ -137,21 +137,21 @@ _AFTER = Section(
         limits=Limits(60, 300),
     ),
     _email(
-        "Letters not sent",
+        "Messages not sent",
         "Good: near 0. QUEUED grows while the mail relay is down; REFUSED and IN_DOUBT need an operator. Without a "
-        "relay letters are queued by design.",
+        "relay messages are queued by design.",
         "none",
         Query(largest(semconv.LETTERS, _LETTER), legend(_LETTER)),
     ),
     _email(
-        "Age of the oldest letter that waits",
+        "Age of the oldest message that waits",
         "Good: below 1 min. Above 15 min an alert fires, if there is a relay.",
         "s",
-        Query(peak(semconv.OLDEST_LETTER), "oldest letter"),
+        Query(peak(semconv.OLDEST_LETTER), "oldest message"),
         limits=Limits(60, 900),
     ),
     _email(
-        "Attempts to send a letter in ten minutes",
+        "Attempts to send a message in ten minutes",
         "Good: all of them sent.",
         "none",
         Query(increase(semconv.EMAIL_ATTEMPTS, _OUTCOME, "10m"), legend(_OUTCOME)),
@@ -179,4 +179,4 @@ _AFTER = Section(
     ),
 )
 
-DASHBOARD = new_dashboard("orders", "Follows orders from payment to the letter.", _ATTENTION, _PROGRESS, _AFTER)
+DASHBOARD = new_dashboard("orders", "Follows orders from payment to the message.", _ATTENTION, _PROGRESS, _AFTER)

@@ -77,7 +77,7 @@ STORES = Section(
         ),
     ),
     _graph(
-        "Letters to the mail relay, 99th percentile",
+        "Messages to the mail relay, 99th percentile",
         "Duration of a transmission; only e-mail has it. Good: below 1 s.",
         "s",
         Query(quantile(0.99, semconv.SMTP_CLIENT_DURATION, _ERROR, THIS_SERVICE), f"sent {legend(_ERROR)}"),

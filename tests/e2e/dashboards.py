@@ -37,11 +37,11 @@ MAY_BE_EMPTY = {
     "Orders that need an operator",
     "Notifications in the outbox",
     "Unfinished orders by state",
-    "Letters not sent",
+    "Messages not sent",
     "From cart to order",
     # There is no mail relay.
     "Letters to the mail relay, 99th percentile",
-    "Attempts to send a letter in ten minutes",
+    "Attempts to send a message in ten minutes",
     "Seconds per second spent on calls",
     # All stores are in PostgreSQL and Valkey.
     "Volumes of SQLite files, used share",

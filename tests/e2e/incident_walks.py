@@ -120,11 +120,11 @@ INCIDENTS = (
             Question("overview", "Alerts firing", some("MailRelayFails", 0), "no objective is missed; e-mail waits"),
             Question(
                 "orders",
-                "Attempts to send a letter in ten minutes",
+                "Attempts to send a message in ten minutes",
                 some("NOT_SENT", 0),
                 "attempts fail for every letter: the relay takes none",
             ),
-            Question("orders", "Age of the oldest letter that waits", some("", 20), "letters wait, none is lost"),
+            Question("orders", "Age of the oldest message that waits", some("", 20), "letters wait, none is lost"),
         ),
     ),
     Incident(
