@@ -40,7 +40,7 @@ MAY_BE_EMPTY = {
     "Messages not sent",
     "From cart to order",
     # There is no mail relay.
-    "Letters to the mail relay, 99th percentile",
+    "Messages to the mail relay, 99th percentile",
     "Attempts to send a message in ten minutes",
     "Seconds per second spent on calls",
     # All stores are in PostgreSQL and Valkey.
