@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from passlib.context import CryptContext
 
+from chassis.process import shared_result
 from chassis.telemetry.instruments import Telemetry
 from chassis.telemetry.store_operations import record_wait
 from employee_api.errors import TooManyPasswords
@@ -79,7 +80,7 @@ class HashingQueues:
         running = asyncio.get_running_loop().run_in_executor(self._executor, work)
         running.add_done_callback(lambda _: self._threads.release())
         # A hash that has begun can't be stopped, and occupies its thread until it ends.
-        return started, await asyncio.shield(running)
+        return started, await shared_result(running)
 
 
 class PasswordHasher:

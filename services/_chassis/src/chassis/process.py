@@ -27,6 +27,7 @@ log = structlog.get_logger()
 _RELOAD_SECONDS = 0.5
 
 SettingsT = TypeVar("SettingsT", bound=ServerSettings)
+T = TypeVar("T")
 
 ReadinessCheck = Callable[[], Awaitable[None]]
 """Raises DomainError while a service is not ready.
@@ -128,6 +129,20 @@ async def in_background(*work: Coroutine[Any, Any, None]) -> AsyncIterator[None]
         yield
         for task in running:
             task.cancel()
+
+
+async def shared_result(running: "asyncio.Future[T]") -> T:
+    """Wait for work that goes on if this caller is cancelled, for others or because it cannot be stopped."""
+    # Not asyncio.shield, which from Python 3.14 on reports an error that no caller is left for as unexpected.
+    running.add_done_callback(mark_retrieved)
+    await asyncio.wait([running])
+    return running.result()
+
+
+def mark_retrieved(running: "asyncio.Future[Any]") -> None:
+    """Keep asyncio from reporting an error that nobody waits for any more."""
+    if not running.cancelled():
+        running.exception()
 
 
 async def _stop_on_change(stopped: asyncio.Event) -> None:

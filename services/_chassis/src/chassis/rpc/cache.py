@@ -9,6 +9,7 @@ from typing import Generic, TypeVar
 import structlog
 
 from chassis.errors import DomainError
+from chassis.process import mark_retrieved, shared_result
 from chassis.rpc import calls
 from chassis.telemetry import semconv
 from chassis.telemetry.instruments import Telemetry
@@ -64,9 +65,8 @@ class TtlCache(Generic[K, V]):
         """Return the values in the order of the keys. Raise the error of a failed fetch."""
         now = self._clock()
         entries = [self._usable(key, now) for key in keys]
-        # Shielded: a cancelled caller does not cancel the fetch for the others.
         fetches = [
-            asyncio.shield(self._start_fetch(key)) for key, entry in zip(keys, entries, strict=True) if entry is None
+            shared_result(self._start_fetch(key)) for key, entry in zip(keys, entries, strict=True) if entry is None
         ]
         fetched = iter(await asyncio.gather(*fetches) if fetches else ())
         return [next(fetched) if entry is None else entry.value for entry in entries]
@@ -94,7 +94,7 @@ class TtlCache(Generic[K, V]):
         fetch = self._fetches.get(key)
         if fetch is None:
             fetch = self._fetches[key] = asyncio.create_task(self._fetch_and_store(key), name="cache fetch")
-            fetch.add_done_callback(_mark_retrieved)
+            fetch.add_done_callback(mark_retrieved)
         return fetch
 
     async def _fetch_and_store(self, key: K) -> V:
@@ -113,9 +113,3 @@ class TtlCache(Generic[K, V]):
             del self._entries[next(iter(self._entries))]
         self._entries[key] = _Entry(value, self._clock() + self._ttl_seconds)
         return value
-
-
-def _mark_retrieved(fetch: "asyncio.Task[V]") -> None:
-    # If every waiter was cancelled, asyncio would report the error as never retrieved.
-    if not fetch.cancelled():
-        fetch.exception()

@@ -9,6 +9,7 @@ from typing import Any
 
 from typing_extensions import override
 
+from chassis.process import shared_result
 from chassis.sql.database import Database, Row, Statement, UniqueViolation, listed
 from chassis.values.paging import Position
 from checkout_service.domain import OPEN, RELEASED_CART, State, Transition
@@ -279,7 +280,7 @@ class SqlJournal(Journal):
         """
         if self._reading_due is None:
             self._reading_due = asyncio.create_task(self._read_due_queues(), name="read what is due")
-        return await asyncio.shield(self._reading_due)
+        return await shared_result(self._reading_due)
 
     async def _read_due_queues(self) -> set[tuple[str, bool]]:
         self._reading_due = None

@@ -3,13 +3,14 @@
 import asyncio
 import sqlite3
 from collections import Counter
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
 
 from typing_extensions import override
 
+from chassis.process import shared_result
 from chassis.sql.database import Database, Parameters, Row, Statement, UniqueViolation
 from checkout_service.journal.opening import unavailable
 from shop_lab.simulation.chances import Chances
@@ -101,7 +102,7 @@ class SqliteModel(SimulatedDatabase):
     @override
     async def write(self, *batch: Statement) -> list[list[Row]]:
         # The writer's thread finishes what it began.
-        return await asyncio.shield(_owned(super().write(*batch)))
+        return await shared_result(asyncio.create_task(super().write(*batch)))
 
     @override
     async def _transact(self, batch: tuple[Statement, ...]) -> list[list[Row]]:
@@ -110,12 +111,6 @@ class SqliteModel(SimulatedDatabase):
 
         done: list[list[Row]] = self._disk.transact(work)
         return done
-
-
-def _owned(work: Coroutine[Any, Any, list[list[Row]]]) -> "asyncio.Task[list[list[Row]]]":
-    task = asyncio.get_running_loop().create_task(work)
-    task.add_done_callback(lambda task: None if task.cancelled() else task.exception() and None)
-    return task
 
 
 @dataclass(eq=False)
