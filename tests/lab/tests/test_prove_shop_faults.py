@@ -100,8 +100,9 @@ async def test_a_refusing_shipping_quotes_but_does_not_ship() -> None:
 async def test_late_requests_arrive_after_the_fault_and_meanwhile_nothing_does() -> None:
     received: list[bytes] = []
 
-    async def record(reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
+    async def record(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         received.append(await reader.readline())
+        writer.close()
 
     server = await asyncio.start_server(record, "127.0.0.1", 0)
     async with server, tcp_proxy(f"127.0.0.1:{server.sockets[0].getsockname()[1]}") as link:
@@ -115,6 +116,7 @@ async def test_late_requests_arrive_after_the_fault_and_meanwhile_nothing_does()
         with pytest.raises(ConnectionResetError):
             await reader.readexactly(1)
         assert received == []
+        writer.close()
         await injecting
         await wait_until(lambda: received == [b"charge\n"])
 
