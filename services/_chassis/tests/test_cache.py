@@ -1,10 +1,12 @@
 import asyncio
+import gc
 from collections import defaultdict
 
 import pytest
 
 from chassis.rpc import calls
 from chassis.rpc.cache import TtlCache
+from shop_kit.waiting import wait_until
 
 
 class Source:
@@ -63,6 +65,21 @@ async def test_cancelling_one_caller_does_not_cancel_the_shared_fetch(source: So
     cancelled.cancel()
     source.gate.set()
     assert await waiting == ["a1"]
+
+
+async def test_an_error_that_every_caller_has_left_is_not_reported(source: Source) -> None:
+    reported: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context))
+    source.error = ValueError("no")
+    source.gate.clear()
+    cache = TtlCache(source.fetch, ttl_seconds=3600)
+    left = asyncio.create_task(cache.get("a"))
+    await wait_until(lambda: source.fetches["a"] == 1)
+    left.cancel()
+    source.gate.set()
+    await asyncio.sleep(0.01)  # the fetch fails, after its caller has left
+    gc.collect()
+    assert reported == []
 
 
 async def test_a_fetch_runs_without_the_deadline_of_its_first_caller(source: Source) -> None:

@@ -30,7 +30,7 @@ _ROW_LOCK = re.compile(r"FOR UPDATE( SKIP LOCKED)?")
 
 
 class SqliteDatabase(Database):
-    """A SQLite file. Writes run on a thread, reports on another one, reads on the event loop.
+    """A SQLite file. Reads run on the event loop, writes there or on a thread (`GroupCommit`), reports on another one.
 
     An index answers a read in less time than a hand-over to a thread takes, and no writer locks it out.
     """
