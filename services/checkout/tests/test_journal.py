@@ -212,26 +212,31 @@ async def test_an_order_that_holds_its_cart_is_not_reopened(journal: Journal, ne
 async def test_a_cart_has_one_order_at_a_time_and_so_has_a_scope(
     journal: Journal, new_order: Make, other: tuple[str, str]
 ) -> None:
-    first = await inserted(journal, new_order("first", cart_etag="etag"))
+    first = await inserted(journal, new_order("first", cart_generation="etag"))
     scope, etag = other
-    holder = existing(await journal.insert(new_order(scope, cart_etag=etag)))
+    holder = existing(await journal.insert(new_order(scope, cart_generation=etag)))
     assert holder.order_id == first.order_id
 
 
 async def test_carts_without_etag_have_any_number_of_orders(journal: Journal, new_order: Make) -> None:
-    assert await journal.insert(new_order("first", cart_etag="")) is None
-    assert await journal.insert(new_order("second", cart_etag="")) is None
+    assert await journal.insert(new_order("first", cart_generation="")) is None
+    assert await journal.insert(new_order("second", cart_generation="")) is None
 
 
 async def test_one_of_many_concurrent_orders_of_a_cart_wins(
     journal: Journal, other_journal: Journal, new_order: Make
 ) -> None:
     abandoned = [
-        await ended(journal, new_order(f"abandoned-{number}", cart_etag="etag"), State.ABANDONED) for number in range(4)
+        await ended(journal, new_order(f"abandoned-{number}", cart_generation="etag"), State.ABANDONED)
+        for number in range(4)
     ]
-    inserts = [each.insert(new_order(f"new-{n}", cart_etag="etag")) for n, each in enumerate((journal, other_journal))]
+    inserts = [
+        each.insert(new_order(f"new-{n}", cart_generation="etag")) for n, each in enumerate((journal, other_journal))
+    ]
     reopenings = [
-        each.reopen(entry, new_order("", cart_etag="etag")) for entry in abandoned for each in (journal, other_journal)
+        each.reopen(entry, new_order("", cart_generation="etag"))
+        for entry in abandoned
+        for each in (journal, other_journal)
     ]
     holders, reopened = await asyncio.gather(asyncio.gather(*inserts), asyncio.gather(*reopenings))
     assert holders.count(None) + len([one for one in reopened if one]) == 1
@@ -267,10 +272,10 @@ async def test_a_restarted_worker_releases_only_its_own_orders(
 
 async def test_an_order_is_found_by_its_cart_until_it_is_refused(journal: Journal, new_order: Make) -> None:
     new = await inserted(journal, new_order())
-    found = existing(await journal.find_of_cart("user", new.order.cart_etag))
+    found = existing(await journal.find_of_cart("user", new.order.cart_generation))
     assert found.order_id == new.order_id
     await journal.update(new.claim, DECLINED)
-    assert await journal.find_of_cart("user", new.order.cart_etag) is None
+    assert await journal.find_of_cart("user", new.order.cart_generation) is None
 
 
 async def test_a_settlement_waits_for_a_concurrent_one_of_the_same_order(postgres_url: str, new_order: Make) -> None:

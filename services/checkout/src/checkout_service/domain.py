@@ -88,12 +88,18 @@ class CartLine:
 class Cart:
     """A cart's lines, and the etag that changes whenever they do; None if the cart service has no etags.
 
-    `ordered_etag` is the etag that was ordered if an order emptied the cart; the cart service may not have that either.
+    A foreign cart service has neither of the others.
+
+    Attributes:
+        ordered_etag: the last etag of a cart that an order emptied.
+        generation: stays while items are added or changed, and is new after the removal of an order's items. That of an
+            ordered cart, if an order emptied it.
     """
 
     lines: tuple[CartLine, ...]
     etag: str | None
     ordered_etag: str | None = None
+    generation: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,13 +116,13 @@ class Order:
     """An order with frozen prices. It holds no card.
 
     Attributes:
-        cart_etag: of the ordered cart; empty if it has none.
+        cart_generation: of the ordered cart; the etag of a foreign cart; empty if that has none.
     """
 
     order_id: str
     user_id: str
     email: str
-    cart_etag: str
+    cart_generation: str
     address: Address
     lines: tuple[OrderLine, ...]
     shipping_cost: Money

@@ -168,7 +168,7 @@ class OrderPlacer:
             return require_same_request(existing, request)
         if existing is not None and (request.began(existing.fingerprint) or existing.state in RELEASED_CART):
             return existing
-        holder = await self.journal.find_of_cart(new.order.user_id, new.order.cart_etag)
+        holder = await self.journal.find_of_cart(new.order.user_id, new.order.cart_generation)
         if holder is None:
             raise OrderInProgress(new.order_id)
         raise cart_conflict(holder)

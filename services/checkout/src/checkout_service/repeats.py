@@ -50,7 +50,7 @@ class RepeatedOrders:
         taken = await self.journal.reopen(seen, new)
         if taken is not None:
             return self.executor.start(taken, saga.charge(resumed=False), request.card)
-        holder = await self.journal.find_of_cart(new.order.user_id, new.order.cart_etag)
+        holder = await self.journal.find_of_cart(new.order.user_id, new.order.cart_generation)
         if holder is not None and holder.order_id != seen.order_id:
             raise cart_conflict(holder)
         return None

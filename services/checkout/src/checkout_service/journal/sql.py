@@ -89,7 +89,7 @@ class SqlJournal(Journal):
             )
             if inserted:
                 return None
-            holder = await self.find(new.scope) or await self.find_of_cart(order.user_id, order.cart_etag)
+            holder = await self.find(new.scope) or await self.find_of_cart(order.user_id, order.cart_generation)
             if holder is not None:
                 # After a lost connection the insert was repeated, so the holder may be this order.
                 return None if holder.claim == claim else holder

@@ -48,11 +48,11 @@ class CartClient:
             await self._internal.call(self._ordered_carts.RemoveOrdered, _removal_to_wire(order))
         except Unimplemented:
             # Without the etag an item that was added during checkout would be lost.
-            metadata = (("if-match", order.cart_etag),) if order.cart_etag else ()
+            metadata = (("if-match", order.cart_generation),) if order.cart_generation else ()
             await self._carts.EmptyCart(cart_pb2.EmptyCartRequest(user_id=order.user_id), metadata=metadata)
 
 
 def _removal_to_wire(order: Order) -> ordered_cart_pb2.RemoveOrderedRequest:
     return ordered_cart_pb2.RemoveOrderedRequest(
-        user_id=order.user_id, etag=order.cart_etag, order_id=order.order_id, items=lines_to_wire(order.lines)
+        user_id=order.user_id, etag=order.cart_generation, order_id=order.order_id, items=lines_to_wire(order.lines)
     )

@@ -53,7 +53,10 @@ class ShopQuotes(Quotes):
             raise DependencyUnavailable("cart") from error
         trailers = {key: str(value) for key, value in await call.trailing_metadata() or ()}
         lines = tuple(CartLine(item.product_id, item.quantity) for item in found.items)
-        return Cart(lines, trailers.get("etag") or None, trailers.get("ordered-etag") or None)
+        etag, ordered_etag, generation = (
+            trailers.get(name) or None for name in ("etag", "ordered-etag", "cart-generation")
+        )
+        return Cart(lines, etag, ordered_etag, generation)
 
     @override
     async def unit_prices(self, product_ids: Sequence[str]) -> list[Money]:

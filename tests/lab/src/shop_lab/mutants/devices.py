@@ -314,7 +314,7 @@ DEVICES = (
     Device(
         "a cart is emptied by its etag",
         f"{_CHECKOUT}/peers/carts.py",
-        'metadata = (("if-match", order.cart_etag),) if order.cart_etag else ()',
+        'metadata = (("if-match", order.cart_generation),) if order.cart_generation else ()',
         "metadata = ()",
         "test_service.py::test_a_cart_service_without_ordered_items_leaves_a_changed_cart_alone",
     ),
