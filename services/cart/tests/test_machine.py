@@ -25,9 +25,10 @@ class CartMachine(RuleBasedStateMachine):
     Attributes:
         carts: quantities by user and product.
         etags: the last seen etag of each cart that has lines.
+        generations: the known generation of each cart that has lines.
         ordered_etags: of carts that an order emptied.
-        keys, orders: those used so far.
-        seen_etags: all etags seen so far, and the one of stale removals.
+        keys: those used so far.
+        seen_etags: all etags seen so far, in this order.
     """
 
     open_store: OpenStore
@@ -42,8 +43,8 @@ class CartMachine(RuleBasedStateMachine):
         self.etags: dict[str, str] = {}
         self.keys: dict[tuple[str, str], tuple[str, int]] = {}
         self.ordered_etags: dict[str, str] = {}
-        self.orders: set[tuple[str, str]] = set()
-        self.seen_etags = {"stale"}
+        self.generations: dict[str, str] = {}
+        self.seen_etags: list[str] = []
 
     def teardown(self) -> None:
         self.runner.run(self.opened.__aexit__(None, None, None))
@@ -79,7 +80,7 @@ class CartMachine(RuleBasedStateMachine):
 
     @rule(user=USERS, data=st.data())
     def empty_with_a_stale_etag(self, user: str, data: st.DataObject) -> None:
-        if stale := sorted(self.seen_etags - {self.etags.get(user)}):
+        if stale := [etag for etag in self.seen_etags if etag != self.etags.get(user)]:
             self.runner.run(self.store.empty(self.prefix + user, data.draw(st.sampled_from(stale))))
 
     @rule(user=USERS, product=PRODUCTS, quantity=st.integers(0, 3))
@@ -91,28 +92,29 @@ class CartMachine(RuleBasedStateMachine):
         self.carts[user][product] = quantity
         if not quantity:
             del self.carts[user][product]
+        if not self.carts[user]:
+            self.generations.pop(user)
 
     @rule(
         user=USERS,
-        order=st.integers(1, 9).map("o{}".format),
         lines=st.dictionaries(PRODUCTS, st.integers(1, 3)),
         current=st.booleans(),
+        whole=st.booleans(),
+        data=st.data(),
     )
-    def remove_ordered(self, user: str, order: str, lines: dict[str, int], current: bool) -> None:
-        etag = self.etags.get(user, "unknown") if current else "stale"
-        purchase = Purchase(self.prefix + user, order, etag, tuple(Line(*line) for line in lines.items()))
+    def remove_ordered(self, user: str, lines: dict[str, int], current: bool, whole: bool, data: st.DataObject) -> None:
+        seen = st.sampled_from(["", *self.seen_etags])
+        etag = self.etags.get(user, "") if current else data.draw(seen)
+        ordered = etag if whole else etag[:16]
+        purchase = Purchase(self.prefix + user, ordered, tuple(Line(*line) for line in lines.items()))
         self.runner.run(self.store.remove_ordered(purchase))
-        if (user, order) in self.orders:
+        if etag[:16] != self.generations.get(user):
             return
-        self.orders.add((user, order))
-        before = self.carts[user]
-        after = {product: quantity - lines.get(product, 0) for product, quantity in before.items()}
-        after = {} if etag == self.etags.get(user) else {product: left for product, left in after.items() if left > 0}
-        if after != before:
-            self.etags.pop(user, None)
-        if before and not after:
-            self.ordered_etags[user] = etag
-        self.carts[user] = after
+        after = {product: quantity - lines.get(product, 0) for product, quantity in self.carts[user].items()}
+        self._clear(user)
+        self.carts[user] = {product: left for product, left in after.items() if left > 0}
+        if not self.carts[user]:
+            self.ordered_etags[user] = ordered
 
     @invariant()
     def store_and_model_agree(self) -> None:
@@ -123,13 +125,18 @@ class CartMachine(RuleBasedStateMachine):
             assert (cart.etag == self.etags.get(user)) == (cart.etag in self.seen_etags)
             if expected and user in self.etags:
                 assert cart.etag == self.etags[user]
-            self.seen_etags.add(cart.etag)
             if expected:
-                self.etags[user] = cart.etag
+                assert cart.generation == self.generations.get(user, cart.etag[:16])
+                assert user in self.generations or cart.generation not in {etag[:16] for etag in self.seen_etags}
+                self.etags[user], self.generations[user] = cart.etag, str(cart.generation)
+            else:
+                assert cart.generation == (self.ordered_etags.get(user, "")[:16] or None)
+            self.seen_etags.append(cart.etag)
 
     def _clear(self, user: str) -> None:
         self.carts[user].clear()
         self.etags.pop(user, None)
+        self.generations.pop(user, None)
 
 
 def test_a_store_behaves_like_a_dictionary_with_etags(open_store: OpenStore) -> None:

@@ -67,16 +67,10 @@ async def test_the_oldest_keys_are_evicted(monkeypatch: pytest.MonkeyPatch, cloc
     assert len(store._keys._entries) == 10
 
 
-async def test_the_ids_of_orders_expire(store: MemoryCartStore, clock: Clock) -> None:
-    await store.remove_ordered(Purchase("ada", "order-1", "", ()))
-    clock.seconds += module.ORDERS_TTL_SECONDS
-    await store.add(Addition("ada", "pan", 1))
-    await store.remove_ordered(Purchase("ada", "order-1", "", (Line("pan", 1),)))
-    assert not (await store.read("ada")).lines
-
-
-async def test_the_ids_of_the_latest_orders_of_a_user_are_stored(store: MemoryCartStore) -> None:
-    for number in range(module.MAX_ORDERS + 10):
-        await store.remove_ordered(Purchase("ada", f"order-{number}", "", ()))
-    orders = store._orders.get("ada") or ()
-    assert (orders[0], len(orders)) == ("order-10", module.MAX_ORDERS)
+async def test_items_that_were_added_after_the_loss_of_the_store_remain(store: MemoryCartStore) -> None:
+    await store.add(Addition("ada", "pan", 2))
+    pending = Purchase("ada", (await store.read("ada")).etag, (Line("pan", 2),))
+    restarted = MemoryCartStore(ttl_seconds=10)
+    await restarted.add(Addition("ada", "pan", 1))
+    await restarted.remove_ordered(pending)
+    assert (await restarted.read("ada")).lines == (Line("pan", 1),)

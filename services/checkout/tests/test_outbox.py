@@ -50,10 +50,10 @@ def placed(new_order: Callable[..., Entry]) -> Placed:
 @pytest.fixture
 def removals(peers: FakePeers, new_order: Callable[..., Entry]) -> list[Entry]:
     """Four placed orders, whose items are still in their users' carts."""
-    entries = [new_order(user, user_id=user) for user in ("ann", "bob", "eve", "joe")]
-    for entry in entries:
-        peers.cart.fill(entry.order.user_id, mug=2)
-    return entries
+    users = ("ann", "bob", "eve", "joe")
+    for user in users:
+        peers.cart.fill(user, mug=2)
+    return [new_order(user, user_id=user, cart_generation=peers.cart.etags[user][:16]) for user in users]
 
 
 @asynccontextmanager

@@ -3,7 +3,8 @@
 -- ARGV: product, quantity, new etag, lifetime of the cart in ms, max lines, max quantity; with an idempotency key also
 -- the fingerprint of the addition and the lifetime of the key in ms.
 -- Returns 'repeated' if the key's addition was made before.
--- A cart is a hash of quantities by product; the field with the empty name is its etag.
+-- A cart is a hash of quantities by product; the field with the empty name is its etag, of which the first 16 characters
+-- are the generation. A cart without lines begins a new one.
 local cart, key = KEYS[1], KEYS[2]
 local product, quantity, etag, ttl = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local max_lines, max_quantity = tonumber(ARGV[5]), tonumber(ARGV[6])
@@ -18,8 +19,9 @@ local before = redis.call('HGET', cart, product)
 if not before and redis.call('HLEN', cart) > max_lines then return 'full' end
 if before and before + quantity > max_quantity then return 'too large' end
 
+local previous = redis.call('HLEN', cart) > 1 and redis.call('HGET', cart, '') or etag
 redis.call('HINCRBY', cart, product, quantity)
-redis.call('HSET', cart, '', etag)
+redis.call('HSET', cart, '', string.sub(previous, 1, 16) .. string.sub(etag, 17))
 redis.call('PEXPIRE', cart, ttl)
 if key then redis.call('SET', key, ARGV[7], 'PX', ARGV[8]) end
 return 'done'

@@ -15,7 +15,7 @@ MAX_QUANTITY = 2**31 - 1
 _MAX_ADDED = 10_000
 _MAX_USER_ID_LENGTH = 128
 _MAX_PRODUCT_ID_LENGTH = 64
-_MAX_ORDER_ID_LENGTH = 128
+_GENERATION_LENGTH = 16
 # The etag of an ordered cart is returned as metadata, which allows no other characters.
 _ETAG = re.compile(r"[\x21-\x7e]{0,128}")
 
@@ -54,13 +54,20 @@ class Cart:
     """A user's cart, its lines sorted by product id.
 
     The etag identifies this state of this cart: a random value that is replaced by every change and never reused. An
-    empty cart has a new etag each time it is read. If an order emptied it, `ordered_etag` is the etag that was ordered.
+    empty cart has a new etag each time it is read. If an order emptied it, `ordered_etag` is the etag or generation by
+    which the order named it.
     """
 
     user_id: str
     lines: tuple[Line, ...]
     etag: str
     ordered_etag: str | None = None
+
+    @property
+    def generation(self) -> str | None:
+        """The generation of the lines, or of those that an order removed; None if there is neither."""
+        etag = self.etag if self.lines else self.ordered_etag
+        return etag and generation_of(etag)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,19 +106,14 @@ class NewQuantity:
 
 @dataclass(frozen=True, slots=True)
 class Purchase:
-    """The lines that an order bought from a user's cart, which had this etag. Raises InvalidArgument.
-
-    Without an etag (an empty string) the cart may have changed since.
-    """
+    """The lines that an order bought from a user's cart of this etag, or of this generation. Raises InvalidArgument."""
 
     user_id: str
-    order_id: str
     etag: str
     lines: tuple[Line, ...]
 
     def __post_init__(self) -> None:
         check_user_id(self.user_id)
-        require_text(self.order_id, "order_id", max_length=_MAX_ORDER_ID_LENGTH)
         if not _ETAG.fullmatch(self.etag):
             raise InvalidArgument.field("etag", "must be at most 128 visible ASCII characters")
         limit_count(self.lines, "items", max_count=MAX_LINES)
@@ -125,8 +127,14 @@ def check_user_id(user_id: str) -> str:
     return require_text(user_id, "user_id", max_length=_MAX_USER_ID_LENGTH)
 
 
-def new_etag() -> str:
-    return secrets.token_hex(16)
+def new_etag(previous: str = "") -> str:
+    """Return an etag of the same generation as the previous one, or of a new generation."""
+    return (generation_of(previous) or secrets.token_hex(8)) + secrets.token_hex(8)
+
+
+def generation_of(etag: str) -> str:
+    """Return the part of an etag that stays while items are added or changed."""
+    return etag[:_GENERATION_LENGTH]
 
 
 class CartStore(Protocol):
@@ -151,9 +159,9 @@ class CartStore(Protocol):
         """Set the quantity of a product, or remove it; do nothing if it is not in the cart."""
 
     async def remove_ordered(self, purchase: Purchase) -> None:
-        """Remove what an order bought, once per order: everything if the cart still has the ordered etag.
+        """Remove each ordered quantity, as far as the cart has it, and begin a new generation.
 
-        Otherwise remove each ordered quantity, as far as the cart has it.
+        Do nothing if the cart has another generation than the one that was ordered.
         """
 
     async def check(self) -> None:

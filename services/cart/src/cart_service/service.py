@@ -32,10 +32,13 @@ class CartService(cart_pb2_grpc.CartServiceServicer):
         return empty_pb2.Empty()
 
     async def GetCart(self, request: cart_pb2.GetCartRequest, context: ServicerContext) -> cart_pb2.Cart:
-        """Return the cart, with its `etag` in trailing metadata; `ordered-etag` too, if an order emptied it."""
+        """Return the cart, with its `etag` and `cart-generation` in trailing metadata.
+
+        If an order emptied it, the generation is that of the order, and `ordered-etag` what the order named it by.
+        """
         cart = await self._carts.read(check_user_id(request.user_id))
-        ordered = () if cart.ordered_etag is None else (("ordered-etag", cart.ordered_etag),)
-        context.set_trailing_metadata((("etag", cart.etag), *ordered))
+        known = {"etag": cart.etag, "cart-generation": cart.generation, "ordered-etag": cart.ordered_etag}
+        context.set_trailing_metadata(tuple((name, value) for name, value in known.items() if value is not None))
         return _cart_to_wire(cart)
 
     async def EmptyCart(self, request: cart_pb2.EmptyCartRequest, context: ServicerContext) -> empty_pb2.Empty:
@@ -96,7 +99,7 @@ class CartLines(cart_lines_pb2_grpc.CartLinesServicer):
 
 def _purchase_from_wire(request: ordered_cart_pb2.RemoveOrderedRequest) -> Purchase:
     lines = tuple(Line(item.product_id, item.quantity) for item in request.items)
-    return Purchase(request.user_id, request.order_id, request.etag, lines)
+    return Purchase(request.user_id, request.etag, lines)
 
 
 def _addition_from_wire(request: cart_pb2.AddItemRequest, key: str | None) -> Addition:

@@ -1,4 +1,4 @@
--- Sets the quantity of a product that is in a cart.
+-- Sets the quantity of a product that is in a cart, which keeps its generation.
 -- KEYS: the cart.
 -- ARGV: product, quantity, new etag, lifetime of the cart in ms.
 local cart = KEYS[1]
@@ -14,5 +14,6 @@ else
     return
   end
 end
-redis.call('HSET', cart, '', etag)
+local previous = redis.call('HGET', cart, '') or etag
+redis.call('HSET', cart, '', string.sub(previous, 1, 16) .. string.sub(etag, 17))
 redis.call('PEXPIRE', cart, ttl)

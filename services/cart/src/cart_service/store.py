@@ -19,6 +19,7 @@ from cart_service.domain import (
     NewQuantity,
     Purchase,
     QuantityTooLarge,
+    generation_of,
     new_etag,
 )
 from chassis.errors import IdempotencyKeyReused
@@ -31,17 +32,10 @@ MAX_KEYS = 20_000
 KEY_TTL_SECONDS = 24 * 3600.0
 """How long an idempotency key is stored; the oldest are evicted earlier when there are more than MAX_KEYS."""
 
-ORDERS_TTL_SECONDS = 30 * 24 * 3600.0
-"""How long a user's order ids are stored after the last order: longer than checkout retries to clear a cart."""
-MAX_ORDERS = 64
-"""The number of order ids stored per user, of the latest orders."""
-
-MAX_USERS_WITH_ORDERS = 20_000
-
 
 @dataclass(slots=True)
 class _Contents:
-    """Quantities and their etag. Without quantities, the etag is of the cart that an order emptied."""
+    """Quantities and their etag. Without quantities, the etag is what an order named the cart by that it emptied."""
 
     quantities: dict[str, int] = field(default_factory=dict)
     etag: str = ""
@@ -59,16 +53,15 @@ class MemoryCartStore(CartStore):
     def __init__(self, ttl_seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._carts = _ExpiringDict[str, _Contents](ttl_seconds, MAX_CARTS, clock)
         self._keys = _ExpiringDict[tuple[str, str], Addition](KEY_TTL_SECONDS, MAX_KEYS, clock)
-        self._orders = _ExpiringDict[str, tuple[str, ...]](ORDERS_TTL_SECONDS, MAX_USERS_WITH_ORDERS, clock)
 
     @override
     async def add(self, addition: Addition) -> bool:
         if addition.key is not None and self._is_repeated(addition, addition.key):
             return False
         contents = self._carts.get(addition.user_id) or _Contents()
-        contents.quantities[addition.product_id] = _new_quantity(contents.quantities, addition)
-        contents.etag = new_etag()
-        self._carts.put(addition.user_id, contents)
+        quantity = _new_quantity(contents.quantities, addition)
+        etag = new_etag(contents.etag if contents.quantities else "")
+        self._carts.put(addition.user_id, _Contents({**contents.quantities, addition.product_id: quantity}, etag))
         if addition.key is not None:
             self._keys.put((addition.user_id, addition.key), addition)
         return True
@@ -97,20 +90,17 @@ class MemoryCartStore(CartStore):
         changed = {**contents.quantities, new.product_id: new.quantity}
         left = {product_id: quantity for product_id, quantity in changed.items() if quantity}
         if left:
-            self._carts.put(new.user_id, _Contents(left, new_etag()))
+            self._carts.put(new.user_id, _Contents(left, new_etag(contents.etag)))
         else:
             self._carts.remove(new.user_id)
 
     @override
     async def remove_ordered(self, purchase: Purchase) -> None:
-        orders = self._orders.get(purchase.user_id) or ()
-        if purchase.order_id in orders:
-            return
-        self._orders.put(purchase.user_id, (*orders, purchase.order_id)[-MAX_ORDERS:])
         contents = self._carts.get(purchase.user_id) or _Contents()
-        remaining = {} if contents.etag == purchase.etag else _remaining(contents.quantities, purchase)
-        if remaining != contents.quantities:
-            self._carts.put(purchase.user_id, _Contents(remaining, new_etag() if remaining else purchase.etag))
+        if not contents.quantities or generation_of(contents.etag) != generation_of(purchase.etag):
+            return
+        remaining = _remaining(contents.quantities, purchase)
+        self._carts.put(purchase.user_id, _Contents(remaining, new_etag() if remaining else purchase.etag))
 
     @override
     async def check(self) -> None:

@@ -27,7 +27,7 @@ from cart_service.domain import (
     StoreUnavailable,
     new_etag,
 )
-from cart_service.store import KEY_TTL_SECONDS, MAX_ORDERS, ORDERS_TTL_SECONDS
+from cart_service.store import KEY_TTL_SECONDS
 from chassis.errors import IdempotencyKeyReused
 from chassis.telemetry import semconv
 from chassis.telemetry.instruments import Telemetry
@@ -40,12 +40,11 @@ T = TypeVar("T")
 _ETAG = ""
 """The field of a cart's hash that holds its etag; no product has an empty id.
 
-A hash with no other field is a cart that an order emptied, and the etag is the one that was ordered.
+A hash with no other field is a cart that an order emptied, and the etag is what the order named it by.
 """
 
 _MAX_CONNECTIONS = 64
 _KEY_TTL_MILLISECONDS = int(KEY_TTL_SECONDS * 1000)
-_ORDERS_TTL_MILLISECONDS = int(ORDERS_TTL_SECONDS * 1000)
 _READ = Operation("HGETALL", "HGETALL cart")
 _CHECK = Operation("PING", "PING")
 _SCRIPTS = {
@@ -160,11 +159,9 @@ class ValkeyCartStore(CartStore):
 
     @override
     async def remove_ordered(self, purchase: Purchase) -> None:
-        keys = [_cart_key(purchase.user_id), f"cart-orders:{purchase.user_id}"]
-        limits = [self._ttl_milliseconds, _ORDERS_TTL_MILLISECONDS, MAX_ORDERS]
         lines = [field for line in purchase.lines for field in (line.product_id, line.quantity)]
-        arguments = [purchase.order_id, purchase.etag, new_etag(), *limits, *lines]
-        await self._evaluate("remove_ordered", keys, arguments)
+        arguments = [purchase.etag, new_etag(), self._ttl_milliseconds, *lines]
+        await self._evaluate("remove_ordered", [_cart_key(purchase.user_id)], arguments)
 
     @override
     async def check(self) -> None:

@@ -26,10 +26,10 @@ RATES = {"EUR": 2, "JPY": 150, "USD": 1}
 
 
 class FakeCart(FakePeer, cart_pb2_grpc.CartServiceServicer):
-    """One cart per user. `has_etags = False` makes it a foreign implementation without etags.
+    """One cart per user. `has_generations = False` makes it a foreign one, `has_etags = False` one without etags.
 
     Attributes:
-        ordered_etags: the etag that was ordered, by user, of carts that an order emptied.
+        ordered_etags: the etag or generation that was ordered, by user, of carts that an order emptied.
     """
 
     def __init__(self) -> None:
@@ -37,12 +37,13 @@ class FakeCart(FakePeer, cart_pb2_grpc.CartServiceServicer):
         self.lines: dict[str, dict[str, int]] = {}
         self.etags: dict[str, str] = defaultdict(lambda: uuid.uuid4().hex)
         self.ordered_etags: dict[str, str] = {}
-        self.has_etags = True
+        self.has_etags = self.has_generations = True
 
     def fill(self, user_id: str = "ann", **quantities: int) -> None:
         """Add products to a cart."""
+        generation = self.etags[user_id][:16] if user_id in self.lines else uuid.uuid4().hex[:16]
         self.lines.setdefault(user_id, {}).update(quantities)
-        self.etags[user_id] = uuid.uuid4().hex
+        self.etags[user_id] = generation + uuid.uuid4().hex[:16]
         self.ordered_etags.pop(user_id, None)
 
     @override
@@ -55,8 +56,11 @@ class FakeCart(FakePeer, cart_pb2_grpc.CartServiceServicer):
         await self.begin("GetCart")
         if self.has_etags:
             trailers = {"etag": self.etags[request.user_id]}
+            generation = trailers["etag"] if request.user_id in self.lines else ""
             if request.user_id in self.ordered_etags:
-                trailers["ordered-etag"] = self.ordered_etags[request.user_id]
+                generation = trailers["ordered-etag"] = self.ordered_etags[request.user_id]
+            if self.has_generations:
+                trailers["cart-generation"] = generation[:16]
             context.set_trailing_metadata(tuple(trailers.items()))
         lines = self.lines.get(request.user_id, {})
         items = [cart_pb2.CartItem(product_id=product, quantity=quantity) for product, quantity in lines.items()]
@@ -79,16 +83,13 @@ class FakeOrderedCart(FakePeer, ordered_cart_pb2_grpc.OrderedCartServicer):
     def __init__(self, cart: FakeCart) -> None:
         super().__init__()
         self._cart = cart
-        self._orders: set[str] = set()
 
     @override
     async def RemoveOrdered(
         self, request: ordered_cart_pb2.RemoveOrderedRequest, _context: ServicerContext
     ) -> ordered_cart_pb2.RemoveOrderedResponse:
         await self.begin("RemoveOrdered", request.order_id)
-        if request.order_id not in self._orders:
-            self._orders.add(request.order_id)
-            self._remove(request)
+        self._remove(request)
         await self.end("RemoveOrdered")
         return ordered_cart_pb2.RemoveOrderedResponse()
 
@@ -109,11 +110,11 @@ class FakeOrderedCart(FakePeer, ordered_cart_pb2_grpc.OrderedCartServicer):
 
     def _remove(self, request: ordered_cart_pb2.RemoveOrderedRequest) -> None:
         cart, user_id = self._cart, request.user_id
-        if user_id not in cart.lines:
+        if user_id not in cart.lines or cart.etags[user_id][:16] != request.etag[:16]:
             return
         ordered = Counter({item.product_id: item.quantity for item in request.items})
         remaining = Counter(cart.lines.pop(user_id)) - ordered
-        if remaining and request.etag != cart.etags[user_id]:
+        if remaining:
             cart.lines[user_id] = dict(remaining)
         else:
             cart.ordered_etags[user_id] = request.etag
