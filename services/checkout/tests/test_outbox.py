@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Collection
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -23,7 +23,7 @@ from checkout_service.domain import State
 from checkout_service.journal.opening import open_journal
 from checkout_service.metrics import OrderMetrics
 from checkout_service.outbox import Outbox
-from checkout_service.peers import carts
+from checkout_service.peers import carts, internal_service
 from checkout_service.peers.carts import CartClient
 from checkout_service.peers.confirmations import EmailClient
 from checkout_service.ports import EMAIL, EMPTY_CART, Entry, Journal, Sender, Sent
@@ -212,6 +212,23 @@ async def test_removals_that_fail_together_are_sent_one_by_one(peers: FakePeers,
     async with removing(peers) as client:
         await asyncio.gather(*map(client.remove_ordered, removals))
     assert peers.cart.lines == {}
+
+
+@pytest.mark.parametrize(("has_generations", "error"), [(True, Unavailable), (False, None)])
+async def test_a_cart_with_a_generation_is_not_settled_while_a_proxy_hides_its_internal_service(
+    peers: FakePeers,
+    removals: list[Entry],
+    monkeypatch: pytest.MonkeyPatch,
+    has_generations: bool,
+    error: type[DomainError] | None,
+) -> None:
+    monkeypatch.setattr(internal_service, "ABSENT_AFTER_SECONDS", 0.0)
+    peers.cart.has_generations = has_generations
+    peers.ordered_cart.fail(Unimplemented("no route"))
+    async with removing(peers) as client:
+        with pytest.raises(error) if error else nullcontext():
+            await client.remove_ordered(removals[0])
+    assert peers.cart.calls["EmptyCart"] == (0 if error else 1)
 
 
 def accept(_entry: Entry) -> asyncio.Future[None]:

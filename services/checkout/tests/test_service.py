@@ -180,6 +180,7 @@ async def test_a_cart_service_without_ordered_items_empties_the_cart(
     peers: FakePeers, start: Start, monkeypatch: pytest.MonkeyPatch, without: dict[str, Any]
 ) -> None:
     monkeypatch.setattr(internal_service, "ABSENT_AFTER_SECONDS", 0.0)
+    peers.cart.has_generations = "left_out" not in without
     async with start(**without) as checkout:
         await checkout.place()
     assert "ann" not in peers.cart.lines
@@ -189,6 +190,7 @@ async def test_a_cart_service_without_ordered_items_leaves_a_changed_cart_alone(
     peers: FakePeers, start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(internal_service, "ABSENT_AFTER_SECONDS", 0.0)
+    peers.cart.has_generations = False
     async with start(left_out=["ordered_cart"]) as checkout, while_charging(checkout, peers):
         peers.cart.fill("ann", lamp=1)
     assert peers.cart.calls["EmptyCart"] == 1

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 
-from chassis.errors import DomainError, Unimplemented
+from chassis.errors import DomainError, Unavailable, Unimplemented
 from chassis.telemetry.instruments import Telemetry
 from checkout_service.domain import Order
 from checkout_service.peers.batches import Batches, errors_of
@@ -23,7 +23,8 @@ class CartClient:
     """Removes the ordered items of many carts in one internal call.
 
     A cart service without the internal service, such as a foreign one, gets EmptyCart, which leaves a cart alone that
-    has changed since the order; without etags it empties the cart in any case.
+    has changed since the order; without etags it empties the cart in any case. A cart that still has the ordered
+    generation has the service, whatever a proxy says: its removal is tried again.
     """
 
     def __init__(self, carts: CartServiceStub, ordered_carts: OrderedCartStub, telemetry: Telemetry) -> None:
@@ -47,9 +48,17 @@ class CartClient:
         try:
             await self._internal.call(self._ordered_carts.RemoveOrdered, _removal_to_wire(order))
         except Unimplemented:
-            # Without the etag an item that was added during checkout would be lost.
-            metadata = (("if-match", order.cart_generation),) if order.cart_generation else ()
-            await self._carts.EmptyCart(cart_pb2.EmptyCartRequest(user_id=order.user_id), metadata=metadata)
+            await self._empty(order)
+
+    async def _empty(self, order: Order) -> None:
+        call = self._carts.GetCart(cart_pb2.GetCartRequest(user_id=order.user_id))
+        await call
+        if ("cart-generation", order.cart_generation) in tuple(await call.trailing_metadata() or ()):
+            # No `if-match` is a generation: the items would stay in the cart. The internal service exists somewhere.
+            raise Unavailable("the cart has a generation but no internal service", reason=Unimplemented.default_reason)
+        # Without the etag an item that was added during checkout would be lost.
+        metadata = (("if-match", order.cart_generation),) if order.cart_generation else ()
+        await self._carts.EmptyCart(cart_pb2.EmptyCartRequest(user_id=order.user_id), metadata=metadata)
 
 
 def _removal_to_wire(order: Order) -> ordered_cart_pb2.RemoveOrderedRequest:

@@ -82,7 +82,14 @@ class Peers:
         ledger = PaymentLedgerStub(internal(at.payment_internal_addr, "PaymentLedger", _CHARGE_SECONDS))
         email = EmailServiceStub(channel(at.email_addr, "EmailService", seconds=_SEND_SECONDS))
         confirmations = ConfirmationsStub(internal(at.email_internal_addr, "Confirmations", _SEND_SECONDS))
-        self.quotes = ShopQuotes(cart, catalog, currency, shipping_quotes, service.telemetry)
+        self.quotes = ShopQuotes(
+            cart,
+            catalog,
+            currency,
+            shipping_quotes,
+            service.telemetry,
+            with_generations=bool(at.cart_internal_addr),
+        )
         self.payment = PaymentClient(payment, ledger)
         self.shipping = ShippingClient(shipping, manifest)
         self.email = EmailClient(email, confirmations, service.telemetry)

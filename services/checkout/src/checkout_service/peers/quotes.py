@@ -27,6 +27,9 @@ class ShopQuotes(Quotes):
     """Quotes by the contract; prices and conversions are cached for a short time, because they change rarely.
 
     Every failure that is not a peer's refusal raises DependencyUnavailable or PeerBroken.
+
+    Args:
+        with_generations: whether ordered items can be removed from a generation of a cart, by its internal service.
     """
 
     def __init__(
@@ -36,11 +39,14 @@ class ShopQuotes(Quotes):
         currency: CurrencyServiceStub,
         shipping: ShippingQuotes,
         telemetry: Telemetry,
+        *,
+        with_generations: bool,
     ) -> None:
         self._cart = cart
         self._catalog = catalog
         self._currency = currency
         self._shipping = shipping
+        self._trailers = ("etag", "ordered-etag", "cart-generation") if with_generations else ("etag", "ordered-etag")
         self._prices = TtlCache(self._fetch_price, PRICE_TTL_SECONDS, "prices", telemetry)
         self._conversions = TtlCache(self._fetch_conversion, CONVERSION_TTL_SECONDS, "conversions", telemetry)
 
@@ -53,10 +59,7 @@ class ShopQuotes(Quotes):
             raise DependencyUnavailable("cart") from error
         trailers = {key: str(value) for key, value in await call.trailing_metadata() or ()}
         lines = tuple(CartLine(item.product_id, item.quantity) for item in found.items)
-        etag, ordered_etag, generation = (
-            trailers.get(name) or None for name in ("etag", "ordered-etag", "cart-generation")
-        )
-        return Cart(lines, etag, ordered_etag, generation)
+        return Cart(lines, *(trailers.get(name) or None for name in self._trailers))
 
     @override
     async def unit_prices(self, product_ids: Sequence[str]) -> list[Money]:
