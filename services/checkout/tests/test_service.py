@@ -307,7 +307,7 @@ async def test_card_digits_in_payments_error_are_masked(checkout: Checkout, peer
     peers.payment.faults["Charge"] = Fault(quoting)
     error = await checkout.refused("key")
     assert error.message == "no: [number], cvv [number]"
-    assert error.reason == "REFUSED"
+    assert error.reason == "PEER_BROKEN"
 
 
 # In doubt

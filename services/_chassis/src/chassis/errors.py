@@ -97,6 +97,10 @@ class Unavailable(DomainError):
     """A store or a peer cannot be reached; a retry may succeed."""
 
 
+class PeerBroken(Unavailable):
+    """A peer's response breaks the contract; whether the operation took effect is unknown."""
+
+
 class DeadlineExceeded(DomainError):
     """The deadline passed before a response arrived; whether the operation took effect is unknown."""
 

@@ -21,6 +21,7 @@ WAIT_SECONDS = 0.3
 RETRY_SECONDS = 5.0
 """After a failed read, confirmations do not wait for names for this long."""
 
+MAX_NAME_LENGTH = 256
 _ALL_PRODUCTS = "all products"
 
 
@@ -67,4 +68,4 @@ class ProductNames:
             return {}
         response = await self._stub.ListProducts(empty_pb2.Empty())
         # Each product is one line of a confirmation, so a line break in a name would start a second line.
-        return {product.id: " ".join(product.name.split()) for product in response.products}
+        return {product.id: " ".join(product.name.split())[:MAX_NAME_LENGTH] for product in response.products}

@@ -3,22 +3,31 @@
 import asyncio
 import json
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
-from typing import Any, cast
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, TypeAlias, cast
 
 import grpc
+import structlog
 from google.protobuf.message import Message
 from grpc.aio import Metadata
 from opentelemetry import trace
 from opentelemetry.trace import Span, SpanKind
 
-from chassis.errors import DeadlineExceeded
+from chassis.errors import DeadlineExceeded, PeerBroken
 from chassis.rpc import calls
 from chassis.rpc.status import from_rpc_error, recorded_reason
 from chassis.telemetry import semconv
 from chassis.telemetry.instruments import Telemetry
 from chassis.telemetry.metrics import Attributes
 from chassis.telemetry.propagation import baggage_attributes, is_unsampled
+
+log = structlog.get_logger()
+
+Check: TypeAlias = Callable[[Any, Any, Mapping[str, str]], Iterable[tuple[str, bool]]]
+"""Examines a request's response and trailing metadata: yields parts of them, and whether each is valid."""
+NO_CHECKS: Mapping[str, Check] = MappingProxyType({})
 
 _OPTIONS = (
     # Detects a peer that vanished without closing its connection in about two seconds; the kernel takes minutes.
@@ -44,6 +53,7 @@ def channel(
     *,
     timeout_seconds: float,
     retryable: Sequence[str] = (),
+    checks: Mapping[str, Check] = NO_CHECKS,
     telemetry: Telemetry | None = None,
 ) -> grpc.aio.Channel:
     """Open a channel to one service, balanced over all its addresses.
@@ -54,12 +64,13 @@ def channel(
         timeout_seconds: default deadline of each call, shortened to the time left of the call being served.
         retryable: methods that are safe to repeat (reads, and writes with an idempotency key). On UNAVAILABLE they
             are attempted up to three times.
+        checks: by full name of a method; a call whose response has an invalid part raises PeerBroken.
     """
     options = (*_OPTIONS, ("grpc.service_config", _service_config(service, retryable)))
     name = target if "://" in target or target.startswith("unix:") else f"dns:///{target}"
     raw = grpc.aio.insecure_channel(name, options=options)
     # Stubs use only unary_unary, and their owners only get_state and close, which _Channel has.
-    return cast("grpc.aio.Channel", _Channel(raw, target, timeout_seconds, telemetry or Telemetry()))
+    return cast("grpc.aio.Channel", _Channel(raw, target, timeout_seconds, telemetry or Telemetry(), checks))
 
 
 def _service_config(service: str, retryable: Sequence[str]) -> str:
@@ -86,14 +97,15 @@ def _service_config(service: str, retryable: Sequence[str]) -> str:
     return json.dumps(config)
 
 
+@dataclass(frozen=True)
 class _Channel:
     """The part of grpc.aio.Channel that the shop uses; every method is wrapped once, when a stub is created."""
 
-    def __init__(self, raw: grpc.aio.Channel, target: str, timeout_seconds: float, telemetry: Telemetry) -> None:
-        self._raw = raw
-        self._target = target
-        self._timeout_seconds = timeout_seconds
-        self._telemetry = telemetry
+    _raw: grpc.aio.Channel
+    target: str
+    timeout_seconds: float
+    telemetry: Telemetry
+    checks: Mapping[str, Check]
 
     def unary_unary(
         self,
@@ -103,7 +115,7 @@ class _Channel:
         _registered_method: bool | None = None,
     ) -> "_Method":
         raw = self._raw.unary_unary(method, request_serializer, response_deserializer)
-        return _Method(method.lstrip("/"), raw, self._target, self._timeout_seconds, self._telemetry)
+        return _Method(method.lstrip("/"), raw, self)
 
     def get_state(self) -> grpc.ChannelConnectivity:
         """Return READY if a backend is connected and reports the service as healthy."""
@@ -114,19 +126,22 @@ class _Channel:
 
 
 class _Method:
-    def __init__(self, name: str, raw: Any, target: str, timeout_seconds: float, telemetry: Telemetry) -> None:
+    def __init__(self, name: str, raw: Any, channel: _Channel) -> None:
         self.name = name
         self.raw = raw
-        self.timeout_seconds = timeout_seconds
+        self.timeout_seconds = channel.timeout_seconds
+        self.check = channel.checks.get(name)
+        telemetry, target = channel.telemetry, channel.target
         self._tracer = telemetry.tracer
         self._follows_parents = telemetry.follows_parents
         self._propagation = telemetry.propagation
         self.durations = telemetry.histogram(semconv.RPC_CLIENT_DURATION)
         host, _, port = target.rpartition(":")
+        self.host = host or target
         self.attributes: Attributes = (
             (semconv.RPC_SYSTEM, "grpc"),
             (semconv.RPC_METHOD, name),
-            (semconv.SERVER_ADDRESS, host or target),
+            (semconv.SERVER_ADDRESS, self.host),
         )
         self._port = {semconv.SERVER_PORT: int(port)} if port.isdecimal() else {}
 
@@ -180,7 +195,11 @@ class _Call:
         try:
             metadata = Metadata(*self._metadata, *headers.items())  # gRPC checks and converts any other type
             self._raw = method.raw(self._request, timeout=timeout_seconds, metadata=metadata)
-            return await self._raw
+            return await self._receive()
+        except PeerBroken as error:
+            code = error.reason
+            span.set_attribute(semconv.ERROR_REASON, code)
+            raise
         except grpc.aio.AioRpcError as error:
             code = error.code().name
             domain_error = from_rpc_error(error)
@@ -192,3 +211,15 @@ class _Call:
         finally:
             seconds = time.perf_counter() - started
             calls.record_call(span, method.durations, method.attributes, code, seconds, failed=code != "OK")
+
+    async def _receive(self) -> Any:
+        """Return the response. Raise PeerBroken if a part of it is invalid."""
+        response, method = await self._raw, self._method
+        if method.check is not None:
+            trailers = dict(await self._raw.trailing_metadata() or ())
+            for part, valid in method.check(self._request, response, trailers):
+                if not valid:
+                    # Never the value: it may be anything, such as the number of a card.
+                    log.error("peer broken", peer=method.host, method=method.name, part=part)
+                    raise PeerBroken(f"{method.name} returned an invalid {part}")
+        return response

@@ -66,11 +66,22 @@ class Service:
         self._checks.append(check)
 
     def channel(
-        self, target: str, service: str, *, timeout_seconds: float, retryable: Sequence[str] = ()
+        self,
+        target: str,
+        service: str,
+        *,
+        timeout_seconds: float,
+        retryable: Sequence[str] = (),
+        checks: Mapping[str, client.Check] = client.NO_CHECKS,
     ) -> grpc.aio.Channel:
         """Open a channel to a peer; it is closed when this service stops. See `client.channel`."""
         opened = client.channel(
-            target, service, timeout_seconds=timeout_seconds, retryable=retryable, telemetry=self.telemetry
+            target,
+            service,
+            timeout_seconds=timeout_seconds,
+            retryable=retryable,
+            checks=checks,
+            telemetry=self.telemetry,
         )
         self.channels.push_async_callback(opened.close)
         return opened

@@ -1,5 +1,6 @@
 """The mapping between domain errors and gRPC statuses, in both directions."""
 
+import re
 from contextlib import suppress
 from typing import cast
 
@@ -28,6 +29,8 @@ _CODES: dict[type[errors.DomainError], grpc.StatusCode] = {
     errors.Internal: grpc.StatusCode.INTERNAL,
 }
 KINDS = {code: kind for kind, code in _CODES.items()}
+# Not even a number of digits that underscores separate is long enough for a card's.
+_REASON = re.compile(r"(?!.*[0-9](?:_*[0-9]){7})[A-Z0-9_]{1,63}")
 # What is recorded must be one of a few texts: a peer outside this project may send any reason.
 _REASONS = frozenset(ErrorReason.keys()) | {code.name for code in grpc.StatusCode}
 
@@ -49,6 +52,11 @@ def recorded_reason(error: Exception) -> str:
     if not isinstance(error, errors.DomainError):
         return type(error).__name__
     return error.reason if error.reason in _REASONS else error.default_reason
+
+
+def reason_from_peer(reason: str) -> str:
+    """Return a peer's reason; PEER_BROKEN for one that is malformed: it is stored, and may quote a card."""
+    return reason if _REASON.fullmatch(reason) else errors.PeerBroken.default_reason
 
 
 def to_status(error: errors.DomainError) -> grpc.Status:
@@ -96,7 +104,8 @@ def from_rpc_error(error: grpc.aio.AioRpcError) -> errors.DomainError:
         for detail in (info, bad_request, retry):
             packed.Unpack(detail)  # does nothing unless this is its type
     kind = KINDS.get(error.code(), errors.Internal)
-    message, reason = error.details() or error.code().name, info.reason or error.code().name
+    message = error.details() or error.code().name
+    reason = reason_from_peer(info.reason or error.code().name)
     if kind is errors.InvalidArgument:
         violations = [errors.FieldViolation(found.field, found.description) for found in bad_request.field_violations]
         return errors.InvalidArgument(*violations, reason=reason, message=message, metadata=info.metadata)

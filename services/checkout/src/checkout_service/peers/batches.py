@@ -11,6 +11,7 @@ from opentelemetry import trace
 from opentelemetry.trace import Link, SpanContext
 
 from chassis.errors import REFUSALS, DomainError, FailedPrecondition, Internal, Unimplemented
+from chassis.rpc.status import reason_from_peer
 from chassis.telemetry import semconv
 from chassis.telemetry.instruments import Telemetry
 
@@ -139,5 +140,5 @@ class Batches(Generic[ItemT]):
 
 def errors_of(count: int, refused: Iterable[tuple[int, str]]) -> list[DomainError | None]:
     """Return an error for each refused item of a call, given by index and reason; None for the others."""
-    errors = {index: FailedPrecondition("refused", reason=reason) for index, reason in refused}
+    errors = {index: FailedPrecondition("refused", reason=reason_from_peer(reason)) for index, reason in refused}
     return [errors.get(index) for index in range(count)]

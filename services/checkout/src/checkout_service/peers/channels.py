@@ -9,6 +9,7 @@ from chassis.errors import Unimplemented
 from chassis.rpc.server import Service
 from chassis.settings import ServiceSettings
 from checkout_service.peers.carts import CartClient
+from checkout_service.peers.checks import CHECKS
 from checkout_service.peers.confirmations import EmailClient
 from checkout_service.peers.internal_service import NO_ADDRESS
 from checkout_service.peers.payment import PaymentClient
@@ -61,7 +62,7 @@ class Peers:
 
     def __init__(self, at: Addresses, service: Service) -> None:
         def channel(address: str, name: str, *retried: str, seconds: float = _READ_SECONDS) -> grpc.aio.Channel:
-            return service.channel(address, f"shop.{name}", timeout_seconds=seconds, retryable=retried)
+            return service.channel(address, f"shop.{name}", timeout_seconds=seconds, retryable=retried, checks=CHECKS)
 
         def internal(address: str | None, name: str, seconds: float = _READ_SECONDS) -> grpc.aio.Channel:
             if not address:

@@ -22,7 +22,6 @@ RETRY_SECONDS = 1.0
 # Unimplemented, which are no decision about a read: a peer that returns them counts as unavailable.
 READ_REFUSALS = (InvalidArgument, FailedPrecondition, NotFound, OutOfRange)
 
-_REASON = re.compile(r"[A-Z][A-Z_]{0,62}")
 _NUMBER = re.compile(r"[0-9](?:[ -]?[0-9]){2,}")
 
 
@@ -33,17 +32,13 @@ class DependencyUnavailable(Unavailable):
         super().__init__(f"{peer} is not available", metadata={"peer": peer}, retry_after_seconds=RETRY_SECONDS)
 
 
-class PeerBroken(Unavailable):
-    """A peer's response breaks the contract."""
-
-
 def refusal_from_error(error: DomainError) -> Refusal:
     """Return the refusal in an error of one of the REFUSALS, with the peer's own code and reason."""
     kind = next(kind.__name__ for kind in type(error).__mro__ if kind in REFUSALS)
     violations = error.violations if isinstance(error, InvalidArgument) else ()
     # A peer's message may quote the card, and the journal must never hold one.
     masked = tuple(FieldViolation(_mask_numbers(broken.field), _mask_numbers(broken.rule)) for broken in violations)
-    return Refusal(kind, valid_reason(error.reason), _mask_numbers(error.message), masked)
+    return Refusal(kind, error.reason, _mask_numbers(error.message), masked)
 
 
 def refused_or_in_doubt(error: DomainError) -> Refused | InDoubt:
@@ -52,11 +47,6 @@ def refused_or_in_doubt(error: DomainError) -> Refused | InDoubt:
     if isinstance(error, REFUSALS) and not isinstance(error, Unimplemented):
         return Refused(refusal_from_error(error))
     return InDoubt(error.reason)
-
-
-def valid_reason(reason: str) -> str:
-    """Return a well-formed reason as it is, any other text as REFUSED."""
-    return reason if _REASON.fullmatch(reason) else "REFUSED"
 
 
 def _mask_numbers(text: str) -> str:

@@ -5,6 +5,7 @@ import uuid
 from typing_extensions import override
 
 from chassis.errors import REFUSALS, DomainError, Unimplemented
+from chassis.rpc.status import reason_from_peer
 from chassis.rpc.wire import money_to_wire
 from chassis.values.money import Money
 from checkout_service.commands import (
@@ -19,7 +20,7 @@ from checkout_service.commands import (
     VoidOutcome,
 )
 from checkout_service.domain import Card, Refusal
-from checkout_service.peers.errors import refused_or_in_doubt, valid_reason
+from checkout_service.peers.errors import refused_or_in_doubt
 from checkout_service.peers.internal_service import InternalService
 from checkout_service.peers.wire import card_to_wire
 from checkout_service.ports import Payment
@@ -107,7 +108,6 @@ def _outcome_from_wire(
             return Fenced(reply.fenced.existing)
         case "voided":
             return Released()
-        case "declined":
-            return Refused(Refusal("FailedPrecondition", valid_reason(reply.declined.reason), "the card was declined"))
         case _:
-            return InDoubt("UNKNOWN_OUTCOME")
+            reason = reason_from_peer(reply.declined.reason)
+            return Refused(Refusal("FailedPrecondition", reason, "the card was declined"))

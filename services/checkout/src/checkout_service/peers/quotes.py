@@ -4,15 +4,15 @@ from collections.abc import Sequence
 
 from typing_extensions import override
 
-from chassis.errors import DomainError, InvalidArgument, OutOfRange
+from chassis.errors import DomainError, InvalidArgument, OutOfRange, PeerBroken
 from chassis.rpc.cache import TtlCache
-from chassis.rpc.wire import money_to_wire
+from chassis.rpc.wire import money_from_wire, money_to_wire
 from chassis.telemetry.instruments import Telemetry
 from chassis.values.money import Money
 from checkout_service.domain import Address, Cart, CartLine, ProductWithdrawn
 from checkout_service.peers.errors import READ_REFUSALS, DependencyUnavailable
 from checkout_service.peers.shipping_quotes import ShippingQuotes
-from checkout_service.peers.wire import money_from_wire
+from checkout_service.peers.wire import lines_from_wire
 from checkout_service.ports import Quotes
 from shop import cart_pb2, currency_pb2, product_catalog_pb2
 from shop.cart_pb2_grpc import CartServiceStub
@@ -55,11 +55,12 @@ class ShopQuotes(Quotes):
         call = self._cart.GetCart(cart_pb2.GetCartRequest(user_id=user_id))
         try:
             found = await call
+        except PeerBroken:
+            raise
         except DomainError as error:
             raise DependencyUnavailable("cart") from error
         trailers = {key: str(value) for key, value in await call.trailing_metadata() or ()}
-        lines = tuple(CartLine(item.product_id, item.quantity) for item in found.items)
-        return Cart(lines, *(trailers.get(name) or None for name in self._trailers))
+        return Cart(lines_from_wire(found.items), *(trailers.get(name) or None for name in self._trailers))
 
     @override
     async def unit_prices(self, product_ids: Sequence[str]) -> list[Money]:
@@ -79,6 +80,8 @@ class ShopQuotes(Quotes):
     async def _fetch_price(self, product_id: str) -> Money:
         try:
             product = await self._catalog.GetProduct(product_catalog_pb2.GetProductRequest(id=product_id))
+        except PeerBroken:
+            raise
         except READ_REFUSALS as error:
             raise ProductWithdrawn(
                 "a product in the cart is not for sale", metadata={"product_id": product_id}
@@ -95,7 +98,7 @@ class ShopQuotes(Quotes):
             converted = await self._currency.Convert(request)
         except InvalidArgument as error:
             raise InvalidArgument.field("user_currency", "is not supported") from error
-        except OutOfRange:
+        except (OutOfRange, PeerBroken):
             raise
         except DomainError as error:
             raise DependencyUnavailable("currency") from error

@@ -50,10 +50,4 @@ class ShippingClient(Shipping):
             return Unsupported()
         except DomainError as error:
             return InDoubt(error.reason)
-        match reply.WhichOneof("outcome"):
-            case "shipped":
-                return Shipped(reply.shipped.tracking_id)
-            case "fenced":
-                return Fenced(reply.fenced.existing)
-            case _:
-                return InDoubt("UNKNOWN_OUTCOME")
+        return Shipped(reply.shipped.tracking_id) if reply.HasField("shipped") else Fenced(reply.fenced.existing)

@@ -1,15 +1,13 @@
 """Converts between the domain and messages of the contract."""
 
+from collections import Counter
 from collections.abc import Iterable
 
-from chassis.errors import InvalidArgument
-from chassis.rpc.wire import money_to_wire, parse_wire_money
-from chassis.values.money import Money
+from chassis.rpc.wire import money_to_wire
 from checkout_service.domain import Address, Card, CartLine, OrderLine
-from checkout_service.peers.errors import PeerBroken
 from checkout_service.ports import Entry
 from checkout_service.requests import OrderRequest
-from shop import address_pb2, cart_pb2, checkout_pb2, money_pb2, order_pb2, payment_pb2
+from shop import address_pb2, cart_pb2, checkout_pb2, order_pb2, payment_pb2
 
 
 def request_from_wire(request: checkout_pb2.PlaceOrderRequest, key: str | None) -> OrderRequest:
@@ -39,12 +37,12 @@ def order_to_wire(entry: Entry) -> order_pb2.OrderResult:
     )
 
 
-def money_from_wire(message: money_pb2.Money) -> Money:
-    """Convert a peer's amount. Raises PeerBroken if it breaks the rules of Money, which is not our caller's fault."""
-    try:
-        return parse_wire_money(message, field="amount")
-    except InvalidArgument as error:
-        raise PeerBroken("a peer returned an invalid amount") from error
+def lines_from_wire(items: Iterable[cart_pb2.CartItem]) -> tuple[CartLine, ...]:
+    """Convert a cart's lines. Several of one product, which a foreign cart may have, become one."""
+    quantities: Counter[str] = Counter()
+    for item in items:
+        quantities[item.product_id] += item.quantity
+    return tuple(CartLine(*line) for line in quantities.items())
 
 
 def address_to_wire(address: Address) -> address_pb2.Address:

@@ -98,7 +98,9 @@ class SimulatedService:
     def add_readiness_check(self, check: object) -> None:
         """Do nothing: a simulated process is ready as soon as it serves."""
 
-    def channel(self, address: str, service: str, *, timeout_seconds: float, retryable: Sequence[str] = ()) -> Any:
+    def channel(
+        self, address: str, service: str, *, timeout_seconds: float, retryable: Sequence[str] = (), checks: object = ()
+    ) -> Any:
         return self._network.channel(address.partition(":")[0], timeout_seconds, retryable)
 
 

@@ -1,0 +1,93 @@
+"""Checks of peers' responses for what orders rely on. The channels apply them as a response enters, and only there."""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from chassis.rpc.client import Check
+from chassis.values.money import MAX_NANOS, is_currency_code
+from checkout_service.peers.wire import lines_from_wire
+from shop import money_pb2
+
+MAX_LINES = 200  # as our own cart's
+_MAX_INT32 = 2**31 - 1
+_MAX_TEXT_LENGTH = 256
+
+_PRODUCT_ID = re.compile(rf"[^\x00-\x1f\x7f]{{1,{_MAX_TEXT_LENGTH}}}")
+_VERSION = re.compile(r"[\x21-\x7e]{0,128}")
+
+Parts = Iterator[tuple[str, bool]]
+Trailers = Mapping[str, str]
+
+
+def _check_cart(request: Any, cart: Any, trailers: Trailers) -> Parts:
+    yield "user_id", cart.user_id in {"", request.user_id}
+    yield "items", len(cart.items) <= MAX_LINES
+    yield "items.product_id", all(_PRODUCT_ID.fullmatch(item.product_id) for item in cart.items)
+    yield "items.quantity", all(item.quantity >= 1 for item in cart.items)
+    yield "items.quantity", all(line.quantity <= _MAX_INT32 for line in lines_from_wire(cart.items))
+    for name in ("etag", "cart-generation", "ordered-etag"):
+        yield name, bool(_VERSION.fullmatch(trailers.get(name, "")))
+
+
+def _check_product(request: Any, product: Any, _: Trailers) -> Parts:
+    yield "id", product.id == request.id
+    yield "price_usd", _is_price(product.price_usd, "USD")
+
+
+def _check_quote(_request: Any, quote: Any, _: Trailers) -> Parts:
+    yield "cost_usd", _is_price(quote.cost_usd, "USD")
+
+
+def _check_converted(request: Any, amount: money_pb2.Money, _: Trailers) -> Parts:
+    before = getattr(request, "from")
+    yield "amount", _is_price(amount, request.to_code)
+    yield "amount", bool(amount.units or amount.nanos) == bool(before.units or before.nanos)
+
+
+def _check_charge(request: Any, charge: Any, _: Trailers) -> Parts:
+    number = _digits(request.credit_card.credit_card_number)
+    yield "transaction_id", _is_text(charge.transaction_id)
+    yield "transaction_id", not number or number not in _digits(charge.transaction_id)
+
+
+def _check_charge_outcome(_request: Any, response: Any, _: Trailers) -> Parts:
+    yield "outcome", response.WhichOneof("outcome") is not None
+    if response.HasField("charged"):
+        amount = response.charged.amount
+        yield "charged.transaction_id", _is_text(response.charged.transaction_id)
+        yield "charged.amount", is_currency_code(amount.currency_code) and _is_price(amount, amount.currency_code)
+
+
+def _check_shipment(_request: Any, shipment: Any, _: Trailers) -> Parts:
+    yield "tracking_id", _is_text(shipment.tracking_id)
+
+
+def _check_shipment_outcome(_request: Any, response: Any, _: Trailers) -> Parts:
+    yield "outcome", response.WhichOneof("outcome") is not None
+    yield "shipped.tracking_id", not response.HasField("shipped") or _is_text(response.shipped.tracking_id)
+
+
+CHECKS: Mapping[str, Check] = {
+    "shop.CartService/GetCart": _check_cart,
+    "shop.ProductCatalogService/GetProduct": _check_product,
+    "shop.ShippingService/GetQuote": _check_quote,
+    "shop.CurrencyService/Convert": _check_converted,
+    "shop.PaymentService/Charge": _check_charge,
+    "shop.internal.PaymentLedger/ResolveOrFence": _check_charge_outcome,
+    "shop.ShippingService/ShipOrder": _check_shipment,
+    "shop.internal.ShipmentManifest/ResolveOrFence": _check_shipment_outcome,
+}
+
+
+def _is_price(amount: money_pb2.Money, currency_code: str) -> bool:
+    """Return whether an amount is valid, in this currency, and not negative."""
+    return amount.currency_code == currency_code and amount.units >= 0 and 0 <= amount.nanos <= MAX_NANOS
+
+
+def _is_text(value: str) -> bool:
+    return 0 < len(value) <= _MAX_TEXT_LENGTH and value.isprintable()
+
+
+def _digits(text: str) -> str:
+    return re.sub(r"\D", "", text)
