@@ -1,6 +1,6 @@
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 import grpc
@@ -100,7 +100,10 @@ async def test_only_retryable_methods_are_retried_which_is_counted_where_retries
     assert counted == ({(("rpc.method", "shop.CartService/GetCart"),): attempts - 1} if retryable else {})
 
 
-@pytest.mark.parametrize(("sent", "recorded_as"), [("CART_FULL", "CART_FULL"), ("CARD_4929530463957262", "NOT_FOUND")])
+@pytest.mark.parametrize(
+    ("sent", "recorded_as"),
+    [("CART_FULL", "CART_FULL"), ("CARD_VISA", "NOT_FOUND"), ("CARD_4929530463957262", "PEER_BROKEN")],
+)
 async def test_a_failed_call_is_recorded_with_its_status_and_a_reason_that_is_known(
     recorded: Recorded, sent: str, recorded_as: str
 ) -> None:
@@ -117,6 +120,39 @@ async def test_a_failed_call_is_recorded_with_its_status_and_a_reason_that_is_kn
     }
     [span] = recorded.spans()
     assert (span.attributes or {}).items() >= {"error.type": "NOT_FOUND", "shop.error.reason": recorded_as}.items()
+
+
+@pytest.mark.parametrize("reason", ["CARD_4929530463957262", "CARD_4929_5304_6395", "R" * 64, "card lost", "NO\n"])
+async def test_a_malformed_reason_is_replaced(reason: str) -> None:
+    async with serve((REGISTER, Carts(raising(CartLost("lost", reason=reason))))) as address:
+        with pytest.raises(errors.NotFound) as failure:
+            await stub(address).GetCart(cart_pb2.GetCartRequest())
+    assert failure.value.reason == "PEER_BROKEN"
+
+
+async def test_a_response_with_an_invalid_part_is_an_error_that_names_it(
+    recorded: Recorded, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def check(request: Any, cart: Any, trailers: Any) -> Iterator[tuple[str, bool]]:
+        yield "etag", trailers.get("etag") is None
+        yield "user_id", cart.user_id == request.user_id
+
+    async def no_user(_context: Context) -> cart_pb2.Cart:
+        return cart_pb2.Cart()
+
+    method = "shop.CartService/GetCart"
+    async with serve((REGISTER, Carts(no_user))) as address:
+        checks = {method: check}
+        telemetry = recorded.telemetry
+        channel = client.channel(address, "shop.CartService", timeout_seconds=5, checks=checks, telemetry=telemetry)
+        carts: Any = cart_pb2_grpc.CartServiceStub(channel)
+        await carts.GetCart(cart_pb2.GetCartRequest())
+        with pytest.raises(errors.PeerBroken, match=f"{method} returned an invalid user_id"):
+            await carts.GetCart(cart_pb2.GetCartRequest(user_id="ann"))
+    assert "user_id" in capsys.readouterr().out
+    series = [dict(attributes) for attributes in telemetry.histogram(semconv.RPC_CLIENT_DURATION).series]
+    assert [attributes.get("error.type") for attributes in series] == [None, "PEER_BROKEN"]
+    assert (recorded.spans()[-1].attributes or {})["shop.error.reason"] == "PEER_BROKEN"
 
 
 async def test_cancelling_the_caller_cancels_the_call() -> None:

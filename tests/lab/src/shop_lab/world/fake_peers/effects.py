@@ -37,9 +37,10 @@ from shop_lab.world.fake_peers.peer import FakePeer, money
 
 
 class FakeShipping(FakePeer, shipping_pb2_grpc.ShippingServiceServicer):
-    """Quotes 4.995 USD and ships once per key; an order to `failing_city` fails every time.
+    """Quotes and ships, once per key; an order to `failing_city` fails every time.
 
     Attributes:
+        quote_nanos: what a quote costs, in nanos of a USD.
         quote_depends_on: value of that metadata of quotes; without it none is reused.
     """
 
@@ -48,6 +49,7 @@ class FakeShipping(FakePeer, shipping_pb2_grpc.ShippingServiceServicer):
         self.shipments: dict[str, shipping_pb2.ShipOrderRequest] = {}
         self.fenced: set[str] = set()
         self.failing_city = ""
+        self.quote_nanos = 4_995_000_000
         self.quote_depends_on = ""
 
     @override
@@ -57,7 +59,7 @@ class FakeShipping(FakePeer, shipping_pb2_grpc.ShippingServiceServicer):
         await self.begin("GetQuote")
         if self.quote_depends_on:
             context.set_trailing_metadata((("quote-depends-on", self.quote_depends_on),))
-        return shipping_pb2.GetQuoteResponse(cost_usd=money("USD", 4_995_000_000))
+        return shipping_pb2.GetQuoteResponse(cost_usd=money("USD", self.quote_nanos))
 
     @override
     async def ShipOrder(
