@@ -127,6 +127,11 @@ class Order:
     lines: tuple[OrderLine, ...]
     shipping_cost: Money
 
+    @property
+    def quantities(self) -> dict[str, int]:
+        """The ordered quantities by product."""
+        return {line.product_id: line.quantity for line in self.lines}
+
     @cached_property
     def total(self) -> Money:
         """The amount to charge: the sum of all lines and of shipping."""

@@ -11,7 +11,7 @@ from chassis.errors import (
     InvalidArgument,
     Unavailable,
 )
-from checkout_service.domain import NEEDS_OPERATOR, PLACED, Refusal, State
+from checkout_service.domain import Refusal, State
 from checkout_service.ports import Entry
 from checkout_service.requests import OrderRequest
 
@@ -41,6 +41,9 @@ class OrderInFlight(Aborted):
 
 class CartOrdered(FailedPrecondition):
     """A different request has already ordered this cart."""
+
+    def __init__(self, order_id: str) -> None:
+        super().__init__("this cart was ordered already, by a different request", metadata={"order_id": order_id})
 
 
 class OrderNeedsReview(FailedPrecondition):
@@ -74,9 +77,3 @@ def require_same_request(existing: Entry, request: OrderRequest) -> Entry:
     return existing
 
 
-def cart_conflict(existing: Entry) -> OrderInFlight | CartOrdered:
-    """Return the error for a request whose cart another request's order holds."""
-    if existing.state not in PLACED | NEEDS_OPERATOR:
-        return OrderInFlight(existing.order_id)
-    metadata = {"order_id": existing.order_id}
-    return CartOrdered("this cart was ordered already, by a different request", metadata=metadata)

@@ -39,6 +39,7 @@ class Run:
         card: None in recovery, which tries each step once.
         release_delay_seconds: how long the order waits for its next worker if this saga leaves it open.
         recorded: the order is in the journal.
+        preceded_by: the order of the same scope or cart, instead of which this one was not recorded.
         task: raises DomainError only if the order is not in the journal.
     """
 
@@ -46,6 +47,7 @@ class Run:
     card: Card | None
     release_delay_seconds: float
     task: asyncio.Task[SagaResult] = field(init=False)
+    preceded_by: Entry | None = None
     removal: asyncio.Future[None] | None = None
     last_reason: str = ""
 
@@ -168,7 +170,8 @@ class Executor:
         raise AssertionError(f"{command} is not possible in this run")
 
     async def _insert(self, run: Run) -> bool:
-        if await self.journal.insert(run.entry) is not None:
+        run.preceded_by = await self.journal.insert(run.entry)
+        if run.preceded_by is not None:
             return False
         run.recorded = True
         self.metrics.record_change(run.entry.order_id, State.CHARGING)

@@ -12,9 +12,9 @@ from chassis.rpc import calls
 from chassis.values.keys import HmacKeys
 from chassis.values.money import round_to_minor_unit
 from checkout_service import saga
-from checkout_service.domain import RELEASED_CART, Cart, CartEmpty, NothingToPay, Order, OrderLine, order_id_of
-from checkout_service.errors import OrderInProgress, QuotesTooSlow, cart_conflict, require_same_request
-from checkout_service.executor import Executor, Run
+from checkout_service.domain import Cart, CartEmpty, NothingToPay, Order, OrderLine, order_id_of
+from checkout_service.errors import OrderInProgress, QuotesTooSlow, require_same_request
+from checkout_service.executor import Executor
 from checkout_service.failpoints import QUOTED
 from checkout_service.order_spans import current_traceparent, describe_order, describe_request
 from checkout_service.ports import Entry, Journal, Quotes
@@ -58,68 +58,71 @@ class OrderPlacer:
         card.
         """
         request = replace(request, fingerprints=fingerprints(request, self.hmac_keys), answer_by=_answer_by())
-        read_until = asyncio.get_running_loop().time() + READ_WITHIN_SECONDS
-        found = await self._find(request, read_until)
-        entry = found if isinstance(found, Entry) else await self._quote(request, found, read_until)
-        if entry.is_new:
-            return await self._record_charge_and_ship(entry, request)
-        return await self._repeats.answer(entry, request), True
+        placed = await self._place_once(request, first=True)
+        while placed is None:
+            # An order before this one has ended: what it has left in the cart is read anew.
+            placed = await self._place_once(request, first=False)
+        return placed
 
-    async def _find(self, request: OrderRequest, read_until: float) -> Entry | Cart:
-        """Return the order of an earlier call of this request, or the cart to order."""
-        if request.key is not None and (existing := await self.journal.find(_scope_of_key(request))):
+    async def _place_once(self, request: OrderRequest, *, first: bool) -> tuple[Entry, bool] | None:
+        """Find, quote, record, charge, ship, answer. None: another order had the scope or the cart, and has ended."""
+        read_until = asyncio.get_running_loop().time() + READ_WITHIN_SECONDS
+        before = await self.journal.find(_scope_of_key(request)) if request.key is not None else None
+        if before is not None and not request.may_begin_again(before):
             # Before validation: what was accepted once has the same answer for ever.
-            return require_same_request(existing, request)
+            return await self._repeats.answer(require_same_request(before, request), request)
         validate(request)
         cart = await self._read_cart(request.user_id, read_until)
-        if request.key is not None:
-            return cart
-        if not cart.lines:
-            return await self._find_emptied_by(request, cart)
-        # Any other repeat is noticed by the insert: a new order is not to pay for a read.
-        if order_id_of(self._scope_of(request, cart)) in self.executor.running:
-            return await self._find_of_cart(request, cart) or cart
-        return cart
-
-    async def _quote(self, request: OrderRequest, cart: Cart, read_until: float) -> Entry:
-        """Return a new order with frozen prices, or that of an earlier call if the prices cannot be read any more."""
         scope = self._scope_of(request, cart)
+        if request.key is None:
+            before = await self._find_of_cart(request, cart, scope, first=first)
+            if before is not None and not request.may_begin_again(before):
+                return await self._repeats.answer(before, request)
+        try:
+            new = await self._quote(request, cart, scope, read_until)
+        except DomainError:
+            existing = await self.journal.find(scope) if request.key is None and first else None
+            if existing is None or request.may_begin_again(existing):
+                raise
+            return await self._repeats.answer(existing, request)
+        return await self._record_charge_and_ship(new, before, request)
+
+    async def _quote(self, request: OrderRequest, cart: Cart, scope: str, read_until: float) -> Entry:
+        """Return a new order with frozen prices."""
         order_id = order_id_of(scope)
         describe_request(order_id, request.user_currency, len(cart.lines))
         try:
             async with asyncio.timeout_at(read_until):
                 order = await price(order_id, request, cart, self.quotes)
-            if asyncio.get_running_loop().time() >= request.answer_by:
-                raise QuotesTooSlow("the deadline leaves too little time to place the order; nothing was ordered")
-        except (DomainError, TimeoutError) as error:
-            existing = None if request.key else await self._find_of_cart(request, cart)
-            if existing is not None:
-                return existing
-            if isinstance(error, DomainError):
-                raise
+        except TimeoutError as error:
             raise QuotesTooSlow("reading prices took too long; nothing was ordered") from error
+        if asyncio.get_running_loop().time() >= request.answer_by:
+            raise QuotesTooSlow("the deadline leaves too little time to place the order; nothing was ordered")
         await self.failpoints.reach(QUOTED)
         return Entry(scope, request.fingerprints[0], order, current_traceparent())
 
-    async def _record_charge_and_ship(self, new: Entry, request: OrderRequest) -> tuple[Entry, bool]:
-        """Run the saga of a new order, and return its outcome, or that of the order that has its scope."""
-        run: Run | None = self.executor.start(new, saga.place(), request.card)
-        while True:
-            result = None
-            if run is not None:
-                describe_order(new.order, attempt=run.entry.attempt, replayed=False)
-                result = await outcome_of(run, request.answer_by)
-                if run.entry.is_placed:
-                    return run.entry, False
-                if result in {None, SagaResult.UNFINISHED}:
-                    raise OrderInProgress(new.order_id)
-            preceding = await self._find_preceding(new, request)
-            if result is SagaResult.SETTLED:  # the card or the shipment was refused
-                return await self._repeats.answer(preceding, request, replayed=False), True
-            if request.began(preceding.fingerprint):
-                return await self._repeats.answer(preceding, request), True
-            # Another request's order of this cart was refused or abandoned: this one is its next attempt.
-            run = await self._repeats.reopen(preceding, new, request)
+    async def _record_charge_and_ship(
+        self, new: Entry, before: Entry | None, request: OrderRequest
+    ) -> tuple[Entry, bool] | None:
+        """Run the saga of a new order, or of the next attempt of the one `before` it in its scope."""
+        taken = new if before is None else await self.journal.reopen(before, new)
+        if taken is None:
+            holder = await self.journal.find_of_cart(new.order.user_id, new.order.cart_generation)
+            return await self._repeats.give_way(holder, new, request) if holder is not None else None
+        steps = saga.place() if before is None else saga.charge(resumed=False)
+        run = self.executor.start(taken, steps, request.card)
+        describe_order(new.order, attempt=run.entry.attempt, replayed=False)
+        result = await outcome_of(run, request.answer_by)
+        if run.entry.is_placed:
+            return run.entry, False
+        if result in {None, SagaResult.UNFINISHED}:
+            raise OrderInProgress(new.order_id)
+        holder = run.preceded_by or await self.journal.read(new.order_id)
+        if holder is None:
+            raise OrderInProgress(new.order_id)
+        if result is SagaResult.SETTLED:  # the card or the shipment was refused
+            return await self._repeats.answer(holder, request, replayed=False)
+        return await self._repeats.give_way(holder, new, request)
 
     async def _read_cart(self, user_id: str, read_until: float) -> Cart:
         try:
@@ -138,40 +141,19 @@ class OrderPlacer:
         # Earlier releases counted the orders of a cart; 0 is the first.
         return scope_of(request.user_id, "cart", f"0:{cart.etag or uuid.uuid4()}")
 
-    async def _find_emptied_by(self, request: OrderRequest, cart: Cart) -> Entry:
-        """Return the order of this request that has emptied the cart. Raises CartEmpty if there is none."""
-        # Only the cart service can prove that: a cart also empties when it expires or its store is lost, and an old
-        # order must not be the answer then.
-        etag = cart.ordered_etag
-        existing = await self.journal.find_of_cart(request.user_id, etag) if etag else None
+    async def _find_of_cart(self, request: OrderRequest, cart: Cart, scope: str, *, first: bool) -> Entry | None:
+        """Return the order of this cart, or the order of this request that has emptied it. Raises CartEmpty."""
+        if cart.lines:
+            # At first a repeat is noticed by the insert: a new order is not to pay for a read.
+            known = not first or order_id_of(scope) in self.executor.running
+            return await self.journal.find(scope) if known else None
+        # Only the cart service can prove that an order emptied it: a cart also empties when it expires or its store is
+        # lost, and an old order must not be the answer then.
+        ordered = cart.generation or cart.ordered_etag if cart.ordered_etag else None
+        existing = await self.journal.find_of_cart(request.user_id, ordered) if ordered else None
         if existing is None or not request.began(existing.fingerprint):
             raise CartEmpty("the cart is empty")
         return existing
-
-    async def _find_of_cart(self, request: OrderRequest, cart: Cart) -> Entry | None:
-        """Return the cart's order if this request began it. Raises the conflict with one that holds the cart."""
-        existing = await self.journal.find(self._scope_of(request, cart))
-        if existing is None or request.began(existing.fingerprint):
-            return existing
-        if existing.state not in RELEASED_CART:
-            raise cart_conflict(existing)
-        return None
-
-    async def _find_preceding(self, new: Entry, request: OrderRequest) -> Entry:
-        """Return the order of the same scope that was recorded instead of this one.
-
-        It is another request's only if that one was refused or abandoned. Raises the conflict with another request's
-        order, and OrderInProgress if the journal has lost the order.
-        """
-        existing = await self.journal.find(new.scope)
-        if existing is not None and request.key is not None:
-            return require_same_request(existing, request)
-        if existing is not None and (request.began(existing.fingerprint) or existing.state in RELEASED_CART):
-            return existing
-        holder = await self.journal.find_of_cart(new.order.user_id, new.order.cart_generation)
-        if holder is None:
-            raise OrderInProgress(new.order_id)
-        raise cart_conflict(holder)
 
 
 async def price(order_id: str, request: OrderRequest, cart: Cart, quotes: Quotes) -> Order:
@@ -195,7 +177,7 @@ async def price(order_id: str, request: OrderRequest, cart: Cart, quotes: Quotes
         order_id,
         request.user_id,
         request.email,
-        cart.etag or "",
+        cart.generation or cart.etag or "",
         address,
         tuple(OrderLine(line.product_id, line.quantity, cost) for line, cost in zip(lines, costs, strict=True)),
         shipping_cost,

@@ -189,8 +189,8 @@ class Journal(Protocol):
 
     async def find(self, scope: str) -> Entry | None: ...
 
-    async def find_of_cart(self, user_id: str, cart_etag: str) -> Entry | None:
-        """Return the order that holds the cart: any but one in RELEASED_CART. A cart without etag has none."""
+    async def find_of_cart(self, user_id: str, generation: str) -> Entry | None:
+        """Return the order that holds the cart: any but one in RELEASED_CART. An empty generation has none."""
 
     async def read(self, order_id: str) -> Entry | None: ...
 

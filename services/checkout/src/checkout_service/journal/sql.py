@@ -72,8 +72,8 @@ class SqlJournal(Journal):
         return first_entry(await self._read(statements.FIND, scope=scope))
 
     @override
-    async def find_of_cart(self, user_id: str, cart_etag: str) -> Entry | None:
-        return first_entry(await self._read(statements.FIND_OF_CART, user_id=user_id, cart_etag=cart_etag))
+    async def find_of_cart(self, user_id: str, generation: str) -> Entry | None:
+        return first_entry(await self._read(statements.FIND_OF_CART, user_id=user_id, cart_etag=generation))
 
     @override
     async def read(self, order_id: str) -> Entry | None:

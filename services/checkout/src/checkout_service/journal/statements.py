@@ -85,8 +85,8 @@ REOPEN = f"""
     UPDATE orders SET
         state = 'CHARGING', attempt = attempt + 1, epoch = epoch + 1, owner = :new_owner, worker = :worker,
         lease_until = {NOW} + :lease_seconds, updated_at = {NOW}, failures = 0, reason = '', refusal = '',
-        fingerprint = :fingerprint, email = :email, currency_code = :currency_code, total_units = :total_units,
-        total_nanos = :total_nanos, traceparent = :traceparent, snapshot = :snapshot
+        fingerprint = :fingerprint, email = :email, cart_etag = :cart_etag, currency_code = :currency_code,
+        total_units = :total_units, total_nanos = :total_nanos, traceparent = :traceparent, snapshot = :snapshot
     WHERE {_HELD} AND state IN ('ABANDONED', 'DECLINED', 'VOIDED') AND NOT EXISTS (
         SELECT 1 FROM orders AS holder
         WHERE holder.user_id = :user_id AND holder.cart_etag = :cart_etag AND {_LIVE_CART}
