@@ -75,5 +75,3 @@ def require_same_request(existing: Entry, request: OrderRequest) -> Entry:
     if not request.began(existing.fingerprint):
         raise IdempotencyKeyReused
     return existing
-
-
