@@ -18,7 +18,7 @@ from checkout_service.executor import Executor
 from checkout_service.failpoints import QUOTED
 from checkout_service.order_spans import current_traceparent, describe_order, describe_request
 from checkout_service.ports import Entry, Journal, Quotes
-from checkout_service.repeats import RepeatedOrders, outcome_of
+from checkout_service.repeats import RepeatedOrders, may_begin_again, outcome_of
 from checkout_service.requests import OrderRequest, fingerprints, require_address, scope_of, validate
 from checkout_service.saga import SagaResult
 
@@ -68,7 +68,7 @@ class OrderPlacer:
         """Find, quote, record, charge, ship, answer. None: another order had the scope or the cart, and has ended."""
         read_until = asyncio.get_running_loop().time() + READ_WITHIN_SECONDS
         before = await self.journal.find(_scope_of_key(request)) if request.key is not None else None
-        if before is not None and not request.may_begin_again(before):
+        if before is not None and not may_begin_again(before, request):
             # Before validation: what was accepted once has the same answer for ever.
             return await self._repeats.answer(require_same_request(before, request), request)
         validate(request)
@@ -76,13 +76,13 @@ class OrderPlacer:
         scope = self._scope_of(request, cart)
         if request.key is None:
             before = await self._find_of_cart(request, cart, scope, first=first)
-            if before is not None and not request.may_begin_again(before):
+            if before is not None and not may_begin_again(before, request):
                 return await self._repeats.answer(before, request)
         try:
             new = await self._quote(request, cart, scope, read_until)
         except DomainError:
             existing = await self.journal.find(scope) if request.key is None and first else None
-            if existing is None or request.may_begin_again(existing):
+            if existing is None or may_begin_again(existing, request):
                 raise
             return await self._repeats.answer(existing, request)
         return await self._record_charge_and_ship(new, before, request)

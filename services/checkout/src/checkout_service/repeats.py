@@ -3,7 +3,7 @@
 import asyncio
 from dataclasses import dataclass
 
-from chassis.errors import DomainError
+from chassis.errors import DomainError, InvalidArgument
 from checkout_service import saga
 from checkout_service.domain import REFUSED, RELEASED_CART, State
 from checkout_service.errors import CartOrdered, OrderInFlight, OrderInProgress, error_of, require_same_request
@@ -56,7 +56,7 @@ class RepeatedOrders:
         is, or if an operator has to decide that, and OrderInFlight if it takes too long.
         """
         if holder.scope == new.scope:
-            if request.may_begin_again(holder):
+            if may_begin_again(holder, request):
                 return None
             if request.key is not None:
                 require_same_request(holder, request)
@@ -116,6 +116,18 @@ class RepeatedOrders:
         if asyncio.get_running_loop().time() + _POLL_SECONDS >= request.answer_by:
             raise OrderInFlight(order_id)
         await asyncio.sleep(_POLL_SECONDS)  # another replica works on it: only the journal has its outcome
+
+
+def may_begin_again(existing: Entry, request: OrderRequest) -> bool:
+    """Return whether the order of the request's scope has ended without effect, and this is its next attempt.
+
+    Under a key a refusal is final, but of malformed fields, which the caller corrects, payment has recorded none.
+    """
+    if request.key is None:
+        return existing.state in {State.ABANDONED, State.DECLINED, State.VOIDED}
+    malformed = existing.refusal is not None and existing.refusal.kind == InvalidArgument.__name__
+    is_same = existing.state is State.ABANDONED and request.began(existing.fingerprint)
+    return is_same or (existing.state is State.DECLINED and malformed)
 
 
 async def outcome_of(run: Run, until: float) -> SagaResult | None:

@@ -8,8 +8,7 @@ from chassis.errors import InvalidArgument
 from chassis.values.fields import limit_text, require_between, require_email_address, require_text
 from chassis.values.keys import HmacKeys
 from chassis.values.money import is_currency_code
-from checkout_service.domain import Address, Card, State
-from checkout_service.ports import Entry
+from checkout_service.domain import Address, Card
 
 MAX_USER_ID_LENGTH = 128
 MAX_ADDRESS_TEXT_LENGTH = 256
@@ -39,17 +38,6 @@ class OrderRequest:
     def began(self, fingerprint: str) -> bool:
         """Return whether an order with this fingerprint is of the same request, perhaps under an older HMAC key."""
         return fingerprint in self.fingerprints
-
-    def may_begin_again(self, existing: Entry) -> bool:
-        """Return whether the order of this request's scope has ended without effect, and this is its next attempt.
-
-        Under a key a refusal is final, but of malformed fields, which the caller corrects, payment has recorded none.
-        """
-        if self.key is None:
-            return existing.state in {State.ABANDONED, State.DECLINED, State.VOIDED}
-        malformed = existing.refusal is not None and existing.refusal.kind == InvalidArgument.__name__
-        is_same = existing.state is State.ABANDONED and self.began(existing.fingerprint)
-        return is_same or (existing.state is State.DECLINED and malformed)
 
 
 def validate(request: OrderRequest) -> None:
