@@ -91,7 +91,7 @@ class Cart:
     A foreign cart service has neither of the others.
 
     Attributes:
-        ordered_etag: the last etag of a cart that an order emptied.
+        ordered_etag: the `cart_generation` of the order that emptied the cart.
         generation: stays while items are added or changed, and is new after the removal of an order's items. That of an
             ordered cart, if an order emptied it.
     """
