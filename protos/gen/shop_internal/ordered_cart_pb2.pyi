@@ -29,8 +29,9 @@ class RemoveOrderedRequest(_message.Message):
     ITEMS_FIELD_NUMBER: _builtins.int
     user_id: _builtins.str
     etag: _builtins.str
-    """The etag of the cart that was ordered."""
+    """The generation of the cart that was ordered: the first 16 characters of its etag. More of the etag is allowed."""
     order_id: _builtins.str
+    """For earlier releases, which remove once per order id."""
     @_builtins.property
     def items(self) -> _containers.RepeatedCompositeFieldContainer[_cart_pb2.CartItem]: ...
     def __init__(

@@ -52,9 +52,9 @@ class OrderedCartServicer(object):
     """
 
     def RemoveOrdered(self, request, context):
-        """Removes what an order bought: everything if the cart still has the etag, otherwise each ordered quantity as far as
-        the cart has it. Once per order id: a repeat has no effect. If the cart is empty afterwards, GetCart returns the
-        ordered etag in trailing metadata `ordered-etag`.
+        """Removes each ordered quantity, as far as the cart has it, from a cart of the ordered generation, which then begins a
+        new one: a repeat has no effect. If the cart is empty afterwards, GetCart returns the ordered generation in trailing
+        metadata `cart-generation`, and the field `etag` of the request in `ordered-etag`.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

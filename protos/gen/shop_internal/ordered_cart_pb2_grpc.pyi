@@ -17,9 +17,9 @@ class OrderedCartStub:
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     RemoveOrdered: _aio.UnaryUnaryMultiCallable[_ordered_cart_pb2.RemoveOrderedRequest, _ordered_cart_pb2.RemoveOrderedResponse]
-    """Removes what an order bought: everything if the cart still has the etag, otherwise each ordered quantity as far as
-    the cart has it. Once per order id: a repeat has no effect. If the cart is empty afterwards, GetCart returns the
-    ordered etag in trailing metadata `ordered-etag`.
+    """Removes each ordered quantity, as far as the cart has it, from a cart of the ordered generation, which then begins a
+    new one: a repeat has no effect. If the cart is empty afterwards, GetCart returns the ordered generation in trailing
+    metadata `cart-generation`, and the field `etag` of the request in `ordered-etag`.
     """
     RemoveAllOrdered: _aio.UnaryUnaryMultiCallable[_ordered_cart_pb2.RemoveAllOrderedRequest, _ordered_cart_pb2.RemoveAllOrderedResponse]
     """The same for several orders. An error applies to all of them, and they can be sent again."""
@@ -33,9 +33,9 @@ class OrderedCartServicer(metaclass=_abc_1.ABCMeta):
         request: _ordered_cart_pb2.RemoveOrderedRequest,
         context: _aio.ServicerContext[_ordered_cart_pb2.RemoveOrderedRequest, _abc.Awaitable[_ordered_cart_pb2.RemoveOrderedResponse]],
     ) -> _abc.Awaitable[_ordered_cart_pb2.RemoveOrderedResponse]:
-        """Removes what an order bought: everything if the cart still has the etag, otherwise each ordered quantity as far as
-        the cart has it. Once per order id: a repeat has no effect. If the cart is empty afterwards, GetCart returns the
-        ordered etag in trailing metadata `ordered-etag`.
+        """Removes each ordered quantity, as far as the cart has it, from a cart of the ordered generation, which then begins a
+        new one: a repeat has no effect. If the cart is empty afterwards, GetCart returns the ordered generation in trailing
+        metadata `cart-generation`, and the field `etag` of the request in `ordered-etag`.
         """
 
     @_abc_1.abstractmethod
