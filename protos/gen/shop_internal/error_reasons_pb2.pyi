@@ -63,11 +63,13 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     ORDER_REFUSED: _ErrorReason.ValueType  # 15
     """FAILED_PRECONDITION: The order was refused, and no more specific reason was recorded."""
     REFUSED: _ErrorReason.ValueType  # 16
-    """FAILED_PRECONDITION: A peer refused without a well-formed reason; the code is that of the peer's refusal."""
+    """FAILED_PRECONDITION: A peer refused without a well-formed reason; only orders of older releases have it."""
     DEPENDENCY_UNAVAILABLE: _ErrorReason.ValueType  # 17
     """UNAVAILABLE: A peer failed before the order was begun, so nothing was done; metadata has peer."""
     PEER_BROKEN: _ErrorReason.ValueType  # 18
-    """UNAVAILABLE: A peer's response breaks the contract. Nothing was done."""
+    """UNAVAILABLE: A peer's response breaks the contract. Nothing was done. Also replaces the malformed reason of a peer,
+    whose code remains.
+    """
     QUOTES_TOO_SLOW: _ErrorReason.ValueType  # 19
     """UNAVAILABLE: Reading cart, prices or quote took too long. Nothing was done."""
     JOURNAL_UNAVAILABLE: _ErrorReason.ValueType  # 20
@@ -121,6 +123,8 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """FAILED_PRECONDITION: The relay has permanently refused the e-mail of this order, which was accepted before."""
     SHIPMENT_FENCED: _ErrorReason.ValueType  # 37
     """ABORTED: The key was fenced before this shipment was requested; a new shipment needs a new key."""
+    SHIPMENT_FORGOTTEN: _ErrorReason.ValueType  # 42
+    """FAILED_PRECONDITION: The order was charged before the oldest records of shipments, so it may have been shipped."""
     LETTER_NOT_FOUND: _ErrorReason.ValueType  # 38
     """NOT_FOUND: The spool has no letter with this id."""
     SPOOL_UNAVAILABLE: _ErrorReason.ValueType  # 39
@@ -175,11 +179,13 @@ NOTHING_TO_PAY: ErrorReason.ValueType  # 14
 ORDER_REFUSED: ErrorReason.ValueType  # 15
 """FAILED_PRECONDITION: The order was refused, and no more specific reason was recorded."""
 REFUSED: ErrorReason.ValueType  # 16
-"""FAILED_PRECONDITION: A peer refused without a well-formed reason; the code is that of the peer's refusal."""
+"""FAILED_PRECONDITION: A peer refused without a well-formed reason; only orders of older releases have it."""
 DEPENDENCY_UNAVAILABLE: ErrorReason.ValueType  # 17
 """UNAVAILABLE: A peer failed before the order was begun, so nothing was done; metadata has peer."""
 PEER_BROKEN: ErrorReason.ValueType  # 18
-"""UNAVAILABLE: A peer's response breaks the contract. Nothing was done."""
+"""UNAVAILABLE: A peer's response breaks the contract. Nothing was done. Also replaces the malformed reason of a peer,
+whose code remains.
+"""
 QUOTES_TOO_SLOW: ErrorReason.ValueType  # 19
 """UNAVAILABLE: Reading cart, prices or quote took too long. Nothing was done."""
 JOURNAL_UNAVAILABLE: ErrorReason.ValueType  # 20
@@ -233,6 +239,8 @@ RECIPIENT_REFUSED: ErrorReason.ValueType  # 36
 """FAILED_PRECONDITION: The relay has permanently refused the e-mail of this order, which was accepted before."""
 SHIPMENT_FENCED: ErrorReason.ValueType  # 37
 """ABORTED: The key was fenced before this shipment was requested; a new shipment needs a new key."""
+SHIPMENT_FORGOTTEN: ErrorReason.ValueType  # 42
+"""FAILED_PRECONDITION: The order was charged before the oldest records of shipments, so it may have been shipped."""
 LETTER_NOT_FOUND: ErrorReason.ValueType  # 38
 """NOT_FOUND: The spool has no letter with this id."""
 SPOOL_UNAVAILABLE: ErrorReason.ValueType  # 39

@@ -24,16 +24,22 @@ class ResolveShipmentRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     SHIPMENT_KEY_FIELD_NUMBER: _builtins.int
+    CHARGED_AT_FIELD_NUMBER: _builtins.int
     shipment_key: _builtins.str
     """The idempotency-key of the ShipOrder request."""
+    @_builtins.property
+    def charged_at(self) -> _timestamp_pb2.Timestamp:
+        """When the order was charged, if known: its shipment is not older."""
+
     def __init__(
         self,
         *,
         shipment_key: _builtins.str = ...,
+        charged_at: _timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["charged_at", b"charged_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["shipment_key", b"shipment_key"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["charged_at", b"charged_at", "shipment_key", b"shipment_key"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

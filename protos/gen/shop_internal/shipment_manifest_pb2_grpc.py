@@ -53,7 +53,7 @@ class ShipmentManifestServicer(object):
 
     def ResolveOrFence(self, request, context):
         """Returns the shipment under the key. Without one, fences the key: every later ShipOrder with it fails as ABORTED
-        with the reason SHIPMENT_FENCED.
+        with the reason SHIPMENT_FENCED. Fails with SHIPMENT_FORGOTTEN if the shipment may have been deleted.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

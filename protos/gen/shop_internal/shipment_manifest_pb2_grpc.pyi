@@ -18,7 +18,7 @@ class ShipmentManifestStub:
     def __init__(self, channel: _aio.Channel) -> None: ...
     ResolveOrFence: _aio.UnaryUnaryMultiCallable[_shipment_manifest_pb2.ResolveShipmentRequest, _shipment_manifest_pb2.ResolveShipmentResponse]
     """Returns the shipment under the key. Without one, fences the key: every later ShipOrder with it fails as ABORTED
-    with the reason SHIPMENT_FENCED.
+    with the reason SHIPMENT_FENCED. Fails with SHIPMENT_FORGOTTEN if the shipment may have been deleted.
     """
     ListShipments: _aio.UnaryUnaryMultiCallable[_shipment_manifest_pb2.ListShipmentsRequest, _shipment_manifest_pb2.ListShipmentsResponse]
     """Lists shipments in the order in which they were recorded."""
@@ -33,7 +33,7 @@ class ShipmentManifestServicer(metaclass=_abc_1.ABCMeta):
         context: _aio.ServicerContext[_shipment_manifest_pb2.ResolveShipmentRequest, _abc.Awaitable[_shipment_manifest_pb2.ResolveShipmentResponse]],
     ) -> _abc.Awaitable[_shipment_manifest_pb2.ResolveShipmentResponse]:
         """Returns the shipment under the key. Without one, fences the key: every later ShipOrder with it fails as ABORTED
-        with the reason SHIPMENT_FENCED.
+        with the reason SHIPMENT_FENCED. Fails with SHIPMENT_FORGOTTEN if the shipment may have been deleted.
         """
 
     @_abc_1.abstractmethod

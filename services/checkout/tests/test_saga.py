@@ -7,8 +7,11 @@ from checkout_service.commands import (
     Charge,
     Charged,
     Fenced,
+    Forgotten,
     Insert,
+    KeyReused,
     Resolve,
+    ResolveShipment,
     Restore,
     Send,
     Ship,
@@ -16,6 +19,7 @@ from checkout_service.commands import (
     StartRemoval,
     Update,
 )
+from checkout_service.domain import State
 from checkout_service.saga import SagaResult
 
 CHARGED, SHIPPED = Charged("transaction"), Shipped("track")
@@ -61,3 +65,21 @@ def test_a_lost_order_is_restored_before_its_shipment_is_recorded() -> None:
 
 def test_an_order_does_not_end_behind_a_fence_that_existed() -> None:
     assert drive(saga.resolve(), Fenced(existing=True), True) == ([Resolve, Update, Resolve], None)
+
+
+def commands_of(steps: saga.Saga, *results: Any) -> list[Any]:
+    return [next(steps), *(steps.send(result) for result in results)]
+
+
+def test_an_old_charge_whose_shipment_is_forgotten_is_not_shipped_and_kept() -> None:
+    charged = Charged("transaction", charged_at=5.0)
+    *_, ship, update = commands_of(saga.place(), True, charged, Forgotten())
+    assert ship == Ship(charged_at=5.0)
+    assert (update.transition.after, update.transition.transaction_id) == (State.NEEDS_REVIEW, "transaction")
+
+
+def test_an_old_charge_of_other_content_whose_shipment_is_forgotten_is_kept() -> None:
+    displaced = KeyReused("transaction", charged_at=5.0)
+    *_, resolve, update = commands_of(saga.place(), True, KeyReused(), displaced, Forgotten())
+    assert resolve == ResolveShipment(charged_at=5.0)
+    assert (update.transition.after, update.transition.transaction_id) == (State.NEEDS_REVIEW, "transaction")

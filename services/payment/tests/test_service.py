@@ -113,8 +113,20 @@ async def test_resolving_a_charge_returns_its_transaction_its_amount_and_the_fin
     for fingerprint in ("first", "second", None):
         transaction_id = await payments.charge(make_request(), "key", fingerprint)
     amount = money_pb2.Money(currency_code="EUR", units=12, nanos=340_000_000)
-    charged = ledger_pb2.Charged(transaction_id=transaction_id, amount=amount, request_fingerprint="first")
-    assert (await payments.resolve("key")).charged == charged
+    found = (await payments.resolve("key")).charged
+    assert (found.transaction_id, found.amount, found.request_fingerprint) == (transaction_id, amount, "first")
+
+
+async def test_a_repeated_charge_returns_when_it_was_recorded(payments: Payments, make_request: MakeRequest) -> None:
+    trailers = []
+    for _ in range(2):
+        request = charge_to_wire(make_request())
+        call = payments.public.Charge(request, metadata=(("idempotency-key", "key"),))
+        await call
+        trailers.append(dict(await call.trailing_metadata()))
+    recorded_at = (await payments.resolve("key")).charged.recorded_at
+    assert recorded_at.ToSeconds() == pytest.approx(time.time(), abs=60)
+    assert [trailer.get("charged-at") for trailer in trailers] == [None, f"{recorded_at.ToMicroseconds() / 1e6:.6f}"]
 
 
 async def test_a_fingerprint_that_is_too_long_is_refused(payments: Payments, make_request: MakeRequest) -> None:

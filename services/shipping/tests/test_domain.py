@@ -14,6 +14,7 @@ from shipping_service.domain import (
     Parcel,
     RateCard,
     ShipmentFenced,
+    ShipmentForgotten,
     Shipper,
     normalize_country,
 )
@@ -101,7 +102,7 @@ def test_a_key_has_the_same_tracking_id_in_every_release() -> None:
 @pytest.fixture
 async def shipper(sqlite_url: str) -> AsyncIterator[Shipper]:
     async with open_manifest(sqlite_url) as manifest:
-        yield Shipper(manifest)
+        yield Shipper(manifest, lambda: 1000.0)
 
 
 async def test_a_repeated_shipment_is_the_first_one(shipper: Shipper, parcel: MakeParcel) -> None:
@@ -130,6 +131,25 @@ async def test_a_shipment_is_repeated_even_if_its_parcel_is_no_longer_valid(
     shipped = Entry("key", parcel(city="x" * 257))
     await shipper.manifest.record(shipped)
     assert await shipper.ship("key", parcel(city="x" * 257)) == shipped
+
+
+@pytest.mark.parametrize("charged_at", [999.0, 1000.0])
+async def test_what_was_charged_before_the_oldest_entry_is_neither_shipped_nor_fenced(
+    shipper: Shipper, parcel: MakeParcel, charged_at: float
+) -> None:
+    for call in (shipper.ship("key", parcel(), charged_at), shipper.resolve_or_fence("key", charged_at)):
+        with pytest.raises(ShipmentForgotten):
+            await call
+    assert await shipper.manifest.find("key") is None
+
+
+@pytest.mark.parametrize("charged_at", [None, 999.0, 1001.0])
+async def test_an_entry_that_was_not_deleted_is_returned_however_old_its_charge_is(
+    shipper: Shipper, parcel: MakeParcel, charged_at: float | None
+) -> None:
+    shipped = await shipper.ship("key", parcel(), 1001.0)
+    assert await shipper.ship("key", parcel(), charged_at) == shipped
+    assert (await shipper.resolve_or_fence("key", charged_at)).entry == shipped
 
 
 async def test_a_shipment_under_a_fenced_key_fails(shipper: Shipper, parcel: MakeParcel) -> None:

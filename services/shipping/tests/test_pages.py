@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from chassis.failpoints import Failpoints
-from chassis.sql.retention import Retention
 from chassis.values import paging
 from chassis.values.paging import Position
 from shipping_service.domain import Entry, Manifest, Parcel, Shipper
@@ -26,8 +25,7 @@ async def test_shipments_are_listed_page_by_page(
     await manifest.record(Entry("fenced"))
     token = ""
     pages: list[Sequence[RecordedShipment]] = []
-    retention = Retention(manifest.delete_old, days=365, rows="entries")
-    servicer = ShipmentManifest(Shipper(manifest), Failpoints(), retention)
+    servicer = ShipmentManifest(Shipper(manifest, float), Failpoints())
     async with connect((add_ShipmentManifestServicer_to_server, servicer)) as channel:
         while not pages or token:
             page = await ShipmentManifestStub(channel).ListShipments(ListShipmentsRequest(page_token=token))

@@ -17,7 +17,15 @@ from chassis.sql.sqlite import add_functions
 from chassis.sql.url import sqlite_path
 from chassis.telemetry.instruments import Telemetry
 from shipping_service.__main__ import Settings, build
-from shipping_service.domain import Entry, Manifest, ManifestUnavailable, Parcel, ShipmentFenced, Shipper
+from shipping_service.domain import (
+    Entry,
+    Manifest,
+    ManifestUnavailable,
+    Parcel,
+    ShipmentFenced,
+    ShipmentForgotten,
+    Shipper,
+)
 from shipping_service.manifest.sql import DELETE_OLD, MIGRATIONS
 from shop_internal.shipment_manifest_pb2 import ListShipmentsRequest
 from shop_internal.shipment_manifest_pb2_grpc import ShipmentManifestStub
@@ -56,12 +64,17 @@ async def test_old_entries_are_deleted_in_batches(
 async def test_a_key_is_free_again_once_its_entry_was_deleted(
     manifest: Manifest, database_url: str, parcel: MakeParcel
 ) -> None:
-    shipper = Shipper(manifest)
+    shipper = Shipper(manifest, lambda: time.time() - DAY)
     await shipper.resolve_or_fence("key")
     with pytest.raises(ShipmentFenced):
         await shipper.ship("key", parcel())
     age(database_url, "key", 2)
     await manifest.delete_old(older_than_seconds=DAY, limit=10)
+    for charged_days_ago in (3, 1):
+        with pytest.raises(ShipmentForgotten):
+            await shipper.ship("key", parcel(), time.time() - charged_days_ago * DAY)
+        with pytest.raises(ShipmentForgotten):
+            await shipper.resolve_or_fence("key", time.time() - charged_days_ago * DAY)
     assert (await shipper.ship("key", parcel())).parcel == parcel()
 
 

@@ -5,9 +5,9 @@ from typing import Any
 
 import grpc
 import pytest
+from google.protobuf.timestamp_pb2 import Timestamp
 
 from chassis.failpoints import Failpoints
-from chassis.sql.retention import Retention
 from chassis.values.datafile import DataFile
 from shipping_service.__main__ import Settings
 from shipping_service.domain import Manifest, Shipper
@@ -19,11 +19,12 @@ from shop import address_pb2, cart_pb2, money_pb2, shipping_pb2
 from shop.shipping_pb2_grpc import ShippingServiceStub, add_ShippingServiceServicer_to_server
 from shop_internal.shipment_manifest_pb2 import ResolveShipmentRequest, ResolveShipmentResponse
 from shop_internal.shipment_manifest_pb2_grpc import ShipmentManifestStub, add_ShipmentManifestServicer_to_server
-from shop_kit.failing import failure_of, retried
+from shop_kit.failing import failure_of, rejected_fields, retried
 from shop_kit.serving import connect
 
 BREMEN = address_pb2.Address(street_address="Lindenweg 7", city="Bremen", country="Germany", zip_code=28195)
 PAN = cart_pb2.CartItem(product_id="pan", quantity=1)
+COMPLETE_SINCE = 1000.0
 NO_ITEM = cart_pb2.CartItem(product_id="pan", quantity=0)
 
 
@@ -50,11 +51,10 @@ class Shipping:
 @asynccontextmanager
 async def serving(manifest: Manifest, failpoints: str = "") -> AsyncIterator[Shipping]:
     rate_card = DataFile(Settings().rate_card_file, parse_rate_card)
-    shipper, active = Shipper(manifest), Failpoints(failpoints)
-    retention = Retention(manifest.delete_old, days=365, rows="entries")
+    shipper, active = Shipper(manifest, lambda: COMPLETE_SINCE), Failpoints(failpoints)
     async with connect(
         (add_ShippingServiceServicer_to_server, ShippingService(rate_card, shipper, active)),
-        (add_ShipmentManifestServicer_to_server, ShipmentManifest(shipper, active, retention)),
+        (add_ShipmentManifestServicer_to_server, ShipmentManifest(shipper, active)),
     ) as channel:
         yield Shipping(ShippingServiceStub(channel), ShipmentManifestStub(channel))
 
@@ -117,3 +117,20 @@ async def test_a_call_that_failed_or_hung_has_one_effect_when_retried(
         shipped = await retried(lambda: shipping.ship("key"))
         assert (await retried(lambda: shipping.resolve("key"))).shipped.tracking_id == shipped
     assert stored(sqlite_url) == [("key", "SHIPPED")]
+
+
+async def test_a_shipment_that_may_be_forgotten_is_refused(shipping: Shipping) -> None:
+    address = address_pb2.Address(country="Germany")
+    request = shipping_pb2.ShipOrderRequest(address=address, items=[PAN])
+    metadata = (("idempotency-key", "key"), ("charged-at", "999.5"))
+    resolved = ResolveShipmentRequest(shipment_key="key", charged_at=Timestamp(seconds=999))
+    for call in (shipping.public.ShipOrder(request, metadata=metadata), shipping.internal.ResolveOrFence(resolved)):
+        assert await failure_of(call) == (grpc.StatusCode.FAILED_PRECONDITION, "SHIPMENT_FORGOTTEN")
+
+
+@pytest.mark.parametrize("charged_at", ["", "nan", "-1", "1e9", "9" * 12])
+async def test_a_malformed_time_of_a_charge_is_refused(shipping: Shipping, charged_at: str) -> None:
+    address = address_pb2.Address(country="Germany")
+    request = shipping_pb2.ShipOrderRequest(address=address, items=[PAN])
+    call = shipping.public.ShipOrder(request, metadata=(("charged-at", charged_at),))
+    assert await rejected_fields(call) == ["charged-at"]

@@ -13,9 +13,13 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True)
 class Charged:
-    """The card was charged under the key, now or earlier."""
+    """The card was charged under the key, now or earlier.
+
+    `charged_at`: in seconds since 1970 if it was earlier; None if unknown.
+    """
 
     transaction_id: str
+    charged_at: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +48,11 @@ class Released:
 class KeyReused:
     """Another charge or shipment has the key: one with another amount, card, address or other lines.
 
-    `transaction_id`: of that charge if it is captured; empty if unknown.
+    `transaction_id`, `charged_at`: of that charge if it is captured; empty, None if unknown.
     """
 
     transaction_id: str = ""
+    charged_at: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +74,14 @@ class Shipped:
     tracking_id: str
 
 
+@dataclass(frozen=True, slots=True)
+class Forgotten:
+    """Shipping has no record of the key, and its records begin later than the charge: the order may be shipped."""
+
+
 ChargeOutcome: TypeAlias = Charged | Refused | Fenced | Released | KeyReused | InDoubt | Unsupported
 VoidOutcome: TypeAlias = Released | Refused | InDoubt | Unsupported
-ShipOutcome: TypeAlias = Shipped | Refused | Fenced | KeyReused | InDoubt | Unsupported
+ShipOutcome: TypeAlias = Shipped | Refused | Fenced | Forgotten | KeyReused | InDoubt | Unsupported
 
 
 class Command(Generic[R]):
@@ -95,12 +105,18 @@ class Resolve(Command[ChargeOutcome]):
     """Resolve the attempt's charge, or fence its key."""
 
 
+@dataclass(frozen=True, slots=True)
 class Ship(Command[ShipOutcome]):
-    """Ship under the attempt's key."""
+    """Ship under the attempt's key; `charged_at` as in `Charged`."""
+
+    charged_at: float | None = None
 
 
+@dataclass(frozen=True, slots=True)
 class ResolveShipment(Command[ShipOutcome]):
-    """Resolve the attempt's shipment, or fence its key."""
+    """Resolve the attempt's shipment, or fence its key; `charged_at` as in `Charged`."""
+
+    charged_at: float | None = None
 
 
 class Void(Command[VoidOutcome]):

@@ -306,11 +306,13 @@ class Payment(Protocol):
 class Shipping(Protocol):
     """Ships orders, once per key."""
 
-    async def ship(self, key: str, address: Address, lines: Sequence[OrderLine]) -> ShipOutcome:
-        """Ship the ordered lines."""
+    async def ship(
+        self, key: str, address: Address, lines: Sequence[OrderLine], charged_at: float | None
+    ) -> ShipOutcome:
+        """Ship the ordered lines; `charged_at` as in `Charged`."""
 
-    async def resolve(self, key: str) -> ShipOutcome:
-        """Return the outcome of the key's shipment; if there is none, fence the key."""
+    async def resolve(self, key: str, charged_at: float | None) -> ShipOutcome:
+        """Return the outcome of the key's shipment; if there is none, fence the key. `charged_at` as in `Charged`."""
 
 
 Sender: TypeAlias = Callable[[Entry], "asyncio.Future[None]"]

@@ -21,6 +21,7 @@ from checkout_service.commands import (
     Charged,
     Command,
     Fenced,
+    Forgotten,
     InDoubt,
     Insert,
     KeyReused,
@@ -60,6 +61,7 @@ Saga: TypeAlias = Generator[Command[Any], Any, SagaResult]
 MAX_ATTEMPTS_OF_RUN = 16
 
 RELEASED = Refusal("FailedPrecondition", "CHARGE_VOIDED", "the charge of this order was voided")
+FORGOTTEN = Refusal("FailedPrecondition", "SHIPMENT_FORGOTTEN", "charged before shipping's oldest records")
 OTHER_CONTENT = Refusal("FailedPrecondition", "IDEMPOTENCY_KEY_REUSED", "charged or shipped before, with other content")
 
 
@@ -87,8 +89,8 @@ def charge(*, resumed: bool) -> Saga:
     for _ in range(MAX_ATTEMPTS_OF_RUN):
         outcome, _ = yield from _until_certain(Charge(retry=False), again=Charge(retry=True))
         match outcome:
-            case Charged(transaction_id):
-                return (yield from _ship(transaction_id, resumed=resumed))
+            case Charged():
+                return (yield from _ship(outcome, resumed=resumed))
             case Refused(refusal):
                 # An earlier try in doubt may still arrive and be accepted: the refusal is final behind a fence only.
                 return (yield from resolve(State.DECLINED, refusal))
@@ -98,7 +100,7 @@ def charge(*, resumed: bool) -> Saga:
                 # A lost part of the journal had other content, or another request for the same cart.
                 outcome, _ = yield from _until_certain(Resolve())
                 if isinstance(outcome, Charged | KeyReused):
-                    return (yield from _displace(outcome.transaction_id))
+                    return (yield from _displace(outcome))
         if isinstance(outcome, InDoubt | Unsupported):
             break
         # This attempt's key can never be charged again, by any worker: the card is at hand for the next one.
@@ -116,10 +118,10 @@ def resolve(after: State = State.ABANDONED, refusal: Refusal | None = None) -> S
     for _ in range(MAX_ATTEMPTS_OF_RUN):
         outcome, _ = yield from _until_certain(Resolve())
         match outcome:
-            case Charged(transaction_id):
-                return (yield from _ship(transaction_id, resumed=True))
-            case KeyReused(transaction_id):
-                return (yield from _displace(transaction_id))
+            case Charged():
+                return (yield from _ship(outcome, resumed=True))
+            case KeyReused():
+                return (yield from _displace(outcome))
             case Fenced(existing=False):
                 return (yield from _end(State.CHARGING, after, refusal))
             case Unsupported() if refusal:  # a payment without our ledger cannot fence: its refusal has to do
@@ -152,26 +154,30 @@ def release(refusal: Refusal) -> Saga:
             return SagaResult.UNFINISHED
 
 
-def _ship(transaction_id: str, *, resumed: bool) -> Saga:
-    outcome, tries = yield from _until_certain(Ship())
+def _ship(charged: Charged, *, resumed: bool) -> Saga:
+    transaction_id = charged.transaction_id
+    outcome, tries = yield from _until_certain(Ship(charged.charged_at))
     match outcome:
         case Shipped(tracking_id):
             return (yield from _finish(transaction_id, tracking_id))
         case Refused(refusal):
             # A try in doubt, by any worker, may have been accepted before this one was refused.
             certain = not resumed and tries == 0
-            return (yield from _resolve_refused_shipment(transaction_id, refusal, certain=certain))
+            return (yield from _resolve_refused_shipment(charged, refusal, certain=certain))
         case KeyReused():
-            return (yield from _displace(transaction_id))
+            return (yield from _displace(charged))
+        case Forgotten():
+            return (yield from _end(State.CHARGING, State.NEEDS_REVIEW, FORGOTTEN, transaction_id))
         case Fenced():
             return (yield from _void(transaction_id, RELEASED))
         case InDoubt() | Unsupported():
             return SagaResult.UNFINISHED
 
 
-def _resolve_refused_shipment(transaction_id: str, refusal: Refusal, *, certain: bool) -> Saga:
+def _resolve_refused_shipment(charged: Charged, refusal: Refusal, *, certain: bool) -> Saga:
     """Void the charge behind a fence. `certain`: no other try of this shipment can have succeeded."""
-    outcome, _ = yield from _until_certain(ResolveShipment())
+    transaction_id = charged.transaction_id
+    outcome, _ = yield from _until_certain(ResolveShipment(charged.charged_at))
     match outcome:
         case Shipped(tracking_id):
             return (yield from _finish(transaction_id, tracking_id))
@@ -185,9 +191,10 @@ def _resolve_refused_shipment(transaction_id: str, refusal: Refusal, *, certain:
             return (yield from _end(State.CHARGING, State.NEEDS_REVIEW, refusal, transaction_id))
 
 
-def _displace(transaction_id: str) -> Saga:
+def _displace(charged: Charged | KeyReused) -> Saga:
     """Release a charge of other content under this order's key, or leave the order to an operator if it was shipped."""
-    outcome, _ = yield from _until_certain(ResolveShipment())
+    transaction_id = charged.transaction_id
+    outcome, _ = yield from _until_certain(ResolveShipment(charged.charged_at))
     match outcome:
         case Fenced():
             return (yield from _void(transaction_id, RELEASED))

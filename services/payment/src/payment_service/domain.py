@@ -7,7 +7,7 @@ that entry back. So a repeated charge is one charge, and a charge that arrives a
 import hmac
 import uuid
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date
 from enum import StrEnum
 from functools import cached_property
@@ -84,12 +84,14 @@ class Entry:
     Attributes:
         payment: None if the key was fenced before a charge arrived.
         reason: why the charge was declined, as callers receive it; otherwise None.
+        recorded_at: in seconds since 1970; 0 if this call has recorded it.
     """
 
     key: str
     state: State
     payment: Payment | None = None
     reason: str | None = None
+    recorded_at: float = field(default=0.0, compare=False)
 
     @cached_property
     def transaction_id(self) -> str:

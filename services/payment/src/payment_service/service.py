@@ -38,6 +38,8 @@ class PaymentService(payment_pb2_grpc.PaymentServiceServicer):
         charge = _charge_from_wire(request, _request_fingerprint(context))
         await self._failpoints.reach(failpoints.BEFORE_CHARGE)
         entry = await self._processor.charge(key, charge)
+        if entry.recorded_at:  # by an earlier call, perhaps so long ago that its shipment is forgotten
+            context.set_trailing_metadata((("charged-at", f"{entry.recorded_at:.6f}"),))
         log.debug("charged", transaction_id=entry.transaction_id)
         await self._failpoints.reach(failpoints.AFTER_CHARGE)
         return payment_pb2.ChargeResponse(transaction_id=entry.transaction_id)
@@ -125,6 +127,7 @@ def _recorded_to_wire(found: Recorded) -> ledger_pb2.ResolveOrFenceResponse:
         transaction_id=entry.transaction_id,
         amount=money_to_wire(entry.payment.amount),
         request_fingerprint=entry.payment.request_fingerprint,
+        recorded_at=time_to_wire(entry.recorded_at),
     )
     return ledger_pb2.ResolveOrFenceResponse(charged=charged)
 

@@ -33,14 +33,14 @@ async def build(settings: Settings, service: Service) -> AsyncIterator[None]:
     rate_card = DataFile(settings.rate_card_file, parse_rate_card)
     async with open_manifest(settings.database_url.get_secret_value(), service.telemetry) as manifest:
         retention = Retention(manifest.delete_old, days=settings.retention_days, rows="entries of the manifest")
-        shipper, failpoints = Shipper(manifest), service.failpoints
+        shipper, failpoints = Shipper(manifest, lambda: retention.complete_since), service.failpoints
         service.add_readiness_check(manifest.check)
         service.add_servicer(
             shipping_pb2_grpc.add_ShippingServiceServicer_to_server, ShippingService(rate_card, shipper, failpoints)
         )
         service.add_internal_servicer(
             shipment_manifest_pb2_grpc.add_ShipmentManifestServicer_to_server,
-            ShipmentManifest(shipper, failpoints, retention),
+            ShipmentManifest(shipper, failpoints),
         )
         async with in_background(rate_card.watch(), retention.run()):
             yield

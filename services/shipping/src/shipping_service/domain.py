@@ -6,12 +6,12 @@ its key was fenced fails.
 """
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
 
-from chassis.errors import Aborted, IdempotencyKeyReused, InvalidArgument, Unavailable
+from chassis.errors import Aborted, FailedPrecondition, IdempotencyKeyReused, InvalidArgument, Unavailable
 from chassis.values.fields import limit_text, require_between
 from chassis.values.money import Money
 from chassis.values.paging import Position
@@ -32,6 +32,10 @@ class ManifestUnavailable(Unavailable):
 
 class ShipmentFenced(Aborted):
     """The key was fenced before this shipment was requested; a new shipment needs a new key."""
+
+
+class ShipmentForgotten(FailedPrecondition):
+    """The manifest has no entry of the key, and begins later than the charge: the order may have been shipped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,16 +201,22 @@ class Manifest(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Shipper:
-    """Accepts parcels, once per idempotency key, and records them in the manifest."""
+    """Accepts parcels, once per idempotency key, and records them in the manifest.
+
+    Attributes:
+        complete_since: returns the time since which no entry was deleted. In seconds since 1970, as `charged_at` is,
+            before which a key's entry cannot have been recorded; None if unknown.
+    """
 
     manifest: Manifest
+    complete_since: Callable[[], float]
 
-    async def ship(self, key: str, parcel: Parcel) -> Entry:
+    async def ship(self, key: str, parcel: Parcel, charged_at: float | None = None) -> Entry:
         """Ship once per key and return the key's shipment.
 
         A key that has an entry is answered from the entry before the parcel is validated: rules may have changed since.
 
-        Raises InvalidArgument, IdempotencyKeyReused, ShipmentFenced, ManifestUnavailable.
+        Raises InvalidArgument, IdempotencyKeyReused, ShipmentFenced, ShipmentForgotten, ManifestUnavailable.
         """
         try:
             parcel.validate()
@@ -215,11 +225,22 @@ class Shipper:
             if found is None:
                 raise
             return _require_shipped(found, parcel)
-        return _require_shipped((await self.manifest.record(Entry(key, parcel))).entry, parcel)
+        return _require_shipped((await self._record(Entry(key, parcel), charged_at)).entry, parcel)
 
-    async def resolve_or_fence(self, key: str) -> Recorded:
-        """Return the key's entry. If there is none, fence the key, so that no shipment under it can succeed."""
-        return await self.manifest.record(Entry(key))
+    async def resolve_or_fence(self, key: str, charged_at: float | None = None) -> Recorded:
+        """Return the key's entry. If there is none, fence the key, so that no shipment under it can succeed.
+
+        Raises ShipmentForgotten, ManifestUnavailable.
+        """
+        return await self._record(Entry(key), charged_at)
+
+    async def _record(self, entry: Entry, charged_at: float | None) -> Recorded:
+        if charged_at is None or charged_at > self.complete_since():
+            return await self.manifest.record(entry)
+        found = await self.manifest.find(entry.key)
+        if found is None:
+            raise ShipmentForgotten("the order was charged before the oldest records of shipments")
+        return Recorded(found, existing=True)
 
 
 def _require_shipped(entry: Entry, parcel: Parcel) -> Entry:

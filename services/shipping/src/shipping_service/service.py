@@ -11,10 +11,9 @@ from chassis.failpoints import Failpoints
 from chassis.rpc.calls import metadata_value
 from chassis.rpc.serving import ServicerContext
 from chassis.rpc.wire import money_to_wire, parse_wire_time, time_to_wire
-from chassis.sql.retention import Retention
 from chassis.values import paging
 from chassis.values.datafile import DataFile
-from chassis.values.fields import parse_idempotency_key, require_present, require_text
+from chassis.values.fields import parse_idempotency_key, parse_seconds, require_present, require_text
 from shipping_service import failpoints
 from shipping_service.domain import Address, Item, Parcel, RateCard, Recorded, Shipment, Shipper
 from shop import cart_pb2, shipping_pb2, shipping_pb2_grpc
@@ -51,8 +50,10 @@ class ShippingService(shipping_pb2_grpc.ShippingServiceServicer):
         """Ship the items, once per `idempotency-key`."""
         key = _idempotency_key(context)
         parcel = _parcel_from_wire(request)
+        given = metadata_value(context, "charged-at")
+        charged_at = None if given is None else parse_seconds(given, "charged-at")
         await self._failpoints.reach(failpoints.BEFORE_SHIP)
-        shipment = await self._shipper.ship(key, parcel)
+        shipment = await self._shipper.ship(key, parcel, charged_at)
         log.debug("shipped", tracking_id=shipment.tracking_id, pieces=parcel.pieces)
         await self._failpoints.reach(failpoints.AFTER_SHIP)
         return shipping_pb2.ShipOrderResponse(tracking_id=shipment.tracking_id)
@@ -64,15 +65,16 @@ class ShipmentManifest(shipment_manifest_pb2_grpc.ShipmentManifestServicer):
 
     _shipper: Shipper
     _failpoints: Failpoints
-    _retention: Retention
 
     @override
     async def ResolveOrFence(
         self, request: shipment_manifest_pb2.ResolveShipmentRequest, _context: ServicerContext
     ) -> shipment_manifest_pb2.ResolveShipmentResponse:
         key = require_text(request.shipment_key, "shipment_key", max_length=_MAX_KEY_LENGTH)
+        known = request.HasField("charged_at")
+        charged_at = parse_wire_time(request.charged_at, field="charged_at") if known else None
         await self._failpoints.reach(failpoints.BEFORE_RESOLVE_OR_FENCE)
-        recorded = await self._shipper.resolve_or_fence(key)
+        recorded = await self._shipper.resolve_or_fence(key, charged_at)
         log.info("resolved", tracking_id=recorded.entry.tracking_id, fenced=recorded.entry.parcel is None)
         await self._failpoints.reach(failpoints.AFTER_RESOLVE_OR_FENCE)
         return _resolved_to_wire(recorded)
@@ -87,7 +89,7 @@ class ShipmentManifest(shipment_manifest_pb2_grpc.ShipmentManifestServicer):
         return shipment_manifest_pb2.ListShipmentsResponse(
             shipments=shipments,
             next_page_token=paging.next_page_token(page),
-            complete_since=time_to_wire(self._retention.complete_since),
+            complete_since=time_to_wire(self._shipper.complete_since()),
         )
 
 

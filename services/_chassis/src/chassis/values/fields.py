@@ -9,6 +9,7 @@ from chassis.errors import InvalidArgument
 _IDEMPOTENCY_KEY = re.compile(r"[\x21-\x7e]{1,255}")
 # No quoted local parts, comments or lists: a match is a single mailbox in every header and SMTP command.
 _EMAIL_ADDRESS = re.compile(r"[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]+@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*")
+_SECONDS = re.compile(r"[0-9]{1,11}(?:\.[0-9]{1,9})?")
 _MAX_EMAIL_ADDRESS_LENGTH = 254
 
 
@@ -50,6 +51,13 @@ def parse_idempotency_key(value: str) -> str:
     if not _IDEMPOTENCY_KEY.fullmatch(value):
         raise InvalidArgument.field("idempotency-key", "must be 1 to 255 visible ASCII characters")
     return value
+
+
+def parse_seconds(value: str, field: str) -> float:
+    """Return a time in metadata, in seconds since 1970."""
+    if not _SECONDS.fullmatch(value):
+        raise InvalidArgument.field(field, "must be seconds since 1970")
+    return float(value)
 
 
 def require_email_address(value: str, field: str) -> str:

@@ -14,6 +14,7 @@ _MAX_INT32 = 2**31 - 1
 _MAX_TEXT_LENGTH = 256
 
 _PRODUCT_ID = re.compile(rf"[^\x00-\x1f\x7f]{{1,{_MAX_TEXT_LENGTH}}}")
+_SECONDS = re.compile(r"(?:[0-9]{1,11}(?:\.[0-9]{1,9})?)?")
 _VERSION = re.compile(r"[\x21-\x7e]{0,128}")
 
 Parts = Iterator[tuple[str, bool]]
@@ -45,10 +46,11 @@ def _check_converted(request: Any, amount: money_pb2.Money, _: Trailers) -> Part
     yield "amount", bool(amount.units or amount.nanos) == bool(before.units or before.nanos)
 
 
-def _check_charge(request: Any, charge: Any, _: Trailers) -> Parts:
+def _check_charge(request: Any, charge: Any, trailers: Trailers) -> Parts:
     number = _digits(request.credit_card.credit_card_number)
     yield "transaction_id", _is_text(charge.transaction_id)
     yield "transaction_id", not number or number not in _digits(charge.transaction_id)
+    yield "charged-at", bool(_SECONDS.fullmatch(trailers.get("charged-at", "")))
 
 
 def _check_charge_outcome(_request: Any, response: Any, _: Trailers) -> Parts:

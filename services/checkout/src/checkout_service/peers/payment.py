@@ -53,10 +53,12 @@ class PaymentClient(Payment):
             if retry and not await self._deduplicates():
                 return Unsupported()
             metadata = (("idempotency-key", key), ("request-fingerprint", fingerprint))
-            reply = await self._charges.Charge(request, metadata=metadata)
+            call = self._charges.Charge(request, metadata=metadata)
+            reply = await call
         except DomainError as error:
             return _OUTCOMES.get(error.reason) or refused_or_in_doubt(error)
-        return Charged(reply.transaction_id)
+        charged_at = dict(await call.trailing_metadata() or ()).get("charged-at")
+        return Charged(reply.transaction_id, float(charged_at) if charged_at else None)
 
     @override
     async def resolve(self, key: str, amount: Money, *, fingerprint: str) -> ChargeOutcome:
@@ -103,7 +105,8 @@ def _outcome_from_wire(
             # A payment of an older release stores no fingerprints.
             same_request = charged.request_fingerprint in {"", fingerprint}
             outcome = Charged if same_request and charged.amount == money_to_wire(amount) else KeyReused
-            return outcome(charged.transaction_id)
+            known = charged.HasField("recorded_at")  # as above
+            return outcome(charged.transaction_id, charged.recorded_at.ToNanoseconds() / 1e9 if known else None)
         case "fenced":
             return Fenced(reply.fenced.existing)
         case "voided":

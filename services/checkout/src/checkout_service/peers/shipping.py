@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from typing_extensions import override
 
 from chassis.errors import DomainError, Unimplemented
-from checkout_service.commands import Fenced, InDoubt, KeyReused, ShipOutcome, Shipped, Unsupported
+from chassis.rpc.wire import time_to_wire
+from checkout_service.commands import Fenced, Forgotten, InDoubt, KeyReused, ShipOutcome, Shipped, Unsupported
 from checkout_service.domain import Address, OrderLine
 from checkout_service.peers.errors import refused_or_in_doubt
 from checkout_service.peers.internal_service import InternalService
@@ -19,7 +20,11 @@ from shop_internal.shipment_manifest_pb2_grpc import ShipmentManifestStub
 SHIP_SECONDS = 3.0
 
 # Of errors with these reasons. A key is reused if a lost part of the journal had another order under it.
-_OUTCOMES: dict[str, ShipOutcome] = {"SHIPMENT_FENCED": Fenced(existing=True), "IDEMPOTENCY_KEY_REUSED": KeyReused()}
+_OUTCOMES: dict[str, ShipOutcome] = {
+    "SHIPMENT_FENCED": Fenced(existing=True),
+    "SHIPMENT_FORGOTTEN": Forgotten(),
+    "IDEMPOTENCY_KEY_REUSED": KeyReused(),
+}
 
 
 class ShippingClient(Shipping):
@@ -31,23 +36,28 @@ class ShippingClient(Shipping):
         self._manifest_service = InternalService("shop.internal.ShipmentManifest")
 
     @override
-    async def ship(self, key: str, address: Address, lines: Sequence[OrderLine]) -> ShipOutcome:
+    async def ship(
+        self, key: str, address: Address, lines: Sequence[OrderLine], charged_at: float | None
+    ) -> ShipOutcome:
         request = shipping_pb2.ShipOrderRequest(address=address_to_wire(address), items=lines_to_wire(lines))
         metadata = (("idempotency-key", key),)
+        age = () if charged_at is None else (("charged-at", f"{charged_at:.6f}"),)
         try:
             # Longer than the channel gives a quote.
-            reply = await self._stub.ShipOrder(request, timeout=SHIP_SECONDS, metadata=metadata)
+            reply = await self._stub.ShipOrder(request, timeout=SHIP_SECONDS, metadata=(*metadata, *age))
         except DomainError as error:
             return _OUTCOMES.get(error.reason) or refused_or_in_doubt(error)
         return Shipped(reply.tracking_id)
 
     @override
-    async def resolve(self, key: str) -> ShipOutcome:
-        request = shipment_manifest_pb2.ResolveShipmentRequest(shipment_key=key)
+    async def resolve(self, key: str, charged_at: float | None) -> ShipOutcome:
+        request = shipment_manifest_pb2.ResolveShipmentRequest(
+            shipment_key=key, charged_at=None if charged_at is None else time_to_wire(charged_at)
+        )
         try:
             reply = await self._manifest_service.call(self._manifest.ResolveOrFence, request)
         except Unimplemented:
             return Unsupported()
         except DomainError as error:
-            return InDoubt(error.reason)
+            return _OUTCOMES.get(error.reason) or InDoubt(error.reason)
         return Shipped(reply.shipped.tracking_id) if reply.HasField("shipped") else Fenced(reply.fenced.existing)

@@ -24,7 +24,9 @@ _CHECK_WITHIN_SECONDS = 1
 
 _COLUMNS = "charge_key, state, currency_code, units, nanos, card_hmac, hmac_key_id, brand, reason, request_fingerprint"
 
-FIND = f"SELECT {_COLUMNS} FROM charges WHERE charge_key = :charge_key"
+_ENTRY = f"{_COLUMNS}, date_part('epoch', recorded_at) AS recorded_seconds"
+
+FIND = f"SELECT {_ENTRY} FROM charges WHERE charge_key = :charge_key"
 
 RECORD = f"""
     INSERT INTO charges ({_COLUMNS}, transaction_id) VALUES (
@@ -35,7 +37,7 @@ RECORD = f"""
 
 VOID = f"""
     UPDATE charges SET state = 'VOIDED', voided_at = CURRENT_TIMESTAMP
-    WHERE charge_key = :charge_key AND state = 'CHARGED' RETURNING {_COLUMNS}
+    WHERE charge_key = :charge_key AND state = 'CHARGED' RETURNING {_ENTRY}
 """
 
 LIST_CAPTURED = """
@@ -114,7 +116,7 @@ def _entry_from_row(row: Row) -> Entry:
         amount = Money.of(row["currency_code"], row["units"], row["nanos"])
         fingerprint = row["request_fingerprint"] or ""  # rows of older releases have none
         payment = Payment(amount, row["card_hmac"], row["hmac_key_id"], row["brand"], fingerprint)
-    return Entry(row["charge_key"], State(row["state"]), payment, row["reason"])
+    return Entry(row["charge_key"], State(row["state"]), payment, row["reason"], row["recorded_seconds"])
 
 
 def _captured_from_row(row: Row) -> CapturedCharge:

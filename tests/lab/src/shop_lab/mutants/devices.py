@@ -102,9 +102,16 @@ DEVICES = (
     Device(
         "fence of shipments",
         f"{_SHIPPING}/domain.py",
-        "return await self.manifest.record(Entry(key))",
+        "return await self._record(Entry(key), charged_at)",
         "return Recorded(await self.manifest.find(key) or Entry(key), existing=False)",
         "test_domain.py::test_a_shipment_under_a_fenced_key_fails",
+    ),
+    Device(
+        "a forgotten shipment is not fenced",
+        f"{_SHIPPING}/domain.py",
+        "if charged_at is None or charged_at > self.complete_since():",
+        "if True:",
+        "test_domain.py::test_what_was_charged_before_the_oldest_entry_is_neither_shipped_nor_fenced",
     ),
     Device(
         "one shipment or fence per key",
@@ -167,7 +174,7 @@ DEVICES = (
         f"{_CHECKOUT}/saga.py",
         "            # A try in doubt, by any worker, may have been accepted before this one was refused.\n"
         "            certain = not resumed and tries == 0\n"
-        "            return (yield from _resolve_refused_shipment(transaction_id, refusal, certain=certain))\n",
+        "            return (yield from _resolve_refused_shipment(charged, refusal, certain=certain))\n",
         "            return (yield from _void(transaction_id, refusal))\n",
         "test_saga_schedules.py",
     ),
@@ -300,8 +307,8 @@ DEVICES = (
     Device(
         "a cart is emptied once its order is shipped",
         f"{_CHECKOUT}/saga.py",
-        "    outcome, tries = yield from _until_certain(Ship())\n",
-        "    yield StartRemoval()\n    outcome, tries = yield from _until_certain(Ship())\n",
+        "    outcome, tries = yield from _until_certain(Ship(charged.charged_at))\n",
+        "    yield StartRemoval()\n    outcome, tries = yield from _until_certain(Ship(charged.charged_at))\n",
         "test_service.py::test_no_cart_is_emptied_before_its_order_is_shipped",
     ),
     Device(

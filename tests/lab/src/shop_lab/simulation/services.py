@@ -150,10 +150,10 @@ class _FixedRates:
 def register_shipping(service: SimulatedService, database: Database) -> None:
     rates: Any = _FixedRates()
     stored = SqlManifest(database)
-    shipper = Shipper(stored)
-    shipping = ShippingService(rates, shipper, _NO_FAILPOINTS)
     retention = Retention(stored.delete_old, days=365, rows="entries")
-    manifest = ShipmentManifest(shipper, _NO_FAILPOINTS, retention)
+    shipper = Shipper(stored, lambda: retention.complete_since)
+    shipping = ShippingService(rates, shipper, _NO_FAILPOINTS)
+    manifest = ShipmentManifest(shipper, _NO_FAILPOINTS)
     service.add_servicer(shipping_pb2_grpc.add_ShippingServiceServicer_to_server, shipping)
     service.add_internal_servicer(shipment_manifest_pb2_grpc.add_ShipmentManifestServicer_to_server, manifest)
 
