@@ -96,6 +96,8 @@ def order(began: float, contents: dict[str, int]) -> Step:
         pytest.param(False, [order(30, MUGS_AND_HAT)], id="an order buys what is in the cart"),
         pytest.param(False, [order(10, MUGS)], id="two orders do not buy the same"),
         pytest.param(True, [read_cart(21, {}), add(23, "mug", 2), order(30, MUGS)], id="filled again, ordered again"),
+        pytest.param(True, [add(15, "hat", 1), order(10, {"hat": 1})], id="what another order has left is ordered"),
+        pytest.param(False, [add(21, "hat", 1), order(30, {"mug": 2, "hat": 1})], id="bought items are not ordered"),
         pytest.param(False, [read_cart(2, {"mug": 4})], id="an addition that is delivered twice has one effect"),
     ],
 )

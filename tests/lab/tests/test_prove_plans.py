@@ -37,16 +37,16 @@ def test_another_seed_gives_other_customers_and_faults() -> None:
 def test_the_requested_number_of_orders_is_planned_each_with_its_own_card_street_and_e_mail_address() -> None:
     intents = intents_of(plan_customers(500, 1, PRODUCTS))
     assert [intent.number for intent in intents] == list(range(500))
-    for identity in ("card_number", "street", "email"):
-        assert len({getattr(intent, identity) for intent in intents}) == 500
+    cards = {(intent.card_number, intent.card_year) for intent in intents}
+    streets, recipients = {intent.street for intent in intents}, {intent.email for intent in intents}
+    assert len(cards) == len(streets) == len(recipients) == 500
 
 
-def test_rivals_order_the_same_lines_with_different_cards() -> None:
-    intents = {intent.number: intent for intent in intents_of(plan_customers(500, 1, PRODUCTS))}
-    rivals = [(intent, intents[intent.rival]) for intent in intents.values() if intent.rival is not None]
-    assert rivals
-    assert all(one.lines == other.lines and one.user_id == other.user_id for one, other in rivals)
-    assert all(one.card_number != other.card_number and other.rival == one.number for one, other in rivals)
+def test_devices_order_the_same_cart_with_the_same_or_another_card_number() -> None:
+    customers = [customer for customer in plan_customers(500, 1, PRODUCTS) if len(customer.devices) > 1]
+    assert all(intent.contested for customer in customers for intent in customer.intents)
+    assert {len({intent.card_number for intent in customer.intents}) for customer in customers} == {1, 2, 3}
+    assert {len(intent.lines) for customer in customers for intent in customer.devices[1]} == {0, 1}
 
 
 def test_cards_have_valid_check_digits() -> None:
@@ -59,16 +59,11 @@ def test_customers_vary_in_every_choice() -> None:
     assert {intent.key is None for intent in intents} == {True, False}
     assert {intent.late_line is None for intent in intents} == {True, False}
     assert {intent.max_tries is None for intent in intents} == {True, False}
-    assert {intent.rival is None for intent in intents} == {True, False}
-    assert {intent.refill is None for intent in intents} == {True, False}
+    assert {intent.contested for intent in intents} == {True, False}
+    assert {intent.may_order_again for intent in intents} == {True, False}
     assert {intent.returns_after_seconds > 0 for intent in intents} == {True, False}
-    assert {len(customer.intents) for customer in plan_customers(500, 1, PRODUCTS)} == {1, 2}
-
-
-def test_orders_without_a_key_have_no_late_addition() -> None:
-    assert not [
-        intent for intent in intents_of(plan_customers(500, 1, PRODUCTS)) if intent.late_line and intent.key is None
-    ]
+    assert {len(customer.devices) for customer in plan_customers(500, 1, PRODUCTS)} == {1, 2, 3}
+    assert {len(customer.devices[0]) for customer in plan_customers(500, 1, PRODUCTS)} == {1, 2}
 
 
 def test_faults_are_spread_over_the_whole_run_in_order() -> None:
@@ -82,9 +77,10 @@ def test_the_requested_number_of_faults_of_each_kind_is_planned() -> None:
     assert Counter(fault.kind for fault in some_faults(1)) == COUNTS
 
 
-def test_patient_customers_change_no_cart_and_do_not_leave() -> None:
-    intents = intents_of(plan_customers(500, 1, PRODUCTS, patient=True))
-    assert not [intent for intent in intents if intent.refill or intent.late_line or intent.returns_after_seconds]
+def test_patient_customers_have_one_order_change_no_cart_and_do_not_leave() -> None:
+    customers = plan_customers(500, 1, PRODUCTS, patient=True)
+    assert all(len(customer.intents) == 1 for customer in customers)
+    assert not [intent for intent in intents_of(customers) if intent.contested or intent.returns_after_seconds]
 
 
 @pytest.mark.parametrize("kind", IN_TURN)

@@ -77,7 +77,7 @@ def main() -> int:
 
 
 def _show(report: Report) -> int:
-    lines = [*report.trace, "", *report.plan.shoppers, *report.plan.faults, *report.injected]
+    lines = [*report.trace, "", *report.plan.customers, *report.plan.faults, *report.injected]
     lines += [f"seed {report.plan.seed} on {report.plan.dialect}", *report.violations]
     print(*lines, sep="\n")  # noqa: T201
     return 1 if report.violations else 0

@@ -3,7 +3,7 @@
 I2 and I7 are written again here, from the ledgers alone, so that one mistake in a checker does not hide a defect.
 """
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -19,16 +19,12 @@ class Outcome:
     """The evidence after a run.
 
     Attributes:
-        flagged: numbers of the orders that an operator has to settle.
-        carts: numbers of the orders that were requested for the same cart.
         unfinished: open orders, in words.
         lossy: the journal lost commits during the run. Then an order may be forgotten, which excuses whatever its
             customer is answered later, but neither a second charge nor a second shipment.
     """
 
     evidence: Evidence
-    flagged: frozenset[int]
-    carts: tuple[tuple[int, ...], ...]
     unfinished: tuple[str, ...]
     lossy: bool
 
@@ -41,8 +37,6 @@ def violations_of(outcome: Outcome) -> list[str]:
     found += [f"I2: {text}" for text in _charged_if_and_only_if_shipped(outcome)]
     if not outcome.lossy:
         found += [f"I7: {text}" for text in _carts_add_up(outcome.evidence)]
-        # The journal's unique index lets a cart be ordered once, so it forgets that as well.
-        found += [f"S1: {text}" for text in _one_order_a_cart(outcome)]
     found += [f"S2: {text}" for text in outcome.unfinished]
     return found
 
@@ -50,7 +44,8 @@ def violations_of(outcome: Outcome) -> list[str]:
 def _charged_if_and_only_if_shipped(outcome: Outcome) -> Iterator[str]:
     for order in outcome.evidence.orders:
         counts = f"order {order.intent.number}: {len(order.charges)} charges, {len(order.shipments)} shipments"
-        if len(order.shipments) > 1 or (len(order.charges) != len(order.shipments) and not _is_excused(order, outcome)):
+        is_complete = len(order.charges) == len(order.shipments) or _is_excused(order, outcome)
+        if len(order.shipments) > order.most_effects or not is_complete:
             yield counts
         if order.response.outcome is ClientOutcome.CART_EMPTIED and not (order.shipments or outcome.lossy):
             yield f"order {order.intent.number}: the cart was emptied but nothing was shipped"
@@ -58,34 +53,17 @@ def _charged_if_and_only_if_shipped(outcome: Outcome) -> Iterator[str]:
 
 def _is_excused(order: OrderEvidence, outcome: Outcome) -> bool:
     """Return whether an operator has to settle the order, or the journal has lost it."""
-    return order.intent.number in outcome.flagged or (outcome.lossy and order.journal_record is None)
+    return order.is_flagged or (outcome.lossy and order.journal_record is None)
 
 
 def _carts_add_up(evidence: Evidence) -> Iterator[str]:
-    """A cart contains what was added, before an order or meanwhile, and not bought."""
+    """Whatever customers added is shipped or in the cart: both only while operators have to settle an order."""
     for cart in evidence.carts:
         user_id = cart.customer.user_id
         expected = Counter(cart.added)
-        expected.update(cart.added_late)
         for order in evidence.orders:
-            if order.intent.user_id == user_id:
-                for shipment in order.shipments:
-                    expected.subtract(shipment.items)
+            for shipment in order.bought if order.intent.user_id == user_id else ():
+                expected.subtract(shipment.items)
         left = {product: quantity for product, quantity in expected.items() if quantity}
         if cart.contents != left:
             yield f"the cart of {user_id} contains {cart.contents} instead of {left}"
-
-
-def _one_order_a_cart(outcome: Outcome) -> Iterator[str]:
-    """Different requests for one cart: at most one of them may be charged or shipped."""
-    orders: dict[int, OrderEvidence] = {order.intent.number: order for order in outcome.evidence.orders}
-    for numbers in outcome.carts:
-        bought: dict[str, list[int]] = defaultdict(list)
-        for number in numbers:
-            if orders[number].charges:
-                bought["charged"].append(number)
-            if orders[number].shipments:
-                bought["shipped"].append(number)
-        for word, several in bought.items():
-            if len(several) > 1:
-                yield f"one cart was {word} for orders {several}"

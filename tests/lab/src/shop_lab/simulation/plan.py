@@ -1,11 +1,10 @@
 """What happens in a run, drawn from a seed: customers, faults, and the chance of faults in calls."""
 
 import random
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from shop_lab.world.customer_plan import Intent, Line, OrderKind, valid_intent
+from shop_lab.world.customer_plan import Customer, Intent, plan_customer
 
 CALM_AT = 12.0
 """No fault begins or lasts beyond this time, in seconds from the start of the run."""
@@ -27,7 +26,7 @@ EFFECTS = (
     "/shop.internal.OrderedCart/RemoveAllOrdered",
     "/shop.internal.OrderedCart/RemoveOrdered",
 )
-_CURRENCIES = ("EUR", "USD", "JPY")
+_LATEST_START, _LONGEST_DELAY = 3.0, 8.0
 _CLOCK_JUMP_SHARE = 0.25
 _CLOCK_JUMP_SECONDS = (3_600.0, 48 * 3_600.0)
 
@@ -130,27 +129,6 @@ class CallFault:
 
 
 @dataclass(frozen=True, slots=True)
-class Visit:
-    """A customer fills a cart and orders it; with several intents, different requests order the one cart.
-
-    Attributes:
-        delays: of the intents, in seconds after the cart is filled.
-    """
-
-    at: float
-    intents: tuple[Intent, ...]
-    delays: tuple[float, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Shopper:
-    """A customer with one cart."""
-
-    user_id: str
-    visits: tuple[Visit, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class Plan:
     """A whole run.
 
@@ -163,7 +141,7 @@ class Plan:
 
     seed: int
     dialect: Dialect
-    shoppers: tuple[Shopper, ...]
+    customers: tuple[Customer, ...]
     faults: tuple[Fault, ...]
     fates: tuple[Fate, ...]
     call_fault_rate: float
@@ -191,7 +169,7 @@ def plan(seed: int) -> Plan:
     return Plan(
         seed=seed,
         dialect=rng.choice(list(Dialect)),
-        shoppers=tuple(_shopper(rng, number) for number in range(rng.randint(1, 4))),
+        customers=tuple(_customer(rng, index) for index in range(rng.randint(1, 4))),
         faults=tuple(sorted(faults, key=lambda fault: fault.at)),
         fates=tuple(rng.sample(list(Fate), rng.randint(1, len(Fate)))),
         call_fault_rate=rng.choice((0.0, 0.02, 0.05, 0.1, 0.3)),
@@ -202,7 +180,7 @@ def plan(seed: int) -> Plan:
 
 def intents_of(planned: Plan) -> list[Intent]:
     """Return all orders that customers intend to place."""
-    return [intent for shopper in planned.shoppers for visit in shopper.visits for intent in visit.intents]
+    return [intent for customer in planned.customers for intent in customer.intents]
 
 
 def _process_fault(rng: random.Random) -> ProcessFault:
@@ -231,42 +209,8 @@ def _clock_jumps(seed: int) -> list[ClockJump]:
     ]
 
 
-def _shopper(rng: random.Random, index: int) -> Shopper:
-    user_id = f"user-{index}"
-    visits = [_visit(rng, 10 * index, user_id, rng.uniform(0, 3))]
-    # A late request without a key would order the cart of the next visit, which the contract allows.
-    keyed = all(intent.key for intent in visits[0].intents)
-    if keyed and len(visits[0].intents) == 1 and rng.random() < 0.5:
-        visits.append(_visit(rng, 10 * index + 5, user_id, 0.0))
-    return Shopper(user_id, tuple(visits))
-
-
-def _visit(rng: random.Random, number: int, user_id: str, at: float) -> Visit:
-    intent = _intent(rng, number, user_id)
-    if rng.random() > 0.3:
-        return Visit(at, (intent,), (0.0,))
-    rivals = [
-        replace(_intent(rng, number + extra, user_id), lines=intent.lines, late_line=None, kind=OrderKind.VALID)
-        for extra in range(rng.randint(2, 3))
-    ]
-    return Visit(at, tuple(rivals), tuple(rng.choice((0.0, rng.uniform(0, 0.05), rng.uniform(0, 8))) for _ in rivals))
-
-
-def _intent(rng: random.Random, number: int, user_id: str) -> Intent:
-    *chosen, late = rng.sample(PRODUCTS, 1 + rng.randint(1, 2))
-    key = f"key-{rng.getrandbits(32):08x}" if rng.random() < 0.5 else None
-    valid = valid_intent(number, user_id, _lines(rng, chosen), key)
-    (kind,) = rng.choices([OrderKind.VALID, OrderKind.EXPIRED_CARD], [95, 5])
-    return replace(
-        valid,
-        kind=kind,
-        card_year=2019 if kind is OrderKind.EXPIRED_CARD else 2035,
-        currency=rng.choice(_CURRENCIES),
-        late_line=Line(late, 1) if key is not None and kind is OrderKind.VALID and rng.random() < 0.2 else None,
-        max_tries=rng.randint(1, 3) if rng.random() < 0.15 else None,
-        seed=rng.getrandbits(32),
-    )
-
-
-def _lines(rng: random.Random, products: Sequence[str]) -> list[Line]:
-    return [Line(product_id, rng.randint(1, 3)) for product_id in products]
+def _customer(rng: random.Random, index: int) -> Customer:
+    planned = plan_customer(rng, 10 * index, f"user-{index}", PRODUCTS, most_orders=3, longest_delay=_LONGEST_DELAY)
+    (first, *others), *devices = planned.devices
+    first = replace(first, after_seconds=rng.uniform(0, _LATEST_START))
+    return Customer(planned.user_id, ((first, *others), *devices))

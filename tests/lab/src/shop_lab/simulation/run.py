@@ -97,9 +97,10 @@ async def _run(plan: Plan, loop: VirtualLoop, trace: list[str]) -> Report:
     shop = SimulatedShop(plan, loop, trace)
     shop.start_all()
     refusals = any(isinstance(fault, Refusals) for fault in plan.faults)
-    clients = [SimulatedCustomer(shop.network, shopper, refusals=refusals) for shopper in plan.shoppers]
+    clients = [SimulatedCustomer(shop.network, refusals=refusals) for _ in plan.customers]
     visits = [
-        asyncio.create_task(client.make_visits(), name=f"customer {index}") for index, client in enumerate(clients)
+        asyncio.create_task(client.run(customer), name=customer.user_id)
+        for client, customer in zip(clients, plan.customers, strict=True)
     ]
     await _wait_until_calm(shop, visits)
     shop.end_faults()
@@ -151,14 +152,10 @@ async def _collect(
             orders.append(ledgers.evidence_of(intent, response, records[intent.email], repeated))
         if result.cart_known:
             contents = await client.cart_contents(result.customer.user_id)
-            carts.append(CartEvidence(result.customer, result.added, result.added_late, contents))
-    # An abandoned record may have a successor, so all of them count.
-    flagged = {intent.number for intent in intents if any(record.is_flagged for record in records[intent.email])}
-    visits = [visit for shopper in shop.plan.shoppers for visit in shopper.visits if len(visit.intents) > 1]
-    groups = tuple(tuple(intent.number for intent in visit.intents) for visit in visits)
+            carts.append(CartEvidence(result.customer, result.added, contents))
     evidence = Evidence(tuple(orders), tuple(carts), 0.0, ledgers.unmatched_entries)
     lossy = any(isinstance(fault, LostCommits) for fault in shop.plan.faults)
-    return Outcome(evidence, frozenset(flagged), groups, unfinished, lossy)
+    return Outcome(evidence, unfinished, lossy)
 
 
 def _ledgers(shop: SimulatedShop, intents: list[Intent]) -> Ledgers:

@@ -6,6 +6,7 @@ from typing import TypeVar
 
 from shop_lab.simulation.plan import Plan
 from shop_lab.simulation.run import Report, run
+from shop_lab.world.customer_plan import Customer
 
 T = TypeVar("T")
 
@@ -41,18 +42,17 @@ def _violated(report: Report) -> set[str]:
 
 def _smaller(plan: Plan) -> Iterator[Plan]:
     """Yield plans that lack something, the largest omissions first."""
-    yield from (replace(plan, shoppers=left) for left in _without_some(plan.shoppers) if left)
+    yield from (replace(plan, customers=left) for left in _without_some(plan.customers) if left)
     yield from (replace(plan, faults=left) for left in _without_some(plan.faults))
     yield from (replace(plan, call_faults=left) for left in _without_some(plan.call_faults or ()))
     if plan.slow_rate:
         yield replace(plan, slow_rate=0.0)
     if plan.lost_reply_rate:
         yield replace(plan, lost_reply_rate=0.0)
-    for index, shopper in enumerate(plan.shoppers):
-        for visits in _without_some(shopper.visits):
-            if visits:
-                shoppers = (*plan.shoppers[:index], replace(shopper, visits=visits), *plan.shoppers[index + 1 :])
-                yield replace(plan, shoppers=shoppers)
+    for index, customer in enumerate(plan.customers):
+        for others in _without_some(customer.devices[1:]):
+            fewer = Customer(customer.user_id, (customer.devices[0], *others))
+            yield replace(plan, customers=(*plan.customers[:index], fewer, *plan.customers[index + 1 :]))
 
 
 def _without_some(items: Sequence[T]) -> Iterator[tuple[T, ...]]:

@@ -3,16 +3,17 @@
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from enum import Enum, auto
+from itertools import islice
 
 _LUHN_DOUBLED = (0, 2, 4, 6, 8, 1, 3, 5, 7, 9)
 _CURRENCIES = ("EUR", "USD", "GBP", "CHF", "JPY")
-_RIVAL_SHARE = 0.08
-_SECOND_SHARE = 0.15
 _RETURN_SHARE = 0.15
 _RETURNS_AFTER_SECONDS = (1.5, 5.0)
-_REFILL_SHARE = 0.3
+_SOON_SECONDS = 0.02
+_VALID_YEAR, _EXPIRED_YEAR = 2090, 2019
+_DEVICES = {(1,): 60, (2,): 12, (1, 1): 16, (2, 1): 6, (1, 1, 1): 6}
+"""How many orders each device of a customer places, and how often."""
 WITHDRAWN_PRODUCT_ID = "withdrawn-product"
 
 
@@ -40,14 +41,16 @@ class Intent:
 
     Attributes:
         number: counts orders from 0. No two orders share a card, street or e-mail address.
+        lines: added to the cart immediately before; the order may buy more, or what another order has left of them.
         key: the idempotency key; without one checkout derives the key from the cart's etag.
-        late_line: added to the cart while the order is being placed; not part of the order.
+        late_line: added to the cart while the order is being placed or soon after, and not ordered by this device.
         max_tries: the customer gives up after so many tries; None for no limit.
         seed: of the customer's random choices while ordering.
-        rival: the number of another order of the same cart contents, of which at most one may be placed.
+        after_seconds: before the lines are added: since the start, since the first device has filled the cart, or since
+            the answer to the device's order before this one.
         returns_after_seconds: between a failed try and the next one, of a customer who leaves and comes back; 0 for one
             who retries at once.
-        refill: afterwards added to the emptied cart and not ordered.
+        contested: its customer also changes or orders the cart at other times, so that others may buy its lines.
     """
 
     number: int
@@ -63,46 +66,69 @@ class Intent:
     late_line: Line | None
     max_tries: int | None
     seed: int
-    rival: int | None = None
+    after_seconds: float = 0.0
     returns_after_seconds: float = 0.0
-    refill: Line | None = None
+    contested: bool = False
+
+    @property
+    def may_order_again(self) -> bool:
+        """Whether a retry may be another order: without a key it is of what is in the cart by then."""
+        return self.contested and self.key is None
 
 
 @dataclass(frozen=True, slots=True)
 class Customer:
-    """A customer who places one order after the other from the same cart, or two rival ones at about the same time."""
+    """A customer with one cart, who never waits until it is empty, and the orders of each of the customer's devices."""
 
     user_id: str
-    intents: tuple[Intent, ...]
+    devices: tuple[tuple[Intent, ...], ...]
+
+    @property
+    def intents(self) -> list[Intent]:
+        return [intent for device in self.devices for intent in device]
 
 
 def plan_customers(orders: int, seed: int, products: Sequence[str], *, patient: bool = False) -> list[Customer]:
-    """Plan customers with so many orders in total: one each, for some two equal ones in a row or at once.
+    """Plan customers with so many orders in total.
 
-    Patient customers place no two orders at once, and change no cart while they order it.
+    Patient customers have one device and one order each, and change no cart while they order it.
     """
     rng = random.Random(f"customers {seed}")  # noqa: S311 - a schedule, not a secret
     planned: list[Customer] = []
     number = 0
     while number < orders:
         user_id = f"customer-{seed}-{number}"
-        first = _random_intent(rng, number, user_id, products)
-        intents = [first]
-        repeatable = first.kind is OrderKind.VALID and first.late_line is None and number + 1 < orders
-        share = rng.random()
-        if repeatable and share < _RIVAL_SHARE:
-            intents = _rivals(rng, first)
-        elif repeatable and share < _RIVAL_SHARE + _SECOND_SHARE:
-            intents.append(_second_intent(rng, first))
-        elif repeatable and share < _RIVAL_SHARE + _SECOND_SHARE + _REFILL_SHARE:
-            intents = [replace(first, refill=first.lines[0])]
+        customer = plan_customer(rng, number, user_id, products, most_orders=1 if patient else orders - number)
         if patient:
-            intents = [
-                replace(intent, late_line=None, rival=None, refill=None, returns_after_seconds=0) for intent in intents
-            ]
-        planned.append(Customer(user_id, tuple(intents)))
-        number += len(intents)
+            (only,) = customer.intents
+            customer = Customer(user_id, ((replace(only, late_line=None, contested=False, returns_after_seconds=0),),))
+        planned.append(customer)
+        number += len(customer.intents)
     return planned
+
+
+def plan_customer(
+    rng: random.Random,
+    number: int,
+    user_id: str,
+    products: Sequence[str],
+    *,
+    most_orders: int,
+    longest_delay: float = 0.5,
+) -> Customer:
+    """Plan a customer whose orders count from a number."""
+    (sizes,) = rng.choices(list(_DEVICES), list(_DEVICES.values()))
+    if sum(sizes) > most_orders:
+        sizes = (1,)
+    first = _random_intent(rng, number, user_id, products)
+    if sizes == (1,):
+        return Customer(user_id, ((first,),))
+    kind = OrderKind.VALID if first.kind is OrderKind.WITHDRAWN_PRODUCT else first.kind
+    lines = tuple(line for line in first.lines if line.product_id != WITHDRAWN_PRODUCT_ID)
+    first = replace(first, kind=kind, lines=lines, contested=True)
+    further = [_next_intent(rng, first, number + index, longest_delay) for index in range(1, sum(sizes))]
+    queue = iter([first, *further])
+    return Customer(user_id, tuple(tuple(islice(queue, size)) for size in sizes))
 
 
 def valid_intent(number: int, user_id: str, lines: Sequence[Line], key: str | None) -> Intent:
@@ -113,7 +139,7 @@ def valid_intent(number: int, user_id: str, lines: Sequence[Line], key: str | No
         email=f"order-{number}@prove.example.com",
         street=f"{number} Proving Ground",
         card_number=card_number(number),
-        card_year=datetime.now(UTC).year + 2,
+        card_year=_VALID_YEAR,
         currency="EUR",
         kind=OrderKind.VALID,
         lines=tuple(lines),
@@ -135,42 +161,43 @@ def card_number(number: int) -> str:
 
 def _random_intent(rng: random.Random, number: int, user_id: str, products: Sequence[str]) -> Intent:
     (kind,) = rng.choices(list(OrderKind), [93, 4, 3])
-    key = _random_key(rng) if rng.random() < 0.5 else None
     *chosen, late = rng.sample(products, 1 + rng.randint(1, 3))
     lines = [Line(product_id, rng.randint(1, 4)) for product_id in chosen]
     if kind is OrderKind.WITHDRAWN_PRODUCT:
         lines.append(Line(WITHDRAWN_PRODUCT_ID, 1))
-    valid = valid_intent(number, user_id, lines, key)
-    # Without a key the cart's etag is the key, so a retry after a change of the cart would be a different order.
-    has_late_line = key is not None and kind is OrderKind.VALID and rng.random() < 0.2
+    valid = valid_intent(number, user_id, lines, _random_key(rng))
+    has_late_line = kind is OrderKind.VALID and rng.random() < 0.2
     return replace(
         valid,
         kind=kind,
-        card_year=valid.card_year - (4 if kind is OrderKind.EXPIRED_CARD else 0),
+        card_year=_EXPIRED_YEAR if kind is OrderKind.EXPIRED_CARD else _VALID_YEAR,
         currency=rng.choice(_CURRENCIES),
-        late_line=Line(late, 1) if has_late_line else None,
+        late_line=Line(rng.choice([late, *chosen]), 1) if has_late_line else None,
         max_tries=rng.randint(1, 3) if rng.random() < 0.1 else None,
         seed=rng.getrandbits(32),
         returns_after_seconds=rng.uniform(*_RETURNS_AFTER_SECONDS) if rng.random() < _RETURN_SHARE else 0.0,
+        contested=has_late_line,
     )
 
 
-def _second_intent(rng: random.Random, first: Intent) -> Intent:
-    """Return an order of the same products with another card, street and e-mail address."""
-    key = None if first.key is None else _random_key(rng)
-    second = valid_intent(first.number + 1, first.user_id, first.lines, key)
-    return replace(second, currency=first.currency, max_tries=first.max_tries, seed=rng.getrandbits(32))
+def _next_intent(rng: random.Random, first: Intent, number: int, longest_delay: float) -> Intent:
+    """Return an order of the same customer: of another line, of more of the same, or of what is in the cart anyway."""
+    products = [line.product_id for line in first.lines]
+    share = rng.random()
+    lines = [] if share < 0.3 else [Line(rng.choice(products), rng.randint(1, 2))]
+    valid = valid_intent(number, first.user_id, lines, _random_key(rng))
+    years = number - first.number
+    # Ledgers are joined by number and year, so even with the same number each order has a card of its own.
+    card = replace(valid, card_number=first.card_number, card_year=valid.card_year + years)
+    return replace(
+        card if rng.random() < 0.5 else valid,
+        currency=first.currency,
+        max_tries=1 if rng.random() < 0.1 else None,
+        seed=rng.getrandbits(32),
+        after_seconds=rng.choice((0.0, rng.uniform(0, _SOON_SECONDS), rng.uniform(0, longest_delay))),
+        contested=True,
+    )
 
 
-def _rivals(rng: random.Random, first: Intent) -> list[Intent]:
-    """Return two orders of one cart: a customer who uses two windows, or who tries another card after a failure."""
-    second = replace(_second_intent(rng, first), key=_random_key(rng) if rng.random() < 0.5 else None)
-    max_tries = 1 if rng.random() < 0.5 else None
-    return [
-        replace(first, rival=second.number, max_tries=max_tries),
-        replace(second, rival=first.number, max_tries=None),
-    ]
-
-
-def _random_key(rng: random.Random) -> str:
-    return f"key-{rng.getrandbits(64):016x}"
+def _random_key(rng: random.Random) -> str | None:
+    return f"key-{rng.getrandbits(64):016x}" if rng.random() < 0.5 else None

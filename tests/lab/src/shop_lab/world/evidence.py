@@ -1,9 +1,11 @@
 """What is known about each order and cart after a run: the customer's view and the ledgers' entries."""
 
 import math
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
+from functools import cached_property
 
 from chassis.values.money import Money
 from shop.order_pb2 import OrderResult
@@ -12,6 +14,10 @@ from shop_lab.world.customer_plan import Customer, Intent
 NEEDS_REFUND, NEEDS_REVIEW = "NEEDS_REFUND", "NEEDS_REVIEW"
 FLAGGED = frozenset({NEEDS_REFUND, NEEDS_REVIEW})
 """States in which an operator settles the order: one to be refunded, and one that may have been shipped."""
+SETTLED = frozenset({"SHIPPED", "DONE"})
+CART_EMPTY = "CART_EMPTY"
+BOUGHT_BY_ANOTHER = frozenset({CART_EMPTY, "CART_ORDERED"})
+"""Reasons of refusals while another order of the customer has bought what was in the cart, or holds it."""
 
 
 class ClientOutcome(Enum):
@@ -27,7 +33,7 @@ class ClientOutcome(Enum):
     NOT_SUBMITTED = auto()
     """No order was placed because the cart could not be filled."""
     SKIPPED = auto()
-    """The customer placed no second order, because the cart still had items of the first one; or the run had failed."""
+    """The run had failed before the order was placed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +85,7 @@ class JournalRecord:
     state: str
     total: Money
     created_at: float = 0.0
+    tracking_id: str = ""
 
     @property
     def is_flagged(self) -> bool:
@@ -95,6 +102,7 @@ class OrderEvidence:
         shipments: with distinct tracking ids, matched by the street.
         confirmations: matched by the recipient.
         journal_record: matched by the recipient; None if checkout has no journal or no record of the order.
+        further_records: of the other orders that were not refused, if the customer's retries may have placed several.
         repeated: the response to the same request with the same key after the run; None if it was not sent.
         justified_flags: the states of the journal in which the order may be left to operators, because a peer has
             refused what would have settled it. The peers' records say that, not the journal.
@@ -108,6 +116,25 @@ class OrderEvidence:
     journal_record: JournalRecord | None = None
     repeated: OrderResponse | None = None
     justified_flags: frozenset[str] = frozenset()
+    further_records: tuple[JournalRecord, ...] = ()
+
+    @property
+    def records(self) -> tuple[JournalRecord, ...]:
+        """All records of the order in the journal that count."""
+        return (*((self.journal_record,) if self.journal_record else ()), *self.further_records)
+
+    @property
+    def most_effects(self) -> int:
+        """How often the order may be charged and shipped."""
+        return 1 + len(self.further_records) if self.intent.may_order_again else 1
+
+    @property
+    def bought(self) -> tuple[Shipment, ...]:
+        """The shipments whose items leave the cart: not those of an order that is left to operators."""
+        if not self.is_flagged:
+            return self.shipments
+        placed = {record.tracking_id for record in self.records if record.state in SETTLED}
+        return tuple(shipment for shipment in self.shipments if shipment.tracking_id in placed)
 
     @property
     def name(self) -> str:
@@ -116,7 +143,7 @@ class OrderEvidence:
     @property
     def is_flagged(self) -> bool:
         """Whether operators see that they must settle the order."""
-        return self.journal_record is not None and self.journal_record.is_flagged
+        return any(record.is_flagged for record in self.records)
 
     @property
     def needs_reconciliation(self) -> bool:
@@ -133,19 +160,15 @@ class OrderEvidence:
 class CartEvidence:
     """A customer's cart after the run, as quantities by product id.
 
-    Attributes:
-        added: before orders were placed.
-        added_late: while an order was being placed.
-        contents: None if the cart could not be read.
+    `added` is by all devices; `contents` is None if the cart could not be read.
     """
 
     customer: Customer
     added: Mapping[str, int]
-    added_late: Mapping[str, int]
     contents: Mapping[str, int] | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Evidence:
     """The evidence about all orders and carts of a run.
 
@@ -169,6 +192,14 @@ class Evidence:
     has_journal: bool = True
     journal_loses_commits: bool = False
     product_names: Mapping[str, str] = field(default_factory=dict)
+
+    @cached_property
+    def orders_of(self) -> Mapping[str, list[OrderEvidence]]:
+        """The orders by user id."""
+        orders: defaultdict[str, list[OrderEvidence]] = defaultdict(list)
+        for order in self.orders:
+            orders[order.intent.user_id].append(order)
+        return orders
 
     def excuses(self, order: OrderEvidence) -> bool:
         """Return whether an order may be incomplete because the journal has lost it."""

@@ -1,6 +1,7 @@
 """A running shop for tests of single faults: configure its processes, place orders, check the invariants."""
 
 import asyncio
+import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -21,7 +22,6 @@ from shop_lab.world.ledgers import Charge, card_hmac, read_charges
 from shop_lab.world.progress_gate import ProgressGate
 from shop_lab.world.shop_under_test import START_SECONDS, Database, ShopUnderTest, shop_under_test
 
-_NO_LIMIT = 1_000_000
 _POLL_SECONDS = 0.02
 
 
@@ -111,7 +111,7 @@ class FaultTestbed:
 
     async def place_orders(self, *intents: Intent) -> list[CustomerResult]:
         """Place these orders concurrently, each by a customer of its own."""
-        customers = [Customer(intent.user_id, (intent,)) for intent in intents]
+        customers = [Customer(intent.user_id, ((intent,),)) for intent in intents]
         return await asyncio.gather(*(self.simulator.run(customer) for customer in customers))
 
     async def journal_order(self, intent: Intent) -> Order | None:
@@ -154,8 +154,7 @@ async def fault_testbed(
         shop_under_test(folder, database, checkouts=checkouts, lease_seconds=lease_seconds) as shop,
         open_clients(shop) as clients,
     ):
-        gate = ProgressGate(lambda _: None)
-        await gate.open_until(_NO_LIMIT)
+        gate = ProgressGate(lambda _: None, limit=math.inf)
         simulator = CustomerSimulator(
             clients.cart, clients.checkouts, gate, timeout_seconds=timeout_seconds, hangup_share=0
         )

@@ -1,7 +1,7 @@
 """Histories of calls, and the sequential models of a cart and of an idempotency key with which they must agree.
 
 A cart's model is exact about its contents: an addition takes effect once per key, an order takes all that is in the
-cart, no other order takes the same, and what was taken disappears at some later time, or never while the order waits.
+cart, and no other order takes anything until that has disappeared, at some later time.
 """
 
 import math
@@ -22,14 +22,12 @@ class CartState:
 
     Attributes:
         added: the keys of the additions that had their effect.
-        ordered: the contents belong to an order, and nothing was added since.
         taken: what the orders have bought, by order number.
         cleared: the numbers of the orders whose items were removed.
     """
 
     contents: Quantities = frozenset()
     added: frozenset[str] = frozenset()
-    ordered: bool = False
     taken: frozenset[tuple[int, Quantities]] = frozenset()
     cleared: frozenset[int] = frozenset()
 
@@ -57,7 +55,7 @@ class Histories:
             if key in state.added:
                 return [state]
             contents = _with(state.contents, product_id, quantity)
-            return [replace(state, contents=contents, added=state.added | {key}, ordered=False)]
+            return [replace(state, contents=contents, added=state.added | {key})]
 
         self._record_cart_call(user_id, f"add {quantity} {product_id}", times, add)
 
@@ -76,9 +74,10 @@ class Histories:
             before = dict(state.taken).get(number)
             if before is not None:
                 return [state] if bought is None or quantities(bought) == before else []
-            if not state.contents or state.ordered or (bought is not None and quantities(bought) != state.contents):
+            is_held = len(state.cleared) < len(state.taken)
+            if not state.contents or is_held or (bought is not None and quantities(bought) != state.contents):
                 return []
-            return [replace(state, ordered=True, taken=state.taken | {(number, state.contents)})]
+            return [replace(state, taken=state.taken | {(number, state.contents)})]
 
         def clear(state: CartState) -> Iterable[CartState]:
             before = dict(state.taken).get(number)

@@ -25,7 +25,8 @@ E = TypeVar("E")
 CARD_MONTH = 12
 CHARGES = "SELECT charge_key, state, currency_code, units, nanos, card_hmac FROM charges WHERE card_hmac IS NOT NULL"
 ORDERS = (
-    "SELECT email, order_id, state, currency_code, total_units, total_nanos, created_at FROM orders ORDER BY created_at"
+    "SELECT email, order_id, state, currency_code, total_units, total_nanos, created_at, tracking_id"
+    " FROM orders ORDER BY created_at"
 )
 _LETTERS = "SELECT message FROM letters WHERE message IS NOT NULL"
 SHIPMENTS = "SELECT tracking_id, parcel FROM shipments WHERE parcel IS NOT NULL"
@@ -65,14 +66,16 @@ class Ledgers:
         repeated: OrderResponse | None = None,
     ) -> OrderEvidence:
         """Return the evidence about an order. `records` are those of the journal with its recipient."""
+        record = _record_of(response, records)
         return OrderEvidence(
             intent,
             response,
             self.charges.get(intent.number, ()),
             self.shipments.get(intent.number, ()),
             self.confirmations.get(intent.number, ()),
-            _record_of(response, records),
+            record,
             repeated,
+            further_records=tuple(each for each in records if each is not record and each.state not in _REFUSED),
         )
 
 
@@ -152,8 +155,8 @@ def query(database_url: str, statement: LiteralString) -> list[tuple[Any, ...]]:
 def records_by_recipient(rows: Iterable[Iterable[Any]]) -> dict[str, list[JournalRecord]]:
     """Return the rows that ORDERS selects by the recipient of their confirmation, oldest first."""
     records: dict[str, list[JournalRecord]] = defaultdict(list)
-    for recipient, order_id, state, code, units, nanos, created_at in rows:
-        records[recipient].append(JournalRecord(order_id, state, Money.of(code, units, nanos), created_at))
+    for recipient, order_id, state, code, units, nanos, created_at, tracking_id in rows:
+        records[recipient].append(JournalRecord(order_id, state, Money.of(code, units, nanos), created_at, tracking_id))
     return records
 
 

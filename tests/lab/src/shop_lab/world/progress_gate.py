@@ -9,11 +9,12 @@ class ProgressGate:
 
     Args:
         on_change: called with the number of finished orders whenever it changes.
+        limit: orders with a number below it may start.
     """
 
-    def __init__(self, on_change: Callable[[int], None]) -> None:
+    def __init__(self, on_change: Callable[[int], None], limit: float = 0) -> None:
         self.finished = 0
-        self._limit = 0
+        self._limit = limit
         self._on_change = on_change
         self._changed = asyncio.Condition()
 

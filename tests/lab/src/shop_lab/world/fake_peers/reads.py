@@ -21,7 +21,7 @@ from shop import (
 from shop_internal import ordered_cart_pb2, ordered_cart_pb2_grpc
 from shop_lab.world.fake_peers.peer import FakePeer, money
 
-RATES = {"EUR": 2, "JPY": 150, "USD": 1}
+RATES = {"CHF": 4, "EUR": 2, "GBP": 3, "JPY": 150, "USD": 1}
 """Units of a currency per USD."""
 
 
