@@ -16,17 +16,18 @@ _NOT_AFTER_LOSSES = frozenset({"I4", "I5", "I6", "I8"})
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The evidence after a run.
+    """The evidence after a run, and its unfinished orders in words.
 
-    Attributes:
-        unfinished: open orders, in words.
-        lossy: the journal lost commits during the run. Then an order may be forgotten, which excuses whatever its
-            customer is answered later, but neither a second charge nor a second shipment.
+    If the journal has lost commits, an order may be forgotten, which excuses whatever its customer is answered later,
+    but neither a second charge nor a second shipment.
     """
 
     evidence: Evidence
     unfinished: tuple[str, ...]
-    lossy: bool
+
+    @property
+    def lossy(self) -> bool:
+        return self.evidence.journal_loses_commits
 
 
 def violations_of(outcome: Outcome) -> list[str]:
@@ -45,7 +46,7 @@ def _charged_if_and_only_if_shipped(outcome: Outcome) -> Iterator[str]:
     for order in outcome.evidence.orders:
         counts = f"order {order.intent.number}: {len(order.charges)} charges, {len(order.shipments)} shipments"
         is_complete = len(order.charges) == len(order.shipments) or _is_excused(order, outcome)
-        if len(order.shipments) > order.most_effects or not is_complete:
+        if len(order.shipments) > outcome.evidence.most_effects_of(order) or not is_complete:
             yield counts
         if order.response.outcome is ClientOutcome.CART_EMPTIED and not (order.shipments or outcome.lossy):
             yield f"order {order.intent.number}: the cart was emptied but nothing was shipped"
@@ -53,7 +54,8 @@ def _charged_if_and_only_if_shipped(outcome: Outcome) -> Iterator[str]:
 
 def _is_excused(order: OrderEvidence, outcome: Outcome) -> bool:
     """Return whether an operator has to settle the order, or the journal has lost it."""
-    return order.is_flagged or (outcome.lossy and order.journal_record is None)
+    is_forgotten = order.journal_record is None or order.intent.may_order_again
+    return order.is_flagged or (outcome.lossy and is_forgotten)
 
 
 def _carts_add_up(evidence: Evidence) -> Iterator[str]:

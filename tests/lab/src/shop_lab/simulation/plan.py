@@ -137,6 +137,7 @@ class Plan:
         call_faults: replaces the random ones, to replay a run with some of its faults only.
         slow_rate: share of the steps of a database that take up to a second.
         lost_reply_rate: share of the commits whose confirmation is lost with the connection.
+        retention: orders are deleted seconds after they were refused or abandoned.
     """
 
     seed: int
@@ -147,6 +148,7 @@ class Plan:
     call_fault_rate: float
     slow_rate: float
     lost_reply_rate: float
+    retention: bool
     call_faults: tuple[CallFault, ...] | None = None
 
 
@@ -175,6 +177,7 @@ def plan(seed: int) -> Plan:
         call_fault_rate=rng.choice((0.0, 0.02, 0.05, 0.1, 0.3)),
         slow_rate=rng.choice((0.0, 0.02, 0.1)),
         lost_reply_rate=rng.choice((0.0, 0.0, 0.02)),
+        retention=rng.random() < 0.4,
     )
 
 

@@ -153,9 +153,9 @@ async def _collect(
         if result.cart_known:
             contents = await client.cart_contents(result.customer.user_id)
             carts.append(CartEvidence(result.customer, result.added, contents))
-    evidence = Evidence(tuple(orders), tuple(carts), 0.0, ledgers.unmatched_entries)
     lossy = any(isinstance(fault, LostCommits) for fault in shop.plan.faults)
-    return Outcome(evidence, unfinished, lossy)
+    evidence = Evidence(tuple(orders), tuple(carts), 0.0, ledgers.unmatched_entries, journal_loses_commits=lossy)
+    return Outcome(evidence, unfinished)
 
 
 def _ledgers(shop: SimulatedShop, intents: list[Intent]) -> Ledgers:

@@ -25,6 +25,7 @@ from shop_lab.simulation.plan import (
     ProcessFaultKind,
 )
 from shop_lab.simulation.processes import Process
+from shop_lab.world.retention import delete_released_orders
 
 READS = "reads"
 _READ_ADDRESSES = frozenset({"product-catalog", "currency"})
@@ -192,6 +193,8 @@ class SimulatedShop:
                 )
                 settings = services.checkout_settings(CHECKOUTS.index(process.name))
                 async with services.checkout_process(service, settings, database):
+                    if self.plan.retention:
+                        process.spawn(delete_released_orders(database), "retention")
                     yield
                 return
         yield

@@ -124,11 +124,6 @@ class OrderEvidence:
         return (*((self.journal_record,) if self.journal_record else ()), *self.further_records)
 
     @property
-    def most_effects(self) -> int:
-        """How often the order may be charged and shipped."""
-        return 1 + len(self.further_records) if self.intent.may_order_again else 1
-
-    @property
     def bought(self) -> tuple[Shipment, ...]:
         """The shipments whose items leave the cart: not those of an order that is left to operators."""
         if not self.is_flagged:
@@ -202,5 +197,11 @@ class Evidence:
         return orders
 
     def excuses(self, order: OrderEvidence) -> bool:
-        """Return whether an order may be incomplete because the journal has lost it."""
-        return self.journal_loses_commits and order.needs_reconciliation
+        """Return whether an order, or one that an earlier try began, may be incomplete as the journal has lost it."""
+        return self.journal_loses_commits and (order.needs_reconciliation or order.intent.may_order_again)
+
+    def most_effects_of(self, order: OrderEvidence) -> float:
+        """Return how often an order may be charged and shipped."""
+        if not order.intent.may_order_again:
+            return 1
+        return math.inf if self.journal_loses_commits else 1 + len(order.further_records)

@@ -60,8 +60,8 @@ def summary_counts(evidence: Evidence) -> dict[str, int]:
     orders = evidence.orders
     settled = [order for order in orders if not order.is_flagged]
     return {
-        "double_charges": sum(len(order.charges) > order.most_effects for order in orders),
-        "double_shipments": sum(len(order.shipments) > order.most_effects for order in orders),
+        "double_charges": sum(len(order.charges) > evidence.most_effects_of(order) for order in orders),
+        "double_shipments": sum(len(order.shipments) > evidence.most_effects_of(order) for order in orders),
         "charged_not_shipped": sum(bool(order.charges) and not order.shipments for order in settled),
         "lost_confirmations": sum(bool(order.shipments) and not order.confirmations for order in settled),
         "shipped_not_charged": sum(bool(order.shipments) and not order.charges for order in orders),
@@ -79,7 +79,7 @@ def summary_counts(evidence: Evidence) -> dict[str, int]:
 
 def _charged_at_most_once(evidence: Evidence) -> Iterator[str]:
     for order in evidence.orders:
-        if len(order.charges) > order.most_effects:
+        if len(order.charges) > evidence.most_effects_of(order):
             yield f"{order.name} was charged {len(order.charges)} times"
     yield from evidence.unmatched_entries
 
@@ -89,7 +89,7 @@ def _charged_if_and_only_if_shipped(evidence: Evidence) -> Iterator[str]:
         is_excused = evidence.excuses(order)
         left = sum(record.is_flagged for record in order.records)
         is_complete = 0 <= len(order.charges) - len(order.shipments) <= left or is_excused
-        if not is_complete or len(order.shipments) > order.most_effects:
+        if not is_complete or len(order.shipments) > evidence.most_effects_of(order):
             yield f"{order.name}: {len(order.charges)} charges, {len(order.shipments)} shipments"
         if not is_excused:
             yield from _wrongly_flagged(order)
