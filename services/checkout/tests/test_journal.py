@@ -466,6 +466,19 @@ async def test_an_order_that_changed_recently_is_not_deleted(
     assert await journal.delete_old(older_than_seconds=DAY, limit=10) == 0
 
 
+async def test_an_order_that_is_reopened_while_old_ones_are_deleted_remains(
+    move_clock: MoveClock, journal: Journal, new_order: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    abandoned = await ended(journal, new_order(), State.ABANDONED)
+    move_clock(2 * DAY)
+    # As the query found it before.
+    monkeypatch.setattr(statements, "OLD", "SELECT order_id FROM orders LIMIT :limit")
+    reopened = existing(await journal.reopen(abandoned, abandoned))
+    assert await journal.delete_old(older_than_seconds=DAY, limit=10) == 0
+    await journal.update(reopened.claim, DECLINED)
+    assert await journal.delete_old(older_than_seconds=DAY, limit=10) == 0
+
+
 # Clocks
 
 

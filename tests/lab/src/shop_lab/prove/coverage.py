@@ -17,6 +17,7 @@ STALE_WRITES = "stale writes rejected"
 DEAD_LETTERS = "dead letters"
 REFUNDS = "orders that need a refund"
 REVIEWS = "orders that need a review"
+DELETIONS = "old orders deleted"
 DEATHS_AT_FAILPOINTS = "deaths at failpoints"
 LAGGING_FAILOVERS = "failovers to a standby that was behind"
 
@@ -28,6 +29,7 @@ FLOORS_PER_1000_ORDERS: Mapping[str, float] = {
     FENCES: 4,
     REPLAYS: 100,
     STALE_WRITES: 0.2,
+    DELETIONS: 10,
 }
 FLOORS_PER_FAULT: Mapping[str, tuple[FaultKind, int]] = {
     DEAD_LETTERS: (FaultKind.REFUSED_NOTIFICATIONS, 2),

@@ -5,13 +5,14 @@ import importlib
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from shop.empty_pb2 import Empty
 from shop_cli.local.child_process import ChildProcess
 from shop_cli.local.ports import HOST
-from shop_lab.prove.coverage import Exercise, compare_with_floors, count_exercises
+from shop_lab.prove.coverage import DELETIONS, Exercise, compare_with_floors, count_exercises
 from shop_lab.prove.fault_injector import FaultInjector
 from shop_lab.prove.fault_plan import DATABASE, RELAY, Fault, FaultKind, Targets, plan_faults
 from shop_lab.prove.shop_faults import ShopFaults
@@ -30,6 +31,7 @@ from shop_lab.world.fake_peers.refusing import serve_refusing_peers
 from shop_lab.world.invariants import PROGRESS_SHARE
 from shop_lab.world.postgres_cluster import PostgresCluster, Replication
 from shop_lab.world.progress_gate import ProgressGate
+from shop_lab.world.retention import short_retention
 from shop_lab.world.shop_under_test import (
     LATE_LINKS,
     LEASE_SECONDS,
@@ -113,7 +115,11 @@ async def run_trial(trial: Trial, folder: Path, on_progress: Callable[[int, Coun
         names = {product.id: product.name for product in (await clients.catalog.ListProducts(Empty())).products}
         plan = fault_plan(trial, shop)
         started = time.monotonic()
-        results = await _order_under_faults(trial, sorted(names), simulator, injector, plan)
+        async with AsyncExitStack() as stack:
+            deleted = (
+                Counter[str]() if trial.naive else await stack.enter_async_context(short_retention(shop.journal_url))
+            )
+            results = await _order_under_faults(trial, sorted(names), simulator, injector, plan)
         ordering_seconds = time.monotonic() - started
         if trial.naive:
             await asyncio.sleep(_NAIVE_SETTLE_SECONDS)
@@ -123,6 +129,7 @@ async def run_trial(trial: Trial, folder: Path, on_progress: Callable[[int, Coun
         evidence = await collect_evidence(shop, simulator, clients.journal, results, quiet_seconds)
         evidence = with_justified_flags(evidence, peers)
         counts = count_exercises(shop, simulator.replays) | faults.effects
+        counts[DELETIONS] = deleted["orders"]
     exercises = compare_with_floors(trial.orders, counts, plan, injector.injected)
     return TrialResult(replace(evidence, product_names=names), injector.counts, exercises, ordering_seconds)
 

@@ -1,6 +1,7 @@
 """The simulated shop: its disks, its processes and the faults that befall them."""
 
 import random
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
@@ -44,6 +45,7 @@ class SimulatedShop:
     Attributes:
         trace: everything that happened, in order.
         stranded: the number of leases and due times that a clock, set back, has left far in the future.
+        deleted: how many orders retention has deleted.
     """
 
     def __init__(self, plan: Plan, loop: VirtualLoop, trace: list[str]) -> None:
@@ -62,6 +64,7 @@ class SimulatedShop:
         self._postgres = PostgresServer(self.journal)
         self.carts = services.open_carts(loop.time)
         self.spool = services.MemorySpool()
+        self.deleted = Counter[str]()
 
     def now(self) -> float:
         return self._loop.time()
@@ -194,7 +197,7 @@ class SimulatedShop:
                 settings = services.checkout_settings(CHECKOUTS.index(process.name))
                 async with services.checkout_process(service, settings, database):
                     if self.plan.retention:
-                        process.spawn(delete_released_orders(database), "retention")
+                        process.spawn(delete_released_orders(database, self.deleted), "retention")
                     yield
                 return
         yield

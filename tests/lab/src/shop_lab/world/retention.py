@@ -1,11 +1,13 @@
 """Retention of orders within a run: after seconds instead of days."""
 
 import asyncio
-from collections.abc import Sequence
-from contextlib import suppress
+from collections import Counter
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 
-from chassis.sql.database import Database, Parameters, Row, Statement
+from chassis.sql.database import Database, Parameters, Row, Statement, open_database
+from checkout_service.journal.opening import unavailable
 from checkout_service.journal.sql import SqlJournal
 from checkout_service.ports import JournalUnavailable
 
@@ -32,10 +34,21 @@ class _Slow(Database):
         return rows
 
 
-async def delete_released_orders(database: Database) -> None:
-    """Delete the orders that were refused or abandoned a few seconds ago, until cancelled."""
+async def delete_released_orders(database: Database, deleted: Counter[str]) -> None:
+    """Delete the orders that were refused or abandoned a few seconds ago, until cancelled, and count them."""
     journal = SqlJournal(_Slow(database), "retention")
     while True:
         with suppress(JournalUnavailable):
-            await journal.delete_old(older_than_seconds=RETENTION_SECONDS, limit=_BATCH)
+            deleted["orders"] += await journal.delete_old(older_than_seconds=RETENTION_SECONDS, limit=_BATCH)
         await asyncio.sleep(_TURN_SECONDS)
+
+
+@asynccontextmanager
+async def short_retention(journal_url: str) -> AsyncIterator[Counter[str]]:
+    """While in the context, delete released orders in a journal that exists."""
+    deleted = Counter[str]()
+    async with open_database(journal_url, unavailable=unavailable) as database:
+        deleting = asyncio.create_task(delete_released_orders(database, deleted), name="retention")
+        yield deleted
+        deleting.cancel()
+        await asyncio.wait([deleting])
