@@ -1,9 +1,10 @@
 """`python -m shop_lab.mutants` removes each safety device in a copy of the repository: its fast tests must then fail.
 
-With `--simulate` the simulation searches each copy for a violation as well.
+With `--simulate` the simulation searches each copy for a violation as well, and with `--prove` so does `shop prove`.
 """
 
 import argparse
+import json
 import os
 import shutil
 import subprocess
@@ -17,7 +18,7 @@ from pathlib import Path
 from shop_lab.mutants.devices import DEVICES, ROOT, Device
 
 _FAILED = 1
-_TIMEOUT_SECONDS = 300
+_TIMEOUT_SECONDS = 900
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +59,14 @@ class Copy:
             raise RuntimeError(f"pytest ended with status {status}: {' '.join(tests)}")
         return status != 0
 
+    def violated_in_trial(self, orders: int) -> list[str]:
+        """Run `shop prove` with so many orders and return the names of the violated invariants."""
+        verdict = self.folder / "verdict.json"
+        verdict.unlink(missing_ok=True)
+        self.run("-m", "shop_cli", "prove", "--orders", str(orders), "--json", str(verdict))
+        invariants = json.loads(verdict.read_text())["invariants"] if verdict.exists() else {}
+        return [name for name, invariant in invariants.items() if not invariant["holds"]]
+
 
 def copy_repository(folder: Path) -> Copy:
     """Copy all files that git tracks or would track."""
@@ -72,7 +81,7 @@ def copy_repository(folder: Path) -> Copy:
     return Copy(folder)
 
 
-def check(copy: Copy, devices: Sequence[Device], simulate_seconds: float) -> bool:
+def check(copy: Copy, devices: Sequence[Device], simulate_seconds: float, orders: int) -> bool:
     """Print a line for each device. Return whether each is caught by a fast test."""
     if copy.fails(sorted({device.test_id for device in devices})):
         print("the tests fail without any mutation", file=sys.stderr)  # noqa: T201
@@ -85,6 +94,8 @@ def check(copy: Copy, devices: Sequence[Device], simulate_seconds: float) -> boo
             if simulate_seconds:
                 search = ("-m", "shop_lab.simulation", "--seconds", str(simulate_seconds), "--seed", "0")
                 cells.append("simulation fails" if copy.run(*search) == _FAILED else "-")
+            if orders:
+                cells.append(f"prove: {' '.join(copy.violated_in_trial(orders)) or '-'}")
         missed += not caught
         print(f"{device.name:54} {' | '.join(cells)}", flush=True)  # noqa: T201
     return missed == 0
@@ -95,12 +106,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m shop_lab.mutants", description=__doc__)
     parser.add_argument("names", nargs="*", help="devices; by default all")
     parser.add_argument("--simulate", type=float, default=0, metavar="SECONDS")
+    parser.add_argument("--prove", type=int, default=0, metavar="ORDERS")
     given = parser.parse_args()
     if unknown := set(given.names) - {device.name for device in DEVICES}:
         parser.error(f"no such device: {', '.join(sorted(unknown))}")
     devices = [device for device in DEVICES if not given.names or device.name in given.names]
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
-        return 0 if check(copy_repository(Path(folder)), devices, given.simulate) else 1
+        return 0 if check(copy_repository(Path(folder)), devices, given.simulate, given.prove) else 1
 
 
 if __name__ == "__main__":
