@@ -135,6 +135,13 @@ DEVICES = (
         "test_journal.py::test_an_epoch_that_is_handed_out_twice_belongs_to_one_worker",
     ),
     Device(
+        "retention deletes no reopened order",
+        f"{_CHECKOUT}/journal/statements.py",
+        "WHERE {_LISTED} AND updated_at < {NOW} - :older_than_seconds AND {_FINISHED}\n    RETURNING",
+        "WHERE {_LISTED}\n    RETURNING",
+        "test_journal.py::test_an_order_that_is_reopened_while_old_ones_are_deleted_remains",
+    ),
+    Device(
         "one live order per cart",
         f"{_CHECKOUT}/journal/migrations/versions/0002_owners.py",
         "        unique=True,\n",
