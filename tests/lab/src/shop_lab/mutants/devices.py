@@ -142,11 +142,29 @@ DEVICES = (
         "test_journal.py::test_an_order_that_is_reopened_while_old_ones_are_deleted_remains",
     ),
     Device(
-        "one live order per cart",
+        "one live order per generation of a cart",
         f"{_CHECKOUT}/journal/migrations/versions/0002_owners.py",
         "        unique=True,\n",
         "        unique=False,\n",
         "test_journal.py::test_a_cart_has_one_order_at_a_time_and_so_has_a_scope",
+    ),
+    Device(
+        "an order begins again unless another holds the cart",
+        f"{_CHECKOUT}/journal/statements.py",
+        """ AND NOT EXISTS (
+        SELECT 1 FROM orders AS holder
+        WHERE holder.user_id = :user_id AND holder.cart_etag = :cart_etag AND {_LIVE_CART}
+    )
+""",
+        "\n",
+        "test_journal.py::test_one_of_many_concurrent_orders_of_a_cart_wins",
+    ),
+    Device(
+        "an order begins again with the cart of now",
+        f"{_CHECKOUT}/placing.py",
+        "await self.journal.reopen(before, new)",
+        "await self.journal.reopen(before, replace(new, order=before.order))",
+        "test_orders_of_a_cart.py::test_an_abandoned_order_begins_again_with_the_cart_and_the_prices_of_now",
     ),
     Device(
         "order ids derive from scopes",

@@ -38,7 +38,7 @@ def violations_of(outcome: Outcome) -> list[str]:
     found += [f"I2: {text}" for text in _charged_if_and_only_if_shipped(outcome)]
     if not outcome.lossy:
         found += [f"I7: {text}" for text in _carts_add_up(outcome.evidence)]
-    found += [f"S2: {text}" for text in outcome.unfinished]
+    found += [f"S1: {text}" for text in outcome.unfinished]
     return found
 
 

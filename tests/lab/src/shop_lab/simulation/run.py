@@ -107,7 +107,7 @@ async def _run(plan: Plan, loop: VirtualLoop, trace: list[str]) -> Report:
     results = [await visit for visit in visits]
     unfinished = await _wait_until_quiet(shop)
     outcome = await _collect(shop, clients, results, unfinished)
-    violations = [*violations_of(outcome), *(f"S3: {error}" for error in loop.errors)]
+    violations = [*violations_of(outcome), *(f"S2: {error}" for error in loop.errors)]
     shop.record(f"violations: {violations}")
     shop.stop_all()
     await asyncio.sleep(0.001)
