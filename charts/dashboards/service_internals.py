@@ -11,7 +11,7 @@ from dashboards.promql import INSTANCE, SERVICE, THIS_SERVICE, label, largest, l
 _METHOD, _ERROR = label(semconv.RPC_METHOD), label(semconv.ERROR_TYPE)
 _SYSTEM, _OPERATION = label(semconv.DB_SYSTEM), label(semconv.DB_OPERATION)
 _POOL, _STORE = label(semconv.POOL_NAME), label(semconv.FLUSH_STORE)
-_REFUSAL = label(semconv.REFUSAL_REASON)
+_REFUSAL, _PORT = label(semconv.REFUSAL_REASON), label(semconv.PORT_NAME)
 _graph = partial(graph, links=signals_of("${service}"))
 _POD = legend(INSTANCE)
 
@@ -109,9 +109,9 @@ PROCESS = Section(
     ),
     _graph(
         "In flight by pod",
-        "Requests being served; above the dashed line a pod sheds. Good: far below it, and even.",
+        "Requests being served on each port; above the dashed line it sheds. Good: far below it, and even.",
         "none",
-        Query(total(semconv.ACTIVE_REQUESTS, INSTANCE, THIS_SERVICE), _POD),
+        Query(total(semconv.ACTIVE_REQUESTS, f"{INSTANCE}, {_PORT}", THIS_SERVICE), f"{_POD} {legend(_PORT)}"),
         Query(largest(semconv.REQUEST_LIMIT, SERVICE, THIS_SERVICE), "limit", limit=True),
     ),
     _graph(

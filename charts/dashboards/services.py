@@ -12,6 +12,7 @@ from dashboards.promql import (
     SERVICE,
     failed_share,
     label,
+    largest,
     quantile,
     rate,
     requests,
@@ -28,11 +29,9 @@ _LAG = Limits(0.05, 0.25)
 _graph = partial(graph, links=OF_SERIES)
 _LEGEND = "{{service_name}}"
 
-# A process serves calls on as many ports as it has listeners, but each has the same limit.
-_SATURATION = share(
-    total(semconv.ACTIVE_REQUESTS, f"{SERVICE}, {INSTANCE}"),
-    f"max by ({SERVICE}, {INSTANCE}) ({select(semconv.REQUEST_LIMIT.series[0])})",
-)
+# Each port of a process has a limit of its own.
+_PORT = f"{SERVICE}, {INSTANCE}, {label(semconv.PORT_NAME)}"
+_SATURATION = share(total(semconv.ACTIVE_REQUESTS, _PORT), largest(semconv.REQUEST_LIMIT, _PORT))
 _BUSIEST = f"max by ({SERVICE}) ({_SATURATION})"
 
 _TABLE = Section(

@@ -19,6 +19,7 @@ from chassis.telemetry.instruments import Telemetry
 from shop import cart_pb2, cart_pb2_grpc
 from shop_internal import ordered_cart_pb2, ordered_cart_pb2_grpc
 from shop_kit.carts import REGISTER, Carts
+from shop_kit.metrics import measured
 from shop_kit.reflection import methods_at
 from shop_kit.settings import load_settings
 
@@ -47,10 +48,15 @@ class Store:
 
 @asynccontextmanager
 async def running(
-    store: Store | None = None, *, internal: bool = True, **settings: Any
+    store: Store | None = None,
+    *,
+    internal: bool = True,
+    carts: Carts | None = None,
+    telemetry: Telemetry | None = None,
+    **settings: Any,
 ) -> AsyncIterator[server.Service]:
-    service = server.Service(load_settings(ServiceSettings, settings), Telemetry())
-    service.add_servicer(REGISTER, Carts())
+    service = server.Service(load_settings(ServiceSettings, settings), telemetry or Telemetry())
+    service.add_servicer(REGISTER, carts or Carts())
     if internal:
         service.add_internal_servicer(ordered_cart_pb2_grpc.add_OrderedCartServicer_to_server, OrderedCarts())
     service.add_readiness_check((store or Store()).ping)
@@ -109,6 +115,33 @@ async def test_each_port_serves_its_own_services_alone(public: grpc.aio.Channel,
             ordered.RemoveOrdered(ordered_cart_pb2.RemoveOrderedRequest()),
         )
         assert [(await status(call)).name for call in calls] == statuses
+
+
+async def test_a_full_port_sheds_calls_and_the_other_one_serves_them() -> None:
+    entered = asyncio.Event()
+
+    async def hang(_context: Any) -> cart_pb2.Cart:
+        entered.set()
+        await asyncio.Event().wait()
+        return cart_pb2.Cart()
+
+    telemetry, metrics = measured()
+    async with (
+        running(carts=Carts(hang), telemetry=telemetry, max_concurrent_rpcs=1, grace_seconds=0) as service,
+        grpc.aio.insecure_channel(f"127.0.0.1:{service.port}") as public,
+        grpc.aio.insecure_channel(f"127.0.0.1:{service.internal_port}") as internal,
+    ):
+        carts, ordered = cart_pb2_grpc.CartServiceStub(public), ordered_cart_pb2_grpc.OrderedCartStub(internal)
+        hanging = carts.GetCart(cart_pb2.GetCartRequest())
+        await entered.wait()
+        assert await status(carts.GetCart(cart_pb2.GetCartRequest())) is grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert await status(ordered.RemoveOrdered(ordered_cart_pb2.RemoveOrderedRequest())) is grpc.StatusCode.OK
+        assert await health(internal, INTERNAL) == await health(public, PUBLIC) == "SERVING"
+        counts = {series: count for series, count in metrics().items() if series[0] != "shop.server.request_limit"}
+        hanging.cancel()
+    ports = [("shop.port.name", name) for name in ("public", "internal")]
+    active, shed = "shop.server.active_requests", "shop.server.shed_requests"
+    assert counts == {(active, ports[0]): 1, (active, ports[1]): 0, (shed, ports[0]): 1, (shed, ports[1]): 0}
 
 
 async def test_reflection_of_a_port_lists_the_services_of_that_port(service: server.Service) -> None:

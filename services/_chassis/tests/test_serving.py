@@ -89,8 +89,9 @@ async def test_a_control_character_is_rejected_in_any_string() -> None:
     assert (violation.field, violation.description) == ("item.product_id", "must not contain control characters")
 
 
-ACTIVE, LIMIT = ("shop.server.active_requests",), ("shop.server.request_limit",)
-SHED = ("shop.server.shed_requests",)
+PUBLIC = ("shop.port.name", "public")
+ACTIVE, LIMIT = ("shop.server.active_requests", PUBLIC), ("shop.server.request_limit", PUBLIC)
+SHED = ("shop.server.shed_requests", PUBLIC)
 
 
 async def test_a_call_beyond_the_limit_is_shed_with_a_retry_delay() -> None:

@@ -1,30 +1,42 @@
 """Overload, and backends that are added and removed."""
 
 import asyncio
+import uuid
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 
+import grpc
+import pytest
 import pytest_asyncio
 from typing_extensions import override
 
 from chassis.errors import DomainError, ResourceExhausted
 from chassis.rpc.client import channel
 from chassis.rpc.serving import ServicerContext
+from payment_service import failpoints as payment
+from shipping_service import failpoints as shipping
 from shop.ad_pb2 import Ad, AdRequest, AdResponse
 from shop.ad_pb2_grpc import AdServiceServicer, AdServiceStub, add_AdServiceServicer_to_server
 from shop.cart_pb2 import AddItemRequest, CartItem
+from shop_internal.orders_pb2 import GetOrderRequest, ListOrdersRequest, OrderState
+from shop_internal.orders_pb2_grpc import OrderJournalStub
+from shop_internal.payment_ledger_pb2 import ResolveOrFenceRequest
+from shop_internal.payment_ledger_pb2_grpc import PaymentLedgerStub
+from shop_internal.shipment_manifest_pb2 import ResolveShipmentRequest
+from shop_internal.shipment_manifest_pb2_grpc import ShipmentManifestStub
 from shop_kit.serving import serve
 from shop_kit.waiting import wait_until
 from shop_lab.world.customer_plan import Intent
 from shop_lab.world.evidence import ClientOutcome
-from shop_lab.world.fault_testbed import FaultTestbed, outcomes_of
+from shop_lab.world.fault_testbed import FaultTestbed, failpoint, outcomes_of, process_with
 from shop_lab.world.tcp_proxy import TcpProxy, tcp_proxy
 
 MAX_CONCURRENT_RPCS = 8
 CALLERS = 20 * MAX_CONCURRENT_RPCS
 BALANCING_SECONDS = 30.0
 PATIENCE_SECONDS = 30.0
+CUSTOMERS = 300
 
 
 @pytest_asyncio.fixture(loop_scope="session")
@@ -57,6 +69,44 @@ async def test_customers_who_retry_after_being_shed_are_all_served_once(limited:
     results = await limited.place_orders(*(limited.new_intent(keyed=bool(count % 2)) for count in range(CALLERS)))
     assert outcomes_of(results) == [ClientOutcome.PLACED] * CALLERS
     assert await limited.violations(results) == []
+
+
+@pytest.mark.parametrize("point", [payment.BEFORE_CHARGE, shipping.BEFORE_SHIP])
+async def test_operators_and_recovery_are_served_while_customers_hang(testbed: FaultTestbed, point: str) -> None:
+    """More customers than a port serves wait for a peer that never answers, and hang there too."""
+    # With a long lease checkout repeats what gets no answer, and its customers wait for that.
+    checkout_variables = {"LEASE_SECONDS": str(PATIENCE_SECONDS)}
+    await testbed.configure(
+        {process_with(point): failpoint(point, "hang", times=10 * CUSTOMERS), "checkout-1": checkout_variables}
+    )
+    intents = [testbed.new_intent() for _ in range(CUSTOMERS)]
+    await asyncio.gather(*(fill_cart(testbed, intent) for intent in intents))
+    calls = (testbed.simulator.place_order(intent, timeout_seconds=PATIENCE_SECONDS) for intent in intents)
+    hanging = [asyncio.ensure_future(call) for call in calls]
+    await wait_until(lambda: wait_for_peers(testbed, CUSTOMERS - sum(call.done() for call in hanging)))
+    async with AsyncExitStack() as stack:
+        checkout, ledger, manifest = [
+            await stack.enter_async_context(grpc.aio.insecure_channel(testbed.shop.processes[name].internal_address))
+            for name in ("checkout-1", "payment", "shipping")
+        ]
+        listed = await OrderJournalStub(checkout).ListOrders(ListOrdersRequest())
+        await OrderJournalStub(checkout).GetOrder(GetOrderRequest(order_id=listed.orders[0].order_id))
+        fenced = await PaymentLedgerStub(ledger).ResolveOrFence(ResolveOrFenceRequest(charge_key=str(uuid.uuid4())))
+        await ShipmentManifestStub(manifest).ResolveOrFence(ResolveShipmentRequest(shipment_key=str(uuid.uuid4())))
+    assert fenced.HasField("fenced")
+    assert await testbed.shop.processes["checkout-1"].is_serving()
+    assert sum(not call.done() for call in hanging) > CUSTOMERS / 2
+    for call in hanging:
+        call.cancel()
+    await asyncio.gather(*hanging, return_exceptions=True)
+    await testbed.configure()
+    await testbed.evidence([])
+
+
+async def wait_for_peers(testbed: FaultTestbed, count: int) -> bool:
+    """Return whether the journal has so many unfinished orders, as the other checkout's operators see it."""
+    request = ListOrdersRequest(states=[OrderState.ORDER_STATE_CHARGING], limit=1_000)
+    return len((await testbed.clients.journal.ListOrders(request)).orders) >= count
 
 
 class Backend(AdServiceServicer):

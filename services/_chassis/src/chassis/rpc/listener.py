@@ -8,7 +8,6 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_health.v1.health import aio as health_aio
 from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc
 
-from chassis.failpoints import Failpoints
 from chassis.rpc.serving import Limiter, WrappingRegistrar
 from chassis.settings import ServiceSettings
 from chassis.telemetry.instruments import Telemetry
@@ -22,14 +21,13 @@ Register = Callable[[Any, Any], None]
 
 
 class Listener:
-    """A server of servicers, on a port of its own."""
+    """A server of servicers, on a port of its own, with a limit of its own."""
 
-    def __init__(
-        self, settings: ServiceSettings, telemetry: Telemetry, limiter: Limiter, failpoints: Failpoints
-    ) -> None:
+    def __init__(self, name: str, settings: ServiceSettings, telemetry: Telemetry) -> None:
         self._host = settings.host
         self._server = grpc.aio.server(options=_options(settings))
-        self._registrar = WrappingRegistrar(self._server, telemetry, limiter, failpoints)
+        self.limiter = Limiter(name, settings.max_concurrent_rpcs, telemetry)
+        self._registrar = WrappingRegistrar(self._server, telemetry, self.limiter, settings.failpoints)
         self._health = health_aio.HealthServicer()
 
     def add_servicer(self, register: Register, servicer: object) -> None:

@@ -17,6 +17,7 @@ from chassis.rpc import client
 from chassis.rpc.listener import Listener, Register
 from chassis.rpc.serving import Limiter
 from chassis.settings import ServiceSettings
+from chassis.telemetry import semconv
 from chassis.telemetry.instruments import Telemetry
 
 log = structlog.get_logger()
@@ -40,10 +41,12 @@ class Service:
         self.settings = settings
         self.telemetry = telemetry
         self.failpoints = settings.failpoints
-        self.limiter = Limiter(settings.max_concurrent_rpcs, telemetry)
-        self._public = Listener(settings, telemetry, self.limiter, self.failpoints)
+        self._public = Listener("public", settings, telemetry)
         self._internal: Listener | None = None
         self._listeners = [self._public]
+        # Here and not in each limiter: of two observers of a metric OpenTelemetry keeps the first.
+        telemetry.observe(semconv.ACTIVE_REQUESTS, lambda: [(at.in_flight, at.attributes) for at in self._limiters()])
+        telemetry.observe(semconv.REQUEST_LIMIT, lambda: [(at.limit, at.attributes) for at in self._limiters()])
         self.port = 0
         self.internal_port: int | None = None
         self.channels = AsyncExitStack()
@@ -57,7 +60,7 @@ class Service:
     def add_internal_servicer(self, register: Register, servicer: object) -> None:
         """Serve a servicer for our own services and operators, on a port that clients of the shop do not reach."""
         if self._internal is None:
-            self._internal = Listener(self.settings, self.telemetry, self.limiter, self.failpoints)
+            self._internal = Listener("internal", self.settings, self.telemetry)
             self._listeners.append(self._internal)
         self._internal.add_servicer(register, servicer)
 
@@ -108,6 +111,9 @@ class Service:
         await self._set_readiness(ready=False)
         await asyncio.sleep(self.settings.drain_seconds)
         await asyncio.gather(*(listener.stop(self.settings.grace_seconds) for listener in self._listeners))
+
+    def _limiters(self) -> list[Limiter]:
+        return [listener.limiter for listener in self._listeners]
 
     async def _update_readiness(self) -> None:
         try:

@@ -50,15 +50,20 @@ class MalformedMessage(InvalidArgument):
 
 
 class Limiter:
-    """Counts the calls in flight over all methods of a process."""
+    """Counts the calls in flight over all methods of a port: customers who wait must not keep operators out."""
 
-    def __init__(self, limit: int, telemetry: Telemetry) -> None:
+    def __init__(self, port_name: str, limit: int, telemetry: Telemetry) -> None:
+        self.attributes: Attributes = ((semconv.PORT_NAME, port_name),)
         self.limit = limit
         self.in_flight = 0
-        self.shed = telemetry.counter(semconv.SHED_REQUESTS)
-        self.shed.add(0)  # exported from the start: an alert sees only increases of a series
-        telemetry.observe(semconv.ACTIVE_REQUESTS, lambda: [(self.in_flight, ())])
-        telemetry.observe(semconv.REQUEST_LIMIT, lambda: [(self.limit, ())])
+        self._shed = telemetry.counter(semconv.SHED_REQUESTS)
+        self._shed.add(0, self.attributes)  # exported from the start: an alert sees only increases of a series
+
+    def admit(self) -> None:
+        """Raise Overloaded if more calls are in flight, this one included, than the limit allows."""
+        if self.in_flight > self.limit:
+            self._shed.add(1, self.attributes)
+            raise Overloaded("too many calls in flight", retry_after_seconds=_SHED_RETRY_SECONDS)
 
 
 class WrappingRegistrar:
@@ -168,9 +173,7 @@ class _Method:
 
     def _admit(self, context: ServicerContext) -> None:
         """Shed the call if there are too many. Set its deadline."""
-        if self._limiter.in_flight > self._limiter.limit:
-            self._limiter.shed.add()
-            raise Overloaded("too many calls in flight", retry_after_seconds=_SHED_RETRY_SECONDS)
+        self._limiter.admit()
         if (seconds := context.time_remaining()) is not None:
             calls.deadline.set(asyncio.get_running_loop().time() + seconds)
 

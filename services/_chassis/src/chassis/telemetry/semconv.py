@@ -40,6 +40,7 @@ GC_GENERATION = "cpython.gc.generation"
 SYNTHETIC_REQUEST = "synthetic_request"
 ERROR_REASON = "shop.error.reason"
 REQUEST_ID = "shop.request.id"
+PORT_NAME = "shop.port.name"
 SIGNAL = "shop.telemetry.signal"
 CACHE_NAME = "shop.cache.name"
 CACHE_RESULT = "shop.cache.result"
@@ -142,9 +143,13 @@ HTTP_SERVER_DURATION = _histogram(
 SMTP_CLIENT_DURATION = _histogram(
     "shop.smtp.client.operation.duration", "Duration of the transmission of a message to the mail relay", ERROR_TYPE
 )
-ACTIVE_REQUESTS = _up_down_counter("shop.server.active_requests", "{request}", "Calls and requests in flight")
-REQUEST_LIMIT = _gauge("shop.server.request_limit", "{request}", "Calls in flight above which a service sheds")
-SHED_REQUESTS = _counter("shop.server.shed_requests", "{request}", "Calls refused because too many were in flight")
+ACTIVE_REQUESTS = _up_down_counter(
+    "shop.server.active_requests", "{request}", "Calls and requests in flight", PORT_NAME
+)
+REQUEST_LIMIT = _gauge("shop.server.request_limit", "{request}", "Calls in flight above which a port sheds", PORT_NAME)
+SHED_REQUESTS = _counter(
+    "shop.server.shed_requests", "{request}", "Calls refused because too many were in flight", PORT_NAME
+)
 RETRIED_REQUESTS = _counter(
     "shop.server.retried_requests", "{request}", "Received calls that repeat a failed attempt", RPC_METHOD
 )
