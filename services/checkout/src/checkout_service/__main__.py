@@ -1,10 +1,10 @@
 """`python -m checkout_service` runs the checkout service; with `migrate` it updates the database's schema and exits."""
 
-import asyncio
 import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
+from chassis.process import in_background
 from chassis.rpc.server import Service, run
 from chassis.settings import HmacKeySettings, PositiveFloat, SecretStr, ServiceSettings
 from chassis.sql.retention import Retention
@@ -55,12 +55,9 @@ async def build(
         service.add_readiness_check(journal.check)
         service.add_servicer(add_CheckoutServiceServicer_to_server, CheckoutService(placer))
         service.add_internal_servicer(add_OrderJournalServicer_to_server, OrderJournal(journal, retention))
-        async with asyncio.TaskGroup() as tasks:
-            loops = [tasks.create_task(loop.run(), name=type(loop).__name__) for loop in (recovery, outbox, retention)]
+        async with in_background(recovery.run(), outbox.run(), retention.run()):
             yield
             await executor.close()
-            for loop in loops:
-                loop.cancel()
         await outbox.close()
 
 
