@@ -110,7 +110,8 @@ async def charge_another_amount(shop: RunningShop, order: OrderResult) -> None:
 
 
 async def ship_again(shop: RunningShop, order: OrderResult) -> None:
-    request = ShipOrderRequest(address=Address(country="Germany"), items=[CartItem(product_id="pan", quantity=1)])
+    address = Address(street_address="Kanalstr. 1", city="Berlin", country="Germany")
+    request = ShipOrderRequest(address=address, items=[CartItem(product_id="pan", quantity=1)])
     key = (("idempotency-key", f"{order.order_id}:2"),)
     await ShippingServiceStub(shop.channels["shipping"]).ShipOrder(request, metadata=key)
 

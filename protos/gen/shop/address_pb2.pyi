@@ -18,7 +18,7 @@ DESCRIPTOR: _descriptor.FileDescriptor
 
 @_typing.final
 class Address(_message.Message):
-    """A shipping address. Texts have at most 256 characters."""
+    """A shipping address. Texts have at most 256 characters; street, city and country are required."""
 
     DESCRIPTOR: _descriptor.Descriptor
 

@@ -16,6 +16,13 @@ def test_an_empty_required_text_is_rejected() -> None:
     assert fields.limit_text("", "name", max_length=8) == ""
 
 
+@pytest.mark.parametrize("text", ["", " ", "\t\n", "\u00a0\u3000", "x" * 9, " " * 9])
+def test_words_are_text_that_is_not_white_space_alone(text: str) -> None:
+    with pytest.raises(InvalidArgument, match="name: must"):
+        fields.require_words(text, "name", max_length=8)
+    assert fields.require_words(" a b ", "name", max_length=8) == " a b "
+
+
 @pytest.mark.parametrize("value", [0, 11])
 def test_a_number_outside_its_range_is_rejected(value: int) -> None:
     with pytest.raises(InvalidArgument, match="quantity: must lie between 1 and 10"):

@@ -42,7 +42,7 @@ def test_the_spelling_of_a_country_does_not_matter(rate_card: RateCard, parcel: 
     assert rate_card.quote(parcel(country=country)).units == 20
 
 
-@pytest.mark.parametrize("country", ["", "Atlantis", "Germania"])
+@pytest.mark.parametrize("country", ["Atlantis", "Germania"])
 def test_a_country_without_a_zone_uses_the_default_zone(rate_card: RateCard, parcel: MakeParcel, country: str) -> None:
     assert rate_card.quote(parcel(country=country)).units == 68
 
@@ -50,9 +50,8 @@ def test_a_country_without_a_zone_uses_the_default_zone(rate_card: RateCard, par
 @pytest.mark.parametrize("country", ["US", "USA", "U.S.A.", "united states", "Canada", "DE", "Japan", "BR", "Narnia"])
 @given(pieces=st.integers(1, 999_999))
 def test_prices_never_fall_as_pieces_are_added(country: str, pieces: int) -> None:
-    fewer, more = (
-        PACKAGED.quote(Parcel(Address("", "", "", country, 0), (Item("pan", count),))) for count in (pieces, pieces + 1)
-    )
+    address = Address("Gate 1", "Oslo", "", country, 0)
+    fewer, more = (PACKAGED.quote(Parcel(address, (Item("pan", count),))) for count in (pieces, pieces + 1))
     assert 0 < fewer.total_nanos <= more.total_nanos
 
 
@@ -74,6 +73,7 @@ def test_spellings_of_a_country_are_normalized() -> None:
     [
         ({"zip_code": -1}, "address.zip_code"),
         *(({name: "x" * 257}, f"address.{name}") for name in ("street_address", "city", "state", "country")),
+        *(({name: text}, f"address.{name}") for name in ("street_address", "city", "country") for text in ("", " \n")),
         ({"items": ()}, "items"),
         ({"items": (Item("pan", 0),)}, "items[0].quantity"),
         ({"items": (Item("pan", 1), Item("knife", -1))}, "items[1].quantity"),
@@ -128,9 +128,9 @@ async def test_an_invalid_parcel_leaves_its_key_unused(shipper: Shipper, parcel:
 async def test_a_shipment_is_repeated_even_if_its_parcel_is_no_longer_valid(
     shipper: Shipper, parcel: MakeParcel
 ) -> None:
-    shipped = Entry("key", parcel(city="x" * 257))
+    shipped = Entry("key", parcel(street_address="", city="", country=""))
     await shipper.manifest.record(shipped)
-    assert await shipper.ship("key", parcel(city="x" * 257)) == shipped
+    assert await shipper.ship("key", parcel(street_address="", city="", country="")) == shipped
 
 
 @pytest.mark.parametrize("charged_at", [999.0, 1000.0])

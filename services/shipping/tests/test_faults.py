@@ -16,7 +16,7 @@ from shop_kit.processes import service_process
 Stored = Callable[[str], list[tuple[Any, ...]]]
 
 REQUEST = shipping_pb2.ShipOrderRequest(
-    address=address_pb2.Address(street_address="Lindenweg 7", country="DE"),
+    address=address_pb2.Address(street_address="Lindenweg 7", city="Bremen", country="DE"),
     items=[cart_pb2.CartItem(product_id="pan", quantity=1)],
 )
 

@@ -23,6 +23,7 @@ from shop_kit.failing import failure_of, rejected_fields, retried
 from shop_kit.serving import connect
 
 BREMEN = address_pb2.Address(street_address="Lindenweg 7", city="Bremen", country="Germany", zip_code=28195)
+NOWHERE = address_pb2.Address(street_address=" ")
 PAN = cart_pb2.CartItem(product_id="pan", quantity=1)
 COMPLETE_SINCE = 1000.0
 NO_ITEM = cart_pb2.CartItem(product_id="pan", quantity=0)
@@ -39,7 +40,7 @@ class Shipping:
     internal: ShipmentManifestStub
 
     async def ship(self, key: str | None = None, *, street: str = "Lindenweg 7") -> str:
-        address = address_pb2.Address(street_address=street, country="Germany")
+        address = address_pb2.Address(street_address=street, city="Bremen", country="Germany")
         request = shipping_pb2.ShipOrderRequest(address=address, items=[PAN])
         metadata = () if key is None else (("idempotency-key", key),)
         return (await self.public.ShipOrder(request, metadata=metadata)).tracking_id
@@ -72,7 +73,7 @@ async def test_a_quote_is_in_dollars_and_depends_on_the_country_and_the_number_o
 
 
 @pytest.mark.parametrize(
-    ("address", "items"), [(None, [PAN]), (BREMEN, []), (BREMEN, [NO_ITEM]), (BREMEN, [PAN, NO_ITEM])]
+    ("address", "items"), [(None, [PAN]), (NOWHERE, [PAN]), (BREMEN, []), (BREMEN, [NO_ITEM]), (BREMEN, [PAN, NO_ITEM])]
 )
 async def test_what_cannot_be_quoted_cannot_be_shipped(
     shipping: Shipping, address: address_pb2.Address | None, items: list[cart_pb2.CartItem]

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from chassis.errors import InvalidArgument
-from chassis.values.fields import limit_text, require_between, require_email_address, require_text
+from chassis.values.fields import limit_text, require_between, require_email_address, require_text, require_words
 from chassis.values.keys import HmacKeys
 from chassis.values.money import is_currency_code
 from checkout_service.domain import Address, Card
@@ -46,8 +46,9 @@ def validate(request: OrderRequest) -> None:
     if not is_currency_code(request.user_currency):
         raise InvalidArgument.field("user_currency", "must be three capital letters (ISO 4217)")
     address = require_address(request)
-    for name in ("street_address", "city", "state", "country"):
-        limit_text(getattr(address, name), f"address.{name}", max_length=MAX_ADDRESS_TEXT_LENGTH)
+    for name in ("street_address", "city", "country"):
+        require_words(getattr(address, name), f"address.{name}", max_length=MAX_ADDRESS_TEXT_LENGTH)
+    limit_text(address.state, "address.state", max_length=MAX_ADDRESS_TEXT_LENGTH)
     require_between(address.zip_code, "address.zip_code", 0, _MAX_INT32)
     require_email_address(request.email, "email")
     if request.card is None:

@@ -20,6 +20,12 @@ def require_text(value: str, field: str, *, max_length: int) -> str:
     return limit_text(value, field, max_length=max_length)
 
 
+def require_words(value: str, field: str, *, max_length: int) -> str:
+    """Return text of at most max_length code points that is not white space alone."""
+    require_text(value.strip(), field, max_length=max_length)
+    return limit_text(value, field, max_length=max_length)
+
+
 def limit_text(value: str, field: str, *, max_length: int) -> str:
     """Return text of at most max_length code points."""
     if len(value) > max_length:
