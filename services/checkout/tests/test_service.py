@@ -388,10 +388,14 @@ async def test_a_hanging_email_does_not_delay_the_response(
 # Shipping refuses for good
 
 
-async def test_an_order_that_shipping_refuses_is_fenced_and_voided(checkout: Checkout, peers: FakePeers) -> None:
-    peers.shipping.faults["ShipOrder"] = Fault(CLOSED)
+# The second refusal is of an order that was accepted by an older release.
+@pytest.mark.parametrize("refusal", [CLOSED, InvalidArgument.field("address.city", "must not be empty")])
+async def test_an_order_that_shipping_refuses_is_fenced_and_voided(
+    checkout: Checkout, peers: FakePeers, refusal: DomainError
+) -> None:
+    peers.shipping.faults["ShipOrder"] = Fault(refusal)
     error = await checkout.refused("key")
-    assert (type(error), error.reason) == (FailedPrecondition, "DEPOT_CLOSED")
+    assert (type(error), error.reason) == (FailedPrecondition, refusal.reason)
     assert peers.shipping.fenced == {error.metadata["order_id"]}
     assert list(peers.payment.ledger.values()) == ["voided", "fenced"]
     again = await checkout.refused("key")

@@ -108,12 +108,12 @@ async def test_after_a_decline_the_form_has_another_key(visitor: Visitor, backen
     assert form_key(response.text) != key
 
 
-async def test_fields_that_checkout_rejects_are_marked(visitor: Visitor, backends: Backends) -> None:
-    violation = FieldViolation("credit_card.credit_card_number", "must have a valid check digit")
-    backends.checkout.error = InvalidArgument(violation, reason="CARD_INVALID")
+@pytest.mark.parametrize("field", ["credit_card.credit_card_number", "address.street_address", "address.country"])
+async def test_fields_that_checkout_rejects_are_marked(visitor: Visitor, backends: Backends, field: str) -> None:
+    backends.checkout.error = InvalidArgument(FieldViolation(field, "must not be empty"), reason="CARD_INVALID")
     response = await visitor.order()
     assert response.status_code == 422
-    assert 'id="credit_card_number-error">Must have a valid check digit.' in response.text
+    assert f'id="{field.partition(".")[2]}-error">Must not be empty.' in response.text
 
 
 @pytest.mark.parametrize("error", [DeadlineExceeded("slow"), Unavailable("down", reason="JOURNAL_UNAVAILABLE")])
