@@ -121,8 +121,7 @@ async def test_a_call_that_failed_or_hung_has_one_effect_when_retried(
 
 
 async def test_a_shipment_that_may_be_forgotten_is_refused(shipping: Shipping) -> None:
-    address = address_pb2.Address(country="Germany")
-    request = shipping_pb2.ShipOrderRequest(address=address, items=[PAN])
+    request = shipping_pb2.ShipOrderRequest(address=BREMEN, items=[PAN])
     metadata = (("idempotency-key", "key"), ("charged-at", "999.5"))
     resolved = ResolveShipmentRequest(shipment_key="key", charged_at=Timestamp(seconds=999))
     for call in (shipping.public.ShipOrder(request, metadata=metadata), shipping.internal.ResolveOrFence(resolved)):
@@ -131,7 +130,6 @@ async def test_a_shipment_that_may_be_forgotten_is_refused(shipping: Shipping) -
 
 @pytest.mark.parametrize("charged_at", ["", "nan", "-1", "1e9", "9" * 12])
 async def test_a_malformed_time_of_a_charge_is_refused(shipping: Shipping, charged_at: str) -> None:
-    address = address_pb2.Address(country="Germany")
-    request = shipping_pb2.ShipOrderRequest(address=address, items=[PAN])
+    request = shipping_pb2.ShipOrderRequest(address=BREMEN, items=[PAN])
     call = shipping.public.ShipOrder(request, metadata=(("charged-at", charged_at),))
     assert await rejected_fields(call) == ["charged-at"]
