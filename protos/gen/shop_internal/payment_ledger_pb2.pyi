@@ -82,9 +82,12 @@ class Charged(_message.Message):
     AMOUNT_FIELD_NUMBER: _builtins.int
     REQUEST_FINGERPRINT_FIELD_NUMBER: _builtins.int
     RECORDED_AT_FIELD_NUMBER: _builtins.int
+    PURCHASE_ID_FIELD_NUMBER: _builtins.int
     transaction_id: _builtins.str
     request_fingerprint: _builtins.str
     """The request-fingerprint in the metadata of the Charge request; empty if there was none."""
+    purchase_id: _builtins.str
+    """The purchase-id in the metadata of the Charge request; empty if there was none."""
     @_builtins.property
     def amount(self) -> _money_pb2.Money: ...
     @_builtins.property
@@ -96,10 +99,11 @@ class Charged(_message.Message):
         amount: _money_pb2.Money | None = ...,
         request_fingerprint: _builtins.str = ...,
         recorded_at: _timestamp_pb2.Timestamp | None = ...,
+        purchase_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["amount", b"amount", "recorded_at", b"recorded_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["amount", b"amount", "recorded_at", b"recorded_at", "request_fingerprint", b"request_fingerprint", "transaction_id", b"transaction_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["amount", b"amount", "purchase_id", b"purchase_id", "recorded_at", b"recorded_at", "request_fingerprint", b"request_fingerprint", "transaction_id", b"transaction_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

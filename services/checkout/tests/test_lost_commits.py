@@ -148,6 +148,30 @@ async def test_recovery_does_not_ship_to_one_address_what_another_request_has_pa
     assert (peers.payment.captured, peers.shipping.shipments) == ([], {})
 
 
+async def test_the_items_of_a_lost_order_are_not_bought_again_under_another_key(
+    checkout: Checkout, peers: FakePeers, lose: Callable[[], None]
+) -> None:
+    first = await checkout.place("first")
+    lose()
+    peers.cart.fill("ann", lamp=1)
+    assert (await checkout.refused("second")).reason == "CART_ORDERED"
+    assert len(peers.payment.captured) == len(peers.shipping.shipments) == 1
+    del peers.cart.lines["ann"]["lamp"]
+    assert (await checkout.place("first")).response == first.response
+
+
+async def test_the_repeat_of_a_lost_order_does_not_pay_for_the_same_items_added_anew(
+    checkout: Checkout, peers: FakePeers, lose: Callable[[], None]
+) -> None:
+    peers.ordered_cart.faults.clear()
+    await checkout.place("key")
+    lose()
+    peers.cart.fill("ann", mug=2)
+    assert (await checkout.refused("key")).reason == "ORDER_NEEDS_REVIEW"
+    assert len(peers.payment.captured) == len(peers.shipping.shipments) == 1
+    assert peers.cart.lines["ann"] == {"mug": 2}
+
+
 async def test_another_card_for_a_cart_whose_order_was_lost_is_not_charged(
     checkout: Checkout, peers: FakePeers, lose: Callable[[], None]
 ) -> None:

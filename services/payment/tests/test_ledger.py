@@ -9,7 +9,7 @@ import pytest
 from chassis.values.money import MAX_NANOS, MAX_UNITS, Money
 from chassis.values.paging import Position
 from payment_service.cards import Brand, Decline
-from payment_service.domain import Entry, Ledger, Payment, Recorded, State
+from payment_service.domain import CartOrdered, Entry, Ledger, Payment, Recorded, State
 from payment_service.ledger.sql import open_ledger
 
 PAYMENT = Payment(Money.of("EUR", 12, 340_000_000), b"\x00\xff" * 16, "0a1b2c3d", Brand.VISA)
@@ -21,7 +21,7 @@ async def test_an_entry_is_read_back_as_recorded(ledger: Ledger) -> None:
         CHARGE,
         Entry("declined", State.DECLINED, replace(PAYMENT, brand=None), Decline.BRAND_NOT_ACCEPTED),
         Entry("fenced", State.FENCED),
-        Entry("for a request", State.CHARGED, replace(PAYMENT, request_fingerprint="f" * 64)),
+        Entry("for a request", State.CHARGED, replace(PAYMENT, request_fingerprint="f" * 64, purchase_id="p" * 64)),
         Entry("k" * 255, State.CHARGED, replace(PAYMENT, amount=Money.of("JPY", MAX_UNITS, MAX_NANOS))),
     ]
     for entry in entries:
@@ -46,6 +46,20 @@ async def test_only_a_charge_is_voided(ledger: Ledger) -> None:
         None,
     ]
     assert await ledger.find("key") == voided
+
+
+async def test_a_purchase_has_one_captured_charge(ledger: Ledger) -> None:
+    first, second, declined = (
+        Entry(key, State.CHARGED, replace(PAYMENT, purchase_id="cart")) for key in ("first", "second", "declined")
+    )
+    await ledger.record(replace(declined, state=State.DECLINED, reason=Decline.CARD_EXPIRED))
+    recorded = await asyncio.gather(ledger.record(first), ledger.record(second), return_exceptions=True)
+    assert sum(isinstance(one, CartOrdered) for one in recorded) == 1
+    (charged,) = (one.entry for one in recorded if isinstance(one, Recorded))
+    assert await ledger.record(charged) == Recorded(charged, existing=True)
+    await ledger.void(charged.key)
+    other = second if charged == first else first
+    assert await ledger.record(other) == Recorded(other, existing=False)
 
 
 async def test_captured_charges_are_listed_from_a_position_on(ledger: Ledger) -> None:

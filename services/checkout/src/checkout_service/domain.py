@@ -128,6 +128,12 @@ class Order:
     shipping_cost: Money
 
     @property
+    def purchase_id(self) -> str:
+        """The id of what the order buys: the user's cart until an order's items leave it. Empty if that is unknown."""
+        bought = f"{len(self.user_id)}:{self.user_id}{self.cart_generation}"
+        return hashlib.sha256(bought.encode()).hexdigest()[:16] if self.cart_generation else ""
+
+    @property
     def quantities(self) -> dict[str, int]:
         """The ordered quantities by product."""
         return {line.product_id: line.quantity for line in self.lines}

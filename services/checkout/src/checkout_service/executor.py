@@ -158,9 +158,9 @@ class Executor:
         order, claim, fingerprint = entry.order, entry.claim, entry.fingerprint
         match command:
             case commands.Charge(retry) if card is not None:
-                return self.payment.charge(claim.charge_key, order.total, card, fingerprint=fingerprint, retry=retry)
+                return self.payment.charge(claim.charge_key, order, card, fingerprint=fingerprint, retry=retry)
             case commands.Resolve():
-                return self.payment.resolve(claim.charge_key, order.total, fingerprint=fingerprint)
+                return self.payment.resolve(claim.charge_key, order, fingerprint=fingerprint)
             case commands.Void():
                 return self.payment.void(claim.charge_key)
             case commands.Ship(charged_at):

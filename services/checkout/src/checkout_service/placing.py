@@ -149,8 +149,8 @@ class OrderPlacer:
             return await self.journal.find(scope) if known else None
         # Only the cart service can prove that an order emptied it: a cart also empties when it expires or its store is
         # lost, and an old order must not be the answer then.
-        ordered = cart.generation or cart.ordered_etag if cart.ordered_etag else None
-        existing = await self.journal.find_of_cart(request.user_id, ordered) if ordered else None
+        etag = cart.ordered_etag
+        existing = await self.journal.find_of_cart(request.user_id, etag) if etag else None
         if existing is None or not request.began(existing.fingerprint):
             raise CartEmpty("the cart is empty")
         return existing

@@ -287,16 +287,16 @@ class Quotes(Protocol):
 class Payment(Protocol):
     """Charges cards, once per key."""
 
-    async def charge(self, key: str, amount: Money, card: Card, *, fingerprint: str, retry: bool) -> ChargeOutcome:
-        """Charge the card, for the request with this fingerprint.
+    async def charge(self, key: str, order: Order, card: Card, *, fingerprint: str, retry: bool) -> ChargeOutcome:
+        """Charge the card the order's total, for the request with this fingerprint.
 
         Return Unsupported for a retry if the peer may not deduplicate by key.
         """
 
-    async def resolve(self, key: str, amount: Money, *, fingerprint: str) -> ChargeOutcome:
+    async def resolve(self, key: str, order: Order, *, fingerprint: str) -> ChargeOutcome:
         """Return the outcome of the key's charge; if there is none, fence the key.
 
-        KeyReused: it has another amount, or was made for another request.
+        KeyReused: it has another amount, or was made for another request or another purchase.
         """
 
     async def void(self, key: str) -> VoidOutcome:

@@ -113,7 +113,8 @@ class RepeatedOrders:
                 raise OrderInFlight(order_id)
             if result is not SagaResult.UNFINISHED:
                 return
-        if asyncio.get_running_loop().time() + _POLL_SECONDS >= request.answer_by:
+        # A pause, and time to place the order after it.
+        if asyncio.get_running_loop().time() + 3 * _POLL_SECONDS >= request.answer_by:
             raise OrderInFlight(order_id)
         await asyncio.sleep(_POLL_SECONDS)  # another replica works on it: only the journal has its outcome
 

@@ -39,6 +39,13 @@ class ChargeVoided(FailedPrecondition):
     """The charge under this key was voided."""
 
 
+class CartOrdered(FailedPrecondition):
+    """A captured charge under another key has paid for this purchase, which checkout's journal may have lost."""
+
+    def __init__(self) -> None:
+        super().__init__("this cart was ordered already, by a different request")
+
+
 class ChargeNotFound(NotFound):
     """There is no charge under this key."""
 
@@ -68,6 +75,7 @@ class Payment:
         hmac_key_id: id of the HMAC's key; None in entries of older releases.
         brand: None for a number of no known brand, which is declined.
         request_fingerprint: opaque text by which the caller recognizes its request; empty if it was not given.
+        purchase_id: the caller's id of what the charge pays for; empty if it was not given.
     """
 
     amount: Money
@@ -75,6 +83,7 @@ class Payment:
     hmac_key_id: str | None
     brand: str | None
     request_fingerprint: str = ""
+    purchase_id: str = ""
 
 
 @dataclass(frozen=True)
@@ -128,7 +137,7 @@ class Ledger(Protocol):
     """Stores entries durably: what a method returns is on disk. Every method raises LedgerUnavailable."""
 
     async def record(self, entry: Entry) -> Recorded:
-        """Store the entry unless its key has one."""
+        """Store the entry unless its key has one. Raises CartOrdered if its purchase has a captured charge."""
 
     async def find(self, key: str) -> Entry | None:
         """Return the key's entry, None if there is none."""
@@ -149,6 +158,7 @@ class ChargeRequest:
 
     Attributes:
         fingerprint: stored with the charge and returned when a caller resolves it. Repeats may have another one.
+        purchase_id: at most one charge of a purchase is captured, whatever the keys; empty for none.
     """
 
     currency_code: str
@@ -156,6 +166,7 @@ class ChargeRequest:
     nanos: int
     card: Card
     fingerprint: str = ""
+    purchase_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +191,8 @@ class PaymentProcessor:
         request is not recorded, because every duplicate of it is malformed too. A key that has an entry is answered
         from the entry before any rule applies: the rules may have changed in the meantime.
 
-        Raises InvalidArgument, CardDeclined, IdempotencyKeyReused, ChargeFenced, ChargeVoided, LedgerUnavailable.
+        Raises InvalidArgument, CardDeclined, IdempotencyKeyReused, ChargeFenced, ChargeVoided, CartOrdered,
+        LedgerUnavailable.
         """
         card_hmacs = self._card_hmacs(request.card)
         try:
@@ -212,7 +224,7 @@ class PaymentProcessor:
             raise InvalidArgument.field("amount", "must be more than zero")
         cards.check_format(request.card, "credit_card")
         brand = cards.brand_of(request.card.digits)
-        payment = Payment(amount, card_hmac, self.hmac_keys.current_id, brand, request.fingerprint)
+        payment = Payment(amount, card_hmac, self.hmac_keys.current_id, brand, request.fingerprint, request.purchase_id)
         decline = cards.decline_reason(request.card, brand, self.accepted_brands, self.today())
         return Entry(key, State.DECLINED if decline else State.CHARGED, payment, decline)
 
@@ -227,7 +239,8 @@ def _require_charged(entry: Entry, request: ChargeRequest, card_hmacs: Collectio
         raise ChargeFenced("the key was fenced before this charge arrived; a new charge needs a new key")
     amount = Money.of(request.currency_code, request.units, request.nanos)
     same_card = any(hmac.compare_digest(entry.payment.card_hmac, card_hmac) for card_hmac in card_hmacs)
-    if entry.payment.amount != amount or not same_card:
+    purchases = {entry.payment.purchase_id, request.purchase_id} - {""}  # older entries name none
+    if entry.payment.amount != amount or not same_card or len(purchases) > 1:
         raise IdempotencyKeyReused
     if entry.state is State.VOIDED:
         raise ChargeVoided("the charge under this key was voided")

@@ -22,7 +22,7 @@ from shop_internal import payment_ledger_pb2_grpc as ledger_pb2_grpc
 log = structlog.get_logger()
 
 _MAX_KEY_LENGTH = 255
-_MAX_FINGERPRINT_LENGTH = 64
+_MAX_ID_LENGTH = 64
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class PaymentService(payment_pb2_grpc.PaymentServiceServicer):
     @override
     async def Charge(self, request: payment_pb2.ChargeRequest, context: ServicerContext) -> payment_pb2.ChargeResponse:
         key = _idempotency_key(context)
-        charge = _charge_from_wire(request, _request_fingerprint(context))
+        charge = _charge_from_wire(request, context)
         await self._failpoints.reach(failpoints.BEFORE_CHARGE)
         entry = await self._processor.charge(key, charge)
         if entry.recorded_at:  # by an earlier call, perhaps so long ago that its shipment is forgotten
@@ -88,12 +88,11 @@ def _idempotency_key(context: ServicerContext) -> str:
     return str(uuid.uuid4()) if given is None else parse_idempotency_key(given)
 
 
-def _request_fingerprint(context: ServicerContext) -> str:
-    fingerprint = metadata_value(context, "request-fingerprint") or ""
-    return limit_text(fingerprint, "request-fingerprint", max_length=_MAX_FINGERPRINT_LENGTH)
+def _id_of(context: ServicerContext, name: str) -> str:
+    return limit_text(metadata_value(context, name) or "", name, max_length=_MAX_ID_LENGTH)
 
 
-def _charge_from_wire(request: payment_pb2.ChargeRequest, fingerprint: str) -> ChargeRequest:
+def _charge_from_wire(request: payment_pb2.ChargeRequest, context: ServicerContext) -> ChargeRequest:
     """Convert the request; raise InvalidArgument if amount or card is missing."""
     require_present(request.HasField("amount"), "amount")
     require_present(request.HasField("credit_card"), "credit_card")
@@ -102,7 +101,8 @@ def _charge_from_wire(request: payment_pb2.ChargeRequest, fingerprint: str) -> C
         request.amount.units,
         request.amount.nanos,
         _card_from_wire(request.credit_card),
-        fingerprint,
+        _id_of(context, "request-fingerprint"),
+        _id_of(context, "purchase-id"),
     )
 
 
@@ -127,6 +127,7 @@ def _recorded_to_wire(found: Recorded) -> ledger_pb2.ResolveOrFenceResponse:
         transaction_id=entry.transaction_id,
         amount=money_to_wire(entry.payment.amount),
         request_fingerprint=entry.payment.request_fingerprint,
+        purchase_id=entry.payment.purchase_id,
         recorded_at=time_to_wire(entry.recorded_at),
     )
     return ledger_pb2.ResolveOrFenceResponse(charged=charged)

@@ -7,7 +7,6 @@ from typing_extensions import override
 from chassis.errors import REFUSALS, DomainError, Unimplemented
 from chassis.rpc.status import reason_from_peer
 from chassis.rpc.wire import money_to_wire
-from chassis.values.money import Money
 from checkout_service.commands import (
     Charged,
     ChargeOutcome,
@@ -19,7 +18,7 @@ from checkout_service.commands import (
     Unsupported,
     VoidOutcome,
 )
-from checkout_service.domain import Card, Refusal
+from checkout_service.domain import Card, Order, Refusal
 from checkout_service.peers.errors import refused_or_in_doubt
 from checkout_service.peers.internal_service import InternalService
 from checkout_service.peers.wire import card_to_wire
@@ -28,6 +27,9 @@ from shop import payment_pb2
 from shop.payment_pb2_grpc import PaymentServiceStub
 from shop_internal import payment_ledger_pb2
 from shop_internal.payment_ledger_pb2_grpc import PaymentLedgerStub
+
+# Enough to tell one request for an order from another.
+_FINGERPRINT_LENGTH = 32
 
 # Of errors with these reasons.
 _OUTCOMES: dict[str, ChargeOutcome] = {
@@ -46,13 +48,17 @@ class PaymentClient(Payment):
         self._ledger_service = InternalService("shop.internal.PaymentLedger")
 
     @override
-    async def charge(self, key: str, amount: Money, card: Card, *, fingerprint: str, retry: bool) -> ChargeOutcome:
-        request = payment_pb2.ChargeRequest(amount=money_to_wire(amount), credit_card=card_to_wire(card))
+    async def charge(self, key: str, order: Order, card: Card, *, fingerprint: str, retry: bool) -> ChargeOutcome:
+        request = payment_pb2.ChargeRequest(amount=money_to_wire(order.total), credit_card=card_to_wire(card))
         try:
             # A foreign payment may ignore keys: a second call would charge the card twice.
             if retry and not await self._deduplicates():
                 return Unsupported()
-            metadata = (("idempotency-key", key), ("request-fingerprint", fingerprint))
+            metadata = (
+                ("idempotency-key", key),
+                ("request-fingerprint", fingerprint[:_FINGERPRINT_LENGTH]),
+                ("purchase-id", order.purchase_id),
+            )
             call = self._charges.Charge(request, metadata=metadata)
             reply = await call
         except DomainError as error:
@@ -61,7 +67,7 @@ class PaymentClient(Payment):
         return Charged(reply.transaction_id, float(charged_at) if charged_at else None)
 
     @override
-    async def resolve(self, key: str, amount: Money, *, fingerprint: str) -> ChargeOutcome:
+    async def resolve(self, key: str, order: Order, *, fingerprint: str) -> ChargeOutcome:
         request = payment_ledger_pb2.ResolveOrFenceRequest(charge_key=key)
         try:
             reply = await self._ledger_service.call(self._ledger.ResolveOrFence, request)
@@ -69,7 +75,7 @@ class PaymentClient(Payment):
             return Unsupported()
         except DomainError as error:
             return InDoubt(error.reason)
-        return _outcome_from_wire(reply, amount, fingerprint)
+        return _outcome_from_wire(reply, order, fingerprint)
 
     @override
     async def void(self, key: str) -> VoidOutcome:
@@ -97,14 +103,16 @@ class PaymentClient(Payment):
 
 
 def _outcome_from_wire(
-    reply: payment_ledger_pb2.ResolveOrFenceResponse, amount: Money, fingerprint: str
+    reply: payment_ledger_pb2.ResolveOrFenceResponse, order: Order, fingerprint: str
 ) -> ChargeOutcome:
     match reply.WhichOneof("outcome"):
         case "charged":
             charged = reply.charged
-            # A payment of an older release stores no fingerprints.
-            same_request = charged.request_fingerprint in {"", fingerprint}
-            outcome = Charged if same_request and charged.amount == money_to_wire(amount) else KeyReused
+            # Payment of an older release stored whole fingerprints, or none, and no purchases.
+            same_request = fingerprint.startswith(charged.request_fingerprint)
+            same_purchase = charged.purchase_id in {"", order.purchase_id}
+            is_own = same_request and same_purchase and charged.amount == money_to_wire(order.total)
+            outcome = Charged if is_own else KeyReused
             known = charged.HasField("recorded_at")  # as above
             return outcome(charged.transaction_id, charged.recorded_at.ToNanoseconds() / 1e9 if known else None)
         case "fenced":

@@ -16,13 +16,25 @@ from chassis.sql.migrate import migrate
 from chassis.telemetry.instruments import Telemetry
 from chassis.values.money import Money
 from chassis.values.paging import Position
-from payment_service.domain import CapturedCharge, Entry, Ledger, LedgerUnavailable, Payment, Recorded, State
+from payment_service.domain import (
+    CapturedCharge,
+    CartOrdered,
+    Entry,
+    Ledger,
+    LedgerUnavailable,
+    Payment,
+    Recorded,
+    State,
+)
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 
 _CHECK_WITHIN_SECONDS = 1
 
-_COLUMNS = "charge_key, state, currency_code, units, nanos, card_hmac, hmac_key_id, brand, reason, request_fingerprint"
+_COLUMNS = """
+    charge_key, state, currency_code, units, nanos, card_hmac, hmac_key_id, brand, reason, request_fingerprint,
+    purchase_id
+"""
 
 _ENTRY = f"{_COLUMNS}, date_part('epoch', recorded_at) AS recorded_seconds"
 
@@ -31,9 +43,11 @@ FIND = f"SELECT {_ENTRY} FROM charges WHERE charge_key = :charge_key"
 RECORD = f"""
     INSERT INTO charges ({_COLUMNS}, transaction_id) VALUES (
         :charge_key, :state, :currency_code, :units, :nanos, :card_hmac, :hmac_key_id, :brand, :reason,
-        :request_fingerprint, :transaction_id
+        :request_fingerprint, :purchase_id, :transaction_id
     ) ON CONFLICT DO NOTHING RETURNING charge_key
 """
+
+FIND_PURCHASE = "SELECT 1 FROM charges WHERE purchase_id = :purchase_id AND state = 'CHARGED' AND purchase_id <> ''"
 
 VOID = f"""
     UPDATE charges SET state = 'VOIDED', voided_at = CURRENT_TIMESTAMP
@@ -69,9 +83,12 @@ class SqlLedger(Ledger):
         # The insert waited for a concurrent one of the same key to commit, and no row is ever deleted: the read finds
         # that entry, unless a failover lost it in between.
         found = await self.find(entry.key)
-        if found is None:
-            raise LedgerUnavailable
-        return Recorded(found, existing=True)
+        if found is not None:
+            return Recorded(found, existing=True)
+        purchase_id = entry.payment and entry.payment.purchase_id
+        if purchase_id and await self._database.read(FIND_PURCHASE, {"purchase_id": purchase_id}):
+            raise CartOrdered
+        raise LedgerUnavailable
 
     @override
     async def find(self, key: str) -> Entry | None:
@@ -106,6 +123,7 @@ def _entry_to_row(entry: Entry) -> dict[str, Any]:
         "brand": payment and payment.brand,
         "reason": entry.reason,
         "request_fingerprint": payment and payment.request_fingerprint,
+        "purchase_id": payment and payment.purchase_id,
         "transaction_id": entry.transaction_id,
     }
 
@@ -115,7 +133,8 @@ def _entry_from_row(row: Row) -> Entry:
     if row["card_hmac"] is not None:
         amount = Money.of(row["currency_code"], row["units"], row["nanos"])
         fingerprint = row["request_fingerprint"] or ""  # rows of older releases have none
-        payment = Payment(amount, row["card_hmac"], row["hmac_key_id"], row["brand"], fingerprint)
+        purchase_id = row["purchase_id"] or ""
+        payment = Payment(amount, row["card_hmac"], row["hmac_key_id"], row["brand"], fingerprint, purchase_id)
     return Entry(row["charge_key"], State(row["state"]), payment, row["reason"], row["recorded_seconds"])
 
 

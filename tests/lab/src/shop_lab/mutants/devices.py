@@ -74,14 +74,14 @@ DEVICES = (
     Device(
         "a charge sends its key",
         f"{_CHECKOUT}/peers/payment.py",
-        'metadata = (("idempotency-key", key), ("request-fingerprint", fingerprint))',
-        'metadata = (("request-fingerprint", fingerprint),)',
+        '                    ("idempotency-key", key),\n',
+        "",
         "test_recovery.py::test_an_error_at_any_failpoint_ends_in_one_order",
     ),
     Device(
         "a charge is adopted by its own request only",
         f"{_CHECKOUT}/peers/payment.py",
-        'charged.request_fingerprint in {"", fingerprint}',
+        "fingerprint.startswith(charged.request_fingerprint)",
         "True",
         "test_lost_commits.py::test_recovery_does_not_ship_to_one_address_what_another_request_has_paid",
     ),

@@ -111,6 +111,7 @@ class FakePayment(FakePeer, payment_pb2_grpc.PaymentServiceServicer):
         self.ledger: dict[str, str] = {}
         self.requests: dict[str, payment_pb2.ChargeRequest] = {}
         self.fingerprints: dict[str, str] = {}
+        self.purchases: dict[str, str] = {}
         self.seconds_left = 0.0
 
     @property
@@ -123,11 +124,15 @@ class FakePayment(FakePeer, payment_pb2_grpc.PaymentServiceServicer):
         self.seconds_left = context.time_remaining() or 0.0
         key = metadata_value(context, "idempotency-key") or uuid.uuid4().hex
         await self.begin("Charge", key)
+        purchase = metadata_value(context, "purchase-id")
+        if key not in self.ledger and purchase and purchase in map(self.purchases.get, self.captured):
+            raise FailedPrecondition("this cart was ordered already", reason="CART_ORDERED")
+        self.purchases.setdefault(key, purchase or "")
         state = self.ledger.setdefault(key, "charged")
         self.fingerprints.setdefault(key, metadata_value(context, "request-fingerprint") or "")
         if state == "fenced":
             raise Aborted("the key is fenced", reason="CHARGE_FENCED")
-        if self.requests.setdefault(key, request) != request:
+        if self.requests.setdefault(key, request) != request or self.purchases[key] != (purchase or ""):
             raise IdempotencyKeyReused
         if state == "voided":
             raise FailedPrecondition("the charge was voided", reason="CHARGE_VOIDED")
@@ -142,7 +147,7 @@ class FakeLedger(FakePeer, payment_ledger_pb2_grpc.PaymentLedgerServicer):
         super().__init__()
         self._ledger = payment.ledger
         self._requests = payment.requests
-        self._fingerprints = payment.fingerprints
+        self._fingerprints, self._purchases = payment.fingerprints, payment.purchases
 
     @override
     async def ResolveOrFence(
@@ -158,6 +163,7 @@ class FakeLedger(FakePeer, payment_ledger_pb2_grpc.PaymentLedgerServicer):
                     transaction_id=f"transaction-{key}",
                     amount=amount,
                     request_fingerprint=self._fingerprints.get(key, ""),
+                    purchase_id=self._purchases.get(key, ""),
                 )
                 return payment_ledger_pb2.ResolveOrFenceResponse(charged=charged)
             case "voided":
