@@ -77,14 +77,15 @@ async def test_number_separators_and_security_code_do_not_make_another_request(
         {"number": AMEX},
         {"units": -1},
         {"number": "no number"},
+        {"purchase_id": "another"},
     ],
 )
 async def test_a_key_reused_for_a_different_request_is_refused(
     processor: PaymentProcessor, make_request: MakeRequest, other: dict[str, object]
 ) -> None:
-    await processor.charge("key", make_request())
+    await processor.charge("key", make_request(purchase_id="one"))
     with pytest.raises(IdempotencyKeyReused):
-        await processor.charge("key", make_request(**other))
+        await processor.charge("key", make_request(**{"purchase_id": "one"} | other))
 
 
 async def test_a_charge_is_recorded_with_the_id_of_the_current_hmac_key(

@@ -74,7 +74,7 @@ DEVICES = (
     Device(
         "a charge sends its key",
         f"{_CHECKOUT}/peers/payment.py",
-        '                    ("idempotency-key", key),\n',
+        '                ("idempotency-key", key),\n',
         "",
         "test_recovery.py::test_an_error_at_any_failpoint_ends_in_one_order",
     ),
