@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import sqlite3
@@ -78,6 +79,14 @@ def run(folder: Path, *arguments: str, **environment: str) -> subprocess.Complet
     )
 
 
+@pytest.fixture
+def migrated_folder(tmp_path: Path, migrated_sqlite: Path) -> Path:
+    """A folder with a migrated database, which takes a process most of a second to make."""
+    (tmp_path / ".shop").mkdir()
+    shutil.copy(migrated_sqlite, tmp_path / ".shop" / "employee-api.db")
+    return tmp_path
+
+
 def insert_tasks(folder: Path, count: int) -> None:
     with sqlite3.connect(folder / ".shop" / "employee-api.db") as connection:
         connection.execute(
@@ -108,9 +117,9 @@ def test_with_default_settings_it_warns_serves_from_sqlite_and_exits_with_0_on_s
         assert process.stop() == 0
 
 
-def test_an_active_export_is_completed_before_the_process_exits(tmp_path: Path) -> None:
-    with serving(tmp_path) as process:
-        insert_tasks(tmp_path, 40_000)
+def test_an_active_export_is_completed_before_the_process_exits(migrated_folder: Path) -> None:
+    with serving(migrated_folder) as process:
+        insert_tasks(migrated_folder, 40_000)
         with httpx2.stream("GET", f"{process.url}/api/export/tasks", timeout=60) as response:
             parts = response.iter_bytes()
             content = next(parts)
@@ -121,16 +130,16 @@ def test_an_active_export_is_completed_before_the_process_exits(tmp_path: Path) 
         assert process.running.wait(30) == 0
 
 
-def test_exports_end_when_they_fail_and_when_their_clients_disconnect(tmp_path: Path) -> None:
-    with serving(tmp_path) as process:
-        insert_tasks(tmp_path, 40_000)
+def test_exports_end_when_they_fail_and_when_their_clients_disconnect(migrated_folder: Path) -> None:
+    with serving(migrated_folder) as process:
+        insert_tasks(migrated_folder, 40_000)
         for _ in range(12):  # more than the limit
             with httpx2.stream("GET", f"{process.url}/api/export/tasks", timeout=60) as response:
                 next(response.iter_bytes())
         deadline = time.monotonic() + 30
         while httpx2.get(f"{process.url}/api/export/users").status_code == 429:
             assert time.monotonic() < deadline
-        with sqlite3.connect(tmp_path / ".shop" / "employee-api.db") as connection:
+        with sqlite3.connect(migrated_folder / ".shop" / "employee-api.db") as connection:
             # Reading the last row fails, because its title is not valid UTF-8.
             connection.execute("UPDATE tasks SET title = CAST(x'ff' AS TEXT) WHERE id = printf('%032x', 40000)")
         connection.close()
@@ -157,8 +166,8 @@ def test_add_user_adds_a_first_management_user_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("role", "message"), [("\udcff", "role is invalid"), ("ceo", "Password must have at least 12 characters")]
 )
-def test_add_user_has_the_rules_of_the_api(tmp_path: Path, role: str, message: str) -> None:
-    ended = run(tmp_path, "add-user", "--name=Ada", "--email=ada@x", f"--role={role}", AUTH_MODE="enforce")
+def test_add_user_has_the_rules_of_the_api(migrated_folder: Path, role: str, message: str) -> None:
+    ended = run(migrated_folder, "add-user", "--name=Ada", "--email=ada@x", f"--role={role}", AUTH_MODE="enforce")
     assert (ended.returncode, ended.stderr) == (1, f"{message}\n")
 
 

@@ -19,6 +19,7 @@ from shop_cli.local.ports import HOST
 from shop_cli.local.workspace import discover
 from shop_kit.signals import interruptible
 from shop_kit.waiting import wait_until
+from shop_lab.world.databases import files_in, migrate_databases
 
 FIRST_USUAL_PORT = 50_051
 # An order needs all services but ad and recommendation.
@@ -123,6 +124,7 @@ async def test_up_says_what_to_open_is_alone_in_its_folder_and_stops_everything_
 
 
 async def test_up_restarts_a_service_that_dies_and_leaves_no_process_behind_when_killed(tmp_path: Path) -> None:
+    migrate_databases(files_in(tmp_path))
     async with command("up", "--any-ports", "--folder", str(tmp_path)) as process:
         await wait_until_serving(process, len(discover()))
         services = children(process.pid)

@@ -20,7 +20,7 @@ from chassis.values.money import Money
 from checkout_service import outbox, placing
 from checkout_service.__main__ import Settings, build
 from checkout_service.domain import Address, Order, OrderLine, order_id_of
-from checkout_service.journal.opening import open_journal
+from checkout_service.journal.opening import MIGRATIONS, open_journal
 from checkout_service.peers import channels
 from checkout_service.ports import Entry, Journal
 from shop import address_pb2, checkout_pb2, checkout_pb2_grpc, payment_pb2
@@ -42,11 +42,14 @@ def _long_timeouts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(outbox, "SEND_NOW_SECONDS", 15.0)
 
 
+@pytest.fixture(scope="session")
+def migrations() -> Path:
+    return MIGRATIONS
+
+
 @pytest.fixture(params=["sqlite", "postgres"])
-def journal_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    if request.param == "sqlite":
-        return f"sqlite:///{tmp_path}/checkout.db"
-    return str(request.getfixturevalue("postgres_url"))
+def journal_url(request: pytest.FixtureRequest) -> str:
+    return str(request.getfixturevalue(f"{request.param}_url"))
 
 
 @pytest.fixture
@@ -137,8 +140,8 @@ def peers() -> FakePeers:
 
 
 @pytest.fixture
-def database_url(tmp_path: Path) -> str:
-    return f"sqlite:///{tmp_path}/checkout.db"
+def database_url(sqlite_url: str) -> str:
+    return sqlite_url
 
 
 @pytest.fixture

@@ -66,7 +66,7 @@ async def test_no_part_of_a_card_is_in_a_file_log_span_or_response(
                 received += str(error)
     files = everything_below(tmp_path).decode("latin-1")
     spans = "".join(span.to_json() for span in recorded.spans())
-    values = [str(value) for value in stored_values(tmp_path / "checkout.db")]
+    values = [str(value) for value in stored_values(tmp_path / "test.db")]
     searched = [received, files, *capsys.readouterr(), spans, *values]
     assert [found for text in searched for found in leaks(text)] == []
     assert "ann@mail.example" in files

@@ -82,6 +82,11 @@ OLD_ROW = {
 UNFINISHED = {"state": "CHARGING", "lease_until": 0.0, "transaction_id": "", "tracking_id": "", "answer": None}
 
 
+@pytest.fixture(scope="module")
+def migrations() -> None:
+    """Begin with empty databases: rows of older releases are inserted before the migration."""
+
+
 def insert(url: str, row: dict[str, Any], migrations: Path = MIGRATIONS) -> None:
     """Insert a row into the table `orders`."""
     migrate(url, migrations)

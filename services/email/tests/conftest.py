@@ -1,10 +1,16 @@
 """An empty spool of either kind."""
 
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 
-from email_service.spool.sql import Spool, open_spool
+from email_service.spool.sql import MIGRATIONS, Spool, open_spool
+
+
+@pytest.fixture(scope="session")
+def migrations() -> Path:
+    return MIGRATIONS
 
 
 @pytest.fixture

@@ -2,17 +2,23 @@
 
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from payment_service.cards import Card
 from payment_service.domain import ChargeRequest, Ledger
-from payment_service.ledger.sql import open_ledger
+from payment_service.ledger.sql import MIGRATIONS, open_ledger
 from shop_kit.databases import execute
 
 VALID_CARD = Card(number="4242 4242 4242 4242", cvv=123, year=2030, month=11)
 VALID_REQUEST = ChargeRequest("EUR", 12, 340_000_000, VALID_CARD)
+
+
+@pytest.fixture(scope="session")
+def migrations() -> Path:
+    return MIGRATIONS
 
 
 @pytest.fixture

@@ -32,6 +32,11 @@ def insert_old_entry(url: str) -> None:
     execute(url, INSERT.format(card_hmac=literal))
 
 
+@pytest.fixture(scope="module")
+def migrations() -> None:
+    """Begin with empty databases."""
+
+
 @pytest.fixture
 def old_url(database_url: str, tmp_path: Path) -> str:
     """A ledger of the release before, with one charge."""

@@ -2,13 +2,14 @@
 
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from chassis.values.money import Money
 from shipping_service.domain import Address, Bracket, Item, Manifest, Parcel, RateCard, Zone
-from shipping_service.manifest.sql import open_manifest
+from shipping_service.manifest.sql import MIGRATIONS, open_manifest
 from shop_kit.databases import execute
 
 ADDRESS = Address("Lindenweg 7", "Bremen", "HB", "Germany", 28195)
@@ -34,6 +35,11 @@ def rate_card() -> RateCard:
     """Germany: 10 for up to 2 pieces, 20 for up to 5, 3 for each further one. Elsewhere: 50 and 9."""
     germany = Zone("germany", (Bracket(2, usd(10)), Bracket(5, usd(20))), usd(3))
     return RateCard({"germany": germany, "de": germany}, Zone("elsewhere", (Bracket(1, usd(50)),), usd(9)))
+
+
+@pytest.fixture(scope="session")
+def migrations() -> Path:
+    return MIGRATIONS
 
 
 @pytest.fixture

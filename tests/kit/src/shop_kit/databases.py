@@ -1,12 +1,78 @@
-"""Read and change a service's database past the service."""
+"""Migrated databases for tests; read and change a service's database past the service."""
 
+import shutil
 import sqlite3
-from contextlib import closing
+import uuid
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
 from typing import Any
 
 import psycopg
 
+from chassis.sql.migrate import migrate
 from chassis.sql.url import sqlite_path
+
+
+class Templates:
+    """Databases at the newest revision, each migrated once and then copied: migrating takes longer than most tests.
+
+    Args:
+        folder: for SQLite files.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._names: dict[tuple[str, Path], str] = {}
+
+    def copy_file(self, migrations: Path | None, path: Path) -> str:
+        """Return the URL of a copy at `path`; without migrations the file does not exist yet."""
+        if migrations is not None:
+            shutil.copy(self._folder / self._migrated("sqlite", migrations), path)
+        return f"sqlite:///{path}"
+
+    @contextmanager
+    def copy_database(self, server: str, migrations: Path | None) -> Iterator[str]:
+        """Yield the URL of a copy on a PostgreSQL server, empty without migrations; drop it in the end."""
+        template = "template1" if migrations is None else self._migrated(server, migrations)
+        with new_database(server, template) as name:
+            yield with_database(server, name)
+
+    def _migrated(self, server: str, migrations: Path) -> str:
+        """Return the name of the template, a file or a database of the server."""
+        if (server, migrations) not in self._names:
+            name = f"template_{uuid.uuid4().hex}"
+            if server == "sqlite":
+                migrate(f"sqlite:///{self._folder / name}", migrations)
+            else:
+                _create(server, name, "template1")
+                migrate(with_database(server, name), migrations)
+            self._names[server, migrations] = name
+        return self._names[server, migrations]
+
+
+@contextmanager
+def new_database(server: str, template: str = "template1") -> Iterator[str]:
+    """Create a copy of a PostgreSQL database, yield its name and drop it in the end."""
+    name = f"test_{uuid.uuid4().hex}"
+    _create(server, name, template)
+    yield name
+    with psycopg.connect(server, autocommit=True) as connection:
+        connection.execute(f"DROP DATABASE {name} WITH (FORCE)".encode())
+
+
+def _create(server: str, name: str, template: str) -> None:
+    with psycopg.connect(server, autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name} TEMPLATE {template}".encode())
+
+
+def with_database(url: str, name: str) -> str:
+    """Return the URL of another database of the same PostgreSQL server."""
+    parts = psycopg.conninfo.conninfo_to_dict(url)
+    user, host, port = parts.get("user", "postgres"), parts["host"], parts.get("port", 5432)
+    if str(host).startswith("/"):
+        return f"postgresql://{user}@/{name}?host={host}&port={port}"
+    return f"postgresql://{user}:{parts.get('password', '')}@{host}:{port}/{name}"
 
 
 def execute(url: str, statement: str) -> list[tuple[Any, ...]]:

