@@ -107,17 +107,21 @@ async def customer(browser: Browser, origin: str) -> Customer:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session", params=APPEARANCES)
 async def views(request: pytest.FixtureRequest, customer: Customer, browser: Browser, origin: str) -> list[View]:
-    found = []
-    for name, path in customer.pages().items():
-        async with open_tab(browser, origin, storage_state=customer.state, **APPEARANCES[request.param]) as tab:
-            found.append(await examine(tab, f"{request.param}/{name}", path))
-    return found
+    async with open_tab(browser, origin, storage_state=customer.state, **APPEARANCES[request.param]) as tab:
+        # Each page is measured as on a first visit. A context for each would take the browser longer than the rest.
+        session = await tab.context.new_cdp_session(tab.page)
+        await session.send("Network.setCacheDisabled", {"cacheDisabled": True})
+        return [await examine(tab, f"{request.param}/{name}", path) for name, path in customer.pages().items()]
 
 
 async def examine(tab: Tab, name: str, path: str) -> View:
     """Open a page, save a screenshot and return what was found."""
-    page, loaded = tab.page, list[Response]()
-    page.on("response", lambda response: loaded.append(response))  # noqa: PLW0108 - Playwright sets attributes of it
+    page, loaded, earlier = tab.page, list[Response](), len(tab.problems)
+
+    def record(response: Response) -> None:
+        loaded.append(response)
+
+    page.on("response", record)
     await page.goto(path)
     if name.endswith("refused-checkout"):
         await send_invalid_form(tab)
@@ -129,7 +133,8 @@ async def examine(tab: Tab, name: str, path: str) -> View:
     # Pictures below the window are loaded when a visitor scrolls to them.
     await page.evaluate(LOAD_PICTURES)
     await page.screenshot(path=SCREENSHOTS / f"{name}.png", full_page=True)
-    view.problems = tab.problems
+    page.remove_listener("response", record)
+    view.problems = tab.problems[earlier:]
     return view
 
 
