@@ -4,6 +4,8 @@ VENV := .venv
 UV := $(VENV)/bin/uv
 PACKAGES := protos $(patsubst %/pyproject.toml,%,$(wildcard services/*/pyproject.toml)) employee-api tests/kit tests/lab
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
+# Otherwise each process that tests start would compile its modules anew.
+unexport PYTHONDONTWRITEBYTECODE
 # A certificate authority of your own counts for uv as it does for pip.
 export UV_SYSTEM_CERTS := 1
 
@@ -113,7 +115,7 @@ promtool:  ## Build promtool, with which alerts are tested, into .cache (needs G
 
 WORKERS ?= $(shell $(PYTHON) -c 'import os; print(len(os.sched_getaffinity(0)) * 3 // 2 or 1)' 2>/dev/null || echo auto)
 test: setup  ## Run every test but long schedules
-	@# The files with the longest tests are in tests, which comes first, so that no worker begins one at the end.
+	@# The files with the longest tests are in tests and employee-api, which come first: no worker begins one at the end.
 	@# Tests of faults mostly wait, so there are three workers for two cores.
 	@# After a crash xdist can wait for ever for tests that no worker runs.
 	pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --max-worker-restart 0 -m "not long"
