@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from google.protobuf.timestamp_pb2 import Timestamp
 
 from chassis.errors import FailedPrecondition
 from chassis.telemetry import semconv
@@ -147,6 +148,11 @@ def valid_charge(**changed: Any) -> dict[str, Any]:
         ("PaymentLedger", ResolveOrFenceResponse(**valid_charge()), ""),
         ("PaymentLedger", ResolveOrFenceResponse(**valid_charge(transaction_id="")), "charged.transaction_id"),
         ("PaymentLedger", ResolveOrFenceResponse(**valid_charge(amount={"units": 1})), "charged.amount"),
+        (
+            "PaymentLedger",
+            ResolveOrFenceResponse(**valid_charge(recorded_at=Timestamp(seconds=-1))),
+            "charged.recorded_at",
+        ),
         ("ShipmentManifest", ResolveShipmentResponse(), "outcome"),
         ("ShipmentManifest", ResolveShipmentResponse(shipped=Shipment()), "shipped.tracking_id"),
     ],

@@ -143,9 +143,9 @@ async def test_what_was_charged_before_the_oldest_entry_is_neither_shipped_nor_f
     assert await shipper.manifest.find("key") is None
 
 
-@pytest.mark.parametrize("charged_at", [None, 999.0, 1001.0])
+@pytest.mark.parametrize("charged_at", [0.0, 999.0, 1001.0])
 async def test_an_entry_that_was_not_deleted_is_returned_however_old_its_charge_is(
-    shipper: Shipper, parcel: MakeParcel, charged_at: float | None
+    shipper: Shipper, parcel: MakeParcel, charged_at: float
 ) -> None:
     shipped = await shipper.ship("key", parcel(), 1001.0)
     assert await shipper.ship("key", parcel(), charged_at) == shipped

@@ -15,11 +15,11 @@ R = TypeVar("R")
 class Charged:
     """The card was charged under the key, now or earlier.
 
-    `charged_at`: in seconds since 1970 if it was earlier; None if unknown.
+    `charged_at`: in seconds since 1970 if it was earlier; 0 if unknown.
     """
 
     transaction_id: str
-    charged_at: float | None = None
+    charged_at: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +48,11 @@ class Released:
 class KeyReused:
     """Another charge or shipment has the key: one with another amount, card, address or other lines.
 
-    `transaction_id`, `charged_at`: of that charge if it is captured; empty, None if unknown.
+    `transaction_id`, `charged_at`: of that charge if it is captured; empty, 0 if unknown.
     """
 
     transaction_id: str = ""
-    charged_at: float | None = None
+    charged_at: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,14 +109,14 @@ class Resolve(Command[ChargeOutcome]):
 class Ship(Command[ShipOutcome]):
     """Ship under the attempt's key; `charged_at` as in `Charged`."""
 
-    charged_at: float | None = None
+    charged_at: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class ResolveShipment(Command[ShipOutcome]):
     """Resolve the attempt's shipment, or fence its key; `charged_at` as in `Charged`."""
 
-    charged_at: float | None = None
+    charged_at: float = 0.0
 
 
 class Void(Command[VoidOutcome]):

@@ -306,12 +306,10 @@ class Payment(Protocol):
 class Shipping(Protocol):
     """Ships orders, once per key."""
 
-    async def ship(
-        self, key: str, address: Address, lines: Sequence[OrderLine], charged_at: float | None
-    ) -> ShipOutcome:
+    async def ship(self, key: str, address: Address, lines: Sequence[OrderLine], charged_at: float) -> ShipOutcome:
         """Ship the ordered lines; `charged_at` as in `Charged`."""
 
-    async def resolve(self, key: str, charged_at: float | None) -> ShipOutcome:
+    async def resolve(self, key: str, charged_at: float) -> ShipOutcome:
         """Return the outcome of the key's shipment; if there is none, fence the key. `charged_at` as in `Charged`."""
 
 

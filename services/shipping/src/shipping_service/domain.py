@@ -205,13 +205,13 @@ class Shipper:
 
     Attributes:
         complete_since: returns the time since which no entry was deleted. In seconds since 1970, as `charged_at` is,
-            before which a key's entry cannot have been recorded; None if unknown.
+            before which a key's entry cannot have been recorded; 0 if unknown.
     """
 
     manifest: Manifest
     complete_since: Callable[[], float]
 
-    async def ship(self, key: str, parcel: Parcel, charged_at: float | None = None) -> Entry:
+    async def ship(self, key: str, parcel: Parcel, charged_at: float = 0.0) -> Entry:
         """Ship once per key and return the key's shipment.
 
         A key that has an entry is answered from the entry before the parcel is validated: rules may have changed since.
@@ -227,15 +227,12 @@ class Shipper:
             return _require_shipped(found, parcel)
         return _require_shipped((await self._record(Entry(key, parcel), charged_at)).entry, parcel)
 
-    async def resolve_or_fence(self, key: str, charged_at: float | None = None) -> Recorded:
-        """Return the key's entry. If there is none, fence the key, so that no shipment under it can succeed.
-
-        Raises ShipmentForgotten, ManifestUnavailable.
-        """
+    async def resolve_or_fence(self, key: str, charged_at: float = 0.0) -> Recorded:
+        """Return the key's entry. If there is none, fence the key, so that no shipment under it can succeed."""
         return await self._record(Entry(key), charged_at)
 
-    async def _record(self, entry: Entry, charged_at: float | None) -> Recorded:
-        if charged_at is None or charged_at > self.complete_since():
+    async def _record(self, entry: Entry, charged_at: float) -> Recorded:
+        if not charged_at or charged_at > self.complete_since():
             return await self.manifest.record(entry)
         found = await self.manifest.find(entry.key)
         if found is None:

@@ -50,8 +50,7 @@ class ShippingService(shipping_pb2_grpc.ShippingServiceServicer):
         """Ship the items, once per `idempotency-key`."""
         key = _idempotency_key(context)
         parcel = _parcel_from_wire(request)
-        given = metadata_value(context, "charged-at")
-        charged_at = None if given is None else parse_seconds(given, "charged-at")
+        charged_at = parse_seconds(metadata_value(context, "charged-at") or "0", "charged-at")
         await self._failpoints.reach(failpoints.BEFORE_SHIP)
         shipment = await self._shipper.ship(key, parcel, charged_at)
         log.debug("shipped", tracking_id=shipment.tracking_id, pieces=parcel.pieces)
@@ -71,8 +70,7 @@ class ShipmentManifest(shipment_manifest_pb2_grpc.ShipmentManifestServicer):
         self, request: shipment_manifest_pb2.ResolveShipmentRequest, _context: ServicerContext
     ) -> shipment_manifest_pb2.ResolveShipmentResponse:
         key = require_text(request.shipment_key, "shipment_key", max_length=_MAX_KEY_LENGTH)
-        known = request.HasField("charged_at")
-        charged_at = parse_wire_time(request.charged_at, field="charged_at") if known else None
+        charged_at = parse_wire_time(request.charged_at, field="charged_at")
         await self._failpoints.reach(failpoints.BEFORE_RESOLVE_OR_FENCE)
         recorded = await self._shipper.resolve_or_fence(key, charged_at)
         log.info("resolved", tracking_id=recorded.entry.tracking_id, fenced=recorded.entry.parcel is None)

@@ -5,7 +5,6 @@ import json
 import time
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any, TypeAlias, cast
 
 import grpc
@@ -27,7 +26,6 @@ log = structlog.get_logger()
 
 Check: TypeAlias = Callable[[Any, Any, Mapping[str, str]], Iterable[tuple[str, bool]]]
 """Examines a request's response and trailing metadata: yields parts of them, and whether each is valid."""
-NO_CHECKS: Mapping[str, Check] = MappingProxyType({})
 
 _OPTIONS = (
     # Detects a peer that vanished without closing its connection in about two seconds; the kernel takes minutes.
@@ -53,7 +51,7 @@ def channel(
     *,
     timeout_seconds: float,
     retryable: Sequence[str] = (),
-    checks: Mapping[str, Check] = NO_CHECKS,
+    checks: Mapping[str, Check] | None = None,
     telemetry: Telemetry | None = None,
 ) -> grpc.aio.Channel:
     """Open a channel to one service, balanced over all its addresses.
@@ -70,7 +68,7 @@ def channel(
     name = target if "://" in target or target.startswith("unix:") else f"dns:///{target}"
     raw = grpc.aio.insecure_channel(name, options=options)
     # Stubs use only unary_unary, and their owners only get_state and close, which _Channel has.
-    return cast("grpc.aio.Channel", _Channel(raw, target, timeout_seconds, telemetry or Telemetry(), checks))
+    return cast("grpc.aio.Channel", _Channel(raw, target, timeout_seconds, telemetry or Telemetry(), checks or {}))
 
 
 def _service_config(service: str, retryable: Sequence[str]) -> str:
@@ -137,11 +135,10 @@ class _Method:
         self._propagation = telemetry.propagation
         self.durations = telemetry.histogram(semconv.RPC_CLIENT_DURATION)
         host, _, port = target.rpartition(":")
-        self.host = host or target
         self.attributes: Attributes = (
             (semconv.RPC_SYSTEM, "grpc"),
             (semconv.RPC_METHOD, name),
-            (semconv.SERVER_ADDRESS, self.host),
+            (semconv.SERVER_ADDRESS, host or target),
         )
         self._port = {semconv.SERVER_PORT: int(port)} if port.isdecimal() else {}
 
@@ -220,6 +217,6 @@ class _Call:
             for part, valid in method.check(self._request, response, trailers):
                 if not valid:
                     # Never the value: it may be anything, such as the number of a card.
-                    log.error("peer broken", peer=method.host, method=method.name, part=part)
+                    log.error("peer broken", method=method.name, part=part)
                     raise PeerBroken(f"{method.name} returned an invalid {part}")
         return response

@@ -2,10 +2,10 @@
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import grpc
 import structlog
@@ -68,24 +68,9 @@ class Service:
         """Add a check of the service's own store, never of a peer; see `chassis.process.ReadinessCheck`."""
         self._checks.append(check)
 
-    def channel(
-        self,
-        target: str,
-        service: str,
-        *,
-        timeout_seconds: float,
-        retryable: Sequence[str] = (),
-        checks: Mapping[str, client.Check] = client.NO_CHECKS,
-    ) -> grpc.aio.Channel:
-        """Open a channel to a peer; it is closed when this service stops. See `client.channel`."""
-        opened = client.channel(
-            target,
-            service,
-            timeout_seconds=timeout_seconds,
-            retryable=retryable,
-            checks=checks,
-            telemetry=self.telemetry,
-        )
+    def channel(self, target: str, service: str, **options: Any) -> grpc.aio.Channel:
+        """Open a channel to a peer, with options of `client.channel`; it is closed when this service stops."""
+        opened = client.channel(target, service, telemetry=self.telemetry, **options)
         self.channels.push_async_callback(opened.close)
         return opened
 

@@ -31,15 +31,6 @@ def _check_cart(request: Any, cart: Any, trailers: Trailers) -> Parts:
         yield name, bool(_VERSION.fullmatch(trailers.get(name, "")))
 
 
-def _check_product(request: Any, product: Any, _: Trailers) -> Parts:
-    yield "id", product.id == request.id
-    yield "price_usd", _is_price(product.price_usd, "USD")
-
-
-def _check_quote(_request: Any, quote: Any, _: Trailers) -> Parts:
-    yield "cost_usd", _is_price(quote.cost_usd, "USD")
-
-
 def _check_converted(request: Any, amount: money_pb2.Money, _: Trailers) -> Parts:
     before = getattr(request, "from")
     yield "amount", _is_price(amount, request.to_code)
@@ -59,26 +50,24 @@ def _check_charge_outcome(_request: Any, response: Any, _: Trailers) -> Parts:
         amount = response.charged.amount
         yield "charged.transaction_id", _is_text(response.charged.transaction_id)
         yield "charged.amount", is_currency_code(amount.currency_code) and _is_price(amount, amount.currency_code)
-
-
-def _check_shipment(_request: Any, shipment: Any, _: Trailers) -> Parts:
-    yield "tracking_id", _is_text(shipment.tracking_id)
-
-
-def _check_shipment_outcome(_request: Any, response: Any, _: Trailers) -> Parts:
-    yield "outcome", response.WhichOneof("outcome") is not None
-    yield "shipped.tracking_id", not response.HasField("shipped") or _is_text(response.shipped.tracking_id)
+        yield "charged.recorded_at", 0 <= response.charged.recorded_at.seconds < 10**11
 
 
 CHECKS: Mapping[str, Check] = {
     "shop.CartService/GetCart": _check_cart,
-    "shop.ProductCatalogService/GetProduct": _check_product,
-    "shop.ShippingService/GetQuote": _check_quote,
+    "shop.ProductCatalogService/GetProduct": lambda request, product, _: (
+        ("id", product.id == request.id),
+        ("price_usd", _is_price(product.price_usd, "USD")),
+    ),
+    "shop.ShippingService/GetQuote": lambda _request, quote, _: [("cost_usd", _is_price(quote.cost_usd, "USD"))],
     "shop.CurrencyService/Convert": _check_converted,
     "shop.PaymentService/Charge": _check_charge,
     "shop.internal.PaymentLedger/ResolveOrFence": _check_charge_outcome,
-    "shop.ShippingService/ShipOrder": _check_shipment,
-    "shop.internal.ShipmentManifest/ResolveOrFence": _check_shipment_outcome,
+    "shop.ShippingService/ShipOrder": lambda _request, reply, _: [("tracking_id", _is_text(reply.tracking_id))],
+    "shop.internal.ShipmentManifest/ResolveOrFence": lambda _request, reply, _: (
+        ("outcome", reply.WhichOneof("outcome") is not None),
+        ("shipped.tracking_id", not reply.HasField("shipped") or _is_text(reply.shipped.tracking_id)),
+    ),
 }
 
 

@@ -63,8 +63,8 @@ class PaymentClient(Payment):
             reply = await call
         except DomainError as error:
             return _OUTCOMES.get(error.reason) or refused_or_in_doubt(error)
-        charged_at = dict(await call.trailing_metadata() or ()).get("charged-at")
-        return Charged(reply.transaction_id, float(charged_at) if charged_at else None)
+        trailers = dict(await call.trailing_metadata() or ())
+        return Charged(reply.transaction_id, float(trailers.get("charged-at") or 0))
 
     @override
     async def resolve(self, key: str, order: Order, *, fingerprint: str) -> ChargeOutcome:
@@ -113,8 +113,7 @@ def _outcome_from_wire(
             same_purchase = charged.purchase_id in {"", order.purchase_id}
             is_own = same_request and same_purchase and charged.amount == money_to_wire(order.total)
             outcome = Charged if is_own else KeyReused
-            known = charged.HasField("recorded_at")  # as above
-            return outcome(charged.transaction_id, charged.recorded_at.ToNanoseconds() / 1e9 if known else None)
+            return outcome(charged.transaction_id, charged.recorded_at.ToNanoseconds() / 1e9)
         case "fenced":
             return Fenced(reply.fenced.existing)
         case "voided":

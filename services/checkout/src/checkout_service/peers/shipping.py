@@ -36,12 +36,10 @@ class ShippingClient(Shipping):
         self._manifest_service = InternalService("shop.internal.ShipmentManifest")
 
     @override
-    async def ship(
-        self, key: str, address: Address, lines: Sequence[OrderLine], charged_at: float | None
-    ) -> ShipOutcome:
+    async def ship(self, key: str, address: Address, lines: Sequence[OrderLine], charged_at: float) -> ShipOutcome:
         request = shipping_pb2.ShipOrderRequest(address=address_to_wire(address), items=lines_to_wire(lines))
         metadata = (("idempotency-key", key),)
-        age = () if charged_at is None else (("charged-at", f"{charged_at:.6f}"),)
+        age = (("charged-at", f"{charged_at:.6f}"),) if charged_at else ()
         try:
             # Longer than the channel gives a quote.
             reply = await self._stub.ShipOrder(request, timeout=SHIP_SECONDS, metadata=(*metadata, *age))
@@ -50,10 +48,8 @@ class ShippingClient(Shipping):
         return Shipped(reply.tracking_id)
 
     @override
-    async def resolve(self, key: str, charged_at: float | None) -> ShipOutcome:
-        request = shipment_manifest_pb2.ResolveShipmentRequest(
-            shipment_key=key, charged_at=None if charged_at is None else time_to_wire(charged_at)
-        )
+    async def resolve(self, key: str, charged_at: float) -> ShipOutcome:
+        request = shipment_manifest_pb2.ResolveShipmentRequest(shipment_key=key, charged_at=time_to_wire(charged_at))
         try:
             reply = await self._manifest_service.call(self._manifest.ResolveOrFence, request)
         except Unimplemented:

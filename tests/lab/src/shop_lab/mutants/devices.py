@@ -109,7 +109,7 @@ DEVICES = (
     Device(
         "a forgotten shipment is not fenced",
         f"{_SHIPPING}/domain.py",
-        "if charged_at is None or charged_at > self.complete_since():",
+        "if not charged_at or charged_at > self.complete_since():",
         "if True:",
         "test_domain.py::test_what_was_charged_before_the_oldest_entry_is_neither_shipped_nor_fenced",
     ),
