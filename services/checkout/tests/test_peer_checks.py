@@ -4,7 +4,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from google.protobuf.timestamp_pb2 import Timestamp
 
 from chassis.errors import FailedPrecondition
 from chassis.telemetry import semconv
@@ -150,7 +149,7 @@ def valid_charge(**changed: Any) -> dict[str, Any]:
         ("PaymentLedger", ResolveOrFenceResponse(**valid_charge(amount={"units": 1})), "charged.amount"),
         (
             "PaymentLedger",
-            ResolveOrFenceResponse(**valid_charge(recorded_at=Timestamp(seconds=-1))),
+            ResolveOrFenceResponse(**valid_charge(recorded_at={"seconds": -1})),
             "charged.recorded_at",
         ),
         ("ShipmentManifest", ResolveShipmentResponse(), "outcome"),
