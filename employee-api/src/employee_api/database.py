@@ -16,19 +16,9 @@ from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from sqlalchemy.pool import NullPool
 
+from chassis.sql import sqlite
 from employee_api.clock import Clock
 
-_SQLITE_AWAY = frozenset(
-    {
-        sqlite3.SQLITE_BUSY,
-        sqlite3.SQLITE_LOCKED,
-        sqlite3.SQLITE_READONLY,
-        sqlite3.SQLITE_IOERR,
-        sqlite3.SQLITE_FULL,
-        sqlite3.SQLITE_CANTOPEN,
-        sqlite3.SQLITE_PROTOCOL,
-    }
-)
 # Connection failures, resources (disk full, too many connections), shutdowns, and a read-only server (a standby).
 _POSTGRES_AWAY = ("08", "53", "57P", "25006")
 
@@ -107,8 +97,7 @@ def is_away(error: BaseException) -> bool:
     if isinstance(error, DBAPIError):
         return error.connection_invalidated or (error.orig is not None and is_away(error.orig))
     if isinstance(error, sqlite3.OperationalError):
-        # The low byte is the primary code; errors of Python's own module have none.
-        return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF in _SQLITE_AWAY
+        return sqlite.primary_code(error) in sqlite.AWAY
     return _is_postgres_away(error)
 
 

@@ -204,12 +204,13 @@ async def test_a_probe_by_another_method_is_refused() -> None:
     assert (response.status_code, response.headers["allow"]) == (405, "GET, HEAD")
 
 
-async def test_readiness_follows_the_checks_and_liveness_does_not() -> None:
+@pytest.mark.parametrize("error", [errors.Unavailable("the store is down"), ValueError("a defect")])
+async def test_readiness_follows_the_checks_and_liveness_does_not(error: Exception) -> None:
     broken = True
 
     async def check() -> None:
         if broken:
-            raise errors.Unavailable("the store is down")
+            raise error
 
     served = service()
     served.add_readiness_check(check)

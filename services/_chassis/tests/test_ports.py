@@ -182,6 +182,30 @@ async def test_readiness_follows_the_store_and_liveness_does_not() -> None:
         assert await health(channel, PUBLIC) == "SERVING"
 
 
+async def test_a_check_with_a_defect_makes_the_service_not_ready_and_is_repeated(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    errors_of_checks = [None, *[ValueError("a defect")] * 3, None]
+
+    async def check() -> None:
+        if error := errors_of_checks.pop(0) if len(errors_of_checks) > 1 else None:
+            raise error
+
+    monkeypatch.setattr(server, "_READINESS_INTERVAL_SECONDS", 0.05)
+    store = Store()
+    monkeypatch.setattr(store, "ping", check)
+    async with running(store) as service, grpc.aio.insecure_channel(f"127.0.0.1:{service.port}") as channel:
+        stub: Any = health_pb2_grpc.HealthStub(channel)
+        watch = stub.Watch(health_pb2.HealthCheckRequest(service=PUBLIC))
+        seen = [(await watch.read()).status]
+        watching = asyncio.create_task(service.watch_readiness())
+        seen += [(await watch.read()).status for _ in range(2)]
+        watching.cancel()
+        watch.cancel()
+    serving, not_serving = health_pb2.HealthCheckResponse.SERVING, health_pb2.HealthCheckResponse.NOT_SERVING
+    assert seen == [serving, not_serving, serving]
+
+
 async def test_a_draining_service_reports_not_serving_before_it_stops() -> None:
     async with running() as service, grpc.aio.insecure_channel(f"127.0.0.1:{service.port}") as channel:
         stub: Any = health_pb2_grpc.HealthStub(channel)

@@ -112,3 +112,10 @@ async def test_the_log_is_moved_into_the_file_beside_the_commits(path: Path, dat
 
 def size_of(path: Path) -> int:
     return path.stat().st_size
+
+
+async def test_a_statement_that_fails_fails_no_other_caller_of_its_commit(database: Database) -> None:
+    unknown = ("INSERT INTO missing VALUES (1)", dict[str, object]())
+    results = await asyncio.gather(*map(database.write, [INSERT, unknown, INSERT]), return_exceptions=True)
+    assert [type(result) for result in results] == [list, OSError, list]
+    assert (await database.read("SELECT count(*) AS numbers FROM numbers", {}))[0]["numbers"] == 2

@@ -42,6 +42,7 @@ PARAMETERS: dict[str, Any] = {
     "at": 1_790_000_000.0,
     "key": "7",
     "limit": 50,
+    "passed": 0,
     "items": listed([{"order_id": "7", "kind": "email", "state": "CHARGING", "step": "x", "place": 0}]),
 }
 COUNT_OF_THE_BACKLOG = "COUNT_OUTBOX"

@@ -17,6 +17,7 @@ from email_service.queue_runner import QueueRunner, message_delay_seconds, relay
 from email_service.relay_url import Relay
 from email_service.smtp_relay import SmtpRelay
 from email_service.spool.sql import Spool, open_spool
+from shop_kit.databases import execute
 from shop_kit.waiting import wait_until
 from shop_lab.world.smtp_relay import Inbox, relay
 
@@ -180,6 +181,30 @@ async def test_an_error_while_sending_does_not_end_the_runner(sqlite_url: str) -
         await wait_until(lambda: shop.runner._failpoints._left["email.sending.before"] == 0)
         await shop.accept(new_message("o-2"))
         await shop.reaches(MessageState.SENT, "o-2")
+
+
+async def test_rows_that_cannot_be_written_delay_no_other_message(database_url: str) -> None:
+    """Neither rows that cannot be claimed nor those whose outcome cannot be stored, however many there are."""
+    inbox = Inbox()
+    async with open_spool(database_url) as spool:
+        await spool.add(new_messages(2 * queue_runner.MAX_CONCURRENT))
+        refuse(database_url, "OLD.letter_id < 'o-2' OR NEW.state = 'SENT'")
+        async with relay(inbox) as port, running(database_url, port) as shop:
+            await wait_until(lambda: len(set(inbox.message_ids())) == 2 * queue_runner.MAX_CONCURRENT - 12)
+            execute(database_url, "DROP TRIGGER refuse" + " ON letters" * database_url.startswith("postgresql"))
+            for number in range(2 * queue_runner.MAX_CONCURRENT):
+                await shop.reaches(MessageState.SENT, f"o-{number}")
+
+
+def refuse(url: str, condition: str) -> None:
+    """Let the database refuse updates under this condition."""
+    if url.startswith("postgresql"):
+        body = "LANGUAGE plpgsql AS $$ BEGIN RAISE 'no' USING ERRCODE = 'XX000'; END $$"
+        execute(url, f"CREATE OR REPLACE FUNCTION refuse() RETURNS TRIGGER {body}")
+        then = f"FOR EACH ROW WHEN ({condition}) EXECUTE FUNCTION refuse()"
+    else:
+        then = f"WHEN {condition} BEGIN SELECT RAISE(ABORT, 'no'); END"
+    execute(url, f"CREATE TRIGGER refuse BEFORE UPDATE ON letters {then}")
 
 
 async def test_messages_on_their_way_are_finished_before_the_runner_closes(sqlite_url: str) -> None:

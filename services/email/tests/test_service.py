@@ -19,7 +19,7 @@ from chassis.sql.migrate import migrate
 from chassis.telemetry.instruments import Telemetry
 from email_service.__main__ import Settings, build
 from email_service.acceptance import Acceptance
-from email_service.domain import MailNotSent
+from email_service.domain import MailNotSent, message_id_of
 from email_service.messages import ClaimedMessage, MessageState, SpoolUnavailable
 from email_service.mime import Sender
 from email_service.product_names import ProductNames
@@ -40,6 +40,7 @@ from shop_internal.confirmations_pb2_grpc import ConfirmationsStub
 from shop_internal.letter_spool_pb2_grpc import LetterSpoolStub
 from shop_internal.mail_records_pb2_grpc import MailRecordsStub
 from shop_kit import serving as kit_serving
+from shop_kit.databases import execute
 from shop_kit.failing import failure_of, rejected_fields
 from shop_kit.settings import load_settings
 from shop_kit.waiting import wait_until
@@ -266,6 +267,23 @@ async def test_a_batch_that_a_full_spool_cannot_store_is_refused_whole_and_accep
         await database.write(("PRAGMA max_page_count = 1000000", {}))
         assert await acceptance.accept(batch) == {}
         assert len(await spool.claim(50)) == 50
+
+
+async def test_a_confirmation_that_cannot_be_stored_delays_no_other(sqlite_url: str) -> None:
+    """Checkout sends each by itself after an error that one of them may have caused."""
+    async with serve(database_url=sqlite_url) as running:
+        execute(
+            sqlite_url,
+            f"CREATE TRIGGER refuse BEFORE INSERT ON letters WHEN NEW.letter_id = '{message_id_of('o-1')}' "
+            "BEGIN SELECT RAISE(ABORT, 'no'); END",
+        )
+        codes = [
+            (await failure_of(running.accept(*map(confirmation, ("o-1", "o-2")))))[0],
+            (await failure_of(running.email.SendOrderConfirmation(confirmation("o-1"))))[0],
+        ]
+        await running.email.SendOrderConfirmation(confirmation("o-2"))
+        assert await running.stored("o-1", "o-2") == ["o-2"]
+    assert codes == [grpc.StatusCode.FAILED_PRECONDITION, grpc.StatusCode.UNAVAILABLE]
 
 
 async def test_a_batch_is_one_transaction_on_postgresql(postgres_url: str) -> None:

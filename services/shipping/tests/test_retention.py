@@ -111,7 +111,7 @@ def test_sqlite_finds_old_entries_by_an_index(sqlite_url: str) -> None:
     path = sqlite_path(sqlite_url)
     assert path is not None
     with closing(sqlite3.connect(path)) as connection:
-        parameters = {"older_than_seconds": DAY, "limit": 200}
+        parameters = {"older_than_seconds": DAY, "limit": 200, "passed": 0}
         add_functions(connection)
         plan = [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {DELETE_OLD}", parameters)]
     assert [step for step in plan if "ix_shipments_recorded_at (recorded_at<?)" in step]
@@ -127,7 +127,7 @@ async def test_postgresql_finds_old_entries_by_an_index(postgres_url: str) -> No
             " FROM generate_series(1, 100000) AS n"
         )
         connection.execute("ANALYZE shipments")
-    parameters = {"older_than_seconds": 365 * DAY, "limit": 200}
+    parameters = {"older_than_seconds": 365 * DAY, "limit": 200, "passed": 0}
     async with open_database(postgres_url, unavailable=ManifestUnavailable) as database:
         (row,) = await database.read(f"EXPLAIN (FORMAT JSON) {DELETE_OLD}", parameters)
     scans = [node for node in nodes(row["QUERY PLAN"][0]["Plan"]) if "Scan" in node["Node Type"]]

@@ -6,8 +6,8 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -30,7 +30,7 @@ SettingsT = TypeVar("SettingsT", bound=ServerSettings)
 T = TypeVar("T")
 
 ReadinessCheck = Callable[[], Awaitable[None]]
-"""Raises DomainError while a service is not ready.
+"""Raises an error, usually a DomainError, while a service is not ready.
 
 It may query the service's own store, never a peer: an outage of one service must not make its callers unready.
 """
@@ -119,16 +119,6 @@ async def _serve_until_stopped(serving: Serving[SettingsT], settings: SettingsT,
     log.info("stopped")
     if changed is not None and changed.done():
         os.execv(sys.executable, sys.orig_argv)  # noqa: S606 - the same program with its changed sources
-
-
-@asynccontextmanager
-async def in_background(*work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
-    """Run coroutines until the context is left. If one of them fails, its error ends the context."""
-    async with asyncio.TaskGroup() as tasks:
-        running = [tasks.create_task(coroutine) for coroutine in work]
-        yield
-        for task in running:
-            task.cancel()
 
 
 async def shared_result(running: "asyncio.Future[T]") -> T:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ad_service.service import AdService
 from ad_service.store import parse_ads
-from chassis.process import in_background
+from chassis.background import in_background
 from chassis.rpc.server import Service, run
 from chassis.settings import FilePath, ServiceSettings
 from chassis.values.datafile import DataFile
@@ -23,7 +23,7 @@ class Settings(ServiceSettings):
 async def build(settings: Settings, service: Service) -> AsyncIterator[None]:
     ads = DataFile(settings.ads_file, parse_ads)
     service.add_servicer(ad_pb2_grpc.add_AdServiceServicer_to_server, AdService(ads))
-    async with in_background(ads.watch()):
+    async with in_background(ads.watch):
         yield
 
 

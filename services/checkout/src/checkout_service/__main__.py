@@ -4,7 +4,7 @@ import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
-from chassis.process import in_background
+from chassis.background import in_background
 from chassis.rpc.server import Service, run
 from chassis.settings import HmacKeySettings, PositiveFloat, SecretStr, ServiceSettings
 from chassis.sql.retention import Retention
@@ -55,7 +55,7 @@ async def build(
         service.add_readiness_check(journal.check)
         service.add_servicer(add_CheckoutServiceServicer_to_server, CheckoutService(placer))
         service.add_internal_servicer(add_OrderJournalServicer_to_server, OrderJournal(journal, retention))
-        async with in_background(recovery.run(), outbox.run(), retention.run()):
+        async with in_background(recovery.run, outbox.run, retention.run):
             yield
             await executor.close()
         await outbox.close()

@@ -1,5 +1,7 @@
 """Errors that callers receive instead of an order."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from chassis.errors import (
@@ -12,7 +14,7 @@ from chassis.errors import (
     Unavailable,
 )
 from checkout_service.domain import Refusal, State
-from checkout_service.ports import Entry
+from checkout_service.ports import Entry, JournalUnavailable
 from checkout_service.requests import OrderRequest
 
 RETRY_SECONDS = 1.0
@@ -55,6 +57,15 @@ class QuotesTooSlow(Unavailable):
 
     def __init__(self, message: str) -> None:
         super().__init__(message, retry_after_seconds=RETRY_SECONDS)
+
+
+@contextmanager
+def already_recorded(order_id: str) -> Iterator[None]:
+    """Raise OrderInProgress instead of JournalUnavailable: the order is in the journal, which cannot be read now."""
+    try:
+        yield
+    except JournalUnavailable as error:
+        raise OrderInProgress(order_id) from error
 
 
 def error_of(entry: Entry) -> DomainError:

@@ -8,6 +8,7 @@ from typing import Any
 
 import structlog
 
+from chassis.background import log_errors
 from chassis.errors import DomainError
 from chassis.failpoints import Failpoints
 from chassis.rpc import calls
@@ -17,7 +18,7 @@ from checkout_service.domain import Card, State, Transition
 from checkout_service.failpoints import COMMAND_FAILPOINTS, COMMAND_NAMES
 from checkout_service.metrics import OrderMetrics
 from checkout_service.outbox import Outbox
-from checkout_service.ports import LEASE_SECONDS, Entry, Journal, JournalUnavailable, Payment, Shipping
+from checkout_service.ports import LEASE_SECONDS, Entry, Journal, Payment, Shipping
 from checkout_service.saga import Saga, SagaResult
 
 log = structlog.get_logger()
@@ -217,8 +218,6 @@ class Executor:
 
     async def _release(self, run: Run) -> None:
         claim, delay = run.entry.claim, run.release_delay_seconds
-        try:
-            # The next worker need not wait for the rest of the lease.
-            await self.journal.release(claim, delay_seconds=delay, reason=run.last_reason)
-        except JournalUnavailable:
-            log.warning("lease not released, it will expire", order_id=claim.order_id)
+        # The next worker need not wait for the rest of the lease.
+        releasing = self.journal.release(claim, delay_seconds=delay, reason=run.last_reason)
+        await log_errors(releasing, "lease not released, it will expire", order_id=claim.order_id)

@@ -10,6 +10,7 @@ import structlog
 from opentelemetry.context import Context
 from opentelemetry.trace import StatusCode
 
+from chassis.background import log_errors
 from chassis.errors import REFUSALS, DomainError, Unimplemented
 from chassis.failpoints import Failpoints
 from chassis.rpc.status import recorded_reason
@@ -30,7 +31,7 @@ from checkout_service.ports import (
     Sender,
     Sent,
 )
-from checkout_service.queue_workers import Circuits, PollTimer, log_errors, retry_delay_seconds, workers
+from checkout_service.queue_workers import Circuits, PollTimer, retry_delay_seconds, workers
 
 log = structlog.get_logger()
 

@@ -13,7 +13,7 @@ from chassis.values.keys import HmacKeys
 from chassis.values.money import round_to_minor_unit
 from checkout_service import saga
 from checkout_service.domain import Cart, CartEmpty, NothingToPay, Order, OrderLine, order_id_of
-from checkout_service.errors import OrderInProgress, QuotesTooSlow, require_same_request
+from checkout_service.errors import OrderInProgress, QuotesTooSlow, already_recorded, require_same_request
 from checkout_service.executor import Executor
 from checkout_service.failpoints import QUOTED
 from checkout_service.order_spans import current_traceparent, describe_order, describe_request
@@ -117,7 +117,8 @@ class OrderPlacer:
             return run.entry, False
         if result in {None, SagaResult.UNFINISHED}:
             raise OrderInProgress(new.order_id)
-        holder = run.preceded_by or await self.journal.read(new.order_id)
+        with already_recorded(new.order_id):
+            holder = run.preceded_by or await self.journal.read(new.order_id)
         if holder is None:
             raise OrderInProgress(new.order_id)
         if result is SagaResult.SETTLED:  # the card or the shipment was refused

@@ -237,7 +237,7 @@ class Journal(Protocol):
         """Make an order's dead letters due as if they had never failed. Return their kinds."""
 
     async def settle(self, sent: Collection[Sent]) -> list[str]:
-        """Delete finished outbox items. Return the ids of the orders that became DONE."""
+        """Delete finished outbox items but those that cannot be written. Return the ids of orders that became DONE."""
 
     async def settle_complete(self) -> list[str]:
         """Set up to 100 SHIPPED orders without outbox items to DONE. Return their ids."""

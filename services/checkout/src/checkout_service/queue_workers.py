@@ -32,26 +32,6 @@ def retry_delay_seconds(failures: int) -> float:
     return min(2.0 ** min(failures, 10), MAX_RETRY_DELAY_SECONDS)
 
 
-async def log_errors(work: Awaitable[None], event: str) -> bool:
-    """Await one unit of work; return whether it succeeded. Log any error, so that the loop continues with the next."""
-    try:
-        await work
-    except JournalUnavailable:
-        log.warning(event)
-    except Exception:
-        log.exception(event)
-    else:
-        return True
-    return False
-
-
-async def repeat(work: Callable[[], Awaitable[None]], seconds: float, event: str) -> None:
-    """Do the work now and with this pause, until cancelled. Log its errors under this event."""
-    while True:
-        await log_errors(work(), event)
-        await asyncio.sleep(seconds)
-
-
 class CircuitBreaker:
     """Limits work that fails every time, such as calls of a peer that is down, to one probe at growing intervals.
 
@@ -186,6 +166,8 @@ class QueueWorker(Generic[ItemT]):
                 items = await self.claim(limit)
         except JournalUnavailable:
             log.warning("work cannot be claimed")
+        except Exception:
+            log.exception("work cannot be claimed")
         finally:
             self._circuit.release(limit - len(items))
         self._in_progress += len(items)

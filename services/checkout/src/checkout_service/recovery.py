@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 import structlog
 from opentelemetry.context import Context
 
+from chassis.background import log_errors, repeat
 from chassis.failpoints import Failpoints
 from chassis.telemetry import semconv
 from chassis.telemetry.instruments import Telemetry
@@ -16,7 +17,7 @@ from checkout_service.failpoints import TAKEN_OVER
 from checkout_service.metrics import OrderMetrics
 from checkout_service.order_spans import describe_order, links_to
 from checkout_service.ports import Entry, Journal
-from checkout_service.queue_workers import Circuits, PollTimer, log_errors, repeat, retry_delay_seconds, workers
+from checkout_service.queue_workers import Circuits, PollTimer, retry_delay_seconds, workers
 from checkout_service.saga import SagaResult
 
 log = structlog.get_logger()

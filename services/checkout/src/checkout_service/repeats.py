@@ -6,7 +6,14 @@ from dataclasses import dataclass
 from chassis.errors import DomainError, InvalidArgument
 from checkout_service import saga
 from checkout_service.domain import REFUSED, RELEASED_CART, State
-from checkout_service.errors import CartOrdered, OrderInFlight, OrderInProgress, error_of, require_same_request
+from checkout_service.errors import (
+    CartOrdered,
+    OrderInFlight,
+    OrderInProgress,
+    already_recorded,
+    error_of,
+    require_same_request,
+)
 from checkout_service.executor import Executor, Run
 from checkout_service.order_spans import describe_order
 from checkout_service.ports import Entry, Journal
@@ -43,10 +50,11 @@ class RepeatedOrders:
                 raise error_of(entry)
             if entry.state is State.ABANDONED:
                 return None
-            placed = await self._wait_or_continue(entry, request)
-            if placed is not None:
-                return placed, True
-            entry = await self.journal.read(existing.order_id)
+            with already_recorded(existing.order_id):
+                placed = await self._wait_or_continue(entry, request)
+                if placed is not None:
+                    return placed, True
+                entry = await self.journal.read(existing.order_id)
         raise OrderInProgress(existing.order_id)
 
     async def give_way(self, holder: Entry, new: Entry, request: OrderRequest) -> tuple[Entry, bool] | None:

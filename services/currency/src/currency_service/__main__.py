@@ -2,13 +2,14 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 from urllib.parse import urlsplit
 
 from msgspec import Meta
 
-from chassis.process import in_background
+from chassis.background import Loop, in_background
 from chassis.rpc.server import Service, run
 from chassis.settings import FilePath, Parse, SecretStr, ServiceSettings
 from chassis.values.datafile import DataFile
@@ -42,12 +43,12 @@ class Settings(ServiceSettings):
 async def build(settings: Settings, service: Service) -> AsyncIterator[None]:
     file = DataFile(settings.rates_file, parse_rates)
     rates: RatesSource = file
-    watching = [file.watch()]
+    watching: list[Loop] = [file.watch]
     if settings.rates_url:
         from currency_service.clients import RatesFeed  # noqa: PLC0415 - the HTTP client costs 5 MB and 0.2 s
 
         rates = feed = RatesFeed(settings.rates_url.get_secret_value(), file)
-        watching.append(feed.watch(settings.rates_refresh_seconds))
+        watching.append(partial(feed.watch, settings.rates_refresh_seconds))
     service.add_servicer(currency_pb2_grpc.add_CurrencyServiceServicer_to_server, CurrencyService(rates))
     async with in_background(*watching):
         yield

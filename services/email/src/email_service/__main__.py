@@ -3,9 +3,10 @@
 import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
+from functools import partial
 from typing import Annotated
 
-from chassis.process import in_background
+from chassis.background import in_background
 from chassis.rpc.server import Service, run
 from chassis.settings import Parse, SecretStr, ServiceSettings
 from chassis.sql.settings import DatabaseSettings, DatabaseUrl
@@ -76,12 +77,13 @@ async def _open_spool(settings: Settings, service: Service) -> AsyncIterator[tup
     url, metrics = settings.database_url.get_secret_value(), MessageMetrics(service.telemetry)
     async with open_spool(url, service.telemetry) as spool:
         service.add_readiness_check(spool.check)
+        housekeeping = partial(housekeep, spool, metrics)
         runner = _queue_runner(settings, service, spool, metrics)
         if runner is None:
-            async with in_background(housekeep(spool, metrics)):
+            async with in_background(housekeeping):
                 yield spool, lambda: None
         else:
-            async with in_background(housekeep(spool, metrics), runner.run()):
+            async with in_background(housekeeping, runner.run):
                 yield spool, runner.notify
             await runner.close(settings.grace_seconds)
 

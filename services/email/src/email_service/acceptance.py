@@ -4,8 +4,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from chassis.errors import REFUSALS, DomainError
+from chassis.errors import REFUSALS, DomainError, FailedPrecondition
 from chassis.failpoints import Failpoints
+from chassis.sql.database import is_rejected
 from chassis.values.fields import require_email_address, require_present
 from email_service.domain import ConfirmationEmail, MailNotSent, RecipientRefused
 from email_service.failpoints import AFTER_ACCEPT, BEFORE_ACCEPT
@@ -33,7 +34,7 @@ class Acceptance:
         """Return once all confirmations but the refused ones are on disk, after one flush.
 
         Return the errors of those that every retry would refuse as well, by index. Raise MailNotSent if the spool
-        cannot be written; then none is stored, and the whole batch can be retried.
+        cannot be written, and FailedPrecondition if it rejects several together; then none is stored.
         """
         names = await self.names.current()
         emails: dict[int, ConfirmationEmail] = {}
@@ -59,6 +60,9 @@ class Acceptance:
         try:
             states = await self.spool.add(messages)
         except SpoolUnavailable as error:
+            if len(messages) > 1 and is_rejected(error):
+                # One of them may be the reason. After this kind of error checkout sends each by itself.
+                raise FailedPrecondition("not stored together", reason=MailNotSent.default_reason) from error
             raise MailNotSent("the spool can't be written") from error
         self.notify()
         await self.failpoints.reach(AFTER_ACCEPT)

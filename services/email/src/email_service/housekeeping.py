@@ -1,10 +1,11 @@
 """Periodic work on the spool, with and without a relay."""
 
-import asyncio
+from functools import partial
 
 import structlog
 
-from email_service.messages import NO_RESPONSE, MessageState, Outcome, SpoolUnavailable
+from chassis.background import repeat
+from email_service.messages import NO_RESPONSE, MessageState, Outcome
 from email_service.metrics import MessageMetrics
 from email_service.spool.sql import Spool
 
@@ -15,12 +16,7 @@ INTERVAL_SECONDS = 10.0
 
 async def housekeep(spool: Spool, metrics: MessageMetrics) -> None:
     """Give up overdue responses, delete old messages and update the statistics, until cancelled."""
-    while True:
-        try:
-            await _housekeep_once(spool, metrics)
-        except SpoolUnavailable:
-            log.warning("the spool is unavailable")
-        await asyncio.sleep(INTERVAL_SECONDS)
+    await repeat(partial(_housekeep_once, spool, metrics), INTERVAL_SECONDS, "the spool is unavailable")
 
 
 async def _housekeep_once(spool: Spool, metrics: MessageMetrics) -> None:

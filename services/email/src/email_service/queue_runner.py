@@ -22,6 +22,8 @@ MAX_CONCURRENT = 20
 _POLL_SECONDS = 1.0
 _RETRY_SECONDS = 1.0
 _MAX_RELAY_DELAY_SECONDS = 60.0
+# How many messages are beyond MAX_CONCURRENT because their outcomes cannot be stored.
+_MAX_UNSTORED = 1_000
 FIRST_DELAY_SECONDS = 30.0
 _MAX_DELAY_SECONDS = 3_600.0
 _FINAL = {
@@ -47,6 +49,7 @@ class QueueRunner:
         self._failpoints = active_failpoints
         self._wake = asyncio.Event()
         self._sending: set[asyncio.Task[None]] = set()
+        self._unstored = 0
         self._relay_failures = 0
         self._relay_retry_at = 0.0
 
@@ -77,9 +80,10 @@ class QueueRunner:
     async def _claim(self) -> int:
         """Claim messages and start sending them. Return their number."""
         limit = MAX_CONCURRENT if self._relay_failures == 0 else 1
-        if len(self._sending) >= limit or asyncio.get_running_loop().time() < self._relay_retry_at:
+        room = limit - len(self._sending) + min(self._unstored, _MAX_UNSTORED)
+        if room <= 0 or asyncio.get_running_loop().time() < self._relay_retry_at:
             return 0
-        messages = await self._spool.claim(limit - len(self._sending))
+        messages = await self._spool.claim(room)
         for message in messages:
             task = asyncio.create_task(self._send(message), name=f"message {message.message_id}")
             self._sending.add(task)
@@ -125,12 +129,21 @@ class QueueRunner:
             self._relay_retry_at = now + relay_delay_seconds(self._relay_failures)
 
     async def _store_outcome(self, message: ClaimedMessage, attempt: Attempt) -> None:
-        """Store an outcome, however long the spool is unavailable: it exists only in this process."""
-        while True:
-            try:
-                return await self._store(message, attempt)
-            except SpoolUnavailable:
-                await asyncio.sleep(_RETRY_SECONDS)
+        """Store an outcome, however long the spool is unavailable: it exists only in this process.
+
+        A message whose row cannot be written takes the place of no other one.
+        """
+        pause = _RETRY_SECONDS
+        self._unstored += 1
+        try:
+            while True:
+                try:
+                    return await self._store(message, attempt)
+                except SpoolUnavailable:
+                    await asyncio.sleep(pause)
+                    pause = min(2 * pause, _MAX_RELAY_DELAY_SECONDS)
+        finally:
+            self._unstored -= 1
 
     async def _store(self, message: ClaimedMessage, attempt: Attempt) -> None:
         if state := _FINAL.get(attempt.outcome):

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from chassis.process import in_background
+from chassis.background import in_background
 from chassis.rpc.server import Service, run
 from chassis.settings import FilePath, ServiceSettings
 from chassis.values.datafile import DataFile
@@ -25,7 +25,7 @@ async def build(settings: Settings, service: Service) -> AsyncIterator[None]:
     service.add_servicer(
         product_catalog_pb2_grpc.add_ProductCatalogServiceServicer_to_server, ProductCatalogService(catalog)
     )
-    async with in_background(catalog.watch()):
+    async with in_background(catalog.watch):
         yield
 
 

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from chassis.process import in_background
+from chassis.background import in_background
 from chassis.rpc.server import Service, run
 from chassis.settings import FilePath, PositiveFloat, SecretStr, ServiceSettings
 from chassis.sql.retention import Retention
@@ -42,7 +42,7 @@ async def build(settings: Settings, service: Service) -> AsyncIterator[None]:
             shipment_manifest_pb2_grpc.add_ShipmentManifestServicer_to_server,
             ShipmentManifest(shipper, failpoints),
         )
-        async with in_background(rate_card.watch(), retention.run()):
+        async with in_background(rate_card.watch, retention.run):
             yield
 
 

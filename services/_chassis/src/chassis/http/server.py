@@ -107,6 +107,9 @@ class HttpService:
         except (DomainError, TimeoutError) as error:
             log.warning("not ready", reason=error.reason if isinstance(error, DomainError) else "TIMEOUT")
             return False
+        except Exception:
+            log.exception("not ready")
+            return False
         return True
 
 

@@ -16,6 +16,7 @@ from chassis.process import ReadinessCheck, run_process
 from chassis.rpc import client
 from chassis.rpc.listener import Listener, Register
 from chassis.rpc.serving import Limiter
+from chassis.rpc.status import recorded_reason
 from chassis.settings import ServiceSettings
 from chassis.telemetry import semconv
 from chassis.telemetry.instruments import Telemetry
@@ -104,9 +105,12 @@ class Service:
         try:
             for check in self._checks:
                 await check()
-        except DomainError as error:
+        except Exception as error:
             self._failed_checks += 1
-            log.warning("not ready", reason=error.reason, failed_checks=self._failed_checks)
+            unexpected = not isinstance(error, DomainError)
+            log.warning(
+                "not ready", reason=recorded_reason(error), failed_checks=self._failed_checks, exc_info=unexpected
+            )
         else:
             self._failed_checks = 0
         await self._set_readiness(ready=self._failed_checks < _CHECKS_UNTIL_NOT_READY)

@@ -32,25 +32,30 @@ class Row(Protocol):
     def __getitem__(self, column: str, /) -> Any: ...
 
 
-class UniqueViolation(Exception):
-    """A concurrent transaction has written a row with the same unique values; nothing was written."""
+class StatementRejected(Exception):
+    """The database responds, but cannot run a statement: one row may be the reason, or a table that is missing.
+
+    The message quotes no values of parameters or rows: errors are logged.
+    """
 
 
-class StatementFailed(Exception):
-    """PostgreSQL rejects a statement. The message quotes no values of parameters or rows: errors are logged."""
+def is_rejected(error: BaseException) -> bool:
+    """Return whether the cause of a store's error is that a statement was rejected: for other rows it may run."""
+    return isinstance(error.__cause__, StatementRejected)
 
 
 class Database(Protocol):
     """Runs statements. What all methods raise when they cannot is an argument of `open_database`.
 
-    They cannot while a server does not answer in time, a file is locked or damaged, or a disk is full. The outcome of a
-    write is then unknown.
+    They cannot while a server does not answer in time, a file is locked or damaged, or a disk is full: the outcome of a
+    write is then unknown. And they cannot run a statement that the database rejects, see `is_rejected`: nothing was
+    written.
     """
 
     async def write(self, *batch: Statement) -> Sequence[Sequence[Row]]:
         """Run statements in one transaction; return the rows of each as soon as they are on disk.
 
-        Statements are repeated when a connection is lost, so they must be repeatable. Raise also UniqueViolation.
+        Statements are repeated when a connection is lost, so they must be repeatable.
         """
 
     async def read(self, text: str, parameters: Parameters, *, within_seconds: float | None = None) -> Sequence[Row]:

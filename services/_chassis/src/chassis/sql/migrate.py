@@ -104,7 +104,7 @@ def _postgres_revision(url: str, connect_seconds: float) -> str | None:
             row = connection.execute(STORED_REVISION).fetchone()
         except psycopg.errors.UndefinedTable:
             return None
-        except psycopg.errors.InsufficientPrivilege as error:
+        except psycopg.Error as error:
             raise DatabaseUnusable(error) from error
     return None if row is None else str(row[0])
 

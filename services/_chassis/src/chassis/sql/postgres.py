@@ -10,16 +10,19 @@ from functools import cache
 from typing import Any, Self, TypeAlias
 
 import psycopg
+import structlog
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.rows import DictRow, dict_row
 from psycopg_pool import AsyncConnectionPool
 from typing_extensions import override
 
-from chassis.sql.database import Database, Parameters, Statement, StatementFailed, UniqueViolation
+from chassis.sql.database import Database, Parameters, Statement, StatementRejected
 from chassis.telemetry.instruments import Telemetry
-from chassis.telemetry.store_operations import PoolTelemetry, PoolUse, StoreTelemetry, sql_operation
+from chassis.telemetry.store_operations import Operation, PoolTelemetry, PoolUse, StoreTelemetry, sql_operation
 
 Connection: TypeAlias = psycopg.AsyncConnection[DictRow]
+
+log = structlog.get_logger()
 
 ANSWER_WITHIN_SECONDS = 4
 """How long statements are repeated before the server counts as unavailable."""
@@ -33,9 +36,9 @@ _CONNECT_WITHIN_SECONDS = 2
 _SETTINGS = f"-c synchronous_commit=on -c statement_timeout={ANSWER_WITHIN_SECONDS}s"
 # Of a server that stops, starts, has no resources left or broke off a transaction. 25006 is a write that was refused:
 # after a failover the old server may still accept connections. 0A000 is a prepared statement whose table a migration
-# has changed.
+# has changed. 23505 is a unique value that a concurrent transaction has written: the next try sees its row.
 _TRANSIENT_CLASSES = frozenset({"08", "40", "53", "55", "57", "58"})
-_TRANSIENT_STATES = frozenset({"25006", "0A000"})
+_TRANSIENT_STATES = frozenset({"25006", "0A000", "23505"})
 _PARAMETER = re.compile(r"(?<!:):([a-z]\w*)")
 _LISTED = re.compile(r"\bIN \((SELECT value->>'\w+' FROM json_each\(:\w+\))\)")
 
@@ -99,7 +102,9 @@ class PostgresDatabase(Database):
                 return await self._attempt(batch, deadline)
             except psycopg.Error as error:
                 if not _is_transient(error):
-                    raise _without_values(error) from None
+                    # Not its text, which may quote values.
+                    log.error("statement rejected", operation=_operation(batch).summary, sqlstate=error.sqlstate)  # noqa: TRY400
+                    raise self._unavailable() from _without_values(error)
                 problem = error
             except TimeoutError as error:
                 # The server may have vanished: the other connections to it would use up a time limit one by one.
@@ -116,7 +121,7 @@ class PostgresDatabase(Database):
         # Not asyncio.timeout: psycopg waits for the server while it is cancelled, but notices a closed socket at once.
         giving_up = loop.call_at(deadline, _hang_up, connection)
         try:
-            with self._store.measure(sql_operation(*dict.fromkeys(text for text, _ in batch))):
+            with self._store.measure(_operation(batch)):
                 try:
                     return await _execute(connection, batch)
                 except psycopg.Error:
@@ -132,16 +137,21 @@ class PostgresDatabase(Database):
             await self._pool.putconn(connection)
 
 
+def _operation(batch: Sequence[Statement]) -> Operation:
+    return sql_operation(*dict.fromkeys(text for text, _ in batch))
+
+
 async def _execute(connection: Connection, batch: Sequence[Statement]) -> list[list[DictRow]]:
     if len(batch) == 1:
-        return [await _rows(await _send(connection, *batch[0]))]
+        return [await _rows(await send(connection, *batch[0]))]
     # A pipeline sends all statements at once: one round trip, instead of one for each, BEGIN and COMMIT.
     async with connection.pipeline(), connection.transaction():
-        cursors = [await _send(connection, text, parameters) for text, parameters in batch]
+        cursors = [await send(connection, text, parameters) for text, parameters in batch]
     return [await _rows(cursor) for cursor in cursors]
 
 
-async def _send(connection: Connection, text: str, parameters: Parameters) -> psycopg.AsyncCursor[DictRow]:
+async def send(connection: Connection, text: str, parameters: Parameters) -> psycopg.AsyncCursor[DictRow]:
+    """Send a statement."""
     return await connection.execute(in_psycopgs_style(text), parameters, binary=True)
 
 
@@ -179,13 +189,11 @@ def _is_transient(error: psycopg.Error) -> bool:
     return error.sqlstate[:2] in _TRANSIENT_CLASSES or error.sqlstate in _TRANSIENT_STATES
 
 
-def _without_values(error: psycopg.Error) -> Exception:
-    """Return what is raised instead of an error that may quote values of parameters and rows."""
-    if isinstance(error, psycopg.errors.UniqueViolation):
-        return UniqueViolation(error.diag.constraint_name)
+def _without_values(error: psycopg.Error) -> StatementRejected:
+    """Return what replaces an error that may quote values of parameters and rows."""
     if isinstance(error, psycopg.DataError):
-        return StatementFailed("a value cannot be converted or stored")
-    return StatementFailed(f"{type(error).__name__}: {error.diag.message_primary or error}")
+        return StatementRejected("a value cannot be converted or stored")
+    return StatementRejected(f"{type(error).__name__}: {error.diag.message_primary or error}")
 
 
 def _store_telemetry(parameters: dict[str, Any], telemetry: Telemetry) -> StoreTelemetry:

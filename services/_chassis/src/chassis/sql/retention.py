@@ -6,7 +6,7 @@ from typing import Protocol
 
 import structlog
 
-from chassis.errors import Unavailable
+from chassis.background import repeat
 
 log = structlog.get_logger()
 
@@ -41,12 +41,7 @@ class Retention:
 
     async def run(self) -> None:
         """Delete old rows now and every hour, until cancelled."""
-        while True:
-            try:
-                await self._delete_all()
-            except Unavailable:
-                log.warning("old rows cannot be deleted", rows=self._rows)
-            await asyncio.sleep(_TURN_SECONDS)
+        await repeat(self._delete_all, _TURN_SECONDS, "old rows cannot be deleted", rows=self._rows)
 
     async def _delete_all(self) -> None:
         total = 0

@@ -12,12 +12,15 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Self
 
+import structlog
 from typing_extensions import override
 
-from chassis.sql.database import Database, Parameters, Row, Statement
+from chassis.sql.database import Database, Parameters, Row, Statement, StatementRejected
 from chassis.sql.group_commit import GroupCommit
 from chassis.telemetry.instruments import Telemetry
-from chassis.telemetry.store_operations import StoreTelemetry, sql_operation
+from chassis.telemetry.store_operations import Operation, StoreTelemetry, sql_operation
+
+log = structlog.get_logger()
 
 ANSWER_WITHIN_SECONDS = 4
 """How long to wait for the lock that another process holds."""
@@ -26,6 +29,18 @@ _RETRY_SECONDS = 0.01
 _CHECKPOINT_COMMITS = 100
 # 80 MB: if checkpoints fall behind, commits make them from here on.
 _LONGEST_LOG_PAGES = 20_000
+# Primary codes of a file that cannot be used at all. Any other error is that of a statement.
+AWAY = frozenset(
+    {
+        sqlite3.SQLITE_BUSY,
+        sqlite3.SQLITE_LOCKED,
+        sqlite3.SQLITE_READONLY,
+        sqlite3.SQLITE_IOERR,
+        sqlite3.SQLITE_FULL,
+        sqlite3.SQLITE_CANTOPEN,
+        sqlite3.SQLITE_PROTOCOL,
+    }
+)
 _ROW_LOCK = re.compile(r"FOR UPDATE( SKIP LOCKED)?")
 
 
@@ -59,26 +74,33 @@ class SqliteDatabase(Database):
 
     @override
     async def write(self, *batch: Statement) -> list[list[Row]]:
-        with self._raising(), self._store.measure(sql_operation(*dict.fromkeys(text for text, _ in batch))):
+        with self._running(sql_operation(*dict.fromkeys(text for text, _ in batch))):
             return await self._commits.run(batch)
 
     @override
     async def read(self, text: str, parameters: Parameters, *, within_seconds: float | None = None) -> list[Row]:
-        with self._raising(), self._store.measure(sql_operation(text)):
+        with self._running(sql_operation(text)):
             return fetch(self._reader, text, parameters)
 
     @override
     async def report(self, text: str, parameters: Parameters) -> list[Row]:
         loop = asyncio.get_running_loop()
-        with self._raising(), self._store.measure(sql_operation(text)):
+        with self._running(sql_operation(text)):
             return await loop.run_in_executor(self._reporting, fetch, self._reporter, text, parameters)
 
     @contextmanager
-    def _raising(self) -> Iterator[None]:
+    def _running(self, operation: Operation) -> Iterator[None]:
+        """Measure an operation; raise the store's error for any of SQLite's."""
         try:
-            yield
-        except sqlite3.DatabaseError as error:  # locked, full, damaged
-            raise self._unavailable() from error
+            with self._store.measure(operation):
+                yield
+        except sqlite3.Error as error:
+            cause: Exception = error
+            if primary_code(error) not in AWAY:
+                name = getattr(error, "sqlite_errorname", type(error).__name__)
+                log.error("statement rejected", operation=operation.summary, error=name)  # noqa: TRY400
+                cause = StatementRejected(str(error))
+            raise self._unavailable() from cause
 
     def _commit(self, batch: Sequence[Sequence[Statement]], wait_seconds: float) -> list[list[list[Row]]]:
         connection = self._writer
@@ -146,8 +168,12 @@ def _execute_unlocked(connection: sqlite3.Connection, text: str, within_seconds:
 
 
 def _is_locked(error: sqlite3.OperationalError) -> bool:
-    # The low byte is the primary code: the log may be under recovery.
-    return error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY
+    return primary_code(error) == sqlite3.SQLITE_BUSY
+
+
+def primary_code(error: sqlite3.Error) -> int:
+    """Return the primary code of an error; SQLITE_ERROR for errors of Python's own module, which have none."""
+    return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
 
 
 def add_functions(connection: sqlite3.Connection, clock: Callable[[], float] | None = None) -> None:

@@ -4,10 +4,11 @@ import os
 import secrets
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from pathlib import Path
 
+from chassis.background import in_background
 from chassis.errors import FailedPrecondition
-from chassis.process import in_background
 from shop_cli.control_room.app import served
 from shop_cli.control_room.customers import Customers
 from shop_cli.control_room.reconciliation import open_reconciler
@@ -63,7 +64,7 @@ async def running(folder: Path, *, port_offset: int, any_ports: bool, postgres: 
         overrides = {name: {**stores.get(name, {}), **links.get(name, {})} for name in {*stores, *links}}
         shop = await stack.enter_async_context(Shop(programs, folder, ports, environment, overrides))
         monitor = Monitor(shop)
-        await stack.enter_async_context(in_background(supervise(shop), monitor.run()))
+        await stack.enter_async_context(in_background(partial(supervise, shop), monitor.run))
         reconciler = await stack.enter_async_context(open_reconciler(shop))
         customers = Customers(storefront, folder / ".shop" / "log" / "customers.log")
         url, elsewhere = f"{run.control_room}/?token={run.token}", os.environ.get(_ENDPOINT)

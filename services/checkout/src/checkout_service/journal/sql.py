@@ -2,7 +2,9 @@
 
 import asyncio
 import heapq
+from collections import defaultdict
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
 from typing import Any
@@ -10,7 +12,8 @@ from typing import Any
 from typing_extensions import override
 
 from chassis.process import shared_result
-from chassis.sql.database import Database, Row, Statement, UniqueViolation, listed
+from chassis.sql.database import Database, Row, Statement, is_rejected, listed
+from chassis.sql.queue_head import QueueHead
 from chassis.values.paging import Position
 from checkout_service.domain import OPEN, RELEASED_CART, State, Transition
 from checkout_service.journal import statements
@@ -63,6 +66,7 @@ class SqlJournal(Journal):
         self._database = database
         self._worker = worker
         self._lease_seconds = lease_seconds
+        self._heads: defaultdict[object, QueueHead] = defaultdict(QueueHead)
         self._reading_due: asyncio.Task[set[tuple[str, bool]]] | None = None
         # Twice what any statement sets, because clocks are also adjusted by small steps.
         self._max_ahead_seconds = 2 * max(_RECOVERY_LEASES * lease_seconds, MAX_RETRY_DELAY_SECONDS)
@@ -108,13 +112,10 @@ class SqlJournal(Journal):
     async def reopen(self, seen: Entry, new: Entry) -> Entry | None:
         claim = replace(seen.claim.next_attempt(), owner=new.owner)
         values = new_order_to_row(new) | claim_to_row(seen.claim)
-        try:
-            reopened, _ = await self._database.write(
-                self._statement(statements.REOPEN, **values, new_owner=claim.owner),
-                self._events(claim, State.CHARGING, ("reopened", self._worker)),
-            )
-        except UniqueViolation:  # at the same moment another order of the cart was begun
-            return None
+        reopened, _ = await self._database.write(
+            self._statement(statements.REOPEN, **values, new_owner=claim.owner),
+            self._events(claim, State.CHARGING, ("reopened", self._worker)),
+        )
         return first_entry(reopened)
 
     @override
@@ -122,10 +123,15 @@ class SqlJournal(Journal):
         claims = statements.FAILED if failed else statements.NEW
         if (state, failed) not in await self._due_queues():
             return []
-        values: dict[str, Any] = {"state": state, "limit": limit, "new_owner": new_owner()}
-        texts = (claims.correct_leases, claims.claim_expired, statements.CLAIM_EVENTS)
-        _, claimed, _ = await self._database.write(*(self._statement(text, **values) for text in texts))
-        return readable_entries(claimed)
+        await self._correct(claims.correct_leases, state=state)
+
+        async def claim(limit: int, passed: int) -> Sequence[Row]:
+            values: dict[str, Any] = {"state": state, "limit": limit, "passed": passed, "new_owner": new_owner()}
+            texts = (claims.claim_expired, statements.CLAIM_EVENTS)
+            claimed, _ = await self._database.write(*(self._statement(text, **values) for text in texts))
+            return claimed
+
+        return readable_entries(await self._heads[state, failed].take(claim, limit))
 
     @override
     async def update(self, claim: Claim, transition: Transition) -> bool:
@@ -153,17 +159,25 @@ class SqlJournal(Journal):
 
     @override
     async def release_own(self) -> None:
-        await self._database.write(self._statement(statements.RELEASE_OWN))
+        try:
+            await self._database.write(self._statement(statements.RELEASE_OWN))
+        except JournalUnavailable as error:  # the leases expire even so
+            if not is_rejected(error):
+                raise
 
     @override
     async def claim_outbox(self, kind: str, limit: int, *, failed: bool) -> list[OutboxItem]:
         claims = statements.FAILED if failed else statements.NEW
         if (kind, failed) not in await self._due_queues():
             return []
-        _, claimed = await self._database.write(
-            self._statement(claims.correct_due_times, kind=kind),
-            self._statement(claims.claim_outbox, kind=kind, limit=limit),
-        )
+        await self._correct(claims.correct_due_times, kind=kind)
+
+        async def claim(limit: int, passed: int) -> Sequence[Row]:
+            statement = self._statement(claims.claim_outbox, kind=kind, limit=limit, passed=passed)
+            (claimed,) = await self._database.write(statement)
+            return claimed
+
+        claimed = await self._heads[kind, failed].take(claim, limit)
         if not claimed:
             return []
         items = [{"order_id": order_id} for order_id in {row["order_id"] for row in claimed}]
@@ -200,23 +214,39 @@ class SqlJournal(Journal):
     @override
     async def settle(self, sent: Collection[Sent]) -> list[str]:
         items = [{"order_id": item.order_id, "kind": item.kind, "step": SENT_STEPS[item.kind]} for item in sent]
-        return await self._set_done(items, statements.DELETE_SENT, statements.SENT_EVENTS)
+        try:
+            return await self._set_done(items, statements.DELETE_SENT, statements.SENT_EVENTS)
+        except JournalUnavailable as error:
+            if not is_rejected(error):
+                raise
+        done: list[str] = []
+        for item in items:
+            with suppress(JournalUnavailable):  # it is sent again when it is due, without a second effect
+                done += await self._set_done([item], statements.DELETE_SENT, statements.SENT_EVENTS)
+        return done
 
     @override
     async def settle_complete(self) -> list[str]:
-        found = await self._read(statements.COMPLETE, limit=_SETTLED_AT_ONCE)
-        return await self._set_done([{"order_id": row["order_id"]} for row in found]) if found else []
+        async def settle(limit: int, passed: int) -> list[str]:
+            found = await self._read(statements.COMPLETE, limit=limit, passed=passed)
+            return await self._set_done([{"order_id": row["order_id"]} for row in found]) if found else []
+
+        return await self._heads["complete"].take(settle, _SETTLED_AT_ONCE)
 
     @override
     async def delete_old(self, *, older_than_seconds: float, limit: int) -> int:
-        found = await self._report(statements.OLD, older_than_seconds=older_than_seconds, limit=limit)
-        if not found:
-            return 0
-        items = [{"order_id": row["order_id"]} for row in found]
-        texts = (statements.DELETE_ORDERS, statements.DELETE_EVENTS)
-        values = {"older_than_seconds": older_than_seconds}
-        deleted, _ = await self._database.write(*(self._statement(text, items, **values) for text in texts))
-        return len(deleted)
+        values: dict[str, Any] = {"older_than_seconds": older_than_seconds}
+
+        async def delete(limit: int, passed: int) -> Sequence[Row]:
+            found = await self._report(statements.OLD, **values, limit=limit, passed=passed)
+            if not found:
+                return []
+            items = [{"order_id": row["order_id"]} for row in found]
+            texts = (statements.DELETE_ORDERS, statements.DELETE_EVENTS)
+            deleted, _ = await self._database.write(*(self._statement(text, items, **values) for text in texts))
+            return deleted
+
+        return len(await self._heads["old"].take(delete, limit))
 
     @override
     async def statistics(self) -> Statistics:
@@ -272,6 +302,11 @@ class SqlJournal(Journal):
     @override
     async def check(self) -> None:
         await self._read(statements.CHECK)
+
+    async def _correct(self, text: str, **values: Any) -> None:
+        """Correct times that are too far ahead. If that fails, what is due can be claimed even so."""
+        with suppress(JournalUnavailable):
+            await self._database.write(self._statement(text, **values))
 
     async def _due_queues(self) -> set[tuple[str, bool]]:
         """Return the states and kinds with work, each with whether it has failed before.

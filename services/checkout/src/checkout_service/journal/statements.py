@@ -128,7 +128,7 @@ class Claims:
             WITH due AS MATERIALIZED (
                 SELECT order_id FROM orders
                 WHERE {_OPEN} AND state = :state AND {self.tries} AND lease_until <= {NOW}
-                ORDER BY lease_until LIMIT :limit FOR UPDATE SKIP LOCKED
+                ORDER BY lease_until LIMIT :limit OFFSET :passed FOR UPDATE SKIP LOCKED
             )
             UPDATE orders SET
                 epoch = epoch + 1, owner = :new_owner, worker = :worker, failures = failures + 1,
@@ -150,9 +150,11 @@ class Claims:
             WITH due AS MATERIALIZED (
                 SELECT order_id, kind FROM outbox
                 WHERE dead_at IS NULL AND kind = :kind AND {self.tries} AND due_at <= {NOW}
-                ORDER BY due_at LIMIT :limit FOR UPDATE SKIP LOCKED
+                ORDER BY due_at LIMIT :limit OFFSET :passed FOR UPDATE SKIP LOCKED
             )
-            UPDATE outbox SET failures = failures + 1, due_at = {NOW} + :recovery_lease_seconds
+            UPDATE outbox SET
+                failures = failures + 1,
+                due_at = {NOW} + :recovery_lease_seconds * CASE WHEN failures < 4 THEN 1 ELSE 10 END
             WHERE (order_id, kind) IN (SELECT order_id, kind FROM due)
             RETURNING order_id, kind, failures
         """
@@ -281,13 +283,13 @@ DONE_EVENTS = f"""
 COMPLETE = f"""
     SELECT order_id FROM orders
     WHERE {_ACTIVE} AND state = 'SHIPPED' AND NOT EXISTS (SELECT 1 FROM outbox WHERE outbox.order_id = orders.order_id)
-    LIMIT :limit
+    LIMIT :limit OFFSET :passed
 """
 
 OLD = f"""
     SELECT order_id FROM orders
     WHERE created_at < {NOW} - :older_than_seconds AND updated_at < {NOW} - :older_than_seconds AND {_FINISHED}
-    ORDER BY created_at, order_id LIMIT :limit
+    ORDER BY created_at, order_id LIMIT :limit OFFSET :passed
 """
 
 DELETE_ORDERS = f"""

@@ -1,13 +1,15 @@
 """The spool: a table of messages, in a SQLite file or in PostgreSQL."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from chassis.sql.database import Database, Row, open_database
+from chassis.background import log_errors
+from chassis.sql.database import Database, Parameters, Row, open_database
 from chassis.sql.migrate import migrate
+from chassis.sql.queue_head import QueueHead
 from chassis.sql.url import sqlite_path
 from chassis.telemetry.instruments import Telemetry
 from email_service.messages import (
@@ -30,7 +32,7 @@ SENDING_SECONDS = 660.0
 """Longer than a process waits for the relay's response. After it, the message of one that died is in doubt."""
 
 _HORIZON_SECONDS = 7_200.0
-_DELETIONS = 1_000
+_CHANGES = 1_000
 
 
 @asynccontextmanager
@@ -39,7 +41,7 @@ async def open_spool(url: str, telemetry: Telemetry | None = None) -> AsyncItera
     migrate(url, MIGRATIONS)
     async with open_database(url, telemetry, unavailable=SpoolUnavailable) as opened:
         if sqlite_path(url) is not None:  # a file is used by one process, so nothing is claimed when it starts
-            await opened.write((statements.RELEASE_CLAIMS, {}))
+            await log_errors(opened.write((statements.RELEASE_CLAIMS, {})), "claims remain until they expire")
         yield Spool(opened)
 
 
@@ -48,6 +50,7 @@ class Spool:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        self._heads: defaultdict[str, QueueHead] = defaultdict(QueueHead)
 
     async def add(self, messages: Sequence[NewMessage]) -> Mapping[str, MessageState]:
         """Store messages whose ids are new, all or none. Return the states of all messages with these ids."""
@@ -62,9 +65,8 @@ class Spool:
 
     async def claim(self, limit: int) -> Sequence[ClaimedMessage]:
         """Claim messages that are due. No other claim returns them for CLAIM_SECONDS."""
-        rows = await self._write(
-            statements.CLAIM, limit=limit, claim_seconds=CLAIM_SECONDS, horizon_seconds=_HORIZON_SECONDS
-        )
+        parameters = {"claim_seconds": CLAIM_SECONDS, "horizon_seconds": _HORIZON_SECONDS}
+        rows = await self._take(statements.CLAIM, limit, parameters)
         return [
             ClaimedMessage(row["letter_id"], row["recipient"], row["message"], row["attempt"], row["deferrals"])
             for row in rows
@@ -90,13 +92,13 @@ class Spool:
         )
 
     async def give_up_overdue(self) -> Sequence[str]:
-        """Change messages that have been SENDING for too long to IN_DOUBT, and return their ids."""
-        rows = await self._write(statements.GIVE_UP_OVERDUE, horizon_seconds=_HORIZON_SECONDS)
+        """Change some messages that have been SENDING for too long to IN_DOUBT, and return their ids."""
+        rows = await self._take(statements.GIVE_UP_OVERDUE, _CHANGES, {"horizon_seconds": _HORIZON_SECONDS})
         return [row["letter_id"] for row in rows]
 
     async def delete_old(self) -> Mapping[MessageState, int]:
         """Delete some of the messages that have not changed for RETENTION_SECONDS; return their numbers by state."""
-        rows = await self._write(statements.DELETE_OLD, retention_seconds=RETENTION_SECONDS, limit=_DELETIONS)
+        rows = await self._take(statements.DELETE_OLD, _CHANGES, {"retention_seconds": RETENTION_SECONDS})
         return Counter(MessageState(row["state"]) for row in rows)
 
     async def requeue(self, message_id: str) -> bool:
@@ -124,6 +126,12 @@ class Spool:
     async def check(self) -> None:
         """Return if the spool can be read."""
         await self._database.read(statements.CHECK, {})
+
+    async def _take(self, text: str, limit: int, parameters: Parameters) -> Sequence[Row]:
+        async def take(limit: int, passed: int) -> Sequence[Row]:
+            return await self._write(text, **parameters, limit=limit, passed=passed)
+
+        return await self._heads[text].take(take, limit)
 
     async def _write(self, text: str, **parameters: Any) -> Sequence[Row]:
         (rows,) = await self._database.write((text, parameters))

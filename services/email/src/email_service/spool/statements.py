@@ -16,7 +16,7 @@ ADD = f"""
 CLAIM = f"""
     WITH due AS MATERIALIZED (
         SELECT letter_id FROM letters WHERE state = 'QUEUED' AND {_DUE}
-        ORDER BY due_at LIMIT :limit FOR UPDATE SKIP LOCKED
+        ORDER BY due_at LIMIT :limit OFFSET :passed FOR UPDATE SKIP LOCKED
     )
     UPDATE letters SET attempt = attempt + 1, due_at = {NOW} + :claim_seconds
     WHERE letter_id IN (SELECT letter_id FROM due) AND state = 'QUEUED'
@@ -46,7 +46,9 @@ POSTPONE = f"""
 
 GIVE_UP_OVERDUE = f"""
     UPDATE letters SET state = 'IN_DOUBT', reason = 'NO_RESPONSE', changed_at = {NOW}
-    WHERE state = 'SENDING' AND {_DUE} RETURNING letter_id
+    WHERE letter_id IN (
+        SELECT letter_id FROM letters WHERE state = 'SENDING' AND {_DUE} ORDER BY due_at LIMIT :limit OFFSET :passed
+    ) AND state = 'SENDING' RETURNING letter_id
 """
 
 # After a restart of the only process no message is claimed, and no response is awaited. It returns nothing: without a
@@ -57,7 +59,8 @@ RELEASE_CLAIMS = f"""
 
 DELETE_OLD = f"""
     DELETE FROM letters WHERE letter_id IN (
-        SELECT letter_id FROM letters WHERE changed_at < {NOW} - :retention_seconds ORDER BY changed_at LIMIT :limit
+        SELECT letter_id FROM letters WHERE changed_at < {NOW} - :retention_seconds
+        ORDER BY changed_at LIMIT :limit OFFSET :passed
     ) RETURNING state
 """
 

@@ -3,7 +3,7 @@
 Each statement is a transaction of its own and repeatable, so that one whose reply is lost is repeated.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from typing_extensions import override
 
 from chassis.sql.database import NOW, Database, Row, open_database
 from chassis.sql.migrate import migrate
+from chassis.sql.queue_head import QueueHead
 from chassis.telemetry.instruments import Telemetry
 from chassis.values.paging import Position
 from shipping_service.domain import Address, Entry, Item, Manifest, ManifestUnavailable, Parcel, Recorded, Shipment
@@ -37,7 +38,7 @@ LIST = """
 DELETE_OLD = f"""
     DELETE FROM shipments WHERE shipment_key IN (
         SELECT shipment_key FROM shipments WHERE recorded_at < to_timestamp({NOW} - :older_than_seconds)
-        ORDER BY recorded_at LIMIT :limit
+        ORDER BY recorded_at LIMIT :limit OFFSET :passed
     ) RETURNING shipment_key
 """  # noqa: S608 - a constant
 
@@ -55,6 +56,7 @@ class SqlManifest(Manifest):
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        self._old = QueueHead()
 
     @override
     async def record(self, entry: Entry) -> Recorded:
@@ -80,9 +82,12 @@ class SqlManifest(Manifest):
 
     @override
     async def delete_old(self, *, older_than_seconds: float, limit: int) -> int:
-        parameters = {"older_than_seconds": older_than_seconds, "limit": limit}
-        (deleted,) = await self._database.write((DELETE_OLD, parameters))
-        return len(deleted)
+        async def delete(limit: int, passed: int) -> Sequence[Row]:
+            parameters = {"older_than_seconds": older_than_seconds, "limit": limit, "passed": passed}
+            (deleted,) = await self._database.write((DELETE_OLD, parameters))
+            return deleted
+
+        return len(await self._old.take(delete, limit))
 
     @override
     async def check(self) -> None:

@@ -1,0 +1,31 @@
+import asyncio
+
+import pytest
+
+from chassis import background
+from chassis.background import in_background
+from shop_kit.waiting import wait_until
+
+
+async def test_a_loop_that_fails_starts_again_and_ends_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(background, "_RESTART_SECONDS", 0.0)
+    starts = 0
+
+    async def fail() -> None:
+        nonlocal starts
+        starts += 1
+        raise ValueError("a defect")
+
+    async def wait() -> None:
+        nonlocal cancelled
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            cancelled = True
+            raise
+
+    cancelled = False
+    async with in_background(fail, wait):
+        await wait_until(lambda: starts >= 3)
+        assert not cancelled
+    assert cancelled
