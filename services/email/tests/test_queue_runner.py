@@ -200,7 +200,7 @@ def refuse(url: str, condition: str) -> None:
     """Let the database refuse updates under this condition."""
     if url.startswith("postgresql"):
         body = "LANGUAGE plpgsql AS $$ BEGIN RAISE 'no' USING ERRCODE = 'XX000'; END $$"
-        execute(url, f"CREATE OR REPLACE FUNCTION refuse() RETURNS TRIGGER {body}")
+        execute(url, f"CREATE FUNCTION refuse() RETURNS TRIGGER {body}")
         then = f"FOR EACH ROW WHEN ({condition}) EXECUTE FUNCTION refuse()"
     else:
         then = f"WHEN {condition} BEGIN SELECT RAISE(ABORT, 'no'); END"

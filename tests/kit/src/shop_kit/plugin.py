@@ -25,6 +25,7 @@ from chassis.telemetry.instruments import SCOPE, Telemetry
 from shop_kit.clock import Clock
 from shop_kit.databases import Templates
 from shop_kit.serving import Recorded
+from shop_kit.statement_errors import statement_errors as statement_errors  # noqa: PLC0414 - a fixture
 
 
 def pytest_configure() -> None:
