@@ -30,9 +30,9 @@ def test_the_table_of_components_has_the_names_and_ports_of_the_services(render:
 def test_the_notes_place_an_order_through_port_forwards(render: Any) -> None:
     notes = render(namespace="there").notes
     for line in (
-        "kubectl --namespace there port-forward service/shop-cart 50051:50051",
-        "localhost:50051 shop.CartService/AddItem",
-        "localhost:50058 shop.CheckoutService/PlaceOrder",
+        "kubectl --namespace there port-forward service/shop-cart 20051:50051",
+        "localhost:20051 shop.CartService/AddItem",
+        "localhost:20058 shop.CheckoutService/PlaceOrder",
         "helm test --namespace there shop",
         "existingSecret",
     ):

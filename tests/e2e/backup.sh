@@ -2,7 +2,7 @@
 # A drill: restores an older back-up of checkout's database beside newer records of payment, shipping and email, with the
 # commands in charts/shop/docs/data.md. All customers repeat their orders; nothing may be charged, shipped or confirmed
 # twice. Needs an installed release on the cluster that KUBECONFIG names, where nothing else places orders meanwhile and
-# email has no SMTP_URL, and the local ports of cart, product-catalog, checkout, payment, shipping and email.
+# email has no SMTP_URL.
 #
 #   NAMESPACE, RELEASE   namespace and name of the release (shop, shop)
 set -euo pipefail
@@ -66,14 +66,19 @@ forward() { # SERVICE PORTS...
     fail "$service is not forwarded: $(cat "$log")"
 }
 
+# Not the usual local ports: from 32768 on, any outgoing connection may have one.
+export CART_ADDR=localhost:20051 PRODUCT_CATALOG_ADDR=localhost:20053 CHECKOUT_ADDR=localhost:20058
+export CHECKOUT_INTERNAL_ADDR=localhost:21058 SHIPPING_INTERNAL_ADDR=localhost:21054
+export PAYMENT_INTERNAL_ADDR=localhost:21056 EMAIL_INTERNAL_ADDR=localhost:21057
+
 forward_all() { # to the pods of this moment
     stop_forwards
-    forward cart 50051:50051
-    forward product-catalog 50053:50051
-    forward checkout 50058:50051 51058:50052
-    forward shipping 51054:50052
-    forward payment 51056:50052
-    forward email 51057:50052
+    forward cart 20051:50051
+    forward product-catalog 20053:50051
+    forward checkout 20058:50051 21058:50052
+    forward shipping 21054:50052
+    forward payment 21056:50052
+    forward email 21057:50052
 }
 
 stop_forwards() {

@@ -21,7 +21,6 @@ from shop_kit.signals import interruptible
 from shop_kit.waiting import wait_until
 from shop_lab.world.databases import files_in, migrate_databases
 
-FIRST_USUAL_PORT = 50_051
 # An order needs all services but ad and recommendation.
 ORDER_SERVICES = {"cart", "product-catalog", "shipping", "currency", "payment", "email", "checkout"}
 STATE_LINE = re.compile(r"(?P<name>\S+) +(?P<address>127\.0\.0\.1:[0-9]+) +(?P<state>.+)")
@@ -175,16 +174,17 @@ async def test_up_with_postgres_in_a_folder_with_a_long_path_is_one_line(tmp_pat
     assert re.fullmatch("PATH_TOO_LONG: .*`--folder`", line)
 
 
-async def test_up_reports_which_port_of_which_service_is_in_use(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("name", "usual"), [("cart", 50_051), ("cart-internal", 51_051), ("control-room", 8090)])
+async def test_up_reports_which_port_of_which_service_is_in_use(tmp_path: Path, name: str, usual: int) -> None:
     with socket.socket() as taken:
-        port = _bind_any_port_above_the_first(taken)
-        line = await refusal_of("up", "--port-offset", str(port - FIRST_USUAL_PORT), "--folder", str(tmp_path))
-    expected = f"PORT_IN_USE: cart: port {port} is in use by another program; start the shop with `--port-offset 100`"
+        port = _bind_any_port_above(usual, taken)
+        line = await refusal_of("up", "--port-offset", str(port - usual), "--folder", str(tmp_path))
+    expected = f"PORT_IN_USE: {name}: port {port} is in use by another program; start the shop with `--port-offset 100`"
     assert line.startswith(expected)
 
 
-def _bind_any_port_above_the_first(taken: socket.socket) -> int:
-    for port in range(FIRST_USUAL_PORT + 100, FIRST_USUAL_PORT + 2_000):
+def _bind_any_port_above(usual: int, taken: socket.socket) -> int:
+    for port in range(usual + 100, usual + 2_000):
         try:
             taken.bind((HOST, port))
         except OSError:

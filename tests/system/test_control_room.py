@@ -118,9 +118,11 @@ async def test_a_service_that_is_killed_or_restarted_is_started_again(up: UpShop
     await up.wait_for_state("recommendation", "serving")
 
 
-async def test_an_unknown_service_is_refused_by_name(up: UpShop) -> None:
-    status, output = await up.shop("kill", "submarine")
-    assert (status, output) == (1, "UNKNOWN_SERVICE: submarine is not part of this shop\n")
+@pytest.mark.parametrize("command", ["kill", "logs"])
+async def test_an_unknown_service_is_refused_by_name(up: UpShop, command: str) -> None:
+    status, output = await up.shop(command, "submarine")
+    assert status == 2
+    assert re.fullmatch("UNKNOWN_SERVICE: .*submarine.*\n", output)
 
 
 async def test_a_frozen_service_is_one_clear_line_until_it_is_resumed(up: UpShop) -> None:

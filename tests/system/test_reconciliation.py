@@ -241,4 +241,4 @@ async def test_records_that_cannot_be_read_are_an_error(own_shop: RunningShop) -
     reconciled = await reconcile(own_shop)
     await own_shop.processes["payment"].restart()
     assert reconciled.exit_status == 2
-    assert reconciled.summary.startswith("UNAVAILABLE: ")
+    assert reconciled.summary.startswith("NOTHING_LISTENS: checkout, payment, shipping, email do not all answer: ")

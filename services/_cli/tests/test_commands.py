@@ -22,7 +22,7 @@ from shop import (
     product_catalog_pb2_grpc,
 )
 from shop_cli.__main__ import main
-from shop_cli.output.printing import console
+from shop_cli.output.printing import console, counted
 from shop_internal import (
     letter_spool_pb2,
     letter_spool_pb2_grpc,
@@ -217,6 +217,21 @@ async def test_an_address_without_a_listener_exits_with_status_4(run: Run, port:
     status, _, err = await run("products", "list", "--address", f"127.0.0.1:{port}")
     assert status == 4
     assert err == f"NOTHING_LISTENS: product-catalog does not answer at 127.0.0.1:{port}: is the shop up? (`shop up`)\n"
+
+
+async def test_records_of_a_shop_that_does_not_run_are_one_line(
+    run: Run, port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("CHECKOUT", "PAYMENT", "SHIPPING", "EMAIL"):
+        monkeypatch.setenv(f"{name}_INTERNAL_ADDR", f"127.0.0.1:{port}")
+    status, _, errors = await run("reconcile")
+    assert status == 2
+    assert re.fullmatch(r"NOTHING_LISTENS: checkout, payment, shipping, email do not all answer: .*`shop .*\n", errors)
+
+
+def test_one_of_a_kind_is_counted_in_the_singular() -> None:
+    assert [counted(count, "order") for count in (0, 1, 2)] == ["0 orders", "1 order", "2 orders"]
+    assert [counted(count, "mismatch", "mismatches") for count in (1, 2)] == ["1 mismatch", "2 mismatches"]
 
 
 async def test_an_address_option_comes_before_the_environment(

@@ -41,7 +41,8 @@ COMMANDS = {
 _MODULES = {"trace": "traces", **dict.fromkeys(("kill", "freeze", "resume", "restart"), "faults")}
 
 _OTHER_FAILURE = 1
-_EXIT_CODES = ((errors.InvalidArgument, 2), (errors.Unavailable, 4), (errors.DeadlineExceeded, 4))
+_INVALID_INPUT = 2
+_EXIT_CODES = ((errors.InvalidArgument, _INVALID_INPUT), (errors.Unavailable, 4), (errors.DeadlineExceeded, 4))
 
 
 def main() -> None:
@@ -51,7 +52,13 @@ def main() -> None:
     except errors.DomainError as error:
         details = ", ".join(f"{key}={value}" for key, value in error.metadata.items())
         typer.echo(f"{error.reason}: {error.message}{f' ({details})' if details else ''}", err=True)
-        sys.exit(next((code for kind, code in _EXIT_CODES if isinstance(error, kind)), _OTHER_FAILURE))
+        sys.exit(_exit_code(error))
+
+
+def _exit_code(error: errors.DomainError) -> int:
+    if error.reason == "UNKNOWN_SERVICE":  # the control room does not find a service, but a user has mistyped its name
+        return _INVALID_INPUT
+    return next((code for kind, code in _EXIT_CODES if isinstance(error, kind)), _OTHER_FAILURE)
 
 
 def app(arguments: Sequence[str]) -> typer.Typer:

@@ -14,14 +14,14 @@ Address = Annotated[
     str | None,
     typer.Option(
         metavar="HOST:PORT",
-        help="Address of the service. Default: $<SERVICE>_ADDR, else the service's local port.",
+        help="Address of the service. Default: $<SERVICE>_ADDR, the running shop's, the local port.",
     ),
 ]
 InternalAddress = Annotated[
     str | None,
     typer.Option(
         metavar="HOST:PORT",
-        help="Address of the internal services. Default: $<SERVICE>_INTERNAL_ADDR, else their local port.",
+        help="Address of the internal services. Default: $<SERVICE>_INTERNAL_ADDR, the running shop's, the local port.",
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]

@@ -7,7 +7,16 @@ import typer
 
 from shop_cli.clients import journal_client
 from shop_cli.commands.options import InternalAddress, Json, async_command
-from shop_cli.output.printing import amount, console, format_time, print_fields, print_json, print_lines, print_table
+from shop_cli.output.printing import (
+    amount,
+    console,
+    counted,
+    format_time,
+    print_fields,
+    print_json,
+    print_lines,
+    print_table,
+)
 from shop_cli.output.states import parse_state, state_name
 from shop_internal import orders_pb2
 
@@ -45,7 +54,7 @@ async def list_orders(
     numbers = ["Total ", "Attempt ", "Failures "]
     columns = ["Order", "State", "User", *numbers, "Created", "Reason", "Outbox", "Dead letters"]
     print_table(columns, (_row(order) for order in found))
-    console.print(f"\n{len(found)} {'stuck ' if stuck else ''}{'order' if len(found) == 1 else 'orders'}")
+    console.print(f"\n{counted(len(found), 'stuck order' if stuck else 'order')}")
 
 
 @orders.command("show")

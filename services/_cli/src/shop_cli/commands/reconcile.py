@@ -12,9 +12,11 @@ import typer
 
 from shop_cli.clients import default_address
 from shop_cli.commands.options import Json
+from shop_cli.local.run_file import find_run
 from shop_cli.local.workspace import discover, find
-from shop_cli.output.printing import print_json, print_table
+from shop_cli.output.printing import counted, print_json, print_table
 
+_SERVICES = ("checkout", "payment", "shipping", "email")
 _FIELDS = ("kind", "order_id", "state", "since", "detail")
 
 WindowHours = Annotated[float, typer.Option(min=0.01, help="Compare the orders of so many hours.")]
@@ -40,7 +42,7 @@ def reconcile(*, window_hours: WindowHours = 24, grace_minutes: GraceMinutes = 1
 
 def _run(**settings: str) -> subprocess.CompletedProcess[str]:
     """Run the reconciliation of checkout's image, with the internal addresses of the shop that commands call."""
-    programs = {name: find(discover(), name) for name in ("checkout", "payment", "shipping", "email")}
+    programs = {name: find(discover(), name) for name in _SERVICES}
     addresses = {
         program.internal_address_variable: default_address(name, internal=True) for name, program in programs.items()
     }
@@ -60,9 +62,15 @@ def _row(mismatch: dict[str, Any]) -> Sequence[str]:
 
 def _summary(line: dict[str, Any]) -> str:
     mails = "" if line["mails_are_read"] else "; e-mails were not compared"
-    counts = f"{line['orders']} orders, {line['charges']} charges and {line['shipments']} shipments"
-    return f"{counts} compared, {line['mismatches']} mismatches{mails}"
+    orders, charges, shipments = (counted(line[f"{name}s"], name) for name in ("order", "charge", "shipment"))
+    mismatches = counted(line["mismatches"], "mismatch", "mismatches")
+    return f"{orders}, {charges} and {shipments} compared, {mismatches}{mails}"
 
 
 def _failure(line: dict[str, Any], stderr: str) -> str:
+    if line.get("reason") == "UNAVAILABLE":  # no connection, which gRPC describes at length
+        advice = (
+            "was one killed or frozen? (`shop status`)" if find_run() else "no shop runs here (`shop up` starts one)"
+        )
+        return f"NOTHING_LISTENS: {', '.join(_SERVICES)} do not all answer: {advice}"
     return f"{line['reason']}: {line['message']}" if "reason" in line else stderr.strip()

@@ -53,7 +53,8 @@ async def running(folder: Path, *, port_offset: int, any_ports: bool, postgres: 
         ports = {**default_ports(programs), _NAME: PORT}
         free = stack.enter_context(reserved(len(ports))) if any_ports else ()
         ports = dict(zip(ports, free or (port + port_offset for port in ports.values()), strict=True))
-        require_free(ports[_NAME], "control room")
+        for name, port in ports.items():
+            require_free(port, name)
         storefront, employee_api = (
             f"http://localhost:{ports[name]}" if name in ports else None for name in ("storefront", "employee-api")
         )

@@ -26,7 +26,7 @@ class NoFreePort(ResourceExhausted):
 
 
 def require_free(port: int, name: str) -> None:
-    """Raise PortInUse, with the port and the name of the service that needs it, if another program listens there."""
+    """Raise PortInUse, with the port and its name, such as `cart-internal`, if another program listens there."""
     if not _is_free(port):
         advice = "start the shop with `--port-offset 100`, or on free ports with `--any-ports`"
         raise PortInUse(f"{name}: port {port} is in use by another program; {advice}", metadata={"port": str(port)})

@@ -89,8 +89,9 @@ class Process(ChildProcess):
 
     def require_free_ports(self) -> None:
         """Raise PortInUse if another program listens on a port of this one."""
-        for port in filter(None, (self.port, self.internal_port)):
-            require_free(port, self.name)
+        for name, port in ((self.name, self.port), (internal_name(self.name), self.internal_port)):
+            if port:
+                require_free(port, name)
 
     @override
     async def stop(self, timeout_seconds: float = STOP_SECONDS, number: signal.Signals = signal.SIGTERM) -> int:

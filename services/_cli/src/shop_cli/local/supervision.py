@@ -6,6 +6,7 @@ from collections.abc import Coroutine
 from typing import Any
 
 from chassis.errors import DomainError
+from shop_cli.local.ports import PortInUse
 from shop_cli.local.processes import Process, Shop
 
 _STARTING_SECONDS = 10.0
@@ -16,7 +17,10 @@ _HEALTHY_SECONDS = 10.0
 
 
 async def process_states(shop: Shop) -> dict[str, str]:
-    """Return the state of each process by name: `starting`, `serving`, `not ready`, `frozen` or `ended (<status>)`."""
+    """Return the state of each process by name: `starting`, `serving`, `not ready`, `frozen` or `ended (<status>)`.
+
+    An ended process that cannot be started again says which port is in use.
+    """
     states = await asyncio.gather(*(_state(process) for process in shop))
     return dict(zip((process.name for process in shop), states, strict=True))
 
@@ -81,12 +85,21 @@ class Monitor:
 
 async def _state(process: Process) -> str:
     if not process.running:
-        return f"ended ({process.exit_code})"
+        return f"ended ({process.exit_code}){_taken_port(process)}"
     if process.paused:
         return "frozen"
     if await process.is_serving():
         return "serving"
     return "starting" if time.monotonic() - process.started_at < _STARTING_SECONDS else "not ready"
+
+
+def _taken_port(process: Process) -> str:
+    """Return what prevents a process from being started again, "" if nothing does."""
+    try:
+        process.require_free_ports()
+    except PortInUse as error:
+        return f", port {error.metadata['port']} is in use"
+    return ""
 
 
 async def supervise(shop: Shop) -> None:

@@ -28,6 +28,11 @@ _COLUMN_GAP = 2
 console = Console(highlight=False, width=None if _HAS_WIDTH else _UNLIMITED_WIDTH)
 
 
+def counted(count: int, singular: str, plural: str = "") -> str:
+    """Return `1 order` or `2 orders`."""
+    return f"{count} {singular if count == 1 else plural or f'{singular}s'}"
+
+
 def print_json(*objects: Message | Mapping[str, object]) -> None:
     """Print one JSON object per line. A message has the contract's field names, and 64-bit integers as strings."""
     for found in objects:

@@ -11,7 +11,7 @@ import typer
 from rich.markup import escape
 
 from shop_cli.commands.options import async_command
-from shop_cli.output.printing import console, table
+from shop_cli.output.printing import console, counted, table
 from shop_lab.prove import verdict
 from shop_lab.prove.coverage import Exercise
 from shop_lab.prove.fault_plan import FaultKind
@@ -166,7 +166,11 @@ class Progress:
 
 def _print(invariants: list[InvariantResult], exercises: list[Exercise], report: dict[str, Any]) -> None:
     rows = [
-        (invariant.name, invariant.rule, "holds" if invariant.holds else f"{len(invariant.violations)} violations")
+        (
+            invariant.name,
+            invariant.rule,
+            "holds" if invariant.holds else counted(len(invariant.violations), "violation"),
+        )
         for invariant in invariants
     ]
     console.print()
