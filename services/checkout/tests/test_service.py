@@ -305,8 +305,9 @@ async def test_a_refused_card_returns_payments_error_and_so_does_a_retry(
     assert peers.payment.calls["Charge"] == charges
 
 
-async def test_card_digits_in_payments_error_are_masked(checkout: Checkout, peers: FakePeers) -> None:
-    quoting = FailedPrecondition("no: 4242 4242 4242 4242, cvv 123", reason="R4242424242424242")
+@pytest.mark.parametrize("number", ["4242 4242 4242 4242", "42.42.42.42.42.42.42.42", "4242_4242_4242_4242"])
+async def test_card_digits_in_payments_error_are_masked(checkout: Checkout, peers: FakePeers, number: str) -> None:
+    quoting = FailedPrecondition(f"no: {number}, cvv 123", reason="R4242424242424242")
     peers.payment.faults["Charge"] = Fault(quoting)
     error = await checkout.refused("key")
     assert error.message == "no: [number], cvv [number]"

@@ -22,7 +22,7 @@ RETRY_SECONDS = 1.0
 # Unimplemented, which are no decision about a read: a peer that returns them counts as unavailable.
 READ_REFUSALS = (InvalidArgument, FailedPrecondition, NotFound, OutOfRange)
 
-_NUMBER = re.compile(r"[0-9](?:[ -]?[0-9]){2,}")
+_NUMBER = re.compile(r"\d(?:[\W_]?\d){2,}")
 
 
 class DependencyUnavailable(Unavailable):

@@ -86,6 +86,20 @@ DEVICES = (
         "test_lost_commits.py::test_recovery_does_not_ship_to_one_address_what_another_request_has_paid",
     ),
     Device(
+        "prices are checked",
+        f"{_CHECKOUT}/peers/checks.py",
+        "return amount.currency_code == currency_code and amount.units >= 0 and 0 <= amount.nanos <= MAX_NANOS",
+        "return True",
+        "test_peer_checks.py::test_an_invalid_read_charges_nothing",
+    ),
+    Device(
+        "reasons of peers are checked",
+        f"{_CHASSIS}/rpc/status.py",
+        "return reason if _REASON.fullmatch(reason) else errors.PeerBroken.default_reason",
+        "return reason",
+        "test_client.py::test_a_malformed_reason_is_replaced",
+    ),
+    Device(
         "a shipment sends its key",
         f"{_CHECKOUT}/peers/shipping.py",
         'metadata = (("idempotency-key", key),)',
