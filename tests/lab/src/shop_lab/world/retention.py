@@ -1,6 +1,7 @@
 """Retention of orders within a run: after seconds instead of days."""
 
 import asyncio
+import logging
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -47,6 +48,8 @@ async def delete_released_orders(database: Database, deleted: Counter[str]) -> N
 async def short_retention(journal_url: str) -> AsyncIterator[Counter[str]]:
     """While in the context, delete released orders in a journal that exists."""
     deleted = Counter[str]()
+    # Servers that restart are part of the run.
+    logging.getLogger("psycopg.pool").setLevel(logging.ERROR)
     async with open_database(journal_url, unavailable=unavailable) as database:
         deleting = asyncio.create_task(delete_released_orders(database, deleted), name="retention")
         yield deleted
