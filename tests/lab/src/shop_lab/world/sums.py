@@ -44,7 +44,7 @@ def sums_agree(evidence: Evidence) -> Iterator[str]:
     ordered: Counter[str] = Counter()
     for order in evidence.orders:
         expected = _expected_charges(evidence, order)
-        if not expected and evidence.excuses(order):
+        if evidence.excuses(order) and (not expected or order.intent.may_order_again):
             continue
         for charge in order.charges:
             charged[charge.currency_code] += charge.total_nanos
