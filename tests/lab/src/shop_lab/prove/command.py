@@ -178,9 +178,6 @@ def _print(invariants: list[InvariantResult], exercises: list[Exercise], report:
     for invariant in invariants:
         for violation in invariant.violations[:_PRINTED_VIOLATIONS]:
             console.print(f"  {invariant.name}: {escape(violation)}", soft_wrap=True)
-    twice = report["counts"]["carts_bought_twice"]
-    if twice and all(invariant.holds for invariant in invariants):
-        console.print(f"after lost commits, more was bought than added in {twice} carts")
     for exercise in exercises:
         if not exercise.is_sufficient:
             console.print(f"[bold]the run did not exercise {exercise.name}: {exercise.count} of {exercise.floor}")

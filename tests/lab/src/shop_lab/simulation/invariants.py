@@ -4,10 +4,10 @@ I2 and I7 are written again here, from the ledgers alone, so that one mistake in
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from shop_lab.world.evidence import ClientOutcome, Evidence, OrderEvidence
+from shop_lab.world.evidence import ClientOutcome, Evidence, OrderEvidence, Shipment
 from shop_lab.world.invariants import INVARIANTS
 
 _NEVER_EXCUSED = frozenset({"I1", "I3"})
@@ -36,8 +36,7 @@ def violations_of(outcome: Outcome) -> list[str]:
     shared = [each for each in INVARIANTS if each.name in names]
     found = [f"{each.name}: {text}" for each in shared for text in each.find_violations(outcome.evidence)]
     found += [f"I2: {text}" for text in _charged_if_and_only_if_shipped(outcome)]
-    if not outcome.lossy:
-        found += [f"I7: {text}" for text in _carts_add_up(outcome.evidence)]
+    found += [f"I7: {text}" for text in _carts_add_up(outcome.evidence)]
     found += [f"S1: {text}" for text in outcome.unfinished]
     return found
 
@@ -59,13 +58,23 @@ def _is_excused(order: OrderEvidence, outcome: Outcome) -> bool:
 
 
 def _carts_add_up(evidence: Evidence) -> Iterator[str]:
-    """Whatever customers added is shipped or in the cart: both only while operators have to settle an order."""
+    """Whatever customers added is shipped or in the cart: both only while operators have to settle an order.
+
+    Also both if the journal has lost an order, but even then nothing is shipped twice, and nothing vanishes.
+    """
     for cart in evidence.carts:
         user_id = cart.customer.user_id
-        expected = Counter(cart.added)
-        for order in evidence.orders:
-            for shipment in order.bought if order.intent.user_id == user_id else ():
-                expected.subtract(shipment.items)
-        left = {product: quantity for product, quantity in expected.items() if quantity}
-        if cart.contents != left:
-            yield f"the cart of {user_id} contains {cart.contents} instead of {left}"
+        orders = [order for order in evidence.orders if order.intent.user_id == user_id]
+        added, left = Counter(cart.added), Counter(cart.contents or {})
+        bought = _items_of(shipment for order in orders for shipment in order.bought)
+        shipped = _items_of(shipment for order in orders for shipment in order.shipments)
+        is_lossy_but_right = evidence.journal_loses_commits and shipped <= added <= shipped + left
+        if added != bought + left and not is_lossy_but_right:
+            yield f"{user_id} added {dict(added)}, got {dict(shipped)}, and the cart contains {cart.contents}"
+
+
+def _items_of(shipments: Iterable[Shipment]) -> Counter[str]:
+    items = Counter[str]()
+    for shipment in shipments:
+        items.update(shipment.items)
+    return items
