@@ -35,9 +35,9 @@ Take(step) ==
         r == step.request
         a == step.action
     IN
-    CASE a = "Insert" -> Insert(t, r, step.price)
-      [] a = "reopen" -> reopen(t, r, step.price)
-      [] a = "take_over" -> take_over(t, r)
+    CASE a = "Insert" -> Insert(t, "cart", Content(r, step.price, 1))
+      [] a = "reopen" -> reopen(t, "cart", Content(r, step.price, 1))
+      [] a = "take_over" -> take_over(t, "cart", r)
       [] a = "claim_expired" -> claim_expired(t, "cart")
       [] a = "Charge" -> Charge(t)
       [] a = "Resolve" -> Resolve(t) \/ ResolveReused(t)

@@ -1,23 +1,27 @@
 ------------------------------- MODULE Orders -------------------------------
 (***************************************************************************)
-(* Orders of one cart: checkout's sagas, its journal on a database that    *)
-(* may fail over to a lagging standby, and the ledgers of payment and      *)
-(* shipping. Actions have the names of the steps in commands.py and of the *)
-(* methods of Journal in ports.py. README.md describes what is left out.   *)
+(* Orders of one user: checkout's sagas, its journal on a database that    *)
+(* may fail over to a lagging standby, the ledgers of payment and          *)
+(* shipping, and a cart that its user never waits for. Actions have the    *)
+(* names of the steps in commands.py and of the methods of Journal in      *)
+(* ports.py. README.md describes what is left out.                         *)
 (***************************************************************************)
 EXTENDS Integers, FiniteSets, TLC
 
 CONSTANTS
-    Requests,    \* of the cart's user; each has another card and address
+    Requests,    \* of the user; each has another card and address
     Malformed,   \* those whose card payment refuses without an entry
-    Prices,      \* of the cart; a price may change between two requests
-    OneScope,    \* TRUE: all requests have one scope, FALSE: each has its own
+    Prices,      \* of a cart that is not modelled; a price may change between two requests
+    OneScope,    \* TRUE: all requests of one cart have one scope, FALSE: each request has its own
     HasKey,      \* TRUE: the scope is an idempotency key, FALSE: the cart's etag
     Tasks,       \* concurrent workers
     MaxAttempts, \* orders with more attempts are not followed any further
     Failovers,   \* TRUE: commits may vanish
     HasManifest, \* FALSE: shipping has no ResolveOrFence, and forgets what it shipped
-    Outbox,      \* TRUE: with the outbox and the cart, FALSE: an order ends as SHIPPED
+    Kinds,       \* of the outbox, "empty_cart" among them; {}: without outbox and cart, an order ends as SHIPPED
+    Items,       \* at most so many are put into the cart
+    Retention,   \* TRUE: old orders, and later their shipments, are deleted
+    Purchases,   \* TRUE: payment captures one charge of a purchase
     Quiet,       \* TRUE: the faults may end, after which every order must settle
     Without      \* the safeguard that is removed; "" for none
 
@@ -30,20 +34,22 @@ VARIABLES
     delayed,     \* calls that may still arrive
     sent,        \* what the outbox has sent and not settled, by scope and kind
     mailed,      \* orders that were confirmed
-    cart,        \* the quantity of the ordered product, and the orders that were removed
+    cart,        \* its quantity and generation; all items that were added, or emptied; what was read and may be ordered
     quiet        \* the faults have ended
 
 vars == <<journal, standby, charges, shipments, tasks, delayed, sent, mailed, cart, quiet>>
 peers == <<charges, shipments, delayed>>
 notified == <<sent, mailed, cart>>
 
-Scopes == IF OneScope THEN {"cart"} ELSE Requests
-ScopeOf(r) == IF OneScope THEN "cart" ELSE r
+Outbox == Kinds # {}
+\* Without a key the scope is the etag, which every change of the cart replaces.
+Scopes == CASE ~OneScope -> Requests [] OneScope /\ (HasKey \/ ~Outbox) -> {"cart"} [] OTHER -> 1..2 * Items
+ScopeOf(r, read) == IF ~OneScope THEN r ELSE IF HasKey \/ ~Outbox THEN "cart" ELSE read.etag
 Ids == IF Without = "derived id" THEN {1, 2} ELSE {1}
 Keys == Scopes \X Ids \X (1..MaxAttempts + 1)
-Kinds == {"email", "empty_cart"}
-Contents == [request : Requests, price : Prices]
-NoContent == [request |-> "none", price |-> 0]
+\* The price of a modelled cart is its quantity.
+Content(r, price, generation) == [request |-> r, price |-> price, generation |-> generation]
+NoContent == Content("none", 0, 0)
 
 Released == {"ABANDONED", "DECLINED", "VOIDED"}
 Live == {"CHARGING", "VOIDING", "SHIPPED", "DONE", "NEEDS_REFUND", "NEEDS_REVIEW"}
@@ -62,11 +68,12 @@ Init ==
     /\ delayed = {}
     /\ sent = [s \in Scopes |-> [k \in Kinds |-> "no"]]
     /\ mailed = {}
-    /\ cart = [quantity |-> 1, added |-> 0, removed |-> {}]
+    /\ cart = [quantity |-> 1, generation |-> 1, etag |-> 1, added |-> 1, emptied |-> 0,
+               read |-> {[etag |-> 1, generation |-> 1, price |-> 1]}]
     /\ quiet = FALSE
 
 -----------------------------------------------------------------------------
-(* Claims. The owner is random in the code. Here it is the task, and rows  *)
+(* Purchases. The owner is random in the code. Here it is the task, and rows  *)
 (* lose the owner when its task ends, because no later task has it.        *)
 
 Forget(rows, t) ==
@@ -82,8 +89,21 @@ Holds(t) ==
 \* The lease of a live worker may expire at any time, except when there are no faults.
 Leased(row) == quiet /\ \E t \in Tasks : tasks[t] # Idle /\ tasks[t].owner = row.owner
 
-CartIsFree(s) ==
-    Without = "cart constraint" \/ \A other \in Scopes \ {s} : journal[other].state \notin Live
+\* The unique index of the journal: of a generation one order is live. Whoever meets it waits.
+CartIsFree(s, generation) ==
+    \/ Without = "cart constraint"
+    \/ \A other \in Scopes \ {s} : journal[other].state \in Live => journal[other].content.generation # generation
+
+\* Without an entry: a malformed card, or a purchase (a cart of one generation) that another key's charge has paid for.
+IsRefused(key, content) ==
+    \/ content.request \in Malformed
+    \/ /\ Purchases
+       /\ \E k \in Keys \ {key} : charges[k].state = "CHARGED" /\ charges[k].content.generation = content.generation
+
+\* What payment compares under a key.
+Same(one, other) ==
+    IF Purchases /\ Without # "a key's purchase" THEN one = other
+    ELSE one.request = other.request /\ one.price = other.price
 
 -----------------------------------------------------------------------------
 (* Steps of tasks. *)
@@ -134,34 +154,44 @@ RecordShipment(key, entry) ==
 -----------------------------------------------------------------------------
 (* Calls of customers, and recovery. *)
 
-Insert(t, r, price) ==
-    LET s == ScopeOf(r) IN
+Insert(t, s, content) ==
     /\ tasks[t] = Idle
     /\ journal[s] = NoRow
-    /\ CartIsFree(s)
+    /\ CartIsFree(s, content.generation)
     /\ \E id \in Ids :
         LET row == [
             state |-> "CHARGING", attempt |-> 1, owner |-> t, id |-> id,
-            content |-> [request |-> r, price |-> price], outbox |-> {}, after |-> "ABANDONED"]
+            content |-> content, outbox |-> {}, after |-> "ABANDONED"]
         IN Start(t, s, row, "Charge", TRUE, FALSE)
 
 Claimed(t, row) == [row EXCEPT !.owner = t]
 
-\* The same request reopens an abandoned order with its content. Without a key, another one replaces it by its own.
-reopen(t, r, price) ==
-    LET s == ScopeOf(r)
-        row == journal[s]
-        content == IF row.content.request = r THEN row.content ELSE [request |-> r, price |-> price]
+\* The cart is read anew. With a key only the same request begins again, unless its card was malformed.
+reopen(t, s, read) ==
+    LET row == journal[s]
+        content == IF Without = "reading at reopening" THEN [read EXCEPT !.price = row.content.price] ELSE read
     IN
     /\ tasks[t] = Idle
     /\ row.state \in Released
-    /\ IF row.content.request = r THEN row.state = "ABANDONED" ELSE ~HasKey
-    /\ CartIsFree(s)
+    /\ \/ ~HasKey
+       \/ row.state = "ABANDONED" /\ row.content.request = read.request
+       \/ row.state = "DECLINED" /\ row.content.request \in Malformed
+    /\ CartIsFree(s, content.generation)
     /\ Start(t, s, [Claimed(t, row) EXCEPT !.state = "CHARGING", !.attempt = @ + 1, !.content = content, !.after = "ABANDONED"],
              "Charge", FALSE, FALSE)
 
-take_over(t, r) ==
-    LET s == ScopeOf(r) row == journal[s] IN
+\* A customer's read of the cart may be as old as the retention.
+Reads ==
+    IF Outbox THEN cart.read ELSE {[etag |-> 1, generation |-> 1, price |-> price] : price \in Prices}
+
+PlaceOrder(t) ==
+    \E r \in Requests, read \in Reads :
+        LET s == ScopeOf(r, read)
+            content == Content(r, read.price, read.generation)
+        IN s \in Scopes /\ (Insert(t, s, content) \/ reopen(t, s, content))
+
+take_over(t, s, r) ==
+    LET row == journal[s] IN
     /\ tasks[t] = Idle
     /\ row.state = "CHARGING"
     /\ row.content.request = r
@@ -179,7 +209,7 @@ claim_expired(t, s) ==
 (* Commands of sagas. *)
 
 Decide(t) ==
-    IF tasks[t].content.request \in Malformed
+    IF IsRefused(Key(t), tasks[t].content)
     THEN Continue(t, [pc |-> "Resolve", after |-> "DECLINED"]) /\ UNCHANGED peers
     ELSE \/ Record(Key(t), "CHARGED", tasks[t].content) /\ Continue(t, [pc |-> "Ship"])
          \/ Record(Key(t), "DECLINED", tasks[t].content) /\ Continue(t, [pc |-> "Resolve", after |-> "DECLINED"])
@@ -191,7 +221,7 @@ Charge(t) ==
        THEN Decide(t)
        ELSE /\ UNCHANGED peers
             /\ CASE entry.state = "FENCED" -> NextAttempt(t, "Charge")
-                 [] entry.state # "FENCED" /\ entry.content # tasks[t].content ->
+                 [] entry.state # "FENCED" /\ ~Same(entry.content, tasks[t].content) ->
                         Continue(t, [pc |-> "ResolveReused"])
                  [] OTHER ->
                         IF entry.state = "CHARGED" THEN Continue(t, [pc |-> "Ship"])
@@ -201,7 +231,7 @@ Charge(t) ==
 Resolve(t) ==
     LET entry == charges[Key(t)]
         isOwn == IF Without = "fingerprint of charges" THEN entry.content.price = tasks[t].content.price
-                                                       ELSE entry.content = tasks[t].content
+                                                       ELSE Same(entry.content, tasks[t].content)
         after == IF tasks[t].after # "ABANDONED" \/ entry.state = "FENCED" THEN tasks[t].after ELSE entry.state
     IN
     /\ tasks[t].pc = "Resolve"
@@ -230,9 +260,9 @@ Ship(t) ==
         request == tasks[t].content.request
     IN
     /\ tasks[t].pc = "Ship"
-    /\ \/ /\ entry \in {"NONE", request}
+    /\ \/ /\ entry \in {"NONE", "FORGOTTEN", request}
           /\ EndAs(t, "CHARGING", "SHIPPED")
-          /\ IF entry = "NONE" THEN RecordShipment(Key(t), request) ELSE UNCHANGED peers
+          /\ IF entry # request THEN RecordShipment(Key(t), request) ELSE UNCHANGED peers
        \* Shipping may refuse this try even if it accepted an earlier one or will accept a later one.
        \/ /\ entry # "FENCED"
           /\ Continue(t, [pc |-> "ResolveShipment", why |-> "refused"])
@@ -245,16 +275,19 @@ Ship(t) ==
           /\ UNCHANGED peers
 
 ResolveShipment(t) ==
-    LET entry == shipments[Key(t)]
+    LET known == shipments[Key(t)]
+        \* What shipping may have forgotten is no proof: its records begin later than the charge.
+        entry == IF known = "FORGOTTEN" /\ Without = "proof of shipments" THEN "NONE" ELSE known
         refused == tasks[t].why = "refused"
     IN
     /\ tasks[t].pc = "ResolveShipment"
     /\ IF HasManifest
        THEN \/ /\ entry = "NONE"
                /\ EndAs(t, "CHARGING", "VOIDING")
-               /\ IF Without = "shipping's fence" THEN UNCHANGED peers ELSE RecordShipment(Key(t), "FENCED")
+               /\ IF Without = "shipping's fence" \/ known # "NONE" THEN UNCHANGED peers
+                  ELSE RecordShipment(Key(t), "FENCED")
             \/ /\ entry # "NONE"
-               /\ EndAs(t, "CHARGING", IF entry = "FENCED" THEN "VOIDING" ELSE IF refused THEN "SHIPPED"
+               /\ EndAs(t, "CHARGING", IF entry = "FENCED" THEN "VOIDING" ELSE IF refused /\ entry # "FORGOTTEN" THEN "SHIPPED"
                                        ELSE "NEEDS_REVIEW")
                /\ UNCHANGED peers
        ELSE /\ UNCHANGED peers
@@ -303,7 +336,7 @@ Restore(t) ==
     /\ task.pc = "Update"
     /\ task.new /\ ~task.restored /\ task.to \in Restorable
     /\ Row(t) = NoRow
-    /\ CartIsFree(task.scope)
+    /\ CartIsFree(task.scope, task.content.generation)
     /\ journal' = [journal EXCEPT ![task.scope] = [
         state |-> "CHARGING", attempt |-> task.attempt, owner |-> task.owner, id |-> task.id,
         content |-> task.content, outbox |-> {}, after |-> "ABANDONED"]]
@@ -312,7 +345,8 @@ Restore(t) ==
 
 Superseded(t) ==
     /\ ~(Holds(t) /\ Row(t).state = tasks[t].before)
-    /\ ~(tasks[t].new /\ ~tasks[t].restored /\ tasks[t].to \in Restorable /\ Row(t) = NoRow /\ CartIsFree(tasks[t].scope))
+    /\ ~(/\ tasks[t].new /\ ~tasks[t].restored /\ tasks[t].to \in Restorable
+         /\ Row(t) = NoRow /\ CartIsFree(tasks[t].scope, tasks[t].content.generation))
     /\ End(t, journal)
 
 Update(t) ==
@@ -324,14 +358,20 @@ Update(t) ==
 (* The outbox. A kind is sent and settled by one replica at a time; the    *)
 (* e-mail and the cart of an order may be settled by two.                  *)
 
-\* Once per order, although it may be sent again.
-Remove(order) ==
-    IF order \in cart.removed /\ Without # "one removal an order" THEN cart
-    ELSE [cart EXCEPT !.removed = @ \union {order}, !.quantity = IF @ > 0 THEN @ - 1 ELSE 0]
+\* A change of the cart: a new etag, which customers may read.
+Changed(before, quantity, generation) ==
+    [before EXCEPT !.quantity = quantity, !.generation = generation, !.etag = @ + 1,
+                   !.read = IF quantity = 0 THEN @
+                            ELSE @ \union {[etag |-> before.etag + 1, generation |-> generation, price |-> quantity]}]
 
-SendKinds(s, id, kinds) ==
+\* Only from the cart of the ordered generation, which ends: once, although it may be sent again.
+Remove(content) ==
+    IF cart.generation # content.generation /\ Without # "generation of the removal" THEN cart
+    ELSE Changed(cart, IF cart.quantity > content.price THEN cart.quantity - content.price ELSE 0, cart.generation + 1)
+
+SendKinds(s, id, content, kinds) ==
     /\ mailed' = IF "email" \in kinds THEN mailed \union {<<s, id>>} ELSE mailed
-    /\ cart' = IF "empty_cart" \in kinds THEN Remove(<<s, id>>) ELSE cart
+    /\ cart' = IF "empty_cart" \in kinds THEN Remove(content) ELSE cart
     /\ sent' = [sent EXCEPT ![s] = [k \in Kinds |-> IF k \in kinds THEN "sent" ELSE @[k]]]
 
 \* Started before the update to SHIPPED, it may take effect before it or without it.
@@ -340,7 +380,16 @@ StartRemoval(t) ==
     /\ Outbox
     /\ \/ task.pc = "Update" /\ task.to = "SHIPPED"
        \/ task.pc = "Ship" /\ Without = "shipment before removal"
-    /\ cart' = Remove(<<task.scope, task.id>>)
+    /\ cart' = Remove(task.content)
+    /\ cart' # cart
+    /\ UNCHANGED <<journal, standby, peers, tasks, sent, mailed, quiet>>
+
+\* By an order that waits for the cart: the removal of a placed one, or one that was sent before and arrives late.
+give_way(s) ==
+    /\ Outbox
+    /\ journal[s].state \in {"SHIPPED", "DONE"}
+    /\ cart' = Remove(journal[s].content)
+    /\ cart' # cart
     /\ UNCHANGED <<journal, standby, peers, tasks, sent, mailed, quiet>>
 
 \* By the task of the order, which may have lost its row in the meantime.
@@ -348,14 +397,14 @@ Send(t) ==
     LET task == tasks[t] IN
     /\ task.pc = "Send"
     /\ End(t, journal)
-    /\ \E kinds \in SUBSET {k \in Kinds : sent[task.scope][k] = "no"} : SendKinds(task.scope, task.id, kinds)
+    /\ \E kinds \in SUBSET {k \in Kinds : sent[task.scope][k] = "no"} : SendKinds(task.scope, task.id, task.content, kinds)
     /\ UNCHANGED <<peers, quiet>>
 
 claim_outbox(s, k) ==
     /\ journal[s].state = "SHIPPED"
     /\ k \in journal[s].outbox
     /\ sent[s][k] = "no"
-    /\ SendKinds(s, journal[s].id, {k})
+    /\ SendKinds(s, journal[s].id, journal[s].content, {k})
     /\ UNCHANGED <<journal, standby, peers, tasks, quiet>>
 
 InTransaction == {"deleted", "done", "not done"}
@@ -364,6 +413,7 @@ InTransaction == {"deleted", "done", "not done"}
 settle(s, k) ==
     LET row == journal[s] IN
     /\ \/ /\ sent[s][k] = "sent"
+          /\ Kinds # {k}
           /\ Without = "settle's lock" \/ \A other \in Kinds : sent[s][other] \notin InTransaction
           /\ sent' = [sent EXCEPT ![s][k] = "deleted"]
           /\ UNCHANGED journal
@@ -371,11 +421,12 @@ settle(s, k) ==
           /\ sent' = [sent EXCEPT ![s][k] =
                 IF row.state = "SHIPPED" /\ row.outbox \ {k} = {} THEN "done" ELSE "not done"]
           /\ UNCHANGED journal
-       \/ /\ sent[s][k] \in {"done", "not done"}
+       \* Of an only kind one step is enough.
+       \/ /\ sent[s][k] \in IF Kinds = {k} THEN {"sent"} ELSE {"done", "not done"}
           /\ sent' = [sent EXCEPT ![s][k] = "no"]
           /\ journal' = IF row = NoRow THEN journal
                         ELSE [journal EXCEPT ![s].outbox = @ \ {k},
-                                             ![s].state = IF sent[s][k] = "done" THEN "DONE" ELSE @]
+                                             ![s].state = IF sent[s][k] # "not done" /\ @ = "SHIPPED" THEN "DONE" ELSE @]
     /\ UNCHANGED <<standby, peers, tasks, mailed, cart, quiet>>
 
 settle_complete(s) ==
@@ -384,10 +435,53 @@ settle_complete(s) ==
     /\ journal' = [journal EXCEPT ![s].state = "DONE"]
     /\ UNCHANGED <<standby, peers, tasks, notified, quiet>>
 
+Captured == {k \in Keys : charges[k].state = "CHARGED"}
+Shipped == {k \in Keys : shipments[k] \in Requests \union {"FORGOTTEN"}}
+KeyOf(s) == <<s, journal[s].id, journal[s].attempt>>
+IsShipped(s) ==
+    journal[s] # NoRow /\ KeyOf(s) \in Shipped /\ Same(charges[KeyOf(s)].content, journal[s].content)
+
+\* An operator settles an order by what has become of it.
+close(s) ==
+    /\ Outbox
+    /\ journal[s].state \in {"NEEDS_REFUND", "NEEDS_REVIEW"}
+    /\ journal' = [journal EXCEPT ![s].state = IF IsShipped(s) THEN "SHIPPED" ELSE "SETTLED",
+                                  ![s].outbox = IF IsShipped(s) THEN Kinds ELSE @]
+    /\ UNCHANGED <<standby, peers, tasks, notified, quiet>>
+
+\* A reopened order is not old any more. All that began before the orders of an ended generation has ended.
+delete_old(s) ==
+    /\ Retention
+    /\ journal[s].state \in Released \union {"DONE"} \/ (Without = "retention's guards" /\ journal[s] # NoRow /\ journal[s].attempt > 1)
+    /\ journal' = [journal EXCEPT ![s] = NoRow]
+    /\ cart' = [cart EXCEPT !.read = {read \in @ : read.generation = cart.generation}]
+    /\ UNCHANGED <<standby, peers, tasks, sent, mailed, quiet>>
+
+\* By the retention of shipping, which is longer.
+forget(k) ==
+    /\ Retention
+    /\ journal[k[1]] = NoRow
+    /\ shipments[k] \in Requests
+    /\ RecordShipment(k, "FORGOTTEN")
+    /\ UNCHANGED <<journal, standby, tasks, notified, quiet>>
+
 AddItem ==
     /\ ~quiet
-    /\ Outbox /\ cart.added = 0
-    /\ cart' = [cart EXCEPT !.quantity = @ + 1, !.added = 1]
+    /\ Outbox /\ cart.added < Items
+    /\ cart' = [Changed(cart, cart.quantity + 1, cart.generation) EXCEPT !.added = @ + 1]
+    /\ UNCHANGED <<journal, standby, peers, tasks, sent, mailed, quiet>>
+
+RECURSIVE Total(_)
+Total(keys) == IF keys = {} THEN 0 ELSE LET k == CHOOSE k \in keys : TRUE IN charges[k].content.price + Total(keys \ {k})
+
+\* Items of shipped orders that are still to be removed.
+Held == Total({KeyOf(s) : s \in {s \in Scopes : IsShipped(s) /\ journal[s].content.generation = cart.generation}})
+
+\* By the customer, or the cart is lost with its store.
+EmptyCart ==
+    /\ ~quiet /\ ~Failovers
+    /\ Outbox /\ cart.quantity > 0
+    /\ cart' = [Changed(cart, 0, cart.generation + 1) EXCEPT !.emptied = @ + cart.quantity - Held]
     /\ UNCHANGED <<journal, standby, peers, tasks, sent, mailed, quiet>>
 
 -----------------------------------------------------------------------------
@@ -422,7 +516,7 @@ Delay(t) ==
 Arrive(m) ==
     /\ ~quiet
     /\ CASE m.call = "Charge" ->
-            /\ m.content.request \notin Malformed
+            /\ ~IsRefused(m.key, m.content)
             /\ Record(m.key, "CHARGED", m.content) \/ Record(m.key, "DECLINED", m.content)
          [] m.call = "Resolve" -> Without # "fence" /\ Record(m.key, "FENCED", NoContent)
          [] m.call = "Ship" -> RecordShipment(m.key, m.content.request)
@@ -455,9 +549,6 @@ Quiesce ==
     /\ delayed' = {}
     /\ UNCHANGED <<journal, standby, charges, shipments, tasks, notified>>
 
-Captured == {k \in Keys : charges[k].state = "CHARGED"}
-Shipped == {k \in Keys : shipments[k] \in Requests}
-
 -----------------------------------------------------------------------------
 Settled(s) ==
     LET row == journal[s]
@@ -465,6 +556,7 @@ Settled(s) ==
         shipped == {k \in Shipped : k[1] = s}
     IN
     CASE row.state = IF Outbox THEN "DONE" ELSE "SHIPPED" -> captured = shipped /\ Cardinality(shipped) = 1
+      [] row.state = "SETTLED" -> TRUE
       [] row.state \in {"NONE", "ABANDONED", "DECLINED", "VOIDED"} -> captured = {}
       [] row.state \in {"NEEDS_REFUND", "NEEDS_REVIEW"} -> TRUE
       [] OTHER -> FALSE
@@ -478,16 +570,16 @@ Stop ==
 
 Next ==
     \/ \E t \in Tasks :
-        \/ \E r \in Requests, price \in Prices : Insert(t, r, price) \/ reopen(t, r, price)
-        \/ \E r \in Requests : take_over(t, r)
-        \/ \E s \in Scopes : claim_expired(t, s)
+        \/ PlaceOrder(t)
+        \/ \E s \in Scopes : claim_expired(t, s) \/ \E r \in Requests : take_over(t, s, r)
         \/ Charge(t) \/ Resolve(t) \/ ResolveReused(t) \/ Ship(t) \/ ResolveShipment(t) \/ Void(t)
         \/ Update(t) \/ Restore(t) \/ StartRemoval(t) \/ Send(t)
         \/ Die(t) \/ Delay(t)
     \/ \E s \in Scopes :
         \/ \E k \in Kinds : claim_outbox(s, k) \/ settle(s, k) \/ DieUnsettled(s, k)
-        \/ settle_complete(s)
-    \/ Deliver \/ AddItem \/ Replicate \/ FailOver \/ Quiesce \/ Stop
+        \/ settle_complete(s) \/ give_way(s) \/ close(s) \/ delete_old(s)
+    \/ \E k \in Keys : forget(k)
+    \/ Deliver \/ AddItem \/ EmptyCart \/ Replicate \/ FailOver \/ Quiesce \/ Stop
 
 Spec == Init /\ [][Next]_vars
 
@@ -532,10 +624,15 @@ ShippedOrdersHaveItems == \A s \in Scopes : Outbox /\ journal[s].state = "SHIPPE
 
 DoneOrdersAreNotified ==
     \A s \in Scopes : journal[s].state = "DONE" =>
-        LET order == <<s, journal[s].id>> IN order \in mailed /\ order \in cart.removed
+        /\ "email" \in Kinds => <<s, journal[s].id>> \in mailed
+        /\ journal[s].content.generation # cart.generation
 
-\* Whatever becomes of the order, what left the cart was shipped.
-RemovedItemsAreShipped == \A order \in cart.removed : \E k \in Shipped : <<k[1], k[2]>> = order
+\* Shipped and left in the cart is what was added: no item is bought twice, and none vanishes.
+ItemsAreBoughtOnce ==
+    LET items == cart.quantity + Total(Shipped) - Held
+    IN cart.added - cart.emptied <= items /\ items <= cart.added
 
-AddedItemsRemain == cart.quantity >= cart.added
+\* What remains of it if the journal loses orders.
+NoItemIsShippedTwice == Total(Shipped) <= cart.added
+NoItemVanishes == cart.quantity + Total(Shipped) >= cart.added - cart.emptied
 =============================================================================

@@ -5,6 +5,7 @@ and that it is not without any of its safeguards.
 import hashlib
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from rich.console import Console
@@ -15,6 +16,7 @@ from shop_lab.model.tlc import Configuration, Tlc, module_of
 
 SHA256 = "fc0a7b69b35076b4aeef54228a62fce9ca035f81a19619f5ed3f023f78c803b3"
 RUNS = 200
+TLC_AT_ONCE = 2
 CONSOLE = Console(highlight=False, soft_wrap=True)
 
 
@@ -47,7 +49,8 @@ def main(jar: Path) -> int:
     recorded = record_runs(RUNS)
     runs = {"recorded": recorded, **wrong_runs(recorded)}
     tlc = Tlc(jar, {name: module_of(steps) for name, steps in runs.items()})
-    results = [report(tlc, *check) for check in checks()]
+    with ThreadPoolExecutor(TLC_AT_ONCE) as pool:
+        results = list(pool.map(lambda check: report(tlc, *check), checks()))
     return 0 if all(results) else 1
 
 

@@ -9,10 +9,12 @@ ALWAYS = ("OneChargeAScope", "OneShipmentAScope", "ShipmentsAreCharged", "Placed
 ONE_CART = ("OneChargeACart", "OneShipmentACart")
 RELEASED = ("ReleasedOrdersAreNotCharged", "PlacedOrdersHaveTheirContent")
 REFUSED = ("RefusedOrdersAreNotCharged",)
-NOTIFIED = ("ShippedOrdersHaveItems", "DoneOrdersAreNotified", "RemovedItemsAreShipped", "AddedItemsRemain")
+NOTIFIED = ("ShippedOrdersHaveItems", "DoneOrdersAreNotified")
+CART = ("ShipmentsAreCharged", "ItemsAreBoughtOnce", "DoneOrdersAreNotified")
+LOST_CART = ("ShipmentsAreCharged", "NoItemIsShippedTwice", "NoItemVanishes")
 
 ONE_REQUEST = Configuration(ALWAYS + ONE_CART + RELEASED, settles=True)
-MALFORMED = replace(ONE_REQUEST, malformed=("ann",))
+MALFORMED = replace(ONE_REQUEST, requests=("ann", "ben"), malformed=("ann",))
 TWO_REQUESTS = replace(ONE_REQUEST, requests=("ann", "ben"), has_key=False)
 TWO_KEYS = replace(ONE_REQUEST, requests=("ann", "ben"), one_scope=False)
 FOREIGN_SHIPPING = replace(ONE_REQUEST, has_manifest=False)
@@ -29,7 +31,20 @@ FAILOVERS_TWO_REQUESTS = Configuration(
     failovers=True,
     settles=True,
 )
-OUTBOX = Configuration(ALWAYS + NOTIFIED, tasks=1, max_attempts=1, failovers=True, outbox=True)
+OUTBOX = Configuration(
+    ALWAYS + NOTIFIED + LOST_CART,
+    tasks=1,
+    max_attempts=1,
+    failovers=True,
+    kinds=("email", "empty_cart"),
+    purchases=True,
+)
+CART_OF_KEYS = Configuration(CART, requests=("ann", "ben"), one_scope=False, tasks=1, kinds=("empty_cart",), items=2)
+CART_OF_ETAGS = replace(CART_OF_KEYS, one_scope=True, has_key=False, max_attempts=1)
+OLD_KEYS = replace(CART_OF_KEYS, max_attempts=1, retention=True, purchases=True)
+LOST_KEYS = replace(CART_OF_KEYS, invariants=LOST_CART, max_attempts=1, failovers=True, items=1, purchases=True)
+LOST_ETAGS = replace(LOST_KEYS, one_scope=True, has_key=False)
+LOST_KEY = replace(LOST_KEYS, requests=("ann",), max_attempts=2, items=2)
 
 RECORDED = Configuration(
     (), REQUESTS, prices=PRICES, has_key=False, max_attempts=MAX_ATTEMPTS, failovers=True, runs="recorded"
@@ -49,9 +64,14 @@ HOLD = {
     "two keys, one cart": TWO_KEYS,
     "a shipping without a manifest": FOREIGN_SHIPPING,
     "outbox and cart, failovers": OUTBOX,
-    "failovers": FAILOVERS,
-    "a refusal during failovers": replace(FAILOVERS, invariants=REFUSED, max_attempts=3),
-    "settling after failovers": replace(FAILOVERS, settles=True, max_attempts=3),
+    "impatient customers, two keys": CART_OF_KEYS,
+    "impatient customers, no key": CART_OF_ETAGS,
+    "impatient customers, old keys": OLD_KEYS,
+    "two keys, one item, failovers": LOST_KEYS,
+    "no key, one item, failovers": LOST_ETAGS,
+    "one key, two items, failovers": LOST_KEY,
+    "two keys, one cart, failovers": replace(TWO_KEYS, failovers=True, tasks=1, settles=False, purchases=True),
+    "failovers": replace(FAILOVERS, invariants=ALWAYS + ONE_CART + REFUSED, settles=True, max_attempts=3),
     "failovers, one worker at a time": FAILOVERS_ONE_WORKER,
     "failovers, one worker, two requests": FAILOVERS_TWO_REQUESTS,
 }
@@ -73,14 +93,17 @@ SAFEGUARDS = {
         "PlacedOrdersHaveTheirContent",
     ),
     "settle's lock": (replace(OUTBOX, failovers=False, without="settle's lock"), "ShippedOrdersHaveItems"),
-    "shipment before removal": (
-        replace(OUTBOX, failovers=False, without="shipment before removal"),
-        "RemovedItemsAreShipped",
-    ),
-    "one removal an order": (
-        replace(OUTBOX, failovers=False, without="one removal an order"),
-        "AddedItemsRemain",
-    ),
+    "shipment before removal": (replace(CART_OF_KEYS, without="shipment before removal"), "ItemsAreBoughtOnce"),
+    "constraint, impatient customers": (replace(CART_OF_KEYS, without="cart constraint"), "ItemsAreBoughtOnce"),
+    **{
+        name: (replace(CART_OF_KEYS, without=name), "ItemsAreBoughtOnce")
+        for name in ("generation of the removal", "reading at reopening")
+    },
+    "retention's guards": (replace(OLD_KEYS, max_attempts=2, without="retention's guards"), "ItemsAreBoughtOnce"),
+    "proof of shipments": (replace(OLD_KEYS, without="proof of shipments"), "ShipmentsAreCharged"),
+    "one charge a purchase": (replace(LOST_KEYS, purchases=False), "NoItemIsShippedTwice"),
+    "a key's purchase": (replace(LOST_KEY, without="a key's purchase"), "NoItemVanishes"),
+    "a key's purchase, old keys": (replace(OLD_KEYS, without="a key's purchase"), "ItemsAreBoughtOnce"),
 }
 
 # Guarantees that a journal that loses commits does not give: a change that gives one of them belongs into HOLD.

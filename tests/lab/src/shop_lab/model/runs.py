@@ -139,9 +139,7 @@ class World(sagas.World):
             self.tasks[name] = Task(saga.place(), new)
             self.send(name, True)
             self.record("Insert", name, request, price)
-        elif entry.state is State.ABANDONED and entry.fingerprint == request:
-            self.resume("reopen", name, request, now(self.journal.reopen(entry, replace(new, order=entry.order))))
-        elif entry.state in RELEASED_CART and entry.fingerprint != request:
+        elif entry.state in RELEASED_CART:
             self.resume("reopen", name, request, now(self.journal.reopen(entry, new)), price)
         elif entry.state is State.CHARGING and entry.fingerprint == request:
             self.resume("take_over", name, request, now(self.journal.take_over(entry)))

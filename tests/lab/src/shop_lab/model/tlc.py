@@ -41,7 +41,10 @@ class Configuration:
     max_attempts: int = 2
     failovers: bool = False
     has_manifest: bool = True
-    outbox: bool = False
+    kinds: tuple[str, ...] = ()
+    items: int = 1
+    retention: bool = False
+    purchases: bool = False
     settles: bool = False
     without: str = ""
     runs: str = ""
@@ -59,7 +62,10 @@ class Configuration:
         yield f"MaxAttempts = {self.max_attempts}"
         yield f"Failovers = {_boolean(self.failovers)}"
         yield f"HasManifest = {_boolean(self.has_manifest)}"
-        yield f"Outbox = {_boolean(self.outbox)}"
+        yield f"Kinds = {_set(json.dumps(kind) for kind in self.kinds)}"
+        yield f"Items = {self.items}"
+        yield f"Retention = {_boolean(self.retention)}"
+        yield f"Purchases = {_boolean(self.purchases)}"
         yield f"Quiet = {_boolean(self.settles)}"
         yield f'Without = "{self.without}"'
         yield f"CHECK_DEADLOCK {_boolean(bool(self.settles or self.runs))}"
