@@ -42,6 +42,7 @@ OUTBOX = Configuration(
 CART_OF_KEYS = Configuration(CART, requests=("ann", "ben"), one_scope=False, tasks=1, kinds=("empty_cart",), items=2)
 CART_OF_ETAGS = replace(CART_OF_KEYS, one_scope=True, has_key=False, max_attempts=1)
 OLD_KEYS = replace(CART_OF_KEYS, max_attempts=1, retention=True, purchases=True)
+TWO_LOST_KEYS = replace(TWO_KEYS, invariants=ALWAYS + ONE_CART, failovers=True, tasks=1, settles=False, purchases=True)
 LOST_KEYS = replace(CART_OF_KEYS, invariants=LOST_CART, max_attempts=1, failovers=True, items=1, purchases=True)
 LOST_ETAGS = replace(LOST_KEYS, one_scope=True, has_key=False)
 LOST_KEY = replace(LOST_KEYS, requests=("ann",), max_attempts=2, items=2)
@@ -70,7 +71,7 @@ HOLD = {
     "two keys, one item, failovers": LOST_KEYS,
     "no key, one item, failovers": LOST_ETAGS,
     "one key, two items, failovers": LOST_KEY,
-    "two keys, one cart, failovers": replace(TWO_KEYS, failovers=True, tasks=1, settles=False, purchases=True),
+    "two keys, one cart, failovers": TWO_LOST_KEYS,
     "failovers": replace(FAILOVERS, invariants=ALWAYS + ONE_CART + REFUSED, settles=True, max_attempts=3),
     "failovers, one worker at a time": FAILOVERS_ONE_WORKER,
     "failovers, one worker, two requests": FAILOVERS_TWO_REQUESTS,
@@ -108,5 +109,5 @@ SAFEGUARDS = {
 
 # Guarantees that a journal that loses commits does not give: a change that gives one of them belongs into HOLD.
 LIMITS = {
-    "two keys, one cart, failovers": (replace(TWO_KEYS, failovers=True, tasks=1, settles=False), "OneChargeACart"),
+    "shipped, lost, left in the cart": (replace(LOST_KEYS, invariants=CART[1:2]), "ItemsAreBoughtOnce"),
 }
