@@ -90,6 +90,12 @@ def blocking_engine(engine: AsyncEngine) -> Engine:
     return create_engine(url, poolclass=NullPool)
 
 
+def is_unique_violation(error: DBAPIError) -> bool:
+    """Return whether another row has the same unique values: of all constraints only those that input can violate."""
+    unique = (sqlite3.SQLITE_CONSTRAINT_UNIQUE, sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY)
+    return getattr(error.orig, "sqlstate", "") == "23505" or getattr(error.orig, "sqlite_errorcode", 0) in unique
+
+
 def is_away(error: BaseException) -> bool:
     """Return whether an error means that the database can't be used now, while the request may be right."""
     if isinstance(error, PoolTimeoutError):

@@ -9,7 +9,7 @@ from shop_kit.waiting import wait_until
 
 async def test_a_loop_that_fails_starts_again_and_ends_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(background, "_RESTART_SECONDS", 0.0)
-    starts = 0
+    starts, cancelled = 0, False
 
     async def fail() -> None:
         nonlocal starts
@@ -24,7 +24,6 @@ async def test_a_loop_that_fails_starts_again_and_ends_no_other(monkeypatch: pyt
             cancelled = True
             raise
 
-    cancelled = False
     async with in_background(fail, wait):
         await wait_until(lambda: starts >= 3)
         assert not cancelled

@@ -12,7 +12,7 @@ from sqlmodel import col
 
 from employee_api.access import MANAGEMENT_ROLES, Actor
 from employee_api.activities import Subject, record
-from employee_api.database import Repository, transaction
+from employee_api.database import Repository, is_unique_violation, transaction
 from employee_api.errors import ApiError, AuthenticationRequired, EmailTaken, UserNotFound
 from employee_api.http.etags import require_match
 from employee_api.http.operations import Call
@@ -129,7 +129,9 @@ class UserHandlers(Repository):
         row = values | ({"email_key": email_key(changed["email"])} if "email" in changed else {})
         try:
             await connection.execute(update(User).where(col(User.id) == account.id).values(row))
-        except IntegrityError as error:  # the unique e-mail is the only constraint that input can violate
+        except IntegrityError as error:
+            if not is_unique_violation(error):
+                raise
             raise EmailTaken from error
         after = account.model_copy(update=values)
         subject = Subject("user", account.id, after.name, account.model_dump(), changed)

@@ -11,7 +11,7 @@ from sqlmodel import col
 
 from employee_api.access import Actor
 from employee_api.activities import Subject, record
-from employee_api.database import Repository, transaction
+from employee_api.database import Repository, is_unique_violation, transaction
 from employee_api.errors import EmailTaken
 from employee_api.models import User
 from employee_api.users.rules import COLORS, avatar, email_key
@@ -104,7 +104,9 @@ class UserRepository(Repository):
             recorded["invitation_id"] = invitation_id
         try:
             await connection.execute(insert(User).values(user.model_dump()))
-        except IntegrityError as error:  # the unique e-mail is the only constraint that input can violate
+        except IntegrityError as error:
+            if not is_unique_violation(error):
+                raise
             raise EmailTaken from error
         await record(connection, actor, "created", now, Subject("user", user.id, user.name, after=recorded))
         return UserOutput.model_validate(user)
