@@ -33,11 +33,19 @@ _ATTENTION = Section(
     ),
     number(
         "Orders that need an operator",
-        "NEEDS_REFUND: a charge could not be released. NEEDS_REVIEW: the outcome of a shipment is unknown. Good: 0.",
+        "NEEDS_REFUND: a charge was not released. NEEDS_REVIEW: perhaps shipped. Good: 0. See `shop orders settle`.",
         "none",
         largest(semconv.ORDERS, _STATE, _STUCK),
         legend=legend(_STATE),
         limits=Limits(1, 10),
+    ),
+    number(
+        "Oldest that needs an operator",
+        "Longest time that an order has waited for an operator. Good: 0; above 5 min an alert fires.",
+        "s",
+        largest(semconv.OPERATOR_AGE, _STATE),
+        legend=legend(_STATE),
+        limits=Limits(60, 300),
     ),
     number(
         "Oldest notification",

@@ -244,5 +244,5 @@ def test_every_metric_is_shown() -> None:
 
 def test_shared_state_has_alerts(rules: list[Any]) -> None:
     read = {metric for rule in rules if "alert" in rule for metric, _ in aggregated(parse(rule["expr"]))}
-    without = {metric.series[0] for metric in (semconv.OUTBOX_BACKLOG, semconv.RECONCILED_ORDERS)}
+    without = {metric.series[0] for metric in (semconv.ORDERS, semconv.OUTBOX_BACKLOG, semconv.RECONCILED_ORDERS)}
     assert SHARED_STATE - without <= read

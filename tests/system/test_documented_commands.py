@@ -51,6 +51,7 @@ RUN_ELSEWHERE = {
         "services/_cli/tests/test_commands.py",
         '"orders", "requeue"',
     ),
+    r"shop orders settle .*": ("services/_cli/tests/test_commands.py", '"orders", "settle"'),
     r"shop mail list .*": ("services/_cli/tests/test_commands.py", '"mail", "list"'),
     r"kubectl .* create secret generic telemetry-headers .*": ("tests/chart/test_bring_your_own.py", "headersSecret"),
     r"kubectl .*delete secret,pvc .*": ("tests/e2e/cluster.sh", "kubectl --namespace shop delete secret,pvc"),

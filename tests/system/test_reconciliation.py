@@ -19,6 +19,8 @@ import pytest_asyncio
 
 from shop.address_pb2 import Address
 from shop.cart_pb2 import CartItem
+from shop.email_pb2 import SendOrderConfirmationRequest
+from shop.email_pb2_grpc import EmailServiceStub
 from shop.money_pb2 import Money
 from shop.order_pb2 import OrderResult
 from shop.payment_pb2 import ChargeRequest
@@ -26,6 +28,8 @@ from shop.payment_pb2_grpc import PaymentServiceStub
 from shop.shipping_pb2 import ShipOrderRequest
 from shop.shipping_pb2_grpc import ShippingServiceStub
 from shop_cli.sample_order import card_info
+from shop_internal.orders_pb2 import SettleOrderRequest
+from shop_internal.orders_pb2_grpc import OrderJournalStub
 from shop_internal.payment_ledger_pb2 import VoidRequest
 from shop_internal.payment_ledger_pb2_grpc import PaymentLedgerStub
 from shop_kit.waiting import wait_until
@@ -75,12 +79,15 @@ async def reconcile(shop: RunningShop, *options: str) -> Reconciled:
 async def place(shop: RunningShop) -> OrderResult:
     """Place an order and wait until all its records are there."""
     order = await shop.order()
+    await until_done(shop, order)
+    return order
 
+
+async def until_done(shop: RunningShop, order: OrderResult) -> None:
     async def is_done() -> bool:
         return execute(shop, "checkout", "SELECT state FROM orders WHERE order_id = ?", order.order_id) == [("DONE",)]
 
     assert await wait_until(is_done)
-    return order
 
 
 async def charge(shop: RunningShop, key: str, amount: Money) -> None:
@@ -104,9 +111,45 @@ async def charge_again(shop: RunningShop, order: OrderResult) -> None:
     await charge(shop, f"{order.order_id}:2", total(order))
 
 
-async def charge_another_amount(shop: RunningShop, order: OrderResult) -> None:
+async def charge_a_later_attempt(shop: RunningShop, order: OrderResult) -> None:
     await void(shop, order)
-    await charge(shop, f"{order.order_id}:2", Money(currency_code="EUR", units=1))
+    await charge_again(shop, order)
+
+
+async def lose_charge_and_shipment(shop: RunningShop, order: OrderResult) -> None:
+    await void(shop, order)
+    await lose_shipment(shop, order)
+
+
+async def need_refund(shop: RunningShop, order: OrderResult) -> None:
+    """Lose what the order was charged for, so that it is one that could not be shipped."""
+    for lose in (lose_shipment, lose_mail, leave_order_open):
+        await lose(shop, order)
+
+
+async def settle(shop: RunningShop, order: OrderResult, *, state: str, **outcome: str) -> None:
+    """Bring an order into a state that needs an operator, who settles it."""
+    await need_refund(shop, order)
+    await change("checkout", f"UPDATE orders SET state = '{state}' WHERE order_id = ?")(shop, order)  # noqa: S608
+    request = SettleOrderRequest(order_id=order.order_id, by="eve", **outcome)
+    await OrderJournalStub(shop.internal_channels["checkout"]).SettleOrder(request)
+
+
+async def mail(shop: RunningShop, order: OrderResult, recipient: str, cents: int = 0) -> None:
+    """Replace the confirmation of an order by one to this recipient, whose shipping costs so many cents more."""
+    await lose_mail(shop, order)
+    order.shipping_cost.nanos += cents * 10**7
+    request = SendOrderConfirmationRequest(email=recipient, order=order)
+    await EmailServiceStub(shop.channels["email"]).SendOrderConfirmation(request)
+
+
+async def mail_to_another(shop: RunningShop, order: OrderResult) -> None:
+    await mail(shop, order, "another@example.com")
+
+
+async def mail_another_total(shop: RunningShop, order: OrderResult) -> None:
+    ((recipient,),) = execute(shop, "checkout", "SELECT email FROM orders WHERE order_id = ?", order.order_id)
+    await mail(shop, order, str(recipient), cents=-1)
 
 
 async def ship_again(shop: RunningShop, order: OrderResult) -> None:
@@ -129,6 +172,23 @@ def change(database: str, statement: str) -> Disturbance:
     return disturb
 
 
+def end(state: str, then: Disturbance) -> Disturbance:
+    """Return what changes the state of an order, and disturbs its records further."""
+
+    async def disturb(shop: RunningShop, order: OrderResult) -> None:
+        execute(shop, "checkout", "UPDATE orders SET state = ? WHERE order_id = ?", state, order.order_id)
+        await then(shop, order)
+
+    return disturb
+
+
+def ship_other(part: str) -> Disturbance:
+    """Return what changes a part of a parcel, by its JSON path."""
+    value = "'9'" if part.startswith("address") else "'PAN'" if part.endswith("id") else "9"
+    changed = f"json_set(parcel, '$.{part}', {value})"
+    return change("shipping", f"UPDATE shipments SET parcel = {changed} WHERE shipment_key = ?")  # noqa: S608
+
+
 lose_shipment = change("shipping", "DELETE FROM shipments WHERE shipment_key = ?")
 lose_mail = change("email", "DELETE FROM letters WHERE letter_id = ?")
 leave_order_open = change("checkout", "UPDATE orders SET state = 'NEEDS_REFUND' WHERE order_id = ?")
@@ -149,15 +209,33 @@ async def age_then(shop: RunningShop, order: OrderResult, disturb: Disturbance) 
     await disturb(shop, order)
 
 
+REFUSED = ("DECLINED", "VOIDED", "ABANDONED")
+ADDRESS = [f"address.{field}" for field in ("street_address", "city", "state", "country", "zip_code")]
+PARTS = [*ADDRESS, "items[0].product_id", "items[1].quantity"]
+add_to_charge = change("payment", "UPDATE charges SET units = units + 1 WHERE charge_key = ? || ':1'")
+charge_in_dollars = change("payment", "UPDATE charges SET currency_code = 'USD' WHERE charge_key = ? || ':1'")
 CASES: dict[str, tuple[Disturbance, set[str]]] = {
     "charged twice": (charge_again, {"CHARGED_TWICE"}),
-    "another amount": (charge_another_amount, {"AMOUNT_DIFFERS"}),
-    "shipped twice": (ship_again, {"SHIPPED_TWICE"}),
+    "another amount": (add_to_charge, {"AMOUNT_DIFFERS"}),
+    "another currency": (charge_in_dollars, {"AMOUNT_DIFFERS"}),
+    "later attempt charged": (charge_a_later_attempt, {"ATTEMPT_DIFFERS"}),
+    "shipped twice": (ship_again, {"SHIPPED_TWICE", "PARCEL_DIFFERS"}),
     "charge lost": (void, {"SHIPPED_NOT_CHARGED"}),
     "shipment lost": (lose_shipment, {"CHARGED_NOT_SHIPPED"}),
+    "charge and shipment lost": (lose_charge_and_shipment, {"NOT_CHARGED"}),
+    **{f"{state} but charged": (end(state, lose_shipment), {"REFUSED_BUT_CHARGED"}) for state in REFUSED},
+    **{f"{state} but shipped": (end(state, void), {"REFUSED_BUT_SHIPPED"}) for state in REFUSED},
+    **{f"other {part}": (ship_other(part), {"PARCEL_DIFFERS"}) for part in PARTS},
+    "mail to another": (mail_to_another, {"MAIL_DIFFERS"}),
+    "mail of another total": (mail_another_total, {"MAIL_DIFFERS"}),
+    "refund of nothing": (end("NEEDS_REFUND", lose_charge_and_shipment), {"NOT_CHARGED", "OPEN_TOO_LONG"}),
+    "refund needed": (need_refund, {"OPEN_TOO_LONG"}),
+    "refunded": (partial(settle, state="NEEDS_REFUND", refunded="R-7"), set()),
+    "dismissed": (partial(settle, state="NEEDS_REVIEW", dismissed="test order"), set()),
+    "shipped by hand": (partial(settle, state="NEEDS_REVIEW", shipped="T-7"), set()),
     "mail lost": (lose_mail, {"NOT_MAILED"}),
     "order lost": (change("checkout", "DELETE FROM orders WHERE order_id = ?"), {"UNKNOWN_ORDER"}),
-    "left open": (leave_order_open, {"OPEN_TOO_LONG"}),
+    "left open": (leave_order_open, {"OPEN_TOO_LONG", "REFUSED_BUT_SHIPPED"}),
     "mail of an order before the window lost": (partial(age_then, disturb=lose_mail), set()),
     "charged again after days": (partial(age_then, disturb=charge_again), {"CHARGED_TWICE"}),
     "open for days": (partial(age_then, disturb=leave_order_open), {"OPEN_TOO_LONG"}),
@@ -178,6 +256,7 @@ async def disturbed(own_shop: RunningShop) -> Disturbed:
     for case, (disturb, _) in CASES.items():
         await disturb(own_shop, orders[case])
     await charge(own_shop, "stranger", Money(currency_code="EUR", units=1))
+    await until_done(own_shop, orders["shipped by hand"])
     return Disturbed(orders, await reconcile(own_shop))
 
 
@@ -203,6 +282,16 @@ async def test_without_json_mismatches_are_a_table(own_shop: RunningShop, distur
     _, output, _ = await run_command(own_shop)
     order_id = disturbed.orders["mail lost"].order_id
     assert re.search(rf"^NOT_MAILED +{order_id} +DONE +20\d\d-", output, re.MULTILINE)
+    differing = ("other address.city", "PARCEL_DIFFERS", "address of"), ("mail to another", "MAIL_DIFFERS", "recipient")
+    for case, kind, detail in differing:
+        order_id = disturbed.orders[case].order_id
+        assert re.search(rf"^{kind} +{order_id} +DONE +20\d\d-.* {detail}", output, re.MULTILINE)
+
+
+async def test_what_is_printed_has_no_addresses(own_shop: RunningShop, disturbed: Disturbed) -> None:
+    _, output, errors = await run_command(own_shop)
+    street = disturbed.orders["mail lost"].shipping_address.street_address
+    assert [text for text in ("@", street) if text in output + errors] == []
 
 
 async def test_recent_records_are_not_expected_to_agree_yet(own_shop: RunningShop, disturbed: Disturbed) -> None:

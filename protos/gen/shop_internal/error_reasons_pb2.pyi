@@ -86,6 +86,10 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """FAILED_PRECONDITION: The card was charged, and whether the order was shipped is unknown or differs from the request;
     an operator must settle it. Metadata has order_id.
     """
+    ORDER_SETTLED: _ErrorReason.ValueType  # 43
+    """FAILED_PRECONDITION: An operator has closed the order; it is never continued. Metadata has order_id."""
+    SETTLEMENT_REFUSED: _ErrorReason.ValueType  # 44
+    """FAILED_PRECONDITION: Only an order that needs an operator can be settled. Metadata has order_id and state."""
     CARD_NUMBER_INVALID: _ErrorReason.ValueType  # 24
     """--- Payment; checkout passes its refusals on ---
 
@@ -202,6 +206,10 @@ ORDER_NEEDS_REVIEW: ErrorReason.ValueType  # 40
 """FAILED_PRECONDITION: The card was charged, and whether the order was shipped is unknown or differs from the request;
 an operator must settle it. Metadata has order_id.
 """
+ORDER_SETTLED: ErrorReason.ValueType  # 43
+"""FAILED_PRECONDITION: An operator has closed the order; it is never continued. Metadata has order_id."""
+SETTLEMENT_REFUSED: ErrorReason.ValueType  # 44
+"""FAILED_PRECONDITION: Only an order that needs an operator can be settled. Metadata has order_id and state."""
 CARD_NUMBER_INVALID: ErrorReason.ValueType  # 24
 """--- Payment; checkout passes its refusals on ---
 

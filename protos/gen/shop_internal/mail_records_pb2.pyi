@@ -9,6 +9,7 @@ from google.protobuf import message as _message
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from shop_internal import record_digests_pb2 as _record_digests_pb2
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -143,20 +144,26 @@ class Mail(_message.Message):
     ORDER_ID_FIELD_NUMBER: _builtins.int
     STATE_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
+    DIGESTS_FIELD_NUMBER: _builtins.int
     order_id: _builtins.str
     state: Global___MailState.ValueType
     reason: _builtins.str
     """Why it was not sent. Empty if there was no failure."""
+    @_builtins.property
+    def digests(self) -> _record_digests_pb2.RecordDigests:
+        """Empty if the confirmation was accepted by a release without them."""
+
     def __init__(
         self,
         *,
         order_id: _builtins.str = ...,
         state: Global___MailState.ValueType = ...,
         reason: _builtins.str = ...,
+        digests: _record_digests_pb2.RecordDigests | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["digests", b"digests"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["order_id", b"order_id", "reason", b"reason", "state", b"state"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["digests", b"digests", "order_id", b"order_id", "reason", b"reason", "state", b"state"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

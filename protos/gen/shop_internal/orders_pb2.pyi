@@ -11,6 +11,7 @@ from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from shop import money_pb2 as _money_pb2
 from shop import order_pb2 as _order_pb2
+from shop_internal import record_digests_pb2 as _record_digests_pb2
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -47,6 +48,8 @@ class _OrderStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_OrderState
     """Never charged, and fenced so that this attempt never will be; the client may retry with the same key."""
     ORDER_STATE_NEEDS_REVIEW: _OrderState.ValueType  # 9
     """Charged, and whether it was shipped is unknown; an operator must settle it."""
+    ORDER_STATE_SETTLED: _OrderState.ValueType  # 10
+    """Closed by an operator: no longer holds its cart, which payment accepts again once it has released the charge."""
 
 class OrderState(_OrderState, metaclass=_OrderStateEnumTypeWrapper): ...
 
@@ -69,6 +72,8 @@ ORDER_STATE_ABANDONED: OrderState.ValueType  # 8
 """Never charged, and fenced so that this attempt never will be; the client may retry with the same key."""
 ORDER_STATE_NEEDS_REVIEW: OrderState.ValueType  # 9
 """Charged, and whether it was shipped is unknown; an operator must settle it."""
+ORDER_STATE_SETTLED: OrderState.ValueType  # 10
+"""Closed by an operator: no longer holds its cart, which payment accepts again once it has released the charge."""
 Global___OrderState: _TypeAlias = OrderState  # noqa: Y015
 
 @_typing.final
@@ -89,6 +94,7 @@ class Order(_message.Message):
     FAILURES_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
     DEAD_LETTERS_FIELD_NUMBER: _builtins.int
+    DIGESTS_FIELD_NUMBER: _builtins.int
     order_id: _builtins.str
     state: Global___OrderState.ValueType
     user_id: _builtins.str
@@ -120,6 +126,10 @@ class Order(_message.Message):
     def dead_letters(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Notifications that failed for good, and are sent again only when they are requeued: email, empty_cart."""
 
+    @_builtins.property
+    def digests(self) -> _record_digests_pb2.RecordDigests:
+        """Only in the responses of ScanOrders and GetOrder."""
+
     def __init__(
         self,
         *,
@@ -137,10 +147,11 @@ class Order(_message.Message):
         failures: _builtins.int = ...,
         reason: _builtins.str = ...,
         dead_letters: _abc.Iterable[_builtins.str] | None = ...,
+        digests: _record_digests_pb2.RecordDigests | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at", "total", b"total", "updated_at", b"updated_at"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at", "digests", b"digests", "total", b"total", "updated_at", b"updated_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "created_at", b"created_at", "dead_letters", b"dead_letters", "epoch", b"epoch", "failures", b"failures", "order_id", b"order_id", "outbox", b"outbox", "reason", b"reason", "state", b"state", "stuck", b"stuck", "total", b"total", "tracking_id", b"tracking_id", "updated_at", b"updated_at", "user_id", b"user_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "created_at", b"created_at", "dead_letters", b"dead_letters", "digests", b"digests", "epoch", b"epoch", "failures", b"failures", "order_id", b"order_id", "outbox", b"outbox", "reason", b"reason", "state", b"state", "stuck", b"stuck", "total", b"total", "tracking_id", b"tracking_id", "updated_at", b"updated_at", "user_id", b"user_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -329,6 +340,67 @@ class RequeueNotificationsResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___RequeueNotificationsResponse: _TypeAlias = RequeueNotificationsResponse  # noqa: Y015
+
+@_typing.final
+class SettleOrderRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ORDER_ID_FIELD_NUMBER: _builtins.int
+    BY_FIELD_NUMBER: _builtins.int
+    REFUNDED_FIELD_NUMBER: _builtins.int
+    SHIPPED_FIELD_NUMBER: _builtins.int
+    DISMISSED_FIELD_NUMBER: _builtins.int
+    order_id: _builtins.str
+    by: _builtins.str
+    """Who settles it. Up to 200 characters, as a reason; no text may have 8 digits in a row, with or without a space or
+    hyphen in the middle: it could be a card number.
+    """
+    refunded: _builtins.str
+    """The charge was refunded: the reason. SETTLED."""
+    shipped: _builtins.str
+    """It was shipped, under this tracking id of up to 200 characters. SHIPPED, with confirmation and removal of the
+    items from the cart; from NEEDS_REVIEW only.
+    """
+    dismissed: _builtins.str
+    """Nothing, or something else: the reason. SETTLED."""
+    def __init__(
+        self,
+        *,
+        order_id: _builtins.str = ...,
+        by: _builtins.str = ...,
+        refunded: _builtins.str = ...,
+        shipped: _builtins.str = ...,
+        dismissed: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["dismissed", b"dismissed", "outcome", b"outcome", "refunded", b"refunded", "shipped", b"shipped"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["by", b"by", "dismissed", b"dismissed", "order_id", b"order_id", "outcome", b"outcome", "refunded", b"refunded", "shipped", b"shipped"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_outcome: _TypeAlias = _typing.Literal["refunded", "shipped", "dismissed"]  # noqa: Y015
+    _WhichOneofArgType_outcome: _TypeAlias = _typing.Literal["outcome", b"outcome"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_outcome) -> _WhichOneofReturnType_outcome | None: ...
+
+Global___SettleOrderRequest: _TypeAlias = SettleOrderRequest  # noqa: Y015
+
+@_typing.final
+class SettleOrderResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ORDER_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def order(self) -> Global___Order: ...
+    def __init__(
+        self,
+        *,
+        order: Global___Order | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["order", b"order"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["order", b"order"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SettleOrderResponse: _TypeAlias = SettleOrderResponse  # noqa: Y015
 
 @_typing.final
 class ScanOrdersRequest(_message.Message):

@@ -55,6 +55,11 @@ class OrderJournalStub(object):
                 request_serializer=shop__internal_dot_orders__pb2.RequeueNotificationsRequest.SerializeToString,
                 response_deserializer=shop__internal_dot_orders__pb2.RequeueNotificationsResponse.FromString,
                 _registered_method=True)
+        self.SettleOrder = channel.unary_unary(
+                '/shop.internal.OrderJournal/SettleOrder',
+                request_serializer=shop__internal_dot_orders__pb2.SettleOrderRequest.SerializeToString,
+                response_deserializer=shop__internal_dot_orders__pb2.SettleOrderResponse.FromString,
+                _registered_method=True)
 
 
 class OrderJournalServicer(object):
@@ -89,6 +94,13 @@ class OrderJournalServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def SettleOrder(self, request, context):
+        """Closes an order in NEEDS_REFUND or NEEDS_REVIEW. In any other state FAILED_PRECONDITION; an unknown id is NOT_FOUND.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_OrderJournalServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -111,6 +123,11 @@ def add_OrderJournalServicer_to_server(servicer, server):
                     servicer.RequeueNotifications,
                     request_deserializer=shop__internal_dot_orders__pb2.RequeueNotificationsRequest.FromString,
                     response_serializer=shop__internal_dot_orders__pb2.RequeueNotificationsResponse.SerializeToString,
+            ),
+            'SettleOrder': grpc.unary_unary_rpc_method_handler(
+                    servicer.SettleOrder,
+                    request_deserializer=shop__internal_dot_orders__pb2.SettleOrderRequest.FromString,
+                    response_serializer=shop__internal_dot_orders__pb2.SettleOrderResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -222,6 +239,33 @@ class OrderJournal(object):
             '/shop.internal.OrderJournal/RequeueNotifications',
             shop__internal_dot_orders__pb2.RequeueNotificationsRequest.SerializeToString,
             shop__internal_dot_orders__pb2.RequeueNotificationsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SettleOrder(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/shop.internal.OrderJournal/SettleOrder',
+            shop__internal_dot_orders__pb2.SettleOrderRequest.SerializeToString,
+            shop__internal_dot_orders__pb2.SettleOrderResponse.FromString,
             options,
             channel_credentials,
             insecure,

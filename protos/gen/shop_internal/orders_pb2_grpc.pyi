@@ -24,6 +24,8 @@ class OrderJournalStub:
     """Returns an order with its lines and its history. An unknown id is NOT_FOUND."""
     RequeueNotifications: _aio.UnaryUnaryMultiCallable[_orders_pb2.RequeueNotificationsRequest, _orders_pb2.RequeueNotificationsResponse]
     """Makes an order's dead letters due again. An unknown id is NOT_FOUND."""
+    SettleOrder: _aio.UnaryUnaryMultiCallable[_orders_pb2.SettleOrderRequest, _orders_pb2.SettleOrderResponse]
+    """Closes an order in NEEDS_REFUND or NEEDS_REVIEW. In any other state FAILED_PRECONDITION; an unknown id is NOT_FOUND."""
 
 class OrderJournalServicer(metaclass=_abc_1.ABCMeta):
     """The orders in checkout's journal and their history, for operators. Contains no card data."""
@@ -59,5 +61,13 @@ class OrderJournalServicer(metaclass=_abc_1.ABCMeta):
         context: _aio.ServicerContext[_orders_pb2.RequeueNotificationsRequest, _abc.Awaitable[_orders_pb2.RequeueNotificationsResponse]],
     ) -> _abc.Awaitable[_orders_pb2.RequeueNotificationsResponse]:
         """Makes an order's dead letters due again. An unknown id is NOT_FOUND."""
+
+    @_abc_1.abstractmethod
+    def SettleOrder(
+        self,
+        request: _orders_pb2.SettleOrderRequest,
+        context: _aio.ServicerContext[_orders_pb2.SettleOrderRequest, _abc.Awaitable[_orders_pb2.SettleOrderResponse]],
+    ) -> _abc.Awaitable[_orders_pb2.SettleOrderResponse]:
+        """Closes an order in NEEDS_REFUND or NEEDS_REVIEW. In any other state FAILED_PRECONDITION; an unknown id is NOT_FOUND."""
 
 def add_OrderJournalServicer_to_server(servicer: OrderJournalServicer, server: _aio.Server) -> None: ...

@@ -8,6 +8,7 @@ from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
+from shop_internal import record_digests_pb2 as _record_digests_pb2
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -173,21 +174,25 @@ class RecordedShipment(_message.Message):
     SHIPMENT_KEY_FIELD_NUMBER: _builtins.int
     TRACKING_ID_FIELD_NUMBER: _builtins.int
     RECORDED_AT_FIELD_NUMBER: _builtins.int
+    DIGESTS_FIELD_NUMBER: _builtins.int
     shipment_key: _builtins.str
     """The idempotency-key of the ShipOrder request."""
     tracking_id: _builtins.str
     @_builtins.property
     def recorded_at(self) -> _timestamp_pb2.Timestamp: ...
+    @_builtins.property
+    def digests(self) -> _record_digests_pb2.RecordDigests: ...
     def __init__(
         self,
         *,
         shipment_key: _builtins.str = ...,
         tracking_id: _builtins.str = ...,
         recorded_at: _timestamp_pb2.Timestamp | None = ...,
+        digests: _record_digests_pb2.RecordDigests | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["recorded_at", b"recorded_at"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["digests", b"digests", "recorded_at", b"recorded_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["recorded_at", b"recorded_at", "shipment_key", b"shipment_key", "tracking_id", b"tracking_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["digests", b"digests", "recorded_at", b"recorded_at", "shipment_key", b"shipment_key", "tracking_id", b"tracking_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -103,6 +103,7 @@ class FakeShop:
         self.placed: list[checkout_pb2.PlaceOrderRequest] = []
         self.order = ORDER
         self.listed: list[orders_pb2.ListOrdersRequest] = []
+        self.settled: list[orders_pb2.SettleOrderRequest] = []
 
     def __getattr__(self, method: str) -> None:
         """Return None for a missing method, so that a service can be registered without it."""
@@ -161,6 +162,10 @@ class FakeShop:
     async def RequeueNotifications(self, request: Any, _context: Any) -> orders_pb2.RequeueNotificationsResponse:
         requeued = self.order.dead_letters if request.order_id == self.order.order_id else []
         return orders_pb2.RequeueNotificationsResponse(requeued=requeued)
+
+    async def SettleOrder(self, request: Any, _context: Any) -> orders_pb2.SettleOrderResponse:
+        self.settled.append(request)
+        return orders_pb2.SettleOrderResponse(order=self.order)
 
     async def ListLetters(self, _request: Any, _context: Any) -> letter_spool_pb2.ListLettersResponse:
         return letter_spool_pb2.ListLettersResponse(letters=[MESSAGE])
@@ -378,6 +383,25 @@ async def test_an_unknown_state_is_refused_with_the_known_ones(run: Run, command
 )
 async def test_requeuing_prints_the_dead_letters_that_are_due_again(run: Run, order_id: str, printed: str) -> None:
     assert await run("orders", "requeue", order_id) == (0, printed, "")
+
+
+@pytest.mark.parametrize("outcome", ["refunded", "shipped", "dismissed"])
+async def test_settling_sends_the_outcome_and_who_decided(
+    run: Run, shop: FakeShop, monkeypatch: pytest.MonkeyPatch, outcome: str
+) -> None:
+    monkeypatch.setenv("USER", "eve")
+    status, out, _ = await run("orders", "settle", "o-1", f"--{outcome}", "R-7")
+    assert (status, "o-1" in out) == (0, True)
+    await run("orders", "settle", "o-1", f"--{outcome}", "R-7", "--by", "bob")
+    fields: Any = {outcome: "R-7"}
+    assert shop.settled == [orders_pb2.SettleOrderRequest(order_id="o-1", by=by, **fields) for by in ("eve", "bob")]
+
+
+@pytest.mark.parametrize("outcomes", [[], ["--refunded", "R-7", "--dismissed", "test order"]])
+async def test_settling_without_exactly_one_outcome_is_refused(run: Run, shop: FakeShop, outcomes: list[str]) -> None:
+    status, _, err = await run("orders", "settle", "o-1", "--by", "bob", *outcomes)
+    assert (status, shop.settled) == (2, [])
+    assert "exactly one of --refunded" in err
 
 
 async def test_showing_an_order_prints_its_history_its_lines_and_its_total(run: Run) -> None:

@@ -13,7 +13,7 @@ import pytest
 from chassis.errors import FieldViolation
 from chassis.values.money import MAX_UNITS, Money
 from chassis.values.paging import Position
-from checkout_service.domain import OPEN, RELEASED_CART, Refusal, State, Transition
+from checkout_service.domain import NEEDS_OPERATOR, OPEN, RELEASED_CART, Refusal, State, Transition
 from checkout_service.journal import sql, statements
 from checkout_service.journal.opening import open_journal
 from checkout_service.journal.sql import SqlJournal
@@ -66,6 +66,11 @@ async def ended(journal: Journal, new: Entry, state: State) -> Entry:
     if state is not State.CHARGING:
         assert await journal.update(new.claim, Transition(State.CHARGING, state))
     return existing(await journal.read(new.order_id))
+
+
+def settled(entry: Entry, after: State = State.SETTLED, step: str = "refunded") -> Transition:
+    """Return the transition that an operator decides."""
+    return Transition(entry.state, after, tracking_id="R-7", step=f"settled_{step}", detail="eve: R-7")
 
 
 async def expire(journal: Journal, order_id: str) -> None:
@@ -201,7 +206,7 @@ async def test_a_cart_can_be_ordered_anew_after_an_order_that_released_it(
     assert (reopened.order, reopened.fingerprint, reopened.refusal) == (again.order, "other", None)
 
 
-@pytest.mark.parametrize("state", sorted(frozenset(State) - RELEASED_CART - {State.DONE}))
+@pytest.mark.parametrize("state", sorted(frozenset(State) - RELEASED_CART - {State.DONE, State.SETTLED}))
 async def test_an_order_that_holds_its_cart_is_not_reopened(journal: Journal, new_order: Make, state: State) -> None:
     entry = await ended(journal, new_order(), state)
     assert await journal.reopen(entry, new_order()) is None
@@ -619,6 +624,55 @@ async def test_an_order_that_needs_a_refund_is_stuck(journal: Journal, new_order
     await journal.update(new.claim, Transition(State.VOIDING, State.NEEDS_REFUND))
     listed = await journal.list_orders([], stuck=True, limit=10)
     assert [entry.order_id for entry in listed] == [new.order_id]
+
+
+@pytest.mark.parametrize("state", sorted(NEEDS_OPERATOR))
+async def test_a_settled_order_waits_no_longer_and_frees_its_cart(
+    journal: Journal, new_order: Make, run_sql: Callable[[str], None], state: State
+) -> None:
+    entry = await ended(journal, new_order("first", cart_generation="etag"), state)
+    run_sql("UPDATE orders SET updated_at = updated_at - 1000")
+    assert (await journal.statistics()).waiting_seconds[state] == pytest.approx(1000, abs=100)
+    assert await journal.update(entry.claim, settled(entry))
+    closed = existing(await journal.read(entry.order_id))
+    assert (closed.state, closed.reason, closed.stuck) == (State.SETTLED, "SETTLED_REFUNDED", False)
+    assert await journal.reopen(closed, new_order("first", cart_generation="etag")) is None
+    assert (await journal.statistics()).waiting_seconds == {}
+    assert [found.order_id for found in await journal.list_orders([State.SETTLED], stuck=False, limit=10)] == [
+        entry.order_id
+    ]
+    step = (await journal.history(entry.order_id))[-1]
+    assert (step.step, step.detail) == ("settled_refunded", "eve: R-7")
+    await inserted(journal, new_order("second", cart_generation="etag"))
+
+
+async def test_an_order_settled_as_shipped_has_an_outbox(journal: Journal, new_order: Make) -> None:
+    entry = await ended(journal, new_order(), State.NEEDS_REVIEW)
+    assert await journal.update(entry.claim, settled(entry, State.SHIPPED, "shipped"))
+    assert existing(await journal.read(entry.order_id)).tracking_id == "R-7"
+    assert await journal.outbox_of([entry.order_id]) == {entry.order_id: {EMAIL: False, EMPTY_CART: False}}
+    assert await journal.settle([Sent(entry.order_id, kind) for kind in (EMAIL, EMPTY_CART)]) == [entry.order_id]
+
+
+async def test_of_two_operators_one_settles_an_order(journal: Journal, other_journal: Journal, new_order: Make) -> None:
+    entry = await ended(journal, new_order(), State.NEEDS_REVIEW)
+    closings = (
+        store.update(entry.claim, settled(entry, step=str(number)))
+        for number, store in enumerate((journal, other_journal))
+    )
+    assert sorted(await asyncio.gather(*closings)) == [False, True]
+    steps = [event.step for event in await journal.history(entry.order_id)]
+    assert len([step for step in steps if step.startswith("settled")]) == 1
+    assert not await journal.update(entry.claim, SHIPPED)
+
+
+async def test_a_settled_order_is_deleted_after_the_retention(
+    journal: Journal, new_order: Make, run_sql: Callable[[str], None]
+) -> None:
+    entry = await ended(journal, new_order(), State.NEEDS_REFUND)
+    assert await journal.update(entry.claim, settled(entry))
+    run_sql("UPDATE orders SET created_at = created_at - 1000, updated_at = updated_at - 1000")
+    assert await journal.delete_old(older_than_seconds=500, limit=10) == 1
 
 
 async def test_statistics_count_unfinished_orders(move_clock: MoveClock, journal: Journal, new_order: Make) -> None:

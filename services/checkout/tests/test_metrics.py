@@ -198,10 +198,14 @@ def test_gauges_and_counters_are_exported() -> None:
     telemetry, read = measured()
     metrics = OrderMetrics(telemetry)
     metrics.record_change("id", State.SHIPPED)
-    metrics.statistics = Statistics({State.CHARGING: 2, State.NEEDS_REFUND: 1}, 12.5, 3, {EMAIL: 4}, 5, 6.5)
+    metrics.statistics = Statistics(
+        {State.CHARGING: 2, State.NEEDS_REFUND: 1}, 12.5, 3, {EMAIL: 4}, 5, 6.5, {State.NEEDS_REFUND: 9}
+    )
     unfinished = {"CHARGING": 2, "VOIDING": 0, "SHIPPED": 0, "NEEDS_REFUND": 1, "NEEDS_REVIEW": 0}
     expected: dict[Series, float] = {
         **{("shop.orders.unfinished", (semconv.ORDER_STATE, state)): count for state, count in unfinished.items()},
+        ("shop.orders.needs_operator.age", (semconv.ORDER_STATE, "NEEDS_REFUND")): 9,
+        ("shop.orders.needs_operator.age", (semconv.ORDER_STATE, "NEEDS_REVIEW")): 0,
         ("shop.orders.oldest_open.age",): 12.5,
         ("shop.outbox.backlog",): 3,
         ("shop.outbox.oldest.age",): 6.5,

@@ -76,6 +76,7 @@ UNANSWERED: list[tuple[str, dict[str, Any], str, str]] = [
     *(("ListOrders", {"states": [state]}, "INVALID_ARGUMENT", "states") for state in (0, 99)),
     ("ScanOrders", {"since": Timestamp(seconds=-1)}, "INVALID_ARGUMENT", "since"),
     *((method, {"order_id": "unknown"}, "NOT_FOUND", "") for method in ("GetOrder", "RequeueNotifications")),
+    ("SettleOrder", {"order_id": "unknown", "by": "eve", "refunded": "R-7"}, "NOT_FOUND", ""),
 ]
 
 
@@ -141,6 +142,125 @@ async def test_a_requeued_confirmation_is_sent(checkout: Checkout, peers: FakePe
     assert list((await checkout.journal.RequeueNotifications(request)).requeued) == ["email"]
     await checkout.until_states("DONE")
     assert len(peers.email.sent) == 1
+
+
+RunSql = Callable[[str], None]
+
+
+async def place_and_need(
+    state: str, checkout: Checkout, peers: FakePeers, run_sql: RunSql, key: str | None = "key"
+) -> str:
+    """Return the id of an order that could neither be shipped nor released, and needs an operator."""
+    peers.shipping.faults["ShipOrder"] = Fault(FailedPrecondition("no", reason="DEPOT_CLOSED"))
+    peers.ledger.faults["Void"] = Fault(FailedPrecondition("no"))
+    order_id: str = (await checkout.refused(key)).metadata["order_id"]
+    assert await checkout.states() == ["NEEDS_REFUND"]
+    run_sql(f"UPDATE orders SET state = '{state}'")  # noqa: S608 - a constant
+    peers.shipping.faults.clear()
+    return order_id
+
+
+def release_charge(peers: FakePeers) -> None:
+    """Refund the charge as an operator does, so that payment accepts another one for the cart."""
+    peers.payment.ledger |= dict.fromkeys(peers.payment.captured, "voided")
+
+
+async def settle(checkout: Checkout, order_id: str, **fields: str) -> orders_pb2.Order:
+    request = orders_pb2.SettleOrderRequest(**{"order_id": order_id, "by": "eve", **fields})
+    settled: orders_pb2.Order = (await checkout.journal.SettleOrder(request)).order
+    return settled
+
+
+async def last_step(checkout: Checkout, order_id: str) -> tuple[str, str]:
+    history = (await checkout.journal.GetOrder(orders_pb2.GetOrderRequest(order_id=order_id))).history
+    (event,) = [event for event in history if event.step.startswith("settled")]
+    return event.step, event.detail
+
+
+@pytest.mark.parametrize("state", ["NEEDS_REFUND", "NEEDS_REVIEW"])
+@pytest.mark.parametrize("outcome", ["refunded", "dismissed"])
+async def test_a_settled_order_is_closed_for_its_caller_and_frees_its_cart(
+    checkout: Checkout, peers: FakePeers, run_sql: RunSql, state: str, outcome: str
+) -> None:
+    order_id = await place_and_need(state, checkout, peers, run_sql)
+    settled = await settle(checkout, order_id, **{outcome: "bank reference R-7"})
+    assert (settled.state, settled.stuck) == (orders_pb2.ORDER_STATE_SETTLED, False)
+    assert await last_step(checkout, order_id) == (f"settled_{outcome}", "eve: bank reference R-7")
+    assert [order.order_id for order in await checkout.listed(states=[settled.state])] == [order_id]
+    assert await checkout.listed(stuck=True) == []
+    error = await checkout.refused("key")
+    assert (type(error), error.reason, error.metadata["order_id"]) == (FailedPrecondition, "ORDER_SETTLED", order_id)
+    release_charge(peers)
+    assert (await checkout.place("another")).response.order.order_id != order_id
+
+
+async def test_without_a_key_the_unchanged_cart_of_a_settled_order_is_not_ordered(
+    checkout: Checkout, peers: FakePeers, run_sql: RunSql
+) -> None:
+    order_id = await place_and_need("NEEDS_REFUND", checkout, peers, run_sql, key=None)
+    await settle(checkout, order_id, refunded="R-7")
+    for changed in ({}, {"email": "other@mail.example"}):
+        assert (await checkout.refused(**changed)).reason == "ORDER_SETTLED"
+    peers.cart.fill("ann", mug=3)
+    release_charge(peers)
+    assert (await checkout.place()).response.order.order_id != order_id
+
+
+async def test_an_order_settled_as_shipped_is_confirmed_and_answers_its_caller(
+    checkout: Checkout, peers: FakePeers, run_sql: RunSql, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sql, "OUTBOX_LEASE_SECONDS", 0)
+    order_id = await place_and_need("NEEDS_REVIEW", checkout, peers, run_sql)
+    settled = await settle(checkout, order_id, shipped="00340434161234567890")
+    assert (settled.state, settled.reason) == (orders_pb2.ORDER_STATE_SHIPPED, "SETTLED_SHIPPED")
+    assert await last_step(checkout, order_id) == ("settled_shipped", "eve: 00340434161234567890")
+    await checkout.until_states("DONE")
+    assert len(peers.email.sent) == 1
+    placed = await checkout.place("key")
+    assert (placed.replayed, placed.response.order.shipping_tracking_id) == (True, "00340434161234567890")
+
+
+INVALID_SETTLEMENTS = [
+    ({"refunded": " "}, "refunded"),
+    ({"dismissed": "x" * 201}, "dismissed"),
+    ({"dismissed": "two\nlines"}, "dismissed"),
+    ({"refunded": "card 4242424242424242"}, "refunded"),
+    ({"refunded": "card 4242 4242 4242 4242"}, "refunded"),
+    ({"shipped": "x" * 201}, "shipped"),
+    ({"refunded": "R-7", "by": ""}, "by"),
+    ({"refunded": "R-7", "by": "4242-4242"}, "by"),
+    ({}, "outcome"),
+]
+
+
+@pytest.mark.parametrize(("fields", "field"), INVALID_SETTLEMENTS)
+async def test_a_settlement_that_is_no_text_for_the_history_is_refused(
+    checkout: Checkout, fields: dict[str, str], field: str
+) -> None:
+    with pytest.raises(grpc.aio.AioRpcError) as error:
+        await settle(checkout, "id", **fields)
+    assert error.value.code().name == "INVALID_ARGUMENT"
+    assert (error.value.details() or "").startswith(field)
+
+
+async def test_only_an_order_that_needs_an_operator_is_settled(
+    checkout: Checkout, peers: FakePeers, run_sql: RunSql
+) -> None:
+    refund = await place_and_need("NEEDS_REFUND", checkout, peers, run_sql)
+    peers.cart.fill("bob", mug=1)
+    placed = (await checkout.place(user_id="bob")).response.order.order_id
+    await checkout.until_states("DONE", "NEEDS_REFUND")
+    for order_id, fields, state in (
+        (placed, {"refunded": "R-7"}, "DONE"),
+        (refund, {"shipped": "T-1"}, "NEEDS_REFUND"),
+    ):
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await settle(checkout, order_id, **fields)
+        assert refused.value.code().name == "FAILED_PRECONDITION"
+        assert state in (refused.value.details() or "")
+    await settle(checkout, refund, refunded="R-7")
+    with pytest.raises(grpc.aio.AioRpcError, match="SETTLED"):
+        await settle(checkout, refund, dismissed="again")
 
 
 async def test_each_change_of_state_is_logged_and_a_placed_order_at_info_once(checkout: Checkout) -> None:

@@ -1,8 +1,10 @@
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from chassis.values.money import Money
+from checkout_service.domain import NEEDS_OPERATOR, RELEASED_CART
 from checkout_service.reconciliation.rules import (
     Charge,
     CompleteSince,
@@ -22,11 +24,18 @@ MESSAGE = Message(failed=False, detail="sent")
 NOTHING_DELETED = CompleteSince()
 
 
-def order(state: str = "DONE", *, is_open: bool = False) -> Order:
-    return Order("id", state, is_open, PRICE, 9.0, 12.0)
+def order(state: str = "DONE", **changed: Any) -> Order:
+    return replace(Order("id", state, 1, PRICE, 9.0, 12.0), **changed)
 
 
 FINISHED = OrderRecords("id", order(), (CHARGE,), (SHIPMENT,), MESSAGE)
+SHIPPED_BY_HAND = order(is_settled=True, digests={"recipient": b"ann"})
+AGREEING = replace(
+    FINISHED,
+    order=order(digests={"address": b"Main 1", "items": b"mug", "recipient": b"ann"}),
+    shipments=(replace(SHIPMENT, digests={"address": b"Main 1", "items": b"mug"}),),
+    message=replace(MESSAGE, digests={"recipient": b"ann"}),
+)
 NOT_SENT = replace(FINISHED, message=Message(failed=True, detail="failed"))
 
 
@@ -44,7 +53,15 @@ def kinds(
 
 
 @pytest.mark.parametrize(
-    "records", [FINISHED, *(OrderRecords("id", order(state)) for state in ("DECLINED", "ABANDONED", "VOIDED"))]
+    "records",
+    [
+        FINISHED,
+        AGREEING,
+        *(OrderRecords("id", order(state)) for state in ("DECLINED", "ABANDONED", "VOIDED")),
+        *(OrderRecords("id", order("SETTLED", is_settled=True), (CHARGE,) * n, (SHIPMENT,) * n) for n in range(3)),
+        OrderRecords("id", SHIPPED_BY_HAND, (CHARGE,), (), MESSAGE),
+        OrderRecords("id", order(attempt=2), (Charge("id:2", PRICE, 10.0),), (SHIPMENT,), MESSAGE),
+    ],
 )
 def test_the_records_of_a_finished_order_agree(records: OrderRecords) -> None:
     assert kinds(records) == []
@@ -55,12 +72,22 @@ def test_the_records_of_a_finished_order_agree(records: OrderRecords) -> None:
     [
         (Kind.CHARGED_TWICE, replace(FINISHED, charges=(CHARGE, Charge("id:2", PRICE, 20.0)))),
         (Kind.SHIPPED_TWICE, replace(FINISHED, shipments=(SHIPMENT, Shipment("id:2", "SHOP-2", 20.0)))),
-        (Kind.CHARGED_NOT_SHIPPED, OrderRecords("id", order("DECLINED"), (CHARGE,))),
+        (Kind.CHARGED_NOT_SHIPPED, replace(FINISHED, shipments=())),
         (Kind.SHIPPED_NOT_CHARGED, replace(FINISHED, charges=())),
+        (Kind.NOT_CHARGED, replace(FINISHED, charges=(), shipments=())),
+        *((Kind.REFUSED_BUT_CHARGED, OrderRecords("id", order(state), (CHARGE,))) for state in RELEASED_CART),
+        *((Kind.REFUSED_BUT_SHIPPED, OrderRecords("id", order(state), (), (SHIPMENT,))) for state in RELEASED_CART),
+        (Kind.ATTEMPT_DIFFERS, replace(FINISHED, charges=(Charge("id:2", PRICE, 10.0),))),
+        (Kind.PARCEL_DIFFERS, replace(AGREEING, shipments=(replace(SHIPMENT, digests={"items": b"pan"}),))),
+        (Kind.MAIL_DIFFERS, replace(AGREEING, message=Message(failed=False, detail="", digests={"recipient": b"bob"}))),
+        (Kind.NOT_MAILED, OrderRecords("id", SHIPPED_BY_HAND, (CHARGE,))),
         (Kind.AMOUNT_DIFFERS, replace(FINISHED, charges=(Charge("id:1", Money.of("EUR", 13), 10.0),))),
         (Kind.NOT_MAILED, replace(FINISHED, message=None)),
         (Kind.NOT_MAILED, NOT_SENT),
-        (Kind.OPEN_TOO_LONG, OrderRecords("id", order("CHARGING", is_open=True))),
+        (Kind.OPEN_TOO_LONG, OrderRecords("id", order("CHARGING"))),
+        *((Kind.OPEN_TOO_LONG, OrderRecords("id", order(state), (CHARGE,))) for state in NEEDS_OPERATOR),
+        (Kind.OPEN_TOO_LONG, OrderRecords("id", order("NEEDS_REVIEW"), (CHARGE,), (SHIPMENT,))),
+        (Kind.OPEN_TOO_LONG, OrderRecords("id", order("NEEDS_REFUND"), effects_are_read=False)),
         (Kind.UNKNOWN_ORDER, replace(FINISHED, order=None)),
     ],
 )
@@ -71,8 +98,9 @@ def test_records_that_disagree_are_a_mismatch(kind: Kind, records: OrderRecords)
 @pytest.mark.parametrize(
     "records",
     [
-        OrderRecords("id", order("CHARGING", is_open=True), (CHARGE,)),
-        OrderRecords("id", order("SHIPPED", is_open=True), (CHARGE,), (SHIPMENT,)),
+        OrderRecords("id", order("CHARGING"), (CHARGE,)),
+        OrderRecords("id", order("SHIPPED"), (CHARGE,), (SHIPMENT,)),
+        OrderRecords("id", order("CHARGING"), (replace(CHARGE, recorded_at=1.0),), (), MESSAGE),
     ],
 )
 def test_the_steps_of_a_recent_order_are_not_missed(records: OrderRecords) -> None:
@@ -87,7 +115,7 @@ def test_messages_that_were_not_read_are_not_missed() -> None:
     ("records", "complete_since"),
     [
         (replace(FINISHED, order=None), CompleteSince(orders=15.0)),
-        (OrderRecords("id", order(), (CHARGE,)), CompleteSince(shipments=15.0)),
+        (replace(FINISHED, shipments=()), CompleteSince(shipments=15.0)),
         (replace(FINISHED, message=None), CompleteSince(messages=15.0)),
     ],
 )

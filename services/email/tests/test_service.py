@@ -84,6 +84,12 @@ class Running:
     async def mails(self, *order_ids: str) -> list[records_pb2.Mail]:
         return list((await self.records.FindMails(records_pb2.FindMailsRequest(order_ids=order_ids))).mails)
 
+    async def mails_without_digests(self, *order_ids: str) -> list[records_pb2.Mail]:
+        found = await self.mails(*order_ids)
+        for mail in found:
+            mail.ClearField("digests")
+        return found
+
     async def stored(self, *order_ids: str) -> list[str]:
         """Return which of the orders have a confirmation."""
         return [mail.order_id for mail in await self.mails(*order_ids)]
@@ -376,13 +382,26 @@ async def test_orders_are_found_with_the_state_of_their_confirmation(
 ) -> None:
     async with serve(database_url=sqlite_url) as running, open_spool(sqlite_url) as spool:
         await running.accept(confirmation("o-1"))
-        assert await running.mails("o-1", "o-2") == [
+        assert await running.mails_without_digests("o-1", "o-2") == [
             records_pb2.Mail(order_id="o-1", state=records_pb2.MAIL_STATE_QUEUED)
         ]
         message = await claim(spool)
         if state is not MessageState.SENDING:
             await spool.finish(message, state, shown.reason)
-        assert await running.mails("o-1", "o-2") == [shown]
+        assert await running.mails_without_digests("o-1", "o-2") == [shown]
+
+
+async def test_recipient_and_content_are_recognized_after_they_were_deleted(sqlite_url: str) -> None:
+    async with serve(database_url=sqlite_url) as running, open_spool(sqlite_url) as spool:
+        requests = {order_id: confirmation(order_id) for order_id in ("o-1", "o-2")}
+        await running.accept(*requests.values())
+        before = await running.mails("o-1", "o-2")
+        for _ in requests:
+            await spool.finish(await claim(spool), MessageState.SENT)
+        after = await running.mails("o-1", "o-2")
+    assert [mail.digests for mail in after] == [mail.digests for mail in before]
+    assert len({value for mail in after for value in (mail.digests.recipient, mail.digests.confirmation)}) == 4
+    assert {len(mail.digests.recipient) for mail in after} == {8}
 
 
 async def test_records_are_complete_since_their_retention(sqlite_url: str) -> None:

@@ -15,17 +15,17 @@
         summary: An order is neither finished nor refused for more than a minute
         description: Payment, shipping or checkout's database is down or slow, or an order fails every time.
     - alert: RefundsNeeded
-      expr: max(shop_orders_unfinished{ {{- $in -}} ,shop_order_state="NEEDS_REFUND"}) > 0
+      expr: max(shop_orders_needs_operator_age_seconds{ {{- $in -}} ,shop_order_state="NEEDS_REFUND"}) > 300
       labels: {severity: ticket}
       annotations:
-        summary: A charge could not be released
-        description: Refund the orders in state NEEDS_REFUND by hand.
+        summary: A charge could not be released, and no operator has settled its order
+        description: "Refund the orders in state NEEDS_REFUND by hand, and settle them. The oldest waits for {{ "{{ $value | humanizeDuration }}" }}."
     - alert: ReviewsNeeded
-      expr: max(shop_orders_unfinished{ {{- $in -}} ,shop_order_state="NEEDS_REVIEW"}) > 0
+      expr: max(shop_orders_needs_operator_age_seconds{ {{- $in -}} ,shop_order_state="NEEDS_REVIEW"}) > 300
       labels: {severity: ticket}
       annotations:
-        summary: It is unknown whether charged orders were shipped
-        description: Settle the orders in state NEEDS_REVIEW by hand.
+        summary: It is unknown whether charged orders were shipped, and no operator has settled them
+        description: "Settle the orders in state NEEDS_REVIEW. The oldest waits for {{ "{{ $value | humanizeDuration }}" }}."
     - alert: OutboxDelayed
       expr: max(shop_outbox_oldest_age_seconds{ {{- $in -}} }) > 300
       for: 1m

@@ -40,15 +40,17 @@ class State(StrEnum):
     NEEDS_REFUND = "NEEDS_REFUND"
     NEEDS_REVIEW = "NEEDS_REVIEW"
     ABANDONED = "ABANDONED"
+    SETTLED = "SETTLED"
+    """Closed by an operator: it neither holds its cart nor changes any more."""
 
 
 OPEN = (State.CHARGING, State.VOIDING)
 PLACED = frozenset({State.SHIPPED, State.DONE})
-REFUSED = frozenset({State.DECLINED, State.VOIDED, State.NEEDS_REFUND, State.NEEDS_REVIEW})
-
 NEEDS_OPERATOR = frozenset({State.NEEDS_REFUND, State.NEEDS_REVIEW})
+REFUSED = frozenset({State.DECLINED, State.VOIDED, State.SETTLED}) | NEEDS_OPERATOR
 
-# In these states nothing is charged, and the cart may be ordered again. In any other state an order holds its cart.
+# In these states nothing is charged, and the cart may be ordered again. In any other state but SETTLED an order holds
+# its cart.
 RELEASED_CART = frozenset({State.ABANDONED, State.DECLINED, State.VOIDED})
 
 # A lost order is recorded again for changes to these states only: its attempt is charged, so no later one is.
@@ -165,6 +167,7 @@ class Transition:
 
     Attributes:
         refused_as: for the next attempt: the state in which the refusal ends the order behind a new fence.
+        step, detail: what the history calls it if an operator decided it, and who did so and why.
     """
 
     before: State
@@ -173,6 +176,8 @@ class Transition:
     tracking_id: str = ""
     refusal: Refusal | None = None
     refused_as: State | None = None
+    step: str = ""
+    detail: str = ""
 
 
 def order_id_of(scope: str) -> str:

@@ -52,6 +52,10 @@ class OrderNeedsReview(FailedPrecondition):
     """The card was charged, and whether the order was shipped is unknown, or differs from this request."""
 
 
+class OrderSettled(FailedPrecondition):
+    """An operator has closed the order. To order the same cart again without a key, change it."""
+
+
 class QuotesTooSlow(Unavailable):
     """The reads before the order took too long. Nothing was done."""
 
@@ -74,6 +78,8 @@ def error_of(entry: Entry) -> DomainError:
     if entry.state is State.NEEDS_REVIEW:
         message = "the order was charged and must be settled by an operator; do not order again"
         return OrderNeedsReview(message, metadata=metadata)
+    if entry.state is State.SETTLED:
+        return OrderSettled("an operator has closed this order", metadata=metadata)
     # Shipping's complaints about fields of its own request would mislead the caller.
     if entry.state is State.DECLINED and refusal.kind == InvalidArgument.__name__:
         return InvalidArgument(*refusal.violations, reason=refusal.reason, message=refusal.message, metadata=metadata)

@@ -74,6 +74,13 @@ class OrderMetrics:
             semconv.ORDERS,
             lambda: [(self.statistics.orders.get(state, 0), ((ORDER_STATE, state.value),)) for state in unfinished],
         )
+        observe(
+            semconv.OPERATOR_AGE,
+            lambda: [
+                (max(self.statistics.waiting_seconds.get(state, 0.0), 0.0), ((ORDER_STATE, state.value),))
+                for state in sorted(NEEDS_OPERATOR)
+            ],
+        )
         observe(semconv.OLDEST_OPEN_ORDER, lambda: [(self.statistics.oldest_open_seconds, ())])
         observe(semconv.OUTBOX_BACKLOG, lambda: [(self.statistics.outbox_backlog, ())])
         observe(semconv.OUTBOX_AGE, lambda: [(self.statistics.oldest_item_seconds, ())])

@@ -174,6 +174,7 @@ class Statistics:
         dead_letters: by kind.
         oldest_item_seconds: how long ago the order of the oldest item to send was shipped.
         future_orders: orders dated in the future, MAX_COUNTED at most.
+        waiting_seconds: longest time since an order that needs an operator does, by state.
     """
 
     orders: dict[State, int]
@@ -182,6 +183,7 @@ class Statistics:
     dead_letters: dict[str, int] = field(default_factory=dict)
     future_orders: int = 0
     oldest_item_seconds: float = 0.0
+    waiting_seconds: dict[State, float] = field(default_factory=dict)
 
 
 class Journal(Protocol):
@@ -190,7 +192,7 @@ class Journal(Protocol):
     async def find(self, scope: str) -> Entry | None: ...
 
     async def find_of_cart(self, user_id: str, generation: str) -> Entry | None:
-        """Return the order that holds the cart: any but one in RELEASED_CART. An empty generation has none."""
+        """Return the order that holds the cart: any but one in RELEASED_CART or SETTLED. An empty one has none."""
 
     async def read(self, order_id: str) -> Entry | None: ...
 

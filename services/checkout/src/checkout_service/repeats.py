@@ -77,7 +77,7 @@ class RepeatedOrders:
         entry: Entry | None = holder
         while entry is not None and entry.state not in RELEASED_CART:
             if entry.state in REFUSED or (entry.is_placed and not left):
-                raise CartOrdered(entry.order_id)
+                raise error_of(entry) if entry.state is State.SETTLED else CartOrdered(entry.order_id)
             if entry.is_placed:
                 await self._remove_from_cart(entry, request)
                 return

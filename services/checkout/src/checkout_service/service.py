@@ -10,14 +10,17 @@ from chassis.rpc.serving import ServicerContext
 from chassis.rpc.wire import money_to_wire, parse_wire_time, time_to_wire
 from chassis.sql.retention import Retention
 from chassis.values import paging
+from chassis.values.digests import digest, items_digest
 from chassis.values.fields import limit_text, parse_idempotency_key, require_between, require_text
 from checkout_service.domain import State
+from checkout_service.metrics import OrderMetrics
 from checkout_service.peers.wire import order_to_wire, request_from_wire
 from checkout_service.placing import OrderPlacer
 from checkout_service.ports import Entry, Event, Journal
 from checkout_service.requests import MAX_USER_ID_LENGTH
+from checkout_service.settling import settle, settlement
 from shop import checkout_pb2, checkout_pb2_grpc
-from shop_internal import orders_pb2, orders_pb2_grpc
+from shop_internal import orders_pb2, orders_pb2_grpc, record_digests_pb2
 
 REPLAYED = (("order-replayed", "true"),)
 _MAX_LISTED = 1000
@@ -49,11 +52,12 @@ class CheckoutService(checkout_pb2_grpc.CheckoutServiceServicer):
 
 
 class OrderJournal(orders_pb2_grpc.OrderJournalServicer):
-    """The internal service: shows orders to operators, and requeues dead letters."""
+    """The internal service: shows orders to operators, requeues dead letters, and settles orders."""
 
-    def __init__(self, journal: Journal, retention: Retention) -> None:
+    def __init__(self, journal: Journal, retention: Retention, metrics: OrderMetrics) -> None:
         self._journal = journal
         self._retention = retention
+        self._metrics = metrics
 
     @override
     async def ListOrders(
@@ -77,7 +81,7 @@ class OrderJournal(orders_pb2_grpc.OrderJournalServicer):
         after = paging.parse_position(parse_wire_time(request.since, field="since"), request.page_token)
         # Without the outbox of each order: a scan reads the whole journal, and reconciliation needs the state alone.
         page = await self._journal.scan(after, paging.PAGE_SIZE)
-        orders = [_entry_to_wire(entry, {}) for entry in page]
+        orders = [_entry_to_wire(entry, {}, digests=True) for entry in page]
         return orders_pb2.ScanOrdersResponse(
             orders=orders,
             next_page_token=paging.next_page_token(page),
@@ -89,7 +93,8 @@ class OrderJournal(orders_pb2_grpc.OrderJournalServicer):
         self, request: orders_pb2.GetOrderRequest, _context: ServicerContext
     ) -> orders_pb2.GetOrderResponse:
         found = await self._read(request.order_id)
-        (order,) = await self._to_wire([found])
+        outbox = await self._journal.outbox_of([found.order_id])
+        order = _entry_to_wire(found, outbox[found.order_id], digests=True)
         history = await self._journal.history(found.order_id)
         return orders_pb2.GetOrderResponse(
             order=order, history=map(_event_to_wire, history), result=order_to_wire(found)
@@ -101,6 +106,18 @@ class OrderJournal(orders_pb2_grpc.OrderJournalServicer):
     ) -> orders_pb2.RequeueNotificationsResponse:
         found = await self._read(request.order_id)
         return orders_pb2.RequeueNotificationsResponse(requeued=await self._journal.requeue(found.order_id))
+
+    @override
+    async def SettleOrder(
+        self, request: orders_pb2.SettleOrderRequest, _context: ServicerContext
+    ) -> orders_pb2.SettleOrderResponse:
+        outcome = request.WhichOneof("outcome")
+        if outcome is None:
+            raise InvalidArgument.field("outcome", "must be one of refunded, shipped and dismissed")
+        transition = settlement(outcome, getattr(request, outcome), request.by)
+        await settle(await self._read(request.order_id), transition, self._journal, self._metrics)
+        settled = await self._to_wire([await self._read(request.order_id)])
+        return orders_pb2.SettleOrderResponse(order=settled[0])
 
     async def _read(self, order_id: str) -> Entry:
         found = await self._journal.read(require_text(order_id, "order_id", max_length=_MAX_ID_LENGTH))
@@ -122,7 +139,7 @@ def _state_to_wire(state: State) -> "orders_pb2.OrderState.ValueType":
     return orders_pb2.OrderState.Value(f"ORDER_STATE_{state.value}")
 
 
-def _entry_to_wire(entry: Entry, outbox: dict[str, bool]) -> orders_pb2.Order:
+def _entry_to_wire(entry: Entry, outbox: dict[str, bool], *, digests: bool = False) -> orders_pb2.Order:
     return orders_pb2.Order(
         order_id=entry.order_id,
         state=_state_to_wire(entry.state),
@@ -138,6 +155,17 @@ def _entry_to_wire(entry: Entry, outbox: dict[str, bool]) -> orders_pb2.Order:
         stuck=entry.stuck,
         failures=entry.failures,
         reason=entry.reason,
+        digests=_digests_of(entry) if digests else None,
+    )
+
+
+def _digests_of(entry: Entry) -> record_digests_pb2.RecordDigests:
+    order, items = entry.order, items_digest(entry.order.lines)
+    return record_digests_pb2.RecordDigests(
+        address=digest(order.address),
+        items=items,
+        recipient=digest(order.order_id, order.email),
+        confirmation=digest(order.order_id, entry.tracking_id, str(order.total), items, order.address),
     )
 
 

@@ -54,7 +54,8 @@ class Acceptance:
     async def _store(self, emails: Mapping[int, ConfirmationEmail]) -> dict[int, DomainError]:
         now = datetime.now(UTC)
         messages = [
-            NewMessage(email.message_id, email.recipient, to_mime(email, self.sender, now)) for email in emails.values()
+            NewMessage(email.message_id, email.recipient, to_mime(email, self.sender, now), email.digests)
+            for email in emails.values()
         ]
         await self.failpoints.reach(BEFORE_ACCEPT)
         try:

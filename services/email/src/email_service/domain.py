@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from chassis.errors import FailedPrecondition, InvalidArgument, NotFound, Unavailable
+from chassis.values.digests import digest, items_digest
 from chassis.values.fields import limit_count, limit_text, require_text
 from chassis.values.money import Money, total
 
@@ -83,6 +84,13 @@ class Order:
         return total(self.shipping_cost.currency_code, [*costs, self.shipping_cost]).in_range()
 
 
+def digests_of(recipient: str, order: Order) -> bytes:
+    """Return the digests of recipient and confirmation, 8 bytes each, which remain when both are deleted."""
+    items = items_digest(order.lines)
+    said = digest(order.order_id, order.tracking_id, str(order.total), items, order.address)
+    return digest(order.order_id, recipient) + said
+
+
 @dataclass(frozen=True, slots=True)
 class ConfirmationEmail:
     """A rendered order confirmation for one recipient, as plain text and as HTML."""
@@ -92,6 +100,7 @@ class ConfirmationEmail:
     subject: str
     text: str
     html: str
+    digests: bytes = b""
 
     @property
     def message_id(self) -> str:

@@ -37,11 +37,12 @@ class MessageState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class NewMessage:
-    """A message to store. Its content is MIME with CRLF line ends."""
+    """A message to store. Its content is MIME with CRLF line ends; for its digests see domain.digests_of."""
 
     message_id: str
     recipient: str
     content: bytes = field(repr=False)
+    digests: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +73,7 @@ class MessageRecord:
     accepted_at: float
     changed_at: float
     content: bytes = field(default=b"", repr=False)
+    digests: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from email_service.messages import RETENTION_SECONDS, LetterNotFound, MessageRec
 from email_service.spool.sql import Spool
 from shop_internal import letter_spool_pb2 as spool_pb2
 from shop_internal import letter_spool_pb2_grpc as spool_pb2_grpc
-from shop_internal import mail_records_pb2, mail_records_pb2_grpc
+from shop_internal import mail_records_pb2, mail_records_pb2_grpc, record_digests_pb2
 
 log = structlog.get_logger()
 
@@ -115,4 +115,7 @@ def _letter_to_wire(record: MessageRecord) -> spool_pb2.Letter:
 
 
 def _mail_to_wire(order_id: str, record: MessageRecord) -> mail_records_pb2.Mail:
-    return mail_records_pb2.Mail(order_id=order_id, state=_MAIL_STATES[record.state], reason=record.reason)
+    digests = record_digests_pb2.RecordDigests(recipient=record.digests[:8], confirmation=record.digests[8:])
+    return mail_records_pb2.Mail(
+        order_id=order_id, state=_MAIL_STATES[record.state], reason=record.reason, digests=digests
+    )

@@ -7,7 +7,7 @@ from urllib.parse import quote
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
 
 from chassis.values.money import format_amount
-from email_service.domain import ConfirmationEmail, Order
+from email_service.domain import ConfirmationEmail, Order, digests_of
 
 
 class ConfirmationTemplates:
@@ -44,9 +44,8 @@ class ConfirmationTemplates:
             "shipping": format_amount(order.shipping_cost),
             "total": format_amount(order.total),
         }
-        return ConfirmationEmail(
-            order.order_id, recipient, subject, self._text.render(values), self._html.render(values)
-        )
+        text, html = self._text.render(values), self._html.render(values)
+        return ConfirmationEmail(order.order_id, recipient, subject, text, html, digests_of(recipient, order))
 
     def _url_of(self, order_id: str) -> str | None:
         return None if self._storefront_url is None else f"{self._storefront_url}/orders/{quote(order_id, safe='')}"

@@ -170,6 +170,7 @@ class Shipment:
 
     key: str
     recorded_at: float
+    parcel: Parcel
 
     @property
     def tracking_id(self) -> str:

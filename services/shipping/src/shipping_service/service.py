@@ -13,11 +13,12 @@ from chassis.rpc.serving import ServicerContext
 from chassis.rpc.wire import money_to_wire, parse_wire_time, time_to_wire
 from chassis.values import paging
 from chassis.values.datafile import DataFile
+from chassis.values.digests import digest, items_digest
 from chassis.values.fields import parse_idempotency_key, parse_seconds, require_present, require_text
 from shipping_service import failpoints
 from shipping_service.domain import Address, Item, Parcel, RateCard, Recorded, Shipment, Shipper
 from shop import cart_pb2, shipping_pb2, shipping_pb2_grpc
-from shop_internal import shipment_manifest_pb2, shipment_manifest_pb2_grpc
+from shop_internal import record_digests_pb2, shipment_manifest_pb2, shipment_manifest_pb2_grpc
 
 log = structlog.get_logger()
 
@@ -110,6 +111,9 @@ def _shipment_to_wire(shipment: Shipment) -> shipment_manifest_pb2.RecordedShipm
         shipment_key=shipment.key,
         tracking_id=shipment.tracking_id,
         recorded_at=time_to_wire(shipment.recorded_at),
+        digests=record_digests_pb2.RecordDigests(
+            address=digest(shipment.parcel.address), items=items_digest(shipment.parcel.items)
+        ),
     )
 
 

@@ -85,6 +85,7 @@ class OrderState(StrEnum):
     NEEDS_REFUND = "NEEDS_REFUND"
     ABANDONED = "ABANDONED"
     NEEDS_REVIEW = "NEEDS_REVIEW"
+    SETTLED = "SETTLED"
 
     @property
     def is_final(self) -> bool:

@@ -212,6 +212,12 @@ OLDEST_OPEN_ORDER = _gauge(
     "s",
     "Longest time since an open order last changed its state; each replica reports the journal's",
 )
+OPERATOR_AGE = _gauge(
+    "shop.orders.needs_operator.age",
+    "s",
+    "Longest time that an order has waited for an operator, by state; each replica reports the journal's",
+    ORDER_STATE,
+)
 OUTBOX_BACKLOG = _gauge(
     "shop.outbox.backlog", "{notification}", "E-mails to send and carts to empty; each replica reports the journal's"
 )

@@ -22,7 +22,7 @@ from shop_internal import orders_pb2
 
 orders = typer.Typer(
     no_args_is_help=True,
-    help="List and watch orders, find stuck ones, show their history, requeue their dead letters.",
+    help="List and watch orders, show their history, requeue their dead letters, settle those that need an operator.",
 )
 
 _POLL_SECONDS = 0.5
@@ -95,6 +95,31 @@ async def requeue_notifications(
         print_json(response)
         return
     console.print(f"Requeued: {', '.join(response.requeued)}" if response.requeued else "The order has no dead letters")
+
+
+@orders.command("settle")
+@async_command
+async def settle_order(
+    order_id: Annotated[str, typer.Argument(metavar="ORDER", help="Id of the order.")],
+    *,
+    refunded: Annotated[str, typer.Option(metavar="REASON", help="The charge was refunded by hand.")] = "",
+    shipped: Annotated[str, typer.Option(metavar="TRACKING_ID", help="It was shipped; only in NEEDS_REVIEW.")] = "",
+    dismissed: Annotated[str, typer.Option(metavar="REASON", help="Nothing has to be done.")] = "",
+    by: Annotated[str, typer.Option(envvar="USER", help="Who settles it.")] = "",
+    as_json: Json = False,
+    address: InternalAddress = None,
+) -> None:
+    """Close an order in NEEDS_REFUND or NEEDS_REVIEW, after what was done by hand. Its history records it."""
+    outcomes = {"refunded": refunded, "shipped": shipped, "dismissed": dismissed}
+    given = {name: text for name, text in outcomes.items() if text}
+    if len(given) != 1:
+        raise typer.BadParameter("give exactly one of --refunded, --shipped and --dismissed")
+    async with journal_client(address) as journal:
+        settled = (await journal.SettleOrder(orders_pb2.SettleOrderRequest(order_id=order_id, by=by, **given))).order
+    if as_json:
+        print_json(settled)
+        return
+    print_fields(_fields(settled))
 
 
 @orders.command("watch")

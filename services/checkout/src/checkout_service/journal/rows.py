@@ -64,7 +64,7 @@ def transition_to_row(transition: Transition) -> dict[str, Any]:
         "transaction_id": transition.transaction_id,
         "tracking_id": transition.tracking_id,
         "refusal": orjson.dumps(asdict(refusal) | pending).decode() if refusal else "",
-        "reason": refusal.reason if refusal else "",
+        "reason": refusal.reason if refusal else transition.step.upper(),
     }
 
 
@@ -110,6 +110,8 @@ def first_entry(rows: Sequence[Row]) -> Entry | None:
 
 def steps_of(transition: Transition) -> list[tuple[str, str]]:
     """Return what a transition adds to the order's history: steps and their details."""
+    if transition.step:
+        return [(transition.step, transition.detail)]
     reason = transition.refusal.reason if transition.refusal else ""
     charged = [("charged", transition.transaction_id)] if transition.transaction_id else []
     detail = transition.tracking_id if transition.after is State.SHIPPED else reason

@@ -15,7 +15,7 @@ from chassis.process import shared_result
 from chassis.sql.database import Database, Row, Statement, is_rejected, listed
 from chassis.sql.queue_head import QueueHead
 from chassis.values.paging import Position
-from checkout_service.domain import OPEN, RELEASED_CART, State, Transition
+from checkout_service.domain import NEEDS_OPERATOR, OPEN, RELEASED_CART, State, Transition
 from checkout_service.journal import statements
 from checkout_service.journal.rows import (
     SENT_STEPS,
@@ -137,12 +137,15 @@ class SqlJournal(Journal):
     async def update(self, claim: Claim, transition: Transition) -> bool:
         after = transition.after
         updated = claim.next_attempt() if after is State.CHARGING else claim
+        if transition.step:  # all operators have the same claim
+            updated = replace(claim, owner=new_owner())
+        values = claim_to_row(claim) | transition_to_row(transition)
         batch = [
-            self._statement(statements.UPDATE, **claim_to_row(claim), **transition_to_row(transition)),
+            self._statement(statements.UPDATE, **values, new_owner=updated.owner),
             self._events(updated, after, *steps_of(transition)),
         ]
         if after is State.SHIPPED:
-            batch.append(self._statement(statements.FILL_OUTBOX, **claim_to_row(claim), state=after))
+            batch.append(self._statement(statements.FILL_OUTBOX, **claim_to_row(updated), state=after))
         if (await self._database.write(*batch))[0]:
             return True
         # After a lost connection the update was repeated. Only this worker writes with this claim.
@@ -263,6 +266,7 @@ class SqlJournal(Journal):
             dead_letters,
             future["orders"],
             max([row["age"] for row in unsent], default=0.0),
+            {State(row["state"]): row["age"] for row in counts if row["state"] in NEEDS_OPERATOR},
         )
 
     @override
@@ -356,4 +360,4 @@ def _list_of(state: State) -> str:
     """Return the statement that lists the orders of a state by an index."""
     if state is State.DONE:
         return statements.LIST_DONE
-    return statements.LIST_RELEASED if state in RELEASED_CART else statements.LIST_ACTIVE
+    return statements.LIST_NOT_PLACED if state in RELEASED_CART | {State.SETTLED} else statements.LIST_ACTIVE

@@ -11,10 +11,10 @@ from checkout_service.domain import OPEN
 from checkout_service.ports import OUTBOX_KINDS
 
 # Conditions of partial indexes, which a query must repeat word for word: unfinished orders, and those among them that
-# recovery continues; orders that ended without an effect.
+# recovery continues; orders that ended without being placed.
 _ACTIVE = "state IN ('CHARGING', 'VOIDING', 'SHIPPED', 'NEEDS_REFUND', 'NEEDS_REVIEW')"
 _OPEN = "state IN ('CHARGING', 'VOIDING')"
-_RELEASED_CART = "state IN ('DECLINED', 'VOIDED', 'ABANDONED')"
+_NOT_PLACED = "state IN ('DECLINED', 'VOIDED', 'ABANDONED', 'SETTLED')"
 
 # Orders that hold their cart: the condition of a unique partial index.
 _LIVE_CART = """
@@ -25,7 +25,7 @@ _LIVE_CART = """
 _LEASED = f"(lease_until > {NOW} AND lease_until <= {NOW} + :max_ahead_seconds)"
 _UNCHANGED = f"(updated_at < {NOW} - :stuck_seconds OR updated_at > {NOW} + :stuck_seconds)"
 _STUCK = f"({_ACTIVE} AND (state IN ('NEEDS_REFUND', 'NEEDS_REVIEW') OR {_UNCHANGED}))"
-_FINISHED = "state IN ('DONE', 'DECLINED', 'VOIDED', 'ABANDONED')"
+_FINISHED = "state IN ('DONE', 'DECLINED', 'VOIDED', 'ABANDONED', 'SETTLED')"
 
 # Only the worker that holds the order finds it.
 _HELD = "order_id = :order_id AND attempt = :attempt AND epoch = :epoch AND owner = :owner"
@@ -195,7 +195,7 @@ DUE_QUEUES = " UNION ALL ".join(
 
 UPDATE = f"""
     UPDATE orders SET
-        state = :after, tracking_id = :tracking_id, reason = :reason, refusal = :refusal,
+        state = :after, tracking_id = :tracking_id, reason = :reason, refusal = :refusal, owner = :new_owner,
         transaction_id = COALESCE(NULLIF(CAST(:transaction_id AS TEXT), ''), transaction_id),
         attempt = attempt + :further_attempts, epoch = epoch + :further_attempts,
         failures = 0, updated_at = {NOW}, lease_until = {NOW} + :lease_seconds
@@ -334,7 +334,7 @@ LIST = _newest("true")
 
 LIST_ACTIVE = _newest(f"{_ACTIVE} AND state = :state")
 
-LIST_RELEASED = _newest(f"{_RELEASED_CART} AND state = :state")
+LIST_NOT_PLACED = _newest(f"{_NOT_PLACED} AND state = :state")
 
 # Most orders are done, so the first of all orders by time contain enough.
 LIST_DONE = _newest("state = 'DONE'")

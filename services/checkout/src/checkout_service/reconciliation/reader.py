@@ -10,9 +10,11 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from chassis.errors import InvalidArgument, NotFound, Unimplemented
 from chassis.rpc.wire import money_from_wire, time_to_wire
+from checkout_service.domain import State
 from checkout_service.reconciliation.rules import (
     Charge,
     CompleteSince,
+    Digests,
     Message,
     Mismatch,
     Order,
@@ -24,13 +26,16 @@ from shop_internal import mail_records_pb2, orders_pb2, payment_ledger_pb2, ship
 from shop_internal.mail_records_pb2_grpc import MailRecordsStub
 from shop_internal.orders_pb2_grpc import OrderJournalStub
 from shop_internal.payment_ledger_pb2_grpc import PaymentLedgerStub
+from shop_internal.record_digests_pb2 import RecordDigests
 from shop_internal.shipment_manifest_pb2_grpc import ShipmentManifestStub
+
+# The reason of an order that an operator settled as shipped; SHIPPED and DONE have no other.
+SETTLED_SHIPPED = "SETTLED_SHIPPED"
 
 # How far the clocks of the databases may differ.
 CLOCK_SKEW_SECONDS = 300.0
 
 _MAX_LISTED = 1_000
-_FINISHED = ("DONE", "DECLINED", "VOIDED", "ABANDONED")
 
 
 class _Page(Protocol):
@@ -103,9 +108,11 @@ class Reader:
         orders |= {order.order_id: order for order in earlier}
         found = [_records(order_id, orders.get(order_id), effects) for order_id in recorded | orders.keys()]
         # These are older than all records read here, so their charges and shipments are not compared.
-        found += [OrderRecords(order.order_id, order) for order in await self._stuck() if order.order_id not in orders]
+        stuck = [order for order in await self._stuck() if order.order_id not in orders]
+        found += [OrderRecords(order.order_id, order, effects_are_read=False) for order in stuck]
         charges, shipments = (sum(map(len, by_order.values())) for by_order in (effects.charges, effects.shipments))
-        messages, messages_since = await self._find_messages([order.order_id for order in found if order.shipments])
+        sought = [order.order_id for order in found if order.effects_are_read]
+        messages, messages_since = await self._find_messages(sought)
         complete_since = CompleteSince(orders_since, effects.shipments_since, messages_since)
         if messages is not None:
             found = [replace(order, message=messages.get(order.order_id)) for order in found]
@@ -130,8 +137,9 @@ class Reader:
                 charges[_order_id(charge.charge_key)].append(Charge(charge.charge_key, amount, recorded_at))
         async for shipped in _pages(self.manifest.ListShipments, shipment_manifest_pb2.ListShipmentsRequest, since):
             for shipment in shipped.shipments:
+                recorded_at, digests = _seconds(shipment.recorded_at), _digests(shipment.digests)
                 shipments[_order_id(shipment.shipment_key)].append(
-                    Shipment(shipment.shipment_key, shipment.tracking_id, _seconds(shipment.recorded_at))
+                    Shipment(shipment.shipment_key, shipment.tracking_id, recorded_at, digests)
                 )
             shipments_since = _complete_since(shipped.complete_since)
         return _Effects(charges, shipments, shipments_since)
@@ -195,16 +203,23 @@ def _order_from_wire(order: orders_pb2.Order) -> Order:
     return Order(
         order.order_id,
         state,
-        state not in _FINISHED,
+        order.attempt,
         money_from_wire(order.total),
         _seconds(order.created_at),
         _seconds(order.updated_at),
+        is_settled=state == State.SETTLED or order.reason == SETTLED_SHIPPED,
+        digests=_digests(order.digests),
     )
 
 
 def _message_from_wire(message: mail_records_pb2.Mail) -> Message:
     state = mail_records_pb2.MailState.Name(message.state).removeprefix("MAIL_STATE_")
-    return Message(message.state == mail_records_pb2.MAIL_STATE_FAILED, f"{state.lower()} {message.reason}".rstrip())
+    detail = f"{state.lower()} {message.reason}".rstrip()
+    return Message(message.state == mail_records_pb2.MAIL_STATE_FAILED, detail, _digests(message.digests))
+
+
+def _digests(message: RecordDigests) -> Digests:
+    return {field.name: value for field, value in message.ListFields()}
 
 
 def _seconds(at: Timestamp) -> float:

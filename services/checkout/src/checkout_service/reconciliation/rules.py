@@ -1,10 +1,12 @@
 """What must agree between the records of one order."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import TypeAlias
 
 from chassis.values.money import Money
+from checkout_service.domain import NEEDS_OPERATOR, OPEN, PLACED, RELEASED_CART, State, charge_key
 
 
 class Kind(StrEnum):
@@ -14,10 +16,20 @@ class Kind(StrEnum):
     CHARGED_NOT_SHIPPED = "CHARGED_NOT_SHIPPED"
     SHIPPED_NOT_CHARGED = "SHIPPED_NOT_CHARGED"
     SHIPPED_TWICE = "SHIPPED_TWICE"
+    NOT_CHARGED = "NOT_CHARGED"
+    REFUSED_BUT_CHARGED = "REFUSED_BUT_CHARGED"
+    REFUSED_BUT_SHIPPED = "REFUSED_BUT_SHIPPED"
     AMOUNT_DIFFERS = "AMOUNT_DIFFERS"
+    ATTEMPT_DIFFERS = "ATTEMPT_DIFFERS"
+    PARCEL_DIFFERS = "PARCEL_DIFFERS"
     NOT_MAILED = "NOT_MAILED"
+    MAIL_DIFFERS = "MAIL_DIFFERS"
     OPEN_TOO_LONG = "OPEN_TOO_LONG"
     UNKNOWN_ORDER = "UNKNOWN_ORDER"
+
+
+Digests: TypeAlias = Mapping[str, bytes]
+"""What is compared without being read, by the names of its parts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,16 +37,23 @@ class Order:
     """An order in checkout's journal. Times, here and below, are seconds since 1970.
 
     Attributes:
-        is_open: it is not finished, or an operator must settle it.
+        is_settled: an operator has closed it, so that the records of payment and shipping may say anything.
         changed_at: the time of its last change of state.
     """
 
     order_id: str
     state: str
-    is_open: bool
+    attempt: int
     total: Money
     created_at: float
     changed_at: float
+    is_settled: bool = False
+    digests: Digests = field(default_factory=dict)
+
+    @property
+    def is_open(self) -> bool:
+        """It is not finished, or an operator must settle it."""
+        return self.state not in {State.DONE, State.SETTLED, *RELEASED_CART}
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +72,7 @@ class Shipment:
     key: str
     tracking_id: str
     recorded_at: float
+    digests: Digests = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +84,7 @@ class Message:
 
     failed: bool
     detail: str
+    digests: Digests = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +95,7 @@ class OrderRecords:
         order: None if the journal has none with this id.
         charges, shipments: in the order in which they were recorded.
         message: None if there is none.
+        effects_are_read: False for an order that is older than the charges and shipments that were read.
     """
 
     order_id: str
@@ -81,6 +103,7 @@ class OrderRecords:
     charges: tuple[Charge, ...] = ()
     shipments: tuple[Shipment, ...] = ()
     message: Message | None = None
+    effects_are_read: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,45 +147,77 @@ def find_mismatches(
         Kind.CHARGED_NOT_SHIPPED: complete_since.shipments,
         Kind.NOT_MAILED: complete_since.messages if records.message is None else 0.0,
     }
-    found = [*_doubled(records), *_missing(records)]
-    if messages_are_read:
+    order, found = records.order, list[_Found]()
+    if records.effects_are_read and not (order and order.is_settled):
+        found += [*_doubled(records), *_contradictions(records), *_differences(records)]
+    if records.effects_are_read and messages_are_read:
         found += _unconfirmed(records)
-    if records.order is not None and records.order.is_open:
-        found.append((Kind.OPEN_TOO_LONG, records.order.changed_at, ""))
-    state = records.order.state if records.order else ""
-    for kind, since, detail in found:
+    if order is not None and order.is_open:
+        found.append((Kind.OPEN_TOO_LONG, order.changed_at, ""))
+    # An order in progress may have found a charge or shipment from before the journal lost it.
+    in_progress_since = order.changed_at if order and order.state in OPEN else 0.0
+    for kind, found_at, detail in found:
+        since = max(found_at, in_progress_since)
         if counterparts_since.get(kind, 0.0) <= since < settled_before:
-            yield Mismatch(kind, records.order_id, state, since, detail)
+            yield Mismatch(kind, records.order_id, order.state if order else "", since, detail)
 
 
 _Found = tuple[Kind, float, str]
 
 
 def _doubled(records: OrderRecords) -> Iterator[_Found]:
-    charges, shipments, order = records.charges, records.shipments, records.order
+    charges, shipments = records.charges, records.shipments
     if len(charges) > 1:
         detail = ", ".join(f"{charge.amount} under {charge.key}" for charge in charges)
         yield Kind.CHARGED_TWICE, charges[1].recorded_at, detail
     if len(shipments) > 1:
         yield Kind.SHIPPED_TWICE, shipments[1].recorded_at, ", ".join(shipment.tracking_id for shipment in shipments)
-    for charge in charges:
-        if order is not None and charge.amount != order.total:
-            yield Kind.AMOUNT_DIFFERS, charge.recorded_at, f"charged {charge.amount} instead of {order.total}"
 
 
-def _missing(records: OrderRecords) -> Iterator[_Found]:
-    charges, shipments = records.charges, records.shipments
-    if records.order is None:
+def _contradictions(records: OrderRecords) -> Iterator[_Found]:
+    """Compare the state of the order with whether it was charged and shipped."""
+    order, charges, shipments = records.order, records.charges, records.shipments
+    state = order.state if order else ""
+    if order is None:
         effects: list[Charge | Shipment] = [*charges, *shipments]
         first = min(effects, key=lambda effect: effect.recorded_at)
         yield Kind.UNKNOWN_ORDER, first.recorded_at, ", ".join(sorted({effect.key for effect in effects}))
-    if charges and not shipments:
-        yield Kind.CHARGED_NOT_SHIPPED, charges[0].recorded_at, f"charged {charges[0].amount}"
-    if shipments and not charges:
-        yield Kind.SHIPPED_NOT_CHARGED, shipments[0].recorded_at, f"shipped as {shipments[0].tracking_id}"
+    elif not charges and not shipments and state in PLACED | NEEDS_OPERATOR:
+        yield Kind.NOT_CHARGED, order.changed_at, ""
+    is_refused, is_left = state in RELEASED_CART, state in NEEDS_OPERATOR
+    if charges and (is_refused or not (shipments or is_left)):
+        kind = Kind.REFUSED_BUT_CHARGED if is_refused else Kind.CHARGED_NOT_SHIPPED
+        yield kind, charges[0].recorded_at, f"charged {charges[0].amount}"
+    if shipments and (is_refused or state == State.NEEDS_REFUND or not charges):
+        kind = Kind.REFUSED_BUT_SHIPPED if is_refused or charges else Kind.SHIPPED_NOT_CHARGED
+        yield kind, shipments[0].recorded_at, f"shipped as {shipments[0].tracking_id}"
+
+
+def _differences(records: OrderRecords) -> Iterator[_Found]:
+    """Compare the content of the order with what was charged and shipped."""
+    if (order := records.order) is None:
+        return
+    for charge in records.charges:
+        if charge.amount != order.total:
+            yield Kind.AMOUNT_DIFFERS, charge.recorded_at, f"charged {charge.amount} instead of {order.total}"
+        is_only_charge = order.state in PLACED and len(records.charges) == 1
+        if is_only_charge and charge.key != charge_key(order.order_id, order.attempt):
+            yield Kind.ATTEMPT_DIFFERS, charge.recorded_at, f"charged under {charge.key}"
+    for shipment in records.shipments:
+        if parts := _differing(order.digests, shipment.digests):
+            yield Kind.PARCEL_DIFFERS, shipment.recorded_at, f"{parts} of {shipment.tracking_id}"
 
 
 def _unconfirmed(records: OrderRecords) -> Iterator[_Found]:
-    if records.shipments and (records.message is None or records.message.failed):
-        detail = records.message.detail if records.message else "the email service has no confirmation"
-        yield Kind.NOT_MAILED, records.shipments[0].recorded_at, detail
+    order, message, shipments = records.order, records.message, records.shipments
+    since = shipments[0].recorded_at if shipments else order.changed_at if order else 0.0
+    is_placed = order.state in PLACED if order else bool(shipments)
+    if is_placed and (message is None or message.failed):
+        yield Kind.NOT_MAILED, since, message.detail if message else "the email service has no confirmation"
+    if order and message and (parts := _differing(order.digests, message.digests)):
+        yield Kind.MAIL_DIFFERS, since, parts
+
+
+def _differing(expected: Digests, found: Digests) -> str:
+    """Return the names of the parts whose digests differ; the parts themselves are personal."""
+    return ", ".join(part for part, digest in found.items() if digest != expected.get(part, digest))

@@ -57,7 +57,12 @@ class Spool:
         # In the order of their ids: transactions that lock the same messages in different orders could deadlock.
         in_order = sorted(messages, key=lambda message: message.message_id)
         parameters = [
-            {"letter_id": message.message_id, "recipient": message.recipient, "message": message.content}
+            {
+                "letter_id": message.message_id,
+                "recipient": message.recipient,
+                "message": message.content,
+                "digests": message.digests,
+            }
             for message in in_order
         ]
         added = await self._database.write(*((statements.ADD, values) for values in parameters))
@@ -114,7 +119,7 @@ class Spool:
     async def read(self, message_id: str) -> MessageRecord | None:
         """Return a message with its content, None if there is none."""
         rows = await self._database.read(statements.READ, {"letter_id": message_id})
-        return _record(rows[0], rows[0]["message"] or b"") if rows else None
+        return _record(rows[0], rows[0]["message"] or b"", rows[0]["digests"] or b"") if rows else None
 
     async def statistics(self) -> SpoolStatistics:
         """Count the unsent messages."""
@@ -142,7 +147,7 @@ def _claim_of(message: ClaimedMessage) -> dict[str, Any]:
     return {"letter_id": message.message_id, "attempt": message.attempt}
 
 
-def _record(row: Row, content: bytes = b"") -> MessageRecord:
+def _record(row: Row, content: bytes = b"", digests: bytes = b"") -> MessageRecord:
     return MessageRecord(
         row["letter_id"],
         MessageState(row["state"]),
@@ -152,4 +157,5 @@ def _record(row: Row, content: bytes = b"") -> MessageRecord:
         row["accepted_at"],
         row["changed_at"],
         content,
+        digests,
     )

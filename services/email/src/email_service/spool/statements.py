@@ -8,8 +8,8 @@ _DUE = f"(due_at <= {NOW} OR due_at > {NOW} + :horizon_seconds)"
 
 ADD = f"""
     INSERT INTO letters (
-        letter_id, state, recipient, message, attempt, deferrals, reason, due_at, accepted_at, changed_at
-    ) VALUES (:letter_id, 'QUEUED', :recipient, :message, 0, 0, '', {NOW}, {NOW}, {NOW})
+        letter_id, state, recipient, message, digests, attempt, deferrals, reason, due_at, accepted_at, changed_at
+    ) VALUES (:letter_id, 'QUEUED', :recipient, :message, :digests, 0, 0, '', {NOW}, {NOW}, {NOW})
     ON CONFLICT (letter_id) DO UPDATE SET letter_id = EXCLUDED.letter_id RETURNING state
 """
 
@@ -75,7 +75,7 @@ LIST = """
 """
 
 READ = """
-    SELECT letter_id, state, recipient, attempt, reason, accepted_at, changed_at, message FROM letters
+    SELECT letter_id, state, recipient, attempt, reason, accepted_at, changed_at, message, digests FROM letters
     WHERE letter_id = :letter_id
 """
 

@@ -30,7 +30,7 @@ RECORD = """
 """
 
 LIST = """
-    SELECT shipment_key, date_part('epoch', recorded_at) AS recorded_seconds FROM shipments
+    SELECT shipment_key, parcel, date_part('epoch', recorded_at) AS recorded_seconds FROM shipments
     WHERE state = 'SHIPPED' AND (recorded_at, shipment_key) > (to_timestamp(:at), :key)
     ORDER BY recorded_at, shipment_key LIMIT :limit
 """
@@ -78,7 +78,9 @@ class SqlManifest(Manifest):
     @override
     async def list_shipments(self, after: Position, limit: int) -> list[Shipment]:
         rows = await self._database.report(LIST, {"at": after.at, "key": after.key, "limit": limit})
-        return [Shipment(row["shipment_key"], row["recorded_seconds"]) for row in rows]
+        return [
+            Shipment(row["shipment_key"], row["recorded_seconds"], _parcel_from_json(row["parcel"])) for row in rows
+        ]
 
     @override
     async def delete_old(self, *, older_than_seconds: float, limit: int) -> int:
@@ -107,6 +109,9 @@ def entry_from_row(row: Row) -> Entry:
     """Return the entry in a row of shipment_key and parcel."""
     if row["parcel"] is None:
         return Entry(row["shipment_key"])
-    stored = orjson.loads(row["parcel"])
-    items = tuple(Item(**item) for item in stored["items"])
-    return Entry(row["shipment_key"], Parcel(Address(**stored["address"]), items))
+    return Entry(row["shipment_key"], _parcel_from_json(row["parcel"]))
+
+
+def _parcel_from_json(text: str) -> Parcel:
+    stored = orjson.loads(text)
+    return Parcel(Address(**stored["address"]), tuple(Item(**item) for item in stored["items"]))

@@ -95,7 +95,9 @@ def _from_wire(
 
 def _step_from_wire(event: orders_pb2.OrderEvent) -> Step:
     state = _state_from_wire(event.state)
-    return Step(event.at.ToDatetime(UTC), event.step, state, event.attempt, event.epoch, event.detail)
+    # Who settled an order, and their reason, are for operators.
+    detail = "" if event.step.startswith("settled_") else event.detail
+    return Step(event.at.ToDatetime(UTC), event.step, state, event.attempt, event.epoch, detail)
 
 
 def _state_from_wire(state: "orders_pb2.OrderState.ValueType") -> OrderState:

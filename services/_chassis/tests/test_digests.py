@@ -1,0 +1,28 @@
+"""Digests of contents that services compare without reading them."""
+
+from dataclasses import dataclass
+
+import pytest
+
+from chassis.values.digests import digest, items_digest
+
+
+@dataclass
+class Item:
+    product_id: str
+    quantity: int
+
+
+def test_equal_parts_have_equal_digests_in_every_release() -> None:
+    assert digest("id", 7, b"\x01", Item("mug", 1)).hex() == "cdeb658d68a58a07"
+
+
+@pytest.mark.parametrize("other", [("a", "bc"), ("ab", "c", ""), ("ab", 0), ("ab", "C")])
+def test_other_parts_have_another_digest(other: tuple[object, ...]) -> None:
+    assert digest("ab", "c") != digest(*other)
+
+
+def test_the_order_of_items_does_not_matter_but_their_quantities_do() -> None:
+    mug, pan = Item("mug", 1), Item("pan", 2)
+    assert items_digest([mug, pan]) == items_digest([pan, mug])
+    assert items_digest([mug, pan]) != items_digest([Item("mug", 2), Item("pan", 1)])

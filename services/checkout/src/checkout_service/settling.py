@@ -1,0 +1,46 @@
+"""Settles orders that need an operator, as the operator decided."""
+
+import re
+from dataclasses import replace
+
+from chassis.errors import FailedPrecondition, InvalidArgument
+from chassis.values.fields import require_text
+from checkout_service.domain import NEEDS_OPERATOR, State, Transition
+from checkout_service.metrics import OrderMetrics
+from checkout_service.ports import Entry, Journal
+
+_MAX_LENGTH = 200
+_CARD_NUMBER = re.compile(r"\d{4}[ -]?\d{4}")
+
+
+class SettlementRefused(FailedPrecondition):
+    """The order does not need an operator, or is not to be shipped."""
+
+
+async def settle(seen: Entry, transition: Transition, journal: Journal, metrics: OrderMetrics) -> None:
+    """Settle an order. Raises SettlementRefused if its state does not allow it, or has changed."""
+    is_shipped = transition.after is State.SHIPPED
+    allowed = {State.NEEDS_REVIEW} if is_shipped else NEEDS_OPERATOR
+    if seen.state not in allowed or not await journal.update(seen.claim, replace(transition, before=seen.state)):
+        state = (await journal.read(seen.order_id) or seen).state.value
+        message = f"an order in state {state} cannot be {transition.step.replace('_', ' as ')}"
+        raise SettlementRefused(message, metadata={"order_id": seen.order_id, "state": state})
+    if is_shipped:
+        metrics.record_placed(seen.order)
+    metrics.record_change(seen.order_id, transition.after, transition.step.upper())
+
+
+def settlement(outcome: str, text: str, by: str) -> Transition:
+    """Return what an operator decided: `refunded`, `shipped` or `dismissed`, with the reason or the tracking id.
+
+    Raises InvalidArgument.
+    """
+    is_shipped = outcome == "shipped"
+    for field, value in (("by", by), (outcome, text)):
+        require_text(value.strip(), field, max_length=_MAX_LENGTH)
+        # Tracking ids may have as many digits as cards.
+        if _CARD_NUMBER.search(value) and not (is_shipped and field == outcome):
+            raise InvalidArgument.field(field, "must not contain eight digits in a row")
+    after, tracking_id = (State.SHIPPED, text) if is_shipped else (State.SETTLED, "")
+    step, detail = f"settled_{outcome}", f"{by}: {text}"
+    return Transition(State.NEEDS_REVIEW, after, tracking_id=tracking_id, step=step, detail=detail)

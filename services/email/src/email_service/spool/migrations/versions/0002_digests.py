@@ -1,0 +1,11 @@
+"""Digests, by which reconciliation compares confirmations with orders after recipient and text were deleted."""
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0002"
+down_revision = "0001"
+
+
+def upgrade() -> None:
+    op.add_column("letters", sa.Column("digests", sa.LargeBinary))
