@@ -8,6 +8,7 @@ import pytest
 
 from chassis import errors
 from chassis.rpc import calls, client
+from chassis.rpc.checks import required
 from chassis.telemetry import semconv
 from shop import cart_pb2, cart_pb2_grpc
 from shop_kit.carts import REGISTER, Carts, Context, raising
@@ -142,7 +143,7 @@ async def test_a_response_with_an_invalid_part_is_an_error_that_names_it(
 
     method = "shop.CartService/GetCart"
     async with serve((REGISTER, Carts(no_user))) as address:
-        checks = {method: check}
+        checks = {method: required(method, check)}
         telemetry = recorded.telemetry
         channel = client.channel(address, "shop.CartService", timeout_seconds=5, checks=checks, telemetry=telemetry)
         carts: Any = cart_pb2_grpc.CartServiceStub(channel)

@@ -3,12 +3,11 @@
 import asyncio
 import json
 import time
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias, cast
 
 import grpc
-import structlog
 from google.protobuf.message import Message
 from grpc.aio import Metadata
 from opentelemetry import trace
@@ -22,10 +21,7 @@ from chassis.telemetry.instruments import Telemetry
 from chassis.telemetry.metrics import Attributes
 from chassis.telemetry.propagation import baggage_attributes, is_unsampled
 
-log = structlog.get_logger()
-
-Check: TypeAlias = Callable[[Any, Any, Mapping[str, str]], Iterable[tuple[str, bool]]]
-"""Examines a request's response and trailing metadata: yields parts of them, and whether each is valid."""
+Requirement: TypeAlias = Callable[[Any, Any, Mapping[str, str]], None]
 
 _OPTIONS = (
     # Detects a peer that vanished without closing its connection in about two seconds; the kernel takes minutes.
@@ -51,7 +47,7 @@ def channel(
     *,
     timeout_seconds: float,
     retryable: Sequence[str] = (),
-    checks: Mapping[str, Check] | None = None,
+    checks: Mapping[str, Requirement] | None = None,
     telemetry: Telemetry | None = None,
 ) -> grpc.aio.Channel:
     """Open a channel to one service, balanced over all its addresses.
@@ -62,7 +58,7 @@ def channel(
         timeout_seconds: default deadline of each call, shortened to the time left of the call being served.
         retryable: methods that are safe to repeat (reads, and writes with an idempotency key). On UNAVAILABLE they
             are attempted up to three times.
-        checks: by full name of a method; a call whose response has an invalid part raises PeerBroken.
+        checks: by full name of a method; each gets request, response and trailing metadata, and may raise PeerBroken.
     """
     options = (*_OPTIONS, ("grpc.service_config", _service_config(service, retryable)))
     name = target if "://" in target or target.startswith("unix:") else f"dns:///{target}"
@@ -103,7 +99,7 @@ class _Channel:
     target: str
     timeout_seconds: float
     telemetry: Telemetry
-    checks: Mapping[str, Check]
+    checks: Mapping[str, Requirement]
 
     def unary_unary(
         self,
@@ -213,10 +209,5 @@ class _Call:
         """Return the response. Raise PeerBroken if a part of it is invalid."""
         response, method = await self._raw, self._method
         if method.check is not None:
-            trailers = dict(await self._raw.trailing_metadata() or ())
-            for part, valid in method.check(self._request, response, trailers):
-                if not valid:
-                    # Never the value: it may be anything, such as the number of a card.
-                    log.error("peer broken", method=method.name, part=part)
-                    raise PeerBroken(f"{method.name} returned an invalid {part}")
+            method.check(self._request, response, dict(await self._raw.trailing_metadata() or ()))
         return response

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from chassis.rpc.client import Check
+from chassis.rpc.checks import Check, required
 from chassis.values.money import MAX_NANOS, is_currency_code
 from checkout_service.peers.wire import lines_from_wire
 from shop import money_pb2
@@ -53,7 +53,7 @@ def _check_charge_outcome(_request: Any, response: Any, _: Trailers) -> Parts:
         yield "charged.recorded_at", 0 <= response.charged.recorded_at.seconds < 10**11
 
 
-CHECKS: Mapping[str, Check] = {
+PARTS: Mapping[str, Check] = {
     "shop.CartService/GetCart": _check_cart,
     "shop.ProductCatalogService/GetProduct": lambda request, product, _: (
         ("id", product.id == request.id),
@@ -69,6 +69,8 @@ CHECKS: Mapping[str, Check] = {
         ("shipped.tracking_id", not reply.HasField("shipped") or _is_text(reply.shipped.tracking_id)),
     ),
 }
+
+CHECKS = {method: required(method, check) for method, check in PARTS.items()}
 
 
 def _is_price(amount: money_pb2.Money, currency_code: str) -> bool:
