@@ -80,18 +80,19 @@ async def test_a_checkout_answers_and_goes_on_whichever_statement_fails(
         peers.cart.fill("first", mug=1)
         assert await answer(checkout, "first") == "OK"
         await until_done(checkout, 1)
-        texts, answers = list(statement_errors.runs), []
+        texts, answers, failed = list(statement_errors.runs), [], 0
         for number, text in enumerate(texts):
             user = f"user-{number}"
             peers.cart.fill(user, mug=1)
             statement_errors.failing, before = text, statement_errors.runs[text]
             answers += [await answer(checkout, user) for _ in range(2)]
+            await asyncio.sleep(0.1)  # loops run it too
             statement_errors.failing = ""
-            assert statement_errors.runs[text] >= before
+            failed += statement_errors.runs[text] > before
             await until_answered(checkout, user)
         assert set(answers) == {"OK", "JOURNAL_UNAVAILABLE", "ORDER_IN_PROGRESS"}
         await until_done(checkout, len(texts) + 1)
-    assert len(texts) > 20
+    assert failed > 12  # the others run once, or seldom
 
 
 @pytest.fixture

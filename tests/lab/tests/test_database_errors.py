@@ -11,7 +11,7 @@ import redis.asyncio
 import redis.exceptions
 from sqlalchemy import event
 
-from cart_service.domain import Addition, CartStore, NewQuantity, StoreUnavailable
+from cart_service.domain import Addition, CartStore, NewQuantity, Purchase, StoreUnavailable
 from cart_service.valkey import open_valkey_store
 from chassis.errors import Unavailable
 from chassis.sql.migrate import migrate
@@ -204,7 +204,7 @@ async def test_any_error_of_valkey_is_that_of_the_store(
 
 def cart_steps(store: CartStore) -> Iterator[Coroutine[Any, Any, Any]]:
     yield from (store.add(Addition("ann", "mug", 1)), store.read("ann"), store.check(), store.empty("ann", None))
-    yield store.set_quantity(NewQuantity("ann", "mug", 1))
+    yield from (store.set_quantity(NewQuantity("ann", "mug", 1)), store.remove_ordered(Purchase("ann", "etag", ())))
 
 
 REQUESTS: list[tuple[str, str, dict[str, Any] | None]] = [
