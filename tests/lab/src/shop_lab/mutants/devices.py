@@ -58,6 +58,13 @@ DEVICES = (
         "test_ledger.py::test_the_first_entry_of_a_key_is_final",
     ),
     Device(
+        "one captured charge per purchase",
+        f"{_PAYMENT}/ledger/migrations/versions/0004_purchases.py",
+        "        unique=True,\n",
+        "        unique=False,\n",
+        "test_ledger.py::test_a_purchase_has_one_captured_charge",
+    ),
+    Device(
         "transaction ids derive from keys",
         f"{_PAYMENT}/domain.py",
         "return str(uuid.uuid5(_TRANSACTION_IDS, self.key))",
