@@ -29,7 +29,7 @@ FLOORS_PER_1000_ORDERS: Mapping[str, float] = {
     FENCES: 4,
     REPLAYS: 100,
     STALE_WRITES: 0.2,
-    DELETIONS: 10,
+    DELETIONS: 5,
 }
 FLOORS_PER_FAULT: Mapping[str, tuple[FaultKind, int]] = {
     DEAD_LETTERS: (FaultKind.REFUSED_NOTIFICATIONS, 2),
