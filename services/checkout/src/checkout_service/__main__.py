@@ -54,7 +54,8 @@ async def build(
         placer = OrderPlacer(journal, peers.quotes, executor, settings.hmac_key, failpoints)
         service.add_readiness_check(journal.check)
         service.add_servicer(add_CheckoutServiceServicer_to_server, CheckoutService(placer))
-        service.add_internal_servicer(add_OrderJournalServicer_to_server, OrderJournal(journal, retention, metrics))
+        operators = OrderJournal(journal, peers.payment, retention, metrics)
+        service.add_internal_servicer(add_OrderJournalServicer_to_server, operators)
         async with in_background(recovery.run, outbox.run, retention.run):
             yield
             await executor.close()

@@ -16,7 +16,7 @@ from checkout_service.domain import State
 from checkout_service.metrics import OrderMetrics
 from checkout_service.peers.wire import order_to_wire, request_from_wire
 from checkout_service.placing import OrderPlacer
-from checkout_service.ports import Entry, Event, Journal
+from checkout_service.ports import Entry, Event, Journal, Payment
 from checkout_service.requests import MAX_USER_ID_LENGTH
 from checkout_service.settling import settle, settlement
 from shop import checkout_pb2, checkout_pb2_grpc
@@ -54,8 +54,9 @@ class CheckoutService(checkout_pb2_grpc.CheckoutServiceServicer):
 class OrderJournal(orders_pb2_grpc.OrderJournalServicer):
     """The internal service: shows orders to operators, requeues dead letters, and settles orders."""
 
-    def __init__(self, journal: Journal, retention: Retention, metrics: OrderMetrics) -> None:
+    def __init__(self, journal: Journal, payment: Payment, retention: Retention, metrics: OrderMetrics) -> None:
         self._journal = journal
+        self._payment = payment
         self._retention = retention
         self._metrics = metrics
 
@@ -115,7 +116,7 @@ class OrderJournal(orders_pb2_grpc.OrderJournalServicer):
         if outcome is None:
             raise InvalidArgument.field("outcome", "must be one of refunded, shipped and dismissed")
         transition = settlement(outcome, getattr(request, outcome), request.by)
-        await settle(await self._read(request.order_id), transition, self._journal, self._metrics)
+        await settle(await self._read(request.order_id), transition, self._journal, self._payment, self._metrics)
         settled = await self._to_wire([await self._read(request.order_id)])
         return orders_pb2.SettleOrderResponse(order=settled[0])
 

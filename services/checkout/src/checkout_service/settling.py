@@ -3,11 +3,14 @@
 import re
 from dataclasses import replace
 
-from chassis.errors import FailedPrecondition, InvalidArgument
+from chassis.errors import FailedPrecondition, InvalidArgument, Unavailable
 from chassis.values.fields import require_text
+from checkout_service.commands import InDoubt
 from checkout_service.domain import NEEDS_OPERATOR, State, Transition
 from checkout_service.metrics import OrderMetrics
-from checkout_service.ports import Entry, Journal
+from checkout_service.ports import Entry, Journal, Payment
+
+REFUNDED = "settled_refunded"
 
 _MAX_LENGTH = 200
 _CARD_NUMBER = re.compile(r"\d{4}[ -]?\d{4}")
@@ -17,11 +20,16 @@ class SettlementRefused(FailedPrecondition):
     """The order does not need an operator, or is not to be shipped."""
 
 
-async def settle(seen: Entry, transition: Transition, journal: Journal, metrics: OrderMetrics) -> None:
-    """Settle an order. Raises SettlementRefused if its state does not allow it, or has changed."""
+async def settle(
+    seen: Entry, transition: Transition, journal: Journal, payment: Payment, metrics: OrderMetrics
+) -> None:
+    """Settle an order. Raises SettlementRefused if its state does not allow it, or has changed, and Unavailable."""
     is_shipped = transition.after is State.SHIPPED
-    allowed = {State.NEEDS_REVIEW} if is_shipped else NEEDS_OPERATOR
-    if seen.state not in allowed or not await journal.update(seen.claim, replace(transition, before=seen.state)):
+    allowed = seen.state in ({State.NEEDS_REVIEW} if is_shipped else NEEDS_OPERATOR)
+    # What was refunded by hand is also released in the ledger, where it would keep the cart from being ordered.
+    if allowed and transition.step == REFUNDED and isinstance(await payment.void(seen.claim.charge_key), InDoubt):
+        raise Unavailable("payment does not answer; settle the order again")
+    if not allowed or not await journal.update(seen.claim, replace(transition, before=seen.state)):
         state = (await journal.read(seen.order_id) or seen).state.value
         message = f"an order in state {state} cannot be {transition.step.replace('_', ' as ')}"
         raise SettlementRefused(message, metadata={"order_id": seen.order_id, "state": state})
