@@ -28,7 +28,7 @@ COMMANDS = {
     "products": "Browse the catalog.",
     "cart": "Fill, show and empty a cart.",
     "order": "Order the contents of a cart.",
-    "orders": "List, watch and show orders, requeue dead letters, settle orders.",
+    "orders": "List, watch, show and settle orders, requeue dead letters.",
     "mail": "List and read order confirmations, send messages again.",
     "convert": "Convert an amount between currencies.",
     "reconcile": "Compare orders, charges, shipments and confirmations.",
