@@ -1,5 +1,6 @@
 """Fixtures of the checkout tests: a journal on either database, fake peers, and a checkout that calls them."""
 
+import asyncio
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, closing
@@ -118,6 +119,24 @@ class Checkout:
 
     async def states(self) -> list[str]:
         return [orders_pb2.OrderState.Name(order.state).removeprefix("ORDER_STATE_") for order in await self.listed()]
+
+    @asynccontextmanager
+    async def placing(self, peer: Any, method: str, key: str | None = None) -> AsyncIterator[asyncio.Task[Placed]]:
+        """Place an order that waits for a peer until the context ends."""
+        gate = peer.hold(method)
+        call = asyncio.create_task(self.place(key))
+        await wait_until(lambda: peer.calls[method])
+        yield call
+        gate.set()
+        await call
+
+    async def until_done(self, count: int) -> None:
+        """Wait until so many orders are done."""
+
+        async def done() -> bool:
+            return len(await self.listed(states=[orders_pb2.ORDER_STATE_DONE], limit=1000)) >= count
+
+        await wait_until(done)
 
     async def until_states(self, *states: str) -> list[orders_pb2.Order]:
         """Wait until there are orders in these states, and return them."""

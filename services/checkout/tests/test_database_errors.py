@@ -15,7 +15,6 @@ from checkout_service import outbox, queue_workers, recovery
 from checkout_service.domain import order_id_of
 from checkout_service.journal import sql
 from checkout_service.requests import scope_of
-from shop_internal import orders_pb2
 from shop_kit.statement_errors import StatementErrors
 from shop_kit.waiting import wait_until
 from shop_lab.world.fake_peers import FakePeers
@@ -66,20 +65,13 @@ async def until_answered(checkout: Checkout, user: str) -> None:
     await wait_until(answered)
 
 
-async def until_done(checkout: Checkout, count: int) -> None:
-    async def done() -> bool:
-        return len(await checkout.listed(states=[orders_pb2.ORDER_STATE_DONE], limit=1000)) == count
-
-    await wait_until(done)
-
-
 async def test_a_checkout_answers_and_goes_on_whichever_statement_fails(
     start: Start, peers: FakePeers, statement_errors: StatementErrors
 ) -> None:
     async with start(lease_seconds=0.5) as checkout:
         peers.cart.fill("first", mug=1)
         assert await answer(checkout, "first") == "OK"
-        await until_done(checkout, 1)
+        await checkout.until_done(1)
         texts, answers, failed = list(statement_errors.runs), [], 0
         for number, text in enumerate(texts):
             user = f"user-{number}"
@@ -91,7 +83,7 @@ async def test_a_checkout_answers_and_goes_on_whichever_statement_fails(
             failed += statement_errors.runs[text] > before
             await until_answered(checkout, user)
         assert set(answers) == {"OK", "JOURNAL_UNAVAILABLE", "ORDER_IN_PROGRESS"}
-        await until_done(checkout, len(texts) + 1)
+        await checkout.until_done(len(texts) + 1)
     assert failed > 12  # the others run once, or seldom
 
 
@@ -120,9 +112,9 @@ async def test_a_row_that_cannot_be_written_and_a_table_that_is_away_end_nothing
     await asyncio.to_thread(run_sql, "ALTER TABLE away RENAME TO orders")
     again = [answer(replica, user) for replica, user in zip(chain(*[replicas] * CUSTOMERS), users, strict=False)]
     assert set(await asyncio.gather(*again)) == {"OK"}
-    await until_done(replicas[0], CUSTOMERS)
+    await replicas[0].until_done(CUSTOMERS)
     assert await answer(replicas[1], "poisoned") == "ORDER_IN_PROGRESS"
     await asyncio.to_thread(run_sql, "DROP TRIGGER refuse ON orders")
-    await until_done(replicas[1], CUSTOMERS + 1)
+    await replicas[1].until_done(CUSTOMERS + 1)
     await until_answered(replicas[0], "poisoned")
     assert len(set(peers.payment.captured)) == len(peers.payment.captured) == CUSTOMERS + 1

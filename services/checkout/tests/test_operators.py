@@ -68,6 +68,18 @@ async def test_orders_are_listed_page_by_page(
     assert [[order.user_id for order in page] for page in pages] == [["ann", "bob"], ["cid"], []]
 
 
+# Settlements that are no text for the history.
+UNFIT = [
+    ({"refunded": " "}, "refunded"),
+    ({"dismissed": "x" * 201}, "dismissed"),
+    ({"dismissed": "two\nlines"}, "dismissed"),
+    ({"refunded": "card 4242424242424242"}, "refunded"),
+    ({"refunded": "card 4242 4242 4242 4242"}, "refunded"),
+    ({"shipped": "x" * 201}, "shipped"),
+    ({"refunded": "R-7", "by": ""}, "by"),
+    ({"refunded": "R-7", "by": "4242-4242"}, "by"),
+    ({}, "outcome"),
+]
 COMBINED = "user_id: must not be combined with states or stuck"
 UNANSWERED: list[tuple[str, dict[str, Any], str, str]] = [
     ("ListOrders", {"user_id": "ann", "stuck": True}, "INVALID_ARGUMENT", COMBINED),
@@ -77,6 +89,7 @@ UNANSWERED: list[tuple[str, dict[str, Any], str, str]] = [
     ("ScanOrders", {"since": Timestamp(seconds=-1)}, "INVALID_ARGUMENT", "since"),
     *((method, {"order_id": "unknown"}, "NOT_FOUND", "") for method in ("GetOrder", "RequeueNotifications")),
     ("SettleOrder", {"order_id": "unknown", "by": "eve", "refunded": "R-7"}, "NOT_FOUND", ""),
+    *(("SettleOrder", {"order_id": "id", "by": "eve", **fields}, "INVALID_ARGUMENT", field) for fields, field in UNFIT),
 ]
 
 
@@ -88,16 +101,6 @@ async def test_an_invalid_request_or_one_for_an_unknown_order_is_refused(
         await getattr(checkout.journal, method)(getattr(orders_pb2, f"{method}Request")(**fields))
     assert error.value.code().name == code
     assert (error.value.details() or "").startswith(message)
-
-
-async def test_orders_are_listed_by_state(checkout: Checkout, peers: FakePeers) -> None:
-    peers.payment.faults["Charge"] = Fault(FailedPrecondition("no", reason="CARD_EXPIRED"))
-    await checkout.refused()
-    declined = orders_pb2.ListOrdersRequest(states=[orders_pb2.ORDER_STATE_DECLINED])
-    (order,) = (await checkout.journal.ListOrders(declined)).orders
-    assert (order.reason, order.stuck) == ("CARD_EXPIRED", False)
-    done = orders_pb2.ListOrdersRequest(states=[orders_pb2.ORDER_STATE_DONE])
-    assert list((await checkout.journal.ListOrders(done)).orders) == []
 
 
 async def test_a_listed_order_has_its_unsent_outbox_items(checkout: Checkout, peers: FakePeers) -> None:
@@ -124,15 +127,6 @@ async def place_refused_confirmation(checkout: Checkout, peers: FakePeers) -> or
 async def test_a_confirmation_that_is_refused_for_good_is_a_dead_letter(checkout: Checkout, peers: FakePeers) -> None:
     order = await place_refused_confirmation(checkout, peers)
     assert (order.state, list(order.dead_letters)) == (orders_pb2.ORDER_STATE_SHIPPED, ["email"])
-
-
-async def test_an_order_with_a_dead_letter_is_listed_as_stuck(
-    checkout: Checkout, peers: FakePeers, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sql, "STUCK_SECONDS", -1)
-    dead = await place_refused_confirmation(checkout, peers)
-    (order,) = await checkout.listed(stuck=True)
-    assert order.order_id == dead.order_id
 
 
 async def test_a_requeued_confirmation_is_sent(checkout: Checkout, peers: FakePeers) -> None:
@@ -217,29 +211,6 @@ async def test_an_order_settled_as_shipped_is_confirmed_and_answers_its_caller(
     assert (placed.replayed, placed.response.order.shipping_tracking_id) == (True, "00340434161234567890")
 
 
-INVALID_SETTLEMENTS = [
-    ({"refunded": " "}, "refunded"),
-    ({"dismissed": "x" * 201}, "dismissed"),
-    ({"dismissed": "two\nlines"}, "dismissed"),
-    ({"refunded": "card 4242424242424242"}, "refunded"),
-    ({"refunded": "card 4242 4242 4242 4242"}, "refunded"),
-    ({"shipped": "x" * 201}, "shipped"),
-    ({"refunded": "R-7", "by": ""}, "by"),
-    ({"refunded": "R-7", "by": "4242-4242"}, "by"),
-    ({}, "outcome"),
-]
-
-
-@pytest.mark.parametrize(("fields", "field"), INVALID_SETTLEMENTS)
-async def test_a_settlement_that_is_no_text_for_the_history_is_refused(
-    checkout: Checkout, fields: dict[str, str], field: str
-) -> None:
-    with pytest.raises(grpc.aio.AioRpcError) as error:
-        await settle(checkout, "id", **fields)
-    assert error.value.code().name == "INVALID_ARGUMENT"
-    assert (error.value.details() or "").startswith(field)
-
-
 async def test_only_an_order_that_needs_an_operator_is_settled(
     checkout: Checkout, peers: FakePeers, run_sql: RunSql
 ) -> None:
@@ -305,18 +276,3 @@ def order_attributes(recorded: Recorded) -> list[dict[str, Any]]:
         {name: value for name, value in (span.attributes or {}).items() if name.startswith("shop.order.")}
         for span in spans
     ]
-
-
-async def test_one_trace_contains_every_call_of_an_order(peers: FakePeers, start: Start, recorded: Recorded) -> None:
-    async with start(recorded.telemetry) as checkout:
-        await checkout.place()
-        await wait_until(lambda: peers.email.sent)
-    spans = recorded.spans()
-    served = next(span for span in spans if span.name == "shop.CheckoutService/PlaceOrder")
-    made = [span.name for span in spans if span.parent and span.parent == served.context]
-    called = {name.rpartition("/")[2] for name in made if "/" in name}
-    assert called == {
-        "GetCart", "GetProduct", "GetQuote", "Convert", "Charge", "ShipOrder", "AcceptConfirmations",
-        "RemoveAllOrdered",
-    }  # fmt: skip
-    assert {"INSERT orders; INSERT order_events", "UPDATE orders; INSERT order_events; INSERT outbox"} <= {*made}

@@ -3,7 +3,6 @@
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -37,19 +36,6 @@ def shipped(peers: FakePeers) -> Counter[str]:
     return found
 
 
-@asynccontextmanager
-async def while_at(
-    peer: Any, method: str, checkout: Checkout, key: str | None = None
-) -> AsyncIterator[asyncio.Task[Any]]:
-    """Place an order that waits for a peer until the context ends."""
-    gate = peer.hold(method)
-    call = asyncio.create_task(checkout.place(key))
-    await wait_until(lambda: peer.calls[method])
-    yield call
-    gate.set()
-    await call
-
-
 @KEYS
 @pytest.mark.parametrize("changed", [{}, {"credit_card": OTHER_CARD}])
 async def test_an_order_during_another_one_buys_what_that_leaves(
@@ -57,7 +43,7 @@ async def test_an_order_during_another_one_buys_what_that_leaves(
 ) -> None:
     first, second = keys
     async with start() as one, start() as two:
-        async with while_at(peers.payment, "Charge", one, first) as before:
+        async with one.placing(peers.payment, "Charge", first) as before:
             peers.cart.fill("ann", lamp=1)
             calls = [asyncio.create_task(checkout.place(second, **changed)) for checkout in (one, two)]
             await wait_until(lambda: peers.cart.calls["GetCart"] >= 3)
@@ -124,11 +110,12 @@ async def test_a_corrected_card_number_may_have_the_same_key(checkout: Checkout,
 
 
 @pytest.fixture
-async def abandoned(start: Start) -> AsyncIterator[Checkout]:
+async def abandoned(start: Start, peers: FakePeers) -> AsyncIterator[Checkout]:
     """A checkout with an abandoned order of two mugs under a key."""
     async with start(failpoints="checkout.charge.before=error*1") as checkout:
         await checkout.refused("key")
         await checkout.until_states("ABANDONED")
+        assert list(peers.payment.ledger.values()) == ["fenced"]
         yield checkout
 
 

@@ -5,14 +5,13 @@ from typing import Any
 
 import pytest
 
-from chassis.errors import FailedPrecondition
 from chassis.telemetry import semconv
 from checkout_service.peers.checks import PARTS
 from shop import cart_pb2
 from shop_internal.payment_ledger_pb2 import ResolveOrFenceResponse
 from shop_internal.shipment_manifest_pb2 import ResolveShipmentResponse, Shipment
 from shop_kit.serving import Recorded
-from shop_lab.world.fake_peers import FakePeers, Fault
+from shop_lab.world.fake_peers import FakePeers
 
 Start = Callable[..., Any]
 Change = Callable[[Any], Any]
@@ -159,17 +158,3 @@ def valid_charge(**changed: Any) -> dict[str, Any]:
 def test_an_invalid_outcome_of_a_resolved_key_is_found(service: str, response: Any, part: str) -> None:
     checked = PARTS[f"shop.internal.{service}/ResolveOrFence"](None, response, {})
     assert next((name for name, valid in checked if not valid), "") == part
-
-
-@pytest.mark.parametrize("reason", [f"R{CARD}", "CARD_4242_4242_4242_4242", "declined", "R" * 64, f"NO\n{CARD}"])
-async def test_a_malformed_reason_is_stored_and_shown_nowhere(peers: FakePeers, start: Start, reason: str) -> None:
-    refusal = FailedPrecondition("no", reason=reason)
-    peers.payment.faults["Charge"] = Fault(refusal)
-    peers.email.faults["SendOrderConfirmation"] = Fault(refusal)
-    async with start() as checkout:
-        assert (await checkout.refused("key")).reason == "PEER_BROKEN"
-        assert [order.reason for order in await checkout.listed()] == ["PEER_BROKEN"]
-        peers.payment.faults.clear()
-        peers.cart.fill("ann", mug=1)
-        await checkout.place("other")
-        await checkout.until_states("DECLINED", "SHIPPED")

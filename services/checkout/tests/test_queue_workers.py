@@ -18,7 +18,6 @@ from checkout_service.journal.opening import open_journal
 from checkout_service.ports import EMAIL, Entry, Journal, JournalUnavailable
 from checkout_service.queue_workers import CircuitBreaker, Circuits, PollTimer, QueueWorker
 from shop import payment_pb2
-from shop_internal import orders_pb2
 from shop_kit.waiting import wait_until
 from shop_lab.world.fake_peers import FakePeers, Fault
 
@@ -231,13 +230,6 @@ async def backlog(
         yield Backlog(opened, peers, new_order)
 
 
-async def until_done(checkout: Checkout, count: int) -> None:
-    async def done() -> bool:
-        return len(await checkout.listed(states=[orders_pb2.ORDER_STATE_DONE], limit=1000)) >= count
-
-    await wait_until(done)
-
-
 async def test_backlogs_are_worked_off_without_a_pause(
     backlog: Backlog, peers: FakePeers, start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -246,7 +238,7 @@ async def test_backlogs_are_worked_off_without_a_pause(
     await backlog.shipped(*orders[:BACKLOG])
     await backlog.charged(*orders[BACKLOG:])
     async with start() as checkout:
-        await until_done(checkout, BACKLOG)
+        await checkout.until_done(BACKLOG)
         await wait_until(lambda: len(peers.shipping.shipments) == BACKLOG)
     assert len(peers.email.sent) >= BACKLOG
 
@@ -294,7 +286,7 @@ async def test_items_are_not_tried_one_by_one_while_their_peer_is_down(
         await wait_until(lambda: peers.email.calls["SendOrderConfirmation"] >= calls + 3)
         assert peers.email.calls["SendOrderConfirmation"] < BACKLOG
         peers.email.faults.clear()
-        await until_done(checkout, BACKLOG)
+        await checkout.until_done(BACKLOG)
 
 
 @pytest.mark.usefixtures("_short_intervals")
@@ -305,7 +297,7 @@ async def test_an_outage_makes_no_dead_letters(
     peers.email.faults["SendOrderConfirmation"] = Fault(Unavailable("down"), times=50)
     await backlog.shipped(*backlog.orders(1))
     async with start() as checkout:
-        await until_done(checkout, 1)
+        await checkout.until_done(1)
     assert len(peers.email.sent) == 1
 
 
@@ -334,7 +326,7 @@ async def test_methods_that_are_not_implemented_for_a_moment_are_called_again(
     peers.email.faults["SendOrderConfirmation"] = Fault(missing, times=3)
     await backlog.shipped(*backlog.orders(1))
     async with start() as checkout:
-        await until_done(checkout, 1)
+        await checkout.until_done(1)
     assert (peers.ordered_cart.calls["RemoveOrdered"], peers.email.calls["SendOrderConfirmation"]) == (2, 4)
     # It would leave the ordered items in a cart that has changed.
     assert peers.cart.calls["EmptyCart"] == 0
@@ -350,7 +342,7 @@ async def test_recovery_is_limited_to_probes_while_shipping_is_down(
         await wait_until(lambda: peers.shipping.calls["ShipOrder"] > 2 * queue_workers.CONCURRENCY)
         assert peers.shipping.calls["ShipOrder"] < BACKLOG
         peers.shipping.faults.clear()
-        await until_done(checkout, BACKLOG)
+        await checkout.until_done(BACKLOG)
 
 
 async def test_an_order_that_always_fails_does_not_delay_the_recovery_of_new_ones(
@@ -364,7 +356,7 @@ async def test_an_order_that_always_fails_does_not_delay_the_recovery_of_new_one
     async with start() as checkout:
         await wait_until(lambda: peers.shipping.calls["ShipOrder"] == 6)
         await backlog.charged(backlog.new_order("new"))
-        await until_done(checkout, 1)
+        await checkout.until_done(1)
 
 
 async def test_finished_orders_are_deleted_after_the_retention_time(

@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from chassis.values.money import Money
-from checkout_service.domain import NEEDS_OPERATOR, RELEASED_CART
+from checkout_service.domain import RELEASED_CART
 from checkout_service.reconciliation.rules import (
     Charge,
     CompleteSince,
@@ -29,13 +29,6 @@ def order(state: str = "DONE", **changed: Any) -> Order:
 
 
 FINISHED = OrderRecords("id", order(), (CHARGE,), (SHIPMENT,), MESSAGE)
-SHIPPED_BY_HAND = order(is_settled=True, digests={"recipient": b"ann"})
-AGREEING = replace(
-    FINISHED,
-    order=order(digests={"address": b"Main 1", "items": b"mug", "recipient": b"ann"}),
-    shipments=(replace(SHIPMENT, digests={"address": b"Main 1", "items": b"mug"}),),
-    message=replace(MESSAGE, digests={"recipient": b"ann"}),
-)
 NOT_SENT = replace(FINISHED, message=Message(failed=True, detail="failed"))
 
 
@@ -56,10 +49,8 @@ def kinds(
     "records",
     [
         FINISHED,
-        AGREEING,
-        *(OrderRecords("id", order(state)) for state in ("DECLINED", "ABANDONED", "VOIDED")),
+        *(OrderRecords("id", order(state)) for state in RELEASED_CART),
         *(OrderRecords("id", order("SETTLED", is_settled=True), (CHARGE,) * n, (SHIPMENT,) * n) for n in range(3)),
-        OrderRecords("id", SHIPPED_BY_HAND, (CHARGE,), (), MESSAGE),
         OrderRecords("id", order(attempt=2), (Charge("id:2", PRICE, 10.0),), (SHIPMENT,), MESSAGE),
     ],
 )
@@ -70,28 +61,15 @@ def test_the_records_of_a_finished_order_agree(records: OrderRecords) -> None:
 @pytest.mark.parametrize(
     ("kind", "records"),
     [
-        (Kind.CHARGED_TWICE, replace(FINISHED, charges=(CHARGE, Charge("id:2", PRICE, 20.0)))),
-        (Kind.SHIPPED_TWICE, replace(FINISHED, shipments=(SHIPMENT, Shipment("id:2", "SHOP-2", 20.0)))),
-        (Kind.CHARGED_NOT_SHIPPED, replace(FINISHED, shipments=())),
-        (Kind.SHIPPED_NOT_CHARGED, replace(FINISHED, charges=())),
-        (Kind.NOT_CHARGED, replace(FINISHED, charges=(), shipments=())),
-        *((Kind.REFUSED_BUT_CHARGED, OrderRecords("id", order(state), (CHARGE,))) for state in RELEASED_CART),
-        *((Kind.REFUSED_BUT_SHIPPED, OrderRecords("id", order(state), (), (SHIPMENT,))) for state in RELEASED_CART),
-        (Kind.ATTEMPT_DIFFERS, replace(FINISHED, charges=(Charge("id:2", PRICE, 10.0),))),
-        (Kind.PARCEL_DIFFERS, replace(AGREEING, shipments=(replace(SHIPMENT, digests={"items": b"pan"}),))),
-        (Kind.MAIL_DIFFERS, replace(AGREEING, message=Message(failed=False, detail="", digests={"recipient": b"bob"}))),
-        (Kind.NOT_MAILED, OrderRecords("id", SHIPPED_BY_HAND, (CHARGE,))),
-        (Kind.AMOUNT_DIFFERS, replace(FINISHED, charges=(Charge("id:1", Money.of("EUR", 13), 10.0),))),
-        (Kind.NOT_MAILED, replace(FINISHED, message=None)),
+        (Kind.NOT_MAILED, OrderRecords("id", order(is_settled=True), (CHARGE,))),
         (Kind.NOT_MAILED, NOT_SENT),
         (Kind.OPEN_TOO_LONG, OrderRecords("id", order("CHARGING"))),
-        *((Kind.OPEN_TOO_LONG, OrderRecords("id", order(state), (CHARGE,))) for state in NEEDS_OPERATOR),
+        (Kind.OPEN_TOO_LONG, OrderRecords("id", order("NEEDS_REVIEW"), (CHARGE,))),
         (Kind.OPEN_TOO_LONG, OrderRecords("id", order("NEEDS_REVIEW"), (CHARGE,), (SHIPMENT,))),
         (Kind.OPEN_TOO_LONG, OrderRecords("id", order("NEEDS_REFUND"), effects_are_read=False)),
-        (Kind.UNKNOWN_ORDER, replace(FINISHED, order=None)),
     ],
 )
-def test_records_that_disagree_are_a_mismatch(kind: Kind, records: OrderRecords) -> None:
+def test_what_the_reconciliation_of_a_whole_shop_does_not_disturb_is_found(kind: Kind, records: OrderRecords) -> None:
     assert kinds(records) == [kind]
 
 

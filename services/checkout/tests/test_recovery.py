@@ -8,7 +8,7 @@ from typing import Any
 import grpc
 import pytest
 
-from chassis.errors import FailedPrecondition, Internal, Unavailable, Unimplemented
+from chassis.errors import FailedPrecondition, Internal, Unavailable
 from checkout_service import executor, failpoints, outbox, queue_workers
 from checkout_service.journal import sql
 from shop import checkout_pb2
@@ -102,14 +102,6 @@ async def test_an_error_in_recovery_ends_in_one_order(peers: FakePeers, start: S
     assert_one_order(peers, response)
 
 
-async def test_recovery_continues_after_one_call_found_no_ledger(peers: FakePeers, start: Start) -> None:
-    peers.ledger.faults["ResolveOrFence"] = Fault(Unimplemented("no route"), times=1)
-    async with start(failpoints="checkout.charge.after=error*1") as checkout:
-        await checkout.refused("key")
-        await checkout.until_states("DONE")
-    assert len(peers.payment.captured) == 1
-
-
 @pytest.mark.parametrize("point", failpoints.VOID)
 async def test_an_error_while_voiding_ends_in_a_void(peers: FakePeers, start: Start, point: str) -> None:
     peers.shipping.faults["ShipOrder"] = Fault(FailedPrecondition("closed", reason="DEPOT_CLOSED"))
@@ -129,30 +121,6 @@ async def test_a_superseded_worker_changes_nothing_and_returns_the_same_order(pe
         history = await other.journal.GetOrder(orders_pb2.GetOrderRequest(order_id=orders[0].order_id))
     assert_one_order(peers, response)
     assert [event.epoch for event in history.history if event.step == "shipped"] == [2]
-
-
-async def test_an_order_that_was_never_charged_is_abandoned_and_fenced(peers: FakePeers, start: Start) -> None:
-    async with start(failpoints="checkout.charge.before=error*1") as checkout:
-        await checkout.refused("key")
-        await checkout.until_states("ABANDONED")
-        assert list(peers.payment.ledger.values()) == ["fenced"]
-        placed = await checkout.place("key")
-        (order,) = await checkout.until_states("DONE")
-    assert order.attempt == 2
-    assert_one_order(peers, placed.response)
-
-
-async def test_an_abandoned_order_is_not_reopened_after_another_order_of_its_cart(
-    peers: FakePeers, start: Start
-) -> None:
-    peers.ordered_cart.faults["RemoveOrdered"] = Fault(Unavailable("down"))
-    async with start(failpoints="checkout.charge.before=error*1") as checkout:
-        await checkout.refused()
-        await checkout.until_states("ABANDONED")
-        await checkout.place(email="ann@elsewhere.example")
-        error = await checkout.refused()
-    assert error.reason == "CART_ORDERED"
-    assert len(peers.payment.captured) == 1
 
 
 async def test_different_requests_for_a_cart_at_once_after_an_abandoned_one_charge_once(

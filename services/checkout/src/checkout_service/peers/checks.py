@@ -1,12 +1,12 @@
 """Checks of peers' responses for what orders rely on. The channels apply them as a response enters, and only there."""
 
 import re
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from chassis.rpc.checks import Check, required
 from chassis.values.money import MAX_NANOS, is_currency_code
+from checkout_service.peers.wire import lines_from_wire
 from shop import money_pb2
 
 MAX_LINES = 200  # as our own cart's
@@ -24,13 +24,11 @@ Trailers = Mapping[str, str]
 def _check_cart(request: Any, cart: Any, trailers: Trailers) -> Parts:
     yield "user_id", cart.user_id in {"", request.user_id}
     yield "items", len(cart.items) <= MAX_LINES
-    quantities: Counter[str] = Counter()
-    for item in cart.items:
-        yield "items.product_id", _PRODUCT_ID.fullmatch(item.product_id) is not None
-        quantities[item.product_id] += item.quantity
-        yield "items.quantity", item.quantity >= 1 and quantities[item.product_id] <= _MAX_INT32
+    yield "items.product_id", all(_PRODUCT_ID.fullmatch(item.product_id) for item in cart.items)
+    yield "items.quantity", all(item.quantity >= 1 for item in cart.items)
+    yield "items.quantity", all(line.quantity <= _MAX_INT32 for line in lines_from_wire(cart.items))
     for name in ("etag", "cart-generation", "ordered-etag"):
-        yield name, _VERSION.fullmatch(trailers.get(name, "")) is not None
+        yield name, bool(_VERSION.fullmatch(trailers.get(name, "")))
 
 
 def _check_converted(request: Any, amount: money_pb2.Money, _: Trailers) -> Parts:
