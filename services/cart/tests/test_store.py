@@ -1,8 +1,6 @@
 """The behaviour that all stores share, beside what test_machine.py covers; conftest.py lists the stores."""
 
 import asyncio
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
 
 import pytest
 
@@ -13,12 +11,9 @@ from cart_service.domain import (
     CartFull,
     CartStore,
     Line,
-    NewQuantity,
     Purchase,
     QuantityTooLarge,
 )
-
-OpenStore = Callable[..., AbstractAsyncContextManager[CartStore]]
 
 
 async def quantities(store: CartStore, user_id: str = "ada") -> dict[str, int]:
@@ -140,43 +135,6 @@ async def test_a_rejected_addition_does_not_consume_its_key(store: CartStore) ->
     assert await quantities(store) == {"pan": 1}
 
 
-async def test_a_cart_expires_after_its_last_change(open_store: OpenStore) -> None:
-    async with open_store(ttl_seconds=0.2) as store, asyncio.timeout(20):
-        await add(store, "pan")
-        while await quantities(store):  # noqa: ASYNC110 - expiry sends no notification
-            await asyncio.sleep(0.05)
-
-
-async def test_a_thousand_concurrent_additions_all_count(store: CartStore) -> None:
-    await asyncio.gather(*(add(store, "pan") for _ in range(1000)))
-    assert await quantities(store) == {"pan": 1000}
-
-
-async def test_the_generation_stays_while_items_are_added_or_changed(store: CartStore) -> None:
-    await add(store, "pan")
-    before = await generation(store)
-    await add(store, "tent", 3)
-    await store.set_quantity(NewQuantity("ada", "tent", 2))
-    await store.set_quantity(NewQuantity("ada", "pan", 0))
-    assert (await generation(store), len(before)) == (before, 16)
-
-
-async def test_a_cart_that_was_empty_begins_a_new_generation(store: CartStore) -> None:
-    generations = {await ordered_cart(store)}
-    for _ in range(2):
-        await add(store, "pan")
-        generations.add(await generation(store))
-        await store.empty("ada", None)
-    await add(store, "pan")
-    generations.add(await generation(store))
-    await store.set_quantity(NewQuantity("ada", "pan", 0))
-    await add(store, "pan")
-    generations.add(await generation(store))
-    assert len({generation[:16] for generation in generations}) == 5
-    await store.empty("ada", None)
-    assert (await store.read("ada")).generation is None
-
-
 async def test_a_repeated_removal_leaves_a_refilled_cart_unchanged(store: CartStore) -> None:
     ordered = await ordered_cart(store)
     await add(store, "pan", 2)
@@ -191,60 +149,6 @@ async def test_a_repeated_removal_leaves_later_items_unchanged(store: CartStore)
     for _ in range(3):
         await remove_ordered(store, ordered, pan=2)
     assert await quantities(store) == {"pan": 3}
-
-
-@pytest.mark.parametrize("other", ["", "stale", "0" * 16, "0" * 32])
-async def test_a_removal_from_another_generation_has_no_effect(store: CartStore, other: str) -> None:
-    await add(store, "pan", 5)
-    before = await store.read("ada")
-    await remove_ordered(store, other, pan=2)
-    assert await store.read("ada") == before
-
-
-async def test_a_cart_that_its_user_emptied_and_refilled_keeps_its_items(store: CartStore) -> None:
-    await add(store, "pan", 2)
-    ordered = await etag(store)
-    await store.empty("ada", None)
-    await add(store, "pan", 1)
-    await remove_ordered(store, ordered, pan=2)
-    assert await quantities(store) == {"pan": 1}
-
-
-async def test_a_removal_that_finds_none_of_its_products_begins_a_new_generation(store: CartStore) -> None:
-    await add(store, "pan", 5)
-    ordered = await generation(store)
-    await remove_ordered(store, ordered, tent=1)
-    assert (await quantities(store), await generation(store) == ordered) == ({"pan": 5}, False)
-
-
-async def test_a_cart_that_an_order_emptied_item_by_item_is_known_by_its_generation(store: CartStore) -> None:
-    await add(store, "pan", 2)
-    ordered = await generation(store)
-    await store.set_quantity(NewQuantity("ada", "pan", 1))
-    await remove_ordered(store, ordered, pan=2)
-    cart = await store.read("ada")
-    assert (cart.lines, cart.ordered_etag, cart.generation) == ((), ordered, ordered)
-
-
-async def test_a_cart_whose_last_product_is_removed_by_its_user_was_not_ordered(store: CartStore) -> None:
-    await add(store, "pan")
-    await store.set_quantity(NewQuantity("ada", "pan", 0))
-    cart = await store.read("ada")
-    assert (cart.lines, cart.ordered_etag) == ((), None)
-
-
-async def test_emptying_an_empty_cart_leaves_its_ordered_etag(store: CartStore) -> None:
-    ordered = await ordered_cart(store)
-    await store.empty("ada", ordered)
-    await store.empty("ada", None)
-    assert (await store.read("ada")).ordered_etag == ordered
-
-
-async def test_an_ordered_etag_expires_with_the_lifetime_of_the_cart(open_store: OpenStore) -> None:
-    async with open_store(ttl_seconds=0.2) as store, asyncio.timeout(20):
-        await ordered_cart(store)
-        while (await store.read("ada")).ordered_etag:  # noqa: ASYNC110 - expiry sends no notification
-            await asyncio.sleep(0.05)
 
 
 async def test_concurrent_repeats_of_a_removal_take_effect_once(store: CartStore) -> None:

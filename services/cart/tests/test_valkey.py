@@ -1,4 +1,4 @@
-"""What only the Valkey store has: a server that stops, hangs and restarts."""
+"""What only the Valkey store has: a server that hangs and restarts."""
 
 import asyncio
 import signal
@@ -35,33 +35,12 @@ async def store(server: ValkeyServer) -> AsyncIterator[ValkeyCartStore]:
         yield opened
 
 
-async def test_a_stopped_server_makes_the_store_unavailable(store: ValkeyCartStore, server: ValkeyServer) -> None:
-    await store.add(PAN)
-    server.terminate()
-    purchase = Purchase("ada", "", (Line("pan", 1),))
-    operations = (store.add(PAN), store.read("ada"), store.empty("ada", None), store.remove_ordered(purchase))
-    for operation in (*operations, store.check()):
-        with pytest.raises(StoreUnavailable) as refused:
-            await operation
-        # The caller gets no text of the server.
-        assert (refused.value.message, refused.value.__cause__) == ("carts are unavailable", None)
-
-
 async def test_a_restart_between_two_calls_causes_no_error(store: ValkeyCartStore, server: ValkeyServer) -> None:
     await asyncio.gather(*(store.read("ada") for _ in range(20)))
     server.terminate()
     await asyncio.to_thread(server.start)
     await asyncio.gather(*(store.add(PAN) for _ in range(20)))
     assert (await store.read("ada")).lines[0].quantity == 20
-
-
-async def test_a_server_that_rejects_writes_makes_the_store_unavailable(
-    store: ValkeyCartStore, server: ValkeyServer
-) -> None:
-    async with Redis(unix_socket_path=str(server.unix_socket_path)) as operator:
-        await operator.config_set("maxmemory", 1)
-    with pytest.raises(StoreUnavailable):
-        await store.add(PAN)
 
 
 async def test_cancelled_calls_do_not_corrupt_the_responses_of_others(
