@@ -50,10 +50,6 @@ async def test_a_charge_is_recorded_with_its_amount_and_the_brand_of_its_card(
     assert (entry.payment.brand, str(entry.payment.amount)) == ("visa", "12.34 EUR")
 
 
-async def test_a_repeated_charge_returns_the_first_one(processor: PaymentProcessor, make_request: MakeRequest) -> None:
-    assert await processor.charge("key", make_request()) == await processor.charge("key", make_request())
-
-
 def test_a_key_has_the_same_transaction_id_in_every_release() -> None:
     assert Entry("key", State.CHARGED).transaction_id == "5cfa7e53-ea52-506a-84f5-3cf26caec591"
 
@@ -202,13 +198,6 @@ async def test_every_charge_after_the_fence_is_refused(
     assert (await processor.resolve_or_fence("key")).entry.state is State.FENCED
     with pytest.raises(ChargeFenced):
         await processor.charge("key", make_request(**late))
-
-
-async def test_voiding_a_charge_is_idempotent(processor: PaymentProcessor, make_request: MakeRequest) -> None:
-    charged = await processor.charge("key", make_request())
-    voided = await processor.void("key")
-    assert voided == await processor.void("key") == replace(charged, state=State.VOIDED)
-    assert (await processor.resolve_or_fence("key")).entry.state is State.VOIDED
 
 
 async def test_a_charge_under_a_voided_key_is_refused(processor: PaymentProcessor, make_request: MakeRequest) -> None:

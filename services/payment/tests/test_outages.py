@@ -1,24 +1,19 @@
-"""Full disks, locked files, and database servers that restart."""
+"""Full disks and locked files."""
 
-import asyncio
 import sqlite3
-import tempfile
-import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import psycopg
 import pytest
 
 from chassis.sql.database import open_database
 from chassis.sql.migrate import migrate
 from chassis.sql.url import sqlite_path
 from chassis.values.money import Money
-from payment_service.domain import Entry, Ledger, LedgerUnavailable, Payment, Recorded, State
+from payment_service.domain import Entry, Ledger, LedgerUnavailable, Payment, State
 from payment_service.ledger.sql import MIGRATIONS, SqlLedger, open_ledger
-from shop_cli.local.postgres import Postgres
 
 PAYMENT = Payment(Money.of("EUR", 12), b"h" * 32, "0a1b2c3d", "visa")
 
@@ -70,62 +65,3 @@ async def test_a_file_locked_by_another_process_is_unavailable(
                 await ledger.record(Entry("key", State.CHARGED, PAYMENT))
             other.execute("ROLLBACK")
         assert (await ledger.record(Entry("key", State.CHARGED, PAYMENT))).entry.state is State.CHARGED
-
-
-async def test_a_rejected_write_fails_alone(sqlite_url: str) -> None:
-    async with open_database(sqlite_url, unavailable=LedgerUnavailable) as database:
-        ledger = SqlLedger(database)
-        batch = (ledger.record(Entry("key", State.CHARGED, PAYMENT)), database.write(("nonsense", {})))
-        results = await asyncio.gather(*batch, return_exceptions=True)
-        assert [type(result) for result in results] == [Recorded, LedgerUnavailable]
-        assert await ledger.find("key") is not None
-
-
-@pytest.fixture
-async def server() -> AsyncIterator[Postgres]:
-    """A PostgreSQL server for one test, which kills and starts it."""
-    with tempfile.TemporaryDirectory(prefix="shop-restarts-", ignore_cleanup_errors=True) as folder:
-        async with await Postgres.create(Path(folder) / "server") as running:
-            migrate(running.url("postgres"), MIGRATIONS)
-            yield running
-
-
-async def test_a_charge_waits_for_a_restarting_database(server: Postgres, monkeypatch: pytest.MonkeyPatch) -> None:
-    # A busy machine may need longer to start a server.
-    monkeypatch.setattr("chassis.sql.postgres.ANSWER_WITHIN_SECONDS", 60)
-    async with open_ledger(server.url("postgres")) as ledger:
-        await ledger.record(Entry("before", State.CHARGED, PAYMENT))
-        server.kill()
-        await server.wait()
-        recording = asyncio.create_task(ledger.record(Entry("during", State.CHARGED, PAYMENT)))
-        await server.start()
-        assert (await recording).entry.state is State.CHARGED
-        assert (await ledger.find("before")) is not None
-        await ledger.check()
-
-
-async def test_a_stopped_database_is_unavailable_until_it_starts_again(server: Postgres) -> None:
-    async with open_ledger(server.url("postgres")) as ledger:
-        server.kill()
-        started = time.monotonic()
-        with pytest.raises(LedgerUnavailable):
-            await ledger.check()
-        with pytest.raises(LedgerUnavailable):
-            await ledger.record(Entry("key", State.CHARGED, PAYMENT))
-        assert time.monotonic() - started < 30
-        await server.start()
-        await server.wait_until_serving()
-        assert (await ledger.record(Entry("key", State.CHARGED, PAYMENT))).entry.state is State.CHARGED
-
-
-async def test_connections_closed_by_the_server_are_replaced(postgres_url: str) -> None:
-    migrate(postgres_url, MIGRATIONS)
-    async with open_ledger(postgres_url) as ledger:
-        await asyncio.gather(*(ledger.find(str(number)) for number in range(16)))
-        with psycopg.connect(postgres_url, autocommit=True) as connection:
-            connection.execute(
-                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
-                " WHERE datname = current_database() AND pid <> pg_backend_pid()"
-            )
-        entries = [Entry(str(number), State.CHARGED, PAYMENT) for number in range(16)]
-        assert [recorded.entry for recorded in await asyncio.gather(*map(ledger.record, entries))] == entries

@@ -92,12 +92,6 @@ async def test_shipments_without_a_key_are_distinct(shipping: Shipping) -> None:
     assert await shipping.ship() != await shipping.ship()
 
 
-async def test_a_key_reused_with_another_street_is_rejected(shipping: Shipping) -> None:
-    await shipping.ship("key")
-    expected = (grpc.StatusCode.INVALID_ARGUMENT, "IDEMPOTENCY_KEY_REUSED")
-    assert await failure_of(shipping.ship("key", street="Lindenweg 8")) == expected
-
-
 @pytest.mark.parametrize("key", ["", "k" * 256])
 async def test_a_malformed_key_is_rejected(shipping: Shipping, key: str) -> None:
     for call in (shipping.ship(key), shipping.resolve(key)):
