@@ -98,15 +98,3 @@ async def test_only_a_lone_commit_after_a_quick_one_stays_on_the_event_loop(monk
     await asyncio.gather(commits.run(0), commits.run(0))
     await commits.close()
     assert on_event_loop == [True, True, False, True, False]
-
-
-async def test_a_commit_waits_for_the_lock_of_another_process_on_the_thread() -> None:
-    disk = Disk()
-    commits = GroupCommit(disk.flush)
-    disk.free.clear()
-    blocked = asyncio.create_task(commits.run(1))
-    await asyncio.to_thread(disk.reached.wait)
-    disk.free.set()
-    assert await blocked == 2
-    await commits.close()
-    assert disk.batches == [[1]]

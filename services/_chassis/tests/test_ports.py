@@ -14,6 +14,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from chassis import errors
 from chassis.rpc import server
+from chassis.rpc.status import from_rpc_error
 from chassis.settings import ServiceSettings
 from chassis.telemetry.instruments import Telemetry
 from shop import cart_pb2, cart_pb2_grpc
@@ -22,6 +23,7 @@ from shop_kit.carts import REGISTER, Carts
 from shop_kit.metrics import measured
 from shop_kit.reflection import methods_at
 from shop_kit.settings import load_settings
+from shop_kit.waiting import wait_until
 
 PUBLIC, INTERNAL = "shop.CartService", "shop.internal.OrderedCart"
 
@@ -117,6 +119,9 @@ async def test_each_port_serves_its_own_services_alone(public: grpc.aio.Channel,
         assert [(await status(call)).name for call in calls] == statuses
 
 
+FIGURES = {"active_requests": [1, 0], "shed_requests": [1, 0], "request_limit": [1, 1]}
+
+
 async def test_a_full_port_sheds_calls_and_the_other_one_serves_them() -> None:
     entered = asyncio.Event()
 
@@ -126,6 +131,7 @@ async def test_a_full_port_sheds_calls_and_the_other_one_serves_them() -> None:
         return cart_pb2.Cart()
 
     telemetry, metrics = measured()
+    ports = [("shop.port.name", name) for name in ("public", "internal")]
     async with (
         running(carts=Carts(hang), telemetry=telemetry, max_concurrent_rpcs=1, grace_seconds=0) as service,
         grpc.aio.insecure_channel(f"127.0.0.1:{service.port}") as public,
@@ -134,14 +140,16 @@ async def test_a_full_port_sheds_calls_and_the_other_one_serves_them() -> None:
         carts, ordered = cart_pb2_grpc.CartServiceStub(public), ordered_cart_pb2_grpc.OrderedCartStub(internal)
         hanging = carts.GetCart(cart_pb2.GetCartRequest())
         await entered.wait()
-        assert await status(carts.GetCart(cart_pb2.GetCartRequest())) is grpc.StatusCode.RESOURCE_EXHAUSTED
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await carts.GetCart(cart_pb2.GetCartRequest())
+        assert refused.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert from_rpc_error(refused.value).retry_after_seconds == 0.5
         assert await status(ordered.RemoveOrdered(ordered_cart_pb2.RemoveOrderedRequest())) is grpc.StatusCode.OK
         assert await health(internal, INTERNAL) == await health(public, PUBLIC) == "SERVING"
-        counts = {series: count for series, count in metrics().items() if series[0] != "shop.server.request_limit"}
+        counts = metrics()
         hanging.cancel()
-    ports = [("shop.port.name", name) for name in ("public", "internal")]
-    active, shed = "shop.server.active_requests", "shop.server.shed_requests"
-    assert counts == {(active, ports[0]): 1, (active, ports[1]): 0, (shed, ports[0]): 1, (shed, ports[1]): 0}
+        await wait_until(lambda: metrics()["shop.server.active_requests", ports[0]] == 0)
+    assert {name: [counts[f"shop.server.{name}", port] for port in ports] for name in FIGURES} == FIGURES
 
 
 async def test_reflection_of_a_port_lists_the_services_of_that_port(service: server.Service) -> None:
