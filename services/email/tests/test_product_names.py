@@ -77,11 +77,6 @@ async def test_a_catalog_that_fails_later_leaves_the_names_that_were_read(
     assert await names.current() == before
 
 
-async def test_a_name_is_one_line(names: ProductNames, catalog: FakeCatalog) -> None:
-    catalog.names["mug"] = "Stoneware\r\n  mug\u2028"
-    assert await names.current() == NAMES
-
-
 async def test_a_name_is_one_line_of_bounded_length(names: ProductNames, catalog: FakeCatalog) -> None:
     catalog.names["mug"] = "Stoneware\nmug" + "g" * 1_000
     assert (await names.current())["mug"] == "Stoneware mug" + "g" * (product_names.MAX_NAME_LENGTH - 13)

@@ -100,17 +100,6 @@ async def test_a_message_without_a_response_is_in_doubt_and_not_sent_again(datab
     assert inbox.received == 1
 
 
-async def test_a_message_in_doubt_is_sent_again_when_it_is_requeued(sqlite_url: str) -> None:
-    inbox = Inbox(mode="hang up")
-    async with relay(inbox) as port, running(sqlite_url, port) as shop:
-        await shop.accept()
-        await shop.reaches(MessageState.IN_DOUBT)
-        inbox.mode = "accept"
-        assert await shop.spool.requeue("o-1")
-        await shop.reaches(MessageState.SENT)
-    assert inbox.received == 2
-
-
 async def test_messages_wait_for_a_relay_that_is_down(database_url: str) -> None:
     inbox = Inbox()
     async with relay(Inbox()) as port:
@@ -142,16 +131,6 @@ async def test_a_deferred_message_is_sent_later_and_delays_no_other(
         await shop.reaches(MessageState.SENT, "o-2")
         await shop.reaches(MessageState.SENT)
     assert [message["Message-ID"] for message in inbox.messages()] == ["<o-2@shop>", "<o-1@shop>"]
-
-
-async def test_a_refused_message_is_visible_and_is_reported_when_it_is_accepted_again(database_url: str) -> None:
-    inbox = Inbox(rcpt_response="550 no such user")
-    async with relay(inbox) as port, running(database_url, port) as shop:
-        await shop.accept()
-        await shop.reaches(MessageState.REFUSED)
-        (found,) = await shop.spool.list_unsent(MessageState.REFUSED, 10)
-        assert found.reason == "RELAY_550"
-        assert await shop.accept() == {"o-1": MessageState.REFUSED}
 
 
 async def test_a_backlog_is_sent_concurrently(database_url: str) -> None:
@@ -205,18 +184,6 @@ def refuse(url: str, condition: str) -> None:
     else:
         then = f"WHEN {condition} BEGIN SELECT RAISE(ABORT, 'no'); END"
     execute(url, f"CREATE TRIGGER refuse BEFORE UPDATE ON letters {then}")
-
-
-async def test_messages_on_their_way_are_finished_before_the_runner_closes(sqlite_url: str) -> None:
-    responding = asyncio.Event()
-    inbox = Inbox(before_response=responding.wait)
-    async with relay(inbox) as port, running(sqlite_url, port) as shop:
-        await shop.accept()
-        await wait_until(lambda: inbox.received == 1)
-        closing = asyncio.create_task(shop.runner.close(60.0))
-        responding.set()
-        await closing
-        assert await shop.state() is MessageState.SENT
 
 
 async def test_neither_address_nor_the_relay_s_text_is_logged(

@@ -52,17 +52,13 @@ async def test_orders_of_the_session_are_listed(shop: Storefront, visitor: Visit
         assert "You have not ordered anything yet." in await other.page("/orders")
 
 
+@pytest.mark.parametrize("hangs", [False, True])
 @pytest.mark.parametrize("path", ["/orders", "/orders/some-id", "/orders/some-id/events"])
-async def test_a_journal_that_is_down_says_that_orders_continue(
-    visitor: Visitor, backends: Backends, path: str
+async def test_a_journal_that_is_down_or_hangs_says_that_orders_continue(
+    visitor: Visitor, backends: Backends, path: str, hangs: bool
 ) -> None:
-    backends.checkout_peer.fail(Unavailable("down"))
+    backends.checkout_peer.hang() if hangs else backends.checkout_peer.fail(Unavailable("down"))
     assert "those you placed continue" in await visitor.page(path, 503)
-
-
-async def test_a_journal_that_hangs_says_that_orders_continue(visitor: Visitor, backends: Backends) -> None:
-    backends.checkout_peer.hang()
-    assert "those you placed continue" in await visitor.page("/orders", 503)
 
 
 async def test_the_page_of_an_order_is_shown_without_a_catalog(visitor: Visitor, backends: Backends) -> None:
