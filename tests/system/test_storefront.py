@@ -37,13 +37,6 @@ async def test_an_order_becomes_complete_and_the_pages_show_it(visitor: Visitor)
     assert path in await visitor.page("/orders")
 
 
-async def test_a_repeated_form_leads_to_the_same_order(visitor: Visitor) -> None:
-    await visitor.add_to_cart()
-    form = await visitor.checkout_form()
-    first, again = [await visitor.post("/orders", data=form) for _ in range(2)]
-    assert again.headers["location"] == f"{first.headers['location']}?repeated=1"
-
-
 async def test_a_declined_card_is_refused_on_the_form(visitor: Visitor) -> None:
     response = await visitor.order(credit_card_number="378282246310005")
     assert response.status_code == 402

@@ -1,6 +1,7 @@
-"""An order survives the death of a process, a hang or an error at every failpoint on its path.
+"""An order survives the death of a process at every failpoint on its path.
 
-The first checkout has the failpoint, the second one does not; customers call them in turn.
+The first checkout has the failpoint, the second one does not; customers call them in turn. `tests/test_recovery.py` of
+checkout, and `tests/test_service.py` of payment and shipping, have hangs and errors.
 """
 
 import pytest
@@ -30,15 +31,3 @@ async def test_an_order_survives_a_death(testbed: FaultTestbed, point: str, keye
         assert await testbed.violations(results) == []
         assert process.starts > starts
     assert outcomes_of(results) == [ClientOutcome.PLACED]
-
-
-# `make test` has these faults in checkout's own process: services/checkout/tests/test_recovery.py.
-@pytest.mark.long
-@pytest.mark.parametrize("action", ["hang", "error"])
-@pytest.mark.parametrize("point", POINTS)
-async def test_orders_with_and_without_a_key_survive_a_fault(testbed: FaultTestbed, point: str, action: str) -> None:
-    # Active for the first two that reach it, which are the two orders.
-    await testbed.configure({process_with(point): failpoint(point, action, times=2)})
-    results = await testbed.place_orders(testbed.new_intent(keyed=True), testbed.new_intent(keyed=False))
-    assert await testbed.violations(results) == []
-    assert outcomes_of(results) == [ClientOutcome.PLACED] * 2

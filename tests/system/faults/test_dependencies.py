@@ -3,21 +3,17 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 import pytest_asyncio
 
 from chassis.errors import DomainError
 from shop.cart_pb2 import AddItemRequest, CartItem, GetCartRequest
-from shop_cli.local.ports import reserved
 from shop_kit.waiting import wait_until
 from shop_lab.world.customers import CustomerResult
 from shop_lab.world.evidence import ClientOutcome
-from shop_lab.world.evidence_collector import wait_until_quiet
 from shop_lab.world.fault_testbed import FaultTestbed, fault_testbed, outcomes_of, responses_of
 from shop_lab.world.faults import down, full_disk
-from shop_lab.world.smtp_relay import Inbox, relay
 
 RESPONSE_SECONDS = 5.0
 ADDITIONS = 1_000
@@ -38,66 +34,6 @@ async def test_an_order_that_cannot_be_priced_is_refused_soon_and_never_charged(
         assert response.reason in {"DEPENDENCY_UNAVAILABLE", "QUOTES_TOO_SLOW"}
         assert testbed.charges(intent) == []
         assert await testbed.journal_order(intent) is None
-
-
-async def test_a_cached_quote_does_not_charge_an_order_that_cannot_be_shipped_now(testbed: FaultTestbed) -> None:
-    await testbed.configure()
-    first, second = testbed.new_intent(max_tries=1), testbed.new_intent(max_tries=1)
-    assert outcomes_of(await testbed.place_orders(first)) == [ClientOutcome.PLACED]
-    async with down(testbed.shop.processes["shipping"]):
-        (response,) = responses_of(await testbed.place_orders(second))
-        assert response.reason == "DEPENDENCY_UNAVAILABLE"
-        assert testbed.charges(second) == []
-
-
-async def test_an_order_is_placed_once_its_dependency_is_back(testbed: FaultTestbed) -> None:
-    await testbed.configure()
-    await testbed.restart("checkout-1")
-    async with down(testbed.shop.processes["currency"]):
-        ordering = asyncio.create_task(testbed.place_orders(testbed.new_intent()))
-        await asyncio.sleep(1)
-    results = await ordering
-    assert outcomes_of(results) == [ClientOutcome.PLACED]
-    assert await testbed.violations(results) == []
-
-
-async def send_to(testbed: FaultTestbed, port: int, folder: Path) -> None:
-    """Let the email service send to a relay, from an empty spool: no letter of another test reaches the relay."""
-    await testbed.configure()
-    assert await wait_until_quiet(testbed.clients.journal) is not None
-    spool = f"sqlite:///{folder}/email.db"
-    await testbed.configure({"email": {"SMTP_URL": f"smtp://127.0.0.1:{port}", "DATABASE_URL": spool}})
-
-
-async def test_orders_are_placed_without_the_mail_relay_and_confirmed_once_it_is_back(
-    testbed: FaultTestbed, tmp_path: Path
-) -> None:
-    with reserved(1) as (port,):
-        await send_to(testbed, port, tmp_path)
-        results = await testbed.place_orders(*(testbed.new_intent() for _ in range(5)))
-        assert outcomes_of(results) == [ClientOutcome.PLACED] * 5
-        assert await wait_until_quiet(testbed.clients.journal) is not None
-        inbox = Inbox()
-        async with relay(inbox, port=port):
-            await wait_until(lambda: len(inbox.mails) == 5)
-    order_ids = sorted(response.order.order_id for response in responses_of(results) if response.order)
-    assert inbox.message_ids() == [f"<{order_id}@shop>" for order_id in order_ids]
-    await testbed.configure()
-
-
-async def test_a_relay_slower_than_checkout_waits_gets_each_confirmation_once(
-    testbed: FaultTestbed, tmp_path: Path
-) -> None:
-    inbox = Inbox(before_response=lambda: asyncio.sleep(3))
-    async with relay(inbox) as port:
-        await send_to(testbed, port, tmp_path)
-        results = await testbed.place_orders(*(testbed.new_intent() for _ in range(5)))
-        assert await wait_until_quiet(testbed.clients.journal) is not None
-        await wait_until(lambda: len(inbox.mails) == 5)
-    order_ids = {response.order.order_id for response in responses_of(results) if response.order}
-    assert {f"<{order_id}@shop>" for order_id in order_ids} == set(inbox.message_ids())
-    assert inbox.received == 5
-    await testbed.configure()
 
 
 async def test_a_cart_without_its_store_fails_soon_and_serves_soon_after_the_store_is_back(
@@ -167,31 +103,6 @@ async def test_orders_survive_a_restart_of_postgres(postgres_testbed: FaultTestb
     await server.start()
     results = await ordering
     assert outcomes_of(results) == [ClientOutcome.PLACED] * 20
-    assert await testbed.violations(results) == []
-
-
-async def test_without_postgres_an_order_is_not_charged(postgres_testbed: FaultTestbed) -> None:
-    testbed = postgres_testbed
-    await testbed.configure()
-    server = testbed.shop.postgres
-    assert server is not None
-    intent = testbed.new_intent(max_tries=1)
-    server.kill()
-    await server.wait()
-    try:
-        results = await testbed.place_orders(intent)
-    finally:
-        await server.start()
-        await server.wait_until_serving()
-    assert outcomes_of(results) == [ClientOutcome.UNKNOWN]
-    assert testbed.charges(intent) == []
-
-
-async def test_more_concurrent_orders_than_database_connections_are_all_placed(postgres_testbed: FaultTestbed) -> None:
-    testbed = postgres_testbed
-    await testbed.configure()
-    results = await testbed.place_orders(*(testbed.new_intent(checkout=count % 2) for count in range(100)))
-    assert outcomes_of(results) == [ClientOutcome.PLACED] * 100
     assert await testbed.violations(results) == []
 
 

@@ -1,23 +1,16 @@
-"""Overload, and backends that are added and removed."""
+"""Overload."""
 
 import asyncio
 import uuid
-from collections import Counter
-from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 
 import grpc
 import pytest
 import pytest_asyncio
-from typing_extensions import override
 
-from chassis.errors import DomainError, ResourceExhausted
-from chassis.rpc.client import channel
-from chassis.rpc.serving import ServicerContext
+from chassis.errors import ResourceExhausted
 from payment_service import failpoints as payment
 from shipping_service import failpoints as shipping
-from shop.ad_pb2 import Ad, AdRequest, AdResponse
-from shop.ad_pb2_grpc import AdServiceServicer, AdServiceStub, add_AdServiceServicer_to_server
 from shop.cart_pb2 import AddItemRequest, CartItem
 from shop_internal.orders_pb2 import GetOrderRequest, ListOrdersRequest, OrderState
 from shop_internal.orders_pb2_grpc import OrderJournalStub
@@ -25,16 +18,13 @@ from shop_internal.payment_ledger_pb2 import ResolveOrFenceRequest
 from shop_internal.payment_ledger_pb2_grpc import PaymentLedgerStub
 from shop_internal.shipment_manifest_pb2 import ResolveShipmentRequest
 from shop_internal.shipment_manifest_pb2_grpc import ShipmentManifestStub
-from shop_kit.serving import serve
 from shop_kit.waiting import wait_until
 from shop_lab.world.customer_plan import Intent
 from shop_lab.world.evidence import ClientOutcome
 from shop_lab.world.fault_testbed import FaultTestbed, failpoint, outcomes_of, process_with
-from shop_lab.world.tcp_proxy import TcpProxy, tcp_proxy
 
 MAX_CONCURRENT_RPCS = 8
 CALLERS = 20 * MAX_CONCURRENT_RPCS
-BALANCING_SECONDS = 30.0
 PATIENCE_SECONDS = 30.0
 CUSTOMERS = 300
 
@@ -107,94 +97,3 @@ async def wait_for_peers(testbed: FaultTestbed, count: int) -> bool:
     """Return whether the journal has so many unfinished orders, as the other checkout's operators see it."""
     request = ListOrdersRequest(states=[OrderState.ORDER_STATE_CHARGING], limit=1_000)
     return len((await testbed.clients.journal.ListOrders(request)).orders) >= count
-
-
-class Backend(AdServiceServicer):
-    """Responds with its own name."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-    @override
-    async def GetAds(self, request: AdRequest, context: ServicerContext) -> AdResponse:
-        return AdResponse(ads=[Ad(text=self.name)])
-
-
-class Fleet:
-    """Backends behind fixed addresses, one proxy each, and a client that calls them continuously."""
-
-    def __init__(self, proxies: list[TcpProxy]) -> None:
-        self.proxies = proxies
-        self.responses: list[str] = []
-        self.errors: list[DomainError] = []
-        self._running: dict[int, AsyncExitStack] = {}
-        self.backends = [Backend(f"backend {index}") for index in range(len(proxies))]
-        self.target = f"ipv4:///{','.join(proxy.address for proxy in proxies)}"
-        self.channel = channel(self.target, "shop.AdService", timeout_seconds=5)
-
-    async def start(self, index: int) -> None:
-        stack = self._running[index] = AsyncExitStack()
-        # The drain gives the client the time to see that the backend is not serving any more.
-        served = serve((add_AdServiceServicer_to_server, self.backends[index]), drain_seconds=1, grace_seconds=20)
-        address = await stack.enter_async_context(served)
-        self.proxies[index].target = address
-        self.proxies[index].set_mode("pass")
-
-    async def stop(self, index: int) -> None:
-        """Drain and stop a backend; its address then refuses connections."""
-        await self._running.pop(index).aclose()
-        self.proxies[index].set_mode("reset")
-
-    async def call(self) -> None:
-        """Call until cancelled."""
-        stub = AdServiceStub(self.channel)
-        while True:
-            try:
-                self.responses.append((await stub.GetAds(AdRequest())).ads[0].text)
-            except DomainError as error:
-                self.errors.append(error)
-            await asyncio.sleep(0.002)
-
-    async def shares(self) -> dict[str, float]:
-        """Wait for the next hundred responses and return each backend's share of them."""
-        before = len(self.responses)
-        await wait_until(lambda: len(self.responses) >= before + 100)
-        counts = Counter(self.responses[before : before + 100])
-        return {name: count / 100 for name, count in counts.items()}
-
-    async def close(self) -> None:
-        for index in list(self._running):
-            await self.stop(index)
-        await self.channel.close()
-
-
-@pytest_asyncio.fixture(loop_scope="session")
-async def fleet() -> AsyncIterator[Fleet]:
-    """One running backend, and two addresses without one."""
-    async with AsyncExitStack() as stack:
-        proxies = [await stack.enter_async_context(tcp_proxy("")) for _ in range(3)]
-        for proxy in proxies:
-            proxy.set_mode("reset")
-        fleet = Fleet(proxies)
-        await fleet.start(0)
-        yield fleet
-        await fleet.close()
-
-
-async def test_new_backends_get_a_share_of_the_calls_and_removed_ones_fail_none(fleet: Fleet) -> None:
-    calling = asyncio.create_task(fleet.call())
-    assert await fleet.shares() == {"backend 0": 1.0}
-    for index in (1, 2):
-        await fleet.start(index)
-    await wait_until(lambda: all_have_a_share(fleet), BALANCING_SECONDS)
-    for index in (0, 1):
-        await fleet.stop(index)
-    await fleet.shares()
-    assert await fleet.shares() == {"backend 2": 1.0}
-    calling.cancel()
-    assert fleet.errors == []
-
-
-async def all_have_a_share(fleet: Fleet) -> bool:
-    shares = await fleet.shares()
-    return len(shares) == len(fleet.proxies) and min(shares.values()) >= 0.2

@@ -6,30 +6,18 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
-import grpc
 import pytest
 
 from chassis.rpc.client import channel
-from shop.cart_pb2 import AddItemRequest, CartItem, GetCartRequest
+from shop.cart_pb2 import GetCartRequest
 from shop.cart_pb2_grpc import CartServiceStub
 from shop.empty_pb2 import Empty
-from shop.money_pb2 import Money
-from shop.payment_pb2 import ChargeRequest
-from shop.payment_pb2_grpc import PaymentServiceStub
-from shop.shipping_pb2 import ShipOrderRequest
-from shop.shipping_pb2_grpc import ShippingServiceStub
-from shop_cli.sample_order import card_info
-from shop_kit.waiting import wait_until
-from shop_lab.world.customer_calls import intent_to_wire
 from shop_lab.world.evidence import ClientOutcome
 from shop_lab.world.fault_testbed import FaultTestbed, outcomes_of
-from shop_lab.world.ledgers import read_charges, read_manifest
 from shop_lab.world.tcp_proxy import Mode, TcpProxy, tcp_proxy
 
 FAULT_SECONDS = 2.0
 RECOVERY_SECONDS = 10.0
-DELIVERIES = 1_000
-MAX_CONCURRENT = 32
 
 
 @dataclass(frozen=True)
@@ -125,70 +113,6 @@ async def test_orders_whose_every_call_is_delivered_twice_take_effect_once(testb
         results = await testbed.place_orders(*intents)
         assert await testbed.violations(results) == []
     assert outcomes_of(results) == [ClientOutcome.PLACED] * 20
-
-
-@asynccontextmanager
-async def duplicating_channel(testbed: FaultTestbed, name: str) -> AsyncIterator[grpc.aio.Channel]:
-    """A channel to a service that delivers every call twice."""
-    await testbed.configure()
-    async with tcp_proxy(testbed.shop.processes[name].address) as proxy:
-        proxy.set_mode("duplicate")
-        opened = channel(proxy.address, f"shop.{name.capitalize()}Service", timeout_seconds=20)
-        try:
-            yield opened
-        finally:
-            await opened.close()
-
-
-async def call_with_many_keys(call: Callable[[tuple[tuple[str, str], ...]], Awaitable[object]], prefix: str) -> None:
-    """Make many calls, some of them concurrently, each with its own idempotency key."""
-    slots = asyncio.Semaphore(MAX_CONCURRENT)
-
-    async def call_with_key(number: int) -> None:
-        async with slots:
-            await call((("idempotency-key", f"{prefix}-{number}"),))
-
-    async with asyncio.TaskGroup() as tasks:
-        for number in range(DELIVERIES):
-            tasks.create_task(call_with_key(number))
-
-
-async def test_charges_delivered_twice_are_made_once(testbed: FaultTestbed) -> None:
-    request = ChargeRequest(amount=Money(currency_code="EUR", units=5), credit_card=card_info())
-    async with duplicating_channel(testbed, "payment") as opened:
-        await call_with_many_keys(lambda key: PaymentServiceStub(opened).Charge(request, metadata=key), "twice")
-    charges = [charge for charge in read_charges(testbed.shop.payment_url) if charge.key.startswith("twice-")]
-    assert len(charges) == DELIVERIES
-
-
-async def test_shipments_delivered_twice_are_made_once(testbed: FaultTestbed) -> None:
-    intent = testbed.new_intent()
-    request = ShipOrderRequest(address=intent_to_wire(intent).address, items=[CartItem(product_id="p", quantity=1)])
-    async with duplicating_channel(testbed, "shipping") as opened:
-        await call_with_many_keys(lambda key: ShippingServiceStub(opened).ShipOrder(request, metadata=key), "twice")
-    shipments = [shipment for street, shipment in read_manifest(testbed.shop.shipping_url) if street == intent.street]
-    assert len({shipment.tracking_id for shipment in shipments}) == DELIVERIES
-
-
-async def test_cart_additions_delivered_twice_are_made_once(testbed: FaultTestbed) -> None:
-    user_id = testbed.new_intent().user_id
-    request = AddItemRequest(user_id=user_id, item=CartItem(product_id="p", quantity=1))
-    async with duplicating_channel(testbed, "cart") as opened:
-        await call_with_many_keys(lambda key: CartServiceStub(opened).AddItem(request, metadata=key), "twice")
-    assert await testbed.simulator.cart_contents(user_id) == {"p": DELIVERIES}
-
-
-async def test_cart_additions_without_a_key_are_made_at_each_delivery(testbed: FaultTestbed) -> None:
-    """This shows that the tests above really deliver calls twice."""
-    user_id = testbed.new_intent().user_id
-    request = AddItemRequest(user_id=user_id, item=CartItem(product_id="p", quantity=1))
-    async with duplicating_channel(testbed, "cart") as opened:
-        await CartServiceStub(opened).AddItem(request)
-        await wait_until(lambda: has_two_in_cart(testbed, user_id))
-
-
-async def has_two_in_cart(testbed: FaultTestbed, user_id: str) -> bool:
-    return await testbed.simulator.cart_contents(user_id) == {"p": 2}
 
 
 async def test_keepalive_pings_of_an_idle_client_do_not_end_its_connection(testbed: FaultTestbed) -> None:

@@ -1,30 +1,16 @@
-"""Another checkout takes over the orders of one that is frozen, slow or dead."""
+"""Another checkout takes over the orders of one that is frozen or dead."""
 
 import asyncio
-import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from dataclasses import replace
 
 import pytest
-from typing_extensions import override
 
-from chassis.rpc.serving import ServicerContext
-from shop import shipping_pb2, shipping_pb2_grpc
 from shop_cli.local.processes import Process
 from shop_internal.orders_pb2 import GetOrderRequest, GetOrderResponse, ListOrdersRequest, OrderState
-from shop_kit.serving import serve
 from shop_kit.waiting import wait_until
 from shop_lab.prove.coverage import STALE_WRITE_MESSAGE
 from shop_lab.world.customer_plan import Intent
-from shop_lab.world.customers import CustomerResult
-from shop_lab.world.evidence import ClientOutcome
-from shop_lab.world.fake_peers.refusing import ForwardingShipping
-from shop_lab.world.fault_testbed import FaultTestbed, outcomes_of
+from shop_lab.world.fault_testbed import FaultTestbed
 from shop_lab.world.tcp_proxy import tcp_proxy
-
-NORMAL_SECONDS = 10.0
-POISONED_STREET = "Poisoned Well"
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -100,56 +86,3 @@ async def test_two_recovery_loops_finish_each_order_once(testbed: FaultTestbed) 
 async def are_in_journal(testbed: FaultTestbed, intents: list[Intent]) -> bool:
     listed = await testbed.clients.journal.ListOrders(ListOrdersRequest(limit=1_000))
     return {intent.user_id for intent in intents} <= {order.user_id for order in listed.orders}
-
-
-class PoisonedShipping(ForwardingShipping):
-    """Crashes on one street while `poisoned` is set."""
-
-    poisoned = True
-
-    @override
-    async def ShipOrder(
-        self, request: shipping_pb2.ShipOrderRequest, context: ServicerContext
-    ) -> shipping_pb2.ShipOrderResponse:
-        if self.poisoned and POISONED_STREET in request.address.street_address:
-            raise RuntimeError("a bug")
-        return await super().ShipOrder(request, context)
-
-
-@asynccontextmanager
-async def poisoned_shipping(testbed: FaultTestbed) -> AsyncIterator[tuple[PoisonedShipping, str]]:
-    servicer = PoisonedShipping(testbed.shop.processes["shipping"].address)
-    async with serve((shipping_pb2_grpc.add_ShippingServiceServicer_to_server, servicer)) as address:
-        yield servicer, address
-
-
-@pytest.mark.parametrize("testbed", ["sqlite", pytest.param("postgres", marks=pytest.mark.long)], indirect=True)
-async def test_a_poisoned_order_backs_off_and_delays_no_other_order(testbed: FaultTestbed) -> None:
-    async with poisoned_shipping(testbed) as (shipping, address):
-        variables = {"SHIPPING_ADDR": address}
-        await testbed.configure({"checkout-1": variables, "checkout-2": variables})
-        intent = testbed.new_intent(max_tries=1)
-        poisoned = replace(intent, street=f"{intent.street} {POISONED_STREET}")
-        await testbed.place_orders(poisoned)
-        await wait_until(lambda: has_failed_twice(testbed, poisoned))
-        others = await place_within_normal_time(
-            testbed, [testbed.new_intent(checkout=count % 2) for count in range(10)]
-        )
-        assert await testbed.is_in_state(poisoned, OrderState.ORDER_STATE_CHARGING)
-        shipping.poisoned = False
-        healed = await testbed.place_orders(replace(poisoned, max_tries=None))
-        assert await testbed.violations([*others, *healed]) == []
-    assert outcomes_of(healed) == [ClientOutcome.PLACED]
-
-
-async def has_failed_twice(testbed: FaultTestbed, intent: Intent) -> bool:
-    order = await testbed.journal_order(intent)
-    return order is not None and order.failures >= 2
-
-
-async def place_within_normal_time(testbed: FaultTestbed, intents: list[Intent]) -> list[CustomerResult]:
-    started = time.monotonic()
-    results = await testbed.place_orders(*intents)
-    assert time.monotonic() - started < NORMAL_SECONDS
-    assert outcomes_of(results) == [ClientOutcome.PLACED] * len(intents)
-    return results
