@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from shop_cli.control_room.access import AccessControl
+from shop_cli.control_room.access import access_control
 
 PORT = 8090
 ORIGIN = f"http://localhost:{PORT}"
@@ -24,7 +24,8 @@ async def page(_request: Request) -> Response:
 
 @pytest.fixture
 async def client() -> AsyncIterator[httpx2.AsyncClient]:
-    app = AccessControl(Starlette(routes=[Route("/{path:path}", page, methods=["GET", "POST"])]), PORT, TOKEN)
+    routes = [Route("/{path:path}", page, methods=["GET", "POST"])]
+    app = Starlette(routes=routes, middleware=access_control(PORT, TOKEN))
     async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url=ORIGIN) as opened:
         yield opened
 

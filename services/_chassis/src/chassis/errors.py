@@ -15,7 +15,6 @@ class DomainError(Exception):
 
     Args:
         reason: for programs, in UPPER_SNAKE_CASE; by default derived from the name of the class.
-        metadata: details for programs, such as the id of an order.
         retry_after_seconds: delay after which a retry may succeed; None gives no advice.
     """
 
@@ -65,7 +64,6 @@ class InvalidArgument(DomainError):
 
     @classmethod
     def field(cls, field: str, rule: str) -> "InvalidArgument":
-        """Create the error for one field."""
         return cls(FieldViolation(field, rule))
 
 

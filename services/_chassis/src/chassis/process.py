@@ -52,10 +52,7 @@ def run_process(
 
     With the argument `migrate` on the command line, migrate the database and return instead.
 
-    Args:
-        name: name of the service, such as `product-catalog`.
-        migrations: folder of the service's migrations, if it has a database.
-        connect_seconds: how long to wait for PostgreSQL to accept a connection.
+    `connect_seconds` is how long to wait for PostgreSQL to accept a connection.
     """
     if migrations is not None and sys.argv[1:] == ["migrate"]:
         try:

@@ -101,8 +101,6 @@ class ServerSettings(Settings):
 
 
 class ServiceSettings(ServerSettings):
-    """Settings of every gRPC service, read from the environment."""
-
     host: str = "[::]"
     port: Port = 50051
     # Of services for other services and operators, such as PaymentLedger; most processes have none.

@@ -37,8 +37,6 @@ _ORDER_SECONDS = 4.0
 
 
 class Settings(HttpServiceSettings):
-    """Settings of the storefront, read from the environment."""
-
     product_catalog_addr: str
     currency_addr: str
     cart_addr: str

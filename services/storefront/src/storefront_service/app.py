@@ -8,6 +8,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from chassis.errors import DomainError
+from chassis.http.serving import DefaultHeaders
 from storefront_service.clients.cart import CartClient
 from storefront_service.clients.catalog import CatalogClient
 from storefront_service.clients.confirmations import ConfirmationsClient
@@ -22,6 +23,7 @@ from storefront_service.pages.errors import ErrorPages
 from storefront_service.pages.frame import Pages, PartDown
 from storefront_service.pages.orders import OrderPages
 from storefront_service.sessions import SessionSigner
+from storefront_service.web.headers import SECURITY_HEADERS
 from storefront_service.web.middleware import ShopMiddleware
 from storefront_service.web.static import StaticFiles
 from storefront_service.web.templates import Templates
@@ -29,8 +31,6 @@ from storefront_service.web.templates import Templates
 
 @dataclass(frozen=True)
 class Clients:
-    """The services that the pages read from."""
-
     catalog: CatalogClient
     currencies: CurrencyClient
     carts: CartClient
@@ -41,13 +41,7 @@ class Clients:
 
 
 def create_app(clients: Clients, signer: SessionSigner, *, secure_cookie: bool) -> ASGIApp:
-    """Create the application.
-
-    Args:
-        clients: adapters of the services.
-        signer: of session cookies.
-        secure_cookie: whether browsers send the cookie over https only.
-    """
+    """Create the application; with `secure_cookie`, browsers send the session's cookie over https only."""
     static = StaticFiles()
     pages = Pages(Templates(static), clients.catalog, clients.currencies, clients.carts)
     errors = ErrorPages(pages)
@@ -62,4 +56,5 @@ def create_app(clients: Clients, signer: SessionSigner, *, secure_cookie: bool) 
         exception_handlers=dict.fromkeys((DomainError, PartDown, HTTPException, Exception), errors.respond),
     )
     # Outside Starlette's own middleware, so that the page for an unexpected error has a session and headers too.
-    return ShopMiddleware(routes, signer, errors.forbidden, secure_cookie=secure_cookie)
+    shop = ShopMiddleware(routes, signer, errors.forbidden, secure_cookie=secure_cookie)
+    return DefaultHeaders(shop, SECURITY_HEADERS)

@@ -14,8 +14,6 @@ BASE_CURRENCY = "USD"
 
 @dataclass(frozen=True, slots=True)
 class Product:
-    """A product on sale."""
-
     id: str
     name: str
     description: str
@@ -59,8 +57,6 @@ class Catalog:
 
 @dataclass(frozen=True, slots=True)
 class CartLine:
-    """A quantity of one product."""
-
     product_id: str
     quantity: int
 
@@ -74,8 +70,6 @@ class Ad:
 
 
 class OrderState(StrEnum):
-    """The states of an order in checkout's journal."""
-
     CHARGING = "CHARGING"
     SHIPPED = "SHIPPED"
     DONE = "DONE"
@@ -95,8 +89,6 @@ class OrderState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """An event in the history of an order."""
-
     at: datetime
     name: str
     state: OrderState
@@ -116,8 +108,6 @@ class OrderLine:
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """What was ordered."""
-
     lines: tuple[OrderLine, ...]
     shipping_cost: Money
     address: tuple[str, ...]

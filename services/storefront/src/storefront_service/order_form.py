@@ -14,13 +14,9 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 @dataclass(frozen=True, slots=True)
 class OrderForm:
-    """A valid checkout form. Its representation has no digit of the card.
+    """A valid checkout form. Its representation has no digit of the card."""
 
-    Attributes:
-        key: made with the page, so that sending the same page again is the same order.
-    """
-
-    key: str
+    key: str  # made with the page, so that sending the same page again is the same order
     email: str
     street_address: str
     city: str
@@ -34,11 +30,7 @@ class OrderForm:
 
 
 class InvalidForm(Exception):
-    """Fields of the form are missing or invalid.
-
-    Attributes:
-        messages: for people, by field.
-    """
+    """Fields of the form are missing or invalid. The messages, by field, are for people."""
 
     def __init__(self, messages: Mapping[str, str]) -> None:
         super().__init__("the form has invalid fields")

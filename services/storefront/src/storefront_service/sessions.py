@@ -53,5 +53,4 @@ class SessionSigner:
 
 
 def new_key() -> str:
-    """Return a new idempotency key for a form."""
     return secrets.token_urlsafe(_ID_BYTES)

@@ -16,11 +16,8 @@ _RETRY_AFTER_SECONDS = 5
 class RequestLimits:
     """Refuses a request with 503 beyond `max_requests` in flight, and with 408 when its body takes too long to arrive.
 
-    uvicorn's `limit_concurrency` would refuse probes too, and Kubernetes would restart the overloaded pod.
-
-    Args:
-        app: the application. A slow body looks to it like a client that disconnects.
-        body_seconds: how long a body may take to arrive, from the end of its head.
+    uvicorn's `limit_concurrency` would refuse probes too, and Kubernetes would restart the overloaded pod. A slow body,
+    which takes more than `body_seconds` from the end of its head, looks to the application like a client that leaves.
     """
 
     def __init__(self, app: ASGIApp, *, max_requests: int, body_seconds: float) -> None:

@@ -52,8 +52,6 @@ def _parse_networks(text: str) -> tuple[str, ...]:
 
 
 class HttpServiceSettings(ServerSettings):
-    """Settings of every HTTP service, read from the environment."""
-
     host: str = "0.0.0.0"
     port: Port = 8080
     header_timeout_seconds: PositiveFloat = 10
@@ -152,8 +150,7 @@ def run(
 ) -> None:
     """Run an HTTP service until SIGTERM or SIGINT, then exit with status 0.
 
-    `build` is a context manager that opens stores, channels and tasks and yields the application; it exits after the
-    drain. The other arguments are those of `run_process`.
+    `build` opens stores, channels and tasks and yields the application; it exits after the drain.
     """
 
     def start(settings: HttpSettingsT, telemetry: Telemetry) -> AbstractAsyncContextManager[Mapping[str, int]]:

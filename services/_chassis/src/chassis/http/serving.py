@@ -28,20 +28,22 @@ CLIENT_CLOSED_REQUEST = 499
 _REQUEST_ID_HEADER = "x-request-id"
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _METHODS = frozenset(HTTPMethod)
+_DEFAULT_HEADERS = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
 
 
 class DefaultHeaders:
-    """Forbids caches to store a response, and browsers to guess its type, unless it says otherwise."""
+    """Adds headers to every response that has no such ones: by default those against caches and guesses of its type."""
 
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(self, app: ASGIApp, headers: Mapping[str, str] = _DEFAULT_HEADERS) -> None:
         self._app = app
+        self._headers = headers
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         async def send_with_defaults(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
-                headers.setdefault("cache-control", "no-store")
-                headers.setdefault("x-content-type-options", "nosniff")
+                for name, value in self._headers.items():
+                    headers.setdefault(name, value)
             await send(message)
 
         await self._app(scope, receive, send_with_defaults)

@@ -35,7 +35,6 @@ class TtlCache(Generic[K, V]):
 
     Args:
         fetch: loads the value of a key. It runs without the deadline of the call that triggers it.
-        name: the cache's name in metrics of its lookups.
         serve_stale: return an expired value at once and refresh it in the background; if the refresh fails, continue
             to serve it. Otherwise an expired value counts as missing.
     """
@@ -72,7 +71,6 @@ class TtlCache(Generic[K, V]):
         return [next(fetched) if entry is None else entry.value for entry in entries]
 
     async def aclose(self) -> None:
-        """Cancel the fetches in progress."""
         fetches = list(self._fetches.values())
         for fetch in fetches:
             fetch.cancel()

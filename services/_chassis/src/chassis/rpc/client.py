@@ -55,7 +55,7 @@ def channel(
     Args:
         target: `host:port`, where the host's DNS name resolves to all backends; or any gRPC target URI.
         service: full name such as `shop.CartService`; backends that report it as unhealthy get no calls.
-        timeout_seconds: default deadline of each call, shortened to the time left of the call being served.
+        timeout_seconds: by default; the time left of the call being served may shorten it.
         retryable: methods that are safe to repeat (reads, and writes with an idempotency key). On UNAVAILABLE they
             are attempted up to three times.
         checks: by full name of a method; each gets request, response and trailing metadata, and may raise PeerBroken.

@@ -31,7 +31,6 @@ class Listener:
         self._health = health_aio.HealthServicer()
 
     def add_servicer(self, register: Register, servicer: object) -> None:
-        """Serve a servicer; `register` is its generated add_..._to_server."""
         register(servicer, self._registrar)
 
     async def start(self, port: int, setting: str) -> int:

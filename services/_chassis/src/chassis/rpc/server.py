@@ -33,9 +33,7 @@ SettingsT = TypeVar("SettingsT", bound=ServiceSettings)
 class Service:
     """A process that serves RPCs: `__main__` adds its servicers, channels and readiness checks.
 
-    Attributes:
-        port: of the public services, once started.
-        internal_port: of the internal services, once started; None without any.
+    Once started, it has the ports of its public and its internal services; None without internal ones.
     """
 
     def __init__(self, settings: ServiceSettings, telemetry: Telemetry) -> None:
@@ -127,8 +125,7 @@ Build = Callable[[SettingsT, Service], AbstractAsyncContextManager[None]]
 def run(name: str, settings_type: type[SettingsT], build: Build[SettingsT], *, migrations: Path | None = None) -> None:
     """Run a service until SIGTERM or SIGINT, then exit with status 0.
 
-    Args are those of `run_process`, but for `build`: a context manager that opens stores, clients and tasks and adds
-    servicers; it exits after the drain.
+    `build` opens stores, clients and tasks and adds servicers; it exits after the drain.
     """
     if api_implementation.Type() != "upb":
         sys.exit("protobuf runs in pure Python, which takes ten times as long: install a wheel with its C extension")

@@ -69,8 +69,7 @@ class Limiter:
 class WrappingRegistrar:
     """Stands in for a server where generated add_..._to_server functions add methods, and adds the wrapped ones to it.
 
-    Attributes:
-        service_names: full names of the services that were added.
+    `service_names` are the full names of the services that were added.
     """
 
     def __init__(self, server: grpc.aio.Server, telemetry: Telemetry, limiter: Limiter, failpoints: Failpoints) -> None:

@@ -29,7 +29,6 @@ class SmokeCall:
 
     @property
     def service(self) -> str:
-        """The full name of the service, such as `shop.AdService`."""
         return self.method.partition("/")[0]
 
 

@@ -71,7 +71,6 @@ class MeasuredPool(AsyncAdaptedQueuePool):
     _waiting = 0
 
     def measure(self, telemetry: Telemetry, name: str) -> None:
-        """Record waits and use from now on."""
         self._telemetry = PoolTelemetry(telemetry, name, self._use)
 
     @override

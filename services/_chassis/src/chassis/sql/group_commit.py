@@ -46,18 +46,10 @@ _Outcome: TypeAlias = Sequence[ResultT] | Exception
 class GroupCommit(Generic[WorkT, ResultT]):
     """Runs work in batches, one after the other, in order of arrival: on a thread, or on the event loop if it is quick.
 
-    Args:
-        commit: if it raises, each work of the batch is done by itself, unless the batch has waited for a lock.
-        store: name of what is written, in metrics.
-        telemetry: records flushes, and spans of the waits for the flush before; by default nothing.
+    If `commit` raises, each work of the batch is done by itself, unless the batch has waited for a lock.
     """
 
-    def __init__(
-        self,
-        commit: Commit[WorkT, ResultT],
-        store: str = "",
-        telemetry: Telemetry | None = None,
-    ) -> None:
+    def __init__(self, commit: Commit[WorkT, ResultT], store: str = "", telemetry: Telemetry | None = None) -> None:
         telemetry = telemetry or Telemetry()
         self._commit = commit
         self._tracer = telemetry.tracer

@@ -89,7 +89,6 @@ class PostgresDatabase(Database):
             return await self.read(text, parameters)
 
     def use(self) -> PoolUse:
-        """Return the use of the pool."""
         counts = self._pool.get_stats()
         size, idle = counts["pool_size"], counts["pool_available"]
         return PoolUse(size - idle, idle, counts["pool_max"], counts["requests_waiting"])
@@ -151,7 +150,6 @@ async def _execute(connection: Connection, batch: Sequence[Statement]) -> list[l
 
 
 async def send(connection: Connection, text: str, parameters: Parameters) -> psycopg.AsyncCursor[DictRow]:
-    """Send a statement."""
     return await connection.execute(in_psycopgs_style(text), parameters, binary=True)
 
 
@@ -178,7 +176,6 @@ async def _reconnect(pool: AsyncConnectionPool[Connection]) -> None:
 
 
 def _hang_up(connection: Connection) -> None:
-    """Shut a connection's socket down."""
     with suppress(OSError, psycopg.Error), socket.socket(fileno=os.dup(connection.fileno())) as duplicate:
         duplicate.shutdown(socket.SHUT_RDWR)
 

@@ -17,8 +17,6 @@ _PAUSE_SECONDS = 0.2
 
 
 class DeleteOld(Protocol):
-    """Deletes old rows of a store."""
-
     async def __call__(self, *, older_than_seconds: float, limit: int) -> int:
         """Delete up to so many rows and return how many were deleted. Raises Unavailable."""
 

@@ -12,7 +12,6 @@ _DRIVER = "postgresql+psycopg"
 
 
 def sqlalchemy_url(url: str) -> URL:
-    """Return the URL of a PostgreSQL database for SQLAlchemy and psycopg."""
     libpq = libpq_url(url)
     parts = {name: str(value) for name, value in conninfo_to_dict(libpq).items()}
     if "," not in parts.get("host", ""):

@@ -58,9 +58,7 @@ class SqliteDatabase(Database):
         self._reporting = ThreadPoolExecutor(max_workers=1, thread_name_prefix="report")
         self._checkpointing, self._checkpointer = connect(path), ThreadPoolExecutor(1, "checkpoint")
         self._commits_done = 0
-        self._commits: GroupCommit[Sequence[Statement], list[list[Row]]] = GroupCommit(
-            self._commit, self._store.name, telemetry
-        )
+        self._commits = GroupCommit(self._commit, self._store.name, telemetry)
 
     async def __aenter__(self) -> Self:
         return self
@@ -196,7 +194,6 @@ def _to_timestamp(seconds: float) -> str:
 
 
 def fetch(connection: sqlite3.Connection, text: str, parameters: Parameters) -> list[Row]:
-    """Run a statement and return its rows."""
     cursor = connection.cursor()
     cursor.row_factory = sqlite3.Row
     rows: list[Any] = cursor.execute(without_row_locks(text), parameters).fetchall()
@@ -205,5 +202,4 @@ def fetch(connection: sqlite3.Connection, text: str, parameters: Parameters) -> 
 
 @cache
 def without_row_locks(text: str) -> str:
-    """Return a statement without what locks rows on PostgreSQL."""
     return _ROW_LOCK.sub("", text)

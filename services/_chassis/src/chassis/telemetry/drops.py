@@ -27,8 +27,7 @@ _PHRASES = {status.phrase: f"HTTP {status.value}" for status in HTTPStatus}
 class FailureReasons(logging.Filter):
     """Replaces the exporters' own log records, of which every attempt makes one, and which may quote the collector.
 
-    Attributes:
-        last: status of the last failure, such as `UNAVAILABLE` or `HTTP 503`; or the type of its exception.
+    `last` is the status of the last failure, such as `UNAVAILABLE` or `HTTP 503`; or the type of its exception.
     """
 
     _LOGGERS = (
@@ -75,7 +74,6 @@ class DropCounter:
         dropped.add(0, self._attributes)  # exported from the start: an alert sees only increases of a series
 
     def add(self, items: int) -> None:
-        """Count lost items."""
         with self._lock:
             self._dropped.add(items, self._attributes)
             self._not_logged += items

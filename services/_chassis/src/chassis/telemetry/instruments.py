@@ -19,11 +19,7 @@ Read = Callable[[], Iterable[tuple[float, Attributes]]]
 
 @dataclass(frozen=True)
 class Telemetry:
-    """Telemetry of a process, passed to everything that serves or makes calls. The default exports nothing.
-
-    Attributes:
-        follows_parents: whether no span of an unsampled trace is ever sampled, so that none needs to be started.
-    """
+    """Telemetry of a process, passed to everything that serves or makes calls. The default exports nothing."""
 
     tracer: Tracer = field(default_factory=NoOpTracer)
     meter: Meter = field(default_factory=lambda: NoOpMeter(SCOPE))
@@ -31,16 +27,15 @@ class Telemetry:
     histograms: dict[str, Histogram] = field(default_factory=dict)
     counters: dict[str, Counter] = field(default_factory=dict)
     propagation: Propagation = W3C
+    # Whether no span of an unsampled trace is ever sampled, so that none needs to be started.
     follows_parents: bool = True
     is_exported: bool = False
     shutdown: Callable[[], None] = lambda: None
 
     def histogram(self, metric: Metric) -> Histogram:
-        """Return the process's histogram of a metric."""
         return self.histograms.setdefault(metric.name, Histogram(metric))
 
     def counter(self, metric: Metric) -> Counter:
-        """Return the process's counter of a metric."""
         counter = self.counters.get(metric.name)
         if counter is None:
             counter = self.counters[metric.name] = Counter(metric)

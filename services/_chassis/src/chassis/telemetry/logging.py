@@ -32,13 +32,9 @@ _SEVERITIES = {
 
 
 def configure(service_name: str, *, level: str = "info", logger: Logger | None = None, final: bool = False) -> None:
-    """Configure logging for the process.
+    """Configure logging for the process; with `final`, loggers do not look the configuration up for every event.
 
-    Args:
-        service_name: a field of every event.
-        level: the lowest that is logged.
-        logger: also exports every event over OTLP.
-        final: loggers keep this configuration, instead of looking it up for every event.
+    `logger` also exports every event over OTLP.
     """
     number = logging.getLevelNamesMapping()[level.upper()]
     processors: list[structlog.types.Processor] = [
@@ -53,7 +49,7 @@ def configure(service_name: str, *, level: str = "info", logger: Logger | None =
         processors.append(partial(_export, logger))
     processors += [
         lambda _logger, _method, event: {**event, "service": service_name},
-        structlog.processors.JSONRenderer(serializer=_dumps),
+        structlog.processors.JSONRenderer(serializer=orjson.dumps, default=str),
     ]
     structlog.configure(
         processors=processors,
@@ -63,10 +59,6 @@ def configure(service_name: str, *, level: str = "info", logger: Logger | None =
     )
     # At the level info, libraries log what only their developers need.
     logging.basicConfig(handlers=[_StructlogHandler()], level=max(number, logging.WARNING), force=True)
-
-
-def _dumps(event: Event, **_: Any) -> bytes:
-    return orjson.dumps(event, default=str)
 
 
 def _format_traceback(exc_info: structlog.typing.ExcInfo) -> str:
@@ -91,14 +83,14 @@ def _export(logger: Logger, _logger: Any, _method: str, event: Event) -> Event:
             severity_text=level.upper(),
             severity_number=_SEVERITIES[level],
             body=str(event["event"]),
-            attributes={key: _to_attribute(value) for key, value in event.items() if key not in skipped},
+            attributes={
+                key: value if isinstance(value, str | int | float | bool) else str(value)
+                for key, value in event.items()
+                if key not in skipped
+            },
         )
     )
     return event
-
-
-def _to_attribute(value: Any) -> str | int | float | bool:
-    return value if isinstance(value, str | int | float | bool) else str(value)
 
 
 class _StructlogHandler(logging.Handler):

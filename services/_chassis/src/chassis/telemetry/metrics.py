@@ -22,11 +22,9 @@ class Counter:
         self.values: dict[Attributes, float] = {}
 
     def add(self, value: float = 1, attributes: Attributes = ()) -> None:
-        """Add a value, which is not negative."""
         self.values[attributes] = self.values.get(attributes, 0) + value
 
     def points(self) -> list[tuple[float, Attributes]]:
-        """Return the sums so far."""
         # The export's thread reads a copy: calls may add attributes meanwhile.
         return [(value, attributes) for attributes, value in list(self.values.items())]
 

@@ -42,10 +42,7 @@ def _cpu_seconds() -> list[tuple[float, Attributes]]:
 
 
 def _collections() -> list[tuple[float, Attributes]]:
-    return [
-        (statistics["collections"], ((semconv.GC_GENERATION, generation),))
-        for generation, statistics in enumerate(gc.get_stats())
-    ]
+    return [(found["collections"], ((semconv.GC_GENERATION, number),)) for number, found in enumerate(gc.get_stats())]
 
 
 def _pause_recorder(pauses: Histogram) -> Callable[[str, dict[str, int]], None]:

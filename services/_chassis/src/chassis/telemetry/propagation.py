@@ -28,11 +28,7 @@ logging.getLogger("opentelemetry.baggage.propagation").setLevel(logging.ERROR)
 
 
 class Propagation:
-    """The headers with which trace context and baggage pass from one process to the next.
-
-    Attributes:
-        headers: names of all headers that `extract` reads, in lower case.
-    """
+    """The headers with which trace context and baggage pass from one process to the next; their names in lower case."""
 
     def __init__(self, *propagators: TextMapPropagator) -> None:
         self._propagator = CompositePropagator(propagators)

@@ -86,9 +86,8 @@ def open_exporters(protocol: str) -> tuple[SpanExporter, MetricExporter, LogReco
 
     def load(module: str, name: str) -> Any:
         # Imported by name, so that the other protocol's modules take no memory.
-        return getattr(
-            import_module(f"opentelemetry.exporter.otlp.proto.{protocol.partition('/')[0]}.{module}"), name
-        )()
+        found = import_module(f"opentelemetry.exporter.otlp.proto.{protocol.partition('/')[0]}.{module}")
+        return getattr(found, name)()
 
     return (
         load("trace_exporter", "OTLPSpanExporter"),

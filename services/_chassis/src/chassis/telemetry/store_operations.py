@@ -66,12 +66,7 @@ def _describe(text: str) -> tuple[str, str]:
 
 
 class StoreTelemetry:
-    """Spans and durations of the operations on one store.
-
-    Args:
-        system: one of the conventions' names, such as `postgresql`.
-        namespace: the database, or the name of its file.
-    """
+    """Spans and durations of the operations on one store; `namespace` is the database, or the name of its file."""
 
     def __init__(
         self, telemetry: Telemetry, system: str, namespace: str, address: str | None = None, port: int | None = None
@@ -182,7 +177,6 @@ def _use_span(span: Span) -> AbstractContextManager[object]:
 
 
 def is_sampled() -> bool:
-    """Return whether the current trace is sampled."""
     return trace.get_current_span().get_span_context().trace_flags.sampled
 
 

@@ -18,9 +18,8 @@ _CHECK_INTERVAL_SECONDS = 1.0
 class DataFile(Generic[T]):
     """The parsed content of a file, in `value`.
 
-    Args:
-        path: the file. It is read at once; an invalid one raises OSError, which ends the start of the service.
-        parse: parses the bytes; raises ValueError that describes the problem.
+    The file is read at once: an invalid one raises OSError, which ends the start of the service. `parse` raises
+    ValueError that describes the problem.
     """
 
     def __init__(self, path: Path, parse: Callable[[bytes], T]) -> None:
@@ -33,7 +32,6 @@ class DataFile(Generic[T]):
             raise OSError(f"{path}: {error}") from error
 
     async def watch(self) -> None:
-        """Refresh the value once a second, until cancelled."""
         while True:
             await asyncio.sleep(_CHECK_INTERVAL_SECONDS)
             self.refresh()

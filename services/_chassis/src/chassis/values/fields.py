@@ -27,14 +27,12 @@ def require_words(value: str, field: str, *, max_length: int) -> str:
 
 
 def limit_text(value: str, field: str, *, max_length: int) -> str:
-    """Return text of at most max_length code points."""
     if len(value) > max_length:
         raise InvalidArgument.field(field, f"must have at most {max_length} characters")
     return value
 
 
 def limit_count(values: Sized, field: str, *, max_count: int) -> None:
-    """Require at most max_count entries."""
     if len(values) > max_count:
         raise InvalidArgument.field(field, f"must have at most {max_count} entries")
 

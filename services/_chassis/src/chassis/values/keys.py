@@ -29,7 +29,6 @@ class HmacKeys:
 
     @property
     def current_id(self) -> str:
-        """The id of the key for new HMACs."""
         return next(iter(self.keys))
 
     def digests(self, data: bytes) -> list[bytes]:

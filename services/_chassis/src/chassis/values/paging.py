@@ -17,22 +17,17 @@ _MAX_TOKEN_LENGTH = 512
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """A place in the list, after all entries that are earlier, or as late with a smaller or equal key.
+    """A place in the list, after all entries that are earlier, or as late with a smaller or equal key."""
 
-    Attributes:
-        at: seconds since 1970.
-    """
-
-    at: float
+    at: float  # seconds since 1970
     key: str = ""
 
 
 class Entry(Protocol):
-    """An entry of the list."""
+    """An entry of the list; its position is the place right after it."""
 
     @property
-    def position(self) -> Position:
-        """The place right after the entry."""
+    def position(self) -> Position: ...
 
 
 def parse_position(since: float, page_token: str) -> Position:

@@ -8,10 +8,12 @@ import base64
 import binascii
 import hmac
 
-from starlette.datastructures import MutableHeaders
+from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from chassis.http.serving import DefaultHeaders
 
 _HEADERS = {
     "content-security-policy": (
@@ -27,14 +29,12 @@ _HEADERS = {
 _READS = frozenset({"GET", "HEAD"})
 
 
-class AccessControl:
-    """ASGI middleware that admits requests with the token.
+def access_control(port: int, token: str) -> list[Middleware]:
+    return [Middleware(DefaultHeaders, headers=_HEADERS), Middleware(AccessControl, port=port, token=token)]
 
-    Args:
-        app: receives what is admitted.
-        port: on which the control room listens.
-        token: the secret.
-    """
+
+class AccessControl:
+    """ASGI middleware that admits requests with the token to the control room on this port."""
 
     def __init__(self, app: ASGIApp, port: int, token: str) -> None:
         self._app = app
@@ -44,12 +44,11 @@ class AccessControl:
         self._token = token
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Admit or refuse a request."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
         refusal = self._refusal(Request(scope))
-        await (refusal or self._app)(scope, receive, _with_headers(send))
+        await (refusal or self._app)(scope, receive, send)
 
     def _refusal(self, request: Request) -> Response | None:
         """Return the response to a request that is not admitted."""
@@ -94,12 +93,3 @@ def _token_in_header(request: Request) -> str:
         return base64.b64decode(credentials, validate=True).decode().partition(":")[2]
     except (binascii.Error, UnicodeDecodeError):
         return ""
-
-
-def _with_headers(send: Send) -> Send:
-    async def send_with_headers(message: Message) -> None:
-        if message["type"] == "http.response.start":
-            MutableHeaders(scope=message).update(_HEADERS)
-        await send(message)
-
-    return send_with_headers

@@ -6,14 +6,13 @@ import socket
 from collections.abc import AsyncIterator
 
 from starlette.applications import Starlette
-from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 
 from chassis.errors import DomainError, InvalidArgument, NotFound
 from chassis.http.server import Server
 from shop_cli.control_room import api, jaeger, pages
-from shop_cli.control_room.access import AccessControl
+from shop_cli.control_room.access import access_control
 from shop_cli.control_room.room import ControlRoom
 from shop_cli.local.ports import HOST, require_free
 
@@ -35,7 +34,7 @@ def create_app(room: ControlRoom, port: int, token: str) -> Starlette:
 
     return Starlette(
         routes=[*api.routes(room), *jaeger.routes(room.telemetry), *pages.routes(room, templates)],
-        middleware=[Middleware(AccessControl, port=port, token=token)],
+        middleware=access_control(port, token),
         exception_handlers={DomainError: refuse},
     )
 

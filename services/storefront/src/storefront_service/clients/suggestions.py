@@ -24,9 +24,8 @@ class SuggestionsClient:
 
     async def recommended(self, user_id: str, product_ids: Sequence[str]) -> list[str]:
         """Return the ids of up to five products that go with the given ones; none when the service fails."""
-        request = recommendation_pb2.ListRecommendationsRequest(
-            user_id=user_id, product_ids=product_ids[:_MAX_PRODUCTS]
-        )
+        known = product_ids[:_MAX_PRODUCTS]
+        request = recommendation_pb2.ListRecommendationsRequest(user_id=user_id, product_ids=known)
         try:
             return list((await self._recommendations.ListRecommendations(request)).product_ids)
         except DomainError as error:

@@ -24,12 +24,7 @@ _FAILED = {2, "STATUS_CODE_ERROR"}
 
 
 class TracesClient:
-    """Reads traces. Without a URL there are none.
-
-    Args:
-        url: base URL such as `http://jaeger:16686`, with user and password if the store requires them.
-        timeout_seconds: limit for a whole request.
-    """
+    """Reads traces. Without a URL there are none; it has user and password if the store requires them."""
 
     def __init__(self, url: str | None, *, timeout_seconds: float) -> None:
         self._timeout_seconds = timeout_seconds

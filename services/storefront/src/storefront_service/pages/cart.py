@@ -128,9 +128,8 @@ class CartPages:
 
 def _parse_quantity(text: str, *, lowest: int = 1) -> int:
     rule = InvalidArgument.field("quantity", f"must be a number from {lowest} to {MAX_QUANTITY:,}")
-    if not (text.isascii() and text.isdecimal() and len(text) < len(str(MAX_QUANTITY)) + 1):
-        raise rule
-    if not lowest <= int(text) <= MAX_QUANTITY:
+    is_number = text.isascii() and text.isdecimal() and len(text) <= len(str(MAX_QUANTITY))
+    if not is_number or not lowest <= int(text) <= MAX_QUANTITY:
         raise rule
     return int(text)
 

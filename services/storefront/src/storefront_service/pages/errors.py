@@ -7,25 +7,18 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from chassis.errors import (
-    Aborted,
-    AlreadyExists,
-    DomainError,
-    FailedPrecondition,
-    InvalidArgument,
-    NotFound,
-    OutOfRange,
-)
+from chassis import errors
+from chassis.errors import DomainError
 from storefront_service.pages.frame import Pages, PartDown
 from storefront_service.web.headers import PERSONAL
 
 _STATUS: dict[type[DomainError], int] = {
-    InvalidArgument: 400,
-    OutOfRange: 400,
-    NotFound: 404,
-    FailedPrecondition: 409,
-    AlreadyExists: 409,
-    Aborted: 409,
+    errors.InvalidArgument: 400,
+    errors.OutOfRange: 400,
+    errors.NotFound: 404,
+    errors.FailedPrecondition: 409,
+    errors.AlreadyExists: 409,
+    errors.Aborted: 409,
 }
 _TITLES = {
     400: "That request can't be used",
@@ -57,7 +50,6 @@ class ErrorPages:
         self._pages = pages
 
     async def respond(self, request: Request, error: Exception) -> Response:
-        """Respond to any error of a page."""
         match error:
             case PartDown():
                 response = await self._page(request, 503, _STILL_WORKS[error.part])

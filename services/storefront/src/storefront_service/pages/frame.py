@@ -30,11 +30,7 @@ T = TypeVar("T")
 
 
 class PartDown(Exception):
-    """A page cannot be shown because a service that it needs is down.
-
-    Attributes:
-        part: `catalog`, `cart`, `currency`, `email` or `orders`.
-    """
+    """A page cannot be shown because a part of the shop is down: catalog, cart, currency, email or orders."""
 
     def __init__(self, part: str) -> None:
         super().__init__(part)

@@ -1,4 +1,4 @@
-"""Wraps every request: opens its session, rejects forms of other sites, adds headers to the response."""
+"""Wraps every request: opens its session, and rejects forms of other sites."""
 
 from collections.abc import Awaitable, Callable
 from urllib.parse import urlsplit
@@ -11,7 +11,6 @@ from chassis.telemetry import semconv
 from chassis.telemetry.propagation import add_baggage
 from storefront_service.domain import session_label
 from storefront_service.sessions import Session, SessionSigner
-from storefront_service.web.headers import SECURITY_HEADERS
 
 COOKIE = "session"
 _MAX_AGE_SECONDS = 30 * 24 * 3600
@@ -26,14 +25,7 @@ def session_of(request: Request) -> Session:
 
 
 class ShopMiddleware:
-    """Opens the visitor's session, rejects foreign forms, and sets the headers of every response.
-
-    Args:
-        app: the routes.
-        signer: of session cookies.
-        secure_cookie: whether the cookie is only sent over https.
-        forbidden: responds to a form of another site.
-    """
+    """Opens the visitor's session, and lets `forbidden` respond to forms of other sites."""
 
     def __init__(self, app: ASGIApp, signer: SessionSigner, forbidden: Handle, *, secure_cookie: bool) -> None:
         self._app = app
@@ -47,21 +39,17 @@ class ShopMiddleware:
         request = Request(scope)
         session = self._signer.open(request.cookies.get(COOKIE))
         scope["session"] = session
-        is_static = scope["path"].startswith(_STATIC)
+        sets_cookie = session.cookie is not None and not scope["path"].startswith(_STATIC)
 
-        async def send_with_headers(message: Message) -> None:
+        async def send_with_cookie(message: Message) -> None:
             if message["type"] == "http.response.start":
-                headers = MutableHeaders(scope=message)
-                for name, value in SECURITY_HEADERS.items():
-                    headers.setdefault(name, value)
-                if session.cookie is not None and not is_static:
-                    headers.append("set-cookie", f"{COOKIE}={session.cookie}; {self._attributes}")
+                MutableHeaders(scope=message).append("set-cookie", f"{COOKIE}={session.cookie}; {self._attributes}")
             await send(message)
 
         handle = self._forbidden if _is_foreign_form(scope) else self._app
         # Baggage reaches the spans of this page and of every call that it makes.
         add_baggage(semconv.SESSION_ID, session_label(session.user_id))
-        await handle(scope, receive, send_with_headers)
+        await handle(scope, receive, send_with_cookie if sets_cookie else send)
 
 
 def _is_foreign_form(scope: Scope) -> bool:
