@@ -87,7 +87,6 @@ def _checked(address: str) -> str:
 
 
 def key_metadata(key: str | None) -> tuple[tuple[str, str], ...]:
-    """Return the call metadata that carries an idempotency key."""
     return (("idempotency-key", key),) if key else ()
 
 

@@ -29,7 +29,6 @@ def require_run() -> Run:
 
 
 def status() -> dict[str, Any]:
-    """Return the shop's services, records and customers."""
     return cast("dict[str, Any]", _call("GET", "/api/status"))
 
 

@@ -15,7 +15,6 @@ ADDRESS = Address(street_address="1 Harbour Street", city="Hamburg", country="Ge
 
 
 def sample_order(user_id: str, email: str) -> PlaceOrderRequest:
-    """Return a request that orders the contents of a user's cart in EUR."""
     return PlaceOrderRequest(
         user_id=user_id, user_currency="EUR", email=email, address=ADDRESS, credit_card=card_info()
     )

@@ -4,8 +4,7 @@ import asyncio
 import os
 import tempfile
 import time
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -15,7 +14,6 @@ from chassis.errors import NotFound, Unavailable
 from shop.cart_pb2 import AddItemRequest, CartItem
 from shop.empty_pb2 import Empty
 from shop.order_pb2 import OrderResult
-from shop.product_catalog_pb2 import Product
 from shop_cli.clients import cart_client, catalog_client, checkout_client, mail_client
 from shop_cli.commands.options import async_command
 from shop_cli.local.otlp_receiver import exporting_to, receiver
@@ -54,7 +52,7 @@ async def demo(*, folder: Folder = None) -> None:
     programs = discover_services()
     names = default_ports(programs)
     telemetry = TelemetryStore()
-    with _data_folder(folder) as data, locked(data), reserved(len(names) + 1) as (otlp_port, *ports):
+    with _data_folder(folder) as name, locked(data := Path(name)), reserved(len(names) + 1) as (otlp_port, *ports):
         by_name = dict(zip(names, ports, strict=True))
         async with receiver(otlp_port, telemetry):
             async with Shop(programs, data, by_name, _environment(otlp_port)) as shop:
@@ -67,14 +65,10 @@ async def demo(*, folder: Folder = None) -> None:
     print_steps_after_demo()
 
 
-@contextmanager
-def _data_folder(folder: Path | None) -> Iterator[Path]:
-    """Yield the folder for the data: the given one, else a temporary one that is removed at the end."""
+def _data_folder(folder: Path | None) -> AbstractContextManager[str]:
     if folder is not None:
-        yield folder.resolve()
-        return
-    with tempfile.TemporaryDirectory(prefix="shop-demo-", ignore_cleanup_errors=True) as temporary:
-        yield Path(temporary)
+        return nullcontext(str(folder.resolve()))
+    return tempfile.TemporaryDirectory(prefix="shop-demo-", ignore_cleanup_errors=True)
 
 
 def _environment(otlp_port: int) -> dict[str, str]:
@@ -99,7 +93,8 @@ async def _start(shop: Shop) -> None:
 
 async def _fill_cart(shop: Shop) -> None:
     async with catalog_client(shop["product-catalog"].address) as catalog:
-        products = _one_per_category((await catalog.ListProducts(Empty())).products)
+        listed = (await catalog.ListProducts(Empty())).products
+    products = list({product.categories[0]: product for product in listed}.values())[:_LINES]
     async with cart_client(shop["cart"].address) as cart:
         for quantity, product in enumerate(products, start=1):
             item = CartItem(product_id=product.id, quantity=quantity)
@@ -110,10 +105,6 @@ async def _fill_cart(shop: Shop) -> None:
         for quantity, product in enumerate(products, start=1)
     ]
     print_table(["Id", "Name", "Quantity ", "Price "], rows)
-
-
-def _one_per_category(products: Iterable[Product]) -> list[Product]:
-    return list({product.categories[0]: product for product in products}.values())[:_LINES]
 
 
 async def _place_order(shop: Shop) -> None:

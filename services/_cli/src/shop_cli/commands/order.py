@@ -1,18 +1,28 @@
 """`shop order`: order the contents of a cart."""
 
+import asyncio
 import secrets
-from typing import Annotated
+import time
+from typing import Annotated, Any
 
 import typer
 
+from chassis.errors import NotFound
 from shop.address_pb2 import Address as PostalAddress
 from shop.checkout_pb2 import PlaceOrderRequest
 from shop_cli import control_room_client
 from shop_cli.clients import checkout_client, is_replayed, key_metadata
 from shop_cli.commands.options import Address, Json, Key, User, async_command
-from shop_cli.commands.order_trace import show_order_trace
-from shop_cli.output.printing import print_json, print_order
+from shop_cli.local.spans import Span
+from shop_cli.output.printing import console, print_json, print_order
+from shop_cli.output.trace_tree import trace_tree
 from shop_cli.sample_order import ADDRESS, TEST_CARD, TEST_CVV, card_info
+
+_PLACE_ORDER = "shop.CheckoutService/PlaceOrder"
+# Every service exports its spans once a second.
+_EXPORT_SECONDS = 1.5
+_TRACE_SECONDS = 10.0
+_POLL_SECONDS = 0.2
 
 Card = Annotated[
     str, typer.Option(envvar="SHOP_CARD", show_default=False, help="Card number. Default: the number of a test card.")
@@ -69,4 +79,28 @@ async def order(
     if replayed:
         typer.echo("This is a repeat: the order had been placed before, and nothing was ordered again.", err=True)
     if trace:
-        await show_order_trace(trace_id, as_json=as_json)
+        await _show_trace(trace_id, as_json=as_json)
+
+
+async def _show_trace(trace_id: str, *, as_json: bool) -> None:
+    """Wait until the services have exported the trace of a finished call, and print it."""
+    started = time.monotonic()
+    spans: list[dict[str, Any]] = []
+    while time.monotonic() - started < _TRACE_SECONDS:
+        await asyncio.sleep(_POLL_SECONDS)
+        spans = await asyncio.to_thread(_read_trace, trace_id)
+        is_served = any(span["name"] == _PLACE_ORDER and span["kind"] == "SERVER" for span in spans)
+        if is_served and time.monotonic() - started > _EXPORT_SECONDS:
+            break
+    if as_json:
+        print_json(*spans)
+    else:
+        console.print(f"\ntrace {trace_id}", markup=False)
+        console.print(trace_tree([Span(**span) for span in spans]))
+
+
+def _read_trace(trace_id: str) -> list[dict[str, Any]]:
+    try:
+        return control_room_client.get_trace(trace_id)
+    except NotFound:
+        return []

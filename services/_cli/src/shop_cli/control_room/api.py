@@ -20,8 +20,6 @@ class TraceNotFound(NotFound):
 
 
 def routes(room: ControlRoom) -> list[Route]:
-    """Return the routes of the API."""
-
     async def status(_request: Request) -> Response:
         return JSONResponse(await describe(room))
 
@@ -45,7 +43,6 @@ def routes(room: ControlRoom) -> list[Route]:
 
 
 async def describe(room: ControlRoom) -> dict[str, Any]:
-    """Describe the shop: services, records and customers."""
     reconciliation = await room.reconciler.read()
     return {
         "services": room.services(),
@@ -78,7 +75,6 @@ def trace_query(request: Request) -> TraceQuery:
 
 
 def _number(text: str | None, field: str, default: float) -> float:
-    """Read a number that is not negative."""
     if not text:
         return default
     if not (text.isascii() and text.replace(".", "", 1).isdecimal()):

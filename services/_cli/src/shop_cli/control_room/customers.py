@@ -17,12 +17,7 @@ class NoCustomers(FailedPrecondition):
 
 
 class Customers(ChildProcess):
-    """The customers of a storefront.
-
-    Args:
-        storefront: its URL, None if the shop has none.
-        log_path: for the output of the process.
-    """
+    """The customers of the storefront with this URL, None if the shop has none."""
 
     def __init__(self, storefront: str | None, log_path: Path) -> None:
         super().__init__("customers", log_path)

@@ -25,18 +25,11 @@ _CALL_SECONDS = 5.0
 
 @dataclass
 class FaultDemo:
-    """One run of the demonstration.
-
-    Attributes:
-        changed: is called with the name of a service whose state was changed.
-        steps: what has happened, with the seconds since the start.
-        running: whether more steps follow.
-        order_id: "" until it is known.
-    """
+    """One run of the demonstration; `steps` have the seconds since its start. The order id is "" until it is known."""
 
     shop: Shop
     reconciler: Reconciler
-    changed: Callable[[str], None]
+    act: Callable[[str, str], None]
     steps: list[tuple[float, str]] = field(default_factory=list)
     running: bool = True
     order_id: str = ""
@@ -49,15 +42,13 @@ class FaultDemo:
         except DomainError as error:
             self._add(f"{error.reason}: {error.message}")
         finally:
-            self.shop["payment"].resume()
-            self.changed("payment")
+            self.act("resume", "payment")
             self.running = False
 
     async def _run(self) -> None:
         user_id = f"demo-{secrets.token_hex(4)}"
         await self._fill_cart(user_id)
-        self.shop["payment"].pause()
-        self.changed("payment")
+        self.act("freeze", "payment")
         self._add("payment is frozen (SIGSTOP)")
         faults = asyncio.create_task(self._inject_faults(), name="faults")
         try:
@@ -97,11 +88,10 @@ class FaultDemo:
 
     async def _inject_faults(self) -> None:
         await asyncio.sleep(_KILL_SECONDS)
-        self.shop["checkout"].kill()
+        self.act("kill", "checkout")
         self._add("checkout is killed (SIGKILL); its supervisor starts it again, and recovery takes the order over")
         await asyncio.sleep(_FROZEN_SECONDS - _KILL_SECONDS)
-        self.shop["payment"].resume()
-        self.changed("payment")
+        self.act("resume", "payment")
         self._add("payment continues (SIGCONT)")
 
     async def _show_history(self) -> None:

@@ -17,8 +17,6 @@ from shop_cli.local.telemetry_store import TelemetryStore, TraceQuery
 
 
 def routes(telemetry: TelemetryStore) -> list[Route]:
-    """Return the routes of the API."""
-
     async def get_trace(request: Request) -> Response:
         return _traces(telemetry.trace(request.path_params["trace_id"].lower().zfill(32)))
 

@@ -40,7 +40,6 @@ class Bar:
 
 
 def routes(room: ControlRoom, environment: Environment) -> list[Route | Mount]:
-    """Return the routes of the pages and of their forms."""
     pages = _Pages(room, environment)
     return [
         Route("/", pages.overview),
@@ -55,7 +54,6 @@ def routes(room: ControlRoom, environment: Environment) -> list[Route | Mount]:
 
 
 def templates() -> Environment:
-    """Return the environment of all templates."""
     environment = Environment(
         loader=PackageLoader("shop_cli.control_room"),
         autoescape=True,

@@ -32,7 +32,6 @@ class ControlRoom:
         url: the link to the control room, with its token.
         storefront, employee_api: their URLs, None if the shop has none.
         telemetry_elsewhere: the OTLP endpoint to which the services export instead of this process, if there is one.
-        closing: set when the shop stops.
     """
 
     shop: Shop
@@ -63,16 +62,14 @@ class ControlRoom:
         """Start the demonstration of an order that survives faults. Raise FaultDemoRunning."""
         if self.fault_demo is not None and self.fault_demo.running:
             raise FaultDemoRunning("the demonstration has not ended yet")
-        self.fault_demo = FaultDemo(self.shop, self.reconciler, self.monitor.check_now)
+        self.fault_demo = FaultDemo(self.shop, self.reconciler, self.act)
         self._run(self.fault_demo.run())
 
     def services(self) -> list[dict[str, Any]]:
-        """Describe all services."""
         now = time.time()
         return [self._service(process, now) for process in self.shop]
 
     async def close(self) -> None:
-        """Stop the background tasks and the customers."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

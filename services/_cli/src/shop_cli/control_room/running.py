@@ -39,12 +39,8 @@ class StoreMissing(FailedPrecondition):
 async def running(folder: Path, *, port_offset: int, any_ports: bool, postgres: bool) -> AsyncIterator[ControlRoom]:
     """Start the shop and its control room, restart services that end, and stop everything on leaving.
 
-    Args:
-        folder: for data, logs and secrets.
-        port_offset: is added to every default port.
-        any_ports: use free ports instead.
-        postgres: store everything in PostgreSQL and Valkey instead of SQLite files and memory.
-
+    The folder is for data, logs and secrets. With `any_ports` the ports are free ones, not the default ones plus
+    `port_offset`. With `postgres` everything is stored in PostgreSQL and Valkey instead of SQLite files and memory.
     Raise ShopRunning, FolderNotWritable, PortInUse or StoreMissing.
     """
     programs, telemetry = discover(), TelemetryStore()

@@ -55,7 +55,6 @@ class ChildProcess:
         raise NotImplementedError
 
     async def is_serving(self) -> bool:
-        """Return whether the process is ready."""
         raise NotImplementedError
 
     async def spawn(
@@ -91,12 +90,10 @@ class ChildProcess:
         self.send(signal.SIGKILL)
 
     def pause(self) -> None:
-        """Freeze the process (SIGSTOP)."""
         self.send(signal.SIGSTOP)
         self.paused = self.running
 
     def resume(self) -> None:
-        """Let a paused process continue (SIGCONT)."""
         self.send(signal.SIGCONT)
         self.paused = False
 

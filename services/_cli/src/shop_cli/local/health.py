@@ -26,7 +26,9 @@ async def is_serving(program: Program, address: str) -> bool:
     try:
         async with asyncio.timeout(_TIMEOUT_SECONDS):
             # While the process starts, this is refused at once and costs less than a gRPC channel.
-            await _connect(address)
+            host, _, port = address.rpartition(":")
+            _, writer = await asyncio.open_connection(host, int(port))
+            writer.close()
             return await (_grpc_is_serving if program.protocol == "grpc" else _http_is_serving)(address)
     except (OSError, TimeoutError, grpc.aio.AioRpcError):
         return False
@@ -48,12 +50,6 @@ async def wait_for_change(program: Program, address: str) -> None:
             async for response in watch(HealthCheckRequest()):
                 if response.status != HealthCheckResponse.SERVING:
                     return
-
-
-async def _connect(address: str) -> None:
-    host, _, port = address.rpartition(":")
-    _, writer = await asyncio.open_connection(host, int(port))
-    writer.close()
 
 
 async def _grpc_is_serving(address: str) -> bool:

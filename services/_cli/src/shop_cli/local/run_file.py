@@ -31,11 +31,9 @@ class Run:
     """A running shop.
 
     Attributes:
-        pid: of the process that runs the services.
-        folder: where they write their data, below `.shop/`.
+        folder: where its services write their data, below `.shop/`.
         addresses: `host:port` by name of the program, of internal services by `internal_name`.
-        control_room: its URL, "" until it serves.
-        token: the password of the control room.
+        control_room: its URL, "" until it serves; `token` is its password.
     """
 
     pid: int

@@ -16,10 +16,8 @@ class LogLine:
     """A line of a log.
 
     Attributes:
-        time: in ISO 8601, "" for text that is not JSON.
-        level: such as `info`, "" for text.
+        time, level: "" for text that is not JSON.
         event: what happened, or the text.
-        fields: the other fields of the event.
         trace_id: "" if the event belongs to no trace.
         text: the line as it is in the file.
     """
@@ -49,7 +47,6 @@ def lines_of_trace(paths: Iterable[Path], trace_id: str, limit: int = 500) -> Se
 
 
 def parse_line(text: str, service: str) -> LogLine:
-    """Parse a line of a service's log."""
     try:
         event = json.loads(text)
     except ValueError:

@@ -33,7 +33,6 @@ class Span:
 
     @property
     def milliseconds(self) -> float:
-        """The duration."""
         return (self.ended_nanos - self.started_nanos) / 1e6
 
 

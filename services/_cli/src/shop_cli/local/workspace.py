@@ -7,7 +7,7 @@ import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, cast
+from typing import Literal
 
 from chassis.errors import FailedPrecondition, NotFound
 
@@ -34,10 +34,8 @@ class Program:
 
     Attributes:
         name: such as `product-catalog`.
-        module: the module that `python -m` runs, such as `product_catalog_service`.
-        port: its default port on a developer's machine.
-        protocol: what it serves, and how its readiness is checked.
-        internal_port: the default port of its internal services on a developer's machine; None if it has none.
+        module: that `python -m` runs.
+        port, internal_port: default ports on a developer's machine, for public and for internal services.
         secrets: variables that need a random value; the chart's `secrets`.
     """
 
@@ -114,18 +112,15 @@ def _read(path: Path) -> Program | None:
     shop = tool.get("shop", {})
     if "port" not in shop:
         return None
+    protocol = shop.get("protocol", "grpc")
+    if protocol not in ("grpc", "http"):
+        raise InvalidProgram(f"{path}: protocol must be grpc or http, not {protocol!r}")
     (package,) = tool["hatch"]["build"]["targets"]["wheel"]["packages"]
     return Program(
         name=path.parent.name,
         module=Path(package).name,
         port=shop["port"],
-        protocol=_protocol(shop.get("protocol", "grpc"), path),
+        protocol=protocol,
         internal_port=shop.get("internal-port"),
         secrets=tuple(shop.get("secrets", ())),
     )
-
-
-def _protocol(stated: str, path: Path) -> Protocol:
-    if stated not in ("grpc", "http"):
-        raise InvalidProgram(f"{path}: protocol must be grpc or http, not {stated!r}")
-    return cast("Protocol", stated)

@@ -129,7 +129,6 @@ def format_time(at: Timestamp) -> str:
 
 
 def print_order(order: order_pb2.OrderResult) -> None:
-    """Print an order's lines, shipping cost, total and ids."""
     print_lines(order)
     print_fields([("order id", order.order_id), ("tracking id", order.shipping_tracking_id)])
 

@@ -6,7 +6,6 @@ import typer
 
 
 def state_name(states: Any, state: int) -> str:
-    """Return the name of a state in a protobuf enum."""
     return str(states.Name(state)).removeprefix(_prefix(states))
 
 
