@@ -68,7 +68,7 @@ class Visitor:
 
     def form(self, path: str, action: str) -> Form:
         """Return the form of a page that is posted to `action`."""
-        form = self.open(path).form(action)
+        form = self.open(path).forms.get(action)
         return form or sys.exit(f"{path} has no form for {action}")
 
 
@@ -82,7 +82,7 @@ def fill(visitor: Visitor) -> None:
 def check_cart(visitor: Visitor) -> None:
     """Require that the product is in the session's cart."""
     # A link to the product may be a recommendation.
-    line = visitor.open("/cart").form("/cart/quantity")
+    line = visitor.open("/cart").forms.get("/cart/quantity")
     expect(line is not None and line.hidden["product_id"] == PRODUCT, f"{PRODUCT} is not in the cart")
     print(f"{PRODUCT} is still in the cart")  # noqa: T201
 

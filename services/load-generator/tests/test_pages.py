@@ -19,11 +19,11 @@ def test_links_are_found_once_each_and_in_their_order() -> None:
 
 
 def test_a_form_is_found_by_its_action_with_its_hidden_fields() -> None:
-    assert PAGE.form("/cart/items") == Form("/cart/items", {"key": "k-1", "product_id": "mug"})
+    assert PAGE.forms["/cart/items"] == Form("/cart/items", {"key": "k-1", "product_id": "mug"})
 
 
 def test_a_page_without_the_form_has_none() -> None:
-    assert PAGE.form("/orders") is None
+    assert "/orders" not in PAGE.forms
 
 
 @pytest.mark.parametrize(

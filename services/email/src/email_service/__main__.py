@@ -6,12 +6,12 @@ from contextlib import aclosing, asynccontextmanager
 from functools import partial
 from typing import Annotated
 
-from chassis.background import in_background
+from chassis.background import in_background, repeat
 from chassis.rpc.server import Service, run
 from chassis.settings import Parse, SecretStr, ServiceSettings
 from chassis.sql.settings import DatabaseSettings, DatabaseUrl
 from email_service.acceptance import Acceptance
-from email_service.housekeeping import housekeep
+from email_service.housekeeping import INTERVAL_SECONDS, housekeep
 from email_service.metrics import MessageMetrics
 from email_service.mime import Sender, parse_sender
 from email_service.operators import LetterSpool, MailRecords
@@ -34,8 +34,6 @@ def _parse_base_url(text: str) -> str:
 
 
 class Settings(DatabaseSettings, ServiceSettings):
-    """Settings of the email service, read from the environment."""
-
     smtp_url: Annotated[Relay, Parse(parse_relay)] | None = None
     database_url: DatabaseUrl = SecretStr("sqlite:///.shop/email.db")
     email_from: Annotated[Sender, Parse(parse_sender)] = Sender("Shop", "orders@shop.example")
@@ -77,7 +75,8 @@ async def _open_spool(settings: Settings, service: Service) -> AsyncIterator[tup
     url, metrics = settings.database_url.get_secret_value(), MessageMetrics(service.telemetry)
     async with open_spool(url, service.telemetry) as spool:
         service.add_readiness_check(spool.check)
-        housekeeping = partial(housekeep, spool, metrics)
+        once = partial(housekeep, spool, metrics)
+        housekeeping = partial(repeat, once, INTERVAL_SECONDS, "the spool is unavailable")
         runner = _queue_runner(settings, service, spool, metrics)
         if runner is None:
             async with in_background(housekeeping):

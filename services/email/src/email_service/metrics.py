@@ -13,11 +13,7 @@ _UNSENT = [state for state in MessageState if state is not MessageState.SENT]
 
 
 class MessageMetrics:
-    """Counts attempts by outcome, and exports the spool's statistics as gauges.
-
-    Attributes:
-        statistics: the latest that housekeeping has read.
-    """
+    """Counts attempts by outcome, and exports the statistics of the spool that housekeeping has read last."""
 
     def __init__(self, telemetry: Telemetry) -> None:
         self.statistics = SpoolStatistics({}, 0.0)

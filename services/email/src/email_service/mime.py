@@ -21,8 +21,6 @@ _BOUNDARY = "=_alternative"
 
 @dataclass(frozen=True, slots=True)
 class Sender:
-    """The sender of all confirmations."""
-
     name: str
     address: str
 

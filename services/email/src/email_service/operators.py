@@ -70,8 +70,6 @@ class LetterSpool(spool_pb2_grpc.LetterSpoolServicer):
 
 
 class MailRecords(mail_records_pb2_grpc.MailRecordsServicer):
-    """Looks up the confirmations of orders."""
-
     def __init__(self, spool: Spool) -> None:
         self._spool = spool
 

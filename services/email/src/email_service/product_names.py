@@ -28,10 +28,7 @@ _ALL_PRODUCTS = "all products"
 class ProductNames:
     """Names from the product catalog. Once read, stale ones are served while they are refreshed.
 
-    Args:
-        stub: the product-catalog service; without one there are no names.
-        telemetry: counts lookups; by default none.
-        clock: monotonic seconds.
+    Without a stub there are no names. `clock` returns monotonic seconds.
     """
 
     def __init__(
@@ -60,7 +57,6 @@ class ProductNames:
         return names
 
     async def aclose(self) -> None:
-        """Cancel a read in progress."""
         await self._cache.aclose()
 
     async def _fetch(self, _key: str) -> Mapping[str, str]:

@@ -58,7 +58,6 @@ class QueueRunner:
         self._wake.set()
 
     async def run(self) -> None:
-        """Send messages until cancelled."""
         while True:
             self._wake.clear()
             try:

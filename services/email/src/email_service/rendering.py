@@ -11,11 +11,7 @@ from email_service.domain import ConfirmationEmail, Order, digests_of
 
 
 class ConfirmationTemplates:
-    """The templates of confirmations, compiled once.
-
-    Args:
-        storefront_url: base URL of the order pages; without it, confirmations have no link.
-    """
+    """The templates of confirmations, compiled once. Without the storefront's URL, confirmations have no link."""
 
     def __init__(self, storefront_url: str | None = None) -> None:
         self._storefront_url = storefront_url

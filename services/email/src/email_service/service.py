@@ -16,8 +16,6 @@ _MAX_CONFIRMATIONS = 100
 
 
 class EmailService(email_pb2_grpc.EmailServiceServicer):
-    """The public service."""
-
     def __init__(self, acceptance: Acceptance) -> None:
         self._acceptance = acceptance
 

@@ -30,12 +30,10 @@ class SmtpRelay:
     """Hands each message to a relay over its own connection. Sends a password only over TLS.
 
     Args:
-        relay: the relay.
         sender: envelope address of the sender.
-        tls: TLS settings; by default it trusts the system's certificate authorities, or SSL_CERT_FILE.
+        tls: by default it trusts the system's certificate authorities, or SSL_CERT_FILE.
         reach_seconds: limit for everything before the end of the message.
         response_seconds: limit for the relay's response to the end of the message.
-        telemetry: records a span and a duration per message; by default nothing.
     """
 
     def __init__(

@@ -26,8 +26,6 @@ _POLL_SECONDS = 0.1
 
 
 class LoadSettings(Settings):
-    """Settings of the load generator, read from the environment."""
-
     storefront_url: Annotated[str, Meta(pattern=r"^https?://[^/?#@]+/?\Z")]
     # Sessions a second.
     rate: Annotated[float, Meta(gt=0, le=10_000)] = 1

@@ -112,8 +112,6 @@ class Customers:
 
 
 def source_of(customers: Customers, plan: ArrivalPlan) -> type[User]:
-    """Return the class of Locust's users, which are sources with this plan."""
-
     class Source(User):
         @task
         def arrive(self) -> None:

@@ -18,8 +18,6 @@ _CHART_POINTS = 720
 
 
 class Figures:
-    """The figures of the current run."""
-
     def __init__(self, environment: Environment) -> None:
         self._environment = environment
         self.start()
@@ -29,12 +27,10 @@ class Figures:
         return self._environment.stats
 
     def start(self) -> None:
-        """Begin a new run."""
         self._began = self._reported = time.monotonic()
         self._sessions_reported = self._requests_reported = 0
 
     def record_session(self, persona: str) -> None:
-        """Count a session of a persona that begins."""
         self._count(_SESSION, persona)
 
     def record_dropped_session(self) -> None:
@@ -46,7 +42,6 @@ class Figures:
         self._entry(_ORDER, "placed").log(round(milliseconds), 0)
 
     def record_repeat(self) -> None:
-        """Count a request that repeated an order."""
         self._count(_ORDER, "repeated")
 
     def record_failure(self, page: Page, reason: str) -> None:
@@ -96,7 +91,6 @@ class Figures:
         }
 
     def failed(self) -> bool:
-        """Whether there was an error or a dropped arrival."""
         return bool(self._stats.errors)
 
     def trim(self) -> None:

@@ -40,7 +40,6 @@ class Page:
 
     @classmethod
     def read(cls, method: str, name: str, path: str, text: str) -> "Page":
-        """Read the HTML of a page."""
         hrefs = dict.fromkeys(sys.intern(html.unescape(href)) for href in _LINK.findall(text))
         forms = [_form(attributes, body) for attributes, body in reversed(_FORM.findall(text))]
         return cls(method, name, path, tuple(hrefs), {form.action: form for form in forms})
@@ -49,17 +48,12 @@ class Page:
         """Return the paths of links that begin with a prefix."""
         return [href for href in self.hrefs if href.startswith(prefix)]
 
-    def form(self, action: str) -> Form | None:
-        """Return the first form that is posted to a path, or None."""
-        return self.forms.get(action)
-
     def order_id(self) -> str | None:
         """Return the id of the order that this page shows, None if it is another page."""
         kind, _, order_id = self.path.partition("?")[0].removeprefix("/").partition("/")
         return order_id if kind == "orders" and order_id and "/" not in order_id else None
 
     def order_ids(self) -> set[str]:
-        """Return the ids of all orders that this page links to."""
         return {href.removeprefix("/orders/").partition("/")[0] for href in self.links("/orders/")}
 
 

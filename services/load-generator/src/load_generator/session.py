@@ -39,7 +39,6 @@ class End:
         self._reached = Event()
 
     def reach(self) -> None:
-        """End the run now."""
         self.time = time.monotonic()
         self._reached.set()
 
@@ -83,7 +82,6 @@ class Session:
         self.order_id: str | None = None
 
     def close(self) -> None:
-        """Close the connections."""
         self._agent.close()
 
     def think(self) -> None:
@@ -129,7 +127,7 @@ class Session:
 
     def form(self, page: Page, action: str) -> Form:
         """Return a form that must be on a page."""
-        form = page.form(action)
+        form = page.forms.get(action)
         self.expect(form, page, f"no form for {action}")
         assert form is not None  # noqa: S101 - for the type checker
         return form
@@ -146,7 +144,6 @@ class Session:
             self.expect(order_id == self.order_id, page, "a repeat led to another order")
 
     def repeats(self) -> None:
-        """Count a repetition of an order."""
         self._figures.record_repeat()
 
     def _attempt(self, form: Form, fields: dict[str, str]) -> Any:

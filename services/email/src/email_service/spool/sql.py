@@ -88,13 +88,8 @@ class Spool:
 
     async def postpone(self, message: ClaimedMessage, *, delay_seconds: float, reason: str, deferred: bool) -> None:
         """Queue a claimed message again, due after a delay. Count a deferral if the relay deferred it."""
-        await self._write(
-            statements.POSTPONE,
-            **_claim_of(message),
-            delay_seconds=delay_seconds,
-            reason=reason,
-            deferrals=int(deferred),
-        )
+        values = {"delay_seconds": delay_seconds, "reason": reason, "deferrals": int(deferred)}
+        await self._write(statements.POSTPONE, **_claim_of(message), **values)
 
     async def give_up_overdue(self) -> Sequence[str]:
         """Change some messages that have been SENDING for too long to IN_DOUBT, and return their ids."""
@@ -112,9 +107,8 @@ class Spool:
 
     async def list_unsent(self, state: MessageState, limit: int) -> Sequence[MessageRecord]:
         """Return messages in a state other than SENT, without their content, the oldest change first."""
-        return [
-            _record(row) for row in await self._database.report(statements.LIST, {"state": state.value, "limit": limit})
-        ]
+        rows = await self._database.report(statements.LIST, {"state": state.value, "limit": limit})
+        return [_record(row) for row in rows]
 
     async def read(self, message_id: str) -> MessageRecord | None:
         """Return a message with its content, None if there is none."""
@@ -122,14 +116,12 @@ class Spool:
         return _record(rows[0], rows[0]["message"] or b"", rows[0]["digests"] or b"") if rows else None
 
     async def statistics(self) -> SpoolStatistics:
-        """Count the unsent messages."""
         rows = await self._database.report(statements.STATISTICS, {})
         oldest = {MessageState(row["state"]): float(row["oldest_seconds"]) for row in rows}
         unsent = {MessageState(row["state"]): int(row["letters"]) for row in rows}
         return SpoolStatistics(unsent, max(0.0, oldest.get(MessageState.QUEUED, 0.0)))
 
     async def check(self) -> None:
-        """Return if the spool can be read."""
         await self._database.read(statements.CHECK, {})
 
     async def _take(self, text: str, limit: int, parameters: Parameters) -> Sequence[Row]:
