@@ -143,16 +143,6 @@ async def test_a_backlog_is_sent_concurrently(database_url: str) -> None:
     assert len(set(inbox.message_ids())) == 300
 
 
-async def test_two_replicas_send_each_message_once(postgres_url: str) -> None:
-    inbox = Inbox()
-    async with relay(inbox) as port, running(postgres_url, port) as one, running(postgres_url, port) as other:
-        messages = new_messages(100)
-        await asyncio.gather(*(shop.accept(message) for message in messages for shop in (one, other)))
-        for message in messages:
-            await one.reaches(MessageState.SENT, message.message_id)
-    assert inbox.message_ids() == sorted(f"<{message.message_id}@shop>" for message in messages)
-
-
 async def test_an_error_while_sending_does_not_end_the_runner(sqlite_url: str) -> None:
     inbox = Inbox()
     async with relay(inbox) as port, running(sqlite_url, port, "email.sending.before=error*1") as shop:
