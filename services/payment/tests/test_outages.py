@@ -64,4 +64,4 @@ async def test_a_file_locked_by_another_process_is_unavailable(
             with pytest.raises(LedgerUnavailable):
                 await ledger.record(Entry("key", State.CHARGED, PAYMENT))
             other.execute("ROLLBACK")
-        assert (await ledger.record(Entry("key", State.CHARGED, PAYMENT))).entry.state is State.CHARGED
+        assert (await ledger.record(Entry("key", State.CHARGED, PAYMENT))).state is State.CHARGED

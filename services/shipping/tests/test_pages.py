@@ -21,7 +21,7 @@ async def test_shipments_are_listed_page_by_page(
     manifest: Manifest, parcel: MakeParcel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(paging, "PAGE_SIZE", 2)
-    shipped = {(await manifest.record(Entry(f"key-{number}", parcel()))).entry for number in range(5)}
+    shipped = {await manifest.record(Entry(f"key-{number}", parcel())) for number in range(5)}
     await manifest.record(Entry("fenced"))
     token = ""
     pages: list[Sequence[RecordedShipment]] = []

@@ -61,7 +61,7 @@ async def test_customers_who_retry_after_being_shed_are_all_served_once(limited:
     assert await limited.violations(results) == []
 
 
-@pytest.mark.parametrize("point", [payment.BEFORE_CHARGE, shipping.BEFORE_SHIP])
+@pytest.mark.parametrize("point", [payment.CHARGE[0], shipping.SHIP[0]])
 async def test_operators_and_recovery_are_served_while_customers_hang(testbed: FaultTestbed, point: str) -> None:
     """More customers than a port serves wait for a peer that never answers, and hang there too."""
     # With a long lease checkout repeats what gets no answer, and its customers wait for that.

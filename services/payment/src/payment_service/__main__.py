@@ -25,15 +25,12 @@ def _parse_brands(text: str) -> frozenset[Brand]:
 
 
 class Settings(HmacKeySettings, ServiceSettings):
-    """Settings of the payment service, read from the environment."""
-
     database_url: DatabaseUrl = SecretStr("sqlite:///.shop/payment.db")
     accepted_brands: Annotated[frozenset[Brand], Parse(_parse_brands)] = frozenset({Brand.VISA, Brand.MASTERCARD})
 
 
 @asynccontextmanager
 async def build(settings: Settings, service: Service) -> AsyncIterator[None]:
-    """Open the ledger and register both servicers."""
     declines = service.telemetry.counter(semconv.DECLINES)
     async with open_ledger(settings.database_url.get_secret_value(), service.telemetry) as ledger:
         processor = PaymentProcessor(

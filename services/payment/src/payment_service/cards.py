@@ -10,12 +10,10 @@ from functools import cached_property
 from stdnum import luhn
 
 from chassis.errors import FieldViolation, InvalidArgument
+from chassis.values.fields import require_between
 
 _NUMBER = re.compile(r"[0-9]{12,19}")
 _SEPARATORS = str.maketrans("", "", " -")
-_YEARS = range(2000, 2100)
-_MONTHS = range(1, 13)
-_SECURITY_CODES = range(10_000)
 
 
 class Brand(StrEnum):
@@ -29,32 +27,20 @@ class Brand(StrEnum):
     DINERS = "diners"
 
 
-@dataclass(frozen=True, slots=True)
-class _Range:
-    """Card numbers of one brand: of one of the lengths, with a prefix from `first` to `last` (equally long)."""
-
-    brand: Brand
-    first: str
-    last: str
-    lengths: frozenset[int]
-
-    def matches(self, digits: str) -> bool:
-        return len(digits) in self.lengths and self.first <= digits[: len(self.first)] <= self.last
-
-
-# Source: ISO/IEC 7812 issuer ranges as the schemes publish them.
-_RANGES = (
-    _Range(Brand.VISA, "4", "4", frozenset({13, 16, 19})),
-    _Range(Brand.MASTERCARD, "51", "55", frozenset({16})),
-    _Range(Brand.MASTERCARD, "2221", "2720", frozenset({16})),
-    _Range(Brand.AMEX, "34", "34", frozenset({15})),
-    _Range(Brand.AMEX, "37", "37", frozenset({15})),
-    _Range(Brand.DISCOVER, "6011", "6011", frozenset(range(16, 20))),
-    _Range(Brand.DISCOVER, "644", "659", frozenset(range(16, 20))),
-    _Range(Brand.JCB, "3528", "3589", frozenset(range(16, 20))),
-    _Range(Brand.DINERS, "300", "305", frozenset(range(14, 20))),
-    _Range(Brand.DINERS, "36", "36", frozenset(range(14, 20))),
-    _Range(Brand.DINERS, "38", "39", frozenset(range(14, 20))),
+# Brand, first and last prefix of the same length, and lengths. Source: ISO/IEC 7812 issuer ranges as the schemes
+# publish them.
+_RANGES: tuple[tuple[Brand, str, str, Collection[int]], ...] = (
+    (Brand.VISA, "4", "4", (13, 16, 19)),
+    (Brand.MASTERCARD, "51", "55", (16,)),
+    (Brand.MASTERCARD, "2221", "2720", (16,)),
+    (Brand.AMEX, "34", "34", (15,)),
+    (Brand.AMEX, "37", "37", (15,)),
+    (Brand.DISCOVER, "6011", "6011", range(16, 20)),
+    (Brand.DISCOVER, "644", "659", range(16, 20)),
+    (Brand.JCB, "3528", "3589", range(16, 20)),
+    (Brand.DINERS, "300", "305", range(14, 20)),
+    (Brand.DINERS, "36", "36", range(14, 20)),
+    (Brand.DINERS, "38", "39", range(14, 20)),
 )
 
 
@@ -87,7 +73,6 @@ class Card:
 
     @cached_property
     def digits(self) -> str:
-        """The number without separators."""
         return self.number.translate(_SEPARATORS)
 
 
@@ -97,12 +82,9 @@ def check_format(card: Card, path: str) -> None:
         raise _number_invalid(path, "must be 12 to 19 digits")
     if not luhn.is_valid(card.digits):
         raise _number_invalid(path, "must have a valid check digit")
-    if card.month not in _MONTHS:
-        raise InvalidArgument.field(f"{path}.credit_card_expiration_month", "must lie between 1 and 12")
-    if card.year not in _YEARS:
-        raise InvalidArgument.field(f"{path}.credit_card_expiration_year", "must lie between 2000 and 2099")
-    if card.cvv not in _SECURITY_CODES:
-        raise InvalidArgument.field(f"{path}.credit_card_cvv", "must lie between 0 and 9999")
+    require_between(card.month, f"{path}.credit_card_expiration_month", 1, 12)
+    require_between(card.year, f"{path}.credit_card_expiration_year", 2000, 2099)
+    require_between(card.cvv, f"{path}.credit_card_cvv", 0, 9999)
 
 
 def decline_reason(card: Card, brand: Brand | None, accepted: Collection[Brand], today: date) -> Decline | None:
@@ -116,7 +98,10 @@ def decline_reason(card: Card, brand: Brand | None, accepted: Collection[Brand],
 
 def brand_of(digits: str) -> Brand | None:
     """Return the brand of a number by its prefix and length; None if no brand issues such numbers."""
-    return next((numbers.brand for numbers in _RANGES if numbers.matches(digits)), None)
+    for brand, first, last, lengths in _RANGES:
+        if len(digits) in lengths and first <= digits[: len(first)] <= last:
+            return brand
+    return None
 
 
 def _number_invalid(path: str, rule: str) -> CardNumberInvalid:

@@ -107,26 +107,10 @@ class Entry:
         """Derived from the key, so that it is the same even after the ledger was lost."""
         return str(uuid.uuid5(_TRANSACTION_IDS, self.key))
 
-
-@dataclass(frozen=True, slots=True)
-class Recorded:
-    """A key's entry after a write; `existing` if an earlier write stored it, perhaps an earlier try of this call."""
-
-    entry: Entry
-    existing: bool
-
-
-@dataclass(frozen=True, slots=True)
-class CapturedCharge:
-    """A charge that was not released. `recorded_at` is in seconds since 1970."""
-
-    key: str
-    amount: Money
-    recorded_at: float
-
     @property
-    def transaction_id(self) -> str:
-        return Entry(self.key, State.CHARGED).transaction_id
+    def existing(self) -> bool:
+        """An earlier write stored it, perhaps an earlier try of this call."""
+        return bool(self.recorded_at)
 
     @property
     def position(self) -> Position:
@@ -136,8 +120,8 @@ class CapturedCharge:
 class Ledger(Protocol):
     """Stores entries durably: what a method returns is on disk. Every method raises LedgerUnavailable."""
 
-    async def record(self, entry: Entry) -> Recorded:
-        """Store the entry unless its key has one. Raises CartOrdered if its purchase has a captured charge."""
+    async def record(self, entry: Entry) -> Entry:
+        """Store the entry unless its key has one; return the key's. Raises CartOrdered if its purchase is charged."""
 
     async def find(self, key: str) -> Entry | None:
         """Return the key's entry, None if there is none."""
@@ -145,8 +129,8 @@ class Ledger(Protocol):
     async def void(self, key: str) -> Entry | None:
         """Change a CHARGED entry to VOIDED and leave any other as it is. Return the key's entry."""
 
-    async def list_captured(self, after: Position, limit: int) -> list[CapturedCharge]:
-        """Return up to `limit` captured charges that follow a position, in their order."""
+    async def list_captured(self, after: Position, limit: int) -> list[Entry]:
+        """Return up to `limit` charges that were not voided and follow a position, in their order."""
 
     async def check(self) -> None:
         """Return if the ledger can be read."""
@@ -205,9 +189,9 @@ class PaymentProcessor:
         recorded = await self.ledger.record(decision)
         if decision.reason is not None and not recorded.existing:
             self.count_decline(decision.reason)
-        return _require_charged(recorded.entry, request, card_hmacs)
+        return _require_charged(recorded, request, card_hmacs)
 
-    async def resolve_or_fence(self, key: str) -> Recorded:
+    async def resolve_or_fence(self, key: str) -> Entry:
         """Return the key's entry. If there is none, fence the key, so that no charge under it can succeed."""
         return await self.ledger.record(Entry(key, State.FENCED))
 

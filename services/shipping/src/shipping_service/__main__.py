@@ -19,8 +19,6 @@ from shop_internal import shipment_manifest_pb2_grpc
 
 
 class Settings(DatabaseSettings, ServiceSettings):
-    """Settings of the shipping service, read from the environment."""
-
     database_url: DatabaseUrl = SecretStr("sqlite:///.shop/shipping.db")
     rate_card_file: FilePath = Path(__file__).parent / "data" / "rate-card.json"
     # How long entries remain in the manifest. A key that is used again later ships again.

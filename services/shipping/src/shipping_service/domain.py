@@ -7,7 +7,7 @@ its key was fenced fails.
 
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Protocol
 
@@ -51,8 +51,6 @@ class Address:
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """A quantity of a product."""
-
     product_id: str
     quantity: int
 
@@ -81,7 +79,6 @@ class Parcel:
 
     @property
     def pieces(self) -> int:
-        """The total quantity of all items."""
         return sum(item.quantity for item in self.items)
 
 
@@ -140,41 +137,25 @@ def normalize_country(country: str) -> str:
 
 @dataclass(frozen=True)
 class Entry:
-    """The manifest's entry for a key: a shipment, or a fence if there is no parcel."""
+    """The manifest's entry for a key: a shipment, or a fence if there is no parcel.
+
+    Attributes:
+        recorded_at: in seconds since 1970; 0 if this call has recorded it.
+    """
 
     key: str
     parcel: Parcel | None = None
+    recorded_at: float = field(default=0.0, compare=False)
 
     @cached_property
     def tracking_id(self) -> str:
         """Derived from the key, so that it is the same even after the manifest was lost."""
         return f"SHOP-{uuid.uuid5(_TRACKING_IDS, self.key).hex.upper()}"
 
-
-@dataclass(frozen=True, slots=True)
-class Recorded:
-    """The entry that a key has after a write.
-
-    Attributes:
-        existing: whether another call wrote it before. A write that lost its connection and was repeated may find its
-            own entry, which counts as existing.
-    """
-
-    entry: Entry
-    existing: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Shipment:
-    """A shipment in the manifest. `recorded_at` is in seconds since 1970."""
-
-    key: str
-    recorded_at: float
-    parcel: Parcel
-
     @property
-    def tracking_id(self) -> str:
-        return Entry(self.key).tracking_id
+    def existing(self) -> bool:
+        """An earlier write stored it, perhaps an earlier try of this call."""
+        return bool(self.recorded_at)
 
     @property
     def position(self) -> Position:
@@ -184,13 +165,13 @@ class Shipment:
 class Manifest(Protocol):
     """Stores entries durably: what a method returns is on disk. Every method raises ManifestUnavailable."""
 
-    async def record(self, entry: Entry) -> Recorded:
+    async def record(self, entry: Entry) -> Entry:
         """Store the entry unless its key has one. Return the key's entry."""
 
     async def find(self, key: str) -> Entry | None:
         """Return the key's entry, None if there is none."""
 
-    async def list_shipments(self, after: Position, limit: int) -> list[Shipment]:
+    async def list_shipments(self, after: Position, limit: int) -> list[Entry]:
         """Return up to `limit` shipments that follow a position, in their order."""
 
     async def delete_old(self, *, older_than_seconds: float, limit: int) -> int:
@@ -226,19 +207,19 @@ class Shipper:
             if found is None:
                 raise
             return _require_shipped(found, parcel)
-        return _require_shipped((await self._record(Entry(key, parcel), charged_at)).entry, parcel)
+        return _require_shipped(await self._record(Entry(key, parcel), charged_at), parcel)
 
-    async def resolve_or_fence(self, key: str, charged_at: float = 0.0) -> Recorded:
+    async def resolve_or_fence(self, key: str, charged_at: float = 0.0) -> Entry:
         """Return the key's entry. If there is none, fence the key, so that no shipment under it can succeed."""
         return await self._record(Entry(key), charged_at)
 
-    async def _record(self, entry: Entry, charged_at: float) -> Recorded:
+    async def _record(self, entry: Entry, charged_at: float) -> Entry:
         if not charged_at or charged_at > self.complete_since():
             return await self.manifest.record(entry)
         found = await self.manifest.find(entry.key)
         if found is None:
             raise ShipmentForgotten("the order was charged before the oldest records of shipments")
-        return Recorded(found, existing=True)
+        return found
 
 
 def _require_shipped(entry: Entry, parcel: Parcel) -> Entry:

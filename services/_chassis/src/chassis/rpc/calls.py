@@ -9,6 +9,7 @@ from opentelemetry.trace import Span, StatusCode
 
 from chassis.telemetry import semconv
 from chassis.telemetry.metrics import Attributes, Histogram
+from chassis.values.fields import parse_idempotency_key
 
 # On the event loop's clock; None in background work, which no caller waits for.
 deadline: ContextVar[float | None] = ContextVar("deadline", default=None)
@@ -21,11 +22,17 @@ def remaining_seconds() -> float | None:
 
 
 def metadata_value(context: grpc.aio.ServicerContext[Any, Any], name: str) -> str | None:
-    """Return the first metadata value of this name, such as the `idempotency-key`; None when the caller sent none."""
+    """Return the first metadata value of this name, such as the `if-match`; None when the caller sent none."""
     for key, value in context.invocation_metadata() or ():
         if key == name:
             return str(value)
     return None
+
+
+def idempotency_key(context: grpc.aio.ServicerContext[Any, Any]) -> str | None:
+    """Return the call's `idempotency-key`; None when the caller sent none. Raises InvalidArgument."""
+    given = metadata_value(context, "idempotency-key")
+    return None if given is None else parse_idempotency_key(given)
 
 
 def record_call(

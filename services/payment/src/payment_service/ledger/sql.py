@@ -16,16 +16,7 @@ from chassis.sql.migrate import migrate
 from chassis.telemetry.instruments import Telemetry
 from chassis.values.money import Money
 from chassis.values.paging import Position
-from payment_service.domain import (
-    CapturedCharge,
-    CartOrdered,
-    Entry,
-    Ledger,
-    LedgerUnavailable,
-    Payment,
-    Recorded,
-    State,
-)
+from payment_service.domain import CartOrdered, Entry, Ledger, LedgerUnavailable, Payment, State
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 
@@ -54,8 +45,8 @@ VOID = f"""
     WHERE charge_key = :charge_key AND state = 'CHARGED' RETURNING {_ENTRY}
 """
 
-LIST_CAPTURED = """
-    SELECT charge_key, currency_code, units, nanos, date_part('epoch', recorded_at) AS recorded_seconds FROM charges
+LIST_CAPTURED = f"""
+    SELECT {_ENTRY} FROM charges
     WHERE state = 'CHARGED' AND (recorded_at, charge_key) > (to_timestamp(:at), :key)
     ORDER BY recorded_at, charge_key LIMIT :limit
 """
@@ -70,21 +61,19 @@ async def open_ledger(url: str, telemetry: Telemetry | None = None) -> AsyncIter
 
 
 class SqlLedger(Ledger):
-    """A ledger in a database that has the tables of `migrations`."""
-
     def __init__(self, database: Database) -> None:
         self._database = database
 
     @override
-    async def record(self, entry: Entry) -> Recorded:
+    async def record(self, entry: Entry) -> Entry:
         (inserted,) = await self._database.write((RECORD, _entry_to_row(entry)))
         if inserted:
-            return Recorded(entry, existing=False)
+            return entry
         # The insert waited for a concurrent one of the same key to commit, and no row is ever deleted: the read finds
         # that entry, unless a failover lost it in between.
         found = await self.find(entry.key)
         if found is not None:
-            return Recorded(found, existing=True)
+            return found
         purchase_id = entry.payment and entry.payment.purchase_id
         if purchase_id and await self._database.read(FIND_PURCHASE, {"purchase_id": purchase_id}):
             raise CartOrdered
@@ -101,9 +90,9 @@ class SqlLedger(Ledger):
         return _entry_from_row(voided[0]) if voided else await self.find(key)
 
     @override
-    async def list_captured(self, after: Position, limit: int) -> list[CapturedCharge]:
+    async def list_captured(self, after: Position, limit: int) -> list[Entry]:
         parameters = {"at": after.at, "key": after.key, "limit": limit}
-        return [_captured_from_row(row) for row in await self._database.report(LIST_CAPTURED, parameters)]
+        return [_entry_from_row(row) for row in await self._database.report(LIST_CAPTURED, parameters)]
 
     @override
     async def check(self) -> None:
@@ -136,8 +125,3 @@ def _entry_from_row(row: Row) -> Entry:
         purchase_id = row["purchase_id"] or ""
         payment = Payment(amount, row["card_hmac"], row["hmac_key_id"], row["brand"], fingerprint, purchase_id)
     return Entry(row["charge_key"], State(row["state"]), payment, row["reason"], row["recorded_seconds"])
-
-
-def _captured_from_row(row: Row) -> CapturedCharge:
-    amount = Money.of(row["currency_code"], row["units"], row["nanos"])
-    return CapturedCharge(row["charge_key"], amount, row["recorded_seconds"])

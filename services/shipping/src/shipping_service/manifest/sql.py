@@ -1,3 +1,4 @@
+# ruff: noqa: S608 - the fragments are constants
 """The manifest: the table `shipments`, in a SQLite file or in PostgreSQL.
 
 Each statement is a transaction of its own and repeatable, so that one whose reply is lost is repeated.
@@ -16,21 +17,23 @@ from chassis.sql.migrate import migrate
 from chassis.sql.queue_head import QueueHead
 from chassis.telemetry.instruments import Telemetry
 from chassis.values.paging import Position
-from shipping_service.domain import Address, Entry, Item, Manifest, ManifestUnavailable, Parcel, Recorded, Shipment
+from shipping_service.domain import Address, Entry, Item, Manifest, ManifestUnavailable, Parcel
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 
 _CHECK_WITHIN_SECONDS = 1
 
-FIND = "SELECT shipment_key, parcel FROM shipments WHERE shipment_key = :shipment_key"
+_ENTRY = "shipment_key, parcel, date_part('epoch', recorded_at) AS recorded_seconds"
+
+FIND = f"SELECT {_ENTRY} FROM shipments WHERE shipment_key = :shipment_key"
 
 RECORD = """
     INSERT INTO shipments (shipment_key, state, tracking_id, parcel)
     VALUES (:shipment_key, :state, :tracking_id, :parcel) ON CONFLICT DO NOTHING RETURNING shipment_key
 """
 
-LIST = """
-    SELECT shipment_key, parcel, date_part('epoch', recorded_at) AS recorded_seconds FROM shipments
+LIST = f"""
+    SELECT {_ENTRY} FROM shipments
     WHERE state = 'SHIPPED' AND (recorded_at, shipment_key) > (to_timestamp(:at), :key)
     ORDER BY recorded_at, shipment_key LIMIT :limit
 """
@@ -40,7 +43,7 @@ DELETE_OLD = f"""
         SELECT shipment_key FROM shipments WHERE recorded_at < to_timestamp({NOW} - :older_than_seconds)
         ORDER BY recorded_at LIMIT :limit OFFSET :passed
     ) RETURNING shipment_key
-"""  # noqa: S608 - a constant
+"""
 
 
 @asynccontextmanager
@@ -52,35 +55,31 @@ async def open_manifest(url: str, telemetry: Telemetry | None = None) -> AsyncIt
 
 
 class SqlManifest(Manifest):
-    """A manifest in a database that has the tables of `migrations`."""
-
     def __init__(self, database: Database) -> None:
         self._database = database
         self._old = QueueHead()
 
     @override
-    async def record(self, entry: Entry) -> Recorded:
+    async def record(self, entry: Entry) -> Entry:
         (inserted,) = await self._database.write((RECORD, _entry_to_row(entry)))
         if inserted:
-            return Recorded(entry, existing=False)
+            return entry
         # The insert waited for a concurrent one of the same key to commit: this read finds that entry, unless a
         # failover lost it, or the retention deleted it, in between.
         found = await self.find(entry.key)
         if found is None:
             raise ManifestUnavailable
-        return Recorded(found, existing=True)
+        return found
 
     @override
     async def find(self, key: str) -> Entry | None:
         rows = await self._database.read(FIND, {"shipment_key": key})
-        return entry_from_row(rows[0]) if rows else None
+        return _entry_from_row(rows[0]) if rows else None
 
     @override
-    async def list_shipments(self, after: Position, limit: int) -> list[Shipment]:
+    async def list_shipments(self, after: Position, limit: int) -> list[Entry]:
         rows = await self._database.report(LIST, {"at": after.at, "key": after.key, "limit": limit})
-        return [
-            Shipment(row["shipment_key"], row["recorded_seconds"], _parcel_from_json(row["parcel"])) for row in rows
-        ]
+        return [_entry_from_row(row) for row in rows]
 
     @override
     async def delete_old(self, *, older_than_seconds: float, limit: int) -> int:
@@ -105,13 +104,9 @@ def _entry_to_row(entry: Entry) -> dict[str, Any]:
     }
 
 
-def entry_from_row(row: Row) -> Entry:
-    """Return the entry in a row of shipment_key and parcel."""
-    if row["parcel"] is None:
-        return Entry(row["shipment_key"])
-    return Entry(row["shipment_key"], _parcel_from_json(row["parcel"]))
-
-
-def _parcel_from_json(text: str) -> Parcel:
-    stored = orjson.loads(text)
-    return Parcel(Address(**stored["address"]), tuple(Item(**item) for item in stored["items"]))
+def _entry_from_row(row: Row) -> Entry:
+    parcel = None
+    if row["parcel"] is not None:
+        stored = orjson.loads(row["parcel"])
+        parcel = Parcel(Address(**stored["address"]), tuple(Item(**item) for item in stored["items"]))
+    return Entry(row["shipment_key"], parcel, row["recorded_seconds"])
