@@ -23,8 +23,6 @@ def _parse_url(url: str) -> SecretStr:
 
 
 class Settings(ServiceSettings):
-    """Settings of the cart service, read from the environment."""
-
     redis_url: Annotated[SecretStr, Parse(_parse_url)] | None = None
     cart_ttl_seconds: Annotated[float, Meta(ge=1)] = 30 * 24 * 3600
 

@@ -43,8 +43,6 @@ class StoreUnavailable(Unavailable):
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A product in a cart."""
-
     product_id: str
     quantity: int
 

@@ -4,7 +4,7 @@ import asyncio
 
 from typing_extensions import override
 
-from cart_service.domain import Addition, Cart, CartStore, Line, NewQuantity, Purchase, check_user_id
+from cart_service.domain import Addition, CartStore, Line, NewQuantity, Purchase, check_user_id
 from chassis.errors import REFUSALS
 from chassis.rpc.calls import metadata_value
 from chassis.rpc.serving import ServicerContext
@@ -18,15 +18,15 @@ _MAX_REMOVALS = 100
 
 
 class CartService(cart_pb2_grpc.CartServiceServicer):
-    """Serves the carts of a store."""
-
     def __init__(self, carts: CartStore, telemetry: Telemetry) -> None:
         self._carts = carts
         self._items_added = telemetry.counter(semconv.CART_ITEMS_ADDED)
 
     async def AddItem(self, request: cart_pb2.AddItemRequest, context: ServicerContext) -> empty_pb2.Empty:
         """Add a quantity of a product, at most once per `idempotency-key`."""
-        addition = _addition_from_wire(request, metadata_value(context, "idempotency-key"))
+        require_present(request.HasField("item"), "item")
+        item, key = request.item, metadata_value(context, "idempotency-key")
+        addition = Addition(request.user_id, item.product_id, item.quantity, key)
         if await self._carts.add(addition):
             self._items_added.add(addition.quantity)
         return empty_pb2.Empty()
@@ -39,7 +39,8 @@ class CartService(cart_pb2_grpc.CartServiceServicer):
         cart = await self._carts.read(check_user_id(request.user_id))
         known = {"etag": cart.etag, "cart-generation": cart.generation, "ordered-etag": cart.ordered_etag}
         context.set_trailing_metadata(tuple((name, value) for name, value in known.items() if value is not None))
-        return _cart_to_wire(cart)
+        items = [cart_pb2.CartItem(product_id=line.product_id, quantity=line.quantity) for line in cart.lines]
+        return cart_pb2.Cart(user_id=cart.user_id, items=items)
 
     async def EmptyCart(self, request: cart_pb2.EmptyCartRequest, context: ServicerContext) -> empty_pb2.Empty:
         """Remove all lines; with `if-match` only if that is the cart's current etag."""
@@ -48,8 +49,6 @@ class CartService(cart_pb2_grpc.CartServiceServicer):
 
 
 class OrderedCart(ordered_cart_pb2_grpc.OrderedCartServicer):
-    """Removes ordered items from the carts of a store."""
-
     def __init__(self, carts: CartStore) -> None:
         self._carts = carts
 
@@ -83,8 +82,6 @@ class OrderedCart(ordered_cart_pb2_grpc.OrderedCartServicer):
 
 
 class CartLines(cart_lines_pb2_grpc.CartLinesServicer):
-    """Changes the lines of the carts of a store."""
-
     def __init__(self, carts: CartStore) -> None:
         self._carts = carts
 
@@ -100,13 +97,3 @@ class CartLines(cart_lines_pb2_grpc.CartLinesServicer):
 def _purchase_from_wire(request: ordered_cart_pb2.RemoveOrderedRequest) -> Purchase:
     lines = tuple(Line(item.product_id, item.quantity) for item in request.items)
     return Purchase(request.user_id, request.etag, lines)
-
-
-def _addition_from_wire(request: cart_pb2.AddItemRequest, key: str | None) -> Addition:
-    require_present(request.HasField("item"), "item")
-    return Addition(request.user_id, request.item.product_id, request.item.quantity, key)
-
-
-def _cart_to_wire(cart: Cart) -> cart_pb2.Cart:
-    lines = [cart_pb2.CartItem(product_id=line.product_id, quantity=line.quantity) for line in cart.lines]
-    return cart_pb2.Cart(user_id=cart.user_id, items=lines)

@@ -2,7 +2,7 @@
 
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
@@ -68,12 +68,10 @@ class MemoryCartStore(CartStore):
 
     @override
     async def read(self, user_id: str) -> Cart:
-        contents = self._carts.get(user_id)
-        if contents is None:
-            return Cart(user_id, (), new_etag())
-        if not contents.quantities:
-            return Cart(user_id, (), new_etag(), ordered_etag=contents.etag or None)
+        contents = self._carts.get(user_id) or _Contents()
         lines = tuple(Line(product_id, quantity) for product_id, quantity in sorted(contents.quantities.items()))
+        if not lines:
+            return Cart(user_id, (), new_etag(), ordered_etag=contents.etag or None)
         return Cart(user_id, lines, contents.etag)
 
     @override
@@ -99,7 +97,10 @@ class MemoryCartStore(CartStore):
         contents = self._carts.get(purchase.user_id) or _Contents()
         if not contents.quantities or generation_of(contents.etag) != generation_of(purchase.etag):
             return
-        remaining = _remaining(contents.quantities, purchase)
+        remaining = Counter(contents.quantities)
+        for line in purchase.lines:
+            remaining[line.product_id] -= line.quantity
+        remaining = +remaining
         self._carts.put(purchase.user_id, _Contents(remaining, new_etag() if remaining else purchase.etag))
 
     @override
@@ -122,13 +123,6 @@ def _new_quantity(quantities: dict[str, int], addition: Addition) -> int:
     return quantity
 
 
-def _remaining(quantities: Mapping[str, int], purchase: Purchase) -> dict[str, int]:
-    remaining = Counter(quantities)
-    for line in purchase.lines:
-        remaining[line.product_id] -= line.quantity
-    return dict(+remaining)
-
-
 class _ExpiringDict(Generic[K, V]):
     """A dictionary whose entries expire; beyond its maximum size the oldest entry is evicted."""
 
@@ -145,16 +139,10 @@ class _ExpiringDict(Generic[K, V]):
     def put(self, key: K, value: V) -> None:
         """Store the value and restart its lifetime."""
         self._entries.pop(key, None)
-        self._entries[key] = (self._clock() + self._ttl_seconds, value)
-        self._evict()
+        now = self._clock()
+        self._entries[key] = (now + self._ttl_seconds, value)
+        while len(self._entries) > self._max_size or next(iter(self._entries.values()))[0] <= now:
+            del self._entries[next(iter(self._entries))]
 
     def remove(self, key: K) -> None:
         self._entries.pop(key, None)
-
-    def _evict(self) -> None:
-        now = self._clock()
-        while self._entries:
-            oldest = next(iter(self._entries))
-            if len(self._entries) <= self._max_size and now < self._entries[oldest][0]:
-                return
-            del self._entries[oldest]
