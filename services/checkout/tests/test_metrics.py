@@ -187,7 +187,7 @@ def test_the_currencies_of_metrics_are_bounded(new_order: Callable[..., Entry]) 
 def test_a_reconciliation_exports_its_result_for_every_kind() -> None:
     telemetry, read = measured()
     mismatches = [Mismatch(Kind.CHARGED_TWICE, "order", "DONE", 0.0, "two charges")]
-    records = Records([], charges=2, shipments=1, messages_are_read=True, complete_since=CompleteSince())
+    records = Records([], charges=2, shipments=1, complete_since=CompleteSince())
     _report(records, mismatches, telemetry)
     kinds = {(semconv.MISMATCHES.name, (semconv.MISMATCH_KIND, kind.value)): 0 for kind in Kind}
     found = {(semconv.MISMATCHES.name, (semconv.MISMATCH_KIND, "CHARGED_TWICE")): 1}

@@ -20,8 +20,9 @@ from chassis.sql.migrate import migrate
 from chassis.sql.sqlite import add_functions, without_row_locks
 from checkout_service.domain import State
 from checkout_service.journal import statements
-from checkout_service.journal.opening import MIGRATIONS, unavailable
+from checkout_service.journal.opening import MIGRATIONS
 from checkout_service.journal.statements import Claims
+from checkout_service.ports import JournalUnavailable
 
 Explain: TypeAlias = Callable[[str], list[dict[str, Any]]]
 
@@ -133,7 +134,7 @@ def explaining(server: str, name: str, statements_before: Sequence[str]) -> Iter
 
 
 async def explain(url: str, text: str) -> list[dict[str, Any]]:
-    async with open_database(url, unavailable=unavailable) as connections:
+    async with open_database(url, unavailable=JournalUnavailable) as connections:
         (row,) = await connections.read(f"EXPLAIN (FORMAT JSON) {text}", PARAMETERS)
         return list(nodes(row["QUERY PLAN"][0]["Plan"]))
 

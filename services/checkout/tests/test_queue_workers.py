@@ -16,7 +16,7 @@ from checkout_service.domain import Address, State, Transition
 from checkout_service.journal import sql
 from checkout_service.journal.opening import open_journal
 from checkout_service.ports import EMAIL, Entry, Journal, JournalUnavailable
-from checkout_service.queue_workers import CircuitBreaker, Circuits, PollTimer, QueueWorker
+from checkout_service.queue_workers import CircuitBreaker, PollTimer, QueueWorker, circuits_of
 from shop import payment_pb2
 from shop_kit.waiting import wait_until
 from shop_lab.world.fake_peers import FakePeers, Fault
@@ -88,19 +88,19 @@ def test_results_of_calls_that_began_earlier_do_not_delay_the_probe(clock: Clock
 
 @pytest.mark.usefixtures("clock")
 def test_items_that_failed_before_do_not_open_the_circuit_of_new_ones() -> None:
-    circuits = Circuits("peer")
+    circuits = circuits_of("peer")
     for _ in range(5):
-        circuits.of(failed=True).record_failure()
-    assert (circuits.of(failed=True).admit(16), circuits.of(failed=False).admit(16)) == (0, 16)
+        circuits[True].record_failure()
+    assert (circuits[True].admit(16), circuits[False].admit(16)) == (0, 16)
 
 
 @pytest.mark.usefixtures("clock")
 def test_the_success_of_a_first_attempt_closes_both_circuits() -> None:
-    circuits = Circuits("peer")
+    circuits = circuits_of("peer")
     for failed in [False, True] * 5:
-        circuits.of(failed=failed).record_failure()
-    circuits.record_success(failed=False)
-    assert (circuits.of(failed=True).open, circuits.of(failed=False).open) == (False, False)
+        circuits[failed].record_failure()
+    circuits[False].record_success()
+    assert (circuits[True].open, circuits[False].open) == (False, False)
 
 
 @asynccontextmanager
@@ -108,7 +108,7 @@ async def working(
     claim: Callable[[int], Awaitable[Sequence[int]]], work: Callable[[int], Awaitable[bool]]
 ) -> AsyncIterator[None]:
     """Run a worker until the context ends."""
-    worker = asyncio.create_task(QueueWorker(PollTimer(), Circuits("peer"), False, claim, work).run())
+    worker = asyncio.create_task(QueueWorker(PollTimer(), CircuitBreaker("peer"), claim, work).run())
     yield
     worker.cancel()
 

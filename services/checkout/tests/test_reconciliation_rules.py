@@ -1,3 +1,4 @@
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -36,13 +37,9 @@ def kinds(
     records: OrderRecords,
     settled_before: float = NOW,
     *,
-    messages_are_read: bool = True,
     complete_since: CompleteSince = NOTHING_DELETED,
 ) -> list[Kind]:
-    found = find_mismatches(
-        records, settled_before=settled_before, messages_are_read=messages_are_read, complete_since=complete_since
-    )
-    return [mismatch.kind for mismatch in found]
+    return [mismatch.kind for mismatch in find_mismatches(records, settled_before, complete_since)]
 
 
 @pytest.mark.parametrize(
@@ -86,7 +83,7 @@ def test_the_steps_of_a_recent_order_are_not_missed(records: OrderRecords) -> No
 
 
 def test_messages_that_were_not_read_are_not_missed() -> None:
-    assert kinds(replace(FINISHED, message=None), messages_are_read=False) == []
+    assert kinds(replace(FINISHED, message=None), complete_since=CompleteSince(messages=math.inf)) == []
 
 
 @pytest.mark.parametrize(
@@ -115,5 +112,5 @@ def test_charges_are_never_deleted() -> None:
 
 def test_a_mismatch_has_the_time_of_the_record_without_a_counterpart() -> None:
     records = OrderRecords("id", order("VOIDED"), (CHARGE,))
-    (mismatch,) = find_mismatches(records, settled_before=NOW, messages_are_read=True, complete_since=NOTHING_DELETED)
+    (mismatch,) = find_mismatches(records, settled_before=NOW, complete_since=NOTHING_DELETED)
     assert (mismatch.order_id, mismatch.state, mismatch.since) == ("id", "VOIDED", CHARGE.recorded_at)

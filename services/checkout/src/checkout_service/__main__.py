@@ -24,8 +24,6 @@ from shop_internal.orders_pb2_grpc import add_OrderJournalServicer_to_server
 
 
 class Settings(Addresses, HmacKeySettings, ServiceSettings):
-    """Settings of the checkout service, read from the environment."""
-
     database_url: DatabaseUrl = SecretStr("sqlite:///.shop/checkout.db")
     # How long the worker that serves the caller has for an order before recovery takes it over. Not a safety limit.
     lease_seconds: PositiveFloat = LEASE_SECONDS

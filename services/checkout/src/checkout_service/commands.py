@@ -69,8 +69,6 @@ class Unsupported:
 
 @dataclass(frozen=True, slots=True)
 class Shipped:
-    """The order was shipped."""
-
     tracking_id: str
 
 

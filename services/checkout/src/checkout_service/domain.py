@@ -59,8 +59,6 @@ RESTORABLE = frozenset({State.SHIPPED, State.VOIDING, State.NEEDS_REVIEW})
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """A shipping address."""
-
     street_address: str
     city: str
     state: str
@@ -80,8 +78,6 @@ class Card:
 
 @dataclass(frozen=True, slots=True)
 class CartLine:
-    """A product and its quantity."""
-
     product_id: str
     quantity: int
 
@@ -137,7 +133,6 @@ class Order:
 
     @property
     def quantities(self) -> dict[str, int]:
-        """The ordered quantities by product."""
         return {line.product_id: line.quantity for line in self.lines}
 
     @cached_property

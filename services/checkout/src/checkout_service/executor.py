@@ -11,6 +11,7 @@ import structlog
 from chassis.background import log_errors
 from chassis.errors import DomainError
 from chassis.failpoints import Failpoints
+from chassis.process import mark_retrieved
 from chassis.rpc import calls
 from checkout_service import commands
 from checkout_service.commands import Command
@@ -59,12 +60,7 @@ class Run:
 
 @dataclass(eq=False)
 class Executor:
-    """Runs sagas.
-
-    Attributes:
-        lease_seconds: that of the journal.
-        running: by order id.
-    """
+    """Runs sagas. `lease_seconds`: that of the journal; `running`: by order id."""
 
     journal: Journal
     payment: Payment
@@ -100,8 +96,7 @@ class Executor:
     def _forget(self, run: Run) -> None:
         if self.running.get(run.entry.order_id) is run:
             del self.running[run.entry.order_id]
-        if not run.task.cancelled():
-            run.task.exception()  # mark it as retrieved: the caller may be gone
+        mark_retrieved(run.task)  # the caller may be gone
 
     async def _run(self, run: Run, steps: Saga) -> SagaResult:
         calls.deadline.set(None)  # the deadline of the call is not the order's

@@ -41,7 +41,6 @@ class OrderMetrics:
         self._observe_statistics(telemetry)
 
     def record_change(self, order_id: str, state: State, reason: str = "") -> None:
-        """Count and log that an order reached a state."""
         self._changes.add(1, ((ORDER_STATE, state.value),))
         write = log.debug if state in _ROUTINE else log.error if state in NEEDS_OPERATOR else log.info
         write("order changed", order_id=order_id, state=state.value, **({"reason": reason} if reason else {}))
@@ -54,11 +53,9 @@ class OrderMetrics:
         self._revenue.add(total.total_nanos / NANOS_PER_UNIT, attributes)
 
     def record_retry(self, step: str) -> None:
-        """Count that a worker tries a step of an order again."""
         self._retries.add(1, ((ORDER_STEP, step),))
 
     def record_recovered(self) -> None:
-        """Count an order that recovery finished."""
         self._recovered.add()
 
     def _bounded(self, currency_code: str) -> str:

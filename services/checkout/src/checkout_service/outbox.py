@@ -13,6 +13,7 @@ from opentelemetry.trace import StatusCode
 from chassis.background import log_errors
 from chassis.errors import REFUSALS, DomainError, Unimplemented
 from chassis.failpoints import Failpoints
+from chassis.process import mark_retrieved
 from chassis.rpc.status import recorded_reason
 from chassis.telemetry import semconv
 from chassis.telemetry.instruments import Telemetry
@@ -31,7 +32,7 @@ from checkout_service.ports import (
     Sender,
     Sent,
 )
-from checkout_service.queue_workers import Circuits, PollTimer, retry_delay_seconds, workers
+from checkout_service.queue_workers import CircuitBreaker, PollTimer, circuits_of, retry_delay_seconds, workers
 
 log = structlog.get_logger()
 
@@ -75,16 +76,16 @@ class Outbox:
     _unsettled: asyncio.Event = field(default_factory=asyncio.Event, init=False)
     _batch_complete: asyncio.Event = field(default_factory=asyncio.Event, init=False)
     _sending: set[asyncio.Future[None]] = field(default_factory=set, init=False)
-    _circuits: dict[str, Circuits] = field(init=False)
+    _circuits: dict[str, dict[bool, CircuitBreaker]] = field(init=False)
 
     def __post_init__(self) -> None:
-        self._circuits = {kind: Circuits(kind) for kind in OUTBOX_KINDS}
+        self._circuits = {kind: circuits_of(kind) for kind in OUTBOX_KINDS}
 
     def start_removal(self, entry: Entry) -> asyncio.Future[None]:
         """Start to remove the items of a shipped order from its cart. `send_now` waits for the returned future."""
         removal = self.senders[EMPTY_CART](entry)
         # If the order cannot be recorded as shipped, this worker does not wait for it: the next one repeats it.
-        removal.add_done_callback(lambda done: done.cancelled() or done.exception())
+        removal.add_done_callback(mark_retrieved)
         return self._track(removal)
 
     async def send_now(self, entry: Entry, removal: asyncio.Future[None]) -> None:
@@ -154,12 +155,12 @@ class Outbox:
             log.warning("left in the outbox", order_id=order_id, kind=kind, reason="TIMEOUT")
         except DomainError as error:
             if not isinstance(error, JournalUnavailable):
-                self._circuits[kind].of(failed=False).record_failure()
+                self._circuits[kind][False].record_failure()
             log.warning("left in the outbox", order_id=order_id, kind=kind, reason=error.reason)
         except Exception:
             log.exception("left in the outbox", order_id=order_id, kind=kind)
         else:
-            self._circuits[kind].record_success(failed=False)
+            self._circuits[kind][False].record_success()
 
     async def _send_or_postpone(self, item: OutboxItem) -> bool:
         """Send a claimed item, or make it due later. Return False if its peer failed."""
@@ -173,7 +174,7 @@ class Outbox:
         except JournalUnavailable:
             raise
         except DomainError as error:
-            circuit = self._circuits[item.kind].of(failed=item.failures > 1)
+            circuit = self._circuits[item.kind][item.failures > 1]
             # An outage says nothing about the item: however long it lasts, it makes no dead letters.
             failures = item.failures - 1 if circuit.open else item.failures
             delay = retry_delay_seconds(failures)

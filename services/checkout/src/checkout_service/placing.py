@@ -33,11 +33,7 @@ ANSWER_BEFORE_DEADLINE_SECONDS = 0.1
 
 @dataclass(eq=False)
 class OrderPlacer:
-    """Places orders, one per scope.
-
-    Attributes:
-        hmac_keys: for fingerprints.
-    """
+    """Places orders, one per scope. `hmac_keys`: for fingerprints."""
 
     journal: Journal
     quotes: Quotes

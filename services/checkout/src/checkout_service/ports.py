@@ -40,7 +40,7 @@ MAX_RETRY_DELAY_SECONDS = 300.0
 class JournalUnavailable(Unavailable):
     """The journal cannot be read or written. An order that is not recorded has no effect."""
 
-    def __init__(self, message: str) -> None:
+    def __init__(self, message: str = "the journal does not answer") -> None:
         super().__init__(message, retry_after_seconds=1.0)
 
 
@@ -116,12 +116,10 @@ class Entry:
 
     @property
     def position(self) -> Position:
-        """The order's place in the order of creation."""
         return Position(self.created_at, self.order_id)
 
     @property
     def claim(self) -> Claim:
-        """The hold of the worker that owns the order."""
         return Claim(self.order_id, self.attempt, self.epoch, self.owner)
 
     @property

@@ -35,11 +35,13 @@ def retry_delay_seconds(failures: int) -> float:
 class CircuitBreaker:
     """Limits work that fails every time, such as calls of a peer that is down, to one probe at growing intervals.
 
-    Five failures in a row open the circuit, and one success closes it.
+    Five failures in a row open the circuit, and one success closes it, and the one `of_failed`: if a first attempt
+    succeeds, the peer works, so that other items are worth a try.
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, of_failed: "CircuitBreaker | None" = None) -> None:
         self._name = name
+        self._of_failed = of_failed
         self._failures = 0
         self._admitted = 0
         self._pause_seconds = 0.0
@@ -59,7 +61,6 @@ class CircuitBreaker:
         return granted
 
     def release(self, count: int) -> None:
-        """End admitted units of work."""
         self._admitted -= count
 
     def record_success(self) -> None:
@@ -67,6 +68,8 @@ class CircuitBreaker:
         if self.open:
             log.info("circuit closed", circuit=self._name)
         self._failures, self._pause_seconds = 0, 0.0
+        if self._of_failed is not None:
+            self._of_failed.record_success()
 
     def record_failure(self) -> None:
         """Open the circuit after several failures, or delay the next probe."""
@@ -86,25 +89,13 @@ class CircuitBreaker:
         return asyncio.get_running_loop().time()
 
 
-class Circuits:
-    """The circuit breakers of one kind of work: one of first attempts, one of items that have failed before.
+def circuits_of(name: str) -> dict[bool, CircuitBreaker]:
+    """Return the circuit breakers of one kind of work: of first attempts, and (True) of items that have failed before.
 
     They are apart, because an item that always fails must not delay new ones.
     """
-
-    def __init__(self, name: str) -> None:
-        self._first = CircuitBreaker(name)
-        self._failed = CircuitBreaker(f"{name}, failed before")
-
-    def of(self, *, failed: bool) -> CircuitBreaker:
-        """Return the circuit breaker of items that have failed before, or of first attempts."""
-        return self._failed if failed else self._first
-
-    def record_success(self, *, failed: bool) -> None:
-        """Close the circuit. If a first attempt succeeds, the peer works, so that other items are worth a try."""
-        self._failed.record_success()
-        if not failed:
-            self._first.record_success()
+    failed = CircuitBreaker(f"{name}, failed before")
+    return {False: CircuitBreaker(name, failed), True: failed}
 
 
 class PollTimer:
@@ -130,24 +121,18 @@ class QueueWorker(Generic[ItemT]):
 
     Attributes:
         poll_timer: that of the replica.
-        failed: the items have failed before.
         claim: returns the items that are due, up to a limit. May raise JournalUnavailable.
         work: returns whether the item's peer works; None, if the item says nothing about that.
     """
 
     poll_timer: PollTimer
-    circuits: Circuits
-    failed: bool
+    circuit: CircuitBreaker
     claim: Callable[[int], Awaitable[Sequence[ItemT]]]
     work: Callable[[ItemT], Awaitable[bool | None]]
     _in_progress: int = field(default=0, init=False)
     _has_room: asyncio.Event = field(default_factory=asyncio.Event, init=False)
 
-    def __post_init__(self) -> None:
-        self._circuit = self.circuits.of(failed=self.failed)
-
     async def run(self) -> None:
-        """Work, until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             while True:
                 if await self._start_claimed(tasks):
@@ -159,7 +144,7 @@ class QueueWorker(Generic[ItemT]):
     async def _start_claimed(self, tasks: asyncio.TaskGroup) -> bool:
         """Begin to work on as many items as there is room for. Return whether there may be more."""
         room = CONCURRENCY - self._in_progress
-        limit = self._circuit.admit(room)
+        limit = self.circuit.admit(room)
         items: Sequence[ItemT] = ()
         try:
             if limit:
@@ -169,7 +154,7 @@ class QueueWorker(Generic[ItemT]):
         except Exception:
             log.exception("work cannot be claimed")
         finally:
-            self._circuit.release(limit - len(items))
+            self.circuit.release(limit - len(items))
         self._in_progress += len(items)
         self._update_room()
         for item in items:
@@ -182,16 +167,16 @@ class QueueWorker(Generic[ItemT]):
             async with asyncio.timeout(_WORK_WITHIN_SECONDS):
                 worked = await self.work(item)
             if worked:
-                self.circuits.record_success(failed=self.failed)
+                self.circuit.record_success()
             elif worked is False:
-                self._circuit.record_failure()
+                self.circuit.record_failure()
         except JournalUnavailable:
             log.warning("the result of background work is not recorded")
         except Exception:  # a defect in one item must not end the process
             log.exception("background work failed")
-            self._circuit.record_failure()
+            self.circuit.record_failure()
         finally:
-            self._circuit.release(1)
+            self.circuit.release(1)
             self._in_progress -= 1
             self._update_room()
 
@@ -204,13 +189,13 @@ class QueueWorker(Generic[ItemT]):
 
 def workers(
     poll_timer: PollTimer,
-    circuits: Mapping[Any, Circuits],
+    circuits: Mapping[Any, Mapping[bool, CircuitBreaker]],
     claim: Callable[..., Awaitable[Sequence[ItemT]]],
     work: Callable[[ItemT], Awaitable[bool | None]],
 ) -> list[QueueWorker[ItemT]]:
     """Return two workers for each queue that has circuits: for its new items, and for those that failed before."""
     return [
-        QueueWorker(poll_timer, circuits[queue], failed, partial(claim, queue, failed=failed), work)
-        for queue in circuits
-        for failed in (False, True)
+        QueueWorker(poll_timer, circuit, partial(claim, queue, failed=failed), work)
+        for queue, by_failed in circuits.items()
+        for failed, circuit in by_failed.items()
     ]

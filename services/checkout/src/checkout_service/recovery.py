@@ -17,7 +17,7 @@ from checkout_service.failpoints import TAKEN_OVER
 from checkout_service.metrics import OrderMetrics
 from checkout_service.order_spans import describe_order, links_to
 from checkout_service.ports import Entry, Journal
-from checkout_service.queue_workers import Circuits, PollTimer, retry_delay_seconds, workers
+from checkout_service.queue_workers import CircuitBreaker, PollTimer, circuits_of, retry_delay_seconds, workers
 from checkout_service.saga import SagaResult
 
 log = structlog.get_logger()
@@ -41,10 +41,10 @@ class Recovery:
     metrics: OrderMetrics
     telemetry: Telemetry
     failpoints: Failpoints
-    _circuits: dict[State, Circuits] = field(init=False)
+    _circuits: dict[State, dict[bool, CircuitBreaker]] = field(init=False)
 
     def __post_init__(self) -> None:
-        self._circuits = {state: Circuits(f"recovery of {state.value}") for state in OPEN}
+        self._circuits = {state: circuits_of(f"recovery of {state.value}") for state in OPEN}
 
     async def run(self) -> None:
         """Recover orders, until cancelled."""
@@ -69,7 +69,7 @@ class Recovery:
     async def _recover(self, entry: Entry) -> bool | None:
         """Continue an order. Return whether it could be finished; None, if another worker has it."""
         # A probe is tried again soon: the circuit breaker delays it.
-        circuit = self._circuits[entry.state].of(failed=entry.failures > 1)
+        circuit = self._circuits[entry.state][entry.failures > 1]
         failures = 0 if circuit.open else entry.failures
         # The order's own trace ended when its worker died.
         links, attributes = links_to(entry.traceparent), {semconv.ORDER_FAILURES: entry.failures}

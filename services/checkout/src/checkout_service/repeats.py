@@ -133,7 +133,7 @@ def may_begin_again(existing: Entry, request: OrderRequest) -> bool:
     Under a key a refusal is final, but of malformed fields, which the caller corrects, payment has recorded none.
     """
     if request.key is None:
-        return existing.state in {State.ABANDONED, State.DECLINED, State.VOIDED}
+        return existing.state in RELEASED_CART
     malformed = existing.refusal is not None and existing.refusal.kind == InvalidArgument.__name__
     is_same = existing.state is State.ABANDONED and request.began(existing.fingerprint)
     return is_same or (existing.state is State.DECLINED and malformed)

@@ -5,13 +5,13 @@ from collections.abc import Sequence
 from typing_extensions import override
 
 from chassis.errors import InvalidArgument, NotFound
-from chassis.rpc.calls import metadata_value
+from chassis.rpc.calls import idempotency_key
 from chassis.rpc.serving import ServicerContext
 from chassis.rpc.wire import money_to_wire, parse_wire_time, time_to_wire
 from chassis.sql.retention import Retention
 from chassis.values import paging
 from chassis.values.digests import digest, items_digest
-from chassis.values.fields import limit_text, parse_idempotency_key, require_between, require_text
+from chassis.values.fields import limit_text, require_between, require_text
 from checkout_service.domain import State
 from checkout_service.metrics import OrderMetrics
 from checkout_service.peers.wire import order_to_wire, request_from_wire
@@ -33,8 +33,6 @@ class OrderNotFound(NotFound):
 
 
 class CheckoutService(checkout_pb2_grpc.CheckoutServiceServicer):
-    """The public service."""
-
     def __init__(self, placer: OrderPlacer) -> None:
         self._placer = placer
 
@@ -42,10 +40,7 @@ class CheckoutService(checkout_pb2_grpc.CheckoutServiceServicer):
     async def PlaceOrder(
         self, request: checkout_pb2.PlaceOrderRequest, context: ServicerContext
     ) -> checkout_pb2.PlaceOrderResponse:
-        key = metadata_value(context, "idempotency-key")
-        if key is not None:
-            parse_idempotency_key(key)
-        placed, replayed = await self._placer.place(request_from_wire(request, key))
+        placed, replayed = await self._placer.place(request_from_wire(request, idempotency_key(context)))
         if replayed:
             context.set_trailing_metadata(REPLAYED)
         return checkout_pb2.PlaceOrderResponse(order=order_to_wire(placed))

@@ -2,7 +2,6 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from functools import partial
 from pathlib import Path
 
 from chassis.sql.database import open_database
@@ -13,8 +12,6 @@ from checkout_service.ports import LEASE_SECONDS, Journal, JournalUnavailable
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 
-unavailable = partial(JournalUnavailable, "the journal does not answer")
-
 
 @asynccontextmanager
 async def open_journal(
@@ -22,5 +19,5 @@ async def open_journal(
 ) -> AsyncIterator[Journal]:
     """Migrate the database (see chassis.sql.url) and open the journal in it: see SqlJournal."""
     migrate(url, MIGRATIONS)
-    async with open_database(url, telemetry, unavailable=unavailable) as opened:
+    async with open_database(url, telemetry, unavailable=JournalUnavailable) as opened:
         yield SqlJournal(opened, worker, lease_seconds)

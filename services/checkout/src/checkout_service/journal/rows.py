@@ -104,7 +104,6 @@ def readable_entries(rows: Iterable[Row]) -> list[Entry]:
 
 
 def first_entry(rows: Sequence[Row]) -> Entry | None:
-    """Return the entry in the first row, if there is one."""
     return entry_from_row(rows[0]) if rows else None
 
 

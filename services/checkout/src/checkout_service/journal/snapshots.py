@@ -22,7 +22,6 @@ _FIRST_BYTE_OF_PROTOBUF = b"\x0a"
 
 
 def dump(order: Order) -> bytes:
-    """Encode an order."""
     fields = {
         "version": VERSION,
         "address": order.address,  # orjson encodes a dataclass field by field

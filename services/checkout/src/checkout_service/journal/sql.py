@@ -121,17 +121,8 @@ class SqlJournal(Journal):
     @override
     async def claim_expired(self, state: State, limit: int, *, failed: bool) -> list[Entry]:
         claims = statements.FAILED if failed else statements.NEW
-        if (state, failed) not in await self._due_queues():
-            return []
-        await self._correct(claims.correct_leases, state=state)
-
-        async def claim(limit: int, passed: int) -> Sequence[Row]:
-            values: dict[str, Any] = {"state": state, "limit": limit, "passed": passed, "new_owner": new_owner()}
-            texts = (claims.claim_expired, statements.CLAIM_EVENTS)
-            claimed, _ = await self._database.write(*(self._statement(text, **values) for text in texts))
-            return claimed
-
-        return readable_entries(await self._heads[state, failed].take(claim, limit))
+        texts = (claims.correct_leases, claims.claim_expired, statements.CLAIM_EVENTS)
+        return readable_entries(await self._claim(state, limit, *texts, failed=failed, state=state))
 
     @override
     async def update(self, claim: Claim, transition: Transition) -> bool:
@@ -171,16 +162,8 @@ class SqlJournal(Journal):
     @override
     async def claim_outbox(self, kind: str, limit: int, *, failed: bool) -> list[OutboxItem]:
         claims = statements.FAILED if failed else statements.NEW
-        if (kind, failed) not in await self._due_queues():
-            return []
-        await self._correct(claims.correct_due_times, kind=kind)
-
-        async def claim(limit: int, passed: int) -> Sequence[Row]:
-            statement = self._statement(claims.claim_outbox, kind=kind, limit=limit, passed=passed)
-            (claimed,) = await self._database.write(statement)
-            return claimed
-
-        claimed = await self._heads[kind, failed].take(claim, limit)
+        texts = (claims.correct_due_times, claims.claim_outbox)
+        claimed = await self._claim(kind, limit, *texts, failed=failed, kind=kind)
         if not claimed:
             return []
         items = [{"order_id": order_id} for order_id in {row["order_id"] for row in claimed}]
@@ -305,12 +288,23 @@ class SqlJournal(Journal):
 
     @override
     async def check(self) -> None:
-        await self._read(statements.CHECK)
+        await self.read("")
 
-    async def _correct(self, text: str, **values: Any) -> None:
-        """Correct times that are too far ahead. If that fails, what is due can be claimed even so."""
-        with suppress(JournalUnavailable):
-            await self._database.write(self._statement(text, **values))
+    async def _claim(
+        self, queue: str, limit: int, correction: str, *texts: str, failed: bool, **values: Any
+    ) -> Sequence[Row]:
+        """Correct times that are too far ahead, and run the statements, the first of which claims what is due."""
+        if (queue, failed) not in await self._due_queues():
+            return []
+        with suppress(JournalUnavailable):  # what is due can be claimed even so
+            await self._database.write(self._statement(correction, **values))
+
+        async def claim(limit: int, passed: int) -> Sequence[Row]:
+            parameters = {**values, "limit": limit, "passed": passed, "new_owner": new_owner()}
+            claimed, *_ = await self._database.write(*(self._statement(text, **parameters) for text in texts))
+            return claimed
+
+        return await self._heads[queue, failed].take(claim, limit)
 
     async def _due_queues(self) -> set[tuple[str, bool]]:
         """Return the states and kinds with work, each with whether it has failed before.

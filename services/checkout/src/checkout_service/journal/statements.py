@@ -163,34 +163,19 @@ class Claims:
 NEW, FAILED = Claims("failures = 0"), Claims("failures > 0")
 
 
-def _queue(queue: str, times: str, rows: str) -> list[str]:
-    """Return two queries, for new work in a queue and for work that has failed; each has a row if there is any due.
-
-    Work is also due if its time is further ahead than any worker sets it.
-    """
-    return [
-        f"""
-        SELECT '{queue}' AS queue, {failed} AS failed
-        WHERE (SELECT min({times}) FROM {rows} AND {claims.tries}) <= {NOW}
-            OR (SELECT max({times}) FROM {rows} AND {claims.tries}) > {NOW} + :max_ahead_seconds
-        """
-        for failed, claims in ((0, NEW), (1, FAILED))
-    ]
-
+_QUEUES = [(state.value, "lease_until", f"orders WHERE {_OPEN} AND state = '{state.value}'") for state in OPEN]
+_QUEUES += [(kind, "due_at", f"outbox WHERE dead_at IS NULL AND kind = '{kind}'") for kind in OUTBOX_KINDS]
 
 # The queues with something to claim: states of orders, and kinds of outbox items. Reading this first avoids write
-# transactions, and SQLite has only one at a time.
+# transactions, and SQLite has only one at a time. A time further ahead than any worker sets is due, too.
 DUE_QUEUES = " UNION ALL ".join(
-    [
-        text
-        for state in OPEN
-        for text in _queue(state.value, "lease_until", f"orders WHERE {_OPEN} AND state = '{state.value}'")
-    ]
-    + [
-        text
-        for kind in OUTBOX_KINDS
-        for text in _queue(kind, "due_at", f"outbox WHERE dead_at IS NULL AND kind = '{kind}'")
-    ]
+    f"""
+    SELECT '{queue}' AS queue, {failed} AS failed
+    WHERE (SELECT min({times}) FROM {rows} AND {claims.tries}) <= {NOW}
+        OR (SELECT max({times}) FROM {rows} AND {claims.tries}) > {NOW} + :max_ahead_seconds
+    """
+    for queue, times, rows in _QUEUES
+    for failed, claims in enumerate((NEW, FAILED))
 )
 
 UPDATE = f"""
@@ -355,5 +340,3 @@ SCAN = f"""
 HISTORY = """
     SELECT at, step, state, attempt, epoch, detail FROM order_events WHERE order_id = :order_id ORDER BY at, epoch
 """
-
-CHECK = "SELECT 1 FROM orders WHERE order_id = ''"

@@ -107,6 +107,7 @@ class Batches(Generic[ItemT]):
             return await self._send_batch(batch)
 
     async def _send_batch(self, batch: Sequence[_Waiting[ItemT]]) -> None:
+        errors: Sequence[BaseException | None]
         try:
             errors = await self._send_items([waiting.item for waiting in batch])
         except Exception as raised:  # noqa: BLE001 - it reaches every caller
@@ -119,7 +120,7 @@ class Batches(Generic[ItemT]):
             else:
                 waiting.sent.set_exception(error)
 
-    async def _send_items(self, items: Sequence[ItemT]) -> Sequence[Exception | None]:
+    async def _send_items(self, items: Sequence[ItemT]) -> Sequence[BaseException | None]:
         loop = asyncio.get_running_loop()
         if loop.time() >= self._absent_until:
             try:
@@ -128,14 +129,7 @@ class Batches(Generic[ItemT]):
                 self._absent_until = loop.time() + _ABSENT_SECONDS
             except _PERHAPS_FOR_ONE as error:
                 log.warning("sent one by one", items=self.name, reason=error.reason)
-        return await asyncio.gather(*map(self._send_alone, items))
-
-    async def _send_alone(self, item: ItemT) -> DomainError | None:
-        try:
-            await self.alone(item)
-        except DomainError as error:
-            return error
-        return None
+        return await asyncio.gather(*map(self.alone, items), return_exceptions=True)
 
 
 def errors_of(count: int, refused: Iterable[tuple[int, str]]) -> list[DomainError | None]:

@@ -1,6 +1,8 @@
 """Errors of peers: of the reads that precede an order, and refusals as the journal stores them."""
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from chassis.errors import (
     REFUSALS,
@@ -10,6 +12,7 @@ from chassis.errors import (
     InvalidArgument,
     NotFound,
     OutOfRange,
+    PeerBroken,
     Unavailable,
     Unimplemented,
 )
@@ -32,6 +35,17 @@ class DependencyUnavailable(Unavailable):
         super().__init__(f"{peer} is not available", metadata={"peer": peer}, retry_after_seconds=RETRY_SECONDS)
 
 
+@contextmanager
+def reading(peer: str, *refusals: type[DomainError]) -> Iterator[None]:
+    """Raise DependencyUnavailable for an error of a read that is not one of the refusals. PeerBroken remains."""
+    try:
+        yield
+    except DomainError as error:
+        if isinstance(error, (PeerBroken, *refusals)):
+            raise
+        raise DependencyUnavailable(peer) from error
+
+
 def refusal_from_error(error: DomainError) -> Refusal:
     """Return the refusal in an error of one of the REFUSALS, with the peer's own code and reason."""
     kind = next(kind.__name__ for kind in type(error).__mro__ if kind in REFUSALS)
@@ -42,7 +56,6 @@ def refusal_from_error(error: DomainError) -> Refusal:
 
 
 def refused_or_in_doubt(error: DomainError) -> Refused | InDoubt:
-    """Return the outcome of a call that failed."""
     # UNIMPLEMENTED may come from a proxy without a route, so it is no decision of the peer.
     if isinstance(error, REFUSALS) and not isinstance(error, Unimplemented):
         return Refused(refusal_from_error(error))

@@ -4,13 +4,13 @@ from collections.abc import Sequence
 
 from typing_extensions import override
 
-from chassis.errors import DomainError, InvalidArgument, OutOfRange, PeerBroken
+from chassis.errors import InvalidArgument, OutOfRange
 from chassis.rpc.cache import TtlCache
 from chassis.rpc.wire import money_from_wire, money_to_wire
 from chassis.telemetry.instruments import Telemetry
 from chassis.values.money import Money
 from checkout_service.domain import Address, Cart, CartLine, ProductWithdrawn
-from checkout_service.peers.errors import READ_REFUSALS, DependencyUnavailable
+from checkout_service.peers.errors import READ_REFUSALS, reading
 from checkout_service.peers.shipping_quotes import ShippingQuotes
 from checkout_service.peers.wire import lines_from_wire
 from checkout_service.ports import Quotes
@@ -53,12 +53,8 @@ class ShopQuotes(Quotes):
     @override
     async def cart(self, user_id: str) -> Cart:
         call = self._cart.GetCart(cart_pb2.GetCartRequest(user_id=user_id))
-        try:
+        with reading("cart"):
             found = await call
-        except PeerBroken:
-            raise
-        except DomainError as error:
-            raise DependencyUnavailable("cart") from error
         trailers = {key: str(value) for key, value in await call.trailing_metadata() or ()}
         return Cart(lines_from_wire(found.items), *(trailers.get(name) or None for name in self._trailers))
 
@@ -79,15 +75,11 @@ class ShopQuotes(Quotes):
 
     async def _fetch_price(self, product_id: str) -> Money:
         try:
-            product = await self._catalog.GetProduct(product_catalog_pb2.GetProductRequest(id=product_id))
-        except PeerBroken:
-            raise
+            with reading("product-catalog", *READ_REFUSALS):
+                product = await self._catalog.GetProduct(product_catalog_pb2.GetProductRequest(id=product_id))
         except READ_REFUSALS as error:
-            raise ProductWithdrawn(
-                "a product in the cart is not for sale", metadata={"product_id": product_id}
-            ) from error
-        except DomainError as error:
-            raise DependencyUnavailable("product-catalog") from error
+            message = "a product in the cart is not for sale"
+            raise ProductWithdrawn(message, metadata={"product_id": product_id}) from error
         return money_from_wire(product.price_usd)
 
     async def _fetch_conversion(self, conversion: tuple[Money, str]) -> Money:
@@ -95,11 +87,8 @@ class ShopQuotes(Quotes):
         request = currency_pb2.CurrencyConversionRequest(to_code=to_code)
         getattr(request, "from").CopyFrom(money_to_wire(amount))  # a keyword of Python
         try:
-            converted = await self._currency.Convert(request)
+            with reading("currency", InvalidArgument, OutOfRange):
+                converted = await self._currency.Convert(request)
         except InvalidArgument as error:
             raise InvalidArgument.field("user_currency", "is not supported") from error
-        except (OutOfRange, PeerBroken):
-            raise
-        except DomainError as error:
-            raise DependencyUnavailable("currency") from error
         return money_from_wire(converted)

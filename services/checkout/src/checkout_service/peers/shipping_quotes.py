@@ -3,13 +3,12 @@
 import asyncio
 from collections.abc import Callable, Sequence
 
-from chassis.errors import DomainError, PeerBroken
 from chassis.rpc.wire import money_from_wire
 from chassis.telemetry import semconv
 from chassis.telemetry.instruments import Telemetry
 from chassis.values.money import Money
 from checkout_service.domain import Address, CartLine, QuoteRefused
-from checkout_service.peers.errors import READ_REFUSALS, DependencyUnavailable
+from checkout_service.peers.errors import READ_REFUSALS, reading
 from checkout_service.peers.wire import address_to_wire, lines_to_wire
 from shop import shipping_pb2
 from shop.shipping_pb2_grpc import ShippingServiceStub
@@ -50,13 +49,10 @@ class ShippingQuotes:
         request = shipping_pb2.GetQuoteRequest(address=address_to_wire(address), items=lines_to_wire(lines))
         call = self._stub.GetQuote(request)
         try:
-            response = await call
-        except PeerBroken:
-            raise
+            with reading("shipping", *READ_REFUSALS):
+                response = await call
         except READ_REFUSALS as error:
             raise QuoteRefused(f"no shipping: {error.message}", metadata={"peer_reason": error.reason}) from error
-        except DomainError as error:
-            raise DependencyUnavailable("shipping") from error
         cost = money_from_wire(response.cost_usd)
         if DEPENDS_ON in tuple(await call.trailing_metadata() or ()):
             self._store(key, cost)

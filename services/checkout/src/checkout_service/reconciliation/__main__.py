@@ -4,6 +4,7 @@ Exit status: 0 if all records agree, 1 if some do not, 2 if they could not be re
 """
 
 import asyncio
+import math
 import sys
 import time
 from collections import Counter
@@ -97,7 +98,7 @@ def _report(records: Records, mismatches: Sequence[Mismatch], telemetry: Telemet
         orders=len(records.orders),
         charges=records.charges,
         shipments=records.shipments,
-        mails_are_read=records.messages_are_read,
+        mails_are_read=records.complete_since.messages < math.inf,
         mismatches=len(mismatches),
     )
 

@@ -1,10 +1,11 @@
 """Reads the records of orders from checkout, payment, shipping and email, through their internal services."""
 
+import math
 from collections import defaultdict
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from itertools import chain
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
@@ -38,33 +39,26 @@ CLOCK_SKEW_SECONDS = 300.0
 _MAX_LISTED = 1_000
 
 
-class _Page(Protocol):
-    @property
-    def next_page_token(self) -> str: ...
-
-
-PageT = TypeVar("PageT", bound=_Page)
+PageT = TypeVar(
+    "PageT",
+    orders_pb2.ScanOrdersResponse,
+    payment_ledger_pb2.ListChargesResponse,
+    shipment_manifest_pb2.ListShipmentsResponse,
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """All records of a period, by order, and how many there are.
-
-    Attributes:
-        messages_are_read: False if the email service has no records of messages.
-    """
+    """All records of a period, by order, and how many there are."""
 
     orders: list[OrderRecords]
     charges: int
     shipments: int
-    messages_are_read: bool
     complete_since: CompleteSince
 
     def mismatches(self, settled_before: float) -> list[Mismatch]:
         """Return what disagrees, oldest first; a missing counterpart only of records from before this time."""
-        found = (
-            find_mismatches(order, settled_before, self.messages_are_read, self.complete_since) for order in self.orders
-        )
+        found = (find_mismatches(order, settled_before, self.complete_since) for order in self.orders)
         return sorted(chain.from_iterable(found), key=lambda mismatch: (mismatch.since, mismatch.order_id))
 
 
@@ -75,8 +69,8 @@ class _Effects:
     `shipments_since`: see CompleteSince.
     """
 
-    charges: dict[str, list[Charge]]
-    shipments: dict[str, list[Shipment]]
+    charges: defaultdict[str, list[Charge]]
+    shipments: defaultdict[str, list[Shipment]]
     shipments_since: float
 
     def order_ids_since(self, since: float) -> set[str]:
@@ -106,17 +100,20 @@ class Reader:
         if begun < since:
             effects = await self._effects(begun)
         orders |= {order.order_id: order for order in earlier}
-        found = [_records(order_id, orders.get(order_id), effects) for order_id in recorded | orders.keys()]
+        order_ids = [*(recorded | orders.keys())]
+        messages, messages_since = await self._find_messages(order_ids)
+        charges, shipments = effects.charges, effects.shipments
+        charged, shipped = (sum(map(len, by_order.values())) for by_order in (charges, shipments))
+        found = [
+            OrderRecords(id_, orders.get(id_), tuple(charges[id_]), tuple(shipments[id_]), messages.get(id_))
+            for id_ in order_ids
+        ]
         # These are older than all records read here, so their charges and shipments are not compared.
-        stuck = [order for order in await self._stuck() if order.order_id not in orders]
-        found += [OrderRecords(order.order_id, order, effects_are_read=False) for order in stuck]
-        charges, shipments = (sum(map(len, by_order.values())) for by_order in (effects.charges, effects.shipments))
-        sought = [order.order_id for order in found if order.effects_are_read]
-        messages, messages_since = await self._find_messages(sought)
+        stuck = await self.journal.ListOrders(orders_pb2.ListOrdersRequest(stuck=True, limit=_MAX_LISTED))
+        older = [order for order in map(_order_from_wire, stuck.orders) if order.order_id not in orders]
+        found += [OrderRecords(order.order_id, order, effects_are_read=False) for order in older]
         complete_since = CompleteSince(orders_since, effects.shipments_since, messages_since)
-        if messages is not None:
-            found = [replace(order, message=messages.get(order.order_id)) for order in found]
-        return Records(found, charges, shipments, messages is not None, complete_since)
+        return Records(found, charged, shipped, complete_since)
 
     async def _orders(self, since: float) -> tuple[dict[str, Order], float]:
         orders: dict[str, Order] = {}
@@ -150,22 +147,18 @@ class Reader:
         except (NotFound, InvalidArgument):  # a key of another caller need not begin with an order id
             return None
 
-    async def _stuck(self) -> Iterable[Order]:
-        listed = await self.journal.ListOrders(orders_pb2.ListOrdersRequest(stuck=True, limit=_MAX_LISTED))
-        return map(_order_from_wire, listed.orders)
-
-    async def _find_messages(self, order_ids: Sequence[str]) -> tuple[dict[str, Message] | None, float]:
-        """Return the messages by order, None if the email service has no records, and since when these are complete."""
+    async def _find_messages(self, order_ids: Sequence[str]) -> tuple[dict[str, Message], float]:
+        """Return the messages by order, and since when they are complete: see CompleteSince."""
+        if self.messages is None:
+            return {}, math.inf
         messages: dict[str, Message] = {}
         messages_since = 0.0
         for start in range(0, len(order_ids), _MAX_LISTED):
-            if self.messages is None:
-                return None, 0.0
             request = mail_records_pb2.FindMailsRequest(order_ids=order_ids[start : start + _MAX_LISTED])
             try:
                 found = await self.messages.FindMails(request)
             except Unimplemented:
-                return None, 0.0
+                return {}, math.inf
             messages |= {message.order_id: _message_from_wire(message) for message in found.mails}
             messages_since = _complete_since(found.complete_since)
         return messages, messages_since
@@ -181,11 +174,6 @@ async def _pages(
         token = page.next_page_token
         if not token:
             return
-
-
-def _records(order_id: str, order: Order | None, effects: _Effects) -> OrderRecords:
-    charges, shipments = effects.charges.get(order_id, ()), effects.shipments.get(order_id, ())
-    return OrderRecords(order_id, order, tuple(charges), tuple(shipments))
 
 
 def _complete_since(at: Timestamp) -> float:

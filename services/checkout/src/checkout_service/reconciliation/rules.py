@@ -58,8 +58,6 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class Charge:
-    """A captured charge in payment's ledger."""
-
     key: str
     amount: Money
     recorded_at: float
@@ -67,8 +65,6 @@ class Charge:
 
 @dataclass(frozen=True, slots=True)
 class Shipment:
-    """A shipment in shipping's manifest."""
-
     key: str
     tracking_id: str
     recorded_at: float
@@ -124,22 +120,22 @@ class Mismatch:
 
 @dataclass(frozen=True, slots=True)
 class CompleteSince:
-    """Times from which on no order, shipment or message was deleted because of its age. Charges are never deleted."""
+    """Times from which on no order, shipment or message was deleted because of its age. Charges are never deleted.
+
+    Infinity for messages: the email service has no records of them.
+    """
 
     orders: float = 0.0
     shipments: float = 0.0
     messages: float = 0.0
 
 
-def find_mismatches(
-    records: OrderRecords, settled_before: float, messages_are_read: bool, complete_since: CompleteSince
-) -> Iterator[Mismatch]:
+def find_mismatches(records: OrderRecords, settled_before: float, complete_since: CompleteSince) -> Iterator[Mismatch]:
     """Yield what disagrees.
 
     Args:
         records: of one order.
         settled_before: a missing counterpart is a mismatch only of records from before this time.
-        messages_are_read: whether a missing message is one that does not exist.
         complete_since: the counterpart of an older record may have been deleted.
     """
     counterparts_since = {
@@ -150,7 +146,7 @@ def find_mismatches(
     order, found = records.order, list[_Found]()
     if records.effects_are_read and not (order and order.is_settled):
         found += [*_doubled(records), *_contradictions(records), *_differences(records)]
-    if records.effects_are_read and messages_are_read:
+    if records.effects_are_read:
         found += _unconfirmed(records)
     if order is not None and order.is_open:
         found.append((Kind.OPEN_TOO_LONG, order.changed_at, ""))

@@ -12,7 +12,7 @@ from typing_extensions import override
 
 from chassis.process import shared_result
 from chassis.sql.database import Database, Parameters, Row, Statement
-from checkout_service.journal.opening import unavailable
+from checkout_service.ports import JournalUnavailable
 from shop_lab.simulation.chances import Chances
 from shop_lab.simulation.disk import Disk, RowId, Rows, rows_of
 from shop_lab.simulation.network import on_behalf_of
@@ -38,7 +38,7 @@ class SimulatedDatabase(Database):
         process: Process,
         chances: Chances,
         name: str = "checkout",
-        unavailable: Callable[[], Exception] = unavailable,
+        unavailable: Callable[[], Exception] = JournalUnavailable,
     ) -> None:
         self._unavailable = unavailable
         self._disk = disk

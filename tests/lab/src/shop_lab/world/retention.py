@@ -8,7 +8,6 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 
 from chassis.sql.database import Database, Parameters, Row, Statement, open_database
-from checkout_service.journal.opening import unavailable
 from checkout_service.journal.sql import SqlJournal
 from checkout_service.ports import JournalUnavailable
 
@@ -50,7 +49,7 @@ async def short_retention(journal_url: str) -> AsyncIterator[Counter[str]]:
     deleted = Counter[str]()
     # Servers that restart are part of the run.
     logging.getLogger("psycopg.pool").setLevel(logging.ERROR)
-    async with open_database(journal_url, unavailable=unavailable) as database:
+    async with open_database(journal_url, unavailable=JournalUnavailable) as database:
         deleting = asyncio.create_task(delete_released_orders(database, deleted), name="retention")
         yield deleted
         deleting.cancel()
