@@ -209,7 +209,8 @@ for number in "${lost[@]}"; do
     if ! has_key "$number"; then keyless+=("$number"); continue; fi
     fill_cart "$number"
     third[$number]=$(order "$number")
-    expect "the repeat of order $number with a full cart" "${first[$number]}" "${third[$number]}"
+    # It was charged for another cart, whose items are gone: what is in this one is not part of it.
+    expect "the repeat of order $number with a full cart" ORDER_NEEDS_REVIEW "${third[$number]}"
 done
 wait_until_settled
 check_orders

@@ -140,7 +140,7 @@ class CustomerSimulator(CustomerCalls):
         started = self._now()
         response = await self._order_with_retries(intent, rng)
         bought = response.order and {line.item.product_id: line.item.quantity for line in response.order.items}
-        if response.outcome in _PERHAPS_PLACED or response.reason in BOUGHT_BY_ANOTHER:
+        if response.outcome in _PERHAPS_PLACED or response.reason in BOUGHT_BY_ANOTHER | {"ORDER_NEEDS_REVIEW"}:
             is_placed = response.outcome in {ClientOutcome.PLACED, ClientOutcome.CART_EMPTIED}
             ended = self._now() if is_placed else math.inf
             self.histories.record_order(intent.user_id, intent.number, bought, Times(started, ended))
