@@ -13,10 +13,7 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True)
 class Charged:
-    """The card was charged under the key, now or earlier.
-
-    `charged_at`: in seconds since 1970 if it was earlier; 0 if unknown.
-    """
+    """The card was charged under the key. `charged_at`: in seconds since 1970 if that was earlier; 0 if unknown."""
 
     transaction_id: str
     charged_at: float = 0.0

@@ -58,9 +58,8 @@ _BATCH = 20
 class Outbox:
     """Sends outbox items, and settles sent ones in batches. After a crash in between they are sent again.
 
-    A repeated item has no second effect: the e-mail has the same id, and the cart the same etag. An item that is
-    refused for good, or fails too often, becomes a dead letter. While a peer fails every time, its items wait, and none
-    of these failures counts.
+    A repeated item has no second effect: see `ports.Sender`. An item that is refused for good, or fails too often,
+    becomes a dead letter. While a peer fails every time, its items wait, and none of these failures counts.
 
     Attributes:
         senders: by kind.

@@ -147,8 +147,6 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """A finished outbox item."""
-
     order_id: str
     kind: str
 

@@ -79,9 +79,9 @@ class Card:
 def check_format(card: Card, path: str) -> None:
     """Raise InvalidArgument for the first field, named under `path`, that no issued card could have."""
     if not _NUMBER.fullmatch(card.digits):
-        raise _number_invalid(path, "must be 12 to 19 digits")
+        raise CardNumberInvalid(FieldViolation(f"{path}.credit_card_number", "must be 12 to 19 digits"))
     if not luhn.is_valid(card.digits):
-        raise _number_invalid(path, "must have a valid check digit")
+        raise CardNumberInvalid(FieldViolation(f"{path}.credit_card_number", "must have a valid check digit"))
     require_between(card.month, f"{path}.credit_card_expiration_month", 1, 12)
     require_between(card.year, f"{path}.credit_card_expiration_year", 2000, 2099)
     require_between(card.cvv, f"{path}.credit_card_cvv", 0, 9999)
@@ -102,7 +102,3 @@ def brand_of(digits: str) -> Brand | None:
         if len(digits) in lengths and first <= digits[: len(first)] <= last:
             return brand
     return None
-
-
-def _number_invalid(path: str, rule: str) -> CardNumberInvalid:
-    return CardNumberInvalid(FieldViolation(f"{path}.credit_card_number", rule))

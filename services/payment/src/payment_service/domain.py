@@ -123,8 +123,7 @@ class Ledger(Protocol):
     async def record(self, entry: Entry) -> Entry:
         """Store the entry unless its key has one; return the key's. Raises CartOrdered if its purchase is charged."""
 
-    async def find(self, key: str) -> Entry | None:
-        """Return the key's entry, None if there is none."""
+    async def find(self, key: str) -> Entry | None: ...
 
     async def void(self, key: str) -> Entry | None:
         """Change a CHARGED entry to VOIDED and leave any other as it is. Return the key's entry."""

@@ -168,8 +168,7 @@ class Manifest(Protocol):
     async def record(self, entry: Entry) -> Entry:
         """Store the entry unless its key has one. Return the key's entry."""
 
-    async def find(self, key: str) -> Entry | None:
-        """Return the key's entry, None if there is none."""
+    async def find(self, key: str) -> Entry | None: ...
 
     async def list_shipments(self, after: Position, limit: int) -> list[Entry]:
         """Return up to `limit` shipments that follow a position, in their order."""

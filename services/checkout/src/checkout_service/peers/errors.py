@@ -19,8 +19,6 @@ from chassis.errors import (
 from checkout_service.commands import InDoubt, Refused
 from checkout_service.domain import Refusal
 
-RETRY_SECONDS = 1.0
-
 # Kinds by which a peer refuses this cart or address. Unlike errors.REFUSALS they exclude AlreadyExists and
 # Unimplemented, which are no decision about a read: a peer that returns them counts as unavailable.
 READ_REFUSALS = (InvalidArgument, FailedPrecondition, NotFound, OutOfRange)
@@ -32,7 +30,7 @@ class DependencyUnavailable(Unavailable):
     """A peer fails before the order is begun. Nothing was done."""
 
     def __init__(self, peer: str) -> None:
-        super().__init__(f"{peer} is not available", metadata={"peer": peer}, retry_after_seconds=RETRY_SECONDS)
+        super().__init__(f"{peer} is not available", metadata={"peer": peer}, retry_after_seconds=1.0)
 
 
 @contextmanager
