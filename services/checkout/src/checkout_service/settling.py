@@ -13,7 +13,7 @@ from checkout_service.ports import Entry, Journal, Payment
 REFUNDED = "settled_refunded"
 
 _MAX_LENGTH = 200
-_CARD_NUMBER = re.compile(r"\d{4}[ -]?\d{4}")
+_CARD_NUMBER = re.compile(r"\d(?:[\W_]*\d){7}")
 
 
 class SettlementRefused(FailedPrecondition):

@@ -102,16 +102,16 @@ async def requeue_notifications(
 async def settle_order(
     order_id: Annotated[str, typer.Argument(metavar="ORDER", help="Id of the order.")],
     *,
-    refunded: Annotated[str, typer.Option(metavar="REASON", help="The charge was refunded by hand.")] = "",
-    shipped: Annotated[str, typer.Option(metavar="TRACKING_ID", help="It was shipped; only in NEEDS_REVIEW.")] = "",
-    dismissed: Annotated[str, typer.Option(metavar="REASON", help="Nothing has to be done.")] = "",
-    by: Annotated[str, typer.Option(envvar="USER", help="Who settles it.")] = "",
+    refunded: Annotated[str | None, typer.Option(metavar="REASON", help="The charge was refunded by hand.")] = None,
+    shipped: Annotated[str | None, typer.Option(metavar="TRACKING_ID", help="Shipped; only in NEEDS_REVIEW.")] = None,
+    dismissed: Annotated[str | None, typer.Option(metavar="REASON", help="Nothing has to be done.")] = None,
+    by: Annotated[str, typer.Option(envvar="USER", help="Who settles it.")],
     as_json: Json = False,
     address: InternalAddress = None,
 ) -> None:
     """Close an order in NEEDS_REFUND or NEEDS_REVIEW, after what was done by hand. Its history records it."""
     outcomes = {"refunded": refunded, "shipped": shipped, "dismissed": dismissed}
-    given = {name: text for name, text in outcomes.items() if text}
+    given = {name: text for name, text in outcomes.items() if text is not None}
     if len(given) != 1:
         raise typer.BadParameter("give exactly one of --refunded, --shipped and --dismissed")
     async with journal_client(address) as journal:
