@@ -22,6 +22,7 @@ NOW = 1_000.0
 CHARGE = Charge("id:1", PRICE, 10.0)
 SHIPMENT = Shipment("id", "SHOP-1", 11.0)
 MESSAGE = Message(failed=False, detail="sent")
+MAIL = Message(failed=False, detail="sent", digests={"confirmation": b"b"})
 NOTHING_DELETED = CompleteSince()
 
 
@@ -64,6 +65,10 @@ def test_the_records_of_a_finished_order_agree(records: OrderRecords) -> None:
         (Kind.OPEN_TOO_LONG, OrderRecords("id", order("NEEDS_REVIEW"), (CHARGE,))),
         (Kind.OPEN_TOO_LONG, OrderRecords("id", order("NEEDS_REVIEW"), (CHARGE,), (SHIPMENT,))),
         (Kind.OPEN_TOO_LONG, OrderRecords("id", order("NEEDS_REFUND"), effects_are_read=False)),
+        (
+            Kind.OPEN_TOO_LONG,
+            OrderRecords("id", order("NEEDS_REVIEW", digests={"confirmation": b"a"}), (CHARGE,), (), MAIL),
+        ),
     ],
 )
 def test_what_the_reconciliation_of_a_whole_shop_does_not_disturb_is_found(kind: Kind, records: OrderRecords) -> None:

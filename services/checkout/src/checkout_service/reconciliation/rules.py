@@ -191,7 +191,7 @@ def _contradictions(records: OrderRecords) -> Iterator[_Found]:
 
 def _differences(records: OrderRecords) -> Iterator[_Found]:
     """Compare the content of the order with what was charged and shipped."""
-    if (order := records.order) is None:
+    if (order := records.order) is None or order.state == State.SETTLED:
         return
     for charge in records.charges:
         if charge.amount != order.total:
@@ -210,7 +210,9 @@ def _unconfirmed(records: OrderRecords) -> Iterator[_Found]:
     is_placed = order.state in PLACED if order else bool(shipments)
     if is_placed and (message is None or message.failed):
         yield Kind.NOT_MAILED, since, message.detail if message else "the email service has no confirmation"
-    if order and message and (parts := _differing(order.digests, message.digests)):
+    # What an operator decides about was perhaps confirmed before, with a parcel that the order does not name.
+    is_clear = order is not None and order.state not in {*NEEDS_OPERATOR, State.SETTLED}
+    if order and message and is_clear and (parts := _differing(order.digests, message.digests)):
         yield Kind.MAIL_DIFFERS, since, parts
 
 
