@@ -352,8 +352,8 @@ class SettleOrderRequest(_message.Message):
     DISMISSED_FIELD_NUMBER: _builtins.int
     order_id: _builtins.str
     by: _builtins.str
-    """Who settles it. Up to 200 characters, as a reason; no text may have 8 digits in a row, with or without a space or
-    hyphen in the middle: it could be a card number.
+    """Who settles it. Up to 200 characters, as a reason; neither may have 8 digits with at most separators in between: it
+    could be a card number.
     """
     refunded: _builtins.str
     """The charge was refunded: the reason. SETTLED."""

@@ -41,7 +41,7 @@ class RepeatedOrders:
         entry: Entry | None = existing
         while entry is not None:
             if not request.began(entry.fingerprint):
-                await self._give_way(entry, request, left=False)
+                await self._wait_for_cart(entry, request, left=False)
                 return None
             describe_order(entry.order, attempt=entry.attempt, replayed=replayed)
             if entry.is_placed:
@@ -69,10 +69,10 @@ class RepeatedOrders:
             if request.key is not None:
                 require_same_request(holder, request)
             return await self.answer(holder, request)
-        await self._give_way(holder, request, left=holder.order.quantities != new.order.quantities)
+        await self._wait_for_cart(holder, request, left=holder.order.quantities != new.order.quantities)
         return None
 
-    async def _give_way(self, holder: Entry, request: OrderRequest, *, left: bool) -> None:
+    async def _wait_for_cart(self, holder: Entry, request: OrderRequest, *, left: bool) -> None:
         """Wait until an order has left the cart. `left`: the cart has, or had, other items than the order."""
         entry: Entry | None = holder
         while entry is not None and entry.state not in RELEASED_CART:

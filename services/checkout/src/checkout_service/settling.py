@@ -4,7 +4,7 @@ import re
 from dataclasses import replace
 
 from chassis.errors import FailedPrecondition, InvalidArgument, Unavailable
-from chassis.values.fields import require_text
+from chassis.values.fields import require_words
 from checkout_service.commands import InDoubt
 from checkout_service.domain import NEEDS_OPERATOR, State, Transition
 from checkout_service.metrics import OrderMetrics
@@ -45,7 +45,7 @@ def settlement(outcome: str, text: str, by: str) -> Transition:
     """
     is_shipped = outcome == "shipped"
     for field, value in (("by", by), (outcome, text)):
-        require_text(value.strip(), field, max_length=_MAX_LENGTH)
+        require_words(value, field, max_length=_MAX_LENGTH)
         # Tracking ids may have as many digits as cards.
         if _CARD_NUMBER.search(value) and not (is_shipped and field == outcome):
             raise InvalidArgument.field(field, "must not contain eight digits in a row")

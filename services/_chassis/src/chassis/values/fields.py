@@ -57,9 +57,14 @@ def parse_idempotency_key(value: str) -> str:
     return value
 
 
+def is_seconds(value: str) -> bool:
+    """Return whether metadata has a time in seconds since 1970."""
+    return _SECONDS.fullmatch(value) is not None
+
+
 def parse_seconds(value: str, field: str) -> float:
     """Return a time in metadata, in seconds since 1970."""
-    if not _SECONDS.fullmatch(value):
+    if not is_seconds(value):
         raise InvalidArgument.field(field, "must be seconds since 1970")
     return float(value)
 

@@ -1,12 +1,13 @@
 """Checks of peers' responses for what orders rely on. The channels apply them as a response enters, and only there."""
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from chassis.rpc.checks import Check, required
+from chassis.values.fields import is_seconds
 from chassis.values.money import MAX_NANOS, is_currency_code
-from checkout_service.peers.wire import lines_from_wire
 from shop import money_pb2
 
 MAX_LINES = 200  # as our own cart's
@@ -14,7 +15,6 @@ _MAX_INT32 = 2**31 - 1
 _MAX_TEXT_LENGTH = 256
 
 _PRODUCT_ID = re.compile(rf"[^\x00-\x1f\x7f]{{1,{_MAX_TEXT_LENGTH}}}")
-_SECONDS = re.compile(r"(?:[0-9]{1,11}(?:\.[0-9]{1,9})?)?")
 _VERSION = re.compile(r"[\x21-\x7e]{0,128}")
 
 Parts = Iterator[tuple[str, bool]]
@@ -24,11 +24,13 @@ Trailers = Mapping[str, str]
 def _check_cart(request: Any, cart: Any, trailers: Trailers) -> Parts:
     yield "user_id", cart.user_id in {"", request.user_id}
     yield "items", len(cart.items) <= MAX_LINES
-    yield "items.product_id", all(_PRODUCT_ID.fullmatch(item.product_id) for item in cart.items)
-    yield "items.quantity", all(item.quantity >= 1 for item in cart.items)
-    yield "items.quantity", all(line.quantity <= _MAX_INT32 for line in lines_from_wire(cart.items))
+    quantities: Counter[str] = Counter()
+    for item in cart.items:
+        yield "items.product_id", _PRODUCT_ID.fullmatch(item.product_id) is not None
+        quantities[item.product_id] += item.quantity
+        yield "items.quantity", item.quantity >= 1 and quantities[item.product_id] <= _MAX_INT32
     for name in ("etag", "cart-generation", "ordered-etag"):
-        yield name, bool(_VERSION.fullmatch(trailers.get(name, "")))
+        yield name, _VERSION.fullmatch(trailers.get(name, "")) is not None
 
 
 def _check_converted(request: Any, amount: money_pb2.Money, _: Trailers) -> Parts:
@@ -41,7 +43,7 @@ def _check_charge(request: Any, charge: Any, trailers: Trailers) -> Parts:
     number = _digits(request.credit_card.credit_card_number)
     yield "transaction_id", _is_text(charge.transaction_id)
     yield "transaction_id", not number or number not in _digits(charge.transaction_id)
-    yield "charged-at", bool(_SECONDS.fullmatch(trailers.get("charged-at", "")))
+    yield "charged-at", is_seconds(trailers.get("charged-at") or "0")
 
 
 def _check_charge_outcome(_request: Any, response: Any, _: Trailers) -> Parts:

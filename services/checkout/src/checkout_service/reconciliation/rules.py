@@ -191,7 +191,7 @@ def _contradictions(records: OrderRecords) -> Iterator[_Found]:
 
 def _differences(records: OrderRecords) -> Iterator[_Found]:
     """Compare the content of the order with what was charged and shipped."""
-    if (order := records.order) is None or order.state == State.SETTLED:
+    if (order := records.order) is None:
         return
     for charge in records.charges:
         if charge.amount != order.total:
