@@ -172,6 +172,20 @@ async def test_the_repeat_of_a_lost_order_does_not_pay_for_the_same_items_added_
     assert peers.cart.lines["ann"] == {"mug": 2}
 
 
+async def test_recovery_does_not_ship_for_a_new_cart_what_was_paid_for_an_earlier_one(
+    checkout: Checkout, peers: FakePeers, lose: Callable[[], None], run_sql: RunSql
+) -> None:
+    peers.ordered_cart.faults.clear()
+    await checkout.place("key")
+    lose()
+    peers.cart.fill("ann", mug=2)
+    peers.payment.faults["Charge"] = Fault(DOWN)
+    await checkout.refused("key", within=2)
+    run_sql("UPDATE orders SET lease_until = 0")
+    await checkout.until_states("NEEDS_REVIEW")
+    assert peers.cart.lines["ann"] == {"mug": 2}
+
+
 async def test_another_card_for_a_cart_whose_order_was_lost_is_not_charged(
     checkout: Checkout, peers: FakePeers, lose: Callable[[], None]
 ) -> None:
