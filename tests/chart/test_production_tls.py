@@ -9,8 +9,8 @@ import socket
 import ssl
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode, urlsplit
@@ -77,21 +77,35 @@ async def tls_proxy(unix_socket: str, start_tls: StartTls, authority: Path) -> A
     """Terminate TLS on localhost with the authority's server certificate, forward to a socket; yield the port."""
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(authority / "tls.crt", authority / "tls.key")
+    forwarded: set[asyncio.Task[None]] = set()
 
-    async def forward(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            await start_tls((reader, writer), context)
-            server_reader, server_writer = await asyncio.open_unix_connection(unix_socket)
-        except (OSError, asyncio.IncompleteReadError):  # such as a client that rejects the certificate
-            writer.close()
-            return
-        await asyncio.gather(copy(reader, server_writer), copy(server_reader, writer))
+    async def forward(client: Streams) -> None:
+        with aborted_at_end(client[1]), suppress(OSError, asyncio.IncompleteReadError):
+            await start_tls(client, context)  # fails for a client that rejects the certificate
+            reader, writer = await asyncio.open_unix_connection(unix_socket)
+            with aborted_at_end(writer):
+                await asyncio.gather(copy(client[0], writer), copy(reader, client[1]))
 
-    server = await asyncio.start_server(forward, "127.0.0.1", 0)
+    def accept(*client: Any) -> None:
+        forwarded.add(asyncio.create_task(forward(client)))
+
+    server = await asyncio.start_server(accept, "127.0.0.1", 0)
     try:
         yield server.sockets[0].getsockname()[1]
     finally:
         server.close()
+        for task in forwarded:
+            task.cancel()
+        await asyncio.gather(*forwarded, return_exceptions=True)
+        await asyncio.sleep(0)  # aborted transports close their sockets in the next turn of the loop
+
+
+@contextmanager
+def aborted_at_end(writer: asyncio.StreamWriter) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        writer.transport.abort()
 
 
 def postgres_proxy(url: str, authority: Path) -> AbstractAsyncContextManager[int]:

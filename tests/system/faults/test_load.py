@@ -38,7 +38,7 @@ async def limited(testbed: FaultTestbed) -> FaultTestbed:
 
 async def test_excess_orders_are_shed_with_a_retry_delay_and_without_effect(limited: FaultTestbed) -> None:
     intents = [limited.new_intent() for _ in range(CALLERS)]
-    await asyncio.gather(*(fill_cart(limited, intent) for intent in intents))
+    await fill_carts(limited, intents)
     calls = (limited.simulator.place_order(intent, timeout_seconds=PATIENCE_SECONDS) for intent in intents)
     results = await asyncio.gather(*calls, return_exceptions=True)
     shed = [error for error in results if isinstance(error, ResourceExhausted)]
@@ -50,9 +50,15 @@ async def test_excess_orders_are_shed_with_a_retry_delay_and_without_effect(limi
     assert sum(limited.capture_count(intent) for intent in shed_intents) == 0
 
 
-async def fill_cart(testbed: FaultTestbed, intent: Intent) -> None:
-    request = AddItemRequest(user_id=intent.user_id, item=CartItem(product_id=testbed.products[0], quantity=1))
-    await testbed.clients.cart.AddItem(request)
+async def fill_carts(testbed: FaultTestbed, intents: list[Intent]) -> None:
+    slots = asyncio.Semaphore(16)  # cart sheds calls too
+
+    async def fill(intent: Intent) -> None:
+        request = AddItemRequest(user_id=intent.user_id, item=CartItem(product_id=testbed.products[0], quantity=1))
+        async with slots:
+            await testbed.clients.cart.AddItem(request)
+
+    await asyncio.gather(*map(fill, intents))
 
 
 async def test_customers_who_retry_after_being_shed_are_all_served_once(limited: FaultTestbed) -> None:
@@ -70,7 +76,7 @@ async def test_operators_and_recovery_are_served_while_customers_hang(testbed: F
         {process_with(point): failpoint(point, "hang", times=10 * CUSTOMERS), "checkout-1": checkout_variables}
     )
     intents = [testbed.new_intent() for _ in range(CUSTOMERS)]
-    await asyncio.gather(*(fill_cart(testbed, intent) for intent in intents))
+    await fill_carts(testbed, intents)
     calls = (testbed.simulator.place_order(intent, timeout_seconds=PATIENCE_SECONDS) for intent in intents)
     hanging = [asyncio.ensure_future(call) for call in calls]
     await wait_until(lambda: wait_for_peers(testbed, CUSTOMERS - sum(call.done() for call in hanging)))
