@@ -1,5 +1,6 @@
 """Orders: requests and their validation, prices, keys, and the states of an order."""
 
+import base64
 import hashlib
 import uuid
 from dataclasses import dataclass, field
@@ -129,7 +130,8 @@ class Order:
     def purchase_id(self) -> str:
         """The id of what the order buys: the user's cart until an order's items leave it. Empty if that is unknown."""
         bought = f"{len(self.user_id)}:{self.user_id}{self.cart_generation}"
-        return hashlib.sha256(bought.encode()).hexdigest()[:16] if self.cart_generation else ""
+        digest = hashlib.sha256(bought.encode()).digest()[:8]
+        return base64.urlsafe_b64encode(digest).rstrip(b"=").decode() if self.cart_generation else ""
 
     @property
     def quantities(self) -> dict[str, int]:

@@ -85,7 +85,7 @@ class Order:
 
 
 def digests_of(recipient: str, order: Order) -> bytes:
-    """Return the digests of recipient and confirmation, 8 bytes each, which remain when both are deleted."""
+    """Return the digests of recipient and confirmation, 4 bytes each, which remain when both are deleted."""
     items = items_digest(order.lines)
     said = digest(order.order_id, order.tracking_id, str(order.total), items, order.address)
     return digest(order.order_id, recipient) + said

@@ -113,7 +113,7 @@ def _letter_to_wire(record: MessageRecord) -> spool_pb2.Letter:
 
 
 def _mail_to_wire(order_id: str, record: MessageRecord) -> mail_records_pb2.Mail:
-    digests = record_digests_pb2.RecordDigests(recipient=record.digests[:8], confirmation=record.digests[8:])
+    digests = record_digests_pb2.RecordDigests(recipient=record.digests[:4], confirmation=record.digests[4:])
     return mail_records_pb2.Mail(
         order_id=order_id, state=_MAIL_STATES[record.state], reason=record.reason, digests=digests
     )

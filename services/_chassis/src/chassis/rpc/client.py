@@ -171,13 +171,16 @@ class _Call:
         self._timeout_seconds = timeout
         self._metadata = metadata
         self._raw: Any = None
+        self._trailers: tuple[tuple[str, str], ...] | None = None
 
     def __await__(self) -> Generator[Any, None, Any]:
         return self._run().__await__()
 
-    async def trailing_metadata(self) -> Any:
+    async def trailing_metadata(self) -> tuple[tuple[str, str], ...]:
         """Return the trailing metadata; only after the call itself was awaited."""
-        return await self._raw.trailing_metadata()
+        if self._trailers is None:
+            self._trailers = tuple(await self._raw.trailing_metadata() or ())
+        return self._trailers
 
     async def _run(self) -> Any:
         method = self._method
@@ -188,7 +191,9 @@ class _Call:
         try:
             metadata = Metadata(*self._metadata, *headers.items())  # gRPC checks and converts any other type
             self._raw = method.raw(self._request, timeout=timeout_seconds, metadata=metadata)
-            return await self._receive()
+            response = await self._raw
+            if method.check is not None:
+                method.check(self._request, response, dict(await self.trailing_metadata()))
         except PeerBroken as error:
             code = error.reason
             span.set_attribute(semconv.ERROR_REASON, code)
@@ -201,13 +206,8 @@ class _Call:
         except asyncio.CancelledError:
             code = "CANCELLED"
             raise
+        else:
+            return response
         finally:
             seconds = time.perf_counter() - started
             calls.record_call(span, method.durations, method.attributes, code, seconds, failed=code != "OK")
-
-    async def _receive(self) -> Any:
-        """Return the response. Raise PeerBroken if a part of it is invalid."""
-        response, method = await self._raw, self._method
-        if method.check is not None:
-            method.check(self._request, response, dict(await self._raw.trailing_metadata() or ()))
-        return response

@@ -8,8 +8,8 @@ import orjson
 
 
 def digest(*parts: object) -> bytes:
-    """Return 8 bytes, equal for equal parts: texts, numbers, digests, dataclasses by their fields in their order."""
-    return hashlib.sha256(orjson.dumps(parts, bytes.hex)).digest()[:8]
+    """Return 4 bytes, equal for equal parts: texts, numbers, digests, dataclasses by their fields in their order."""
+    return hashlib.sha256(orjson.dumps(parts, bytes.hex)).digest()[:4]
 
 
 def items_digest(items: Iterable[Any]) -> bytes:

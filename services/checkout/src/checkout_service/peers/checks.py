@@ -26,9 +26,10 @@ def _check_cart(request: Any, cart: Any, trailers: Trailers) -> Parts:
     yield "items", len(cart.items) <= MAX_LINES
     quantities: Counter[str] = Counter()
     for item in cart.items:
-        yield "items.product_id", _PRODUCT_ID.fullmatch(item.product_id) is not None
         quantities[item.product_id] += item.quantity
-        yield "items.quantity", item.quantity >= 1 and quantities[item.product_id] <= _MAX_INT32
+    yield "items.product_id", all(map(_PRODUCT_ID.fullmatch, quantities))
+    yield "items.quantity", all(item.quantity >= 1 for item in cart.items)
+    yield "items.quantity", max(quantities.values(), default=0) <= _MAX_INT32
     for name in ("etag", "cart-generation", "ordered-etag"):
         yield name, _VERSION.fullmatch(trailers.get(name, "")) is not None
 
@@ -85,4 +86,4 @@ def _is_text(value: str) -> bool:
 
 
 def _digits(text: str) -> str:
-    return re.sub(r"\D", "", text)
+    return "".join(filter(str.isdigit, text))

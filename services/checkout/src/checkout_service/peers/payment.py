@@ -29,7 +29,7 @@ from shop_internal import payment_ledger_pb2
 from shop_internal.payment_ledger_pb2_grpc import PaymentLedgerStub
 
 # Enough to tell one request for an order from another.
-_FINGERPRINT_LENGTH = 16
+_FINGERPRINT_LENGTH = 12
 
 # Of errors with these reasons.
 _OUTCOMES: dict[str, ChargeOutcome] = {

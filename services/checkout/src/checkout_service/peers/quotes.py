@@ -1,6 +1,7 @@
 """Reads of cart, catalog, currency and shipping. They have no effect, so every call may be retried."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from typing_extensions import override
 
@@ -55,7 +56,7 @@ class ShopQuotes(Quotes):
         call = self._cart.GetCart(cart_pb2.GetCartRequest(user_id=user_id))
         with reading("cart"):
             found = await call
-        trailers = {key: str(value) for key, value in await call.trailing_metadata() or ()}
+        trailers: dict[str, Any] = dict(await call.trailing_metadata())
         return Cart(lines_from_wire(found.items), *(trailers.get(name) or None for name in self._trailers))
 
     @override
