@@ -26,7 +26,7 @@ from employee_api.http import openapi
 from employee_api.http.authorization import Authorizer
 from employee_api.http.compression import Compression
 from employee_api.http.cross_site import CrossSitePolicy
-from employee_api.http.docs.page import CONTENT_SECURITY_POLICY, page
+from employee_api.http.docs.page import CONTENT_SECURITY_POLICY, at_address, page
 from employee_api.http.idempotency import StoredResponses
 from employee_api.http.operations import Operation
 from employee_api.http.problems import error_response
@@ -88,8 +88,9 @@ def _description_routes(describe: Callable[[], openapi.Json], mode: AuthMode) ->
     async def serve_document(_request: Request) -> Response:
         return JSONResponse(document())
 
-    async def serve_page(_request: Request) -> Response:
-        return HTMLResponse(rendered(), headers={"content-security-policy": CONTENT_SECURITY_POLICY})
+    async def serve_page(request: Request) -> Response:
+        html = at_address(rendered(), str(request.base_url).rstrip("/"))
+        return HTMLResponse(html, headers={"content-security-policy": CONTENT_SECURITY_POLICY})
 
     async def redirect(_request: Request) -> Response:
         return RedirectResponse("/docs")

@@ -188,8 +188,9 @@ def _example(schema: Json, definitions: dict[str, Json]) -> Any:
             return schema[key]
     if "anyOf" in schema:
         example = _example(schema["anyOf"][0], definitions)
-        # Nothing is known about a text that has no example, so null is the better one where it is allowed.
-        return None if example == _EXAMPLES_BY_TYPE["string"] and {"type": "null"} in schema["anyOf"] else example
+        # Nothing is known about a text without an example, nor what has an id: null is better where it is allowed.
+        unknown = example in (_EXAMPLES_BY_TYPE["string"], EXAMPLE_ID)
+        return None if unknown and {"type": "null"} in schema["anyOf"] else example
     if schema.get("type") == "array":
         return [_example(schema["items"], definitions)]
     if schema.get("type") == "object":

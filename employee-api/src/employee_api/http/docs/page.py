@@ -22,12 +22,15 @@ from employee_api.http.problems import JSON, error_anchor
 from employee_api.settings import AuthMode
 
 CONTENT_SECURITY_POLICY = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; base-uri 'none'"
-SERVER = "http://localhost:8000"
+_SERVER = "http://localhost:8000"
 _COOKIES = "cookies.txt"
 
 
 def page(document: Json, mode: AuthMode) -> str:
-    """Return the HTML page of an OpenAPI document, with a guide to the API in this mode."""
+    """Return the HTML page of an OpenAPI document, with a guide to the API in this mode.
+
+    `at_address` replaces the address of the server in it.
+    """
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).parent),
         autoescape=True,
@@ -39,7 +42,7 @@ def page(document: Json, mode: AuthMode) -> str:
     return environment.get_template("page.html").render(
         info=document["info"],
         mode=mode,
-        server=SERVER,
+        server=_SERVER,
         cookies=_COOKIES,
         tags=document["tags"],
         operations=list(_operations(document)),
@@ -48,6 +51,11 @@ def page(document: Json, mode: AuthMode) -> str:
         errors=errors,
         schemas=document["components"]["schemas"],
     )
+
+
+def at_address(html: str, address: str) -> str:
+    """Return the page with commands for the server at this address, such as `https://api.example.com`."""
+    return html.replace(_SERVER, escape(address))
 
 
 def _text(plain: str) -> Markup:
@@ -78,7 +86,8 @@ def _curl_command(method: str, path: str, operation: Json) -> str:
         parts.append(f"-c {_COOKIES}")
     if body:
         parts.append(f"--json {shlex.quote(json.dumps(body['content'][JSON]['example'], ensure_ascii=False))}")
-    parts.append(shlex.quote(SERVER + _target(path, operation.get("parameters", []))))
+    # In quotes, because the address may be one of IPv6, whose brackets are a pattern to shells.
+    parts.append(f"'{_SERVER}{_target(path, operation.get('parameters', []))}'")
     return " ".join(parts)
 
 
