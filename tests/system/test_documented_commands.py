@@ -1,4 +1,7 @@
-"""Every command in an `sh` block of a document is run: here against a running shop, or by another test or script."""
+"""Every command in an `sh` block of a document is run: here against a running shop, or by another test or script.
+
+Commands of `shop` and `python` within sentences exist.
+"""
 
 import asyncio
 import os
@@ -8,11 +11,15 @@ import subprocess
 import sys
 from asyncio.subprocess import PIPE, STDOUT
 from collections.abc import AsyncIterator, Iterator
+from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
 import pytest_asyncio
+import typer.main
 
+from shop_cli.__main__ import app
 from shop_cli.local.processes import Process
 from shop_lab.world.running_shop import RunningShop, running_process
 
@@ -58,10 +65,13 @@ RUN_ELSEWHERE = {
 }
 
 
-def documents() -> list[str]:
+def listed() -> list[str]:
     command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.md"]
-    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
-    return sorted(path for path in listed if any(commands_of(path)))
+    return sorted(subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines())
+
+
+def documents() -> list[str]:
+    return [path for path in listed() if any(commands_of(path))]
 
 
 def commands_of(document: str) -> Iterator[str]:
@@ -73,6 +83,12 @@ def commands_of(document: str) -> Iterator[str]:
             if pending and is_complete(pending):
                 yield pending.replace(".venv/bin/", "").strip()
                 pending = ""
+
+
+def mentioned_in(document: str, program: str) -> list[list[str]]:
+    """Return the arguments of a program in each code span of a document's sentences."""
+    prose = re.sub(r"^ *```.*?^ *```$", "", (ROOT / document).read_text(), flags=re.DOTALL | re.MULTILINE)
+    return [span.split() for span in re.findall(rf"`(?:\.venv/bin/)?{program}\s([^`]+)`", prose)]
 
 
 def is_complete(command: str) -> bool:
@@ -103,6 +119,23 @@ def test_every_documented_command_is_run_by_something(document: str) -> None:
     assert [
         command for command in commands_of(document) if command not in run_here and not is_run_elsewhere(command)
     ] == []
+
+
+# The changelog also names former commands.
+MENTIONING = [path for path in listed() if path != "CHANGELOG.md" and mentioned_in(path, "(?:shop|python)")]
+
+
+@pytest.mark.parametrize("document", MENTIONING)
+def test_commands_within_sentences_exist(document: str) -> None:
+    for arguments in mentioned_in(document, "shop"):
+        command: Any = typer.main.get_command(app(arguments))
+        for word in arguments:
+            if word.startswith("--"):
+                assert word in {"--help", *(name for option in command.params for name in option.opts)}
+            elif hasattr(command, "commands") and not word.isupper():
+                command = command.commands[word]
+    for program, *arguments in mentioned_in(document, "python"):
+        assert find_spec(arguments[0]) if program == "-m" else program == "/app" or (ROOT / program).exists()
 
 
 @pytest.mark.parametrize("pattern", RUN_ELSEWHERE)
