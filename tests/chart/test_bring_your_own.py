@@ -77,11 +77,6 @@ def blocks(language: str) -> list[str]:
     return [textwrap.dedent(text) for _, text in found]
 
 
-def test_the_page_s_values_are_those_that_the_tests_render() -> None:
-    values = [block for block in map(yaml.safe_load, blocks("yaml")) if "telemetry" in block]
-    assert values == [VALUES]
-
-
 def test_the_page_s_data_sources_link_to_each_other_in_both_directions() -> None:
     (config_map,) = [block for block in map(yaml.safe_load, blocks("yaml")) if block.get("kind") == "ConfigMap"]
     assert config_map["metadata"]["labels"] == {"grafana_datasource": "1"}
