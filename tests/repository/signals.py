@@ -41,7 +41,8 @@ _HEAD = """# Signals
 
 Every metric and span, with its attributes, generated from [semconv.py](src/chassis/telemetry/semconv.py) by
 `make signals`. Names without `shop.` are [OpenTelemetry's](https://opentelemetry.io/docs/specs/semconv/). Series are
-those of Prometheus's OTLP receiver, which also makes labels of resource attributes such as `service_name`.
+those of Prometheus's OTLP receiver, which also makes labels of resource attributes such as `service_name`. Seconds and
+bytes are in their names; `_total` is a counter, `_bucket` a histogram.
 """
 
 
@@ -55,9 +56,7 @@ def _code(*names: str) -> str:
 
 
 def _metric_row(metric: Metric) -> tuple[str, ...]:
-    kind = metric.kind.value.replace("_", "-")
-    lists = (_code(*metric.attributes), _code(*metric.series))
-    return (_code(metric.name), kind, _code(metric.unit), *lists, metric.description)
+    return (_code(metric.name), _code(*metric.attributes), _code(*metric.series), metric.description)
 
 
 def main() -> None:
@@ -66,7 +65,7 @@ def main() -> None:
     parts = (
         _HEAD,
         "## Metrics\n",
-        _table(("metric", "kind", "unit", "attributes", "Prometheus series", "meaning"), metrics),
+        _table(("metric", "attributes", "Prometheus series", "meaning"), metrics),
         "## Spans\n",
         _table(("span", "kind", "attributes", "meaning"), spans),
     )
