@@ -70,7 +70,8 @@ check_process() { # NAME
         variable=$(tr a-z- A-Z_ <<<"$service")
         environment+=(--env "${variable}_ADDR=127.0.0.1:1" --env "${variable}_INTERNAL_ADDR=127.0.0.1:1")
     done
-    container=$("$builder" run --detach --network none --read-only --tmpfs /tmp --volume /data \
+    # As on OpenShift: a user that no image knows, in group 0.
+    container=$("$builder" run --detach --user 12345:0 --network none --read-only --tmpfs /tmp --volume /data \
         "${environment[@]}" "$registry/$1:$tag")
     started=$SECONDS
     until "$builder" exec "$container" python -c "$probe" "$1" 2>/dev/null; do
