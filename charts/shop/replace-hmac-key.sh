@@ -7,7 +7,8 @@
 #   replace-hmac-key.sh finish SERVICE    removes the old key: from then on repeats of older requests are refused, and
 #                                         sessions of visitors who have not been back since `begin` are lost
 #
-# RELEASE and NAMESPACE name the release and its namespace (shop, shop), SECRET the Secret (<release>-<service>).
+# RELEASE is the release, or its `fullnameOverride`, NAMESPACE its namespace (shop, shop), SECRET the Secret
+# (<release>-<service>).
 set -eu
 
 release=${RELEASE:-shop} namespace=${NAMESPACE:-shop}

@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -77,6 +78,14 @@ class Manifests:
         return {name: variable.get("value") for name, variable in self.variables(service).items()}
 
 
+def parsed(files: dict[str, str]) -> Manifests:
+    """Return the objects in rendered files."""
+    notes = "".join(files.pop(path) for path in list(files) if path.endswith("/NOTES.txt"))
+    objects = [loaded for text in files.values() for loaded in yaml.load_all(text, LOADER) if loaded]
+    hooks = [loaded for loaded in objects if "helm.sh/hook" in loaded["metadata"].get("annotations", {})]
+    return Manifests([loaded for loaded in objects if loaded not in hooks], hooks, notes)
+
+
 @functools.cache
 def load_values(file: Path) -> Object:
     return dict(yaml.load(file.read_text(), LOADER) or {})  # noqa: S506 - a subclass of SafeLoader
@@ -87,10 +96,10 @@ Render = Callable[..., Manifests]
 RenderFiles = Callable[[str, str, str], dict[str, str]]
 
 
-@pytest.fixture(scope="session")
-def helm() -> Iterator[Helm]:
-    """Call a Helm function on the chart; raise ValueError with Helm's message if it fails."""
-    command = [sys.executable, str(Path(__file__).with_name("helm.py")), str(CHART)]
+@contextmanager
+def opened(chart: Path) -> Iterator[Helm]:
+    """Call a Helm function on a chart; raise ValueError with Helm's message if it fails."""
+    command = [sys.executable, str(Path(__file__).with_name("helm.py")), str(chart)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         requests, responses = process.stdin, process.stdout
         assert requests
@@ -105,6 +114,19 @@ def helm() -> Iterator[Helm]:
 
         yield call
         requests.close()
+
+
+@pytest.fixture(scope="session")
+def open_chart() -> Callable[[Path], AbstractContextManager[Helm]]:
+    """Return what loads any chart."""
+    return opened
+
+
+@pytest.fixture(scope="session")
+def helm() -> Iterator[Helm]:
+    """Call a Helm function on the shop's chart."""
+    with opened(CHART) as call:
+        yield call
 
 
 @pytest.fixture(scope="session")
@@ -132,16 +154,18 @@ def render(render_files: RenderFiles) -> Render:
 
     @functools.cache
     def cached(values: str, name: str, namespace: str) -> Manifests:
-        files = render_files(values, name, namespace)
-        notes = files.pop("shop/templates/NOTES.txt")
-        objects = [loaded for text in files.values() for loaded in yaml.load_all(text, LOADER) if loaded]
-        hooks = [loaded for loaded in objects if "helm.sh/hook" in loaded["metadata"].get("annotations", {})]
-        return Manifests([loaded for loaded in objects if loaded not in hooks], hooks, notes)
+        return parsed(render_files(values, name, namespace))
 
     def rendered(values: Object | None = None, *, name: str = "shop", namespace: str = "shop") -> Manifests:
         return cached(json.dumps(values or {}), name, namespace)
 
     return rendered
+
+
+@pytest.fixture(scope="session")
+def parse() -> Callable[[dict[str, str]], Manifests]:
+    """Return what finds the objects in rendered files."""
+    return parsed
 
 
 @pytest.fixture(scope="session")

@@ -71,7 +71,7 @@ def test_pods_conform_to_pod_security_restricted_and_have_no_credentials_of_the_
         assert spec["automountServiceAccountToken"] is spec["enableServiceLinks"] is False, name
         assert not {"hostNetwork", "hostPID", "hostIPC"} & set(spec), name
         assert spec["securityContext"]["runAsNonRoot"] is True, name
-        assert spec["securityContext"]["runAsUser"] > 0, name
+        assert spec["securityContext"].get("runAsUser", 1) > 0, name
         assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}, name
         allowed = {"name", "emptyDir", "configMap", "persistentVolumeClaim", "secret", "projected"}
         assert {key for volume in spec["volumes"] for key in volume} <= allowed, name

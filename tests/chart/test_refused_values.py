@@ -8,6 +8,10 @@ import yaml
 
 REFUSED = {
     "services: {ad: {calls: [basket]}}": 'services.ad.calls: there is no service "basket"',
+    "services: {ad: {enabled: false}}": 'services.storefront.calls: there is no service "ad"; leave it out there',
+    "services: {ad: {replicas: two}}": "shop:\n- at '/services/ad/replicas': got string, want integer",
+    "enabled: false": "enabled: only the `condition` of an umbrella chart's dependency",
+    "nameOverride: a-name-of-more-than-24-chars": "fullnameOverride: names can't begin with",
     "services: {ad: {internalCalls: [currency]}}": 'there is no service "currency" with internal services',
     "services: {email: null, storefront: null}": 'services.checkout.calls: there is no service "email"',
     "services: {email: {env: {SMTP_URL: x}, secretRefs: {SMTP_URL: {name: s, key: k}}}}": "email.env: SMTP_URL",
@@ -82,6 +86,13 @@ OUTSIDE_THE_SCHEMA = [
     "externalValkey: {caSecret: name}",
     "telemetry: {sampleRatio: 2}",
     "telemetry: {endpoint: 'collector:4317'}",
+    "telemetry: {resourceAttributes: {'a,b': c}}",
+    "networkPolicy: {dns: []}",
+    "networkPolicy: {dnsPorts: []}",
+    "networkPolicy: {dnsPorts: [domain]}",
+    "fullnameOverride: EU",
+    "global: none",
+    "enabled: 'true'",
     "logLevel: loud",
     "postgresql: {persistence: {size: much}}",
 ]
@@ -112,9 +123,11 @@ def test_verifying_a_database_needs_its_certificate_authority(render: Any, mode:
         render({**database, "defaults": {"existingSecret": "mine"}})
 
 
-def test_a_long_release_name_is_refused(render: Any) -> None:
-    with pytest.raises(ValueError, match="longer than 30 characters"):
-        render(name="a" * 31)
+@pytest.mark.parametrize("name", ["a" * 31, "1shop", "my.shop"])
+def test_a_release_whose_name_can_begin_no_other_is_refused(render: Any, name: str) -> None:
+    with pytest.raises(ValueError, match=f'fullnameOverride: names can\'t begin with "{re.escape(name)}"'):
+        render(name=name)
+    assert render({"fullnameOverride": "mine"}, name=name).has("Deployment", "mine-checkout")
 
 
 @pytest.mark.parametrize("values", OUTSIDE_THE_SCHEMA)

@@ -4,6 +4,7 @@ import re
 from typing import Any
 
 import pytest
+from opentelemetry.sdk.resources import OTELResourceDetector
 
 from chassis.telemetry import semconv
 
@@ -81,6 +82,14 @@ def test_resource_attributes_are_added_and_replaced(render: Any) -> None:
         "shop.release": "shop",
         "deployment.environment.name": "test",
     }
+
+
+def test_a_resource_attribute_arrives_as_it_is_written(render: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    own = {"team": "orders, payment", "share": "50%", "odd": " a=b;c+d\n$(POD_NAME)é"}
+    given = render({"telemetry": {"endpoint": "http://c:4317", "resourceAttributes": own}}).environment("cart")
+    monkeypatch.setenv("OTEL_RESOURCE_ATTRIBUTES", given["OTEL_RESOURCE_ATTRIBUTES"])
+    detected = OTELResourceDetector().detect().attributes
+    assert {name: detected[name] for name in own} == own
 
 
 def test_every_run_of_a_job_reports_as_the_same_instance(render: Any) -> None:

@@ -18,7 +18,7 @@ for smoke in services/[a-z]*/src/*/smoke.py; do services+=("$(cut -d / -f 2 <<<"
 steps=(server_side_apply missing_images install_shop order_by_notes order_in_storefront helm_tests restored_backup
     restored_sqlite_backup network_policies upgrade_under_load telemetry restart_under_load
     replace_key_under_load scale_and_spread scale_storefront size_checkout restart_with_customers
-    reinstall remove_everything production_tls)
+    reinstall remove_everything side_by_side any_user production_tls)
 
 log() { printf '\n== %s\n' "$*"; }
 fail() { printf 'FAILED: %s\n' "$*" >&2; exit 1; }
@@ -429,6 +429,36 @@ remove_everything() {
     command=${command//--namespace shop/--namespace $namespace}
     bash -c "${command//instance=shop/instance=$release}"
     [[ -z $(k get secret,pvc --selector "app.kubernetes.io/instance=$release" --output name) ]] || fail "something is left"
+}
+
+side_by_side() {
+    log "two shops in one namespace, by nameOverride and fullnameOverride: orders in each, one outlives the other"
+    local shop shared="$namespace-shared"
+    create_namespace "$shared"
+    helm install one charts/shop --namespace "$shared" --set nameOverride=eu "${helm_args[@]}" --wait >/dev/null
+    helm install two charts/shop --namespace "$shared" --set fullnameOverride=usa "${helm_args[@]}" --wait >/dev/null
+    for shop in one two; do helm test "$shop" --namespace "$shared" >/dev/null || fail "tests of $shop"; done
+    helm upgrade two charts/shop --namespace "$shared" --reset-then-reuse-values --set logLevel=debug --wait >/dev/null
+    helm uninstall one --namespace "$shared" --wait >/dev/null
+    helm test two --namespace "$shared" >/dev/null || fail "tests of two without one"
+    kubectl --namespace "$shared" get statefulset,service --output name
+    kubectl delete namespace "$shared" >/dev/null
+}
+
+any_user() {
+    log "ids that the platform chooses, as OpenShift does: an order with a user id that no image knows, in group 0"
+    local namespace="$namespace-any-user" ids='1000680000\n\1runAsGroup: 0\n\1fsGroup: 1000680000'
+    create_namespace "$namespace"
+    shop_of_any_user() {
+        helm template "$release" charts/shop --namespace "$namespace" --set fixedIds=false "${helm_args[@]}" "$@" |
+            sed "s/^\( *\)runAsNonRoot: true/&\n\1runAsUser: $ids/" | k apply -f - >/dev/null
+    }
+    shop_of_any_user --skip-tests
+    wait_until_ready
+    shop_of_any_user --show-only templates/tests/tests.yaml
+    k wait --for=jsonpath='{.status.phase}'=Succeeded --timeout=3m pod --selector app.kubernetes.io/name=test
+    k exec "deployment/$release-checkout" -- id
+    kubectl delete namespace "$namespace" >/dev/null
 }
 
 production_tls() {

@@ -1,13 +1,17 @@
 {{/* What the schema can't express. Each check fails the render and names the key to change. */}}
 {{- define "shop.checks" -}}
-{{- if gt (len .Release.Name) 30 -}}
-{{- fail (printf "the release name %q is longer than 30 characters: names derived from it would be too long" .Release.Name) -}}
+{{- if not .Values.enabled -}}
+{{- fail "enabled: only the `condition` of an umbrella chart's dependency can leave out the shop" -}}
+{{- end -}}
+{{- $fullname := include "shop.fullname" . -}}
+{{- if not (regexMatch "^[a-z]([-a-z0-9]{0,28}[a-z0-9])?$" $fullname) -}}
+{{- fail (printf "fullnameOverride: names can't begin with %q; set at most 30 lowercase letters, digits and hyphens, a letter first" $fullname) -}}
 {{- end -}}
 {{- $services := include "shop.services" . | fromJson -}}
 {{- range $name, $service := $services -}}
 {{- range $service.calls -}}
 {{- if not (hasKey $services .) -}}
-{{- fail (printf "services.%s.calls: there is no service %q" $name .) -}}
+{{- fail (printf "services.%s.calls: there is no service %q; leave it out there, or disable %s, too" $name . $name) -}}
 {{- end -}}
 {{- end -}}
 {{- range $service.internalCalls -}}
@@ -38,7 +42,7 @@
 {{- define "shop.telemetryChecks" -}}
 {{- $telemetry := .Values.telemetry -}}{{- $observability := .Values.observability -}}
 {{- $tls := or $telemetry.tls.caSecret.name $telemetry.tls.clientSecret -}}
-{{- if and $tls (not (hasPrefix "https://" $telemetry.endpoint)) -}}
+{{- if and $tls (not (hasPrefix "https://" (default "" $telemetry.endpoint))) -}}
 {{- fail "telemetry.tls: certificates need a telemetry.endpoint that begins with https://" -}}
 {{- end -}}
 {{- if and $telemetry.headersSecret.name (not $telemetry.endpoint) -}}

@@ -73,6 +73,11 @@
 {{- include "shop.telemetryEnv" . }}
 {{- end -}}
 
+{{/* A host as a URL has it: an IPv6 address in brackets. */}}
+{{- define "shop.urlHost" -}}
+{{- contains ":" . | ternary (printf "[%s]" (trimAll "[]" .)) . -}}
+{{- end -}}
+
 {{/* Secret with a service's generated keys and its database password: (list $ name service). */}}
 {{- define "shop.secretName" -}}
 {{- (index . 2).existingSecret | default (include "shop.name" .) -}}
@@ -88,7 +93,7 @@
   value: "postgresql://{{ $role }}@{{ include "shop.name" (list $root "postgresql") }}:5432/{{ $role }}"
 {{- else if eq $store "external-postgresql" }}
 - name: DATABASE_URL
-  value: "postgresql://{{ $role }}@{{ $external.host }}:{{ $external.port }}/{{ $role }}"
+  value: "postgresql://{{ $role }}@{{ include "shop.urlHost" $external.host }}:{{ $external.port }}/{{ $role }}"
 {{- else if eq $store "sqlite" }}
 - {name: DATABASE_URL, value: "sqlite:////data/{{ $name }}.db"}
 {{- end }}
@@ -122,7 +127,7 @@
 {{- $scheme := ternary "rediss" "redis" $external.tls }}
 {{- $query := ternary "?ssl_ca_certs=/etc/shop-ca/ca.crt" "" (and $external.tls (not (empty $external.caSecret.name))) }}
 - name: REDIS_URL
-  value: "{{ $scheme }}://:$(VALKEY_PASSWORD)@{{ $external.host }}:{{ $external.port }}/0{{ $query }}"
+  value: "{{ $scheme }}://:$(VALKEY_PASSWORD)@{{ include "shop.urlHost" $external.host }}:{{ $external.port }}/0{{ $query }}"
 {{- end }}
 {{- end -}}
 
@@ -172,7 +177,7 @@
 {{- $attributes := dict
   "service.version" (include "shop.imageVersion" (list $root (index . 2)))
   "k8s.namespace.name" $root.Release.Namespace
-  "shop.release" $root.Release.Name }}
+  "shop.release" (include "shop.fullname" $root) }}
 {{- $own := dict
   "service.instance.id" "$(POD_NAME)"
   "k8s.pod.name" "$(POD_NAME)"
@@ -181,8 +186,11 @@
 {{- if eq $name "reconciliation" -}}
 {{- $own = dict "service.instance.id" $workload "k8s.cronjob.name" $workload -}}
 {{- end -}}
+{{- range $key, $value := $root.Values.telemetry.resourceAttributes }}
+{{- $_ := set $attributes $key (urlquery $value | replace "+" "%20") }}
+{{- end }}
 {{- $pairs := list }}
-{{- range $key, $value := merge (deepCopy $root.Values.telemetry.resourceAttributes) $attributes $own }}
+{{- range $key, $value := merge $attributes $own }}
 {{- $pairs = append $pairs (printf "%s=%s" $key $value) }}
 {{- end }}
 {{- join "," $pairs -}}

@@ -1,13 +1,19 @@
 {{/* Names and labels */}}
 
+{{/* What all names begin with, and selectors know an installation by: one release of an umbrella chart may have several. */}}
+{{- define "shop.fullname" -}}
+{{- $suffix := .Values.nameOverride | default (eq .Chart.Name "shop" | ternary "" .Chart.Name) -}}
+{{- .Values.fullnameOverride | default (list .Release.Name $suffix | compact | join "-") -}}
+{{- end -}}
+
 {{- define "shop.name" -}}
-{{- printf "%s-%s" (index . 0).Release.Name (index . 1) -}}
+{{- printf "%s-%s" (include "shop.fullname" (index . 0)) (index . 1) -}}
 {{- end -}}
 
 {{/* Labels that select the pods of a component: (list $ "cart"). Like selectors and volume claims, they must not change. */}}
 {{- define "shop.selector" -}}
 app.kubernetes.io/name: {{ index . 1 }}
-app.kubernetes.io/instance: {{ (index . 0).Release.Name }}
+app.kubernetes.io/instance: {{ include "shop.fullname" (index . 0) }}
 {{- end -}}
 
 {{- define "shop.labels" -}}
@@ -43,8 +49,8 @@ labels:
 {{- define "shop.services" -}}
 {{- $services := dict -}}
 {{- range $name, $own := .Values.services -}}
-{{- if not (kindIs "invalid" $own) -}}
 {{- $service := include "shop.merged" (list $.Values.defaults $own) | fromJson -}}
+{{- if and $service.enabled (not (kindIs "invalid" $own)) -}}
 {{- $_ := set $service "port" (ternary 50051 (int $service.port) (eq $service.protocol "grpc")) -}}
 {{- $_ := set $service "internalPort" 50052 -}}
 {{- $_ := set $services $name $service -}}

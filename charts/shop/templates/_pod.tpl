@@ -8,9 +8,11 @@ automountServiceAccountToken: false
 enableServiceLinks: false
 securityContext:
   runAsNonRoot: true
+  {{- if $root.Values.fixedIds }}
   runAsUser: {{ $userId }}
   runAsGroup: {{ $userId }}
   fsGroup: {{ $userId }}
+  {{- end }}
   fsGroupChangePolicy: OnRootMismatch
   seccompProfile: {type: RuntimeDefault}
 {{- with $root.Values.image.pullSecrets }}

@@ -2,7 +2,7 @@
      Grafana rejects two dashboards with the same identifier. */}}
 {{- define "shop.dashboard" -}}
 {{- $root := index . 0 -}}
-{{- $replacement := printf "${1}%s-" $root.Release.Name -}}
+{{- $replacement := printf "${1}%s-" (include "shop.fullname" $root) -}}
 {{- $dashboard := regexReplaceAll "(\"uid\": \"|/d/)shop-" (index . 1) $replacement | fromJson -}}
 {{- $sources := $root.Values.observability.dashboards.dataSources -}}
 {{- $names := dict "datasource" $sources.metrics "traces" $sources.traces "logs" $sources.logs -}}

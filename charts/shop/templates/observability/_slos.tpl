@@ -3,9 +3,9 @@
 {{- $services := include "shop.services" . | fromJson -}}
 {{- $slos := dict -}}
 {{- range $name, $own := .Values.slos -}}
-{{- if and (not (kindIs "invalid" $own)) (hasKey $services ($own | default dict).service) -}}
 {{- $slo := include "shop.merged" (list $.Values.sloDefaults $own) | fromJson -}}
-{{- $_ := set $slo "protocol" (get $services $own.service).protocol -}}
+{{- if and $slo.enabled $slo.service (hasKey $services $slo.service) -}}
+{{- $_ := set $slo "protocol" (get $services $slo.service).protocol -}}
 {{- $_ := set $slos $name $slo -}}
 {{- end -}}
 {{- end -}}

@@ -1,0 +1,82 @@
+"""The shop as a part of an umbrella chart: its condition, several shops in one release, what a parent leaves out."""
+
+import shutil
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+CHART = Path(__file__).resolve().parents[2] / "charts" / "shop"
+INSTANCE = "app.kubernetes.io/instance"
+SHOPS = {"shop": "mall", "eu": "mall-eu", "us": "usa"}
+VALUES = {
+    "global": {"imageRegistry": "registry.example.com"},
+    "eu": {"services": {"employee-api": {"enabled": False}}, "slos": {"get-ads": {"enabled": False}}},
+    "us": {"fullnameOverride": "usa", "nameOverride": "ignored", "observability": {"enabled": True}},
+}
+
+
+@pytest.fixture(scope="module")
+def umbrella(tmp_path_factory: pytest.TempPathFactory, open_chart: Any) -> Any:
+    """Open an umbrella chart of three shops, with its own file of values."""
+    folder = tmp_path_factory.mktemp("umbrella")
+    shutil.copytree(CHART, folder / "charts" / "shop")
+    shops = [
+        {"name": "shop", "version": "*", "condition": f"{name}.enabled", **({"alias": name} if name != "shop" else {})}
+        for name in SHOPS
+    ]
+    chart = {"apiVersion": "v2", "name": "mall", "version": "1.0.0", "dependencies": shops}
+    (folder / "Chart.yaml").write_text(yaml.safe_dump(chart))
+
+    @contextmanager
+    def opened(parent: dict[str, Any]) -> Iterator[Any]:
+        (folder / "values.yaml").write_text(yaml.safe_dump(parent))
+        with open_chart(folder) as helm:
+            yield lambda values=None: helm("render", values=values or {}, name="mall", namespace="shop")
+
+    return opened
+
+
+@pytest.fixture(scope="module")
+def rendered(umbrella: Any, parse: Any) -> Any:
+    with umbrella(VALUES) as render:
+        return parse(render())
+
+
+def test_shops_of_one_release_share_no_name(rendered: Any) -> None:
+    names = Counter((found["kind"], found["metadata"]["name"]) for found in [*rendered.objects, *rendered.hooks])
+    assert [name for name, count in names.items() if count > 1] == []
+    assert {f"{shop}-checkout" for shop in SHOPS.values()} <= {name for _, name in names}
+
+
+def test_shops_of_one_release_select_no_pod_of_each_other(rendered: Any) -> None:
+    pods = [pod["metadata"]["labels"] for _, pod in rendered.pod_templates()]
+    assert {pod[INSTANCE] for pod in pods} == set(SHOPS.values())
+    for found in [*rendered.all("Service"), *rendered.all("NetworkPolicy"), *rendered.all("Deployment")]:
+        selector = found["spec"].get("selector", found["spec"].get("podSelector"))
+        labels = selector.get("matchLabels", selector)
+        selected = {pod[INSTANCE] for pod in pods if labels.items() <= pod.items()}
+        assert selected <= {found["metadata"]["labels"][INSTANCE]}, found["metadata"]["name"]
+
+
+def test_a_parent_s_file_leaves_out_a_service(rendered: Any) -> None:
+    apis = [f"{shop}-employee-api" for shop in SHOPS.values() if rendered.has("Deployment", f"{shop}-employee-api")]
+    assert apis == ["mall-employee-api", "usa-employee-api"]
+
+
+def test_the_condition_leaves_out_a_shop(umbrella: Any, parse: Any) -> None:
+    with umbrella({"shop": {"enabled": False}, "us": {"enabled": False}}) as render:
+        manifests = parse(render())
+        assert {found["metadata"]["labels"][INSTANCE] for found in manifests.objects} == {"mall-eu"}
+
+
+def test_null_in_place_of_a_value_is_refused_by_name(umbrella: Any) -> None:
+    names = ("defaults", "services", "networkPolicy", "postgresql", "telemetry", "observability", "logLevel")
+    null = {"eu": dict.fromkeys(names), "shop": {"enabled": False}, "us": {"enabled": False}}
+    with umbrella({}) as render, pytest.raises(ValueError, match=r"eu:\n- at '': missing properties ") as raised:
+        render(null)
+    assert [name for name in names if f"'{name}'" not in str(raised.value)] == []
