@@ -1,8 +1,9 @@
 """`shop up` in a browser: its control room, and the traces that its storefront shows."""
 
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -14,15 +15,22 @@ from shop_lab.world.ledgers import read_charges
 from shop_lab.world.running_shop import shop_up
 
 SOON = 60_000
-WINDOWS = {"desk": 1280, "phone": 360}
+WINDOWS: Mapping[str, Mapping[str, Any]] = {
+    "desk": {"color_scheme": "light", "viewport": {"width": 1280, "height": 900}},
+    "dark": {"color_scheme": "dark", "viewport": {"width": 1280, "height": 900}},
+    "phone": {"color_scheme": "light", "viewport": {"width": 360, "height": 740}},
+}
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def run(
-    browser: Browser,  # noqa: ARG001 - without one no test needs a shop
+    browser: Browser,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> AsyncIterator[Run]:
     async with shop_up(tmp_path_factory.mktemp("shop")) as found:
+        async with open_tab(browser, f"http://{found.addresses['storefront']}") as tab:
+            await tab.prepare_order()
+            await tab.place_order()
         yield found
 
 
@@ -37,12 +45,11 @@ async def customer(browser: Browser, run: Run) -> AsyncIterator[Tab]:
 
 @pytest_asyncio.fixture(loop_scope="session", params=WINDOWS)
 async def room(request: pytest.FixtureRequest, browser: Browser, run: Run) -> AsyncIterator[Tab]:
-    """The control room."""
-    viewport = {"width": WINDOWS[request.param], "height": 900}
-    async with open_tab(browser, run.control_room, viewport=viewport) as tab:
+    """The control room, once it shows the calls of an order."""
+    async with open_tab(browser, run.control_room, **WINDOWS[request.param]) as tab:
         await tab.page.goto(f"/?token={run.token}")
+        await expect(tab.page.get_by_role("row", name="checkout → payment")).to_be_visible(timeout=SOON)
         yield tab
-        await tab.page.screenshot(path=SCREENSHOTS / request.param / "control-room.png", full_page=True)
     assert tab.problems == []
 
 
@@ -54,7 +61,7 @@ async def test_the_page_of_an_order_shows_its_trace(customer: Tab) -> None:
 
 
 async def test_a_trace_is_not_wider_than_a_phone(customer: Tab) -> None:
-    await customer.page.set_viewport_size({"width": WINDOWS["phone"], "height": 740})
+    await customer.page.set_viewport_size(WINDOWS["phone"]["viewport"])
     await customer.place_order()
     await expect(customer.page.locator(".waterfall")).to_be_visible(timeout=SOON)
     await customer.page.screenshot(path=SCREENSHOTS / "phone" / "order-with-trace.png", full_page=True)
@@ -78,9 +85,32 @@ async def test_an_order_is_charged_if_it_is_placed_although_payment_was_frozen(
     assert [charge.state for charge in charges if charge.key.startswith(order_id)] == (["CHARGED"] if placed else [])
 
 
-async def test_the_control_room_violates_no_accessibility_rule(room: Tab) -> None:
-    assert await accessibility_violations(room.page) == []
+async def test_no_page_of_the_control_room_violates_an_accessibility_rule_or_is_wider_than_its_window(
+    request: pytest.FixtureRequest, room: Tab
+) -> None:
+    trace = await room.page.get_by_role("link", name="storefront POST /orders").first.get_attribute("href")
+    found = []
+    for name, path in {"control-room": "/", "trace": trace, "log": "/logs/checkout", "gone": "/traces/gone"}.items():
+        await room.page.goto(str(path))
+        found += [*await accessibility_violations(room.page), *[name] * (await overflow(room.page) > 0)]
+        window = request.node.callspec.params["room"]
+        await room.page.screenshot(path=SCREENSHOTS / window / f"{name}.png", full_page=True)
+    assert found == []
 
 
-async def test_the_control_room_is_not_wider_than_its_window(room: Tab) -> None:
-    assert await overflow(room.page) <= 0
+@pytest.mark.parametrize("room", ["phone"], indirect=True)
+async def test_all_actions_are_in_view_on_a_phone(room: Tab) -> None:
+    boxes = [await button.bounding_box() for button in await room.page.locator(".actions button").all()]
+    width = WINDOWS["phone"]["viewport"]["width"]
+    assert boxes
+    assert all(box and box["x"] >= 0 and box["x"] + box["width"] <= width for box in boxes)
+
+
+async def test_traces_are_sorted_by_a_column_without_scripts(browser: Browser, run: Run) -> None:
+    async with open_tab(browser, run.control_room, java_script_enabled=False) as tab:
+        await tab.page.goto(f"/?token={run.token}")
+        await tab.page.get_by_role("link", name="Duration").click()
+        shown = await tab.page.locator("#traces ~ section td:nth-child(3)").all_inner_texts()
+    durations = [float(text.removesuffix(" ms")) for text in shown]
+    assert durations == sorted(durations, reverse=True)
+    assert len(durations) > 1

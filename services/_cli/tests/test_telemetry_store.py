@@ -1,6 +1,7 @@
 """Stored traces: which ones are kept, found and summarized, and how Jaeger's API returns them."""
 
 import time
+import tracemalloc
 from collections.abc import AsyncIterator
 
 import httpx2
@@ -14,9 +15,12 @@ from starlette.applications import Starlette
 from chassis.telemetry import semconv
 from shop_cli.control_room import jaeger
 from shop_cli.local.spans import tree_order
-from shop_cli.local.telemetry_store import Figures, TelemetryStore, TraceQuery
+from shop_cli.local.telemetry_store import MAX_IMPORTANT, MAX_OTHERS, MAX_SPANS_OF_TRACE, TelemetryStore, TraceQuery
 
 NOW = 1_800_000_000
+# As measured with simulated customers.
+SPANS_OF_AN_ORDER, SPANS_OF_A_PAGE = 20, 6
+SCALE = 50
 
 
 def export(
@@ -53,18 +57,91 @@ def _any(value: str | int) -> AnyValue:
     return AnyValue(int_value=value) if isinstance(value, int) else AnyValue(string_value=value)
 
 
-def test_traces_beyond_the_maximum_are_forgotten_oldest_first() -> None:
-    store = TelemetryStore(max_traces=2)
+def ids(store: TelemetryStore, query: TraceQuery | None = None) -> list[int]:
+    return [int(trace_id, 16) for trace_id in store.find(query or TraceQuery())]
+
+
+def test_page_views_beyond_their_quota_are_dropped_oldest_first() -> None:
+    store = TelemetryStore(max_others=2)
     for trace in (1, 2, 3):
+        store.add(export(trace, at=NOW + trace))
+    assert ids(store) == [3, 2]
+
+
+@pytest.mark.parametrize(("failed", "attributes"), [(True, {}), (False, {semconv.ORDER_ID: "o-1"})])
+def test_orders_and_errors_outlive_page_views_with_all_their_spans(failed: bool, attributes: dict[str, str]) -> None:
+    store = TelemetryStore(max_important=3, max_others=2)
+    store.add(export(1, span=2, parent=1))  # arrives before what makes the trace important
+    store.add(export(1, failed=failed, attributes={**attributes}))
+    for trace in (2, 3, 4, 5):
         store.add(export(trace))
-    assert [int(trace_id, 16) for trace_id in store.find(TraceQuery())] == [3, 2]
+    store.add(export(1, span=3, parent=1))
+    assert len(store.trace(f"{1:032x}")) == 3
+    assert store.stored == (1, 2)
+
+
+def test_orders_beyond_their_quota_are_dropped_oldest_first() -> None:
+    store = TelemetryStore(max_important=2)
+    for trace in (1, 2, 3):
+        store.add(export(trace, failed=True, at=NOW + trace))
+    assert ids(store) == [3, 2]
+
+
+def test_orders_take_less_than_64_mebibytes_however_many_page_views_follow() -> None:
+    """In a fiftieth of the real size: recording every allocation takes long."""
+    orders, pages = MAX_IMPORTANT // SPANS_OF_AN_ORDER // SCALE, MAX_OTHERS // SPANS_OF_A_PAGE // SCALE
+    store = TelemetryStore(orders * SPANS_OF_AN_ORDER, pages * SPANS_OF_A_PAGE)
+    order, page = trace_of(SPANS_OF_AN_ORDER, semconv.ORDER_ID), trace_of(SPANS_OF_A_PAGE, semconv.SESSION_ID)
+    tracemalloc.start()
+    try:
+        for number in range(1, orders + 1):
+            store.add(renumbered(order, number))
+        for number in range(1_000, 1_000 + 2 * pages):
+            store.add(renumbered(page, number))
+        used, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert store.stored == (orders, pages)
+    assert SCALE * orders >= 2_000
+    assert SCALE * used < 64 * 2**20
+
+
+def trace_of(spans: int, last_attribute: str) -> ExportTraceServiceRequest:
+    """Return a trace of calls and database operations, with attributes as services set them."""
+    database = {"db.system.name": "sqlite", "db.namespace": "checkout.db", "db.operation.name": "SELECT"}
+    call = {"rpc.system.name": "grpc", "rpc.method": "shop.CartService/GetCart", "rpc.response.status_code": "OK"}
+    request = ExportTraceServiceRequest()
+    for span in range(spans):
+        attributes: dict[str, str | int] = {**(database if span % 2 else call), last_attribute: ""}
+        request.resource_spans.extend(export(1, parent=span, attributes=attributes).resource_spans)
+    return request
+
+
+def renumbered(request: ExportTraceServiceRequest, number: int) -> ExportTraceServiceRequest:
+    """Give a trace other ids."""
+    for span_id, group in enumerate(request.resource_spans, start=1_000 * number):
+        (wire,) = group.scope_spans[0].spans
+        wire.trace_id, wire.span_id = number.to_bytes(16, "big"), span_id.to_bytes(8, "big")
+        if wire.parent_span_id:
+            wire.parent_span_id = (span_id - 1).to_bytes(8, "big")
+        wire.attributes[-1].value.string_value = f"{number}"
+    return request
 
 
 def test_spans_beyond_the_maximum_of_a_trace_are_dropped() -> None:
-    store = TelemetryStore(max_spans=2)
-    for span in (1, 2, 3):
-        store.add(export(1, span=span))
-    assert len(store.trace(f"{1:032x}")) == 2
+    store = TelemetryStore()
+    for span in range(MAX_SPANS_OF_TRACE + 1):
+        store.add(export(1, span=span + 1))
+    assert len(store.trace(f"{1:032x}")) == MAX_SPANS_OF_TRACE
+
+
+@pytest.mark.parametrize(("sort", "expected"), [("started", [3, 2, 1]), ("duration", [1, 3, 2]), ("spans", [2, 1, 3])])
+def test_traces_are_sorted_in_whatever_order_they_arrive(sort: str, expected: list[int]) -> None:
+    store = TelemetryStore()
+    for trace, milliseconds, spans in ((3, 20, 1), (1, 30, 2), (2, 10, 3)):
+        for span in range(spans):
+            store.add(export(trace, span=span + 1, at=NOW + trace, milliseconds=milliseconds))
+    assert ids(store, TraceQuery(sort=sort)) == expected
 
 
 def test_a_query_of_a_readiness_check_is_no_trace() -> None:
@@ -98,7 +175,7 @@ def test_traces_are_found_by_each_property(query: TraceQuery) -> None:
             attributes={semconv.ORDER_ID: "o-1"},
         )
     )
-    assert [int(trace_id, 16) for trace_id in store.find(query)] == [2]
+    assert ids(store, query) == [2]
 
 
 def test_a_trace_whose_beginning_may_still_arrive_is_not_listed() -> None:
@@ -120,30 +197,6 @@ def test_a_summary_describes_the_root_of_the_trace_and_names_its_order() -> None
     (summary,) = store.summaries(TraceQuery())
     described = (summary.service, summary.milliseconds, summary.spans, summary.failed, summary.order_id)
     assert described == ("checkout", 100, 2, True, "o-1")
-
-
-def test_the_figures_of_a_service_cover_the_last_minute() -> None:
-    store = TelemetryStore()
-    store.add(export(1, at=NOW - 70, milliseconds=1_000))
-    for number in range(99):
-        store.add(export(2, span=number + 1, milliseconds=10))
-    store.add(export(3, milliseconds=100, failed=True))
-    figures = store.figures("cart", NOW + 1)
-    assert figures.rate == pytest.approx(100 / 60)
-    assert figures.error_rate == pytest.approx(1 / 60)
-    assert figures.p50_milliseconds == pytest.approx(10, rel=0.06)
-    assert figures.p99_milliseconds == pytest.approx(10, rel=0.06)
-
-
-def test_a_service_without_calls_has_no_figures() -> None:
-    assert TelemetryStore().figures("cart", NOW) == Figures()
-
-
-def test_old_seconds_are_forgotten() -> None:
-    store = TelemetryStore()
-    for second in range(1_000):
-        store.add(export(1, at=NOW + second))
-    assert len(store._seconds["cart"]) <= 121
 
 
 def test_a_tree_has_parents_before_children_and_siblings_by_their_start() -> None:

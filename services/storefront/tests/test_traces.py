@@ -5,6 +5,7 @@ import base64
 import json
 import re
 import socket
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
@@ -125,6 +126,17 @@ async def test_the_search_is_limited_to_the_order_and_its_time_and_has_the_passw
 async def test_the_page_is_shown_without_a_trace(failure: str) -> None:
     async with shop_with_traces(lambda _request, _order_id: FAILURES[failure]) as (shop, _):
         assert "The trace arrives a few seconds after the order, if the order was sampled." in await order_page(shop)
+
+
+async def test_the_trace_of_an_earlier_order_is_no_longer_stored() -> None:
+    async with shop_with_traces(lambda _request, _order_id: NO_TRACE) as (shop, _), shop.visitor() as visitor:
+        path = (await visitor.order()).headers["location"]
+        for order in shop.backends.checkout.orders.values():
+            order.order.created_at.FromSeconds(int(time.time()) - 120)
+        page = await visitor.page(path)
+    assert "no longer stored" in page
+    assert "arrives" not in page
+    assert "data-events" not in page
 
 
 async def test_the_page_is_shown_while_the_store_of_traces_is_down() -> None:

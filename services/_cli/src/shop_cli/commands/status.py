@@ -30,5 +30,6 @@ def _row(service: dict[str, Any]) -> list[str]:
 def _reconciliation(found: dict[str, Any]) -> str:
     if found["unread"]:
         return f"records not read: {found['unread']}"
-    counts = ", ".join(f"{name} {found[name]}" for name in ("orders", "charges", "shipments", "confirmations"))
+    names = ("orders", "declined", "charges", "shipments", "confirmations")
+    counts = ", ".join(f"{name} {found[name]}" for name in names)
     return f"last 15 minutes: {counts}; settling {found['settling']}, mismatches {len(found['mismatches'])}"

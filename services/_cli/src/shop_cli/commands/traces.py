@@ -15,7 +15,7 @@ Service = Annotated[str, typer.Option(help="Only traces in which this service to
 MinMilliseconds = Annotated[float, typer.Option("--min-ms", min=0, help="Only traces that took at least this long.")]
 Errors = Annotated[bool, typer.Option("--errors", help="Only traces with a failed call.")]
 Order = Annotated[str, typer.Option(help="Only traces of the order with this id.")]
-Limit = Annotated[int, typer.Option(min=1, max=500, help="Maximum number of traces.")]
+Limit = Annotated[int, typer.Option(min=1, max=5_000, help="Maximum number of traces.")]
 
 
 def traces(
@@ -27,7 +27,7 @@ def traces(
     limit: Limit = 20,
     as_json: Json = False,
 ) -> None:
-    """List the latest traces of the running shop, which stores 500."""
+    """List the latest traces of the running shop, which stores those of orders and errors longest."""
     found = control_room_client.find_traces(
         service=service, min_ms=f"{min_ms:g}", errors="1" if errors else "", order=order, limit=str(limit)
     )

@@ -12,11 +12,13 @@ from chassis.errors import InvalidArgument, NotFound
 from chassis.telemetry import semconv
 from shop_cli.control_room.room import ControlRoom
 from shop_cli.local.spans import Span
-from shop_cli.local.telemetry_store import MAX_TRACES, TraceQuery
+from shop_cli.local.telemetry_store import SORT_KEYS, TraceQuery
+
+_MAX_LISTED = 5_000
 
 
 class TraceNotFound(NotFound):
-    """No trace in memory has this id."""
+    """No stored trace has this id."""
 
 
 def routes(room: ControlRoom) -> list[Route]:
@@ -57,20 +59,24 @@ def require_trace(room: ControlRoom, trace_id: str) -> Sequence[Span]:
     """Return the spans of a trace. Raise TraceNotFound."""
     spans = room.telemetry.trace(trace_id)
     if not spans:
-        raise TraceNotFound(f"no trace has the id {trace_id}: the latest {MAX_TRACES} are stored")
+        raise TraceNotFound(f"the trace {trace_id} is unknown or no longer stored: page views are dropped first")
     return spans
 
 
 def trace_query(request: Request) -> TraceQuery:
-    """Read a search: `service`, `min_ms`, `errors`, `order` and `limit`. Raise InvalidArgument."""
+    """Read a search: `service`, `min_ms`, `errors`, `order`, `sort` and `limit`. Raise InvalidArgument."""
     given = request.query_params
     order_id = given.get("order", "").strip()
+    sort = given.get("sort", "started")
+    if sort not in SORT_KEYS:
+        raise InvalidArgument.field("sort", f"must be one of {', '.join(SORT_KEYS)}")
     return TraceQuery(
         service=given.get("service", ""),
         attributes={semconv.ORDER_ID: order_id} if order_id else {},
         min_milliseconds=_number(given.get("min_ms"), "min_ms", 0.0),
         failed=bool(given.get("errors")),
-        limit=min(MAX_TRACES, int(_number(given.get("limit"), "limit", 50.0))),
+        sort=sort,
+        limit=min(_MAX_LISTED, int(_number(given.get("limit"), "limit", 50.0))),
     )
 
 

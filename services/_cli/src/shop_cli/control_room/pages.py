@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -18,11 +19,12 @@ from starlette.staticfiles import StaticFiles
 
 from chassis.errors import InvalidArgument
 from shop_cli.control_room.api import describe, require_trace, trace_query
+from shop_cli.control_room.drawings import places, sparkline
 from shop_cli.control_room.room import ControlRoom
 from shop_cli.local.service_logs import LogLine, lines_of_trace, read_log
 from shop_cli.local.spans import Span, tree_order
 
-_FRAGMENTS = ("services", "reconciliation", "customers", "fault_demo", "traces")
+_FRAGMENTS = ("services", "reconciliation", "customers", "fault_demo", "calls", "traces")
 _UPDATE_SECONDS = 1.0
 _MAX_RATE = 1_000.0
 _LOG_LINES = 300
@@ -61,7 +63,7 @@ def templates() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters["clock"] = _clock
+    environment.filters |= {"clock": _clock, "sparkline": sparkline}
     return environment
 
 
@@ -78,8 +80,9 @@ class _Pages:
 
     async def trace(self, request: Request) -> Response:
         trace_id = request.path_params["trace_id"]
-        spans = require_trace(self._room, trace_id)
         lines = await asyncio.to_thread(lines_of_trace, [process.log_path for process in self._room.shop], trace_id)
+        # Logs are stored longer than spans.
+        spans = self._room.telemetry.trace(trace_id) if lines else require_trace(self._room, trace_id)
         return self._render("trace", trace_id=trace_id, bars=waterfall(spans), lines=lines)
 
     async def log(self, request: Request) -> Response:
@@ -114,10 +117,16 @@ class _Pages:
 
     async def _values(self, request: Request) -> dict[str, Any]:
         room, query = self._room, trace_query(request)
+        calls = room.telemetry.calls.of_calls(time.time())
         return {
             **await describe(room),
             "fault_demo": room.fault_demo,
+            "calls": calls,
+            "places": places(calls),
+            "states": room.monitor.states,
             "traces": room.telemetry.summaries(query),
+            "stored": room.telemetry.stored,
+            "sort": query.sort,
             "query": request.query_params,
             "names": [process.name for process in room.shop],
         }
@@ -130,9 +139,9 @@ class _Pages:
 
 
 def waterfall(spans: Sequence[Span]) -> list[Bar]:
-    """Return the bars of a trace that has a span, in the order of the tree."""
-    start = min(span.started_nanos for span in spans)
-    length = max(1, max(span.ended_nanos for span in spans) - start)
+    """Return the bars of a trace, in the order of the tree."""
+    start = min((span.started_nanos for span in spans), default=0)
+    length = max(1, max((span.ended_nanos for span in spans), default=0) - start)
     colours = {name: number % 10 for number, name in enumerate(sorted({span.service for span in spans}))}
     return [
         Bar(

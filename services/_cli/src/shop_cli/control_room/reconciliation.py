@@ -12,6 +12,7 @@ from opentelemetry.trace import NonRecordingSpan, SpanContext
 
 from chassis.errors import DomainError
 from chassis.rpc import client
+from checkout_service.domain import RELEASED_CART
 from checkout_service.reconciliation.reader import Reader, Records
 from checkout_service.reconciliation.rules import Mismatch
 from shop_cli.local.processes import Shop
@@ -34,12 +35,14 @@ class Reconciliation:
     """The records of the last 15 minutes, compared.
 
     Attributes:
+        declined: number of orders that ended without a charge.
         settling: number of orders whose records disagree because a step may still follow.
         mismatches: records that disagree although no step can follow.
         unread: why the records could not be read, "" if they were.
     """
 
     orders: int = 0
+    declined: int = 0
     charges: int = 0
     shipments: int = 0
     confirmations: int = 0
@@ -117,5 +120,8 @@ def _compare(records: Records, now: float) -> Reconciliation:
     settled = tuple(mismatch for mismatch in found if mismatch.since < now - GRACE_SECONDS)
     settling = {mismatch.order_id for mismatch in found} - {mismatch.order_id for mismatch in settled}
     confirmations = sum(order.message is not None and not order.message.failed for order in records.orders)
-    orders = sum(order.order is not None for order in records.orders)
-    return Reconciliation(orders, records.charges, records.shipments, confirmations, len(settling), settled)
+    states = [order.order.state for order in records.orders if order.order is not None]
+    declined = sum(state in RELEASED_CART for state in states)
+    return Reconciliation(
+        len(states), declined, records.charges, records.shipments, confirmations, len(settling), settled
+    )

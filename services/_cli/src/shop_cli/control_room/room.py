@@ -82,7 +82,7 @@ class ControlRoom:
             "protocol": process.program.protocol,
             "state": self.monitor.states[process.name],
             "restarts": max(0, process.starts - 1),
-            **asdict(self.telemetry.figures(process.name, now)),
+            **asdict(self.telemetry.calls.of_service(process.name, now)),
         }
 
     def _run(self, work: Any) -> None:

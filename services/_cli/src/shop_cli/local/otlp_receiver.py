@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager
+from functools import lru_cache
 from typing import Any, Protocol
 
 import grpc
@@ -14,6 +15,10 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span as WireSpan
 from opentelemetry.proto.trace.v1.trace_pb2 import Status
 
 from shop_cli.local.spans import Span, Value
+
+# Names, ids and values are mostly those of earlier spans: equal texts share one string, which halves a span's size.
+_shared = lru_cache(maxsize=16_384)(str)
+_KINDS = {number: name.removeprefix("SPAN_KIND_") for name, number in WireSpan.SpanKind.items()}
 
 
 class Sink(Protocol):
@@ -43,6 +48,7 @@ def exporting_to(port: int, *, delay_milliseconds: int = 200) -> dict[str, str]:
         "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{port}",
         "OTEL_EXPORTER_OTLP_INSECURE": "true",
         "OTEL_TRACES_SAMPLER": "parentbased_always_on",
+        "OTEL_SPAN_ATTRIBUTE_VALUE_LENGTH_LIMIT": "1024",  # a URL may have 64 kB
         "OTEL_BSP_SCHEDULE_DELAY": str(delay_milliseconds),
         "OTEL_BLRP_SCHEDULE_DELAY": str(delay_milliseconds),
         "OTEL_METRIC_EXPORT_INTERVAL": str(5 * delay_milliseconds),
@@ -65,12 +71,13 @@ def _handler(sink: Sink, signal: str, messages: Any) -> grpc.GenericRpcHandler:
 
 
 def attributes_of(pairs: Iterable[KeyValue]) -> dict[str, Value]:
-    return {pair.key: _value(pair.value) for pair in pairs}
+    return {_shared(pair.key): _value(pair.value) for pair in pairs}
 
 
 def _value(value: AnyValue) -> Value:
     kind = value.WhichOneof("value")
-    return getattr(value, kind) if kind else ""
+    found: Value = getattr(value, kind) if kind else ""
+    return _shared(found) if isinstance(found, str) else found
 
 
 def spans_of(message: Message) -> Iterator[Span]:
@@ -89,11 +96,11 @@ def _span(service: str, instance: str, wire: WireSpan) -> Span:
     return Span(
         service=service,
         instance=instance,
-        trace_id=wire.trace_id.hex(),
+        trace_id=_shared(wire.trace_id.hex()),
         span_id=wire.span_id.hex(),
-        parent_id=wire.parent_span_id.hex(),
-        name=wire.name,
-        kind=WireSpan.SpanKind.Name(wire.kind).removeprefix("SPAN_KIND_"),
+        parent_id=_shared(wire.parent_span_id.hex()),
+        name=_shared(wire.name),
+        kind=_KINDS[wire.kind],
         started_nanos=wire.start_time_unix_nano,
         ended_nanos=wire.end_time_unix_nano,
         attributes=attributes_of(wire.attributes),

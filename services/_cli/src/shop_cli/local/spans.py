@@ -7,7 +7,7 @@ from dataclasses import dataclass
 Value = str | int | float | bool
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Span:
     """A finished span.
 

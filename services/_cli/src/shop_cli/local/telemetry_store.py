@@ -1,34 +1,24 @@
-"""The latest traces of a running shop, and the rate, errors and durations of each service, in bounded memory."""
+"""The latest traces of a running shop, in bounded memory: those of orders and errors outlive page views."""
 
-import math
+import heapq
 import time
-from collections import Counter, OrderedDict, defaultdict
+from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 
 from google.protobuf.message import Message
 from typing_extensions import override
 
 from chassis.telemetry import semconv
+from shop_cli.local.call_figures import CallFigures
 from shop_cli.local.otlp_receiver import Sink, spans_of
 from shop_cli.local.spans import Span
 
-MAX_TRACES = 500
-MAX_SPANS = 1_000
-WINDOW_SECONDS = 60
-# Durations are counted in buckets that are 5 % wide, so a percentile is exact to 5 %.
-_GROWTH = math.log(1.05)
+# Spans that are stored, of traces with an order or an error and of all others. One takes about 0.6 kB; an order has 20.
+MAX_IMPORTANT, MAX_OTHERS = 50_000, 15_000
+MAX_SPANS_OF_TRACE = 1_000
 _EXPORT_NANOS = 3 * 10**9
-
-
-@dataclass(frozen=True)
-class Figures:
-    """What a service served in the last minute: calls and failed calls per second, and milliseconds per call."""
-
-    rate: float = 0.0
-    error_rate: float = 0.0
-    p50_milliseconds: float = 0.0
-    p99_milliseconds: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -40,6 +30,7 @@ class TraceSummary:
         milliseconds: of its first span.
         failed: whether any span failed.
         order_id: of the order that it placed, "" if it placed none.
+        has_root: whether its first span is known to be the first.
     """
 
     trace_id: str
@@ -50,6 +41,11 @@ class TraceSummary:
     spans: int
     failed: bool
     order_id: str
+    has_root: bool
+
+
+SORT_KEYS = {"started": "started_nanos", "duration": "milliseconds", "spans": "spans"}
+"""What lists of traces are sorted by, highest first: the attribute of the summary by the name in a query."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +57,7 @@ class TraceQuery:
         operation: the name of a span.
         attributes: of one span, as text.
         since_nanos, until_nanos: when the trace started.
+        sort: a key of SORT_KEYS.
     """
 
     service: str = ""
@@ -70,74 +67,86 @@ class TraceQuery:
     failed: bool = False
     since_nanos: int = 0
     until_nanos: int = 2**63
+    sort: str = "started"
     limit: int = 50
 
 
-@dataclass
-class _Second:
-    calls: int = 0
-    errors: int = 0
-    durations: Counter[int] = field(default_factory=Counter)
+@dataclass(slots=True)
+class _Trace:
+    spans: list[Span] = field(default_factory=list)
+    _summary: TraceSummary | None = None
+
+    @property
+    def summary(self) -> TraceSummary:
+        if self._summary is None or self._summary.spans != len(self.spans):
+            self._summary = summarize(self.spans)
+        return self._summary
+
+
+class _Quota:
+    """Traces that share a maximum number of spans: beyond it the oldest are dropped."""
+
+    def __init__(self, max_spans: int) -> None:
+        self.traces: OrderedDict[str, _Trace] = OrderedDict()
+        self._left = max_spans
+
+    def add(self, trace_id: str, spans: Sequence[Span]) -> None:
+        stored = self.traces.setdefault(trace_id, _Trace()).spans
+        added = spans[: MAX_SPANS_OF_TRACE - len(stored)]
+        stored += added
+        self._left -= len(added)
+        while self._left < 0:
+            self.remove(next(iter(self.traces)))
+
+    def remove(self, trace_id: str) -> Sequence[Span]:
+        """Remove a trace and return its spans, none if it is not stored."""
+        spans = self.traces.pop(trace_id, _Trace()).spans
+        self._left += len(spans)
+        return spans
 
 
 class TelemetryStore(Sink):
-    """Stores what services export. Traces beyond the maximum are dropped, oldest first."""
+    """Stores what services export, with a quota for traces of orders and errors, and one for all others."""
 
-    def __init__(self, max_traces: int = MAX_TRACES, max_spans: int = MAX_SPANS) -> None:
-        self._max_traces = max_traces
-        self._max_spans = max_spans
-        self._traces: OrderedDict[str, list[Span]] = OrderedDict()
-        self._seconds: defaultdict[str, dict[int, _Second]] = defaultdict(dict)
+    def __init__(self, max_important: int = MAX_IMPORTANT, max_others: int = MAX_OTHERS) -> None:
+        self.calls = CallFigures()
+        self._important, self._others = _Quota(max_important), _Quota(max_others)
+
+    @property
+    def stored(self) -> tuple[int, int]:
+        """The number of traces with an order or an error, and of all others."""
+        return len(self._important.traces), len(self._others.traces)
 
     @override
     def add(self, message: Message) -> None:
         for span in spans_of(message):
-            self._add(span)
+            self.store(span)
 
-    def trace(self, trace_id: str) -> Sequence[Span]:
-        """Return the spans of a trace, none if it is unknown."""
-        return tuple(self._traces.get(trace_id, ()))
-
-    def find(self, query: TraceQuery) -> list[str]:
-        """Return the ids of the traces that match, latest first."""
-        found = (trace_id for trace_id, spans in reversed(self._traces.items()) if _matches(query, spans))
-        return [trace_id for trace_id, _ in zip(found, range(query.limit), strict=False)]
-
-    def summaries(self, query: TraceQuery) -> list[TraceSummary]:
-        """Describe the traces that match, latest first."""
-        return [summarize(self._traces[trace_id]) for trace_id in self.find(query)]
-
-    def figures(self, service: str, now: float) -> Figures:
-        """Return what a service served in the minute before `now`, in seconds since 1970."""
-        recent = [counts for second, counts in self._seconds[service].items() if second > now - WINDOW_SECONDS]
-        durations = sum((counts.durations for counts in recent), Counter[int]())
-        calls = durations.total()
-        if not calls:
-            return Figures()
-        errors = sum(counts.errors for counts in recent)
-        p50, p99 = (_percentile(durations, share) for share in (0.5, 0.99))
-        return Figures(calls / WINDOW_SECONDS, errors / WINDOW_SECONDS, p50, p99)
-
-    def _add(self, span: Span) -> None:
+    def store(self, span: Span) -> None:
         if not span.parent_id and semconv.DB_SYSTEM in span.attributes:
             return  # a readiness check; queries of requests have a parent
-        spans = self._traces.setdefault(span.trace_id, [])
-        if len(spans) < self._max_spans:
-            spans.append(span)
-        while len(self._traces) > self._max_traces:
-            self._traces.popitem(last=False)
-        if span.kind == "SERVER":
-            self._count(span)
+        self.calls.count(span)
+        trace_id = span.trace_id
+        if span.failed or semconv.ORDER_ID in span.attributes or trace_id in self._important.traces:
+            # The first spans of a trace may have arrived before the one that makes it important.
+            self._important.add(trace_id, [*self._others.remove(trace_id), span])
+        else:
+            self._others.add(trace_id, [span])
 
-    def _count(self, span: Span) -> None:
-        seconds, now = self._seconds[span.service], span.ended_nanos // 10**9
-        if now not in seconds:
-            for old in [second for second in seconds if second <= now - 2 * WINDOW_SECONDS]:
-                del seconds[old]
-        second = seconds.setdefault(now, _Second())
-        second.calls += 1
-        second.errors += span.failed
-        second.durations[round(math.log(max(span.milliseconds, 0.001)) / _GROWTH)] += 1
+    def trace(self, trace_id: str) -> Sequence[Span]:
+        """Return the spans of a trace, none if it is unknown or no longer stored."""
+        found = self._important.traces.get(trace_id) or self._others.traces.get(trace_id)
+        return tuple(found.spans) if found else ()
+
+    def find(self, query: TraceQuery) -> list[str]:
+        """Return the ids of the traces that match, in the order of the query."""
+        return [summary.trace_id for summary in self.summaries(query)]
+
+    def summaries(self, query: TraceQuery) -> list[TraceSummary]:
+        """Describe the traces that match, in the order of the query."""
+        traces = (*self._important.traces.values(), *self._others.traces.values())
+        found = [trace.summary for trace in traces if _matches(query, trace)]
+        return heapq.nlargest(query.limit, found, key=attrgetter(SORT_KEYS[query.sort]))
 
 
 def summarize(spans: Sequence[Span]) -> TraceSummary:
@@ -147,9 +156,9 @@ def summarize(spans: Sequence[Span]) -> TraceSummary:
         (str(span.attributes[semconv.ORDER_ID]) for span in spans if semconv.ORDER_ID in span.attributes), ""
     )
     failed = any(span.failed for span in spans)
-    return TraceSummary(
-        first.trace_id, first.service, first.name, first.started_nanos, first.milliseconds, len(spans), failed, order_id
-    )
+    has_root = not first.parent_id
+    times = (first.started_nanos, first.milliseconds)
+    return TraceSummary(first.trace_id, first.service, first.name, *times, len(spans), failed, order_id, has_root)
 
 
 def _first(spans: Sequence[Span]) -> Span:
@@ -157,29 +166,19 @@ def _first(spans: Sequence[Span]) -> Span:
     return min(spans, key=lambda span: (span.parent_id in ids, span.started_nanos))
 
 
-def _matches(query: TraceQuery, spans: Sequence[Span]) -> bool:
-    first = _first(spans)
+def _matches(query: TraceQuery, trace: _Trace) -> bool:
+    first, spans = trace.summary, trace.spans
     return (
+        query.since_nanos <= first.started_nanos <= query.until_nanos
         # Services export at different times: the beginning of a recent trace may still arrive.
-        (not first.parent_id or time.time_ns() - first.ended_nanos > _EXPORT_NANOS)
+        and (first.has_root or time.time_ns() - first.started_nanos - first.milliseconds * 1e6 > _EXPORT_NANOS)
         and query.min_milliseconds <= first.milliseconds
-        and query.since_nanos <= first.started_nanos <= query.until_nanos
+        and (not query.failed or first.failed)
         and (not query.service or any(span.service == query.service for span in spans))
         and (not query.operation or any(span.name == query.operation for span in spans))
-        and (not query.failed or any(span.failed for span in spans))
         and (not query.attributes or any(_has_attributes(span, query.attributes) for span in spans))
     )
 
 
 def _has_attributes(span: Span, wanted: dict[str, str]) -> bool:
     return all(name in span.attributes and str(span.attributes[name]) == value for name, value in wanted.items())
-
-
-def _percentile(durations: Counter[int], share: float) -> float:
-    """Return the milliseconds within which a share of the calls ended."""
-    left = share * durations.total()
-    for bucket, count in sorted(durations.items()):
-        left -= count
-        if left <= 0:
-            return math.exp(bucket * _GROWTH)
-    return 0.0

@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -23,8 +24,9 @@ _STREAM_SECONDS = 15.0
 _POLL_SECONDS = 0.4
 # Each stream reads the order several times a second, and holds a connection: a visitor can open any number of them.
 _MAX_STREAMS = 100
-# Spans are exported in batches every few seconds.
+# Spans are exported in batches every few seconds: a trace that has not arrived within a minute will not.
 _TRACE_POLL_SECONDS = 1.0
+_TRACE_MAX_DELAY = timedelta(minutes=1)
 _EMAIL_POLICY = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'self'; sandbox"
 
 
@@ -66,6 +68,7 @@ class OrderPages:
             self._find(request), self._pages.frame(request), _catalog_or_empty(self._pages)
         )
         trace = await self._traces.of_order(order.order_id, order.created_at)
+        trace_awaited = self._traces.available and not trace and datetime.now(UTC) - order.created_at < _TRACE_MAX_DELAY
         lines = order.receipt.lines if order.receipt else ()
         return self._pages.render(
             "order.html",
@@ -75,7 +78,8 @@ class OrderPages:
             rows=[OrderRow(line, catalog.get(line.product_id)) for line in lines],
             trace=trace,
             traces_available=self._traces.available,
-            live=not order.state.is_final or (self._traces.available and trace is None),
+            trace_awaited=trace_awaited,
+            live=not order.state.is_final or trace_awaited,
             repeated="repeated" in request.query_params,
         )
 

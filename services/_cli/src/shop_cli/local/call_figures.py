@@ -1,0 +1,104 @@
+"""Rate, errors and durations of each service, and of the calls between services, in the last minute."""
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from chassis.telemetry import semconv
+from shop_cli.local.spans import Span
+
+WINDOW_SECONDS, SLICE_SECONDS = 60, 5
+# Services export once a second: figures end where all spans have arrived, otherwise they would dip at their end.
+EXPORT_SECONDS = 2
+# Durations are counted in buckets that are 5 % wide, so a percentile is exact to 5 %.
+_GROWTH = math.log(1.05)
+# The processes of this machine by the `db.system.name` of their clients. SQLite is part of the process that uses it.
+_STORES = {"postgresql": "postgres", "redis": "valkey"}
+
+_Counts = Counter[tuple[int, bool]]
+"""Calls by the bucket of their duration, and whether they failed."""
+_Seconds = dict[int, _Counts]
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What was served in the last minute: calls and failed calls per second, and milliseconds per call.
+
+    `rates` and `p99s`: the same in slices of five seconds, oldest first.
+    """
+
+    rate: float = 0.0
+    error_rate: float = 0.0
+    p50_milliseconds: float = 0.0
+    p99_milliseconds: float = 0.0
+    rates: tuple[float, ...] = ()
+    p99s: tuple[float, ...] = ()
+
+
+class CallFigures:
+    """Counts finished spans by the second of their end, for two minutes."""
+
+    def __init__(self) -> None:
+        self._served: defaultdict[str, _Seconds] = defaultdict(dict)
+        # By caller and what its client's span is named after. The service of that name is known from its own spans:
+        # calls of a service that is down belong to the one that served the name before.
+        self._made: defaultdict[tuple[str, str], _Seconds] = defaultdict(dict)
+        self._callees = dict(_STORES)
+
+    def count(self, span: Span) -> None:
+        if span.kind == "SERVER":
+            self._callees[span.name] = span.service
+            _count(self._served[span.service], span)
+        elif span.kind == "CLIENT":
+            system = str(span.attributes.get(semconv.DB_SYSTEM, ""))
+            _count(self._made[span.service, system or span.name], span)
+            if system in _STORES:
+                _count(self._served[_STORES[system]], span)
+
+    def of_service(self, name: str, now: float) -> Figures:
+        """Return what a service served in the minute before `now`, in seconds since 1970; a store as clients see it."""
+        return _figures([self._served[name]], now)
+
+    def of_calls(self, now: float) -> dict[tuple[str, str], Figures]:
+        """Return the figures by caller and callee of all services that ever called each other."""
+        calls: defaultdict[tuple[str, str], list[_Seconds]] = defaultdict(list)
+        for (caller, name), seconds in self._made.items():
+            if name in self._callees:
+                calls[caller, self._callees[name]].append(seconds)
+        return {names: _figures(seconds, now) for names, seconds in sorted(calls.items())}
+
+
+def _count(seconds: _Seconds, span: Span) -> None:
+    now = span.ended_nanos // 10**9
+    if now not in seconds:
+        for old in [second for second in seconds if second <= now - 2 * WINDOW_SECONDS]:
+            del seconds[old]
+    bucket = round(math.log(max(span.milliseconds, 0.001)) / _GROWTH)
+    seconds.setdefault(now, Counter())[bucket, span.failed] += 1
+
+
+def _figures(counted: Iterable[_Seconds], now: float) -> Figures:
+    slices = [_Counts() for _ in range(WINDOW_SECONDS // SLICE_SECONDS)]
+    for seconds in counted:
+        for second, counts in seconds.items():
+            if 0 <= (age := int(now) - EXPORT_SECONDS - second) < WINDOW_SECONDS:
+                slices[-1 - age // SLICE_SECONDS].update(counts)
+    total = sum(slices, _Counts())
+    if not total:
+        return Figures()
+    errors = sum(count for (_, failed), count in total.items() if failed)
+    rates = tuple(part.total() / SLICE_SECONDS for part in slices)
+    p99s = tuple(_percentile(part, 0.99) for part in slices)
+    rate, error_rate = total.total() / WINDOW_SECONDS, errors / WINDOW_SECONDS
+    return Figures(rate, error_rate, _percentile(total, 0.5), _percentile(total, 0.99), rates, p99s)
+
+
+def _percentile(counts: _Counts, share: float) -> float:
+    """Return the milliseconds within which a share of the calls ended, 0 without calls."""
+    left = share * counts.total()
+    for (bucket, _), count in sorted(counts.items()):
+        left -= count
+        if left <= 0:
+            return math.exp(bucket * _GROWTH)
+    return 0.0
