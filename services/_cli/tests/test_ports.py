@@ -20,7 +20,9 @@ def test_a_port_in_use_is_refused_with_its_service_and_the_options_that_choose_o
         taken.bind((HOST, 0))
         taken.listen()
         port = taken.getsockname()[1]
-        with pytest.raises(PortInUse, match=f"cart: port {port} is in use.*--port-offset 100.*--any-ports"):
+        with pytest.raises(
+            PortInUse, match=f"cart: port {port} is in use.*bin/shop up --port-offset 11000.*--any-ports"
+        ):
             require_free(port, "cart")
 
 

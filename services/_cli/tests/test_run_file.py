@@ -36,7 +36,7 @@ def running_elsewhere(folder: Path) -> Iterator[subprocess.Popen[str]]:
 def test_a_second_shop_in_a_folder_is_refused_with_a_line_that_says_how_to_run_one(tmp_path: Path) -> None:
     with (
         running_elsewhere(tmp_path),
-        pytest.raises(ShopRunning, match=r"process 1\).*--folder OTHER --port-offset 100"),
+        pytest.raises(ShopRunning, match=r"process 1\).*--folder OTHER --any-ports"),
         locked(tmp_path),
     ):
         pass

@@ -1,17 +1,21 @@
+import sys
 from pathlib import Path
 
 import pytest
 
 from chassis.errors import NotFound
 from chassis.settings import MAX_PORT
+from shop_cli.control_room.running import PORT as CONTROL_ROOM
 from shop_cli.local.workspace import (
     MAX_PORT_OFFSET,
+    PORT_STEP,
     InvalidProgram,
     Program,
     default_ports,
     discover,
     discover_services,
     find,
+    own_command,
 )
 
 PYPROJECT = """
@@ -38,7 +42,31 @@ def test_a_service_may_have_a_port_for_internal_services(tmp_path: Path) -> None
 
 
 def test_every_default_port_can_be_raised_by_the_largest_offset() -> None:
-    assert max(default_ports(discover()).values()) + MAX_PORT_OFFSET <= MAX_PORT
+    assert MAX_PORT - PORT_STEP < max(local_ports(MAX_PORT_OFFSET)) <= MAX_PORT
+
+
+def test_shops_with_different_offsets_share_no_port() -> None:
+    ports = [port for offset in range(0, MAX_PORT_OFFSET + 1, PORT_STEP) for port in local_ports(offset)]
+    assert len(set(ports)) == len(ports)
+
+
+def test_with_the_proposed_offset_no_outgoing_connection_can_take_a_port() -> None:
+    given_by_linux = range(32_768, 61_000)
+    assert [port for port in local_ports(11_000) if port in given_by_linux] == []
+
+
+def local_ports(offset: int) -> list[int]:
+    """Return all ports of a shop with an offset."""
+    return [port + offset for port in (*default_ports(discover()).values(), CONTROL_ROOM)]
+
+
+def test_the_command_is_named_by_a_path_that_exists_here_or_anywhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    program = Path(sys.executable).with_name("shop")
+    monkeypatch.chdir(program.parents[1])
+    assert own_command() == "bin/shop"
+    assert own_command(anywhere=True) == str(program)
+    monkeypatch.chdir("/usr")
+    assert own_command() == str(program)
 
 
 @pytest.mark.parametrize("folder", ["window", "services/window"])

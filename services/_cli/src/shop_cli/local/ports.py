@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
 from chassis.errors import FailedPrecondition, ResourceExhausted
+from shop_cli.local.workspace import own_command
 
 HOST = "127.0.0.1"
 _FIRST, _LAST = 15_000, 32_000
@@ -28,7 +29,8 @@ class NoFreePort(ResourceExhausted):
 def require_free(port: int, name: str) -> None:
     """Raise PortInUse, with the port and its name, such as `cart-internal`, if another program listens there."""
     if not _is_free(port):
-        advice = "start the shop with `--port-offset 100`, or on free ports with `--any-ports`"
+        # With this offset no port is one that Linux gives to outgoing connections: 32,768 to 60,999.
+        advice = f"try `{own_command()} up --port-offset 11000`, or free ports with `--any-ports`"
         raise PortInUse(f"{name}: port {port} is in use by another program; {advice}", metadata={"port": str(port)})
 
 

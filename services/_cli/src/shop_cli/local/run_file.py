@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import IO
 
 from chassis.errors import FailedPrecondition
-from shop_cli.local.workspace import root
+from shop_cli.local.workspace import own_command, root
 
 DATA = ".shop"
 _LOCK, _RUN = "lock", "run.json"
@@ -60,7 +60,7 @@ def locked(folder: Path) -> Iterator[None]:
         if not _lock(lock, tries=_TRIES):
             found = read_run(folder)
             runs = f"a shop already runs in {folder}{f' (process {found.pid})' if found else ''}"
-            raise ShopRunning(f"{runs}: start a second one with `--folder OTHER --port-offset 100`")
+            raise ShopRunning(f"{runs}: start a second one with `{own_command()} up --folder OTHER --any-ports`")
         yield
 
 

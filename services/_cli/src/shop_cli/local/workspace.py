@@ -3,6 +3,7 @@
 `[tool.shop] protocol` is what it serves on that port: `grpc`, the default, or `http`.
 """
 
+import sys
 import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +14,9 @@ from chassis.errors import FailedPrecondition, NotFound
 
 Protocol = Literal["grpc", "http"]
 
-MAX_PORT_OFFSET = 10_000  # a larger one would raise a default port above 65,535
+MAX_PORT_OFFSET = 15_400  # a larger one would raise a default port above 65,535
+PORT_STEP = 100
+"""Between the offsets of two shops: then no port of one is any port of the other."""
 
 
 class WorkspaceNotFound(FailedPrecondition):
@@ -67,6 +70,13 @@ def root() -> Path:
             if (folder / "services" / "_chassis" / "pyproject.toml").is_file():
                 return folder
     raise WorkspaceNotFound("run this command inside the shop's repository")
+
+
+def own_command(*, anywhere: bool = False) -> str:
+    """Return what starts this command in a terminal: a path relative to the current folder, unless for `anywhere`."""
+    path = Path(sys.executable).with_name("shop")
+    is_below = path.is_relative_to(Path.cwd()) and not anywhere
+    return str(path.relative_to(Path.cwd()) if is_below else path)
 
 
 def discover(folder: Path | None = None) -> list[Program]:

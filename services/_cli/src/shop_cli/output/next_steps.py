@@ -2,12 +2,10 @@
 
 from pathlib import Path
 
+from shop_cli.local.workspace import own_command
 from shop_cli.output.printing import console
 
-_COMMANDS = """\
-  .venv/bin/shop products search kettle
-  .venv/bin/shop cart add ada copper-kettle --quantity 2
-  .venv/bin/shop order ada --currency EUR --trace"""
+_COMMANDS = ("products search kettle", "cart add ada copper-kettle --quantity 2", "order ada --trace")
 
 
 def print_next_steps(control_room: str, storefront: str | None, employee_api: str | None, folder: Path | None) -> None:
@@ -18,12 +16,16 @@ def print_next_steps(control_room: str, storefront: str | None, employee_api: st
     console.print(f"  the control room  {control_room}", markup=False, soft_wrap=True)
     if employee_api:
         console.print(f"  the employee API  {employee_api}/docs", markup=False, soft_wrap=True)
-    where = f" in {folder}, where commands find this shop," if folder else ""
+    where = f" in {folder.resolve()}, where commands find this shop," if folder else ""
     console.print(f"and in another terminal{where} try for example", markup=False, soft_wrap=True)
-    console.print(f"{_COMMANDS}\n", markup=False, soft_wrap=True)
+    console.print(f"{_examples(anywhere=folder is not None)}\n", markup=False, soft_wrap=True)
 
 
 def print_steps_after_demo() -> None:
     """Print how to run a whole shop, and commands to try on it."""
     console.print("\nTo run the whole shop until Ctrl-C, with a control room to open in a browser, type")
-    console.print(f"  make up\nand in another terminal for example\n{_COMMANDS}", markup=False, soft_wrap=True)
+    console.print(f"  make up\nand in another terminal for example\n{_examples()}", markup=False, soft_wrap=True)
+
+
+def _examples(*, anywhere: bool = False) -> str:
+    return "\n".join(f"  {own_command(anywhere=anywhere)} {command}" for command in _COMMANDS)
