@@ -1,10 +1,42 @@
-"""Valkey still has what it acknowledged after a kill and a restart."""
+"""Stores still have what they acknowledged after a kill and a restart, and freeze as a whole."""
 
+import asyncio
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
+import psycopg
+import pytest
 import redis
 
+from shop_cli.local.postgres import Postgres
 from shop_cli.local.stores import Valkey
+from shop_cli.local.supervision import process_states
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A folder with a path that is short enough for a Unix socket."""
+    with tempfile.TemporaryDirectory(prefix="shop-", ignore_cleanup_errors=True) as name:
+        yield Path(name) / "postgres"
+
+
+async def test_all_processes_of_a_postgres_freeze_continue_and_are_killed(folder: Path) -> None:
+    async with await Postgres.create(folder) as server:
+        connection = await psycopg.AsyncConnection.connect(server.url("postgres"), autocommit=True)
+        server.pause()
+        statement = asyncio.create_task(connection.execute("SELECT 1"))
+        assert await asyncio.wait({statement}, timeout=0.3) == (set(), {statement})
+        assert await process_states([server]) == {"postgres": "frozen"}
+        server.resume()
+        await statement
+        server.kill()
+        await server.wait()
+        with pytest.raises(psycopg.OperationalError):
+            await connection.execute("SELECT 1")
+        await server.start()  # at once: no process of the old one holds its memory
+        await server.wait_until_serving()
+        assert await server.execute("SELECT 1") == [(1,)]
 
 
 async def test_valkey_has_acknowledged_data_after_a_kill(tmp_path: Path, port: int) -> None:

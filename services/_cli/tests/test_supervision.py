@@ -1,9 +1,18 @@
 import asyncio
 import socket
+from pathlib import Path
 
+import pytest
+
+from chassis.errors import Unavailable
+from shop.cart_pb2 import GetCartRequest
+from shop_cli.clients import cart_client
+from shop_cli.local import supervision
 from shop_cli.local.ports import HOST
 from shop_cli.local.processes import Process, Shop
 from shop_cli.local.supervision import process_states, supervise
+from shop_cli.local.workspace import discover, find
+from shop_kit.waiting import wait_until
 
 
 async def test_a_service_that_ends_is_restarted(shop: Shop, process: Process) -> None:
@@ -21,3 +30,21 @@ async def test_a_service_that_cannot_be_restarted_names_the_port_that_is_in_use(
     with socket.create_server((HOST, process.port)):
         assert await process_states(shop) == {"ad": f"ended (0), port {process.port} is in use"}
     assert await process_states(shop) == {"ad": "ended (0)"}
+
+
+async def test_a_service_without_its_database_is_said_to_be_so(
+    port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supervision, "_STARTING_SECONDS", 0)
+    dead = {"cart": {"REDIS_URL": "redis://127.0.0.1:1/0"}}
+    async with Shop([find(discover(), "cart")], tmp_path, {"cart": port}, overrides=dead) as shop:
+
+        async def responds() -> bool:
+            return await shop["cart"].is_serving() is False
+
+        await wait_until(responds)
+        assert await process_states(shop) == {"cart": "not ready: its database does not answer"}
+        with pytest.raises(Unavailable, match="cart is not ready: its database does not answer") as raised:
+            async with cart_client(shop["cart"].address) as cart:
+                await cart.GetCart(GetCartRequest(user_id="ada"))
+        assert raised.value.reason == "NOT_READY"

@@ -10,10 +10,12 @@ import grpc
 
 from chassis.errors import DeadlineExceeded, InvalidArgument, Unavailable
 from chassis.rpc.client import channel
+from chassis.values.fields import parse_idempotency_key
 from shop.cart_pb2_grpc import CartServiceStub
 from shop.checkout_pb2_grpc import CheckoutServiceStub
 from shop.currency_pb2_grpc import CurrencyServiceStub
 from shop.product_catalog_pb2_grpc import ProductCatalogServiceStub
+from shop_cli.local.health import NO_DATABASE, is_serving
 from shop_cli.local.run_file import find_run
 from shop_cli.local.workspace import default_ports, discover, find, internal_name
 from shop_internal.letter_spool_pb2_grpc import LetterSpoolStub
@@ -33,7 +35,8 @@ async def _client(
     """Open a client of the gRPC service `service` that the program `name` serves.
 
     Without an address (`host:port`) it is the one that `default_address` returns. Raise Unavailable with the reason
-    NOTHING_LISTENS if no connection can be made, and DeadlineExceeded with NO_RESPONSE if the program hangs.
+    NOTHING_LISTENS if no connection can be made or NOT_READY if the program refuses all calls, and DeadlineExceeded
+    with NO_RESPONSE if it hangs.
     """
     target = _checked(address or default_address(name, internal=service.startswith("shop.internal.")))
     opened = channel(target, service, timeout_seconds=TIMEOUT_SECONDS)
@@ -42,6 +45,8 @@ async def _client(
     except Unavailable as error:
         if error.reason != "UNAVAILABLE":  # the service itself responded so, with a reason of its own
             raise
+        if await is_serving(find(discover(), name), target) is False:
+            raise Unavailable(f"{name} is {NO_DATABASE} (`shop status`)", reason="NOT_READY") from error
         advice = "was it killed or frozen? (`shop status`)" if find_run() else "is the shop up? (`shop up`)"
         message = f"{name} does not answer at {target}: {advice}"
         raise Unavailable(message, reason="NOTHING_LISTENS") from error
@@ -87,7 +92,8 @@ def _checked(address: str) -> str:
 
 
 def key_metadata(key: str | None) -> tuple[tuple[str, str], ...]:
-    return (("idempotency-key", key),) if key else ()
+    """Return a call's metadata with an idempotency key, if there is one. Raise InvalidArgument."""
+    return (("idempotency-key", parse_idempotency_key(key)),) if key is not None else ()
 
 
 async def is_replayed(call: grpc.aio.UnaryUnaryCall[Any, Any]) -> bool:

@@ -23,7 +23,7 @@ from chassis.telemetry.propagation import baggage_attributes, is_unsampled
 
 Requirement: TypeAlias = Callable[[Any, Any, Mapping[str, str]], None]
 
-_OPTIONS = (
+OPTIONS = (
     # Detects a peer that vanished without closing its connection in about two seconds; the kernel takes minutes.
     ("grpc.keepalive_time_ms", 1_000),
     ("grpc.keepalive_timeout_ms", 1_000),
@@ -60,7 +60,7 @@ def channel(
             are attempted up to three times.
         checks: by full name of a method; each gets request, response and trailing metadata, and may raise PeerBroken.
     """
-    options = (*_OPTIONS, ("grpc.service_config", _service_config(service, retryable)))
+    options = (*OPTIONS, ("grpc.service_config", _service_config(service, retryable)))
     name = target if "://" in target or target.startswith("unix:") else f"dns:///{target}"
     raw = grpc.aio.insecure_channel(name, options=options)
     # Stubs use only unary_unary, and their owners only get_state and close, which _Channel has.

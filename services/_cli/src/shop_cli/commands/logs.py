@@ -29,7 +29,9 @@ def logs(
     as_json: Json = False,
 ) -> None:
     """Print the last lines of a service's log; `--json` prints them as they are in the file."""
-    path = Path(require_run().folder) / ".shop" / "log" / f"{find(discover(), service).name}.log"
+    path = Path(require_run().folder) / ".shop" / "log" / f"{service}.log"
+    if not path.exists():  # unlike those of stores, which are no programs
+        find(discover(), service)
     end = path.stat().st_size if path.exists() else 0
     for line in read_log(path, lines, trace) if lines else ():
         _print(line, as_json=as_json)

@@ -9,8 +9,8 @@ import typer
 
 from shop_cli.commands.options import async_command
 from shop_cli.control_room.room import ControlRoom
-from shop_cli.control_room.running import running
-from shop_cli.local.workspace import MAX_PORT_OFFSET, root
+from shop_cli.control_room.running import running, without_effect
+from shop_cli.local.workspace import MAX_PORT_OFFSET, PORT_STEP, root
 from shop_cli.output.next_steps import print_next_steps
 from shop_cli.output.printing import console
 from shop_cli.output.status_display import StatusDisplay
@@ -21,7 +21,9 @@ _STOPPED = (0, -signal.SIGTERM)
 Offset = Annotated[
     int,
     typer.Option(
-        min=0, max=MAX_PORT_OFFSET, help="Add this to every default port, to run a second shop beside the first."
+        min=0,
+        max=MAX_PORT_OFFSET,
+        help="Add this multiple of 100 to every default port, to run a second shop beside the first.",
     ),
 ]
 AnyPorts = Annotated[bool, typer.Option("--any-ports", help="Use free ports instead of the default ones.")]
@@ -40,12 +42,16 @@ async def up(
     Data and logs are written below `.shop/` in the folder, secrets below `.shop-secrets/`. Settings such as REDIS_URL,
     SMTP_URL or OTEL_EXPORTER_OTLP_ENDPOINT are read from the environment.
     """
+    if port_offset % PORT_STEP:
+        raise typer.BadParameter(f"must be a multiple of {PORT_STEP}", param_hint="--port-offset")
     stopped = _event_set_by_signals()
     data = (folder or root()).resolve()
+    if names := ", ".join(without_effect()):
+        console.print(f"without effect, as OTEL_EXPORTER_OTLP_ENDPOINT is not set: {names}", markup=False)
     async with running(data, port_offset=port_offset, any_ports=any_ports, postgres=postgres) as room:
         await _show_until(stopped, room, folder)
         console.print("stopping ...")
-    codes = {process.name: process.exit_code for process in room.shop}
+    codes = {process.name: process.exit_code for process in room.processes}
     failed = [f"{name} ended with status {code}" for name, code in codes.items() if code not in _STOPPED]
     console.print("; ".join(["stopped", *failed]))
 
@@ -61,7 +67,7 @@ async def _show_until(stopped: asyncio.Event, room: ControlRoom, folder: Path | 
     """Show the states of the services as they change, and once what to do next."""
     was_ready = False
     stopping = asyncio.create_task(stopped.wait())
-    with StatusDisplay(room.shop) as display:
+    with StatusDisplay(room.processes) as display:
         while not stopped.is_set():
             display.update(room.monitor.states)
             if room.monitor.all_serving and not was_ready:

@@ -19,6 +19,8 @@ class NoCustomers(FailedPrecondition):
 class Customers(ChildProcess):
     """The customers of the storefront with this URL, None if the shop has none."""
 
+    stop_signal = signal.SIGINT
+
     def __init__(self, storefront: str | None, log_path: Path) -> None:
         super().__init__("customers", log_path)
         self._storefront = storefront
@@ -45,4 +47,4 @@ class Customers(ChildProcess):
 
     async def close(self) -> None:
         """Stop the customers; return when their sessions have ended."""
-        await self.stop(_STOP_SECONDS, signal.SIGINT)
+        await self.stop(_STOP_SECONDS)

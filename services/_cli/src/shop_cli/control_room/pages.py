@@ -86,7 +86,7 @@ class _Pages:
         return self._render("trace", trace_id=trace_id, bars=waterfall(spans), lines=lines)
 
     async def log(self, request: Request) -> Response:
-        process = self._room.shop[request.path_params["name"]]
+        process = self._room.process(request.path_params["name"])
         lines: list[LogLine] = await asyncio.to_thread(read_log, process.log_path, _LOG_LINES)
         return self._render("log", name=process.name, path=process.log_path, lines=lines)
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -9,7 +10,8 @@ from chassis.errors import FailedPrecondition, NotFound
 from shop_cli.control_room.customers import Customers
 from shop_cli.control_room.fault_demo import FaultDemo
 from shop_cli.control_room.reconciliation import Reconciler
-from shop_cli.local.processes import Process, Shop
+from shop_cli.local.child_process import ChildProcess
+from shop_cli.local.processes import Shop
 from shop_cli.local.supervision import Monitor
 from shop_cli.local.telemetry_store import TelemetryStore
 
@@ -29,6 +31,7 @@ class ControlRoom:
     """A running shop, and the means to observe and disturb it.
 
     Attributes:
+        stores: the shop's own database servers, which are observed and disturbed like its services.
         url: the link to the control room, with its token.
         storefront, employee_api: their URLs, None if the shop has none.
         telemetry_elsewhere: the OTLP endpoint to which the services export instead of this process, if there is one.
@@ -39,6 +42,7 @@ class ControlRoom:
     telemetry: TelemetryStore
     reconciler: Reconciler
     customers: Customers
+    stores: Sequence[ChildProcess] = ()
     url: str = field(default="", repr=False)
     storefront: str | None = None
     employee_api: str | None = None
@@ -47,9 +51,18 @@ class ControlRoom:
     closing: asyncio.Event = field(default_factory=asyncio.Event)
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
 
+    @property
+    def processes(self) -> list[ChildProcess]:
+        """The services and the stores."""
+        return [*self.shop, *self.stores]
+
+    def process(self, name: str) -> ChildProcess:
+        """Return a service or store. Raise UnknownService."""
+        return next((store for store in self.stores if store.name == name), None) or self.shop[name]
+
     def act(self, action: str, name: str) -> None:
-        """Kill, freeze, resume or restart a service. Raise UnknownService or UnknownAction."""
-        process = self.shop[name]
+        """Kill, freeze, resume or restart a service or store. Raise UnknownService or UnknownAction."""
+        process = self.process(name)
         if action not in ACTIONS:
             raise UnknownAction(f"unknown action {action!r}: expected one of {', '.join(ACTIONS)}")
         if action == "restart":
@@ -67,7 +80,7 @@ class ControlRoom:
 
     def services(self) -> list[dict[str, Any]]:
         now = time.time()
-        return [self._service(process, now) for process in self.shop]
+        return [self._service(process, now) for process in self.processes]
 
     async def close(self) -> None:
         for task in self._tasks:
@@ -75,11 +88,10 @@ class ControlRoom:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.customers.close()
 
-    def _service(self, process: Process, now: float) -> dict[str, Any]:
+    def _service(self, process: ChildProcess, now: float) -> dict[str, Any]:
         return {
             "name": process.name,
             "address": process.address,
-            "protocol": process.program.protocol,
             "state": self.monitor.states[process.name],
             "restarts": max(0, process.starts - 1),
             **asdict(self.telemetry.calls.of_service(process.name, now)),

@@ -2,7 +2,7 @@
 
 import os
 import secrets
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -13,6 +13,7 @@ from shop_cli.control_room.app import served
 from shop_cli.control_room.customers import Customers
 from shop_cli.control_room.reconciliation import open_reconciler
 from shop_cli.control_room.room import ControlRoom
+from shop_cli.local.child_process import ChildProcess
 from shop_cli.local.otlp_receiver import exporting_to, receiver
 from shop_cli.local.ports import HOST, require_free, reserved
 from shop_cli.local.processes import Shop
@@ -23,7 +24,8 @@ from shop_cli.local.workspace import default_ports, discover
 
 PORT = 8090
 _NAME = "control-room"
-_ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
+_EXPORTER = "OTEL_EXPORTER_OTLP_"
+_ENDPOINT = f"{_EXPORTER}ENDPOINT"
 # A trace is complete about this long after its last span; a shorter delay costs idle processes more.
 _EXPORT_MILLISECONDS = 1_000
 
@@ -55,17 +57,19 @@ async def running(folder: Path, *, port_offset: int, any_ports: bool, postgres: 
             f"http://localhost:{ports[name]}" if name in ports else None for name in ("storefront", "employee-api")
         )
         run = _describe(ports, folder)
-        stores = await _start_stores(stack, folder) if postgres else {}
+        stores, databases = await _start_stores(stack, folder) if postgres else ((), {})
         environment = await _environment(stack, telemetry)
         links = _links(run, storefront)
-        overrides = {name: {**stores.get(name, {}), **links.get(name, {})} for name in {*stores, *links}}
+        overrides = {name: {**databases.get(name, {}), **links.get(name, {})} for name in {*databases, *links}}
         shop = await stack.enter_async_context(Shop(programs, folder, ports, environment, overrides))
-        monitor = Monitor(shop)
-        await stack.enter_async_context(in_background(partial(supervise, shop), monitor.run))
+        monitor = Monitor([*shop, *stores])
+        await stack.enter_async_context(in_background(partial(supervise, [*shop, *stores]), monitor.run))
         reconciler = await stack.enter_async_context(open_reconciler(shop))
         customers = Customers(storefront, folder / ".shop" / "log" / "customers.log")
         url, elsewhere = f"{run.control_room}/?token={run.token}", os.environ.get(_ENDPOINT)
-        room = ControlRoom(shop, monitor, telemetry, reconciler, customers, url, storefront, employee_api, elsewhere)
+        room = ControlRoom(
+            shop, monitor, telemetry, reconciler, customers, stores, url, storefront, employee_api, elsewhere
+        )
         stack.push_async_callback(room.close)
         await stack.enter_async_context(served(room, ports[_NAME], run.token))
         stack.enter_context(published(run))
@@ -77,7 +81,7 @@ def _describe(ports: Mapping[str, int], folder: Path) -> Run:
     return Run(os.getpid(), str(folder), addresses, f"http://localhost:{ports[_NAME]}", secrets.token_urlsafe(24))
 
 
-async def _start_stores(stack: AsyncExitStack, folder: Path) -> Variables:
+async def _start_stores(stack: AsyncExitStack, folder: Path) -> tuple[Sequence[ChildProcess], Variables]:
     try:
         from shop_cli.local.data_stores import data_stores  # noqa: PLC0415 - needs packages that are optional
     except ImportError as error:
@@ -88,13 +92,20 @@ async def _start_stores(stack: AsyncExitStack, folder: Path) -> Variables:
 async def _environment(stack: AsyncExitStack, telemetry: TelemetryStore) -> Mapping[str, str]:
     """Return the environment of all services. They export to `telemetry`, unless the environment names an endpoint."""
     # The addresses never change here, and idle services would renew the connections that watch their health.
-    environment = {"MAX_CONNECTION_AGE_SECONDS": "3600", **os.environ}
+    defaults = {"MAX_CONNECTION_AGE_SECONDS": "3600"}
     if not os.environ.get(_ENDPOINT):
         (port,) = stack.enter_context(reserved(1))
         await stack.enter_async_context(receiver(port, telemetry))
-        environment |= exporting_to(port, delay_milliseconds=_EXPORT_MILLISECONDS)
-        environment["OTEL_METRIC_EXPORT_INTERVAL"] = "60000"  # figures are derived from spans
-    return environment
+        defaults |= exporting_to(port, delay_milliseconds=_EXPORT_MILLISECONDS)
+        defaults["OTEL_METRIC_EXPORT_INTERVAL"] = "60000"  # figures are derived from spans
+    ignored = without_effect()
+    return {**defaults, **{name: value for name, value in os.environ.items() if value and name not in ignored}}
+
+
+def without_effect() -> list[str]:
+    """Return the variables of an exporter that are set although none says where it exports to."""
+    found = [name for name, value in os.environ.items() if value and name.startswith(_EXPORTER)]
+    return [] if _ENDPOINT in found else found
 
 
 def _links(run: Run, storefront: str | None) -> Variables:

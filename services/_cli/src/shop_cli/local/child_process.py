@@ -12,6 +12,8 @@ from pathlib import Path
 from chassis.errors import FailedPrecondition, Unavailable
 from shop_cli.local import launch
 
+STOP_SECONDS = 25.0
+CHECK_SECONDS = 20.0
 _POLL_SECONDS = 0.02
 _LAST_LINES = 3
 
@@ -25,7 +27,14 @@ class NotServing(Unavailable):
 
 
 class ChildProcess:
-    """A child of this process, which ends with it, and its log file. Subclasses say how it starts and is checked."""
+    """A child of this process, which ends with it, and its log file. Subclasses say how it starts and is checked.
+
+    Attributes:
+        address: for people, such as `host:port`; "" for a process that does not listen.
+    """
+
+    address = ""
+    stop_signal = signal.SIGTERM
 
     def __init__(self, name: str, log_path: Path) -> None:
         self.name = name
@@ -54,8 +63,16 @@ class ChildProcess:
         """Start the process without waiting until it is ready."""
         raise NotImplementedError
 
-    async def is_serving(self) -> bool:
+    async def is_serving(self) -> bool | None:
+        """Return whether the process reports that it is ready; None if it does not respond."""
         raise NotImplementedError
+
+    async def wait_for_change(self) -> None:
+        """Wait until a serving process may have stopped serving, other than by its end or by `pause`."""
+        await asyncio.sleep(CHECK_SECONDS)
+
+    def require_free_ports(self) -> None:
+        """Raise PortInUse if another program listens on a port of this one."""
 
     async def spawn(
         self, *command: str, folder: Path, environment: Mapping[str, str] | None = None, user: str | None = None
@@ -101,9 +118,9 @@ class ChildProcess:
         """Wait until the process has ended and return its exit status, 0 if it was never started."""
         return await self._child.wait() if self._child else 0
 
-    async def stop(self, timeout_seconds: float, number: signal.Signals = signal.SIGTERM) -> int:
-        """End the process by a signal, kill it on timeout; return its exit status."""
-        self.send(number)
+    async def stop(self, timeout_seconds: float = STOP_SECONDS) -> int:
+        """End the process by its signal, kill it on timeout; return its exit status."""
+        self.send(self.stop_signal)
         self.resume()
         try:
             return await asyncio.wait_for(self.wait(), timeout_seconds)

@@ -1,14 +1,14 @@
 """PostgreSQL and Valkey for a local shop, as in production, with their data in the shop's folder."""
 
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 from chassis.errors import FailedPrecondition
 from shop_cli.local.ports import reserved
 from shop_cli.local.postgres import Postgres
-from shop_cli.local.stores import Valkey
+from shop_cli.local.stores import Store, Valkey
 
 # The services that the chart gives a PostgreSQL database.
 DATABASES = ("checkout", "payment", "shipping", "email", "employee-api")
@@ -21,10 +21,10 @@ class PathTooLong(FailedPrecondition):
 
 
 @asynccontextmanager
-async def data_stores(folder: Path) -> AsyncIterator[dict[str, dict[str, str]]]:
+async def data_stores(folder: Path) -> AsyncIterator[tuple[Sequence[Store], dict[str, dict[str, str]]]]:
     """Start PostgreSQL and Valkey with their data below `.shop/` of a folder; stop them on leaving.
 
-    Yield the variables of each service that uses one of them. Raise NotServing, ProcessDied or PathTooLong.
+    Yield them, and the variables of each service that uses one of them. Raise NotServing, ProcessDied or PathTooLong.
     """
     data = folder / ".shop" / "postgres"
     if len(os.fsencode(data)) > _MAX_PATH:
@@ -33,11 +33,13 @@ async def data_stores(folder: Path) -> AsyncIterator[dict[str, dict[str, str]]]:
     valkey_folder.mkdir(parents=True, exist_ok=True)
     async with AsyncExitStack() as stack:
         (port,) = stack.enter_context(reserved(1))
-        postgres = await stack.enter_async_context(await Postgres.open_or_create(data))
-        valkey = await stack.enter_async_context(Valkey(valkey_folder, port))
+        postgres, valkey = await Postgres.open_or_create(data), Valkey(valkey_folder, port)
+        for store in (postgres, valkey):
+            store.log_path = folder / ".shop" / "log" / f"{store.name}.log"
+            await stack.enter_async_context(store)
         existing = {name for (name,) in await postgres.execute("SELECT datname FROM pg_database")}
         for name in DATABASES:
             if name not in existing:
                 await postgres.create_database(name)
         databases = {name: {"DATABASE_URL": postgres.url(name)} for name in DATABASES}
-        yield {**databases, "cart": {"REDIS_URL": valkey.url}}
+        yield (postgres, valkey), {**databases, "cart": {"REDIS_URL": valkey.url}}

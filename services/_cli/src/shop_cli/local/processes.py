@@ -13,7 +13,6 @@ thread that started it, so enter the context in a thread that lives as long as t
 
 import asyncio
 import os
-import signal
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -22,12 +21,11 @@ from typing import Self
 from typing_extensions import override
 
 from shop_cli.local import health
-from shop_cli.local.child_process import ChildProcess
+from shop_cli.local.child_process import STOP_SECONDS, ChildProcess
 from shop_cli.local.ports import HOST, require_free
 from shop_cli.local.secret_files import load_or_create
 from shop_cli.local.workspace import Program, UnknownService, internal_name
 
-STOP_SECONDS = 25.0
 # Variables that differ between services, or that a developer may have set for another program.
 _NOT_INHERITED = ("HOST", "PORT", "INTERNAL_PORT", "DATABASE_URL", "FAILPOINTS", "HMAC_KEY")
 
@@ -84,15 +82,11 @@ class Process(ChildProcess):
         command = (self._python, "-P", "-m", self.program.module)
         await self.spawn(*command, folder=self._folder, environment={**self.environment, **variables})
 
+    @override
     def require_free_ports(self) -> None:
-        """Raise PortInUse if another program listens on a port of this one."""
         for name, port in ((self.name, self.port), (internal_name(self.name), self.internal_port)):
             if port:
                 require_free(port, name)
-
-    @override
-    async def stop(self, timeout_seconds: float = STOP_SECONDS, number: signal.Signals = signal.SIGTERM) -> int:
-        return await super().stop(timeout_seconds, number)
 
     async def restart(self, timeout_seconds: float = STOP_SECONDS, **variables: str) -> None:
         await self.stop()
@@ -100,12 +94,15 @@ class Process(ChildProcess):
         await self.wait_until_serving(timeout_seconds)
 
     @override
-    async def is_serving(self) -> bool:
+    async def is_serving(self) -> bool | None:
         return self.running and not self.paused and await health.is_serving(self.program, self.address)
 
+    @override
     async def wait_for_change(self) -> None:
-        """Wait until a serving process may have stopped serving, other than by `pause`; see `health`."""
-        await health.wait_for_change(self.program, self.address)
+        if self.program.protocol == "grpc":
+            await health.wait_for_change(self.address)
+        else:
+            await super().wait_for_change()
 
 
 class Shop:

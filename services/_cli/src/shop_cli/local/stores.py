@@ -11,11 +11,14 @@ from typing_extensions import override
 from shop_cli.local.child_process import ChildProcess
 from shop_cli.local.ports import HOST
 
+_TIMEOUT_SECONDS = 1.0
 _STOP_SECONDS = 10.0
 
 
 class Store(ChildProcess):
     """The process of a database server. As a context, start it, wait until it is ready, and stop it on exit."""
+
+    stop_signal = signal.SIGINT  # by SIGTERM PostgreSQL would wait for its clients
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -23,7 +26,7 @@ class Store(ChildProcess):
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self.stop(_STOP_SECONDS, signal.SIGINT)
+        await self.stop(_STOP_SECONDS)
 
 
 class Valkey(Store):
@@ -31,7 +34,8 @@ class Valkey(Store):
 
     def __init__(self, folder: Path, port: int) -> None:
         super().__init__("valkey", folder / "valkey.log")
-        self.url = f"redis://{HOST}:{port}/0"
+        self.address = f"{HOST}:{port}"
+        self.url = f"redis://{self.address}/0"
         self._folder = folder
         self._port = port
 
@@ -44,12 +48,13 @@ class Valkey(Store):
         await self.spawn(str(program), *options, folder=self._folder)
 
     @override
-    async def is_serving(self) -> bool:
+    async def is_serving(self) -> bool | None:
         try:
-            reader, writer = await asyncio.open_connection(HOST, self._port)
-            writer.write(b"PING\r\n")
-            response = await reader.readline()
+            async with asyncio.timeout(_TIMEOUT_SECONDS):
+                reader, writer = await asyncio.open_connection(HOST, self._port)
+                writer.write(b"PING\r\n")
+                response = await reader.readline()
         except OSError:
-            return False
+            return None
         writer.close()
         return response == b"+PONG\r\n"

@@ -2,12 +2,13 @@
 
 import asyncio
 import time
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterable
 from typing import Any
 
 from chassis.errors import DomainError
+from shop_cli.local.child_process import ChildProcess
+from shop_cli.local.health import NO_DATABASE
 from shop_cli.local.ports import PortInUse
-from shop_cli.local.processes import Process, Shop
 
 _STARTING_SECONDS = 10.0
 _CHECK_SECONDS = 0.25  # while a process is not serving
@@ -16,23 +17,23 @@ _MAX_DELAY_SECONDS = 10.0
 _HEALTHY_SECONDS = 10.0
 
 
-async def process_states(shop: Shop) -> dict[str, str]:
+async def process_states(processes: Iterable[ChildProcess]) -> dict[str, str]:
     """Return the state of each process by name: `starting`, `serving`, `not ready`, `frozen` or `ended (<status>)`.
 
-    An ended process that cannot be started again says which port is in use.
+    A process that is not ready says why if it responds, and an ended one if it cannot be started again.
     """
-    states = await asyncio.gather(*(_state(process) for process in shop))
-    return dict(zip((process.name for process in shop), states, strict=True))
+    states = {process.name: _state(process) for process in processes}
+    return dict(zip(states, await asyncio.gather(*states.values()), strict=True))
 
 
 class Monitor:
-    """Tracks the states of a shop's processes, as `process_states` returns them, while `run` runs."""
+    """Tracks the states of processes, as `process_states` returns them, while `run` runs."""
 
-    def __init__(self, shop: Shop) -> None:
-        self.states = {process.name: "starting" for process in shop}
-        self._shop = shop
+    def __init__(self, processes: Iterable[ChildProcess]) -> None:
+        self._processes = list(processes)
+        self.states = {process.name: "starting" for process in self._processes}
         self._changed = asyncio.Event()
-        self._checks = {process.name: asyncio.Event() for process in shop}
+        self._checks = {process.name: asyncio.Event() for process in self._processes}
 
     @property
     def all_serving(self) -> bool:
@@ -41,7 +42,7 @@ class Monitor:
     async def run(self) -> None:
         """Update the states until cancelled: poll a process that is not serving, else wait for a change."""
         async with asyncio.TaskGroup() as tasks:
-            for process in self._shop:
+            for process in self._processes:
                 tasks.create_task(self._observe(process), name=f"observe {process.name}")
 
     def check_now(self, name: str) -> None:
@@ -52,7 +53,7 @@ class Monitor:
         """Wait until a process was restarted or its state changed."""
         await self._changed.wait()
 
-    async def _observe(self, process: Process) -> None:
+    async def _observe(self, process: ChildProcess) -> None:
         starts = 0
         while True:
             state = await _state(process)
@@ -64,7 +65,7 @@ class Monitor:
                 process, process.wait_for_change() if state == "serving" else asyncio.sleep(_CHECK_SECONDS)
             )
 
-    async def _wait(self, process: Process, change: Coroutine[Any, Any, None]) -> None:
+    async def _wait(self, process: ChildProcess, change: Coroutine[Any, Any, None]) -> None:
         """Wait for a change, the end of the process or a request for a check."""
         check = self._checks[process.name]
         waits: set[asyncio.Future[Any]] = {asyncio.ensure_future(check.wait()), asyncio.ensure_future(change)}
@@ -79,17 +80,20 @@ class Monitor:
         check.clear()
 
 
-async def _state(process: Process) -> str:
+async def _state(process: ChildProcess) -> str:
     if not process.running:
         return f"ended ({process.exit_code}){_taken_port(process)}"
     if process.paused:
         return "frozen"
-    if await process.is_serving():
+    is_ready = await process.is_serving()
+    if is_ready:
         return "serving"
-    return "starting" if time.monotonic() - process.started_at < _STARTING_SECONDS else "not ready"
+    if time.monotonic() - process.started_at < _STARTING_SECONDS:
+        return "starting"
+    return "not ready" if is_ready is None else NO_DATABASE
 
 
-def _taken_port(process: Process) -> str:
+def _taken_port(process: ChildProcess) -> str:
     """Return what prevents a process from being started again, "" if nothing does."""
     try:
         process.require_free_ports()
@@ -98,14 +102,14 @@ def _taken_port(process: Process) -> str:
     return ""
 
 
-async def supervise(shop: Shop) -> None:
+async def supervise(processes: Iterable[ChildProcess]) -> None:
     """Restart every process that ends, with exponential backoff, until cancelled."""
     async with asyncio.TaskGroup() as tasks:
-        for process in shop:
+        for process in processes:
             tasks.create_task(_supervise(process), name=f"supervise {process.name}")
 
 
-async def _supervise(process: Process) -> None:
+async def _supervise(process: ChildProcess) -> None:
     delay_seconds = _FIRST_DELAY_SECONDS
     while True:
         await process.wait()

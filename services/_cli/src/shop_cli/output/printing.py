@@ -93,7 +93,7 @@ def table(
     columns: Sequence[str],
     rows: Iterable[Sequence[str]],
     *,
-    caption: str | None = None,
+    caption: Text | None = None,
     widths: Sequence[int] | None = None,
 ) -> Table:
     """Return a table of plain text, without markup. A column whose name ends with a space is aligned right.
