@@ -291,7 +291,7 @@ async def test_a_cart_is_shown_with_names_prices_and_its_total_in_any_currency(r
     assert re.search(r"CUP +Cup \[large\] +3 +12\.50 USD +37\.50 USD", out)
     assert out.endswith("\ntotal 37.50 USD, without shipping\n")
     _, out, _ = await run("cart", "show", "ada", "--currency", "jpy")
-    assert re.search(r"3 +25\.00 JPY +75\.00 JPY", out)
+    assert re.search(r"3 +12\.50 USD +75\.00 JPY", out)
 
 
 async def test_a_cart_with_a_withdrawn_product_has_no_total(run: Run, shop: FakeShop) -> None:
@@ -312,14 +312,33 @@ async def test_adding_to_a_cart_sends_the_idempotency_key_and_a_cart_can_be_empt
     assert not shop.cart.items
 
 
-@pytest.mark.parametrize(("amount", "converted"), [("1.5", "3.00 EUR"), ("0.000000001", "0.000000002 EUR")])
-async def test_an_amount_is_converted_to_the_nano(run: Run, amount: str, converted: str) -> None:
-    assert (await run("convert", amount, "USD", "eur"))[1] == f"{converted}\n"
+async def test_a_converted_amount_is_rounded_as_people_pay_it_and_exact_in_json(run: Run) -> None:
+    assert (await run("convert", "6.015978438", "USD", "eur"))[1] == "12.03 EUR\n"
+    _, out, _ = await run("convert", "6.015978438", "USD", "eur", "--json")
+    assert json.loads(out) == {"currency_code": "EUR", "units": "12", "nanos": 31_956_876}
 
 
-@pytest.mark.parametrize("amount", ["many", "0.0000000001", "NaN", "Infinity"])
+@pytest.mark.parametrize("amount", ["many", "0.0000000001", "NaN", "Infinity", "1e999999999", "99999999999999999999"])
 async def test_an_amount_that_money_cannot_represent_is_invalid_input(run: Run, amount: str) -> None:
-    assert (await run("convert", amount, "USD", "EUR"))[0] == 2
+    status, _, err = await run("convert", amount, "USD", "EUR")
+    assert (status, err.startswith("INVALID_ARGUMENT: amount: ")) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("command", "named"),
+    [
+        ("cart add ada CUP --quantity 3000000000", "--quantity"),
+        ("order ada --zip 3000000000", "--zip"),
+        ("order ada --cvv 3000000000", "--cvv"),
+        ("order ada --expires 2031-1", "expires"),
+        ("order ada --key caf\u00e9", "idempotency-key"),
+        ("products search \udcff", "UTF-8"),
+        ("up --port-offset 1", "--port-offset"),
+    ],
+)
+async def test_invalid_input_is_named(run: Run, command: str, named: str) -> None:
+    status, _, err = await run(*command.split())
+    assert (status, named in err.splitlines()[-1]) == (2, True), err
 
 
 async def test_a_placed_order_is_printed_with_its_total(run: Run) -> None:

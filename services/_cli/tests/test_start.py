@@ -1,12 +1,15 @@
 """Commands start fast: they import what they need. What is asserted is imports, for times depend on the machine."""
 
+import signal
 import subprocess
 import sys
 from importlib import metadata
+from pathlib import Path
 
 import pytest
 
 from shop_cli.__main__ import COMMANDS, find_command
+from shop_kit.signals import interruptible
 
 _PRINT_IMPORTS = """
 import sys
@@ -61,6 +64,15 @@ def test_summaries_are_not_cut_at_eighty_columns() -> None:
 def test_an_unknown_command_is_refused_with_a_similar_one() -> None:
     ran = subprocess.run([sys.executable, "-m", "shop_cli", "prodcts"], capture_output=True, text=True, check=False)
     assert (ran.returncode, "Did you mean 'products'?" in ran.stderr) == (2, True)
+
+
+def test_ctrl_c_while_modules_are_imported_is_no_traceback(tmp_path: Path) -> None:
+    (tmp_path / "typer.py").write_text("raise KeyboardInterrupt")
+    ran = subprocess.run(
+        interruptible("-m", "shop_cli", "up"),
+        capture_output=True, text=True, check=False, env={"PYTHONPATH": str(tmp_path)},
+    )  # fmt: skip
+    assert (ran.returncode, ran.stdout, ran.stderr) == (-signal.SIGINT, "", "")
 
 
 def test_the_version_is_that_of_the_package() -> None:

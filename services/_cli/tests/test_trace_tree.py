@@ -26,6 +26,7 @@ def test_a_nested_call_is_a_branch_of_its_caller_with_service_method_and_millise
 
 def test_client_and_server_spans_of_a_call_are_one_line() -> None:
     lines = rendered(span("A", "1"), span("B", "2", parent_id="1", kind="CLIENT"), span("B", "3", parent_id="2"))
+    assert lines[0] == "2 calls, 19.0 ms"
     assert [line.split()[-4:-2] for line in lines[1:]] == [["s1", "A"], ["s3", "B"]]
 
 

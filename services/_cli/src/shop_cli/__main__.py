@@ -10,9 +10,12 @@ from typing import Annotated
 os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 
-import typer
+# Ctrl-C while modules are imported is no error to explain.
+sys.excepthook = lambda kind, *rest: None if kind is KeyboardInterrupt else sys.__excepthook__(kind, *rest)
 
-from chassis import errors
+import typer  # noqa: E402
+
+from chassis import errors  # noqa: E402
 
 COMMANDS = {
     "up": "Run the shop on this machine until Ctrl-C.",
@@ -53,6 +56,9 @@ def main() -> None:
         details = ", ".join(f"{key}={value}" for key, value in error.metadata.items())
         typer.echo(f"{error.reason}: {error.message}{f' ({details})' if details else ''}", err=True)
         sys.exit(_exit_code(error))
+    except UnicodeEncodeError:  # bytes of the command line that are not UTF-8
+        typer.echo("INVALID_ARGUMENT: arguments must be UTF-8", err=True)
+        sys.exit(_INVALID_INPUT)
 
 
 def _exit_code(error: errors.DomainError) -> int:

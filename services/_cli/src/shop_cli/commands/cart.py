@@ -16,7 +16,7 @@ from shop.empty_pb2 import Empty
 from shop.product_catalog_pb2 import Product
 from shop_cli.clients import cart_client, catalog_client, currency_client, key_metadata
 from shop_cli.commands.convert import convert_amount
-from shop_cli.commands.options import Address, Json, Key, User, async_command
+from shop_cli.commands.options import MAX_INT32, Address, Json, Key, User, async_command
 from shop_cli.output.printing import console, print_json, print_table
 
 cart = typer.Typer(no_args_is_help=True, help="Fill, show and empty a cart.")
@@ -37,7 +37,7 @@ async def add_to_cart(
     user: User,
     product_id: Annotated[str, typer.Argument(metavar="PRODUCT", help="Id of the product.")],
     *,
-    quantity: Annotated[int, typer.Option(help="How many to add.")] = 1,
+    quantity: Annotated[int, typer.Option(min=1, max=MAX_INT32, help="How many to add.")] = 1,
     key: Key = None,
     address: Address = None,
 ) -> None:
@@ -94,10 +94,10 @@ async def _print_cart(
         for item in items:
             line = [item.product_id, "not on sale" if products else "", str(item.quantity), "", ""]
             if product := products.get(item.product_id):
+                # Of converted prices only those of whole lines are rounded as checkout does, and add up to the total.
                 price = money_from_wire(product.price_usd)
-                unit = await _convert(client, price, currency)
                 costs.append(await _convert(client, price * item.quantity, currency))
-                line = [product.id, product.name, str(item.quantity), str(unit), str(costs[-1])]
+                line = [product.id, product.name, str(item.quantity), str(price), str(costs[-1])]
             rows.append(line)
     print_table(["Product", "Name", "Quantity ", "Price ", "Cost "], rows)
     if len(costs) == len(rows):

@@ -1,19 +1,19 @@
 """`shop convert`: convert an amount between currencies."""
 
 import re
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from typing import Annotated
 
 import typer
 
 from chassis.errors import InvalidArgument
-from chassis.rpc.wire import money_to_wire
-from chassis.values.money import NANOS_PER_UNIT, Money
+from chassis.rpc.wire import money_from_wire, money_to_wire
+from chassis.values.money import NANOS_PER_UNIT, Money, is_currency_code, round_to_minor_unit
 from shop import currency_pb2, money_pb2
 from shop.currency_pb2_grpc import CurrencyServiceStub
 from shop_cli.clients import currency_client
 from shop_cli.commands.options import Address, Json, async_command
-from shop_cli.output.printing import amount, console, print_json
+from shop_cli.output.printing import console, print_json
 
 
 @async_command
@@ -25,13 +25,13 @@ async def convert(
     as_json: Json = False,
     address: Address = None,
 ) -> None:
-    """Convert an amount between currencies, as in `shop convert 12.50 USD EUR`."""
+    """Convert an amount between currencies, as in `shop convert 12.50 USD EUR`; `--json` prints it unrounded."""
     async with currency_client(address) as currency:
         converted = await convert_amount(currency, _parse_money(value, from_code.upper()), to_code)
     if as_json:
         print_json(converted)
     else:
-        console.print(amount(converted))
+        console.print(str(round_to_minor_unit(money_from_wire(converted))))
 
 
 async def convert_amount(currency: CurrencyServiceStub, value: money_pb2.Money, to_code: str) -> money_pb2.Money:
@@ -42,10 +42,8 @@ async def convert_amount(currency: CurrencyServiceStub, value: money_pb2.Money, 
 
 
 def _parse_money(value: str, currency_code: str) -> money_pb2.Money:
-    try:
-        nanos = Decimal(value) * NANOS_PER_UNIT
-    except InvalidOperation as error:
-        raise InvalidArgument.field("amount", "must be a number such as 12.50") from error
-    if not nanos.is_finite() or nanos != nanos.to_integral_value() or not re.fullmatch("[A-Z]{3}", currency_code):
-        raise InvalidArgument.field("amount", "must have at most nine decimals and a currency code of three letters")
-    return money_to_wire(Money(currency_code, int(nanos)).in_range())
+    if not re.fullmatch(r"-?[0-9]{1,19}(\.[0-9]{1,9})?", value):
+        raise InvalidArgument.field("amount", "must be a number such as 12.50 with at most nine decimals")
+    if not is_currency_code(currency_code):
+        raise InvalidArgument.field("from", "must be a currency code of three letters")
+    return money_to_wire(Money(currency_code, int(Decimal(value) * NANOS_PER_UNIT)).in_range())

@@ -94,7 +94,7 @@ def _show_figures(process: subprocess.Popen[str]) -> dict[str, Any] | None:
             event = json.loads(line)
             if event["event"] == "summary":
                 summary = event
-            elif event["event"] == "figures" and errors.is_terminal:
+            elif event["event"] == "figures" and errors.is_interactive:
                 live.update(Text(_line(event)), refresh=True)
             elif event["event"] == "figures":
                 errors.print(_line(event), soft_wrap=True)

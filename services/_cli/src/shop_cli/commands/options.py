@@ -7,6 +7,8 @@ from typing import Annotated, Any, ParamSpec, TypeVar
 
 import typer
 
+MAX_INT32 = 2**31 - 1
+
 P = ParamSpec("P")
 T = TypeVar("T")
 

@@ -12,7 +12,7 @@ from shop.address_pb2 import Address as PostalAddress
 from shop.checkout_pb2 import PlaceOrderRequest
 from shop_cli import control_room_client
 from shop_cli.clients import checkout_client, is_replayed, key_metadata
-from shop_cli.commands.options import Address, Json, Key, User, async_command
+from shop_cli.commands.options import MAX_INT32, Address, Json, Key, User, async_command
 from shop_cli.local.spans import Span
 from shop_cli.output.printing import console, print_json, print_order
 from shop_cli.output.trace_tree import trace_tree
@@ -28,12 +28,16 @@ Card = Annotated[
     str, typer.Option(envvar="SHOP_CARD", show_default=False, help="Card number. Default: the number of a test card.")
 ]
 Cvv = Annotated[
-    int, typer.Option(envvar="SHOP_CVV", show_default=False, help="Security code. Default: that of the test card.")
+    int,
+    typer.Option(
+        envvar="SHOP_CVV", min=0, max=9999, show_default=False, help="Security code. Default: that of the test card."
+    ),
 ]
 Expires = Annotated[
     str | None, typer.Option(metavar="YYYY-MM", help="Last month of validity. Default: December of next year.")
 ]
 
+Zip = Annotated[int, typer.Option("--zip", min=0, max=MAX_INT32, help="Postal code, in digits.")]
 Trace = Annotated[bool, typer.Option("--trace", help="Show the order's trace afterwards, as the running shop has it.")]
 
 
@@ -41,13 +45,13 @@ Trace = Annotated[bool, typer.Option("--trace", help="Show the order's trace aft
 async def order(
     user: User,
     *,
-    currency: Annotated[str, typer.Option(help="Currency to pay in.")] = "EUR",
+    currency: Annotated[str, typer.Option(help="Currency to pay in.")] = "USD",
     email: Annotated[str, typer.Option(help="Recipient of the confirmation.")] = "demo@example.com",
     street: Annotated[str, typer.Option(help="Street and house number.")] = ADDRESS.street_address,
     city: Annotated[str, typer.Option(help="City.")] = ADDRESS.city,
     state: Annotated[str, typer.Option(help="State or province.")] = "",
     country: Annotated[str, typer.Option(help="Country.")] = ADDRESS.country,
-    zip_code: Annotated[int, typer.Option("--zip", help="Postal code.")] = ADDRESS.zip_code,
+    zip_code: Zip = ADDRESS.zip_code,
     card: Card = TEST_CARD,
     cvv: Cvv = TEST_CVV,
     expires: Expires = None,

@@ -7,6 +7,7 @@ from rich.text import Text
 from rich.tree import Tree
 
 from shop_cli.local.spans import Span, tree_order
+from shop_cli.output.printing import counted
 
 _WIDTH = 68
 _DURATION_WIDTH = 10
@@ -17,9 +18,11 @@ def trace_tree(spans: Sequence[Span], width: int = _WIDTH) -> Tree:
     """Return the tree of one trace, for a terminal of that many columns."""
     start = min((span.started_nanos for span in spans), default=0)
     end = max((span.ended_nanos for span in spans), default=0)
-    tree = Tree(Text(f"{len(spans)} spans, {(end - start) / 1e6:.1f} ms", style="bold"), guide_style="dim")
+    calls = _calls(spans)
+    title = f"{counted(len(calls), 'call')}, {(end - start) / 1e6:.1f} ms"
+    tree = Tree(Text(title, style="bold"), guide_style="dim")
     branches = [tree]
-    for depth, span in tree_order(_calls(spans)):
+    for depth, span in tree_order(calls):
         label = _label(span, min(width, _WIDTH) - _INDENT * (depth + 1))
         branches[depth + 1 :] = [branches[depth].add(label)]
     return tree

@@ -26,6 +26,11 @@ _PRINTED_VIOLATIONS = 5
 # 15 % of the kills and pauses together are pauses.
 _PAUSES_PER_KILL = 15 / 85
 _AIMED_SHARE = 1 / 3
+_VERDICTS = {
+    "holds": "Every invariant holds",
+    "violated": "Not every invariant holds",
+    "insufficient": "Nothing is proven: too little happened",
+}
 
 
 def _number(text: str) -> Any:
@@ -183,5 +188,4 @@ def _print(invariants: list[InvariantResult], exercises: list[Exercise], report:
             console.print(f"[bold]the run did not exercise {exercise.name}: {exercise.count} of {exercise.floor}")
         elif not exercise.count:
             console.print(f"not exercised: {exercise.name}")
-    console.print()
-    console.out(json.dumps({name: report[name] for name in report if name != "invariants"}), highlight=False)
+    console.print(f"\n{_VERDICTS[report['verdict']]} in {counted(report['orders'], 'order')}, seed {report['seed']}.")

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from shop_cli.output.printing import counted
 from shop_lab.world.evidence import ClientOutcome, Evidence, OrderEvidence, Shipment
 from shop_lab.world.invariants import INVARIANTS
 
@@ -43,10 +44,10 @@ def violations_of(outcome: Outcome) -> list[str]:
 
 def _charged_if_and_only_if_shipped(outcome: Outcome) -> Iterator[str]:
     for order in outcome.evidence.orders:
-        counts = f"order {order.intent.number}: {len(order.charges)} charges, {len(order.shipments)} shipments"
+        charges, shipments = counted(len(order.charges), "charge"), counted(len(order.shipments), "shipment")
         is_complete = len(order.charges) == len(order.shipments) or _is_excused(order, outcome)
         if len(order.shipments) > outcome.evidence.most_effects_of(order) or not is_complete:
-            yield counts
+            yield f"order {order.intent.number}: {charges}, {shipments}"
         if order.response.outcome is ClientOutcome.CART_EMPTIED and not (order.shipments or outcome.lossy):
             yield f"order {order.intent.number}: the cart was emptied but nothing was shipped"
 

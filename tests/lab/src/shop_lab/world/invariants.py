@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from operator import attrgetter
 
+from shop_cli.output.printing import counted
 from shop_lab.world.evidence import (
     BOUGHT_BY_ANOTHER,
     NEEDS_REFUND,
@@ -90,7 +91,7 @@ def _charged_if_and_only_if_shipped(evidence: Evidence) -> Iterator[str]:
         left = sum(record.is_flagged for record in order.records)
         is_complete = 0 <= len(order.charges) - len(order.shipments) <= left or is_excused
         if not is_complete or len(order.shipments) > evidence.most_effects_of(order):
-            yield f"{order.name}: {len(order.charges)} charges, {len(order.shipments)} shipments"
+            yield f"{order.name}: {counted(len(order.charges), 'charge')}, {counted(len(order.shipments), 'shipment')}"
         if not is_excused:
             yield from _wrongly_flagged(order)
         if order.response.outcome is ClientOutcome.CART_EMPTIED and not order.shipments:
@@ -121,9 +122,11 @@ def _shipped_and_confirmed(evidence: Evidence) -> Iterator[str]:
         order_ids = {confirmation.order_id for confirmation in order.confirmations}
         expected = len(order.bought)
         if order.shipments and len(order_ids) != expected and not evidence.excuses(order):
-            yield f"{order.name} was shipped and has confirmations for {len(order_ids)} order ids, not {expected}"
+            found = counted(len(order_ids), "order id")
+            yield f"{order.name} was shipped and has confirmations for {found}, not {expected}"
         if len(order.confirmations) > len(order_ids):
-            yield f"{order.name} has {len(order.confirmations)} confirmations for {len(order_ids)} order ids"
+            found = counted(len(order_ids), "order id")
+            yield f"{order.name} has {len(order.confirmations)} confirmations for {found}"
         placed = order.response.order
         if placed is not None and placed.order_id not in order_ids and not evidence.excuses(order):
             yield f"{order.name} has no confirmation of {placed.order_id}"
