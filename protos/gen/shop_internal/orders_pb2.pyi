@@ -168,7 +168,7 @@ class OrderEvent(_message.Message):
     EPOCH_FIELD_NUMBER: _builtins.int
     DETAIL_FIELD_NUMBER: _builtins.int
     step: _builtins.str
-    """The step: inserted, charged, shipped, email_sent, cart_emptied, taken_over, fenced ..."""
+    """The step: inserted, charged, shipped, email_queued, cart_emptied, taken_over, fenced ..."""
     state: Global___OrderState.ValueType
     """The state after the step."""
     attempt: _builtins.int

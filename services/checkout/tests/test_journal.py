@@ -432,7 +432,7 @@ async def test_an_order_without_outbox_is_done_and_its_history_has_every_step_in
     assert await journal.settle([Sent(order_id, EMAIL)]) == []
     assert await journal.settle([Sent(order_id, EMPTY_CART)]) == [order_id]
     history = await journal.history(order_id)
-    steps = ["inserted", "charged", "shipped", "email_sent", "cart_emptied", "done"]
+    steps = ["inserted", "charged", "shipped", "email_queued", "cart_emptied", "done"]
     assert [event.step for event in history] == steps
     assert history[-1].state is existing(await journal.read(order_id)).state is State.DONE
     assert [event.at for event in history] == sorted(event.at for event in history)

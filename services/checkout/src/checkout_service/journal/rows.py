@@ -26,7 +26,7 @@ _STEPS = {
     State.CHARGING: "next_attempt",
 }
 
-SENT_STEPS = {EMAIL: "email_sent", EMPTY_CART: "cart_emptied"}
+SENT_STEPS = {EMAIL: "email_queued", EMPTY_CART: "cart_emptied"}
 
 
 def claim_to_row(claim: Claim) -> dict[str, Any]:
