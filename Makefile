@@ -15,8 +15,13 @@ export UV_SYSTEM_CERTS := 1
 help:  ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
+APT := on Debian or Ubuntu, sudo apt install
+
 $(UV):
+	@command -v $(PYTHON) > /dev/null || { echo "setup needs $(PYTHON): $(APT) $(PYTHON) $(PYTHON)-venv" >&2; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python >= 3.11 is needed: make PYTHON=python3.x")'
+	@$(PYTHON) -c 'import ensurepip, venv' 2> /dev/null || \
+		{ echo "setup needs venv and ensurepip of $(PYTHON): $(APT) $(notdir $(PYTHON))-venv" >&2; exit 1; }
 	@$(PYTHON) -m venv $(VENV)
 	@$(VENV)/bin/python -m pip install --quiet uv==0.13.9 2> $(VENV)/pip.log || \
 		{ echo "setup needs a network: PyPI or the index of your pip settings did not answer, see $(VENV)/pip.log" >&2; exit 1; }

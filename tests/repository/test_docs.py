@@ -2,6 +2,7 @@
 
 import re
 import subprocess
+import sys
 from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
@@ -74,6 +75,14 @@ def test_make_commands_exist(document: Path) -> None:
     code = "\n".join(re.findall(r"```sh\n(.*?)```", text, re.DOTALL) + re.findall(r"`(make [^`]+)`", text))
     named = {target for line in re.findall(r"^\s*make ([a-z -]+)", code, re.MULTILINE) for target in line.split()}
     assert named <= make_targets()
+
+
+def test_programs_that_documents_run_are_installed_by_set_up() -> None:
+    text = "\n".join(document.read_text() for document in DOCUMENTS)
+    named = set(re.findall(r"(?:^|`)(python|pytest|shop|uvx?)(?= )", text, re.MULTILINE))
+    assert named >= {"python", "shop", "uvx"}
+    assert [name for name in named if not Path(sys.executable).with_name(name).exists()] == []
+    assert "`. .venv/bin/activate`" in (ROOT / "CONTRIBUTING.md").read_text()
 
 
 def test_the_readme_draws_which_service_calls_which_and_stores_where() -> None:
