@@ -40,7 +40,7 @@ def run_prove(tmp_path: Path) -> Callable[..., tuple[int, str, dict[str, Any]]]:
         file = tmp_path / "verdict.json"
         command = [sys.executable, "-m", "shop_cli", "prove", "--json", str(file), *options]
         completed = subprocess.run(command, capture_output=True, text=True, check=False)
-        if not file.exists():
+        if not file.exists() or not file.stat().st_size:
             raise RuntimeError(completed.stdout + completed.stderr)
         return completed.returncode, completed.stdout, json.loads(file.read_text())
 

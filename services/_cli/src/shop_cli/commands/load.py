@@ -16,7 +16,9 @@ from rich.text import Text
 
 from shop_cli.clients import default_address
 from shop_cli.commands.options import Json
-from shop_cli.output.printing import console, print_json, print_table
+from shop_cli.output.printing import console, counted, print_json, print_table
+
+_COUNTS = {"sessions": "session", "orders": "order", "dropped": "session"}
 
 Rate = Annotated[float, typer.Option(min=0.001, help="Sessions that begin per second.")]
 Shape = Annotated[
@@ -123,7 +125,8 @@ def _print_summary(summary: dict[str, Any], *, as_json: bool) -> None:
     if summary["errors"]:
         rows = [[error["page"], error["reason"], str(error["count"])] for error in summary["errors"]]
         print_table(["Error on", "Reason", "Count "], rows)
+    counts = {name: counted(summary[name], kind) for name, kind in _COUNTS.items()}
     console.print(
-        "{sessions} sessions in {seconds} s ({rate} a second), {orders} orders, {repeats} of them submitted twice, "
-        "{dropped} sessions dropped".format(**summary)
+        "{sessions} in {seconds} s ({rate} a second), {orders}, {repeats} of them submitted twice, "
+        "{dropped} dropped".format(**{**summary, **counts})
     )

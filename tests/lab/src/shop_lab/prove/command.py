@@ -100,7 +100,8 @@ async def prove(
         bool, typer.Option("--patient", help="Customers wait for each response and place one order at a time.")
     ] = False,
     json_file: Annotated[
-        Path | None, typer.Option("--json", metavar="FILE", help="Write the verdict to this file, too.")
+        typer.FileTextWrite | None,
+        typer.Option("--json", metavar="FILE", lazy=False, help="Write the verdict to this file, too."),
     ] = None,
     folder: Annotated[
         Path | None,
@@ -148,7 +149,7 @@ async def prove(
     report = verdict.to_json(trial, result, invariants)
     _print(invariants, result.exercises, report)
     if json_file is not None:
-        json_file.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+        json_file.write(json.dumps(report, indent=2) + "\n")
     if report["verdict"] != "holds":
         raise typer.Exit(_VIOLATED)
 
