@@ -34,7 +34,7 @@ RUN pip uninstall --yes --quiet --root-user-action=ignore pip \
 FROM scratch AS runtime
 ENV PATH=/usr/local/bin:/usr/bin:/bin LANG=C.UTF-8 \
     PYTHONPATH=/app:/packages PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1 PYTHONOPTIMIZE=2 MALLOC_ARENA_MAX=1 \
-    GRPC_EXPERIMENTS=-event_engine_client,-event_engine_listener
+    GRPC_VERBOSITY=NONE GRPC_EXPERIMENTS=-event_engine_client,-event_engine_listener
 # hadolint ignore=DL3067
 COPY --from=python / /
 COPY --from=packages /packages /packages

@@ -45,8 +45,8 @@ def artifacts() -> dict[str, dict[str, Any]]:
 
 
 def test_images_run_grpc_with_the_settings_of_the_tests() -> None:
-    switches = inherited({})["GRPC_EXPERIMENTS"]
-    assert f"GRPC_EXPERIMENTS={switches}\n" in (ROOT / "Dockerfile").read_text()
+    switches, verbosity = (inherited({})[f"GRPC_{name}"] for name in ("EXPERIMENTS", "VERBOSITY"))
+    assert f"GRPC_VERBOSITY={verbosity} GRPC_EXPERIMENTS={switches}\n" in (ROOT / "Dockerfile").read_text()
     assert f'"GRPC_EXPERIMENTS", "{switches}"' in (ROOT / "tests/kit/src/shop_kit/plugin.py").read_text()
 
 

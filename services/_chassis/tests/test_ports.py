@@ -10,7 +10,9 @@ from typing import Any
 
 import grpc
 import pytest
+from google.protobuf.descriptor_pb2 import FileDescriptorProto
 from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection_pb2
 
 from chassis import errors
 from chassis.rpc import server
@@ -20,6 +22,7 @@ from chassis.telemetry.instruments import Telemetry
 from shop import cart_pb2, cart_pb2_grpc
 from shop_internal import ordered_cart_pb2, ordered_cart_pb2_grpc
 from shop_kit.carts import REGISTER, Carts
+from shop_kit.http2 import PREFACE, call
 from shop_kit.metrics import measured
 from shop_kit.reflection import methods_at
 from shop_kit.settings import load_settings
@@ -157,6 +160,30 @@ async def test_reflection_of_a_port_lists_the_services_of_that_port(service: ser
     assert await reflected(service.internal_port) == {INTERNAL}
 
 
+@pytest.mark.parametrize("version", ["v1", "v1alpha"])
+@pytest.mark.parametrize("symbol", ["shop.CartService", "shop.CartService.GetCart", "shop.CartItem.quantity"])
+async def test_reflection_of_both_versions_describes_services_methods_and_fields(
+    public: grpc.aio.Channel, version: str, symbol: str
+) -> None:
+    reflect: Any = public.stream_stream(
+        f"/grpc.reflection.{version}.ServerReflection/ServerReflectionInfo",
+        reflection_pb2.ServerReflectionRequest.SerializeToString,
+        reflection_pb2.ServerReflectionResponse.FromString,
+    )
+    requests = [reflection_pb2.ServerReflectionRequest(file_containing_symbol=name) for name in (symbol, "shop.No.No")]
+    found, missing = [response async for response in reflect(requests)]
+    files = [FileDescriptorProto.FromString(file) for file in found.file_descriptor_response.file_descriptor_proto]
+    assert "shop/cart.proto" in {file.name for file in files}
+    assert missing.error_response.error_code == grpc.StatusCode.NOT_FOUND.value[0]
+
+
+async def test_health_lists_the_services_of_a_port(public: grpc.aio.Channel) -> None:
+    stub: Any = health_pb2_grpc.HealthStub(public)
+    listed = (await stub.List(health_pb2.HealthListRequest())).statuses  # type: ignore[attr-defined]
+    serving = health_pb2.HealthCheckResponse(status=health_pb2.HealthCheckResponse.SERVING)
+    assert dict(listed) == dict.fromkeys(("", "liveness", PUBLIC), serving)
+
+
 async def test_health_of_a_port_covers_the_services_of_that_port(
     public: grpc.aio.Channel, internal: grpc.aio.Channel
 ) -> None:
@@ -222,6 +249,48 @@ async def test_a_draining_service_reports_not_serving_before_it_stops() -> None:
         drained = asyncio.ensure_future(service.drain())
         assert (await watch.read()).status == health_pb2.HealthCheckResponse.NOT_SERVING
         await drained
+
+
+async def test_a_stop_waits_for_calls_in_flight_and_not_for_streams_that_clients_hold_open() -> None:
+    entered, released = asyncio.Event(), asyncio.Event()
+
+    async def handle(_context: Any) -> cart_pb2.Cart:
+        entered.set()
+        await released.wait()
+        return cart_pb2.Cart(user_id="u")
+
+    async with (
+        asyncio.timeout(60),  # well before the grace period ends
+        running(carts=Carts(handle), grace_seconds=600) as service,
+        grpc.aio.insecure_channel(f"127.0.0.1:{service.port}") as channel,
+    ):
+        health: Any = health_pb2_grpc.HealthStub(channel)
+        watch = health.Watch(health_pb2.HealthCheckRequest())
+        await watch.read()
+        never_sent: Any = channel.stream_unary("/shop.CartService/GetCart")()
+        call = cart_pb2_grpc.CartServiceStub(channel).GetCart(cart_pb2.GetCartRequest())
+        await entered.wait()
+        drained = asyncio.ensure_future(service.drain())
+        await asyncio.sleep(1)  # longer than a stop waits when no call is in flight
+        released.set()
+        assert (await call).user_id == "u"
+        await drained
+        assert (await watch.read()).status == health_pb2.HealthCheckResponse.NOT_SERVING
+        ended = [await status(ending) for ending in (watch.read(), never_sent)]
+    assert ended == [grpc.StatusCode.UNAVAILABLE] * 2
+
+
+async def test_a_service_goes_on_after_a_method_name_that_is_not_utf_8(
+    service: server.Service, public: grpc.aio.Channel
+) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", service.port)
+    writer.write(PREFACE + call(path=b"/\xff"))
+    await reader.read()  # until the server of grpc.aio, which can't decode it, has ended
+    writer.close()
+    stub = cart_pb2_grpc.CartServiceStub(public)
+    cart = await stub.GetCart(cart_pb2.GetCartRequest(user_id="u"), timeout=30, wait_for_ready=True)
+    assert cart.user_id == "u"
+    assert await health(public, PUBLIC) == "SERVING"
 
 
 async def test_a_service_without_internal_services_has_no_internal_port() -> None:

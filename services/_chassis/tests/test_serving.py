@@ -69,6 +69,15 @@ async def test_malformed_bytes_are_an_invalid_argument(raw: bytes) -> None:
     assert (info.reason, info.domain) == ("MALFORMED_MESSAGE", "shop")
 
 
+async def test_a_call_that_is_half_closed_without_a_message_is_an_invalid_argument() -> None:
+    async with connect((REGISTER, Carts())) as channel:
+        get_cart: Any = channel.stream_unary("/shop.CartService/GetCart")
+        with pytest.raises(grpc.aio.AioRpcError) as failure:
+            await get_cart(iter(()))
+    assert failure.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert failure.value.details() == "the call ended without a request message"
+
+
 async def test_a_control_character_is_rejected_in_any_string() -> None:
     async with connect((REGISTER, Carts())) as channel:
         request = cart_pb2.AddItemRequest(user_id="u", item=cart_pb2.CartItem(product_id="a\x7f"))

@@ -23,7 +23,7 @@ class ServiceProcess:
 @asynccontextmanager
 async def service_process(package: str, **environment: str) -> AsyncIterator[ServiceProcess]:
     """Run `python -m <package>` on free ports of loopback, with these variables too, until the context is left."""
-    local = {"HOST": "127.0.0.1", "PORT": "0", "INTERNAL_PORT": "0", "DRAIN_SECONDS": "0", "GRPC_VERBOSITY": "ERROR"}
+    local = {"HOST": "127.0.0.1", "PORT": "0", "INTERNAL_PORT": "0", "DRAIN_SECONDS": "0", "GRPC_VERBOSITY": "NONE"}
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", package), env={**os.environ, **local, **environment}, stdout=asyncio.subprocess.PIPE
     )

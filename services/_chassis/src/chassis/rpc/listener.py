@@ -1,21 +1,26 @@
 """A port on which a service serves RPCs, with health and reflection of the services on it."""
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
 import grpc
+import structlog
 from grpc_health.v1 import health_pb2, health_pb2_grpc
-from grpc_health.v1.health import aio as health_aio
-from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc
 
+from chassis.rpc.introspection import Health, reflection_handlers
 from chassis.rpc.serving import Limiter, WrappingRegistrar
 from chassis.settings import ServiceSettings
 from chassis.telemetry.instruments import Telemetry
 
-_HEALTH: str = health_pb2.DESCRIPTOR.services_by_name["Health"].full_name
+log = structlog.get_logger()
+
 # Kubernetes restarts a pod that is not live. Readiness must not decide that: a restart does not repair a store.
 _LIVENESS = "liveness"
 _MAX_REQUEST_BYTES = 4 * 1024 * 1024
+# How long no call of a servicer must be in flight before a stop ends what else is open.
+_IDLE_SECONDS = 0.5
+_POLL_SECONDS = 0.1
 
 Register = Callable[[Any, Any], None]
 
@@ -24,31 +29,46 @@ class Listener:
     """A server of servicers, on a port of its own, with a limit of its own."""
 
     def __init__(self, name: str, settings: ServiceSettings, telemetry: Telemetry) -> None:
-        self._host = settings.host
-        self._server = grpc.aio.server(options=_options(settings))
+        self._host = f"[{settings.host.strip('[]')}]" if ":" in settings.host else settings.host
+        self._options = _options(settings)
         self.limiter = Limiter(name, settings.max_concurrent_rpcs, telemetry)
-        self._registrar = WrappingRegistrar(self._server, telemetry, self.limiter, settings.failpoints)
-        self._health = health_aio.HealthServicer()
+        self._registrar = WrappingRegistrar(telemetry, self.limiter, settings.failpoints)
+        self._health = Health()
 
     def add_servicer(self, register: Register, servicer: object) -> None:
         register(servicer, self._registrar)
 
     async def start(self, port: int, setting: str) -> int:
         """Serve on a port, 0 for a free one, and return it. Raise OSError with the setting's name if it is in use."""
-        # These two are not wrapped: probes would count towards the limit, and fill traces and durations.
+        self._health.names = ("", _LIVENESS, *self._registrar.service_names)
+        try:
+            bound = await self._serve(port)
+        except RuntimeError as error:
+            raise OSError(f"{setting}: can't listen on {self._host}:{port}: is the port in use?") from error
+        await self._health.set(_LIVENESS, health_pb2.HealthCheckResponse.SERVING)
+        self._serving = asyncio.create_task(self._replace_crashed_servers(bound), name="replace servers")
+        return bound
+
+    async def _serve(self, port: int) -> int:
+        # Health and reflection are not wrapped: probes would count towards the limit, and fill traces and durations.
+        handlers = [*self._registrar.handlers, *reflection_handlers(self._registrar.service_names)]
+        self._server = grpc.aio.server(handlers=handlers, options=self._options)
         add_health: Register = health_pb2_grpc.add_HealthServicer_to_server
         add_health(self._health, self._server)
-        names = [*self._registrar.service_names, _HEALTH, reflection.SERVICE_NAME]
-        add_reflection: Register = reflection_pb2_grpc.add_ServerReflectionServicer_to_server
-        add_reflection(reflection.aio.ReflectionServicer(names), self._server)
-        address = f"{self._host}:{port}"
-        try:
-            bound = self._server.add_insecure_port(address)
-        except RuntimeError as error:
-            raise OSError(f"{setting}: can't listen on {address}: is the port in use?") from error
+        bound = self._server.add_insecure_port(f"{self._host}:{port}")
         await self._server.start()
-        await self._health.set(_LIVENESS, health_pb2.HealthCheckResponse.SERVING)
         return bound
+
+    async def _replace_crashed_servers(self, port: int) -> None:
+        """Serve again after a client's method name that is not UTF-8, which crashes a server of grpc.aio."""
+        while True:
+            try:
+                await self._server.wait_for_termination()
+            except UnicodeDecodeError:
+                log.warning("server replaced", port=port)
+                await self._serve(port)
+            else:
+                return
 
     async def set_readiness(self, *, ready: bool) -> None:
         """Report the readiness of every service on this port, and of the whole process under the empty name."""
@@ -57,8 +77,17 @@ class Listener:
             await self._health.set(name, status)
 
     async def stop(self, grace_seconds: float) -> None:
-        """Accept no more calls, and give those in flight so long to finish."""
-        await self._server.stop(grace_seconds)
+        """Accept no more calls, and give those in flight so long to finish.
+
+        Watches of health, which clients may hold open for ever, end half a second after the last call of a servicer.
+        """
+        stopping = asyncio.create_task(self._server.stop(grace_seconds), name="stop")
+        idle_seconds = 0.0
+        while not stopping.done() and idle_seconds < _IDLE_SECONDS:
+            await asyncio.wait([stopping], timeout=_POLL_SECONDS)
+            idle_seconds = 0 if self.limiter.in_flight else idle_seconds + _POLL_SECONDS
+        await self._server.stop(None)
+        await asyncio.gather(stopping, self._serving)
 
 
 def _options(settings: ServiceSettings) -> list[tuple[str, int]]:

@@ -67,17 +67,17 @@ class Limiter:
 
 
 class WrappingRegistrar:
-    """Stands in for a server where generated add_..._to_server functions add methods, and adds the wrapped ones to it.
+    """Stands in for a server where generated add_..._to_server functions add methods, and keeps the wrapped ones.
 
-    `service_names` are the full names of the services that were added.
+    `service_names` are the full names of the services that were added, and `handlers` have their methods.
     """
 
-    def __init__(self, server: grpc.aio.Server, telemetry: Telemetry, limiter: Limiter, failpoints: Failpoints) -> None:
-        self._server = server
+    def __init__(self, telemetry: Telemetry, limiter: Limiter, failpoints: Failpoints) -> None:
         self._telemetry = telemetry
         self._limiter = limiter
         self._failpoints = failpoints
         self.service_names: list[str] = []
+        self.handlers: list[grpc.GenericRpcHandler] = []
 
     def add_generic_rpc_handlers(self, generic_rpc_handlers: Any) -> None:
         """Do nothing: generated code passes the same methods to add_registered_method_handlers, with their names."""
@@ -91,10 +91,11 @@ class WrappingRegistrar:
             decode = _decoder(handler.request_deserializer, service.FindMethodByName(name).input_type)
             method = _Method(path, handle, decode, self._telemetry, self._limiter)
             # No deserializer: `serve` decodes requests, because gRPC would answer malformed ones with INTERNAL.
-            wrapped[name] = grpc.unary_unary_rpc_method_handler(method.serve, None, handler.response_serializer)
+            # As a stream: grpc.aio never ends a unary call whose client half-closes it without a message.
+            wrapped[name] = grpc.stream_unary_rpc_method_handler(method.serve, None, handler.response_serializer)
         self.service_names.append(service_name)
         # Not as registered methods: with each call grpc.aio waits anew for the next call of every one of those.
-        self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service_name, wrapped),))
+        self.handlers.append(grpc.method_handlers_generic_handler(service_name, wrapped))
 
 
 def _with_failpoint(name: str, handler: Handler, failpoints: Failpoints) -> Handler:
@@ -110,7 +111,9 @@ def _with_failpoint(name: str, handler: Handler, failpoints: Failpoints) -> Hand
 
 
 def _decoder(parse: Callable[[bytes], Message], message_type: Descriptor) -> Callable[[bytes], Message]:
-    def decode(raw: bytes) -> Message:
+    def decode(raw: Any) -> Message:
+        if raw is grpc.aio.EOF:
+            raise MalformedMessage(message="the call ended without a request message")
         try:
             request = parse(raw)
         except DecodeError as error:  # also for invalid UTF-8
@@ -138,8 +141,10 @@ class _Method:
         self._limiter = limiter
         self._attributes: Attributes = ((semconv.RPC_SYSTEM, "grpc"), (semconv.RPC_METHOD, name))
 
-    async def serve(self, raw: bytes, context: ServicerContext) -> Message:
+    async def serve(self, _requests: object, context: ServicerContext) -> Message:
         """Serve one call. Raise only errors that grpc.aio expects: AbortError and CancelledError."""
+        # Before the call counts: a client that opens calls and sends nothing must not fill the limit.
+        raw = await context.read()
         started = time.perf_counter()
         span = self._start_span(context)
         code = "OK"

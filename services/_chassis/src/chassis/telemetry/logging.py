@@ -99,4 +99,4 @@ class _StructlogHandler(logging.Handler):
     @override
     def emit(self, record: logging.LogRecord) -> None:
         log = structlog.get_logger(source=record.name)
-        log.log(record.levelno, record.getMessage(), exc_info=record.exc_info)
+        log.log(record.levelno, _LONG_NUMBER.sub("[number]", record.getMessage()), exc_info=record.exc_info)

@@ -30,7 +30,7 @@ from shop_cli.local.workspace import Program, UnknownService, internal_name
 _NOT_INHERITED = ("HOST", "PORT", "INTERNAL_PORT", "DATABASE_URL", "FAILPOINTS", "HMAC_KEY")
 
 _DEFAULTS = {
-    "GRPC_VERBOSITY": "ERROR",
+    "GRPC_VERBOSITY": "NONE",  # its core writes lines that are no JSON, and quotes what clients send
     "GRPC_ENABLE_FORK_SUPPORT": "0",
     # The same as in the images: decisions/0007-event-engine-off.md of the chassis.
     "GRPC_EXPERIMENTS": "-event_engine_client,-event_engine_listener",
