@@ -4,7 +4,7 @@ from collections.abc import Callable
 import pytest
 
 from chassis.errors import Unavailable
-from shop_lab.world.storefront import Visitor
+from shop_lab.world.storefront import SHOP, Visitor
 from shop_lab.world.storefront_backends import Backends, Peer
 
 DOWN = Unavailable("down")
@@ -45,6 +45,14 @@ async def test_the_ad_on_a_product_page_leads_to_another_page(visitor: Visitor) 
 async def test_links_of_older_ads_lead_to_the_product(visitor: Visitor) -> None:
     response = await visitor.get("/product/wool-blanket")
     assert (response.status_code, response.headers["location"]) == (308, "/products/wool-blanket")
+
+
+@pytest.mark.parametrize(
+    ("path", "target"), [("/cart/", "/cart"), ("/orders//", "/orders"), ("//evil.example/", "/evil.example")]
+)
+async def test_a_trailing_slash_redirects_within_the_shop(visitor: Visitor, path: str, target: str) -> None:
+    response = await visitor.get(f"{SHOP}{path}", headers={"host": "evil.example"})
+    assert (response.status_code, response.headers["location"]) == (307, target)
 
 
 async def test_the_chosen_currency_applies_to_all_prices(visitor: Visitor) -> None:

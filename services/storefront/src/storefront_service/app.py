@@ -55,6 +55,7 @@ def create_app(clients: Clients, signer: SessionSigner, *, secure_cookie: bool) 
         ],
         exception_handlers=dict.fromkeys((DomainError, PartDown, HTTPException, Exception), errors.respond),
     )
+    routes.router.redirect_slashes = False  # it would trust Host, and redirect from https to http behind a proxy
     # Outside Starlette's own middleware, so that the page for an unexpected error has a session and headers too.
     shop = ShopMiddleware(routes, signer, errors.forbidden, secure_cookie=secure_cookie)
     return DefaultHeaders(shop, SECURITY_HEADERS)

@@ -32,11 +32,13 @@ def create_app(room: ControlRoom, port: int, token: str) -> Starlette:
             return HTMLResponse(templates.get_template("error.html").render(described), status)
         return JSONResponse(described, status)
 
-    return Starlette(
+    app = Starlette(
         routes=[*api.routes(room), *jaeger.routes(room.telemetry), *pages.routes(room, templates)],
         middleware=access_control(port, token),
         exception_handlers={DomainError: refuse},
     )
+    app.router.redirect_slashes = False  # it would redirect to any Host
+    return app
 
 
 @contextlib.asynccontextmanager

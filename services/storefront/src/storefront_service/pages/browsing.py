@@ -30,6 +30,7 @@ class BrowsingPages:
             Route("/categories/{name:path}", self.category),
             Route("/products/{product_id:path}", self.product),
             Route("/product/{product_id:path}", self.redirect_to_product),  # the links of older ads
+            Route("/{path:path}/", self.redirect_without_slash),
         ]
 
     async def home(self, request: Request) -> Response:
@@ -67,6 +68,9 @@ class BrowsingPages:
         )
         others = await self._pages.priced([product, *catalog.known(recommended)], frame.currency)
         return self._pages.render("product.html", frame, priced=others[0], recommended=others[1:], ad=ad, key=new_key())
+
+    async def redirect_without_slash(self, request: Request) -> Response:
+        return RedirectResponse("/" + request.path_params["path"].strip("/"))
 
     async def redirect_to_product(self, request: Request) -> Response:
         catalog = await self._pages.catalog()
