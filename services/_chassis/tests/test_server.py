@@ -10,12 +10,14 @@ from typing import Any
 
 import grpc
 import orjson
+import pytest
 
 from shop import cart_pb2
 
 PROGRAM = """
 import asyncio
 import gc
+import os
 from contextlib import asynccontextmanager
 from chassis.rpc.server import run
 from chassis.settings import ServiceSettings
@@ -31,6 +33,7 @@ class Carts(cart_pb2_grpc.CartServiceServicer):
 
 @asynccontextmanager
 async def build(settings, service):
+    print("proxies", *sorted(name for name in os.environ if name.lower() in ("http_proxy", "all_proxy")), flush=True)
     service.add_servicer(cart_pb2_grpc.add_CartServiceServicer_to_server, Carts())
     async with asyncio.TaskGroup() as tasks:
         watch = tasks.create_task(asyncio.Event().wait())
@@ -63,6 +66,7 @@ def process(tmp_path: Path, **environment: str) -> Iterator[subprocess.Popen[str
 
 def port_of(running: subprocess.Popen[str]) -> int:
     assert running.stdout
+    assert running.stdout.readline() == "proxies\n"
     event = orjson.loads(running.stdout.readline())
     assert event["event"] == "serving"
     return int(event["port"])
@@ -82,6 +86,16 @@ def test_sigterm_finishes_the_calls_in_flight_and_exits_with_status_0(tmp_path: 
     # The objects that the start creates are exempt from garbage collection.
     [frozen] = [line.split()[1] for line in lines if line.startswith("frozen")]
     assert int(frozen) > 10_000
+
+
+@pytest.mark.parametrize(("setting", "left"), [("", []), ("1", ["ALL_PROXY", "http_proxy"])])
+def test_proxies_of_the_environment_are_ignored_unless_a_setting_asks(
+    tmp_path: Path, setting: str, left: list[str]
+) -> None:
+    proxies = {"http_proxy": "http://127.0.0.1:1", "ALL_PROXY": "socks5://127.0.0.1:1"}
+    with process(tmp_path, USE_HTTP_PROXY=setting, **proxies) as running:
+        assert running.stdout
+        assert running.stdout.readline().split() == ["proxies", *left]
 
 
 def test_an_invalid_setting_fails_the_start_with_its_name(tmp_path: Path) -> None:

@@ -26,6 +26,12 @@ def test_a_port_in_use_is_refused_with_its_service_and_the_options_that_choose_o
             require_free(port, "cart")
 
 
+@pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="IPv6 is off")
+def test_a_port_that_only_ipv6_uses_is_in_use_because_localhost_may_mean_it() -> None:
+    with socket.create_server(("::1", 0), family=socket.AF_INET6) as taken, pytest.raises(PortInUse):
+        require_free(taken.getsockname()[1], "storefront")
+
+
 def test_a_reservation_ends_with_its_context() -> None:
     with reserved(1) as (port,):
         pass

@@ -160,6 +160,7 @@ async def test_a_relay_that_does_not_greet_in_time_has_not_got_the_message() -> 
     [
         ("smtp://relay", Relay("relay", 25)),
         ("smtp://relay:2525", Relay("relay", 2525)),
+        ("smtp://[2001:db8::1]:2525", Relay("2001:db8::1", 2525)),
         ("smtps://relay/", Relay("relay", 465, tls=True)),
         ("smtp://jane:pass@relay", Relay("relay", 587, user="jane", password="pass")),
         ("smtps://jane%40shop:p%3A@relay:1", Relay("relay", 1, tls=True, user="jane@shop", password="p:")),

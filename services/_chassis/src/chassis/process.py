@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import structlog
 import uvloop
 
+from chassis.proxies import ignore_proxies
 from chassis.settings import ServerSettings, load
 from chassis.sql.migrate import CONNECT_TIMEOUT_SECONDS, DatabaseUnusable, migrate, needs_migration
 from chassis.sql.settings import load_database_url
@@ -61,6 +62,8 @@ def run_process(
             sys.exit(str(error))
         return
     settings = load(settings_type)
+    if not settings.use_http_proxy:
+        ignore_proxies()
     if migrations is not None:
         _migrate(load_database_url(settings_type), migrations, connect_seconds)
     telemetry = otlp.configure(name)

@@ -74,6 +74,7 @@ class Settings:
     """
 
     log_level: Literal["debug", "info", "warning", "error"] = "info"
+    use_http_proxy: bool = False
 
     def __init_subclass__(cls) -> None:
         dataclass(frozen=True, kw_only=True)(cls)
@@ -90,9 +91,9 @@ class HmacKeySettings(Settings):
 
 
 class ServerSettings(Settings):
-    """Settings of every process that serves. Subclasses set defaults for `host` and `port`."""
+    """Settings of every process that serves. Subclasses set a default for `port`."""
 
-    host: str
+    host: str = "[::]"
     port: Port
     # SIGTERM reaches a pod before its address leaves the endpoints: serve until then, and finish the calls in flight.
     drain_seconds: NonNegativeFloat = 2
@@ -101,7 +102,6 @@ class ServerSettings(Settings):
 
 
 class ServiceSettings(ServerSettings):
-    host: str = "[::]"
     port: Port = 50051
     # Of services for other services and operators, such as PaymentLedger; most processes have none.
     internal_port: Port = 50052

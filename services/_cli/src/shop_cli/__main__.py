@@ -7,7 +7,7 @@ from importlib import import_module, metadata
 from typing import Annotated
 
 # gRPC reads these when it is imported; otherwise it logs a warning for every process that is started.
-os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
+os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 
 # Ctrl-C while modules are imported is no error to explain.
@@ -16,6 +16,7 @@ sys.excepthook = lambda kind, *rest: None if kind is KeyboardInterrupt else sys.
 import typer  # noqa: E402
 
 from chassis import errors  # noqa: E402
+from chassis.proxies import ignore_proxies  # noqa: E402
 
 COMMANDS = {
     "up": "Run the shop on this machine until Ctrl-C.",
@@ -50,6 +51,8 @@ _EXIT_CODES = ((errors.InvalidArgument, _INVALID_INPUT), (errors.Unavailable, 4)
 
 def main() -> None:
     """Run a command. Print an error as one line on standard error and exit with its status."""
+    if "USE_HTTP_PROXY" not in os.environ:
+        ignore_proxies()
     try:
         app(sys.argv[1:])()
     except errors.DomainError as error:

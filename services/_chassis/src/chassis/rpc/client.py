@@ -134,7 +134,7 @@ class _Method:
         self.attributes: Attributes = (
             (semconv.RPC_SYSTEM, "grpc"),
             (semconv.RPC_METHOD, name),
-            (semconv.SERVER_ADDRESS, host or target),
+            (semconv.SERVER_ADDRESS, host.strip("[]") or target),
         )
         self._port = {semconv.SERVER_PORT: int(port)} if port.isdecimal() else {}
 

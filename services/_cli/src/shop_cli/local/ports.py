@@ -5,6 +5,7 @@ any outgoing connection. So ports come from below the range of outgoing connecti
 is the lock of a port: services use only TCP, and the kernel releases the lock however its owner ends.
 """
 
+import errno
 import random
 import socket
 from collections.abc import Iterator
@@ -57,10 +58,12 @@ def _reserve(locks: ExitStack) -> int:
 
 
 def _is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # ignore closed connections in TIME_WAIT
+    for family, host in ((socket.AF_INET, HOST), (socket.AF_INET6, "::1")):  # `localhost` is both
         try:
-            probe.bind((HOST, port))
-        except OSError:
-            return False
+            with socket.socket(family) as probe:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # ignore closed connections in TIME_WAIT
+                probe.bind((host, port))
+        except OSError as error:
+            if error.errno not in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):  # where IPv6 is off
+                return False
     return True

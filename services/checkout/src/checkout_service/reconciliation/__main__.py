@@ -16,6 +16,7 @@ import grpc
 import structlog
 
 from chassis.errors import DomainError
+from chassis.proxies import ignore_proxies
 from chassis.rpc import client
 from chassis.settings import NonNegativeFloat, PositiveFloat, Settings, load
 from chassis.telemetry import logging, otlp, semconv
@@ -50,6 +51,8 @@ class ReconciliationSettings(Settings):
 def main() -> int:
     """Reconcile and return the exit status."""
     settings = load(ReconciliationSettings)
+    if not settings.use_http_proxy:
+        ignore_proxies()
     telemetry = otlp.configure(_NAME)
     logging.configure(_NAME, level=settings.log_level, logger=telemetry.logger)
     try:

@@ -30,6 +30,11 @@ from shop_lab.world.ledgers import Charge, read_charges
 from shop_lab.world.received_telemetry import Received, receiving
 
 _UP_SECONDS = 90
+DEAD_PROXIES = {
+    **dict.fromkeys(("http_proxy", "https_proxy", "grpc_proxy", "HTTP_PROXY", "HTTPS_PROXY"), "http://127.0.0.1:1"),
+    **dict.fromkeys(("all_proxy", "ALL_PROXY"), "socks5://127.0.0.1:1"),
+}
+"""What every process of a shop has to ignore: many machines have proxies in their environment."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +100,7 @@ def order_request(user_id: str = "", currency: str = "EUR") -> PlaceOrderRequest
 async def running_process(name: str, folder: Path, environment: Mapping[str, str]) -> AsyncIterator[Process]:
     """Run a program of the workspace on a free port, with its data in a folder."""
     with reserved(1) as (port,):
-        process = Process(find(discover(), name), port, {**inherited({}), **environment}, folder)
+        process = Process(find(discover(), name), port, {**inherited({}), **DEAD_PROXIES, **environment}, folder)
         await process.start()
         try:
             await process.wait_until_serving(60)
@@ -109,7 +114,8 @@ async def shop_up(folder: Path) -> AsyncIterator[Run]:
     """Run `shop up` on free ports with its data in a folder, and wait until it says that it is ready."""
     await asyncio.to_thread(migrate_databases, files_in(folder))
     command = (sys.executable, "-m", "shop_cli", "up", "--any-ports", "--folder", str(folder))
-    process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
+    environment = {**os.environ, **DEAD_PROXIES}
+    process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE, env=environment)
     assert process.stdout
     try:
         async with asyncio.timeout(_UP_SECONDS):
@@ -141,7 +147,7 @@ async def running_shop(
         otlp_port, *ports = stack.enter_context(reserved(len(names) + 1))
         by_name = dict(zip(names, ports, strict=True))
         received = await stack.enter_async_context(receiving(otlp_port))
-        environment = {"PATH": "/usr/bin:/bin", **exporting_to(otlp_port), **variables}
+        environment = {"PATH": "/usr/bin:/bin", **DEAD_PROXIES, **exporting_to(otlp_port), **variables}
         await asyncio.to_thread(migrate_databases, files_in(folder))
         processes = await stack.enter_async_context(Shop(programs, folder, by_name, environment))
         await processes.wait_until_serving(60)
