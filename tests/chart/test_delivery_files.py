@@ -163,6 +163,35 @@ def test_a_chart_without_a_service_that_was_built_is_not_published(tmp_path: Pat
     assert "unknown" in ended.stderr
 
 
+def test_a_release_adds_what_artifact_hub_shows(tmp_path: Path) -> None:
+    chart, notes = tmp_path / "Chart.yaml", tmp_path / "notes.md"
+    chart.write_text((ROOT / "charts/shop/Chart.yaml").read_text())
+    notes.write_text("### Added\n\n- One thing that\n  takes two lines.\n\n### Fixed\n\nFor you:\n\n- `a: b`\n")
+    image = "ghcr.io/owner/shop/cart:1.2.3@sha256:0123"
+    script = SCRIPTS / "chart_annotations.py"
+    command = [sys.executable, str(script), str(chart), str(notes), "https://git.example/shop"]
+    subprocess.run(command, input=f"{image}\n", text=True, check=True)
+    annotations = yaml.safe_load(chart.read_text())["annotations"]
+    assert {key: yaml.safe_load(value) for key, value in annotations.items()} == {
+        "artifacthub.io/category": "skip-prediction",
+        "artifacthub.io/license": "Apache-2.0",
+        "artifacthub.io/changes": [
+            {"kind": "added", "description": "One thing that takes two lines."},
+            {"kind": "fixed", "description": "`a: b`"},
+        ],
+        "artifacthub.io/images": [{"name": "cart", "image": image}],
+        "artifacthub.io/links": [
+            {"name": "source", "url": "https://git.example/shop"},
+            {"name": "support", "url": "https://git.example/shop/issues"},
+        ],
+    }
+
+
+def test_the_changelog_has_kinds_of_artifact_hub_only() -> None:
+    kinds = set(re.findall(r"^### (.*)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE))
+    assert kinds <= {"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"}
+
+
 def notes_of(version: str, folder: Path) -> subprocess.CompletedProcess[str]:
     (folder / ".github/scripts").mkdir(parents=True)
     script = shutil.copy(SCRIPTS / "release_notes.sh", folder / ".github/scripts")

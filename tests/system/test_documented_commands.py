@@ -61,6 +61,8 @@ RUN_ELSEWHERE = {
     r"shop orders settle .*": ("services/_cli/tests/test_commands.py", '"orders", "settle"'),
     r"shop mail list .*": ("services/_cli/tests/test_commands.py", '"mail", "list"'),
     r"kubectl .* create secret generic telemetry-headers .*": ("tests/chart/test_bring_your_own.py", "headersSecret"),
+    r"kubectl create namespace shop": (".github/scripts/install_release.sh", "kubectl create namespace shop"),
+    r"kubectl .* create secret generic shop-keys .*": ("tests/chart/test_gitops.py", "the_documented_secret"),
     r"kubectl .*delete secret,pvc .*": ("tests/e2e/cluster.sh", "kubectl --namespace shop delete secret,pvc"),
 }
 
