@@ -10,7 +10,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export UV_SYSTEM_CERTS := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up sync lock check-locks signals protos dashboards check test bench
+.PHONY: help setup demo up sync lock check-locks signals compose catalog protos dashboards check test bench
 
 help:  ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -70,6 +70,12 @@ check-locks: | $(UV)
 signals:  ## Generate the page of all metrics, spans and attributes
 	@python tests/repository/signals.py > services/_chassis/signals.md
 
+compose:  ## Generate compose.yaml from the chart's values
+	@python tests/repository/compose.py > compose.yaml
+
+catalog:  ## Generate catalog-info.yaml, for Backstage, from the chart's values
+	@python tests/repository/catalog.py > catalog-info.yaml
+
 protos:  ## Generate the contract's Python code
 	@protos/generate.sh
 
@@ -113,6 +119,7 @@ check: setup check-locks  ## Lint and type-check everything, as CI does
 	check-jsonschema --builtin-schema vendor.renovate .github/renovate.json
 	check-jsonschema --schemafile tests/chart/schemas/skaffold.json skaffold.yaml
 	check-jsonschema --schemafile tests/chart/schemas/kind.json kind-config.yaml
+	check-jsonschema --builtin-schema vendor.compose-spec compose.yaml
 
 .PHONY: promtool
 promtool:  ## Build promtool, with which alerts are tested, into .cache (needs Go)

@@ -2,7 +2,7 @@
 # Runs after each start of the PostgreSQL container, idempotently. Each role in ROLES gets a login, the password in
 # <ROLE>_PASSWORD and a database of the same name that only it may connect to.
 set -eu
-export PGHOST=127.0.0.1 PGUSER=postgres PGDATABASE=postgres
+export PGHOST="${PGHOST:-127.0.0.1}" PGUSER=postgres PGDATABASE=postgres
 
 # While it initializes, the image runs a temporary server on a socket only: what answers on TCP is the final one.
 until pg_isready --quiet; do sleep 0.5; done
