@@ -32,6 +32,14 @@ async def test_a_service_that_cannot_be_restarted_names_the_port_that_is_in_use(
     assert await process_states(shop) == {"ad": "ended (0)"}
 
 
+async def test_a_service_is_only_serving_if_its_peers_reach_it_too(
+    process: Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("no_proxy", raising=False)
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")  # the channels of services use a proxy that is set
+    assert await process.is_serving() is None
+
+
 async def test_a_service_without_its_database_is_said_to_be_so(
     port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

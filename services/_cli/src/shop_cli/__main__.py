@@ -10,13 +10,10 @@ from typing import Annotated
 os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 
-# Ctrl-C while modules are imported is no error to explain.
-sys.excepthook = lambda kind, *rest: None if kind is KeyboardInterrupt else sys.__excepthook__(kind, *rest)
+import typer
 
-import typer  # noqa: E402
-
-from chassis import errors  # noqa: E402
-from chassis.proxies import ignore_proxies  # noqa: E402
+from chassis import errors
+from chassis.proxies import ignore_proxies
 
 COMMANDS = {
     "up": "Run the shop on this machine until Ctrl-C.",

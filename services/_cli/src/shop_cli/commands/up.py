@@ -21,9 +21,7 @@ _STOPPED = (0, -signal.SIGTERM)
 Offset = Annotated[
     int,
     typer.Option(
-        min=0,
-        max=MAX_PORT_OFFSET,
-        help="Add this multiple of 100 to every default port, to run a second shop beside the first.",
+        min=0, max=MAX_PORT_OFFSET, help="Add this multiple of 100 to every default port, for a shop beside another."
     ),
 ]
 AnyPorts = Annotated[bool, typer.Option("--any-ports", help="Use free ports instead of the default ones.")]

@@ -27,13 +27,9 @@ class NotServing(Unavailable):
 
 
 class ChildProcess:
-    """A child of this process, which ends with it, and its log file. Subclasses say how it starts and is checked.
+    """A child of this process, which ends with it, and its log file. Subclasses say how it starts and is checked."""
 
-    Attributes:
-        address: for people, such as `host:port`; "" for a process that does not listen.
-    """
-
-    address = ""
+    address = ""  # for people, such as `host:port`
     stop_signal = signal.SIGTERM
 
     def __init__(self, name: str, log_path: Path) -> None:
