@@ -45,8 +45,8 @@ def test_an_empty_catalog_is_rejected() -> None:
         Catalog([])
 
 
-def test_the_name_outranks_a_category_and_a_category_outranks_the_description() -> None:
-    assert CATALOG.search("tea") == [TEA, TIN, MUG, KETTLE]
+def test_the_name_outranks_the_description_and_the_description_outranks_a_category() -> None:
+    assert CATALOG.search("tea") == [TEA, MUG, KETTLE, TIN]
 
 
 def test_products_of_equal_rank_are_in_the_order_of_the_catalog() -> None:
@@ -81,7 +81,55 @@ def test_case_and_unicode_normalization_do_not_matter(query: str) -> None:
     assert CATALOG.search(query) == [CAFE]
 
 
-@pytest.mark.parametrize("query", ["", " ", "%", "_", "%%", ".*", "\\", "(", "[", "'", "\n\t"])
+@pytest.mark.parametrize(
+    ("name", "query"),
+    [
+        *(
+            ("Café crème", query)
+            for query in ("cafe creme", "CAFÉ creme", "cafés", "crem", "cafe-creme", "\uff23\uff21\uff26\uff25")
+        ),
+        *(("Cafe creme", query) for query in ("café", "Crème", "cafés")),
+        *(("Smørrebrød", query) for query in ("smorrebrod", "SMØRREBRØD")),
+        *(
+            (name, query)
+            for name in ("T-shirt", "T shirt", "Tshirt", "t\u2011shirts")
+            for query in ("t-shirt", "tshirt")
+        ),
+        *((name, query) for name in ("T-shirt", "T shirt", "Tshirt", "tshirts") for query in ("T SHIRT", "tshirts")),
+        *(("Out-of-band set", query) for query in ("outofband", "out ofband", "set out-of-band", "outof band sets")),
+    ],
+)
+def test_accents_plurals_and_hyphens_do_not_matter(name: str, query: str) -> None:
+    found = product("found", name)
+    assert Catalog([MUG, found, TEA]).search(query) == [found]
+
+
+@pytest.mark.parametrize(
+    ("singular", "plural"),
+    [
+        *(("mug", "mugs"), ("glass", "glasses"), ("watch", "watches"), ("box", "boxes"), ("atlas", "atlases")),
+        *(("berry", "berries"), ("toy", "toys"), ("beanie", "beanies"), ("knife", "knives"), ("scarf", "scarves")),
+        *(("shoe", "shoes"), ("bus", "buses"), ("lens", "lenses"), ("glove", "gloves"), ("tomato", "tomatoes")),
+    ],
+)
+def test_a_plural_finds_the_singular_and_the_singular_the_plural(singular: str, plural: str) -> None:
+    one, many = product("one", f"One {singular}"), product("many", f"Two {plural}")
+    assert Catalog([many, one]).search(singular) == [one, many]
+    assert Catalog([one, many]).search(plural) == [many, one]
+
+
+def test_a_word_outranks_a_variant_and_a_variant_outranks_a_prefix_within_a_field() -> None:
+    exact, accented, longer = product("e", "Cafe"), product("a", "Café"), product("l", "Cafeteria")
+    described = product("d", "Chair", "For a cafe.")
+    assert Catalog([described, longer, accented, exact]).search("cafe") == [exact, accented, longer, described]
+
+
+def test_words_that_are_written_as_one_rank_like_each_of_them() -> None:
+    split, one = product("split", "Shirt", "With a T on it."), product("one", "Tshirt")
+    assert Catalog([split, one]).search("t-shirt") == [one, split]
+
+
+@pytest.mark.parametrize("query", ["", " ", "%", "_", "%%", ".*", "\\", "(", "[", "'", "\n\t", "\u0301"])
 def test_a_query_without_a_word_finds_nothing(query: str) -> None:
     assert CATALOG.search(query) == []
 

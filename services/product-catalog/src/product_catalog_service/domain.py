@@ -1,8 +1,9 @@
 """The products on sale, with lookup by id and full-text search."""
 
+import re
 import unicodedata
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from chassis.errors import NotFound
@@ -12,8 +13,14 @@ from chassis.values.money import Money
 MAX_ID_LENGTH = 64
 MAX_QUERY_LENGTH = 256
 
-_NAME, _CATEGORY, _DESCRIPTION = 3, 2, 1
+# Ranks of a match within a field: of the beginning of a word, of a variant, of the word itself.
+_PREFIX, _VARIANT, _WORD, _RANKS = range(4)
+_MAX_JOINED = 3
 _LAST_CODE_POINT = "\U0010ffff"
+_ACCENT = re.compile("[\u0300-\u036f]")
+_PLURAL = re.compile("(?<=..)(?:(?<!s)s)?e?(?:(?<!s)s)?$")
+# Unicode does not decompose these.
+_PLAIN = str.maketrans({"æ": "ae", "œ": "oe", "ø": "o", "đ": "d", "ł": "l", "\u0131": "i"})
 
 
 class ProductNotFound(NotFound):
@@ -63,53 +70,84 @@ class Catalog:
     def search(self, query: str) -> list[Product]:
         """Return the products that match every word of the query, best match first.
 
-        A product matches a word if its name, categories or description contain it or a word that begins with it. A
-        match in the name ranks above one in a category, which ranks above one in the description; a whole word ranks
-        above a prefix; products of equal rank are in the order of the catalog. Punctuation only separates words: a
-        query without a word finds nothing. Raise InvalidArgument beyond MAX_QUERY_LENGTH characters.
+        A product matches a word if its name, description or categories contain it, a variant of it or a word that
+        begins with it. Matches rank in these orders, first by the field; products of equal rank are in the order of the
+        catalog. Variants differ in accents, an English plural, or in being written as one word or several. Punctuation
+        only separates words: a query without one finds nothing. Raise InvalidArgument beyond MAX_QUERY_LENGTH.
         """
         limit_text(query, "query", max_length=MAX_QUERY_LENGTH)
-        scores = self._index.scores(set(_words(query)))
+        scores = self._index.scores(list(dict.fromkeys(_words(query))))
         return [self.products[position] for position in sorted(scores, key=lambda found: (-scores[found], found))]
 
 
+_Ranks = Mapping[int, int]
+"""The positions of products, with the ranks of their best matches: higher is better."""
+
+
 class _WordIndex:
-    """Maps each word to the positions of the products that contain it, with the weight of the field it occurs in."""
+    """Finds the products that contain a word, a variant of it, or a word that begins with it."""
 
-    def __init__(self, products: Iterable[Product]) -> None:
-        self._weights: dict[str, dict[int, int]] = {}
+    def __init__(self, products: Sequence[Product]) -> None:
+        self._all = dict.fromkeys(range(len(products)), 0)
+        self._words: dict[str, dict[int, int]] = {}
+        self._variants: dict[str, dict[int, int]] = {}
+        self._prefixable: dict[str, dict[int, int]] = {}
         for position, product in enumerate(products):
-            # In rising weight, so that the weight of the most important field remains.
-            for weight, text in (
-                (_DESCRIPTION, product.description),
-                (_CATEGORY, " ".join(product.categories)),
-                (_NAME, product.name),
-            ):
-                for word in _words(text):
-                    self._weights.setdefault(word, {})[position] = weight
-        self._vocabulary = sorted(self._weights)
+            # In rising rank, so that the rank of the most important field remains.
+            for field, text in enumerate((" ".join(product.categories), product.description, product.name)):
+                self._add(position, field * _RANKS, list(_words(text)))
+        self._vocabulary = sorted(self._prefixable)
 
-    def scores(self, words: Iterable[str]) -> dict[int, int]:
-        """Return the positions of the products that match all words, with their scores; higher is better."""
-        scores_by_word = [self._prefix_scores(word) for word in words]
-        if not scores_by_word:
-            return {}
-        matches = set.intersection(*map(set, scores_by_word))
-        return {position: sum(scores[position] for scores in scores_by_word) for position in matches}
+    def scores(self, words: Sequence[str]) -> _Ranks:
+        """Return the products that match all words; a product may have two or three of them as one."""
+        found: list[_Ranks] = [self._all]  # by no word, the first word, the first two words, and so on
+        for end in range(1, len(words) + 1):
+            starts = range(max(0, end - _MAX_JOINED), end)
+            found.append(_best(_both(found[start], self._ranks(words[start:end])) for start in starts))
+        return found[-1] if words else {}
 
-    def _prefix_scores(self, prefix: str) -> dict[int, int]:
-        best: dict[int, int] = {}
-        for word in self._words_with_prefix(prefix):
-            for position, weight in self._weights[word].items():
-                best[position] = max(best.get(position, 0), 2 * weight - (word != prefix))
-        return best
+    def _add(self, position: int, rank: int, words: Sequence[str]) -> None:
+        for start, word in enumerate(words):
+            self._words.setdefault(word, {})[position] = rank + _WORD
+            self._prefixable.setdefault(_fold(word), {})[position] = rank + _PREFIX
+            for end in range(start + 1, min(start + _MAX_JOINED, len(words)) + 1):
+                self._variants.setdefault(_stem("".join(words[start:end])), {})[position] = rank + _VARIANT
 
-    def _words_with_prefix(self, prefix: str) -> list[str]:
-        first = bisect_left(self._vocabulary, prefix)
-        return self._vocabulary[first : bisect_left(self._vocabulary, prefix + _LAST_CODE_POINT)]
+    def _ranks(self, words: Sequence[str]) -> _Ranks:
+        """Return the products that match a word, or several words as one, which counts as a match of each."""
+        variants = self._variants.get(_stem("".join(words)), {})
+        if len(words) > 1:
+            return {position: len(words) * rank for position, rank in variants.items()}
+        prefix = _fold(words[0])
+        first, last = (bisect_left(self._vocabulary, key) for key in (prefix, prefix + _LAST_CODE_POINT))
+        longer = [self._prefixable[found] for found in self._vocabulary[first:last]]
+        return _best([self._words.get(words[0], {}), variants, *longer])
+
+
+def _best(ways: Iterable[_Ranks]) -> _Ranks:
+    best: dict[int, int] = {}
+    for ranks in ways:
+        for position, rank in ranks.items():
+            best[position] = max(best.get(position, 0), rank)
+    return best
+
+
+def _both(first: _Ranks, second: _Ranks) -> _Ranks:
+    return {position: rank + second[position] for position, rank in first.items() if position in second}
 
 
 def _words(text: str) -> Iterator[str]:
     """Split text into words of letters, marks and digits, independent of case and Unicode normalization."""
     folded = unicodedata.normalize("NFC", unicodedata.normalize("NFC", text).casefold())
     return iter("".join(c if unicodedata.category(c)[0] in "LMN" else " " for c in folded).split())
+
+
+def _fold(word: str) -> str:
+    """Return a word without accents: `café` becomes `cafe`."""
+    return _ACCENT.sub("", unicodedata.normalize("NFKD", word)).casefold().translate(_PLAIN) or word
+
+
+def _stem(word: str) -> str:
+    """Return what a word and its English plural have in common: `berri` of `berry` and `berries`."""
+    stem = _PLURAL.sub("", _fold(word))
+    return stem[:-1] + {"y": "i", "v": "f"}.get(stem[-1], stem[-1]) if len(stem) > 2 else stem  # noqa: PLR2004
