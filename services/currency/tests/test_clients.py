@@ -160,7 +160,7 @@ async def test_rates_are_fetched_again_after_each_interval() -> None:
 
 
 async def test_a_service_with_a_url_uses_the_fetched_rates() -> None:
-    with publishing(response(FRESH.format("2025-01-02", "1.5"))) as url:
+    with publishing(response(FRESH.format("9999-12-31", "1.5"))) as url:
         settings = load_settings(Settings, {"rates_url": url})
         service = Service(settings, Telemetry())
         async with (

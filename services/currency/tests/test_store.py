@@ -4,6 +4,7 @@ import pytest
 
 from chassis.values.money import Money
 from currency_service.__main__ import Settings
+from currency_service.domain import CurrencyNotSupported
 from currency_service.store import parse_rates
 
 ENVELOPE = (
@@ -22,14 +23,25 @@ def feed(*quotes: str, day: str = "2025-01-02") -> bytes:
 def test_the_packaged_file_has_the_published_rates_of_its_day_and_names_its_source() -> None:
     raw = Settings().rates_file.read_bytes()
     rates = parse_rates(raw)
-    assert len(rates.codes) >= 30
-    assert (rates.day, rates.convert(Money.of("EUR", 1), "USD")) == (date(2024, 12, 31), Money.of("USD", 1, 38_900_000))
+    assert len(rates.codes) == 30
+    assert (rates.day, rates.convert(Money.of("EUR", 1), "USD")) == (
+        date(2026, 10, 30),
+        Money.of("USD", 1, 117_200_000),
+    )
     assert b"European Central Bank" in raw
 
 
 def test_rates_are_parsed_exactly() -> None:
     rates = parse_rates(feed('<Cube currency="USD" rate="1.234567891"/>'))
     assert rates.convert(Money.of("EUR", 1), "USD") == Money.of("USD", 1, 234_567_891)
+
+
+@pytest.mark.parametrize("ended", ["BGN", "HRK", "LTL", "LVL", "EEK", "SKK", "CYP", "MTL", "SIT", "GRD", "ROL", "TRL"])
+def test_a_currency_that_has_ended_is_not_supported_even_if_a_file_has_its_rate(ended: str) -> None:
+    rates = parse_rates(feed(USD, f'<Cube currency="{ended}" rate="1.9558"/>', day="2024-12-31"))
+    assert rates.codes == ("EUR", "USD")
+    with pytest.raises(CurrencyNotSupported):
+        rates.convert(Money.of(ended, 1), "EUR")
 
 
 @pytest.mark.parametrize(

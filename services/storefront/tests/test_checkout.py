@@ -116,6 +116,19 @@ async def test_fields_that_checkout_rejects_are_marked(visitor: Visitor, backend
     assert f'id="{field.partition(".")[2]}-error">Must not be empty.' in response.text
 
 
+async def test_an_order_in_a_currency_that_has_ended_is_shown_in_another_one(
+    visitor: Visitor, backends: Backends
+) -> None:
+    await visitor.add_to_cart()
+    form = await visitor.checkout_form(currency_code="BGN")
+    backends.checkout.error = InvalidArgument.field("user_currency", "is not supported")
+    response = await visitor.post("/orders", data=form)
+    assert response.status_code == 422
+    assert "The shop no longer takes the currency you chose." in response.text
+    assert 'name="currency_code" value="USD"' in response.text
+    assert 'href="#user_currency"' not in response.text
+
+
 @pytest.mark.parametrize("error", [DeadlineExceeded("slow"), Unavailable("down", reason="JOURNAL_UNAVAILABLE")])
 async def test_while_the_outcome_is_unknown_the_same_form_may_be_sent_again(
     visitor: Visitor, backends: Backends, error: DeadlineExceeded | Unavailable

@@ -13,6 +13,9 @@ from currency_service.domain import BASE, RATE_DIGITS, Rates
 
 _CUBE = "{http://www.ecb.int/vocabulary/2002-08-01/eurofxref}Cube"
 
+# Currencies that the ECB once quoted, and that no one can pay with any more.
+_ENDED = frozenset({"BGN", "CYP", "EEK", "GRD", "HRK", "LTL", "LVL", "MTL", "ROL", "SIT", "SKK", "TRL"})
+
 _SMALLEST_RATE = Decimal(1).scaleb(-RATE_DIGITS)
 
 
@@ -31,7 +34,7 @@ class _Day(Struct, frozen=True):
 
 
 def parse_rates(raw: bytes) -> Rates:
-    """Parse the content of a file. Raise ValueError that names the invalid entry and field; also for any DTD."""
+    """Parse a file, without currencies that have ended. Raise ValueError that names what is invalid; also any DTD."""
     days = [cube for cube in _parse_xml(raw).iter(_CUBE) if "time" in cube.attrib]
     if len(days) != 1:
         raise ValueError(f"there must be the rates of one day, not of {len(days)}")
@@ -39,7 +42,7 @@ def parse_rates(raw: bytes) -> Rates:
     per_euro = {quote.currency: quote.rate for quote in day.rates}
     if len(per_euro) < len(day.rates) or BASE in per_euro:
         raise ValueError("a currency is quoted twice, or the euro itself is quoted")
-    return Rates(day.time, per_euro)
+    return Rates(day.time, {code: rate for code, rate in per_euro.items() if code not in _ENDED})
 
 
 def _parse_xml(raw: bytes) -> Element:

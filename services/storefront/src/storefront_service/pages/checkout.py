@@ -115,6 +115,9 @@ def rejection_of(error: DomainError) -> Rejection:
     if error.reason == _KEY_REUSED:
         text = "This form was already sent with other details. Look at your orders before you order again."
         return Rejection(_CONFLICT, "Check your orders", text)
+    if isinstance(error, InvalidArgument) and any(found.field == "user_currency" for found in error.violations):
+        text = "The shop no longer takes the currency you chose. Check the prices below, and enter your card again."
+        return Rejection(_INVALID, "Your currency has changed", text, repeatable=True)
     if isinstance(error, InvalidArgument) and error.violations:
         messages = {found.field.rpartition(".")[2]: f"{found.rule.capitalize()}." for found in error.violations}
         return _invalid(messages, order_id)
