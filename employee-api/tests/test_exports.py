@@ -120,6 +120,19 @@ async def test_a_file_begins_with_a_byte_order_mark_if_requested(api: Api) -> No
     assert (await api.client.get("/api/export/tasks?bom=false")).content == plain
 
 
+@pytest.mark.parametrize(("separator", "character"), [(",", ","), (";", ";"), ("tab", "\t")])
+async def test_cells_are_those_of_the_requested_separator(api: Api, separator: str, character: str) -> None:
+    texts = ["plain", *(f"{start}a{other}=1+1" for start in ("", "=", "\t") for other in (",", ";", "\t", '"', "\r\n"))]
+    for text in texts:
+        await api.add_task(text)
+    response = await api.client.get("/api/export/tasks", params={"separator": separator})
+    assert response.content.startswith(COLUMNS["tasks"].replace(",", character).encode() + b"\r\n")
+    header, *rows = csv.reader(io.StringIO(response.content.decode(), newline=""), delimiter=character)
+    assert {len(row) for row in rows} == {len(header)}
+    assert [row[1] for row in rows] == [f"'{text}" if text[0] in "=\t" else text for text in texts]
+    assert (response.content == (await export(api, "tasks")).content) is (separator == ",")
+
+
 @pytest.mark.parametrize(
     ("parameters", "edges", "exported"),
     [
@@ -178,6 +191,10 @@ ZONES = ["Europe/Atlantis", "europe/berlin", "", "../../etc/passwd", "localtime"
     [
         *((f"tz={zone}", UNKNOWN_ZONE) for zone in [*ZONES, "a" * 999]),
         ("bom=perhaps", "bom must be true or false"),
+        *(
+            (f"separator={given}", "separator must be ',', ';' or 'tab'")
+            for given in ("", "|", "=", "%22", "%09", ",,")
+        ),
         ("tz=UTC&tz=UTC", "tz was given twice"),
         ("month=2026-1&tz=Europe/Berlin", "Month must be YYYY-MM"),
         ("month=2026-1&tz=nowhere", "Month must be YYYY-MM"),

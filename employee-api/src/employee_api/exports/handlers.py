@@ -4,7 +4,7 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from functools import cache
-from typing import Annotated
+from typing import Annotated, Literal
 from zoneinfo import ZoneInfo, available_timezones
 
 from pydantic import AfterValidator, Field
@@ -44,6 +44,7 @@ class ExportQuery(Input):
         default=None, description="time zone of `month` and of timestamps, such as `Europe/Berlin`; UTC when omitted"
     )
     bom: bool = Field(default=False, description="begin with a byte order mark, by which Excel recognizes UTF-8")
+    separator: Literal[",", ";", "tab"] = Field(default=",", description="of cells; in many countries `;` is usual")
 
     @property
     def zone(self) -> ZoneInfo | None:
@@ -82,7 +83,8 @@ class ExportHandlers:
         if call.request.method == "HEAD":
             # Streamed, so that it has the headers of a file, whose length is unknown.
             return StreamingResponse(iter((b"",)), headers=headers, media_type=_CSV)
-        chunks = self.exporter.stream(table, query.month, query.zone, bom=query.bom)
+        separator = query.separator.replace("tab", "\t")
+        chunks = self.exporter.stream(table, query.month, query.zone, bom=query.bom, separator=separator)
         # An error before the first chunk still gets a status of its own; a later one can only end the connection.
         first = await anext(chunks)
         return _ClosingResponse(_prepend(first, chunks), headers=headers, media_type=_CSV)

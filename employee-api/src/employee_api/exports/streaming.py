@@ -52,7 +52,7 @@ class CsvExporter:
         self.active = 0
 
     async def stream(
-        self, table: Table, month: str | None, zone: ZoneInfo | None = None, *, bom: bool = False
+        self, table: Table, month: str | None, zone: ZoneInfo | None = None, *, bom: bool = False, separator: str = ","
     ) -> AsyncGenerator[bytes]:
         """Yield the file in chunks; `zone` is the time zone of the month and of timestamps.
 
@@ -61,7 +61,7 @@ class CsvExporter:
         if self.active >= _MAX_CONCURRENT_EXPORTS:
             raise TooManyExports
         query = export_query(table, month, Format(self._engine.dialect.name, self._defuse_formulas, zone))
-        chunks = _chunks(self._engine, query, zone, codecs.BOM_UTF8 if bom else b"")
+        chunks = _chunks(self._engine, query, zone, codecs.BOM_UTF8 if bom else b"", separator)
         attributes = {
             semconv.DB_SYSTEM: self._engine.dialect.name,
             semconv.DB_OPERATION: "SELECT",
@@ -86,18 +86,20 @@ def copy_query(query: Select[Any]) -> str:
     return str(query.compile(dialect=plain, compile_kwargs={"literal_binds": True}))
 
 
-def _chunks(engine: Engine, query: Select[Any], zone: ZoneInfo | None, begin: bytes) -> Generator[bytes]:
+def _chunks(
+    engine: Engine, query: Select[Any], zone: ZoneInfo | None, begin: bytes, separator: str
+) -> Generator[bytes]:
     """Yield the file, starting with the header, in chunks of about CHUNK_BYTES."""
     set_zone, append_rows = (
         (_set_postgres_zone, _postgres_rows)
         if engine.dialect.name == "postgresql"
         else (_set_sqlite_zone, _sqlite_rows)
     )
-    chunk = bytearray(begin + ",".join(query.selected_columns.keys()).encode() + b"\r\n")
+    chunk = bytearray(begin + separator.join(query.selected_columns.keys()).encode() + b"\r\n")
     with engine.connect() as connection:
         if zone is not None:
             set_zone(connection, zone)
-        for _ in append_rows(connection, query, chunk):
+        for _ in append_rows(connection, query, separator, chunk):
             if len(chunk) >= CHUNK_BYTES:
                 yield bytes(chunk)
                 chunk.clear()
@@ -118,21 +120,22 @@ def _set_sqlite_zone(connection: Connection, zone: ZoneInfo) -> None:
     driver.create_function("zoned_timestamp", 1, partial(zoned_timestamp, zone=zone), deterministic=True)
 
 
-def _postgres_rows(connection: Connection, query: Select[Any], chunk: bytearray) -> Iterator[None]:
+def _postgres_rows(connection: Connection, query: Select[Any], separator: str, chunk: bytearray) -> Iterator[None]:
     # The server ends each row with LF; RFC 4180 requires CRLF.
     driver = cast("PostgresConnection", connection.connection.driver_connection)
     with driver.cursor() as cursor:
         cursor.execute(_STREAMING_PLAN)
-        with cursor.copy(f"COPY ({copy_query(query)}) TO STDOUT (FORMAT csv)".encode()) as rows:
+        copy = f"COPY ({copy_query(query)}) TO STDOUT (FORMAT csv, DELIMITER '{separator}')"
+        with cursor.copy(copy.encode()) as rows:
             for row in rows:
                 chunk += row[:-1]
                 chunk += b"\r\n"
                 yield
 
 
-def _sqlite_rows(connection: Connection, query: Select[Any], chunk: bytearray) -> Iterator[None]:
+def _sqlite_rows(connection: Connection, query: Select[Any], separator: str, chunk: bytearray) -> Iterator[None]:
     buffer = io.StringIO(newline="")
-    writer = csv.writer(buffer)
+    writer = csv.writer(buffer, delimiter=separator)
     result = connection.execution_options(yield_per=_ROWS_PER_FETCH).execute(query)
     for rows in result.partitions():
         writer.writerows(rows)

@@ -42,6 +42,7 @@ _RULES = {
     "list_type": "must be a list",
     "uuid_type": "must be a UUID",
     "enum": "must be {expected}",
+    "literal_error": "must be {expected}",
     "model_type": "must be an object",
 }
 
