@@ -17,6 +17,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from sqlalchemy.pool import NullPool
 
 from chassis.sql import sqlite
+from chassis.sql.sqlalchemy_url import UNPREPARED
 from employee_api.clock import Clock
 
 # Connection failures, resources (disk full, too many connections), shutdowns, and a read-only server (a standby).
@@ -86,8 +87,9 @@ class Repository:
 
 def blocking_engine(engine: AsyncEngine) -> Engine:
     """Return an engine for the same database whose connections are opened and closed by the thread that uses them."""
-    url = engine.url if engine.dialect.name == "postgresql" else engine.url.set(drivername="sqlite")
-    return create_engine(url, poolclass=NullPool)
+    if engine.dialect.name == "postgresql":
+        return create_engine(engine.url, poolclass=NullPool, connect_args=UNPREPARED)
+    return create_engine(engine.url.set(drivername="sqlite"), poolclass=NullPool)
 
 
 def is_unique_violation(error: DBAPIError) -> bool:

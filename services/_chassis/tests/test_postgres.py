@@ -8,14 +8,18 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from chassis.sql.database import Database, is_rejected, open_database
+from chassis.sql.database import Database, Statement, is_rejected, open_database
 from chassis.sql.migrate import DatabaseUnusable, migrate, stored_revision
+from chassis.sql.postgres import ANSWER_WITHIN_SECONDS
+from shop_kit.transaction_pooler import pooling
 from shop_kit.waiting import wait_until
 
 SECRET = "4242424242424242"
 CREATE = "CREATE TABLE notes (id INT PRIMARY KEY, text TEXT NOT NULL)"
 INSERT = "INSERT INTO notes (id, text) VALUES (:id, :text)"
 COUNT = "SELECT count(*) AS notes FROM notes"
+PREPARED = "SELECT count(*) AS statements FROM pg_prepared_statements"
+SETTINGS = "SELECT current_setting('synchronous_commit') AS flushed, current_setting('statement_timeout') AS timeout"
 ONE = "SELECT 1 AS one"
 SLEEP = "SELECT pg_sleep(:seconds)"
 
@@ -86,6 +90,31 @@ async def test_the_settings_of_a_url_reach_the_server(postgres_url: str) -> None
     )
     async with opened(f"{postgres_url}{'&' if '?' in postgres_url else '?'}{options}") as server:
         assert [row["value"] for row in await server.read(query, {})] == ["ann", "off", "on"]
+
+
+async def test_every_statement_is_prepared_without_a_pooler(server: Database) -> None:
+    await server.read(PREPARED, {})
+    assert (await server.read(PREPARED, {}))[0]["statements"] > 0
+
+
+async def test_statements_run_in_any_session_of_a_pooler_and_leave_nothing_behind(postgres_url: str) -> None:
+    name = psycopg.conninfo.conninfo_to_dict(postgres_url)["dbname"]
+    with psycopg.connect(postgres_url, autocommit=True) as admin:
+        admin.execute(f"ALTER DATABASE {name} SET synchronous_commit = off")
+    async with pooling(postgres_url) as pooler:
+        async with opened(pooler.url) as server:
+            await server.write((CREATE, {}))
+            inserts: list[Statement] = [(INSERT, {"id": number, "text": "one"}) for number in range(160)]
+            written = await asyncio.gather(*(server.write(insert, (SETTINGS, {})) for insert in inserts))
+            read = await asyncio.gather(*(server.read(SETTINGS, {}) for _ in range(160)))
+            assert await count(server) == 160
+        expected = [{"flushed": "on", "timeout": f"{ANSWER_WITHIN_SECONDS}s"}]
+        assert [rows for rows in [*(rows for _, rows in written), *read] if rows != expected] == []
+        assert pooler.idle.qsize() > 1
+        async with await psycopg.AsyncConnection.connect(pooler.url, autocommit=True, prepare_threshold=None) as other:
+            for _ in range(pooler.idle.qsize()):
+                assert await (await other.execute(SETTINGS)).fetchone() == ("off", "0")
+                assert await (await other.execute(PREPARED)).fetchone() == (0,)
 
 
 async def test_an_encrypted_connection_is_not_replaced_by_a_plain_one(postgres_url: str) -> None:

@@ -14,7 +14,7 @@ from sqlalchemy.pool import AsyncAdaptedQueuePool
 from typing_extensions import override
 
 from chassis.sql.migrate import BUSY_TIMEOUT_SECONDS, STORED_REVISION, is_pending
-from chassis.sql.sqlalchemy_url import sqlalchemy_url
+from chassis.sql.sqlalchemy_url import UNPREPARED, sqlalchemy_url
 from chassis.sql.sqlite import use_write_ahead_log
 from chassis.sql.url import sqlite_path
 from chassis.telemetry.instruments import Telemetry
@@ -46,7 +46,7 @@ def open_engine(url: str, telemetry: Telemetry | None = None) -> AsyncEngine:
         target = sqlalchemy_url(url)
         if "connect_timeout" not in target.query:
             target = target.update_query_dict({"connect_timeout": str(CONNECT_TIMEOUT_SECONDS)})
-        created = create_async_engine(target, pool_pre_ping=True, **options)
+        created = create_async_engine(target, pool_pre_ping=True, connect_args=UNPREPARED, **options)
     else:
         path.parent.mkdir(parents=True, exist_ok=True)
         options["connect_args"] = {"timeout": BUSY_TIMEOUT_SECONDS}

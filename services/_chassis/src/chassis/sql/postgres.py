@@ -7,7 +7,7 @@ import socket
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cache
-from typing import Any, Self, TypeAlias
+from typing import Any, Self
 
 import psycopg
 import structlog
@@ -20,8 +20,6 @@ from chassis.sql.database import Database, Parameters, Statement, StatementRejec
 from chassis.telemetry.instruments import Telemetry
 from chassis.telemetry.store_operations import Operation, PoolTelemetry, PoolUse, StoreTelemetry, sql_operation
 
-Connection: TypeAlias = psycopg.AsyncConnection[DictRow]
-
 log = structlog.get_logger()
 
 ANSWER_WITHIN_SECONDS = 4
@@ -33,7 +31,8 @@ _CLOSE_WITHIN_SECONDS = 1
 # The shortest that psycopg allows, for each server of a URL: a server that has vanished must not hide the next one.
 _CONNECT_WITHIN_SECONDS = 2
 # The server ends a statement that this process has given up, which may never reach it again.
-_SETTINGS = f"-c synchronous_commit=on -c statement_timeout={ANSWER_WITHIN_SECONDS}s"
+_SETTINGS = f"SET synchronous_commit = on; SET statement_timeout = '{ANSWER_WITHIN_SECONDS}s'"
+_BEGIN_POOLED = "BEGIN; " + _SETTINGS.replace("SET", "SET LOCAL")
 # Of a server that stops, starts, has no resources left or broke off a transaction. 25006 is a write that was refused:
 # after a failover the old server may still accept connections. 0A000 is a prepared statement whose table a migration
 # has changed. 23505 is a unique value that a concurrent transaction has written: the next try sees its row.
@@ -43,22 +42,36 @@ _PARAMETER = re.compile(r"(?<!:):([a-z]\w*)")
 _LISTED = re.compile(r"\bIN \((SELECT value->>'\w+' FROM json_each\(:\w+\))\)")
 
 
+class Connection(psycopg.AsyncConnection[DictRow]):
+    """A connection to a server or to a pooler, such as PgBouncer, which reports a process id of its own.
+
+    A pooler may run each transaction in another session: without the settings and prepared statements of the last one.
+    """
+
+    is_pooled: bool | None = None
+
+    async def set_up(self) -> None:
+        """Detect a pooler, before the first statement."""
+        (row,) = await _rows(await send(self, "SELECT pg_backend_pid() AS id", {}))
+        self.is_pooled = row["id"] != self.info.backend_pid
+        if not self.is_pooled:
+            await self.execute(_SETTINGS)
+            self.prepare_threshold = 0  # prepare every statement when it first runs
+
+
 class PostgresDatabase(Database):
     """The PostgreSQL database at a libpq URL, shared by several replicas, by a pool of connections."""
 
     def __init__(self, url: str, telemetry: Telemetry, unavailable: Callable[[], Exception]) -> None:
         self._unavailable = unavailable
-        parameters = conninfo_to_dict(url)
-        self._store = _store_telemetry(parameters, telemetry)
-        options = parameters.get("options") or os.environ.get("PGOPTIONS", "")
-        parameters |= {"options": f"{options} {_SETTINGS}", "connect_timeout": _CONNECT_WITHIN_SECONDS}
+        self._store = _store_telemetry(conninfo_to_dict(url), telemetry)
         self._pool: AsyncConnectionPool[Connection] = AsyncConnectionPool(
-            make_conninfo("", **parameters),
+            make_conninfo(url, connect_timeout=_CONNECT_WITHIN_SECONDS),
+            connection_class=Connection,
             open=False,
             min_size=0,
             max_size=_CONNECTIONS,
-            # A connection prepares every statement when it first runs it.
-            kwargs={"autocommit": True, "row_factory": dict_row, "prepare_threshold": 0},
+            kwargs={"autocommit": True, "row_factory": dict_row, "prepare_threshold": None},
             reconnect_timeout=0,
             reconnect_failed=_reconnect,
         )
@@ -141,6 +154,14 @@ def _operation(batch: Sequence[Statement]) -> Operation:
 
 
 async def _execute(connection: Connection, batch: Sequence[Statement]) -> list[list[DictRow]]:
+    if connection.is_pooled is None:
+        await connection.set_up()
+    if connection.is_pooled:
+        # No pipeline: psycopg ends one with a message for which PgBouncer reserves a session until the next statement.
+        await connection.execute(_BEGIN_POOLED)
+        results = [await _rows(await send(connection, *statement)) for statement in batch]
+        await connection.execute("COMMIT")
+        return results
     if len(batch) == 1:
         return [await _rows(await send(connection, *batch[0]))]
     # A pipeline sends all statements at once: one round trip, instead of one for each, BEGIN and COMMIT.

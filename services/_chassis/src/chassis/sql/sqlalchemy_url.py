@@ -8,6 +8,8 @@ from sqlalchemy.engine import URL, make_url
 
 from chassis.sql.url import libpq_url
 
+# For connections that may be those of a transaction pooler: a prepared statement would stay in another's session.
+UNPREPARED = {"prepare_threshold": None}
 _DRIVER = "postgresql+psycopg"
 
 

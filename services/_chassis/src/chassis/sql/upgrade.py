@@ -10,7 +10,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
 
 from chassis.sql.migrate import DatabaseUnusable
-from chassis.sql.sqlalchemy_url import sqlalchemy_url
+from chassis.sql.sqlalchemy_url import UNPREPARED, sqlalchemy_url
 from chassis.sql.url import sqlite_path
 
 _NOT_ALLOWED = {"42501", "25006"}  # insufficient privilege, read-only transaction
@@ -38,7 +38,7 @@ def upgrade(url: str, migrations: Path) -> None:
 def _migration_engine(url: str) -> Engine:
     path = sqlite_path(url)
     if path is None:
-        return create_engine(sqlalchemy_url(url), poolclass=NullPool)
+        return create_engine(sqlalchemy_url(url), poolclass=NullPool, connect_args=UNPREPARED)
     # Another process may be migrating, which takes much longer than an ordinary write.
     target = create_engine(f"sqlite:///{path}", poolclass=NullPool, connect_args={"timeout": 60})
     # The driver's own transactions would begin with the first write, after other processes have read the revision.

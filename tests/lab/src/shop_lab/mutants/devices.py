@@ -451,8 +451,8 @@ DEVICES = (
     Device(
         "synchronous_commit = on, PostgreSQL",
         f"{_CHASSIS}/sql/postgres.py",
-        "-c synchronous_commit=on",
-        "-c synchronous_commit=off",
+        "SET synchronous_commit = on;",
+        "SET synchronous_commit = off;",
         "tests/lab/tests/test_durability.py::test_a_commit_to_postgresql_is_flushed",
     ),
     Device(
