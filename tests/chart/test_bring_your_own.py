@@ -37,7 +37,7 @@ def test_the_service_monitor_scrapes_ports_that_the_collector_serves(render: Any
     assert {ports[name] for name in scraped} == {8888, 8889}
     config = manifests.config("otel-collector", "config.yaml")
     exporter = config["exporters"]["prometheus"]
-    assert exporter["endpoint"] == "0.0.0.0:8889"
+    assert exporter["endpoint"] == ":8889"
     assert exporter["translation_strategy"] == "UnderscoreEscapingWithSuffixes"
     assert exporter["resource_to_telemetry_conversion"] == {"enabled": True}
     assert exporter["without_scope_info"] is exporter["enable_open_metrics"] is True

@@ -120,7 +120,7 @@ def test_prometheus_scrapes_the_metrics_of_the_other_components(render: Any) -> 
     }
     for name, config in (("otel-collector", "config.yaml"), ("jaeger", "config.yaml")):
         (reader,) = manifests.config(name, config)["service"]["telemetry"]["metrics"]["readers"]
-        assert reader["pull"]["exporter"]["prometheus"] == {"host": "0.0.0.0", "port": 8888}
+        assert reader["pull"]["exporter"]["prometheus"] == {"host": "", "port": 8888}
         assert 8888 in [port["port"] for port in manifests.one("Service", f"shop-{name}")["spec"]["ports"]]
 
 
