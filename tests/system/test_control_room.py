@@ -200,6 +200,11 @@ async def test_what_is_searched_for_is_shown_as_text_and_a_malformed_search_is_a
     assert "min_ms: must be a number" in refused.text
 
 
+async def test_a_path_with_a_trailing_slash_is_unknown(up: UpShop) -> None:
+    async with up.client() as client:
+        assert (await client.get("/api/status/")).status_code == 404
+
+
 async def test_the_page_is_updated_by_events(up: UpShop) -> None:
     async with up.client() as client, client.stream("GET", "/events") as events:
         async for line in events.aiter_lines():

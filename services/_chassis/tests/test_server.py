@@ -35,6 +35,7 @@ class Carts(cart_pb2_grpc.CartServiceServicer):
 async def build(settings, service):
     print("proxies", *sorted(name for name in os.environ if name.lower() in ("http_proxy", "all_proxy")), flush=True)
     service.add_servicer(cart_pb2_grpc.add_CartServiceServicer_to_server, Carts())
+    service.add_internal_servicer(cart_pb2_grpc.add_CartServiceServicer_to_server, Carts())
     async with asyncio.TaskGroup() as tasks:
         watch = tasks.create_task(asyncio.Event().wait())
         yield
@@ -52,7 +53,14 @@ def process(tmp_path: Path, **environment: str) -> Iterator[subprocess.Popen[str
     program.write_text(PROGRAM)
     running = subprocess.Popen(
         [sys.executable, str(program)],
-        env={**os.environ, "HOST": "127.0.0.1", "PORT": "0", "DRAIN_SECONDS": "0.2", **environment},
+        env={
+            **os.environ,
+            "HOST": "127.0.0.1",
+            "PORT": "0",
+            "INTERNAL_PORT": "0",
+            "DRAIN_SECONDS": "0.2",
+            **environment,
+        },
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -112,7 +120,7 @@ def test_a_port_in_use_fails_the_start_with_its_address(tmp_path: Path) -> None:
             assert second.wait(20) == 1
             assert second.stderr
             output = second.stderr.read()
-    assert f"127.0.0.1:{port}: is the port in use?" in output
+    assert f"127.0.0.1:{port}: is the port in use, or HOST wrong?" in output
     assert "Traceback" not in output
 
 

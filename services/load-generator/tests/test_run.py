@@ -1,6 +1,7 @@
 import asyncio
 import json
 import math
+import socket
 import sys
 import time
 import urllib.request
@@ -196,11 +197,13 @@ async def test_locusts_page_shows_the_figures_and_changes_the_rate(shop: FakeSto
         process = await start_load(shop.url, rate=5, web_port=port, figures_seconds=0.5)
         await wait_until(lambda: len(shop.arrived) > 20)
 
-        def call(path: str, data: bytes | None = None) -> str:
-            with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", data, timeout=10) as response:
+        def call(path: str, data: bytes | None = None, host: str = "127.0.0.1") -> str:
+            with urllib.request.urlopen(f"http://{host}:{port}{path}", data, timeout=10) as response:
                 return str(response.read().decode())
 
         page, statistics = await asyncio.gather(*(asyncio.to_thread(call, path) for path in ("/", "/stats/requests")))
+        if socket.has_dualstack_ipv6():
+            assert await asyncio.to_thread(call, "/", host="[::1]") == page
         names = {(entry["method"], entry["name"]) for entry in json.loads(statistics)["stats"]}
         await asyncio.to_thread(call, "/swarm", b"user_count=50&spawn_rate=50")
         await _rate_above(process, 25)

@@ -44,7 +44,8 @@ class Listener:
         try:
             bound = await self._serve(port)
         except RuntimeError as error:
-            raise OSError(f"{setting}: can't listen on {self._host}:{port}: is the port in use?") from error
+            address = f"{self._host}:{port}"  # gRPC does not say why
+            raise OSError(f"{setting}: can't listen on {address}: is the port in use, or HOST wrong?") from error
         await self._health.set(_LIVENESS, health_pb2.HealthCheckResponse.SERVING)
         self._serving = asyncio.create_task(self._replace_crashed_servers(bound), name="replace servers")
         return bound

@@ -77,6 +77,7 @@ class Service:
         """Start to serve. Raise OSError with the address when a port is in use."""
         if self._internal is not None:
             self.internal_port = await self._internal.start(self.settings.internal_port, "INTERNAL_PORT")
+            self.channels.push_async_callback(self._internal.stop, 0)  # if the public port is in use
         self.port = await self._public.start(self.settings.port, "PORT")
         # Not a second later: a pod gets calls as soon as it is ready.
         await self._update_readiness()
