@@ -219,8 +219,8 @@ async def test_calls_are_balanced_over_all_backends() -> None:
 async def test_a_channel_without_calls_closes_its_connection_until_the_next_call(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    options = {**dict(client._OPTIONS), "grpc.client_idle_timeout_ms": 1_000}
-    monkeypatch.setattr(client, "_OPTIONS", tuple(options.items()))
+    options = {**dict(client.OPTIONS), "grpc.client_idle_timeout_ms": 1_000}
+    monkeypatch.setattr(client, "OPTIONS", tuple(options.items()))
     async with serve((REGISTER, Carts())) as address:
         channel: Any = client.channel(address, "shop.CartService", timeout_seconds=5)
         carts = cart_pb2_grpc.CartServiceStub(channel)
