@@ -88,6 +88,18 @@ async def test_an_unknown_order_of_traces_is_refused(client: httpx2.AsyncClient)
     assert "sort: must be one of started, duration, spans" in response.text
 
 
+@pytest.mark.parametrize("limit", ["9" * 400, "1.5"])
+async def test_any_number_of_traces_may_be_asked_for(client: httpx2.AsyncClient, limit: str) -> None:
+    assert (await client.get("/api/traces", params={"limit": limit})).status_code == 200
+
+
+@pytest.mark.parametrize("rate", ["many", "-1", "1001", "inf", ""])
+async def test_an_impossible_rate_of_customers_is_refused(client: httpx2.AsyncClient, rate: str) -> None:
+    response = await client.post("/customers", content=f"rate={rate}")
+    assert response.status_code == 400
+    assert "rate: must be a number" in response.text
+
+
 async def test_a_trace_whose_spans_were_dropped_is_its_log_lines(client: httpx2.AsyncClient, room: ControlRoom) -> None:
     log = room.shop["ad"].log_path
     log.parent.mkdir(parents=True)

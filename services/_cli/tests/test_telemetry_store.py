@@ -58,7 +58,7 @@ def _any(value: str | int) -> AnyValue:
 
 
 def ids(store: TelemetryStore, query: TraceQuery | None = None) -> list[int]:
-    return [int(trace_id, 16) for trace_id in store.find(query or TraceQuery())]
+    return [int(found.trace_id, 16) for found in store.summaries(query or TraceQuery())]
 
 
 def test_page_views_beyond_their_quota_are_dropped_oldest_first() -> None:
@@ -147,7 +147,7 @@ def test_traces_are_sorted_in_whatever_order_they_arrive(sort: str, expected: li
 def test_a_query_of_a_readiness_check_is_no_trace() -> None:
     store = TelemetryStore()
     store.add(export(1, attributes={"db.system.name": "sqlite"}))
-    assert store.find(TraceQuery()) == []
+    assert store.summaries(TraceQuery()) == []
 
 
 @pytest.mark.parametrize(
@@ -181,13 +181,13 @@ def test_traces_are_found_by_each_property(query: TraceQuery) -> None:
 def test_a_trace_whose_beginning_may_still_arrive_is_not_listed() -> None:
     store = TelemetryStore()
     store.add(export(1, span=2, parent=1, at=int(time.time())))
-    assert store.find(TraceQuery()) == []
+    assert store.summaries(TraceQuery()) == []
 
 
 def test_a_trace_whose_beginning_is_never_exported_is_listed_soon() -> None:
     store = TelemetryStore()
     store.add(export(1, span=2, parent=1, at=int(time.time()) - 5))
-    assert len(store.find(TraceQuery())) == 1
+    assert len(store.summaries(TraceQuery())) == 1
 
 
 def test_a_summary_describes_the_root_of_the_trace_and_names_its_order() -> None:

@@ -131,5 +131,5 @@ async def _confirmation(shop: Shop, order: OrderResult) -> str:
 
 def _show_trace(telemetry: TelemetryStore) -> None:
     console.print("\n[bold]Trace")
-    for trace_id in telemetry.find(TraceQuery(operation=_PLACE_ORDER, limit=1)):
-        console.print(trace_tree(telemetry.trace(trace_id), console.width))
+    for found in telemetry.summaries(TraceQuery(operation=_PLACE_ORDER, limit=1)):
+        console.print(trace_tree(telemetry.trace(found.trace_id), console.width))

@@ -73,14 +73,14 @@ def trace_query(request: Request) -> TraceQuery:
     return TraceQuery(
         service=given.get("service", ""),
         attributes={semconv.ORDER_ID: order_id} if order_id else {},
-        min_milliseconds=_number(given.get("min_ms"), "min_ms", 0.0),
+        min_milliseconds=number(given.get("min_ms"), "min_ms", 0.0),
         failed=bool(given.get("errors")),
         sort=sort,
-        limit=min(_MAX_LISTED, int(_number(given.get("limit"), "limit", 50.0))),
+        limit=int(min(_MAX_LISTED, number(given.get("limit"), "limit", 50.0))),
     )
 
 
-def _number(text: str | None, field: str, default: float) -> float:
+def number(text: str | None, field: str, default: float) -> float:
     if not text:
         return default
     if not (text.isascii() and text.replace(".", "", 1).isdecimal()):

@@ -25,7 +25,7 @@ def routes(telemetry: TelemetryStore) -> list[Route]:
             query = _query(request)
         except (InvalidArgument, ValueError) as error:
             return _error(400, str(error))
-        return _traces(span for trace_id in telemetry.find(query) for span in telemetry.trace(trace_id))
+        return _traces(span for found in telemetry.summaries(query) for span in telemetry.trace(found.trace_id))
 
     return [
         Route("/api/v3/traces/{trace_id}", get_trace),

@@ -18,7 +18,7 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from chassis.errors import InvalidArgument
-from shop_cli.control_room.api import describe, require_trace, trace_query
+from shop_cli.control_room.api import describe, number, require_trace, trace_query
 from shop_cli.control_room.drawings import places, sparkline
 from shop_cli.control_room.room import ControlRoom
 from shop_cli.local.service_logs import LogLine, lines_of_trace, read_log
@@ -161,10 +161,7 @@ def _clock(nanos: int) -> str:
 
 
 def _rate(text: str) -> float:
-    try:
-        rate = float(text)
-    except ValueError:
-        rate = -1.0
+    rate = number(text, "rate", -1.0)
     if not 0 <= rate <= _MAX_RATE:
         raise InvalidArgument.field("rate", f"must be a number from 0 to {_MAX_RATE:g}")
     return rate

@@ -15,13 +15,13 @@ from shop_cli.local.call_figures import CallFigures
 from shop_cli.local.otlp_receiver import Sink, spans_of
 from shop_cli.local.spans import Span
 
-# Spans that are stored, of traces with an order or an error and of all others. One takes about 0.6 kB; an order has 20.
-MAX_IMPORTANT, MAX_OTHERS = 50_000, 15_000
+# Spans that are stored, of traces with an order or an error and of all others. One takes 0.6 to 1 kB; an order has 20.
+MAX_IMPORTANT, MAX_OTHERS = 40_000, 12_000
 MAX_SPANS_OF_TRACE = 1_000
 _EXPORT_NANOS = 3 * 10**9
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class TraceSummary:
     """A trace in a list.
 
@@ -137,10 +137,6 @@ class TelemetryStore(Sink):
         """Return the spans of a trace, none if it is unknown or no longer stored."""
         found = self._important.traces.get(trace_id) or self._others.traces.get(trace_id)
         return tuple(found.spans) if found else ()
-
-    def find(self, query: TraceQuery) -> list[str]:
-        """Return the ids of the traces that match, in the order of the query."""
-        return [summary.trace_id for summary in self.summaries(query)]
 
     def summaries(self, query: TraceQuery) -> list[TraceSummary]:
         """Describe the traces that match, in the order of the query."""
