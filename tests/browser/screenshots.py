@@ -27,9 +27,11 @@ async def picture_order(browser: Browser, run: Run) -> None:
 
 
 async def picture_control_room(browser: Browser, run: Run) -> None:
-    async with open_tab(browser, run.control_room, viewport=WINDOW) as tab:
+    """Take a picture of the control room after a minute with customers, whose figures then fill its lines."""
+    async with open_tab(browser, run.control_room, viewport={**WINDOW, "height": 1500}) as tab:
         await tab.page.goto(f"/?token={run.token}")
-        await expect(tab.page.locator("body")).to_contain_text("POST /orders", timeout=SOON)
+        await tab.page.get_by_role("button", name="Start", exact=True).click()
+        await asyncio.sleep(60)
         await tab.page.screenshot(path=PICTURES / "control-room.png")
 
 
