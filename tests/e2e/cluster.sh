@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Installs the shop on the cluster that KUBECONFIG names and tests it there: orders, in the storefront and without it, chart
 # tests, restored back-ups, network policies, upgrade and restart under load and with customers, scaling, telemetry,
-# sizing, reinstallation, production values over TLS. Each step is a function; without arguments all steps run in order.
+# sizing, reinstallation, shops side by side, any user id, production values over TLS. Each step is a function; without
+# arguments all steps run in order.
 #
 #   NAMESPACE, RELEASE   namespace, which must not exist, and release name (shop, shop)
 #   HELM_ARGS            additional arguments of helm, such as "-f my-values.yaml"
