@@ -55,6 +55,7 @@ async def room(request: pytest.FixtureRequest, browser: Browser, run: Run) -> As
 
 async def test_the_page_of_an_order_shows_its_trace(customer: Tab) -> None:
     await customer.place_order()
+    await customer.page.get_by_text("Every step").click()
     await expect(customer.page.locator(".waterfall")).to_contain_text("payment", timeout=SOON)
     await customer.page.screenshot(path=SCREENSHOTS / "light" / "order-with-trace.png", full_page=True)
     assert await accessibility_violations(customer.page) == []
@@ -63,6 +64,7 @@ async def test_the_page_of_an_order_shows_its_trace(customer: Tab) -> None:
 async def test_a_trace_is_not_wider_than_a_phone(customer: Tab) -> None:
     await customer.page.set_viewport_size(WINDOWS["phone"]["viewport"])
     await customer.place_order()
+    await customer.page.get_by_text("Every step").click()
     await expect(customer.page.locator(".waterfall")).to_be_visible(timeout=SOON)
     await customer.page.screenshot(path=SCREENSHOTS / "phone" / "order-with-trace.png", full_page=True)
     assert await overflow(customer.page) <= 0

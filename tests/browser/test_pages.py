@@ -33,6 +33,14 @@ SHIFTS = """
     })
 """
 
+# By how many pixels the links of the header cover their neighbour, such as with very many items in the cart.
+CROWDED = """
+    () => {
+        const edge = (selector) => document.querySelector(selector).getBoundingClientRect();
+        return Math.max(0, edge(".currency").right - edge(".account a").left);
+    }
+"""
+
 LOAD_PICTURES = """
     () => Promise.all([...document.images].map((image) => {
         image.loading = "eager";
@@ -53,6 +61,7 @@ class View:
         overflow: by how many pixels the page is wider than the window.
         kilobytes: what the browser loads on a first visit, without pictures.
         shifts: the layout shifts while the page was loaded, each with the elements that moved.
+        crowded: by how many pixels links of the header cover their neighbour.
         problems: those of its tab.
     """
 
@@ -61,6 +70,7 @@ class View:
     overflow: int = 0
     kilobytes: float = 0.0
     shifts: list[tuple[float, list[str]]] = field(default_factory=list)
+    crowded: float = 0.0
     problems: list[str] = field(default_factory=list)
 
 
@@ -83,6 +93,7 @@ class Customer:
             "product": "/products/copper-kettle",
             "cart": "/cart?added=linen-shirt",
             "checkout": "/checkout",
+            "checkout-with-total": "/checkout",
             "refused-checkout": "/checkout",
             "orders": "/orders",
             "order": order,
@@ -100,8 +111,8 @@ async def customer(browser: Browser, origin: str) -> Customer:
         await tab.fill_checkout_form(random_card("4"))
         order_id = await tab.place_order()
         await expect(tab.page.get_by_role("heading", name="Complete")).to_be_visible()
-        for product_id in ("linen-shirt", "stoneware-mug", "usb-c-hub"):
-            await tab.add_to_cart(product_id)
+        for product_id, quantity in (("linen-shirt", 1), ("stoneware-mug", 3), ("usb-c-hub", 1000)):
+            await tab.add_to_cart(product_id, quantity)
         return Customer(await tab.context.storage_state(), order_id)
 
 
@@ -119,16 +130,23 @@ async def examine(tab: Tab, name: str, path: str) -> View:
     page, loaded, earlier = tab.page, list[Response](), len(tab.problems)
 
     def record(response: Response) -> None:
+        if response.request.is_navigation_request() and response.frame == page.main_frame:
+            loaded.clear()  # a form has led to the next page
         loaded.append(response)
 
     page.on("response", record)
     await page.goto(path)
+    if name.endswith("with-total"):
+        await tab.fill_checkout_form(random_card("4"))
     if name.endswith("refused-checkout"):
         await send_invalid_form(tab)
     sizes = [await response.request.sizes() for response in loaded if response.request.resource_type != "image"]
     view = View(name, kilobytes=sum(size["responseBodySize"] + size["responseHeadersSize"] for size in sizes) / 1024)
     view.shifts = await page.evaluate(SHIFTS)
+    for summary in await page.locator("summary").all():
+        await summary.click()
     view.overflow = await overflow(page)
+    view.crowded = await page.evaluate(CROWDED)
     view.axe = await accessibility_violations(page)
     # Pictures below the window are loaded when a visitor scrolls to them.
     await page.evaluate(LOAD_PICTURES)
@@ -151,6 +169,10 @@ def test_no_page_violates_an_accessibility_rule(views: list[View]) -> None:
 
 def test_no_page_is_wider_than_its_window(views: list[View]) -> None:
     assert {view.name: view.overflow for view in views if view.overflow > 0} == {}
+
+
+def test_the_header_holds_a_thousand_items(views: list[View]) -> None:
+    assert {view.name: view.crowded for view in views if view.crowded > 0} == {}
 
 
 def test_no_page_exceeds_its_weight(views: list[View]) -> None:

@@ -49,7 +49,7 @@ class CheckoutServiceServicer(object):
     def PlaceOrder(self, request, context):
         """Orders the content of the user's cart: charges the card, ships the items and sends a confirmation.
         Metadata: requests with the same idempotency-key place one order and get the same response. Without a key, the etag
-        of the cart serves as one.
+        of the cart serves as one. With an expected-total, such as `69.50 USD`, an order of any other total is refused.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -19,7 +19,7 @@ class CheckoutServiceStub:
     PlaceOrder: _aio.UnaryUnaryMultiCallable[_checkout_pb2.PlaceOrderRequest, _checkout_pb2.PlaceOrderResponse]
     """Orders the content of the user's cart: charges the card, ships the items and sends a confirmation.
     Metadata: requests with the same idempotency-key place one order and get the same response. Without a key, the etag
-    of the cart serves as one.
+    of the cart serves as one. With an expected-total, such as `69.50 USD`, an order of any other total is refused.
     """
 
 class CheckoutServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -33,7 +33,7 @@ class CheckoutServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _abc.Awaitable[_checkout_pb2.PlaceOrderResponse]:
         """Orders the content of the user's cart: charges the card, ships the items and sends a confirmation.
         Metadata: requests with the same idempotency-key place one order and get the same response. Without a key, the etag
-        of the cart serves as one.
+        of the cart serves as one. With an expected-total, such as `69.50 USD`, an order of any other total is refused.
         """
 
 def add_CheckoutServiceServicer_to_server(servicer: CheckoutServiceServicer, server: _aio.Server) -> None: ...

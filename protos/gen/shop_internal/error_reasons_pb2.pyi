@@ -60,6 +60,8 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """FAILED_PRECONDITION: Shipping refuses this cart or address; metadata has peer_reason."""
     NOTHING_TO_PAY: _ErrorReason.ValueType  # 14
     """FAILED_PRECONDITION: The order's total is not above zero."""
+    TOTAL_CHANGED: _ErrorReason.ValueType  # 45
+    """FAILED_PRECONDITION: The order's total is not the expected-total. Nothing was done. Metadata has total."""
     ORDER_REFUSED: _ErrorReason.ValueType  # 15
     """FAILED_PRECONDITION: The order was refused, and no more specific reason was recorded."""
     REFUSED: _ErrorReason.ValueType  # 16
@@ -180,6 +182,8 @@ QUOTE_REFUSED: ErrorReason.ValueType  # 13
 """FAILED_PRECONDITION: Shipping refuses this cart or address; metadata has peer_reason."""
 NOTHING_TO_PAY: ErrorReason.ValueType  # 14
 """FAILED_PRECONDITION: The order's total is not above zero."""
+TOTAL_CHANGED: ErrorReason.ValueType  # 45
+"""FAILED_PRECONDITION: The order's total is not the expected-total. Nothing was done. Metadata has total."""
 ORDER_REFUSED: ErrorReason.ValueType  # 15
 """FAILED_PRECONDITION: The order was refused, and no more specific reason was recorded."""
 REFUSED: ErrorReason.ValueType  # 16

@@ -9,6 +9,7 @@ from google.protobuf import message as _message
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from shop import cart_pb2 as _cart_pb2
 from shop import money_pb2 as _money_pb2
 from shop import order_pb2 as _order_pb2
 from shop_internal import record_digests_pb2 as _record_digests_pb2
@@ -95,6 +96,7 @@ class Order(_message.Message):
     REASON_FIELD_NUMBER: _builtins.int
     DEAD_LETTERS_FIELD_NUMBER: _builtins.int
     DIGESTS_FIELD_NUMBER: _builtins.int
+    ITEMS_FIELD_NUMBER: _builtins.int
     order_id: _builtins.str
     state: Global___OrderState.ValueType
     user_id: _builtins.str
@@ -130,6 +132,10 @@ class Order(_message.Message):
     def digests(self) -> _record_digests_pb2.RecordDigests:
         """Only in the responses of ScanOrders and GetOrder."""
 
+    @_builtins.property
+    def items(self) -> _containers.RepeatedCompositeFieldContainer[_cart_pb2.CartItem]:
+        """The other responses have what was ordered instead."""
+
     def __init__(
         self,
         *,
@@ -148,10 +154,11 @@ class Order(_message.Message):
         reason: _builtins.str = ...,
         dead_letters: _abc.Iterable[_builtins.str] | None = ...,
         digests: _record_digests_pb2.RecordDigests | None = ...,
+        items: _abc.Iterable[_cart_pb2.CartItem] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at", "digests", b"digests", "total", b"total", "updated_at", b"updated_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "created_at", b"created_at", "dead_letters", b"dead_letters", "digests", b"digests", "epoch", b"epoch", "failures", b"failures", "order_id", b"order_id", "outbox", b"outbox", "reason", b"reason", "state", b"state", "stuck", b"stuck", "total", b"total", "tracking_id", b"tracking_id", "updated_at", b"updated_at", "user_id", b"user_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "created_at", b"created_at", "dead_letters", b"dead_letters", "digests", b"digests", "epoch", b"epoch", "failures", b"failures", "items", b"items", "order_id", b"order_id", "outbox", b"outbox", "reason", b"reason", "state", b"state", "stuck", b"stuck", "total", b"total", "tracking_id", b"tracking_id", "updated_at", b"updated_at", "user_id", b"user_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -3,6 +3,8 @@
 import grpc
 import warnings
 
+from shop import checkout_pb2 as shop_dot_checkout__pb2
+from shop import order_pb2 as shop_dot_order__pb2
 from shop_internal import orders_pb2 as shop__internal_dot_orders__pb2
 
 GRPC_GENERATED_VERSION = '1.76.0'
@@ -266,6 +268,82 @@ class OrderJournal(object):
             '/shop.internal.OrderJournal/SettleOrder',
             shop__internal_dot_orders__pb2.SettleOrderRequest.SerializeToString,
             shop__internal_dot_orders__pb2.SettleOrderResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+
+class OrderQuotesStub(object):
+    """What orders would cost, for customers who have not confirmed them yet.
+    """
+
+    def __init__(self, channel):
+        """Constructor.
+
+        Args:
+            channel: A grpc.Channel.
+        """
+        self.QuoteOrder = channel.unary_unary(
+                '/shop.internal.OrderQuotes/QuoteOrder',
+                request_serializer=shop_dot_checkout__pb2.PlaceOrderRequest.SerializeToString,
+                response_deserializer=shop_dot_order__pb2.OrderResult.FromString,
+                _registered_method=True)
+
+
+class OrderQuotesServicer(object):
+    """What orders would cost, for customers who have not confirmed them yet.
+    """
+
+    def QuoteOrder(self, request, context):
+        """Prices the user's cart as PlaceOrder would now, with the same errors, without an effect, a card or ids.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+
+def add_OrderQuotesServicer_to_server(servicer, server):
+    rpc_method_handlers = {
+            'QuoteOrder': grpc.unary_unary_rpc_method_handler(
+                    servicer.QuoteOrder,
+                    request_deserializer=shop_dot_checkout__pb2.PlaceOrderRequest.FromString,
+                    response_serializer=shop_dot_order__pb2.OrderResult.SerializeToString,
+            ),
+    }
+    generic_handler = grpc.method_handlers_generic_handler(
+            'shop.internal.OrderQuotes', rpc_method_handlers)
+    server.add_generic_rpc_handlers((generic_handler,))
+    server.add_registered_method_handlers('shop.internal.OrderQuotes', rpc_method_handlers)
+
+
+ # This class is part of an EXPERIMENTAL API.
+class OrderQuotes(object):
+    """What orders would cost, for customers who have not confirmed them yet.
+    """
+
+    @staticmethod
+    def QuoteOrder(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/shop.internal.OrderQuotes/QuoteOrder',
+            shop_dot_checkout__pb2.PlaceOrderRequest.SerializeToString,
+            shop_dot_order__pb2.OrderResult.FromString,
             options,
             channel_credentials,
             insecure,

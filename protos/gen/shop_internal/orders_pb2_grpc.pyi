@@ -5,6 +5,8 @@ isort:skip_file
 
 from collections import abc as _abc
 from grpc import aio as _aio
+from shop import checkout_pb2 as _checkout_pb2
+from shop import order_pb2 as _order_pb2
 from shop_internal import orders_pb2 as _orders_pb2
 import abc as _abc_1
 
@@ -71,3 +73,23 @@ class OrderJournalServicer(metaclass=_abc_1.ABCMeta):
         """Closes an order in NEEDS_REFUND or NEEDS_REVIEW. In any other state FAILED_PRECONDITION; an unknown id is NOT_FOUND."""
 
 def add_OrderJournalServicer_to_server(servicer: OrderJournalServicer, server: _aio.Server) -> None: ...
+
+class OrderQuotesStub:
+    """What orders would cost, for customers who have not confirmed them yet."""
+
+    def __init__(self, channel: _aio.Channel) -> None: ...
+    QuoteOrder: _aio.UnaryUnaryMultiCallable[_checkout_pb2.PlaceOrderRequest, _order_pb2.OrderResult]
+    """Prices the user's cart as PlaceOrder would now, with the same errors, without an effect, a card or ids."""
+
+class OrderQuotesServicer(metaclass=_abc_1.ABCMeta):
+    """What orders would cost, for customers who have not confirmed them yet."""
+
+    @_abc_1.abstractmethod
+    def QuoteOrder(
+        self,
+        request: _checkout_pb2.PlaceOrderRequest,
+        context: _aio.ServicerContext[_checkout_pb2.PlaceOrderRequest, _abc.Awaitable[_order_pb2.OrderResult]],
+    ) -> _abc.Awaitable[_order_pb2.OrderResult]:
+        """Prices the user's cart as PlaceOrder would now, with the same errors, without an effect, a card or ids."""
+
+def add_OrderQuotesServicer_to_server(servicer: OrderQuotesServicer, server: _aio.Server) -> None: ...

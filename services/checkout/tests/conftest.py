@@ -99,10 +99,14 @@ class Checkout:
 
     orders: checkout_pb2_grpc.CheckoutServiceStub
     journal: orders_pb2_grpc.OrderJournalStub
+    quotes: orders_pb2_grpc.OrderQuotesStub
 
-    async def place(self, key: str | None = None, *, within: float = 20, **changed: Any) -> Placed:
+    async def place(
+        self, key: str | None = None, *, expected_total: str | None = None, within: float = 20, **changed: Any
+    ) -> Placed:
         """Place Ann's order, with the given fields of the request changed."""
-        metadata = (("idempotency-key", key),) if key is not None else ()
+        given = {"idempotency-key": key, "expected-total": expected_total}
+        metadata = tuple((name, value) for name, value in given.items() if value is not None)
         call = self.orders.PlaceOrder(request(**changed), timeout=within, metadata=metadata)
         response = await call
         trailers = dict(await call.trailing_metadata())
@@ -215,7 +219,11 @@ def start(peers: FakePeers, database_url: str) -> Start:
             internal = grpc.aio.insecure_channel(f"127.0.0.1:{service.internal_port}")
             for channel in (public, internal):
                 await stack.enter_async_context(channel)
-            yield Checkout(checkout_pb2_grpc.CheckoutServiceStub(public), orders_pb2_grpc.OrderJournalStub(internal))
+            yield Checkout(
+                checkout_pb2_grpc.CheckoutServiceStub(public),
+                orders_pb2_grpc.OrderJournalStub(internal),
+                orders_pb2_grpc.OrderQuotesStub(internal),
+            )
 
     return starting
 

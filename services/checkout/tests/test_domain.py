@@ -17,7 +17,7 @@ from checkout_service.domain import (
     order_id_of,
     ship_key,
 )
-from checkout_service.requests import OrderRequest, fingerprints, scope_of, validate
+from checkout_service.requests import OrderRequest, fingerprints, require_card, scope_of, validate
 
 KEY = HmacKeys.parse("k" * 32)
 CARD = Card("4242 4242 4242 4242", 123, 2035, 11)
@@ -50,8 +50,13 @@ ORDER = Order("id", "ann", "ann@mail.example", "", REQUEST.address or Address(""
 )
 def test_a_field_that_breaks_a_rule_is_named(field: str, changes: dict[str, Any]) -> None:
     with pytest.raises(InvalidArgument) as error:
-        validate(replace(REQUEST, **changes))
+        require_card(validate(replace(REQUEST, **changes)))
     assert [broken.field for broken in error.value.violations] == [field]
+
+
+def test_a_valid_request_has_the_address_that_the_relay_gets() -> None:
+    assert validate(replace(REQUEST, email="ann@münchen.example")).email == "ann@xn--mnchen-3ya.example"
+    assert validate(REQUEST) is REQUEST
 
 
 @pytest.mark.parametrize(

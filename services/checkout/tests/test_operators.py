@@ -44,6 +44,7 @@ async def test_orders_are_listed_of_one_user(checkout: Checkout, peers: FakePeer
     placed = [(await checkout.place(user_id=user)).response.order.order_id for user in ("ann", "bob")]
     listed = await checkout.journal.ListOrders(orders_pb2.ListOrdersRequest(user_id="bob"))
     assert [order.order_id for order in listed.orders] == placed[1:]
+    assert [(item.product_id, item.quantity) for item in listed.orders[0].items] == [("mug", 1)]
 
 
 async def test_a_scan_returns_since_when_no_order_was_deleted(checkout: Checkout) -> None:

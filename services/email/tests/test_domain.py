@@ -3,7 +3,6 @@ from collections.abc import Callable
 import pytest
 
 from chassis.errors import InvalidArgument
-from chassis.values.fields import require_email_address
 from chassis.values.money import MAX_UNITS, AmountOutOfRange, Money
 from email_service.domain import Address, Line, Order, message_id_of
 
@@ -59,6 +58,7 @@ def test_an_order_beyond_a_limit_is_rejected_with_the_name_of_the_field(
     [
         (ADDRESS, ["1 Main Street", "Springfield, IL 62704", "US"]),
         (Address("Rear house\n 7 Elm\n\n", "Bonn", "", "DE", 53111), ["Rear house", "7 Elm", "Bonn, 53111", "DE"]),
+        (Address("1 Quay", "Boston", "MA", "United States", 2134), ["1 Quay", "Boston, MA 02134", "United States"]),
         (Address("", "", "", "FR", 0), ["FR"]),
         (Address("", "", "", "", 0), []),
     ],
@@ -77,40 +77,3 @@ def test_a_message_has_the_id_of_its_order() -> None:
 def test_an_order_id_that_is_unsafe_in_a_header_is_hashed(order_id: str) -> None:
     assert message_id_of(order_id).startswith("sha256-")
     assert message_id_of(order_id) != message_id_of(order_id + "2")
-
-
-@pytest.mark.parametrize(
-    "address", ["a@b", "jane.doe+shop@mail.example.com", "o'neil@example.com", "a" * 242 + "@example.com"]
-)
-def test_a_plain_address_is_accepted(address: str) -> None:
-    assert require_email_address(address, "email") == address
-
-
-@pytest.mark.parametrize(
-    "address",
-    [
-        "",
-        "jane",
-        "@example.com",
-        "jane@",
-        "jane@@example.com",
-        "jane@example..com",
-        "jane@example.com\n",
-        "jane@example.com\r\nBcc: all@example.com",
-        "jane@example.com\x00",
-        "jane@example.com,john@example.com",
-        "jane@example.com;john@example.com",
-        "jane@example.com john@example.com",
-        "Jane <jane@example.com>",
-        '"jane"@example.com',
-        "jane(doe)@example.com",
-        "jäne@example.com",
-        "jane@example.com\u2028",
-        "a" * 243 + "@example.com",
-    ],
-)
-def test_anything_but_one_plain_address_is_rejected(address: str) -> None:
-    with pytest.raises(InvalidArgument) as refused:
-        require_email_address(address, "email")
-    assert refused.value.violations[0].field == "email"
-    assert not address or address not in refused.value.message

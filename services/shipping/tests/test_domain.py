@@ -16,7 +16,6 @@ from shipping_service.domain import (
     ShipmentFenced,
     ShipmentForgotten,
     Shipper,
-    normalize_country,
 )
 from shipping_service.manifest.sql import open_manifest
 from shipping_service.store import parse_rate_card
@@ -61,11 +60,6 @@ def test_home_is_the_cheapest_zone_of_the_packaged_rate_card(parcel: MakeParcel)
         for key, zone in PACKAGED.zones.items()
         if zone is not PACKAGED.zones["us"]
     )
-
-
-def test_spellings_of_a_country_are_normalized() -> None:
-    assert {normalize_country(name) for name in ("U.S.A.", "usa", " Usa ")} == {"usa"}
-    assert normalize_country("United\u00a0 States") == "united states"
 
 
 @pytest.mark.parametrize(

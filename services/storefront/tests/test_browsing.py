@@ -1,4 +1,5 @@
 import asyncio
+import re
 from collections.abc import Callable
 
 import pytest
@@ -15,6 +16,19 @@ async def test_the_home_page_shows_products_of_many_categories(visitor: Visitor)
     page = await visitor.page("/")
     assert page.count('class="card"') == 12
     assert 'href="/categories/kitchen"' in page
+
+
+async def test_the_home_page_shows_no_picture_of_a_product_twice(visitor: Visitor) -> None:
+    page, _, tiles = (await visitor.page("/")).partition('id="by-category"')
+    for part in (page, tiles):
+        pictures = re.findall(r"/static/products/([a-z-]+)", part)
+        assert len(pictures) == len(set(pictures)) == 15 + (part is tiles)
+
+
+async def test_the_picture_of_a_category_shows_one_of_its_products(visitor: Visitor) -> None:
+    tiles = (await visitor.page("/")).partition('id="by-category"')[2]
+    shown = dict(re.findall(r'/categories/([a-z]+)"><img src="/static/products/([a-z-]+)', tiles))
+    assert (shown["gifts"], shown["outdoors"], shown["summer"]) == ("gift-card", "two-person-tent", "round-sunglasses")
 
 
 async def test_search_shows_the_best_match_first(visitor: Visitor) -> None:

@@ -5,7 +5,7 @@ import pytest
 
 from chassis.errors import Aborted, DeadlineExceeded, FailedPrecondition, FieldViolation, InvalidArgument, Unavailable
 from shop_kit.card_leaks import leaked_cards, random_card
-from shop_lab.world.storefront import Visitor, form_key
+from shop_lab.world.storefront import Visitor, form_key, order_fields, shown_total
 from shop_lab.world.storefront_backends import Backends
 
 
@@ -33,12 +33,101 @@ async def test_an_order_has_what_was_typed(visitor: Visitor, backends: Backends)
     assert (request.user_id, request.user_currency) == (visitor.user_id, "USD")
 
 
-async def test_an_order_is_charged_in_the_currency_that_the_form_showed(visitor: Visitor, backends: Backends) -> None:
+async def test_the_total_is_shown_before_the_card_is_asked_for(visitor: Visitor, backends: Backends) -> None:
     await visitor.add_to_cart()
-    form = await visitor.checkout_form(currency_code="EUR")
+    first = await visitor.page("/checkout")
+    response = await visitor.post("/checkout", data=order_fields())
+    assert (response.status_code, response.headers["location"]) == (303, "/checkout")
+    second = await visitor.page("/checkout")
+    assert ("Place order" in first, "credit_card" in first) == (False, False)
+    assert "Place order and pay $55.00" in second
+    assert 'name="credit_card_number"' in second
+    (quoted,) = backends.checkout.quotes
+    assert (quoted.user_id, quoted.address.country, quoted.email) == (visitor.user_id, "Germany", TYPED[0])
+    assert quoted.credit_card.credit_card_number == ""
+
+
+async def test_the_total_that_was_shown_is_charged_in_its_currency(visitor: Visitor, backends: Backends) -> None:
+    await visitor.post("/currency", data={"currency_code": "EUR", "return_to": "/"})
+    await visitor.add_to_cart()
+    form = await visitor.checkout_form()
     await visitor.post("/currency", data={"currency_code": "JPY", "return_to": "/"})
     await visitor.post("/orders", data=form)
     assert backends.checkout.requests[0].user_currency == "EUR"
+    assert backends.checkout.expected_totals == ["55.00 EUR"]
+
+
+async def test_a_total_that_has_changed_is_shown_before_anything_is_ordered(
+    visitor: Visitor, backends: Backends
+) -> None:
+    backends.checkout.error = FailedPrecondition("changed", reason="TOTAL_CHANGED", metadata={"total": "55.00 USD"})
+    await visitor.add_to_cart()
+    form = await visitor.checkout_form(total="49.00 USD")
+    response = await visitor.post("/orders", data=form)
+    assert response.status_code == 409
+    assert "It is 55.00 USD now, and nothing was ordered." in response.text
+    assert (form_key(response.text), shown_total(response.text)) == (form["key"], "55.00 USD")
+
+
+@pytest.mark.parametrize("total", ["", "55", "55.00", "55.00 usd", "-1.00 USD", "\u0665\u0665.00 USD", "55.00 USD\n"])
+async def test_a_form_that_did_not_show_the_total_orders_nothing_and_shows_it(
+    visitor: Visitor, backends: Backends, total: str
+) -> None:
+    response = await visitor.order(total=total)
+    assert (response.status_code, response.headers["location"]) == (303, "/checkout")
+    assert shown_total(await visitor.page("/checkout")) == "55.00 USD"
+    assert backends.checkout.requests == []
+
+
+async def test_without_a_quote_the_first_form_says_so(visitor: Visitor, backends: Backends) -> None:
+    await visitor.add_to_cart()
+    backends.checkout.quote_error = Unavailable("down")
+    await visitor.post("/checkout", data=order_fields())
+    page = await visitor.page("/checkout", 503)
+    assert "Checkout does not respond" in page
+    assert "credit_card" not in page
+
+
+async def test_the_total_follows_the_currency(visitor: Visitor) -> None:
+    await visitor.add_to_cart()
+    await visitor.checkout_form()
+    await visitor.post("/currency", data={"currency_code": "EUR", "return_to": "/checkout"})
+    assert shown_total(await visitor.page("/checkout")) == "55.00 EUR"
+
+
+async def test_where_an_order_goes_is_stored_without_the_card_until_it_is_placed(visitor: Visitor) -> None:
+    await visitor.add_to_cart()
+    response = await visitor.post("/checkout", data=order_fields())
+    cookie = response.headers["set-cookie"]
+    assert ("Harbour" in cookie, "credit_card" in cookie) == (True, False)
+    assert all(part in cookie for part in ("HttpOnly", "Path=/checkout", "SameSite=lax"))
+    assert "expires" not in cookie.lower()
+    await visitor.post("/orders", data={**order_fields(), "key": form_key(await visitor.page("/checkout"))})
+    assert "delivery" not in visitor.cookies
+
+
+async def test_an_address_that_is_too_long_for_a_cookie_has_a_total_too(visitor: Visitor) -> None:
+    await visitor.add_to_cart()
+    response = await visitor.post(
+        "/checkout", data=order_fields() | {"street_address": "\u6771" * 250, "city": "\u4eac" * 250}
+    )
+    assert (response.status_code, shown_total(response.text)) == (200, "55.00 USD")
+
+
+@pytest.mark.parametrize("cookie", ["x", "email=ada", "%ff=%ff", "country=Atlantis&zip_code=x"])
+async def test_a_forged_cookie_leads_to_the_first_form(visitor: Visitor, cookie: str) -> None:
+    await visitor.add_to_cart()
+    visitor.cookies.set("delivery", cookie)
+    assert "Place order" not in await visitor.page("/checkout")
+
+
+async def test_without_a_quote_a_declined_order_returns_to_the_first_form(visitor: Visitor, backends: Backends) -> None:
+    await visitor.add_to_cart()
+    form = await visitor.checkout_form()
+    backends.checkout.error = FailedPrecondition("the card has expired", reason="CARD_EXPIRED")
+    backends.checkout.quote_error = Unavailable("down")
+    response = await visitor.post("/orders", data=form)
+    assert (response.status_code, 'action="/checkout"' in response.text) == (402, True)
 
 
 async def test_a_form_that_is_sent_again_leads_to_the_same_order_and_says_so(visitor: Visitor) -> None:
@@ -97,7 +186,10 @@ async def test_a_decline_keeps_what_was_typed_but_no_card_data(visitor: Visitor,
     card = random_card("4242")
     backends.checkout.error = FailedPrecondition("the card was declined", reason="CARD_DECLINED")
     response = await visitor.order(credit_card_number=card, credit_card_cvv="9876")
-    assert [text for text in TYPED if f'value="{text}"' not in response.text] == []
+    shown = [
+        text for text in TYPED if f'value="{text}"' in response.text or f"<option selected>{text}" in response.text
+    ]
+    assert shown == list(TYPED)
     assert leaked_cards(response.content, [card]) == set()
     assert "9876" not in response.text
 
@@ -120,12 +212,12 @@ async def test_an_order_in_a_currency_that_has_ended_is_shown_in_another_one(
     visitor: Visitor, backends: Backends
 ) -> None:
     await visitor.add_to_cart()
-    form = await visitor.checkout_form(currency_code="BGN")
+    form = await visitor.checkout_form(total="55.00 BGN")
     backends.checkout.error = InvalidArgument.field("user_currency", "is not supported")
     response = await visitor.post("/orders", data=form)
     assert response.status_code == 422
     assert "The shop no longer takes the currency you chose." in response.text
-    assert 'name="currency_code" value="USD"' in response.text
+    assert shown_total(response.text) == "55.00 USD"
     assert 'href="#user_currency"' not in response.text
 
 
@@ -137,7 +229,7 @@ async def test_while_the_outcome_is_unknown_the_same_form_may_be_sent_again(
     key, response = await submit(visitor)
     assert response.status_code == 503
     assert "charged at most once" in response.text
-    assert form_key(response.text) == key
+    assert (form_key(response.text), shown_total(response.text)) == (key, "55.00 USD")
 
 
 async def test_a_key_of_another_order_is_replaced_and_the_page_says_to_look_at_the_orders(

@@ -9,7 +9,7 @@ from itertools import pairwise
 import pytest
 from typing_extensions import override
 
-from shop_lab.world.storefront import Visitor
+from shop_lab.world.storefront import Visitor, order_fields
 
 PATHS = [
     "/",
@@ -57,7 +57,11 @@ async def pages(visitor: Visitor) -> dict[str, Parser]:
     """All pages, by path, of a visitor with two lines in the cart and an order."""
     order = (await visitor.order()).headers["location"]
     await visitor.add_to_cart("wool-blanket")
-    return {path: parse((await visitor.get(path)).text) for path in (*PATHS, order)}
+    found = {path: await visitor.get(path) for path in (*PATHS, order)}
+    found["errors"] = await visitor.post("/checkout", data={"key": "key-1"})
+    await visitor.post("/checkout", data=order_fields())
+    found["the total"] = await visitor.get("/checkout")
+    return {path: parse(response.text) for path, response in found.items()}
 
 
 def parse(page: str) -> Parser:

@@ -1,9 +1,10 @@
 import asyncio
+import re
 
 import pytest
 
 from chassis.errors import Unavailable
-from shop_internal import orders_pb2
+from shop_internal import mail_records_pb2, orders_pb2
 from shop_kit.waiting import wait_until
 from shop_lab.world.fake_peers import Fault
 from shop_lab.world.storefront import Storefront, Visitor
@@ -35,7 +36,9 @@ async def placed(visitor: Visitor) -> str:
 
 async def test_the_page_of_an_order_shows_lines_total_and_journal(visitor: Visitor) -> None:
     page = await visitor.page(await placed(visitor))
-    assert [text for text in ("Cast-iron pan", "$55.00", "Complete", "inserted") if text not in page] == []
+    shown = ("Cast-iron pan", "$55.00", "Complete", "02134 Boston", "inserted")
+    assert [text for text in shown if text not in page] == []
+    assert page.index("Cast-iron pan") < page.index("<summary>") < page.index("inserted")
 
 
 @pytest.mark.parametrize("part", ["", "/events", "/email", "/email/content"])
@@ -47,7 +50,9 @@ async def test_an_order_of_another_session_is_not_found(shop: Storefront, visito
 
 async def test_orders_of_the_session_are_listed(shop: Storefront, visitor: Visitor) -> None:
     path = await placed(visitor)
-    assert path in await visitor.page("/orders")
+    page = await visitor.page("/orders")
+    assert f'<a href="{path}">Cast-iron pan</a>' in page
+    assert "/static/products/cast-iron-pan.svg" in page
     async with shop.visitor() as other:
         assert "You have not ordered anything yet." in await other.page("/orders")
 
@@ -83,6 +88,22 @@ async def test_the_page_explains_every_state(
     assert '<h2 id="state">' in await visitor.page(await placed(visitor))
 
 
+@pytest.mark.parametrize(
+    ("state", "shown"),
+    [
+        (orders_pb2.ORDER_STATE_CHARGING, ["Charging", "Shipped", "E-mail queued"]),
+        (orders_pb2.ORDER_STATE_SHIPPED, ["Charged", "Shipped", "E-mail queued"]),
+        (orders_pb2.ORDER_STATE_DONE, ["Charged", "Shipped", "E-mail queued"]),
+    ],
+)
+async def test_steps_have_the_names_of_what_is_true(
+    visitor: Visitor, backends: Backends, state: "orders_pb2.OrderState.ValueType", shown: list[str]
+) -> None:
+    backends.checkout.state = state
+    page = await visitor.page(await placed(visitor))
+    assert re.findall("<li class=.*>(.*)</li>", page.partition('class="steps"')[2].partition("</ol>")[0]) == shown
+
+
 async def test_a_takeover_is_shown(visitor: Visitor, backends: Backends) -> None:
     path = await placed(visitor)
     (found,) = backends.checkout.orders.values()
@@ -92,7 +113,8 @@ async def test_a_takeover_is_shown(visitor: Visitor, backends: Backends) -> None
 
 async def test_the_stream_of_a_finished_order_ends(visitor: Visitor) -> None:
     stream = await visitor.page(await placed(visitor) + "/events")
-    assert [line for line in stream.splitlines() if line.startswith("event:")] == ["event: progress", "event: end"]
+    names = ("progress", "journal", "end")
+    assert [line for line in stream.splitlines() if line.startswith("event:")] == [f"event: {name}" for name in names]
 
 
 async def test_the_stream_of_an_order_in_progress_sends_each_change(visitor: Visitor, backends: Backends) -> None:
@@ -157,6 +179,21 @@ async def test_the_e_mail_is_shown_as_text_and_framed_without_rights(visitor: Vi
     assert "<p>Thank you</p>" in content.text
     assert "sandbox" in content.headers["content-security-policy"]
     assert "script-src" not in content.headers["content-security-policy"]
+
+
+@pytest.mark.parametrize(
+    ("state", "shown"),
+    [
+        (mail_records_pb2.MAIL_STATE_QUEUED, "It waits to be handed to the mail relay."),
+        (mail_records_pb2.MAIL_STATE_SENT, "It was sent."),
+        (mail_records_pb2.MAIL_STATE_FAILED, "It could not be sent."),
+    ],
+)
+async def test_the_page_of_the_e_mail_says_whether_it_was_sent(
+    visitor: Visitor, backends: Backends, state: "mail_records_pb2.MailState.ValueType", shown: str
+) -> None:
+    backends.checkout.mail, backends.checkout.mail_state = MAIL, state
+    assert shown in await visitor.page(f"{await placed(visitor)}/email")
 
 
 async def test_an_e_mail_that_does_not_exist_yet_is_explained(visitor: Visitor) -> None:

@@ -20,7 +20,7 @@ from checkout_service.queue_workers import PollTimer
 from checkout_service.recovery import Recovery
 from checkout_service.service import CheckoutService, OrderJournal
 from shop.checkout_pb2_grpc import add_CheckoutServiceServicer_to_server
-from shop_internal.orders_pb2_grpc import add_OrderJournalServicer_to_server
+from shop_internal.orders_pb2_grpc import add_OrderJournalServicer_to_server, add_OrderQuotesServicer_to_server
 
 
 class Settings(Addresses, HmacKeySettings, ServiceSettings):
@@ -37,7 +37,7 @@ async def build(
     service: Service,
     open_journal: Callable[..., AbstractAsyncContextManager[Journal]] = open_journal,
 ) -> AsyncIterator[None]:
-    """Open the journal, connect to the peers, run the background loops, and register both servicers."""
+    """Open the journal, connect to the peers, run the background loops, and register the servicers."""
     url, lease_seconds = settings.database_url.get_secret_value(), settings.lease_seconds
     telemetry, failpoints = service.telemetry, service.failpoints
     # The same after a restart, so that this replica takes up its own orders at once.
@@ -51,7 +51,9 @@ async def build(
         retention = Retention(journal.delete_old, days=settings.retention_days, rows="orders")
         placer = OrderPlacer(journal, peers.quotes, executor, settings.hmac_key, failpoints)
         service.add_readiness_check(journal.check)
-        service.add_servicer(add_CheckoutServiceServicer_to_server, CheckoutService(placer))
+        orders = CheckoutService(placer)
+        service.add_servicer(add_CheckoutServiceServicer_to_server, orders)
+        service.add_internal_servicer(add_OrderQuotesServicer_to_server, orders)
         operators = OrderJournal(journal, peers.payment, retention, metrics)
         service.add_internal_servicer(add_OrderJournalServicer_to_server, operators)
         async with in_background(recovery.run, outbox.run, retention.run):

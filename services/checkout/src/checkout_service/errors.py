@@ -13,6 +13,7 @@ from chassis.errors import (
     InvalidArgument,
     Unavailable,
 )
+from chassis.values.money import Money
 from checkout_service.domain import Refusal, State
 from checkout_service.ports import Entry, JournalUnavailable
 from checkout_service.requests import OrderRequest
@@ -54,6 +55,13 @@ class OrderNeedsReview(FailedPrecondition):
 
 class OrderSettled(FailedPrecondition):
     """An operator has closed the order. To order the same cart again without a key, change it."""
+
+
+class TotalChanged(FailedPrecondition):
+    """The order would cost something else than the customer was shown. Nothing was done."""
+
+    def __init__(self, total: Money) -> None:
+        super().__init__(f"the total is now {total}", metadata={"total": str(total)})
 
 
 class QuotesTooSlow(Unavailable):

@@ -13,13 +13,13 @@ from chassis.values.keys import HmacKeys
 from chassis.values.money import round_to_minor_unit
 from checkout_service import saga
 from checkout_service.domain import Cart, CartEmpty, NothingToPay, Order, OrderLine, order_id_of
-from checkout_service.errors import OrderInProgress, QuotesTooSlow, already_recorded, require_same_request
+from checkout_service.errors import OrderInProgress, QuotesTooSlow, TotalChanged, already_recorded, require_same_request
 from checkout_service.executor import Executor
 from checkout_service.failpoints import QUOTED
 from checkout_service.order_spans import current_traceparent, describe_order, describe_request
 from checkout_service.ports import Entry, Journal, Quotes
 from checkout_service.repeats import RepeatedOrders, may_begin_again, outcome_of
-from checkout_service.requests import OrderRequest, fingerprints, require_address, scope_of, validate
+from checkout_service.requests import OrderRequest, fingerprints, require_address, require_card, scope_of, validate
 from checkout_service.saga import SagaResult
 
 log = structlog.get_logger()
@@ -60,6 +60,12 @@ class OrderPlacer:
             placed = await self._place_once(request, first=False)
         return placed
 
+    async def quote(self, request: OrderRequest) -> Order:
+        """Return what `place` would order now, without an id or an effect. Raises what `place` raises before it."""
+        request, read_until = validate(request), asyncio.get_running_loop().time() + READ_WITHIN_SECONDS
+        cart = await self._read_cart(request.user_id, read_until)
+        return await self._price("", request, cart, read_until)
+
     async def _place_once(self, request: OrderRequest, *, first: bool) -> tuple[Entry, bool] | None:
         """Find, quote, record, charge, ship, answer. None: another order had the scope or the cart, and has ended."""
         read_until = asyncio.get_running_loop().time() + READ_WITHIN_SECONDS
@@ -67,7 +73,8 @@ class OrderPlacer:
         if before is not None and not may_begin_again(before, request):
             # Before validation: what was accepted once has the same answer for ever.
             return await self._repeats.answer(require_same_request(before, request), request)
-        validate(request)
+        request = validate(request)
+        require_card(request)
         cart = await self._read_cart(request.user_id, read_until)
         scope = self._scope_of(request, cart)
         if request.key is None:
@@ -87,11 +94,9 @@ class OrderPlacer:
         """Return a new order with frozen prices."""
         order_id = order_id_of(scope)
         describe_request(order_id, request.user_currency, len(cart.lines))
-        try:
-            async with asyncio.timeout_at(read_until):
-                order = await price(order_id, request, cart, self.quotes)
-        except TimeoutError as error:
-            raise QuotesTooSlow("reading prices took too long; nothing was ordered") from error
+        order = await self._price(order_id, request, cart, read_until)
+        if request.expected_total is not None and request.expected_total != str(order.total):
+            raise TotalChanged(order.total)
         if asyncio.get_running_loop().time() >= request.answer_by:
             raise QuotesTooSlow("the deadline leaves too little time to place the order; nothing was ordered")
         await self.failpoints.reach(QUOTED)
@@ -120,6 +125,13 @@ class OrderPlacer:
         if result is SagaResult.SETTLED:  # the card or the shipment was refused
             return await self._repeats.answer(holder, request, replayed=False)
         return await self._repeats.give_way(holder, new, request)
+
+    async def _price(self, order_id: str, request: OrderRequest, cart: Cart, read_until: float) -> Order:
+        try:
+            async with asyncio.timeout_at(read_until):
+                return await price(order_id, request, cart, self.quotes)
+        except TimeoutError as error:
+            raise QuotesTooSlow("reading prices took too long; nothing was ordered") from error
 
     async def _read_cart(self, user_id: str, read_until: float) -> Cart:
         try:

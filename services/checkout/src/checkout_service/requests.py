@@ -2,10 +2,11 @@
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from chassis.errors import InvalidArgument
-from chassis.values.fields import limit_text, require_between, require_email_address, require_text, require_words
+from chassis.values.email_addresses import require_email_address
+from chassis.values.fields import limit_text, require_between, require_text, require_words
 from chassis.values.keys import HmacKeys
 from chassis.values.money import is_currency_code
 from checkout_service.domain import Address, Card
@@ -22,6 +23,7 @@ class OrderRequest:
 
     Attributes:
         key: the idempotency key; None if the caller sent none.
+        expected_total: what the customer was shown, such as `69.50 USD`; None if the caller sent none.
         fingerprints: under each HMAC key; that of the current one first.
         answer_by: the end of the caller's patience, on the event loop's clock.
     """
@@ -32,6 +34,7 @@ class OrderRequest:
     email: str
     card: Card | None = field(repr=False)
     key: str | None = None
+    expected_total: str | None = None
     fingerprints: Sequence[str] = ()
     answer_by: float = 0.0
 
@@ -40,8 +43,11 @@ class OrderRequest:
         return fingerprint in self.fingerprints
 
 
-def validate(request: OrderRequest) -> None:
-    """Raise InvalidArgument for the first field of a request that breaks a rule."""
+def validate(request: OrderRequest) -> OrderRequest:
+    """Return a request with its e-mail address as relays take it. Raise InvalidArgument for the first invalid field.
+
+    The card is checked by `require_card`: quotes need none.
+    """
     require_text(request.user_id, "user_id", max_length=MAX_USER_ID_LENGTH)
     if not is_currency_code(request.user_currency):
         raise InvalidArgument.field("user_currency", "must be three capital letters (ISO 4217)")
@@ -50,7 +56,12 @@ def validate(request: OrderRequest) -> None:
         require_words(getattr(address, name), f"address.{name}", max_length=MAX_ADDRESS_TEXT_LENGTH)
     limit_text(address.state, "address.state", max_length=MAX_ADDRESS_TEXT_LENGTH)
     require_between(address.zip_code, "address.zip_code", 0, _MAX_INT32)
-    require_email_address(request.email, "email")
+    email = require_email_address(request.email, "email")
+    return request if email == request.email else replace(request, email=email)
+
+
+def require_card(request: OrderRequest) -> None:
+    """Raise InvalidArgument if the request has no card, or none that payment could read."""
     if request.card is None:
         raise InvalidArgument.field("credit_card", "must be given")
     require_text(request.card.number, "credit_card.credit_card_number", max_length=MAX_CARD_NUMBER_LENGTH)

@@ -1,11 +1,11 @@
-"""shop.CheckoutService and shop.internal.OrderJournal: between wire and domain."""
+"""shop.CheckoutService, shop.internal.OrderQuotes and shop.internal.OrderJournal: between wire and domain."""
 
 from collections.abc import Sequence
 
 from typing_extensions import override
 
 from chassis.errors import InvalidArgument, NotFound
-from chassis.rpc.calls import idempotency_key
+from chassis.rpc.calls import idempotency_key, metadata_value
 from chassis.rpc.serving import ServicerContext
 from chassis.rpc.wire import money_to_wire, parse_wire_time, time_to_wire
 from chassis.sql.retention import Retention
@@ -14,12 +14,12 @@ from chassis.values.digests import digest, items_digest
 from chassis.values.fields import limit_text, require_between, require_text
 from checkout_service.domain import State
 from checkout_service.metrics import OrderMetrics
-from checkout_service.peers.wire import order_to_wire, request_from_wire
+from checkout_service.peers.wire import lines_to_wire, order_to_wire, request_from_wire
 from checkout_service.placing import OrderPlacer
 from checkout_service.ports import Entry, Event, Journal, Payment
 from checkout_service.requests import MAX_USER_ID_LENGTH
 from checkout_service.settling import settle, settlement
-from shop import checkout_pb2, checkout_pb2_grpc
+from shop import checkout_pb2, checkout_pb2_grpc, order_pb2
 from shop_internal import orders_pb2, orders_pb2_grpc, record_digests_pb2
 
 REPLAYED = (("order-replayed", "true"),)
@@ -32,7 +32,9 @@ class OrderNotFound(NotFound):
     """The journal has no order with this id."""
 
 
-class CheckoutService(checkout_pb2_grpc.CheckoutServiceServicer):
+class CheckoutService(checkout_pb2_grpc.CheckoutServiceServicer, orders_pb2_grpc.OrderQuotesServicer):
+    """The public service and, of the internal ones, the quotes."""
+
     def __init__(self, placer: OrderPlacer) -> None:
         self._placer = placer
 
@@ -40,10 +42,17 @@ class CheckoutService(checkout_pb2_grpc.CheckoutServiceServicer):
     async def PlaceOrder(
         self, request: checkout_pb2.PlaceOrderRequest, context: ServicerContext
     ) -> checkout_pb2.PlaceOrderResponse:
-        placed, replayed = await self._placer.place(request_from_wire(request, idempotency_key(context)))
+        key, expected_total = idempotency_key(context), metadata_value(context, "expected-total")
+        placed, replayed = await self._placer.place(request_from_wire(request, key, expected_total))
         if replayed:
             context.set_trailing_metadata(REPLAYED)
         return checkout_pb2.PlaceOrderResponse(order=order_to_wire(placed))
+
+    @override
+    async def QuoteOrder(
+        self, request: checkout_pb2.PlaceOrderRequest, _context: ServicerContext
+    ) -> order_pb2.OrderResult:
+        return order_to_wire(Entry("", "", await self._placer.quote(request_from_wire(request))))
 
 
 class OrderJournal(orders_pb2_grpc.OrderJournalServicer):
@@ -152,6 +161,7 @@ def _entry_to_wire(entry: Entry, outbox: dict[str, bool], *, digests: bool = Fal
         failures=entry.failures,
         reason=entry.reason,
         digests=_digests_of(entry) if digests else None,
+        items=() if digests else lines_to_wire(entry.order.lines),
     )
 
 

@@ -7,7 +7,8 @@ from datetime import UTC, datetime
 from chassis.errors import REFUSALS, DomainError, FailedPrecondition
 from chassis.failpoints import Failpoints
 from chassis.sql.database import is_rejected
-from chassis.values.fields import require_email_address, require_present
+from chassis.values.email_addresses import require_email_address
+from chassis.values.fields import require_present
 from email_service.domain import ConfirmationEmail, MailNotSent, RecipientRefused
 from email_service.failpoints import AFTER_ACCEPT, BEFORE_ACCEPT
 from email_service.messages import MessageState, NewMessage, SpoolUnavailable

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from chassis.errors import FailedPrecondition, InvalidArgument, NotFound, Unavailable
+from chassis.values.countries import format_postal_code
 from chassis.values.digests import digest, items_digest
 from chassis.values.fields import limit_count, limit_text, require_text
 from chassis.values.money import Money, total
@@ -51,7 +52,7 @@ class Address:
     @property
     def lines(self) -> list[str]:
         """The lines of an address label, without blank ones."""
-        region = " ".join(filter(None, [self.state, str(self.zip_code or "")]))
+        region = " ".join(filter(None, [self.state, format_postal_code(self.zip_code, self.country)]))
         lines = [*self.street_address.splitlines(), ", ".join(filter(None, [self.city, region])), self.country]
         return [line for line in map(str.strip, lines) if line]
 

@@ -12,7 +12,7 @@ from email.header import Header
 from email.utils import format_datetime, formataddr
 
 from chassis.errors import InvalidArgument
-from chassis.values.fields import require_email_address
+from chassis.values.email_addresses import require_email_address
 from email_service.domain import ConfirmationEmail
 
 # Quoted-printable text never contains an equals sign followed by an underscore, so no text can contain this line.

@@ -28,9 +28,9 @@ def window_shopper(session: Session) -> None:
 
 def buyer(session: Session) -> None:
     """Put one to three products into the cart and order them."""
-    form = _go_to_checkout(session)
+    form, fields = _go_to_checkout(session)
     session.think()
-    session.ordered(session.submit(form, **_filled_in(session)))
+    session.ordered(session.submit(form, **fields))
 
 
 def indecisive(session: Session) -> None:
@@ -57,16 +57,16 @@ def bargain_hunter(session: Session) -> None:
 
 def double_clicker(session: Session) -> None:
     """Order with a double click: both requests must lead to the same order."""
-    form = _go_to_checkout(session)
+    form, fields = _go_to_checkout(session)
     session.think()
-    for page in session.submit_twice(form, **_filled_in(session)):
+    for page in session.submit_twice(form, **fields):
         session.ordered(page)
     _expect_one_order(session)
 
 
 def impatient(session: Session) -> None:
     """Order, hang up before the answer, and order again with the same form: there must be one order."""
-    form, fields = _go_to_checkout(session), _filled_in(session)
+    form, fields = _go_to_checkout(session)
     session.think()
     session.submit_and_hang_up(form, after_seconds=session.random.uniform(0.005, 0.1), **fields)
     session.think()
@@ -106,14 +106,17 @@ def _fill_cart(session: Session, *, lines: int) -> Page:
     return page
 
 
-def _go_to_checkout(session: Session) -> Form:
+def _go_to_checkout(session: Session) -> tuple[Form, dict[str, str]]:
+    """Fill a cart and have the total shown. Return the form that orders, and what a person types into it."""
     _fill_cart(session, lines=session.random.randint(1, 3))
     session.think()
-    return session.form(session.open("/checkout"), "/orders")
+    form, address = session.form(session.open("/checkout"), "/checkout"), _address(session)
+    session.think()
+    form = session.form(session.submit(form, **address), "/orders")
+    return form, {**address, **_CARD, "credit_card_expiration_year": str(datetime.now(UTC).year + 1)}
 
 
-def _filled_in(session: Session) -> dict[str, str]:
-    """Return what a person types into the checkout form."""
+def _address(session: Session) -> dict[str, str]:
     number = session.random.randint(1, 10**9)
     return {
         "email": f"customer-{number}@shop.example",
@@ -122,8 +125,6 @@ def _filled_in(session: Session) -> dict[str, str]:
         "state": "Hamburg",
         "country": "Germany",
         "zip_code": str(session.random.randint(20_095, 22_769)),
-        **_CARD,
-        "credit_card_expiration_year": str(datetime.now(UTC).year + 1),
     }
 
 

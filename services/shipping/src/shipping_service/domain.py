@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import Protocol
 
 from chassis.errors import Aborted, FailedPrecondition, IdempotencyKeyReused, InvalidArgument, Unavailable
+from chassis.values.countries import normalize_country
 from chassis.values.fields import limit_text, require_between, require_words
 from chassis.values.money import Money
 from chassis.values.paging import Position
@@ -128,11 +129,6 @@ class RateCard:
         parcel.validate()
         zone = self.zones.get(normalize_country(parcel.address.country), self.default_zone)
         return zone.price(parcel.pieces)
-
-
-def normalize_country(country: str) -> str:
-    """Return a country in lower case, without dots and with single spaces: `U.S.` becomes `us`."""
-    return " ".join(country.casefold().replace(".", "").split())
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,10 @@ from typing import Annotated
 
 from msgspec import Meta, Struct, json
 
+from chassis.values.countries import normalize_country
 from chassis.values.datafile import require_decimal
 from chassis.values.money import NANOS_PER_UNIT, Money
-from shipping_service.domain import Bracket, RateCard, Zone, normalize_country
+from shipping_service.domain import Bracket, RateCard, Zone
 
 Name = Annotated[str, Meta(pattern=r"\S", max_length=256)]
 

@@ -18,7 +18,7 @@ from shop.product_catalog_pb2_grpc import ProductCatalogServiceStub
 from shop.recommendation_pb2_grpc import RecommendationServiceStub
 from shop_internal.cart_lines_pb2_grpc import CartLinesStub
 from shop_internal.mail_records_pb2_grpc import MailRecordsStub
-from shop_internal.orders_pb2_grpc import OrderJournalStub
+from shop_internal.orders_pb2_grpc import OrderJournalStub, OrderQuotesStub
 from storefront_service.app import Clients, create_app
 from storefront_service.clients.cart import CartClient
 from storefront_service.clients.catalog import CatalogClient
@@ -90,6 +90,7 @@ def connect(settings: Settings, telemetry: Telemetry, stack: AsyncExitStack) -> 
     journal = channel(
         settings.checkout_internal_addr, "shop.internal.OrderJournal", retryable=["GetOrder", "ListOrders"]
     )
+    quotes = channel(settings.checkout_internal_addr, "shop.internal.OrderQuotes", retryable=["QuoteOrder"])
     mail_records = channel(settings.email_internal_addr, "shop.internal.MailRecords")
     url = settings.traces_url.get_secret_value() if settings.traces_url else None
     return Clients(
@@ -97,7 +98,7 @@ def connect(settings: Settings, telemetry: Telemetry, stack: AsyncExitStack) -> 
         currencies=CurrencyClient(CurrencyServiceStub(currency), telemetry),
         carts=CartClient(CartServiceStub(cart), CartLinesStub(cart_lines)),
         suggestions=SuggestionsClient(RecommendationServiceStub(recommendation), AdServiceStub(ad)),
-        orders=OrdersClient(CheckoutServiceStub(checkout), OrderJournalStub(journal)),
+        orders=OrdersClient(CheckoutServiceStub(checkout), OrderQuotesStub(quotes), OrderJournalStub(journal)),
         confirmations=ConfirmationsClient(MailRecordsStub(mail_records)),
         traces=TracesClient(url, timeout_seconds=_OPTIONAL_SECONDS),
     )

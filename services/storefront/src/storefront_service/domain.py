@@ -45,6 +45,15 @@ class Catalog:
         """Return the products of a category; none for one that does not exist."""
         return self._by_category.get(category, [])
 
+    def emblems(self) -> dict[str, Product]:
+        """Return a product for each category: the first that is mainly of it, else one that shows no other category."""
+        found = {product.categories[0]: product for product in reversed(self.products) if product.categories}
+        taken = set(found.values())
+        return {
+            name: found.get(name) or next((product for product in products if product not in taken), products[0])
+            for name, products in self._by_category.items()
+        }
+
     def selection(self, count: int) -> list[Product]:
         """Return at most `count` products, each of a different category."""
         chosen: dict[str, Product] = {}
@@ -112,12 +121,17 @@ class Receipt:
     shipping_cost: Money
     address: tuple[str, ...]
 
+    @property
+    def total(self) -> Money:
+        return sum((line.cost for line in self.lines), self.shipping_cost)
+
 
 @dataclass(frozen=True, slots=True)
 class Order:
     """An order and its history.
 
     Attributes:
+        lines: only in lists; then without a receipt.
         receipt: None when its details were deleted because of their age.
         workers: how many workers have owned the order; more than one after a crash.
     """
@@ -126,12 +140,11 @@ class Order:
     user_id: str
     state: OrderState
     total: Money
-    attempt: int
     workers: int
     created_at: datetime
     tracking_id: str
     reason: str
-    pending: tuple[str, ...] = ()
+    lines: tuple[CartLine, ...] = ()
     history: tuple[Step, ...] = ()
     receipt: Receipt | None = None
 

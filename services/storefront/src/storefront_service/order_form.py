@@ -5,16 +5,22 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
+from stdnum import luhn
+
 from chassis.errors import InvalidArgument
-from chassis.values.fields import parse_idempotency_key, require_email_address
+from chassis.values.countries import postal_formats
+from chassis.values.email_addresses import require_email_address
+from chassis.values.fields import parse_idempotency_key
 
 _MAX_TEXT = 256
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+# Spaces, dashes and invisible characters, as numbers have them that were copied from another page.
+_SEPARATORS = re.compile(r"[\s\u00ad\u200b-\u200f\u2010-\u2015\u202a-\u202e\u2060\u2212\ufeff-]")
 
 
 @dataclass(frozen=True, slots=True)
 class OrderForm:
-    """A valid checkout form. Its representation has no digit of the card."""
+    """A valid checkout form, which has no card before it shows the total. Its representation has no digit of it."""
 
     key: str  # made with the page, so that sending the same page again is the same order
     email: str
@@ -46,24 +52,29 @@ class _Field:
     is_valid: Callable[[str], object] = bool
 
 
-def parse(fields: Mapping[str, str]) -> OrderForm:
+def parse(fields: Mapping[str, str], *, with_card: bool = True) -> OrderForm:
     """Return the form with these fields. Raise InvalidForm with a message for each invalid one."""
-    texts = {name: fields.get(name, "").strip() for name in _FIELDS}
+    texts = {name: fields.get(name, "").strip() for name in _FIELDS if with_card or name not in CARD_FIELDS}
     messages = {name: message for name, value in texts.items() if (message := _problem(name, value))}
+    if postal_formats(texts["country"]) and not _is_postal_code(texts["zip_code"]):
+        messages["zip_code"] = "Enter your postal code, which has digits only."
     if messages:
         raise InvalidForm(messages)
+    month, year, cvv = (
+        texts.get(f"credit_card_{name}") or 0 for name in ("expiration_month", "expiration_year", "cvv")
+    )
     return OrderForm(
-        key=parse_idempotency_key(fields.get("key", "")),
-        email=texts["email"],
+        key=parse_idempotency_key(fields["key"]) if with_card else "",
+        email=require_email_address(texts["email"], "email"),
         street_address=texts["street_address"],
         city=texts["city"],
         state=texts["state"],
         country=texts["country"],
-        zip_code=int(texts["zip_code"]),
-        card_number=_digits(texts["credit_card_number"]),
-        cvv=int(texts["credit_card_cvv"]),
-        year=int(texts["credit_card_expiration_year"]),
-        month=int(texts["credit_card_expiration_month"]),
+        zip_code=int(_digits(texts["zip_code"]) or 0),
+        card_number=_digits(texts.get("credit_card_number", "")),
+        cvv=int(cvv),
+        year=int(year),
+        month=int(month),
     )
 
 
@@ -90,23 +101,36 @@ def _is_email(value: str) -> bool:
     return True
 
 
+def _is_country(value: str) -> bool:
+    return postal_formats(value) is not None
+
+
+def _is_postal_code(value: str) -> bool:
+    return bool(re.fullmatch("[0-9]{1,9}", _digits(value)))
+
+
 def _is_card_number(value: str) -> bool:
-    return bool(re.fullmatch("[0-9]{12,19}", _digits(value)))
+    return bool(re.fullmatch("[0-9]{12,19}", _digits(value))) and luhn.is_valid(_digits(value))
 
 
 def _digits(number: str) -> str:
-    return number.replace(" ", "").replace("-", "")
+    return _SEPARATORS.sub("", number)
 
 
-_ZIP_CODE, _MONTH, _CVV = (re.compile(pattern).fullmatch for pattern in ("[0-9]{1,9}", "0?[1-9]|1[0-2]", "[0-9]{3,4}"))
+_MONTH, _CVV = (re.compile(pattern).fullmatch for pattern in ("0?[1-9]|1[0-2]", "[0-9]{3,4}"))
 _FIELDS = {
     "email": _Field("Enter your e-mail address.", "Enter one e-mail address, such as ada@example.com.", _is_email),
     "street_address": _Field("Enter your street and house number."),
-    "zip_code": _Field("Enter your postal code.", "Enter the postal code in digits.", _ZIP_CODE),
+    # Required only where codes are digits.
+    "zip_code": _Field(
+        None, "Only digits fit here. Leave it empty, and add your code to the city: London SW1A 1AA.", _is_postal_code
+    ),
     "city": _Field("Enter your city."),
     "state": _Field(None),
-    "country": _Field("Enter your country."),
-    "credit_card_number": _Field("Enter your card number.", "Enter the 12 to 19 digits on the card.", _is_card_number),
+    "country": _Field("Choose your country.", "Choose a country from the list.", _is_country),
+    "credit_card_number": _Field(
+        "Enter your card number.", "This is no card number: compare its 12 to 19 digits with the card.", _is_card_number
+    ),
     "credit_card_expiration_month": _Field("Enter the month.", "Enter a month from 1 to 12.", _MONTH),
     "credit_card_expiration_year": _Field(
         "Enter the year.", "Enter a year that has not passed, with four digits.", _is_year
@@ -116,4 +140,5 @@ _FIELDS = {
 """In the order of the page."""
 
 CARD_FIELDS = frozenset(name for name in _FIELDS if name.startswith("credit_card_"))
-"""Fields that no page, log or error repeats."""
+"""Fields that no page, log, cookie or error repeats."""
+DELIVERY_FIELDS = _FIELDS.keys() - CARD_FIELDS

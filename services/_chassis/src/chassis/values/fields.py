@@ -7,10 +7,7 @@ from chassis.errors import InvalidArgument
 
 # Characters that gRPC metadata carries unchanged.
 _IDEMPOTENCY_KEY = re.compile(r"[\x21-\x7e]{1,255}")
-# No quoted local parts, comments or lists: a match is a single mailbox in every header and SMTP command.
-_EMAIL_ADDRESS = re.compile(r"[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]+@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*")
 _SECONDS = re.compile(r"[0-9]{1,11}(?:\.[0-9]{1,9})?")
-_MAX_EMAIL_ADDRESS_LENGTH = 254
 
 
 def require_text(value: str, field: str, *, max_length: int) -> str:
@@ -67,11 +64,3 @@ def parse_seconds(value: str, field: str) -> float:
     if not is_seconds(value):
         raise InvalidArgument.field(field, "must be seconds since 1970")
     return float(value)
-
-
-def require_email_address(value: str, field: str) -> str:
-    """Return a plain e-mail address of at most 254 ASCII characters. All services apply this rule."""
-    require_text(value, field, max_length=_MAX_EMAIL_ADDRESS_LENGTH)
-    if not _EMAIL_ADDRESS.fullmatch(value):
-        raise InvalidArgument.field(field, "must be one e-mail address")
-    return value

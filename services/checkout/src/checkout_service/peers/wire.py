@@ -10,7 +10,9 @@ from checkout_service.requests import OrderRequest
 from shop import address_pb2, cart_pb2, checkout_pb2, order_pb2, payment_pb2
 
 
-def request_from_wire(request: checkout_pb2.PlaceOrderRequest, key: str | None) -> OrderRequest:
+def request_from_wire(
+    request: checkout_pb2.PlaceOrderRequest, key: str | None = None, expected_total: str | None = None
+) -> OrderRequest:
     """Convert a request, without validation."""
     return OrderRequest(
         request.user_id,
@@ -19,6 +21,7 @@ def request_from_wire(request: checkout_pb2.PlaceOrderRequest, key: str | None) 
         request.email,
         _card_from_wire(request.credit_card) if request.HasField("credit_card") else None,
         key,
+        expected_total,
     )
 
 

@@ -6,11 +6,13 @@ from datetime import UTC
 
 from chassis.errors import NotFound
 from chassis.rpc.wire import money_from_wire
+from chassis.values.countries import format_postal_code
+from chassis.values.money import Money
 from shop import address_pb2, checkout_pb2, order_pb2, payment_pb2
 from shop.checkout_pb2_grpc import CheckoutServiceStub
 from shop_internal import orders_pb2
-from shop_internal.orders_pb2_grpc import OrderJournalStub
-from storefront_service.domain import Order, OrderLine, OrderState, Receipt, Step
+from shop_internal.orders_pb2_grpc import OrderJournalStub, OrderQuotesStub
+from storefront_service.domain import CartLine, Order, OrderLine, OrderState, Receipt, Step
 from storefront_service.order_form import OrderForm
 
 _REPLAYED = "order-replayed"
@@ -28,31 +30,20 @@ class Placed:
 class OrdersClient:
     """Every method raises DomainError."""
 
-    def __init__(self, checkout: CheckoutServiceStub, journal: OrderJournalStub) -> None:
+    def __init__(self, checkout: CheckoutServiceStub, quotes: OrderQuotesStub, journal: OrderJournalStub) -> None:
         self._checkout = checkout
+        self._quotes = quotes
         self._journal = journal
 
-    async def place(self, user_id: str, currency: str, form: OrderForm) -> Placed:
-        """Order the user's cart, once per key of the form."""
-        request = checkout_pb2.PlaceOrderRequest(
-            user_id=user_id,
-            user_currency=currency,
-            email=form.email,
-            address=address_pb2.Address(
-                street_address=form.street_address,
-                city=form.city,
-                state=form.state,
-                country=form.country,
-                zip_code=form.zip_code,
-            ),
-            credit_card=payment_pb2.CreditCardInfo(
-                credit_card_number=form.card_number,
-                credit_card_cvv=form.cvv,
-                credit_card_expiration_year=form.year,
-                credit_card_expiration_month=form.month,
-            ),
-        )
-        call = self._checkout.PlaceOrder(request, metadata=(("idempotency-key", form.key),))
+    async def quote(self, user_id: str, currency: str, form: OrderForm) -> Receipt:
+        """Return what an order of the user's cart would have on its receipt now."""
+        return _receipt_from_wire(await self._quotes.QuoteOrder(_request_to_wire(user_id, currency, form)))
+
+    async def place(self, user_id: str, total: Money, form: OrderForm) -> Placed:
+        """Order the user's cart, once per key of the form, if it costs this total."""
+        request = _request_to_wire(user_id, total.currency_code, form)
+        metadata = (("idempotency-key", form.key), ("expected-total", str(total)))
+        call = self._checkout.PlaceOrder(request, metadata=metadata)
         placed = (await call).order
         trailers = {name for name, _ in await call.trailing_metadata()}
         return Placed(placed.order_id, repeated=_REPLAYED in trailers)
@@ -74,6 +65,27 @@ class OrdersClient:
         return [_from_wire(order) for order in found.orders]
 
 
+def _request_to_wire(user_id: str, currency: str, form: OrderForm) -> checkout_pb2.PlaceOrderRequest:
+    return checkout_pb2.PlaceOrderRequest(
+        user_id=user_id,
+        user_currency=currency,
+        email=form.email,
+        address=address_pb2.Address(
+            street_address=form.street_address,
+            city=form.city,
+            state=form.state,
+            country=form.country,
+            zip_code=form.zip_code,
+        ),
+        credit_card=payment_pb2.CreditCardInfo(
+            credit_card_number=form.card_number,
+            credit_card_cvv=form.cvv,
+            credit_card_expiration_year=form.year,
+            credit_card_expiration_month=form.month,
+        ),
+    )
+
+
 def _from_wire(
     order: orders_pb2.Order, history: Sequence[orders_pb2.OrderEvent] = (), receipt: Receipt | None = None
 ) -> Order:
@@ -82,12 +94,11 @@ def _from_wire(
         user_id=order.user_id,
         state=_state_from_wire(order.state),
         total=money_from_wire(order.total),
-        attempt=order.attempt,
         workers=order.epoch,
         created_at=order.created_at.ToDatetime(UTC),
         tracking_id=order.tracking_id,
         reason=order.reason,
-        pending=(*order.outbox, *order.dead_letters),
+        lines=tuple(CartLine(item.product_id, item.quantity) for item in order.items),
         history=tuple(map(_step_from_wire, history)),
         receipt=receipt,
     )
@@ -107,6 +118,6 @@ def _state_from_wire(state: "orders_pb2.OrderState.ValueType") -> OrderState:
 def _receipt_from_wire(result: order_pb2.OrderResult) -> Receipt:
     lines = [OrderLine(line.item.product_id, line.item.quantity, money_from_wire(line.cost)) for line in result.items]
     at = result.shipping_address
-    city = " ".join(part for part in (str(at.zip_code or ""), at.city) if part)
+    city = " ".join(part for part in (format_postal_code(at.zip_code, at.country), at.city) if part)
     address = tuple(part for part in (at.street_address, city, at.state, at.country) if part)
     return Receipt(tuple(lines), money_from_wire(result.shipping_cost), address)

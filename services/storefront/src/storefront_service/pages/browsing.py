@@ -15,7 +15,7 @@ from storefront_service.pages.frame import Frame, Pages, PricedProduct, found
 from storefront_service.sessions import new_key
 
 _MAX_QUERY = 256
-_FEATURED = 12
+_FEATURED, _IN_HERO = 12, 3
 
 
 @dataclass(frozen=True)
@@ -36,9 +36,9 @@ class BrowsingPages:
     async def home(self, request: Request) -> Response:
         catalog = await self._pages.catalog()
         frame, ad = await asyncio.gather(self._pages.frame(request), self._suggestions.ad([]))
-        featured = await self._pages.priced(catalog.selection(_FEATURED), frame.currency)
-        tiles = [(name, catalog.in_category(name)[0]) for name in catalog.categories]
-        return self._pages.render("home.html", frame, featured=featured, tiles=tiles, ad=ad)
+        selection = catalog.selection(_FEATURED + _IN_HERO)
+        featured, hero = await self._pages.priced(selection[:_FEATURED], frame.currency), selection[_FEATURED:]
+        return self._pages.render("home.html", frame, hero=hero, featured=featured, tiles=catalog.emblems(), ad=ad)
 
     async def search(self, request: Request) -> Response:
         """Show the products that match the query; without a query, all products."""

@@ -14,7 +14,7 @@ from chassis.values.money import Money, is_currency_code, total
 from storefront_service.clients.cart import CartClient
 from storefront_service.clients.currency import CurrencyClient
 from storefront_service.clients.suggestions import SuggestionsClient
-from storefront_service.domain import CartLine, Catalog, Product
+from storefront_service.domain import CartLine, Catalog, Product, Receipt
 from storefront_service.pages.frame import CURRENCY_COOKIE, Pages, found, require
 from storefront_service.web.forms import read_form
 from storefront_service.web.headers import PERSONAL
@@ -26,12 +26,13 @@ _YEAR_SECONDS = 365 * 24 * 3600
 
 @dataclass(frozen=True, slots=True)
 class CartRow:
-    """A line of the cart; without product and cost if the product is no longer sold."""
+    """A line of a cart or order; without product and, in a cart, without cost if the product is no longer sold."""
 
     product_id: str
     quantity: int
     product: Product | None
     cost: Money | None
+    unit_price: Money | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +52,21 @@ async def view_cart(pages: Pages, catalog: Catalog, lines: Sequence[CartLine], c
     sold = {product.id: product for product in catalog.known(line.product_id for line in lines)}
     known = [line for line in lines if line.product_id in sold]
     amounts = await pages.prices([sold[line.product_id].price * line.quantity for line in known], currency)
-    costs = {line.product_id: amount for line, amount in zip(known, amounts, strict=True)}
+    prices = await pages.prices([sold[line.product_id].price for line in known], currency)
+    costs = {line.product_id: pair for line, *pair in zip(known, amounts, prices, strict=True)}
     rows = [
-        CartRow(line.product_id, line.quantity, sold.get(line.product_id), costs.get(line.product_id)) for line in lines
+        CartRow(line.product_id, line.quantity, sold.get(line.product_id), *costs.get(line.product_id, (None,)))
+        for line in lines
     ]
     shown = amounts[0].currency_code if amounts else currency
     return CartView(tuple(rows), total(shown, amounts))
+
+
+def view_receipt(receipt: Receipt, catalog: Catalog) -> CartView:
+    """Return what an order has on its receipt, without shipping."""
+    lines = receipt.lines
+    rows = [CartRow(line.product_id, line.quantity, catalog.get(line.product_id), line.cost) for line in lines]
+    return CartView(tuple(rows), total(receipt.shipping_cost.currency_code, [line.cost for line in lines]))
 
 
 @dataclass(frozen=True)

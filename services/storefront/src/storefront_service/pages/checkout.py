@@ -1,8 +1,12 @@
-"""The checkout form, and placing the order."""
+"""The checkout form, first without and then with total and card, and placing the order."""
 
 import asyncio
+import contextlib
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from decimal import Decimal
+from urllib.parse import parse_qsl, urlencode
 
 import structlog
 from starlette.requests import Request
@@ -10,14 +14,15 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from chassis.errors import REFUSALS, DomainError, InvalidArgument
+from chassis.values.countries import COUNTRY_NAMES
 from chassis.values.fields import parse_idempotency_key
-from chassis.values.money import is_currency_code
+from chassis.values.money import Money
 from storefront_service import order_form
 from storefront_service.clients.cart import CartClient
 from storefront_service.clients.orders import OrdersClient
-from storefront_service.domain import BASE_CURRENCY
-from storefront_service.pages.cart import view_cart
-from storefront_service.pages.frame import CURRENCY_COOKIE, Pages, require
+from storefront_service.domain import Receipt
+from storefront_service.pages.cart import view_cart, view_receipt
+from storefront_service.pages.frame import Pages, require
 from storefront_service.sessions import new_key
 from storefront_service.web.forms import read_form
 from storefront_service.web.headers import PERSONAL
@@ -31,6 +36,10 @@ _CONTINUES = frozenset({"ORDER_IN_PROGRESS", "ORDER_IN_FLIGHT", "ORDER_NEEDS_REV
 _ORDERED_BEFORE = "CART_ORDERED"
 _KEY_REUSED = "IDEMPOTENCY_KEY_REUSED"
 _CART_EMPTY = "CART_EMPTY"
+_DELIVERY_COOKIE = "delivery"
+_MAX_COOKIE = 3500  # browsers drop cookies of more than 4096 bytes
+_TOTAL_CHANGED = "TOTAL_CHANGED"
+_TOTAL = re.compile(r"([0-9]{1,18}\.[0-9]{2,9}) ([A-Z]{3})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,25 +67,51 @@ class CheckoutPages:
     _orders: OrdersClient
 
     def routes(self) -> list[Route]:
-        return [Route("/checkout", self.form), Route("/orders", self.place, methods=["POST"])]
+        return [
+            Route("/checkout", self.form),
+            Route("/checkout", self.submit, methods=["POST"]),
+            Route("/orders", self.submit, methods=["POST"]),
+        ]
 
     async def form(self, request: Request) -> Response:
-        return await self._form(request, {}, None)
-
-    async def place(self, request: Request) -> Response:
-        """Order the cart and lead to the order's page; a repeat of the form leads to the same one."""
-        fields = await read_form(request)
-        parse_idempotency_key(fields.get("key", ""))
-        currency = fields.get("currency_code") or request.cookies.get(CURRENCY_COOKIE, BASE_CURRENCY)
-        if not is_currency_code(currency):
-            raise InvalidArgument.field("currency_code", "must be three capital letters")
+        """Show the form; with the total once the visitor has told where the order goes."""
+        fields = dict(parse_qsl(request.cookies.get(_DELIVERY_COOKIE, "")))
         try:
-            placed = await self._orders.place(self._pages.user_id(request), currency, order_form.parse(fields))
+            receipt = await self._quote(request, fields) if fields else None
+        except order_form.InvalidForm:
+            receipt = None
+        except DomainError as error:
+            return await self._after(error, request, fields)
+        return await self._form(request, fields, None, receipt)
+
+    async def submit(self, request: Request) -> Response:
+        """Order at the total that the form showed and lead to the order's page; from a form without it to the total."""
+        fields = await read_form(request)
+        total = _shown_total(request, fields)
+        parse_idempotency_key(fields.get("key", ""))
+        try:
+            form = order_form.parse(fields, with_card=total is not None)
+            if total is None:
+                return await self._lead_to_total(request, fields)
+            placed = await self._orders.place(self._pages.user_id(request), total, form)
         except order_form.InvalidForm as error:
-            return await self._form(request, fields, _invalid(error.messages))
+            return await self._form_again(request, fields, _invalid(error.messages))
         except DomainError as error:
             return await self._after(error, request, fields)
         return _order_page(placed.order_id, repeated=placed.repeated)
+
+    async def _lead_to_total(self, request: Request, fields: Mapping[str, str]) -> Response:
+        """Redirect, so that visitors can reload the form with the total and come back to it."""
+        cookie = urlencode({name: text for name, text in fields.items() if name in order_form.DELIVERY_FIELDS})
+        if len(cookie) > _MAX_COOKIE:
+            return await self._form(request, fields, None, await self._quote(request, fields))
+        response, secure = RedirectResponse("/checkout", _SEE_OTHER), request.url.scheme == "https"
+        response.set_cookie(_DELIVERY_COOKIE, cookie, path="/checkout", secure=secure, httponly=True, samesite="lax")
+        return response
+
+    async def _quote(self, request: Request, fields: Mapping[str, str]) -> Receipt:
+        form, frame = order_form.parse(fields, with_card=False), await self._pages.frame(request, ())
+        return await self._orders.quote(frame.user_id, frame.currency, form)
 
     async def _after(self, error: DomainError, request: Request, fields: Mapping[str, str]) -> Response:
         log.info("order not placed", reason=error.reason, order_id=error.metadata.get("order_id", ""))
@@ -87,26 +122,48 @@ class CheckoutPages:
             return _order_page(order_id, repeated=True)
         if error.reason == _CART_EMPTY:
             return RedirectResponse("/cart", _SEE_OTHER)
-        return await self._form(request, fields, rejection_of(error))
+        return await self._form_again(request, fields, rejection_of(error))
 
-    async def _form(self, request: Request, fields: Mapping[str, str], rejection: Rejection | None) -> Response:
+    async def _form_again(self, request: Request, fields: Mapping[str, str], rejection: Rejection) -> Response:
+        """Show the form with the total of now; while the outcome is unknown, with the one that was accepted."""
+        receipt = None
+        if rejection.status != _UNAVAILABLE:
+            with contextlib.suppress(order_form.InvalidForm, DomainError):
+                receipt = await self._quote(request, fields)
+        return await self._form(request, fields, rejection, receipt)
+
+    async def _form(
+        self, request: Request, fields: Mapping[str, str], rejection: Rejection | None, receipt: Receipt | None = None
+    ) -> Response:
+        """Show the form: with a total it asks for the card too, without one for the other fields alone."""
         user_id = self._pages.user_id(request)
         lines, catalog = await asyncio.gather(require("cart", self._carts.read(user_id)), self._pages.catalog())
         frame = await self._pages.frame(request, lines)
-        cart = await view_cart(self._pages, catalog, lines, frame.currency)
+        cart = (
+            view_receipt(receipt, catalog) if receipt else await view_cart(self._pages, catalog, lines, frame.currency)
+        )
         if not cart.orderable and rejection is None:
             return RedirectResponse("/cart", _SEE_OTHER)
+        unknown = rejection is not None and rejection.status == _UNAVAILABLE
         return self._pages.render(
             "checkout.html",
             frame,
             status=rejection.status if rejection else 200,
             cache=PERSONAL,
             cart=cart,
-            key=fields["key"] if rejection and rejection.repeatable else new_key(),
+            shipping=receipt and receipt.shipping_cost,
+            total=receipt.total if receipt else _shown_total(request, fields) if unknown else None,
+            countries=COUNTRY_NAMES,
+            key=(rejection and rejection.repeatable and fields.get("key")) or new_key(),
             values={name: value for name, value in fields.items() if name not in order_form.CARD_FIELDS},
             rejection=rejection,
             messages=rejection.messages if rejection else {},
         )
+
+
+def _shown_total(request: Request, fields: Mapping[str, str]) -> Money | None:
+    match = _TOTAL.fullmatch(fields.get("total", "") if request.url.path == "/orders" else "")
+    return Money(match[2], int(Decimal(match[1]).scaleb(9))) if match else None
 
 
 def rejection_of(error: DomainError) -> Rejection:
@@ -118,6 +175,9 @@ def rejection_of(error: DomainError) -> Rejection:
     if isinstance(error, InvalidArgument) and any(found.field == "user_currency" for found in error.violations):
         text = "The shop no longer takes the currency you chose. Check the prices below, and enter your card again."
         return Rejection(_INVALID, "Your currency has changed", text, repeatable=True)
+    if error.reason == _TOTAL_CHANGED:
+        text = f"It is {error.metadata['total']} now, and nothing was ordered. Enter your card again to accept it."
+        return Rejection(_CONFLICT, "The total has changed", text, repeatable=True)
     if isinstance(error, InvalidArgument) and error.violations:
         messages = {found.field.rpartition(".")[2]: f"{found.rule.capitalize()}." for found in error.violations}
         return _invalid(messages, order_id)
@@ -137,4 +197,6 @@ def _invalid(messages: Mapping[str, str], order_id: str = "") -> Rejection:
 
 
 def _order_page(order_id: str, *, repeated: bool = False) -> Response:
-    return RedirectResponse(f"/orders/{order_id}" + ("?repeated=1" if repeated else ""), _SEE_OTHER)
+    response = RedirectResponse(f"/orders/{order_id}" + ("?repeated=1" if repeated else ""), _SEE_OTHER)
+    response.delete_cookie(_DELIVERY_COOKIE, path="/checkout")
+    return response

@@ -3,7 +3,6 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from starlette.exceptions import HTTPException
@@ -15,7 +14,8 @@ from chassis.errors import DomainError
 from storefront_service.clients.confirmations import Confirmation, ConfirmationsClient
 from storefront_service.clients.orders import OrdersClient
 from storefront_service.clients.traces import TracesClient
-from storefront_service.domain import Catalog, Order, OrderLine, Product, Trace
+from storefront_service.domain import Catalog, Order, Trace
+from storefront_service.pages.cart import view_receipt
 from storefront_service.pages.frame import Pages, PartDown, found, require
 from storefront_service.web.headers import PERSONAL
 
@@ -27,15 +27,8 @@ _MAX_STREAMS = 100
 # Spans are exported in batches every few seconds: a trace that has not arrived within a minute will not.
 _TRACE_POLL_SECONDS = 1.0
 _TRACE_MAX_DELAY = timedelta(minutes=1)
+_PARTS = ("progress", "journal")
 _EMAIL_POLICY = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'self'; sandbox"
-
-
-@dataclass(frozen=True, slots=True)
-class OrderRow:
-    """A line of an order with its product, None if that is no longer sold."""
-
-    line: OrderLine
-    product: Product | None
 
 
 class OrderPages:
@@ -58,10 +51,12 @@ class OrderPages:
         ]
 
     async def list_orders(self, request: Request) -> Response:
-        orders, frame = await asyncio.gather(
-            require("orders", self._orders.of_user(self._pages.user_id(request))), self._pages.frame(request)
+        orders, frame, catalog = await asyncio.gather(
+            require("orders", self._orders.of_user(self._pages.user_id(request))),
+            self._pages.frame(request),
+            _catalog_or_empty(self._pages),
         )
-        return self._pages.render("orders.html", frame, cache=PERSONAL, orders=orders)
+        return self._pages.render("orders.html", frame, cache=PERSONAL, orders=orders, catalog=catalog)
 
     async def order(self, request: Request) -> Response:
         order, frame, catalog = await asyncio.gather(
@@ -69,13 +64,12 @@ class OrderPages:
         )
         trace = await self._traces.of_order(order.order_id, order.created_at)
         trace_awaited = self._traces.available and not trace and datetime.now(UTC) - order.created_at < _TRACE_MAX_DELAY
-        lines = order.receipt.lines if order.receipt else ()
         return self._pages.render(
             "order.html",
             frame,
             cache=PERSONAL,
             order=order,
-            rows=[OrderRow(line, catalog.get(line.product_id)) for line in lines],
+            rows=view_receipt(order.receipt, catalog).rows if order.receipt else (),
             trace=trace,
             traces_available=self._traces.available,
             trace_awaited=trace_awaited,
@@ -123,13 +117,13 @@ class OrderPages:
 
     async def _events(self, order: Order) -> AsyncIterator[str]:
         until = time.monotonic() + _STREAM_SECONDS
-        sent = ""
+        sent: dict[str, str] = {}
         yield "retry: 1000\n\n"
         while time.monotonic() < until:
-            progress = self._pages.fragment("order_progress.html", {"order": order})
-            if progress != sent:
-                sent = progress
-                yield _event("progress", progress)
+            parts = {name: self._pages.fragment(f"order_{name}.html", {"order": order}) for name in _PARTS}
+            if parts != sent:
+                sent = parts
+                yield "".join(_event(*part) for part in parts.items())
             if order.state.is_final:
                 async for event in self._trace_events(order, until):
                     yield event

@@ -16,7 +16,7 @@ document.getElementById("rejection")?.focus();
 
 for (const order of document.querySelectorAll("[data-events]")) {
   const events = new EventSource(order.dataset.events);
-  for (const name of ["progress", "trace"]) {
+  for (const name of ["progress", "journal", "trace"]) {
     events.addEventListener(name, (event) => {
       const part = document.getElementById(name);
       if (part.innerHTML !== event.data) part.innerHTML = event.data;

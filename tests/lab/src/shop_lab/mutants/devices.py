@@ -176,6 +176,13 @@ DEVICES = (
         "test_journal.py::test_one_of_many_concurrent_orders_of_a_cart_wins",
     ),
     Device(
+        "an order has the total that its customer saw",
+        f"{_CHECKOUT}/placing.py",
+        "if request.expected_total is not None and request.expected_total != str(order.total):",
+        "if False:",
+        "test_quotes.py::test_an_order_of_another_total_is_not_placed",
+    ),
+    Device(
         "an order begins again with the cart of now",
         f"{_CHECKOUT}/placing.py",
         "await self.journal.reopen(before, new)",

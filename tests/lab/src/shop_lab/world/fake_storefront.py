@@ -21,9 +21,8 @@ from shop_kit.waiting import wait_until
 
 PRODUCTS = ("kettle", "mug", "lamp")
 CARD_FIELDS = {"number", "cvv", "expiration_year", "expiration_month"}
-ORDER_FIELDS = {"key", "email", "street_address", "city", "state", "country", "zip_code"} | {
-    f"credit_card_{name}" for name in CARD_FIELDS
-}
+ADDRESS_FIELDS = {"key", "email", "street_address", "city", "state", "country", "zip_code"}
+ORDER_FIELDS = ADDRESS_FIELDS | {"total"} | {f"credit_card_{name}" for name in CARD_FIELDS}
 
 
 @dataclass
@@ -59,6 +58,7 @@ class FakeStorefront:
             Route("/cart/empty", self._empty, methods=["POST"]),
             Route("/currency", self._currency, methods=["POST"]),
             Route("/checkout", self._checkout),
+            Route("/checkout", self._total, methods=["POST"]),
             Route("/orders", self._order, methods=["POST"]),
             Route("/orders", self._orders),
             Route("/orders/{id}", self._order_page),
@@ -121,12 +121,16 @@ class FakeStorefront:
         return RedirectResponse(form["return_to"], status_code=303)
 
     async def _checkout(self, request: Request) -> Response:
-        key = f"order-{next(self.ids)}"
-        return self._page(
-            request,
-            f'<form method="post" action="/orders"><input type="hidden" name="key" value="{key}">'
-            '<input name="email" value=""></form>',
-        )
+        return self._checkout_form(request, "/checkout")
+
+    async def _total(self, request: Request) -> Response:
+        await _form(request, ADDRESS_FIELDS)
+        return self._checkout_form(request, "/orders", '<input type="hidden" name="total" value="9.00 EUR">')
+
+    def _checkout_form(self, request: Request, action: str, total: str = "") -> Response:
+        key = f'<input type="hidden" name="key" value="order-{next(self.ids)}">'
+        form = f'<form method="post" action="{action}">{key}{total}<input name="email" value=""></form>'
+        return self._page(request, form)
 
     async def _order(self, request: Request) -> Response:
         form = await _form(request, ORDER_FIELDS)

@@ -43,9 +43,10 @@ class Visitor(httpx2.AsyncClient):
         return await self.post("/cart/items", data={"product_id": product_id, "quantity": str(quantity), "key": key})
 
     async def checkout_form(self, **changes: str) -> dict[str, str]:
-        """Return a valid checkout form with a key of the page, for the visitor's cart."""
-        key = form_key(await self.page("/checkout"))
-        return {**order_fields(key), **changes}
+        """Return a valid checkout form for the visitor's cart, with the key and the total of the page."""
+        await self.post("/checkout", data=order_fields())
+        page = await self.page("/checkout")
+        return {**order_fields(form_key(page), shown_total(page)), **changes}
 
     async def order(self, **changes: str) -> httpx2.Response:
         """Order one pan."""
@@ -53,9 +54,10 @@ class Visitor(httpx2.AsyncClient):
         return await self.post("/orders", data=await self.checkout_form(**changes))
 
 
-def order_fields(key: str = "key-1") -> dict[str, str]:
+def order_fields(key: str = "key-1", total: str = "55.00 USD") -> dict[str, str]:
     return {
         "key": key,
+        "total": total,
         "email": "ada@example.com",
         "street_address": "1 Harbour Street",
         "city": "Hamburg",
@@ -71,9 +73,18 @@ def order_fields(key: str = "key-1") -> dict[str, str]:
 
 def form_key(page: str) -> str:
     """Return the key of the form on a page. Raise UnexpectedPage if it has none."""
-    found = re.search(r'name="key" value="([^"]+)"', page)
+    return _hidden(page, "key")
+
+
+def shown_total(page: str) -> str:
+    """Return the total on the checkout form, such as `55.00 USD`. Raise UnexpectedPage if it shows none."""
+    return _hidden(page, "total")
+
+
+def _hidden(page: str, name: str) -> str:
+    found = re.search(rf'name="{name}" value="([^"]+)"', page)
     if found is None:
-        raise UnexpectedPage(f"no form with a key: {page}")
+        raise UnexpectedPage(f"no form with a {name}: {page}")
     return found[1]
 
 

@@ -28,6 +28,7 @@ from recommendation_service.domain import Catalog, CatalogSource, Product
 from recommendation_service.service import RecommendationService
 from shop import (
     ad_pb2_grpc,
+    address_pb2,
     cart_pb2,
     cart_pb2_grpc,
     checkout_pb2,
@@ -38,7 +39,13 @@ from shop import (
     product_catalog_pb2_grpc,
     recommendation_pb2_grpc,
 )
-from shop_internal import cart_lines_pb2_grpc, mail_records_pb2, mail_records_pb2_grpc, orders_pb2, orders_pb2_grpc
+from shop_internal import (
+    cart_lines_pb2_grpc,
+    mail_records_pb2,
+    mail_records_pb2_grpc,
+    orders_pb2,
+    orders_pb2_grpc,
+)
 from shop_kit.serving import serve
 from shop_lab.world.fake_peers import FakePeer
 
@@ -78,6 +85,7 @@ class _Products(CatalogSource):
 
 class FakeCheckout(
     checkout_pb2_grpc.CheckoutServiceServicer,
+    orders_pb2_grpc.OrderQuotesServicer,
     orders_pb2_grpc.OrderJournalServicer,
     mail_records_pb2_grpc.MailRecordsServicer,
 ):
@@ -85,25 +93,41 @@ class FakeCheckout(
 
     Attributes:
         requests: the orders that were placed, without repeats.
+        quotes: what was quoted, also without an order.
+        quote_error: raised instead of a quote.
         error: raised instead of placing an order; it gets the order's id if `error_names_order`.
         state: of new orders.
-        mail: the MIME message of every order.
+        mail, mail_state: the MIME message of every order, and its state.
     """
 
     def __init__(self) -> None:
         self.requests: list[checkout_pb2.PlaceOrderRequest] = []
+        self.quotes: list[checkout_pb2.PlaceOrderRequest] = []
+        self.expected_totals: list[str | None] = []
+        self.quote_error: DomainError | None = None
         self.error: DomainError | None = None
         self.error_names_order = False
         self.state = orders_pb2.ORDER_STATE_DONE
         self.mail = ""
+        self.mail_state = mail_records_pb2.MAIL_STATE_SENT
         self.orders: dict[str, orders_pb2.GetOrderResponse] = {}
         self._by_key: dict[str, str] = {}
+
+    @override
+    async def QuoteOrder(
+        self, request: checkout_pb2.PlaceOrderRequest, _context: ServicerContext
+    ) -> order_pb2.OrderResult:
+        self.quotes.append(request)
+        if self.quote_error is not None:
+            raise self.quote_error
+        return _result("", request.user_currency)
 
     @override
     async def PlaceOrder(
         self, request: checkout_pb2.PlaceOrderRequest, context: ServicerContext
     ) -> checkout_pb2.PlaceOrderResponse:
         key = metadata_value(context, "idempotency-key") or ""
+        self.expected_totals.append(metadata_value(context, "expected-total"))
         if self.error is not None and not self.error_names_order:
             raise self.error
         order_id = self._by_key.get(key)
@@ -121,17 +145,20 @@ class FakeCheckout(
         """Record an order of a user and return its id."""
         order_id, at = str(uuid.uuid4()), Timestamp()
         at.GetCurrentTime()
-        cost = money_pb2.Money(currency_code="USD", units=55)
+        result = _result(order_id)
         self.orders[order_id] = orders_pb2.GetOrderResponse(
             order=orders_pb2.Order(
-                order_id=order_id, state=self.state, user_id=user_id, total=cost, attempt=1, epoch=1, created_at=at
+                order_id=order_id,
+                state=self.state,
+                user_id=user_id,
+                total=result.items[0].cost,
+                attempt=1,
+                epoch=1,
+                created_at=at,
+                items=[line.item for line in result.items],
             ),
             history=[orders_pb2.OrderEvent(at=at, step="inserted", state=self.state, attempt=1, epoch=1)],
-            result=order_pb2.OrderResult(
-                order_id=order_id,
-                shipping_cost=money_pb2.Money(currency_code="USD"),
-                items=[order_pb2.OrderItem(item=cart_pb2.CartItem(product_id="cast-iron-pan", quantity=1), cost=cost)],
-            ),
+            result=result,
         )
         return order_id
 
@@ -156,8 +183,21 @@ class FakeCheckout(
     ) -> mail_records_pb2.GetMailResponse:
         if not self.mail:
             raise NotFound("there is no such mail", reason="MAIL_NOT_FOUND")
-        mail = mail_records_pb2.Mail(order_id=request.order_id, state=mail_records_pb2.MAIL_STATE_SENT)
+        mail = mail_records_pb2.Mail(order_id=request.order_id, state=self.mail_state)
         return mail_records_pb2.GetMailResponse(mail=mail, message=self.mail)
+
+
+def _result(order_id: str, currency_code: str = "USD") -> order_pb2.OrderResult:
+    cost = money_pb2.Money(currency_code=currency_code, units=55)
+    item = cart_pb2.CartItem(product_id="cast-iron-pan", quantity=1)
+    return order_pb2.OrderResult(
+        order_id=order_id,
+        shipping_cost=money_pb2.Money(currency_code=currency_code),
+        shipping_address=address_pb2.Address(
+            street_address="1 Harbour Street", city="Boston", country="US", zip_code=2134
+        ),
+        items=[order_pb2.OrderItem(item=item, cost=cost)],
+    )
 
 
 @dataclass
@@ -204,6 +244,7 @@ class Backends:
             (recommendation_pb2_grpc.add_RecommendationServiceServicer_to_server, self.recommendation),
             (ad_pb2_grpc.add_AdServiceServicer_to_server, self.ad),
             (checkout_pb2_grpc.add_CheckoutServiceServicer_to_server, self.checkout_peer),
+            (orders_pb2_grpc.add_OrderQuotesServicer_to_server, self.checkout_peer),
             (orders_pb2_grpc.add_OrderJournalServicer_to_server, self.checkout_peer),
             (mail_records_pb2_grpc.add_MailRecordsServicer_to_server, self.checkout_peer),
         ) as address:

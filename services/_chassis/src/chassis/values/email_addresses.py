@@ -1,0 +1,27 @@
+"""E-mail addresses as a strict relay takes them. All services apply this rule."""
+
+import contextlib
+import re
+
+import idna
+
+from chassis.errors import InvalidArgument
+from chassis.values.fields import require_text
+
+_MAX_LENGTH = 254
+# RFC 5321. No quoted local parts, comments or lists: a match is a single mailbox in every header and SMTP command.
+_ATOM = r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+"
+_LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
+_ADDRESS = re.compile(rf"(?=.{{1,64}}@){_ATOM}(?:\.{_ATOM})*@{_LABEL}(?:\.{_LABEL})*")
+
+
+def require_email_address(value: str, field: str) -> str:
+    """Return one plain address of at most 254 ASCII characters, its domain IDNA-encoded. Raise InvalidArgument."""
+    local, at, domain = value.rpartition("@")
+    if not domain.isascii() and len(value) <= _MAX_LENGTH:
+        with contextlib.suppress(UnicodeError):  # IDNAError is one
+            value = f"{local}{at}{idna.encode(domain, uts46=True).decode()}"
+    require_text(value, field, max_length=_MAX_LENGTH)
+    if not _ADDRESS.fullmatch(value):
+        raise InvalidArgument.field(field, "must be one e-mail address")
+    return value

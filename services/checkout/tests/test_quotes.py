@@ -1,0 +1,91 @@
+"""What an order would cost, and orders of another total than their customers were shown."""
+
+from collections.abc import Callable
+from typing import Any
+
+import grpc
+import pytest
+
+from chassis.errors import DomainError, FailedPrecondition, Unavailable
+from chassis.rpc.status import from_rpc_error
+from shop import address_pb2, checkout_pb2, order_pb2
+from shop_lab.world.fake_peers import FakePeers, Fault
+
+Checkout = Any
+Start = Callable[..., Any]
+
+TOTAL = "45.95 EUR"
+"""Of Ann's order."""
+
+
+async def quote(checkout: Checkout, **changed: Any) -> order_pb2.OrderResult:
+    """Return the quote of Ann's order without a card, with the given fields of the request changed."""
+    address = address_pb2.Address(street_address="Main 1", city="Berlin", country="Germany", zip_code=10115)
+    fields = {"user_id": "ann", "user_currency": "EUR", "address": address, "email": "ann@mail.example", **changed}
+    quoted: order_pb2.OrderResult = await checkout.quotes.QuoteOrder(checkout_pb2.PlaceOrderRequest(**fields))
+    return quoted
+
+
+async def refused(checkout: Checkout, **changed: Any) -> DomainError:
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await quote(checkout, **changed)
+    return from_rpc_error(caught.value)
+
+
+@pytest.mark.parametrize("currency", ["EUR", "USD", "JPY"])
+async def test_a_quote_has_the_costs_of_the_order(checkout: Checkout, currency: str) -> None:
+    quoted = await quote(checkout, user_currency=currency)
+    placed = (await checkout.place(user_currency=currency)).response.order
+    assert (list(quoted.items), quoted.shipping_cost) == (list(placed.items), placed.shipping_cost)
+
+
+async def test_a_quote_has_no_effect(checkout: Checkout, peers: FakePeers) -> None:
+    assert (await quote(checkout)).order_id == ""
+    assert await checkout.listed() == []
+    assert peers.cart.lines["ann"] == {"mug": 2}
+    assert peers.payment.calls["Charge"] == 0
+
+
+@pytest.mark.parametrize(
+    ("changed", "problem"),
+    [
+        ({"email": "ann"}, "email: must be one e-mail address"),
+        ({"user_id": "empty"}, "the cart is empty"),
+        ({"address": address_pb2.Address()}, "address.street_address: must not be empty"),
+    ],
+)
+async def test_what_cannot_be_ordered_has_no_quote(checkout: Checkout, changed: dict[str, Any], problem: str) -> None:
+    assert (await refused(checkout, **changed)).message == problem
+
+
+async def test_an_order_of_the_expected_total_is_placed(checkout: Checkout) -> None:
+    await checkout.place(expected_total=TOTAL)
+    await checkout.until_states("DONE")
+
+
+@pytest.mark.parametrize("key", [None, "key-1"])
+@pytest.mark.parametrize("shown", ["45.94 EUR", "45.95 USD", ""])
+async def test_an_order_of_another_total_is_not_placed(
+    checkout: Checkout, peers: FakePeers, shown: str, key: str | None
+) -> None:
+    error = await checkout.refused(key, expected_total=shown)
+    assert (type(error), error.reason, error.metadata["total"]) == (FailedPrecondition, "TOTAL_CHANGED", TOTAL)
+    assert await checkout.listed() == []
+    assert peers.payment.calls["Charge"] == 0
+
+
+async def test_a_repeat_gets_its_order_although_prices_have_changed(checkout: Checkout, peers: FakePeers) -> None:
+    placed = await checkout.place("key-1", expected_total=TOTAL)
+    peers.cart.fill("ann", mug=5)
+    again = await checkout.place("key-1", expected_total=TOTAL)
+    assert (again.replayed, again.response) == (True, placed.response)
+
+
+async def test_an_abandoned_order_begins_again_at_the_expected_total_only(checkout: Checkout, peers: FakePeers) -> None:
+    peers.payment.faults["Charge"] = Fault(Unavailable("down"))
+    await checkout.refused("key-1", expected_total=TOTAL, within=1)
+    await checkout.until_states("ABANDONED")
+    peers.payment.faults.clear()
+    peers.cart.fill("ann", mug=5)
+    assert (await checkout.refused("key-1", expected_total=TOTAL)).reason == "TOTAL_CHANGED"
+    assert await checkout.states() == ["ABANDONED"]
