@@ -78,8 +78,14 @@ class _Trace:
 
     @property
     def summary(self) -> TraceSummary:
-        if self._summary is None or self._summary.spans != len(self.spans):
-            self._summary = summarize(self.spans)
+        spans = self.spans
+        if self._summary is None or self._summary.spans != len(spans):
+            ids = {span.span_id for span in spans}
+            first = min(spans, key=lambda span: (span.parent_id in ids, span.started_nanos))
+            failed = any(span.failed for span in spans)
+            order_id = next((str(given) for span in spans if (given := span.attributes.get(semconv.ORDER_ID))), "")
+            call = (first.trace_id, first.service, first.name, first.started_nanos, first.milliseconds)
+            self._summary = TraceSummary(*call, len(spans), failed, order_id, has_root=not first.parent_id)
         return self._summary
 
 
@@ -143,23 +149,6 @@ class TelemetryStore(Sink):
         traces = (*self._important.traces.values(), *self._others.traces.values())
         found = [trace.summary for trace in traces if _matches(query, trace)]
         return heapq.nlargest(query.limit, found, key=attrgetter(SORT_KEYS[query.sort]))
-
-
-def summarize(spans: Sequence[Span]) -> TraceSummary:
-    """Describe a trace that has a span."""
-    first = _first(spans)
-    order_id = next(
-        (str(span.attributes[semconv.ORDER_ID]) for span in spans if semconv.ORDER_ID in span.attributes), ""
-    )
-    failed = any(span.failed for span in spans)
-    has_root = not first.parent_id
-    times = (first.started_nanos, first.milliseconds)
-    return TraceSummary(first.trace_id, first.service, first.name, *times, len(spans), failed, order_id, has_root)
-
-
-def _first(spans: Sequence[Span]) -> Span:
-    ids = {span.span_id for span in spans}
-    return min(spans, key=lambda span: (span.parent_id in ids, span.started_nanos))
 
 
 def _matches(query: TraceQuery, trace: _Trace) -> bool:
