@@ -22,7 +22,6 @@ async def picture_order(browser: Browser, run: Run) -> None:
             await tab.add_to_cart(product)
         await tab.fill_checkout_form(random_card("4"))
         await tab.place_order()
-        await tab.page.get_by_text("Every step").click()
         await expect(tab.page.locator(".waterfall")).to_contain_text("payment", timeout=SOON)
         await tab.page.screenshot(path=PICTURES / "order.png")
 
