@@ -118,11 +118,13 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Copy:
 
 def test_the_new_service_passes_its_own_tests_and_every_one_of_layout_chart_and_contract(copy: Copy) -> None:
     # Those that have the services as parameters run for the new one: in a running shop with health, reflection, smoke
-    # call and fuzzing. The others see all services at once, but for imports and TLS of single ones.
+    # call and fuzzing. The others see all services at once, but for imports and TLS of single ones. The copy is not set
+    # up by `make setup`.
     copy.run_tests(
         *("services/stock", "services/_cli/tests/test_workspace.py", "tests/repository", "tests/chart", "tests/system"),
         *("-n", "2", "--dist", "loadfile", "--ignore", "tests/repository/test_recipe.py", "-k"),
-        "stock or workspace or contract or (repository and not test_imports) or (chart and not test_production_tls)",
+        "stock or workspace or contract or (chart and not test_production_tls)"
+        " or (repository and not test_imports and not installed_by_set_up)",
     )
 
 
