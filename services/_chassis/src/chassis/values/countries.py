@@ -5,7 +5,7 @@ digit, the codes of ISO 3166, and other spellings. There is no format where code
 """
 
 import re
-from importlib.resources import files
+from pathlib import Path
 
 
 def normalize_country(country: str) -> str:
@@ -26,7 +26,7 @@ def format_postal_code(code: int, country: str) -> str:
     return re.sub("#", lambda _: next(digits), found) or str(code or "")
 
 
-_LINES = [line.split(";") for line in files("chassis.values").joinpath("countries.csv").read_text("utf-8").splitlines()]
+_LINES = [line.split(";") for line in Path(__file__).with_name("countries.csv").read_text("utf-8").splitlines()]
 _FORMATS = {
     normalize_country(spelling): formats.split("|") if formats else []
     for name, formats, *others in _LINES

@@ -74,7 +74,7 @@ class CheckoutPages:
         ]
 
     async def form(self, request: Request) -> Response:
-        """Show the form; with the total once the visitor has told where the order goes."""
+        """Show the form; with the total once the visitor has entered an address."""
         fields = dict(parse_qsl(request.cookies.get(_DELIVERY_COOKIE, "")))
         try:
             receipt = await self._quote(request, fields) if fields else None

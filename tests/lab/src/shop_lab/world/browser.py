@@ -91,7 +91,7 @@ class Tab:
         """Open the checkout form, have the total shown, and fill in every field."""
         await self.page.goto("/checkout")
         proceed = self.page.get_by_role("button", name="Continue")
-        if await proceed.is_visible():  # else this visitor has told where the order goes
+        if await proceed.is_visible():  # else this visitor has entered an address
             await self.fill_in(ADDRESS)
             await proceed.click()
         await self.fill_in(card_fields(card))
