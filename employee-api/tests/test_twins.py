@@ -254,8 +254,10 @@ class Twins:
 
 def content(response: httpx2.Response) -> Any:
     # PostgreSQL writes empty text as "" to distinguish it from a missing value; CSV readers don't.
-    is_csv = response.headers.get("content-type", "").startswith("text/csv")
-    return list(csv.reader(io.StringIO(response.text, newline=""))) if is_csv else response.text
+    if not response.headers.get("content-type", "").startswith("text/csv"):
+        return response.text
+    separator = next(character for character in ",;\t" if character in response.text.partition("\r\n")[0])
+    return list(csv.reader(io.StringIO(response.text, newline=""), delimiter=separator))
 
 
 async def log_in_as_manager(twins: Twins, requests: RandomRequests, mode: str) -> None:

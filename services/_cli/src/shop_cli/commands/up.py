@@ -45,7 +45,9 @@ async def up(
     stopped = _event_set_by_signals()
     data = (folder or root()).resolve()
     if names := ", ".join(without_effect()):
-        console.print(f"without effect, as OTEL_EXPORTER_OTLP_ENDPOINT is not set: {names}", markup=False)
+        console.print(
+            f"without effect, as OTEL_EXPORTER_OTLP_ENDPOINT is not set: {names}", markup=False, soft_wrap=True
+        )
     async with running(data, port_offset=port_offset, any_ports=any_ports, postgres=postgres) as room:
         await _show_until(stopped, room, folder)
         console.print("stopping ...")
