@@ -12,5 +12,5 @@ async def test_a_shop_without_a_storefront_has_no_customers(tmp_path: Path) -> N
 
 async def test_customers_that_are_off_can_be_stopped(tmp_path: Path) -> None:
     customers = Customers(None, tmp_path / "customers.log")
-    await customers.close()
+    await customers.stop()
     assert customers.rate == 0

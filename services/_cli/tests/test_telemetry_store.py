@@ -61,10 +61,11 @@ def ids(store: TelemetryStore, query: TraceQuery | None = None) -> list[int]:
     return [int(found.trace_id, 16) for found in store.summaries(query or TraceQuery())]
 
 
-def test_page_views_beyond_their_quota_are_dropped_oldest_first() -> None:
-    store = TelemetryStore(max_others=2)
+@pytest.mark.parametrize("failed", [False, True])
+def test_traces_beyond_the_quota_of_their_kind_are_dropped_oldest_first(failed: bool) -> None:
+    store = TelemetryStore(max_important=2 if failed else 0, max_others=0 if failed else 2)
     for trace in (1, 2, 3):
-        store.add(export(trace, at=NOW + trace))
+        store.add(export(trace, failed=failed, at=NOW + trace))
     assert ids(store) == [3, 2]
 
 
@@ -78,13 +79,6 @@ def test_orders_and_errors_outlive_page_views_with_all_their_spans(failed: bool,
     store.add(export(1, span=3, parent=1))
     assert len(store.trace(f"{1:032x}")) == 3
     assert store.stored == (1, 2)
-
-
-def test_orders_beyond_their_quota_are_dropped_oldest_first() -> None:
-    store = TelemetryStore(max_important=2)
-    for trace in (1, 2, 3):
-        store.add(export(trace, failed=True, at=NOW + trace))
-    assert ids(store) == [3, 2]
 
 
 def test_orders_take_less_than_64_mebibytes_however_many_page_views_follow() -> None:
@@ -178,16 +172,11 @@ def test_traces_are_found_by_each_property(query: TraceQuery) -> None:
     assert ids(store, query) == [2]
 
 
-def test_a_trace_whose_beginning_may_still_arrive_is_not_listed() -> None:
+@pytest.mark.parametrize(("age_seconds", "listed"), [(0, []), (5, [1])])
+def test_a_trace_is_listed_once_its_beginning_can_no_longer_arrive(age_seconds: int, listed: list[int]) -> None:
     store = TelemetryStore()
-    store.add(export(1, span=2, parent=1, at=int(time.time())))
-    assert store.summaries(TraceQuery()) == []
-
-
-def test_a_trace_whose_beginning_is_never_exported_is_listed_soon() -> None:
-    store = TelemetryStore()
-    store.add(export(1, span=2, parent=1, at=int(time.time()) - 5))
-    assert len(store.summaries(TraceQuery())) == 1
+    store.add(export(1, span=2, parent=1, at=int(time.time()) - age_seconds))
+    assert ids(store) == listed
 
 
 def test_a_summary_describes_the_root_of_the_trace_and_names_its_order() -> None:

@@ -107,19 +107,16 @@ def test_an_unknown_name_is_refused_with_the_known_ones() -> None:
 
 
 def test_documented_services_have_their_documented_ports() -> None:
-    ports = {program.name: program.port for program in discover()}
-    assert (
-        ports.items()
-        >= {
-            "cart": 50051,
-            "recommendation": 50052,
-            "product-catalog": 50053,
-            "shipping": 50054,
-            "currency": 50055,
-            "payment": 50056,
-            "email": 50057,
-            "checkout": 50058,
-            "ad": 50059,
-            "employee-api": 8000,
-        }.items()
-    )
+    documented = {
+        "cart": 50051,
+        "recommendation": 50052,
+        "product-catalog": 50053,
+        "shipping": 50054,
+        "currency": 50055,
+        "payment": 50056,
+        "email": 50057,
+        "checkout": 50058,
+        "ad": 50059,
+        "employee-api": 8000,
+    }
+    assert default_ports(discover()).items() >= documented.items()

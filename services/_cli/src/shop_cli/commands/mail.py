@@ -7,7 +7,7 @@ import typer
 from shop_cli.clients import journal_client, mail_client, spool_client
 from shop_cli.commands.options import InternalAddress, Json, async_command
 from shop_cli.output.message_text import message_text
-from shop_cli.output.printing import console, format_time, print_fields, print_json, print_table
+from shop_cli.output.printing import console, counted, format_time, print_fields, print_json, print_table
 from shop_cli.output.states import parse_state, state_name
 from shop_internal import letter_spool_pb2, mail_records_pb2, orders_pb2
 
@@ -101,7 +101,7 @@ async def _list_unsent(states: list[str], limit: int, address: str | None, *, as
         print_json(*found)
         return
     print_table(_COLUMNS, map(_row, found))
-    console.print(f"\n{len(found)} unsent {'message' if len(found) == 1 else 'messages'}")
+    console.print(f"\n{counted(len(found), 'unsent message')}")
 
 
 _COLUMNS = ("Message", "State", "Recipient", "Attempts ", "Reason", "Accepted", "Changed")

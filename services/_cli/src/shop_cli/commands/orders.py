@@ -27,6 +27,7 @@ orders = typer.Typer(
 
 _POLL_SECONDS = 0.5
 
+OrderId = Annotated[str, typer.Argument(metavar="ORDER", help="Id of the order.")]
 Stuck = Annotated[bool, typer.Option("--stuck", help="Only orders that need operator attention, oldest first.")]
 State = Annotated[list[str] | None, typer.Option(help="Only orders in this state, such as SHIPPED. Repeatable.")]
 Limit = Annotated[int, typer.Option(min=1, max=1000, help="Maximum number of orders.")]
@@ -59,12 +60,7 @@ async def list_orders(
 
 @orders.command("show")
 @async_command
-async def show_order(
-    order_id: Annotated[str, typer.Argument(metavar="ORDER", help="Id of the order.")],
-    *,
-    as_json: Json = False,
-    address: InternalAddress = None,
-) -> None:
+async def show_order(order_id: OrderId, *, as_json: Json = False, address: InternalAddress = None) -> None:
     """Show one order with its lines and its history, step by step."""
     async with journal_client(address) as journal:
         found = await journal.GetOrder(orders_pb2.GetOrderRequest(order_id=order_id))
@@ -81,26 +77,23 @@ async def show_order(
 
 @orders.command("requeue")
 @async_command
-async def requeue_notifications(
-    order_id: Annotated[str, typer.Argument(metavar="ORDER", help="Id of the order.")],
-    *,
-    as_json: Json = False,
-    address: InternalAddress = None,
-) -> None:
+async def requeue_notifications(order_id: OrderId, *, as_json: Json = False, address: InternalAddress = None) -> None:
     """Send an order's dead letters again: notifications that were refused, or failed too often."""
     async with journal_client(address) as journal:
         request = orders_pb2.RequeueNotificationsRequest(order_id=order_id)
         response = await journal.RequeueNotifications(request)
     if as_json:
         print_json(response)
-        return
-    console.print(f"Requeued: {', '.join(response.requeued)}" if response.requeued else "The order has no dead letters")
+    elif response.requeued:
+        console.print(f"Requeued: {', '.join(response.requeued)}")
+    else:
+        console.print("The order has no dead letters")
 
 
 @orders.command("settle")
 @async_command
 async def settle_order(
-    order_id: Annotated[str, typer.Argument(metavar="ORDER", help="Id of the order.")],
+    order_id: OrderId,
     *,
     refunded: Annotated[str | None, typer.Option(metavar="REASON", help="The charge was refunded by hand.")] = None,
     shipped: Annotated[str | None, typer.Option(metavar="TRACKING_ID", help="Shipped; only in NEEDS_REVIEW.")] = None,
@@ -118,8 +111,8 @@ async def settle_order(
         settled = (await journal.SettleOrder(orders_pb2.SettleOrderRequest(order_id=order_id, by=by, **given))).order
     if as_json:
         print_json(settled)
-        return
-    print_fields(_fields(settled))
+    else:
+        print_fields(_fields(settled))
 
 
 @orders.command("watch")

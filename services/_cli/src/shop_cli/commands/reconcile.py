@@ -56,8 +56,8 @@ def _run(**settings: str) -> subprocess.CompletedProcess[str]:
 
 
 def _row(mismatch: dict[str, Any]) -> Sequence[str]:
-    since = datetime.fromtimestamp(mismatch["since"], UTC).isoformat(sep=" ", timespec="seconds")
-    return mismatch["kind"], mismatch["order_id"], mismatch["state"], since.removesuffix("+00:00"), mismatch["detail"]
+    since = f"{datetime.fromtimestamp(mismatch['since'], UTC):%Y-%m-%d %H:%M:%S}"
+    return mismatch["kind"], mismatch["order_id"], mismatch["state"], since, mismatch["detail"]
 
 
 def _summary(line: dict[str, Any]) -> str:

@@ -4,7 +4,7 @@ from typing import Any
 
 from shop_cli import control_room_client
 from shop_cli.commands.options import Json
-from shop_cli.output.printing import console, print_json, print_table
+from shop_cli.output.printing import console, print_fields, print_json, print_table
 
 
 def status(*, as_json: Json = False) -> None:
@@ -17,9 +17,9 @@ def status(*, as_json: Json = False) -> None:
     print_table(columns, map(_row, found["services"]))
     run = control_room_client.require_run()
     console.print(f"\n{_reconciliation(found['reconciliation'])}", markup=False, soft_wrap=True)
-    if found["storefront"]:
-        console.print(f"storefront    {found['storefront']}", markup=False, soft_wrap=True)
-    console.print(f"control room  {run.control_room}/?token={run.token}", markup=False, soft_wrap=True)
+    print_fields(
+        [("storefront", found["storefront"] or ""), ("control room", f"{run.control_room}/?token={run.token}")]
+    )
 
 
 def _row(service: dict[str, Any]) -> list[str]:

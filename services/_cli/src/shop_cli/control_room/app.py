@@ -45,8 +45,7 @@ def create_app(room: ControlRoom, port: int, token: str) -> Starlette:
 async def served(room: ControlRoom, port: int, token: str) -> AsyncIterator[None]:
     """Serve the control room on a port of loopback while in the context. Raise PortInUse."""
     require_free(port, "control room")
-    app = create_app(room, port, token)
-    server = Server(app)
+    server = Server(create_app(room, port, token))
     listener = socket.create_server((HOST, port))
     serving = asyncio.create_task(server.serve([listener]), name="control room")
     try:

@@ -9,8 +9,6 @@ from typing_extensions import override
 from chassis.errors import FailedPrecondition
 from shop_cli.local.child_process import ChildProcess
 
-_STOP_SECONDS = 10.0
-
 
 class NoCustomers(FailedPrecondition):
     """This shop has no storefront that customers could visit."""
@@ -20,6 +18,7 @@ class Customers(ChildProcess):
     """The customers of the storefront with this URL, None if the shop has none."""
 
     stop_signal = signal.SIGINT
+    stop_seconds = 10.0
 
     def __init__(self, storefront: str | None, log_path: Path) -> None:
         super().__init__("customers", log_path)
@@ -40,11 +39,7 @@ class Customers(ChildProcess):
         """Change how many sessions begin per second; 0 stops them. Raise NoCustomers."""
         if self._storefront is None:
             raise NoCustomers("this shop has no storefront")
-        await self.close()
+        await self.stop()
         self._rate = sessions_per_second
         if sessions_per_second > 0:
             await self.start()
-
-    async def close(self) -> None:
-        """Stop the customers; return when their sessions have ended."""
-        await self.stop(_STOP_SECONDS)

@@ -13,6 +13,7 @@ from shop.empty_pb2 import Empty
 from shop_cli.clients import cart_client, catalog_client, checkout_client, journal_client, key_metadata
 from shop_cli.control_room.reconciliation import Reconciler
 from shop_cli.local.processes import Shop
+from shop_cli.output.printing import counted
 from shop_cli.sample_order import sample_order
 from shop_internal import orders_pb2
 
@@ -58,7 +59,7 @@ class FaultDemo:
             await asyncio.gather(faults, return_exceptions=True)
         await self._show_history()
         charges = await self.reconciler.charges_of(self.order_id)
-        self._add(f"payment's ledger has {charges} charge{'' if charges == 1 else 's'} for this order")
+        self._add(f"payment's ledger has {counted(charges, 'charge')} for this order")
 
     async def _fill_cart(self, user_id: str) -> None:
         async with catalog_client(self.shop["product-catalog"].address) as catalog:

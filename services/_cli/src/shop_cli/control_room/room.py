@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -14,8 +14,6 @@ from shop_cli.local.child_process import ChildProcess
 from shop_cli.local.processes import Shop
 from shop_cli.local.supervision import Monitor
 from shop_cli.local.telemetry_store import TelemetryStore
-
-ACTIONS = ("kill", "freeze", "resume", "restart")
 
 
 class UnknownAction(NotFound):
@@ -63,12 +61,15 @@ class ControlRoom:
     def act(self, action: str, name: str) -> None:
         """Kill, freeze, resume or restart a service or store. Raise UnknownService or UnknownAction."""
         process = self.process(name)
-        if action not in ACTIONS:
-            raise UnknownAction(f"unknown action {action!r}: expected one of {', '.join(ACTIONS)}")
-        if action == "restart":
-            self._run(process.stop())  # supervision starts it again
-        else:
-            {"kill": process.kill, "freeze": process.pause, "resume": process.resume}[action]()
+        actions: dict[str, Callable[[], None]] = {
+            "kill": process.kill,
+            "freeze": process.pause,
+            "resume": process.resume,
+            "restart": lambda: self._run(process.stop()),  # supervision starts it again
+        }
+        if action not in actions:
+            raise UnknownAction(f"unknown action {action!r}: expected one of {', '.join(actions)}")
+        actions[action]()
         self.monitor.check_now(name)
 
     def start_fault_demo(self) -> None:
@@ -80,22 +81,22 @@ class ControlRoom:
 
     def services(self) -> list[dict[str, Any]]:
         now = time.time()
-        return [self._service(process, now) for process in self.processes]
+        return [
+            {
+                "name": process.name,
+                "address": process.address,
+                "state": self.monitor.states[process.name],
+                "restarts": max(0, process.starts - 1),
+                **asdict(self.telemetry.calls.of_service(process.name, now)),
+            }
+            for process in self.processes
+        ]
 
     async def close(self) -> None:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self.customers.close()
-
-    def _service(self, process: ChildProcess, now: float) -> dict[str, Any]:
-        return {
-            "name": process.name,
-            "address": process.address,
-            "state": self.monitor.states[process.name],
-            "restarts": max(0, process.starts - 1),
-            **asdict(self.telemetry.calls.of_service(process.name, now)),
-        }
+        await self.customers.stop()
 
     def _run(self, work: Any) -> None:
         task = asyncio.get_running_loop().create_task(work)

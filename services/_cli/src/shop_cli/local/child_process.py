@@ -12,7 +12,6 @@ from pathlib import Path
 from chassis.errors import FailedPrecondition, Unavailable
 from shop_cli.local import launch
 
-STOP_SECONDS = 25.0
 CHECK_SECONDS = 20.0
 _POLL_SECONDS = 0.02
 _LAST_LINES = 3
@@ -31,6 +30,7 @@ class ChildProcess:
 
     address = ""  # for people, such as `host:port`
     stop_signal = signal.SIGTERM
+    stop_seconds = 25.0  # then it is killed
 
     def __init__(self, name: str, log_path: Path) -> None:
         self.name = name
@@ -114,12 +114,12 @@ class ChildProcess:
         """Wait until the process has ended and return its exit status, 0 if it was never started."""
         return await self._child.wait() if self._child else 0
 
-    async def stop(self, timeout_seconds: float = STOP_SECONDS) -> int:
+    async def stop(self) -> int:
         """End the process by its signal, kill it on timeout; return its exit status."""
         self.send(self.stop_signal)
         self.resume()
         try:
-            return await asyncio.wait_for(self.wait(), timeout_seconds)
+            return await asyncio.wait_for(self.wait(), self.stop_seconds)
         except TimeoutError:
             self.kill()
             return await self.wait()

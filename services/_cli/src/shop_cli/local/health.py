@@ -2,9 +2,11 @@
 
 import asyncio
 from contextlib import suppress
+from typing import Any
 
 import grpc
 from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
+from grpc_health.v1.health_pb2_grpc import HealthStub
 
 from chassis.rpc.client import OPTIONS
 from shop_cli.local.child_process import CHECK_SECONDS
@@ -37,20 +39,16 @@ async def wait_for_change(address: str) -> None:
     """
     with suppress(grpc.aio.AioRpcError):
         async with grpc.aio.insecure_channel(address, options=_OPTIONS) as channel:
-            watch = channel.unary_stream(
-                "/grpc.health.v1.Health/Watch", HealthCheckRequest.SerializeToString, HealthCheckResponse.FromString
-            )
-            async for response in watch(HealthCheckRequest()):
+            health: Any = HealthStub(channel)
+            async for response in health.Watch(HealthCheckRequest()):
                 if response.status != HealthCheckResponse.SERVING:
                     return
 
 
 async def _grpc_is_serving(address: str) -> bool:
     async with grpc.aio.insecure_channel(address, options=_OPTIONS) as channel:
-        check = channel.unary_unary(
-            "/grpc.health.v1.Health/Check", HealthCheckRequest.SerializeToString, HealthCheckResponse.FromString
-        )
-        response = await check(HealthCheckRequest())
+        health: Any = HealthStub(channel)
+        response = await health.Check(HealthCheckRequest())
     return bool(response.status == HealthCheckResponse.SERVING)
 
 

@@ -21,7 +21,7 @@ from typing import Self
 from typing_extensions import override
 
 from shop_cli.local import health
-from shop_cli.local.child_process import STOP_SECONDS, ChildProcess
+from shop_cli.local.child_process import ChildProcess
 from shop_cli.local.ports import HOST, require_free
 from shop_cli.local.secret_files import load_or_create
 from shop_cli.local.workspace import Program, UnknownService, internal_name
@@ -88,10 +88,10 @@ class Process(ChildProcess):
             if port:
                 require_free(port, name)
 
-    async def restart(self, timeout_seconds: float = STOP_SECONDS, **variables: str) -> None:
+    async def restart(self, **variables: str) -> None:
         await self.stop()
         await self.start(**variables)
-        await self.wait_until_serving(timeout_seconds)
+        await self.wait_until_serving()
 
     @override
     async def is_serving(self) -> bool | None:
@@ -159,14 +159,13 @@ class Shop:
         """Wait until all processes are ready. Raise ProcessDied or NotServing for the first one that fails."""
         await asyncio.gather(*(process.wait_until_serving(timeout_seconds) for process in self))
 
-    async def stop(self, timeout_seconds: float = STOP_SECONDS) -> dict[str, int]:
-        """Drain and end all processes at once; return their exit statuses by name. If cancelled, kill the rest."""
+    async def stop(self) -> None:
+        """Drain and end all processes at once. If cancelled, kill the rest."""
         try:
-            statuses = await asyncio.gather(*(process.stop(timeout_seconds) for process in self))
+            await asyncio.gather(*(process.stop() for process in self))
         finally:
             for process in self:
                 process.kill()
-        return dict(zip(self._processes, statuses, strict=True))
 
 
 def addresses(programs: Sequence[Program], ports: Mapping[str, int]) -> dict[str, str]:

@@ -55,7 +55,7 @@ def parse_line(text: str, service: str) -> LogLine:
         return LogLine("", "", service, text, {}, "", text)
     fields = {name: value for name, value in event.items() if name not in _OWN_FIELDS}
     known = {name: str(event.get(name, "")) for name in ("time", "level", "event", "trace_id")}
-    return LogLine(known["time"], known["level"], service, known["event"], fields, known["trace_id"], text)
+    return LogLine(**known, service=service, fields=fields, text=text)
 
 
 def _tail(path: Path) -> list[str]:

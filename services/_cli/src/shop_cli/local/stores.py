@@ -12,13 +12,13 @@ from shop_cli.local.child_process import ChildProcess
 from shop_cli.local.ports import HOST
 
 _TIMEOUT_SECONDS = 1.0
-_STOP_SECONDS = 10.0
 
 
 class Store(ChildProcess):
     """The process of a database server. As a context, start it, wait until it is ready, and stop it on exit."""
 
     stop_signal = signal.SIGINT  # by SIGTERM PostgreSQL would wait for its clients
+    stop_seconds = 10.0
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -26,7 +26,7 @@ class Store(ChildProcess):
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self.stop(_STOP_SECONDS)
+        await self.stop()
 
 
 class Valkey(Store):

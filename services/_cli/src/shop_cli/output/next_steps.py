@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from shop_cli.local.workspace import own_command
-from shop_cli.output.printing import console
+from shop_cli.output.printing import console, print_fields
 
 _COMMANDS = ("products search kettle", "cart add ada copper-kettle --quantity 2", "order ada --trace")
 
@@ -11,11 +11,9 @@ _COMMANDS = ("products search kettle", "cart add ada copper-kettle --quantity 2"
 def print_next_steps(control_room: str, storefront: str | None, employee_api: str | None, folder: Path | None) -> None:
     """Print the links of a running shop, and commands to try. `folder`: where its data is, None for the repository."""
     console.print("\n[bold]The shop is ready.[/bold] Open")
-    if storefront:
-        console.print(f"  the shop          {storefront}", markup=False, soft_wrap=True)
-    console.print(f"  the control room  {control_room}", markup=False, soft_wrap=True)
-    if employee_api:
-        console.print(f"  the employee API  {employee_api}/docs", markup=False, soft_wrap=True)
+    documents = f"{employee_api}/docs" if employee_api else ""
+    links = {"shop": storefront or "", "control room": control_room, "employee API": documents}
+    print_fields((f"  the {name}", link) for name, link in links.items())
     where = f" in {folder.resolve()}, where commands find this shop," if folder else ""
     console.print(f"and in another terminal{where} try for example", markup=False, soft_wrap=True)
     console.print(f"{_examples(anywhere=folder is not None)}\n", markup=False, soft_wrap=True)

@@ -5,7 +5,6 @@ import os
 import sys
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime
 
 from google.protobuf.json_format import MessageToDict
 from google.protobuf.message import Message
@@ -16,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from chassis.rpc.wire import money_from_wire
-from chassis.values.money import Money, total
+from chassis.values.money import total
 from shop import money_pb2, order_pb2
 
 # A pipe has no width: wide enough that rows are not wrapped for `grep` and `awk`.
@@ -124,8 +123,7 @@ def amount(money: money_pb2.Money) -> str:
 
 def format_time(at: Timestamp) -> str:
     """Return a time in UTC, such as `2026-11-22 10:30:00.000`."""
-    seconds = at.ToNanoseconds() / 1e9
-    return datetime.fromtimestamp(seconds, UTC).isoformat(sep=" ", timespec="milliseconds").removesuffix("+00:00")
+    return at.ToDatetime().isoformat(sep=" ", timespec="milliseconds")
 
 
 def print_order(order: order_pb2.OrderResult) -> None:
@@ -135,9 +133,8 @@ def print_order(order: order_pb2.OrderResult) -> None:
 
 def print_lines(order: order_pb2.OrderResult) -> None:
     """Print an order's lines, shipping cost and total."""
-    currency = order.shipping_cost.currency_code
-    costs = [Money.of(currency, cost.units, cost.nanos) for cost in (line.cost for line in order.items)]
-    shipping = Money.of(currency, order.shipping_cost.units, order.shipping_cost.nanos)
+    shipping = money_from_wire(order.shipping_cost)
     lines = [(line.item.product_id, str(line.item.quantity), amount(line.cost)) for line in order.items]
-    rows = [*lines, ("shipping", "", str(shipping)), ("total", "", str(total(currency, [*costs, shipping])))]
+    paid = total(shipping.currency_code, [shipping, *(money_from_wire(line.cost) for line in order.items)])
+    rows = [*lines, ("shipping", "", str(shipping)), ("total", "", str(paid))]
     print_table(["Item", "Quantity ", "Cost "], rows)
