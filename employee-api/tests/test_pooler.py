@@ -2,16 +2,16 @@ import asyncio
 
 from chassis.sql.migrate import migrate
 from employee_api.database import MIGRATIONS
-from shop_kit.transaction_pooler import pooling
+from shop_kit.postgres_relay import TransactionPooler
 from shop_lab.world.employee_api import Api, Clock, api_starter
 
 TASKS = 8  # psycopg would prepare a statement that a connection repeats so often
 
 
 async def test_every_operation_runs_in_any_session_of_a_pooler(postgres_url: str, clock: Clock) -> None:
-    async with pooling(postgres_url) as pooler:
-        await asyncio.to_thread(migrate, pooler.url, MIGRATIONS)
-        async with api_starter(pooler.url, clock)() as api:
+    async with TransactionPooler(postgres_url) as pooler:
+        await asyncio.to_thread(migrate, pooler.url(), MIGRATIONS)
+        async with api_starter(pooler.url(), clock)() as api:
             await asyncio.gather(use(api), use(api))
             export = await api.client.get("/api/export/tasks?tz=Europe/Berlin")
     assert export.text.count("\r\n") == 1 + 2 * TASKS

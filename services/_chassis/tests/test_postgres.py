@@ -2,16 +2,18 @@ import asyncio
 import time
 import traceback
 from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 import psycopg
 import pytest
+from typing_extensions import override
 
 from chassis.sql.database import Database, Statement, is_rejected, open_database
 from chassis.sql.migrate import DatabaseUnusable, migrate, stored_revision
 from chassis.sql.postgres import ANSWER_WITHIN_SECONDS
-from shop_kit.transaction_pooler import pooling
+from shop_kit.postgres_relay import Peer, Relay, TransactionPooler
 from shop_kit.waiting import wait_until
 
 SECRET = "4242424242424242"
@@ -98,11 +100,10 @@ async def test_every_statement_is_prepared_without_a_pooler(server: Database) ->
 
 
 async def test_statements_run_in_any_session_of_a_pooler_and_leave_nothing_behind(postgres_url: str) -> None:
-    name = psycopg.conninfo.conninfo_to_dict(postgres_url)["dbname"]
     with psycopg.connect(postgres_url, autocommit=True) as admin:
-        admin.execute(f"ALTER DATABASE {name} SET synchronous_commit = off")
-    async with pooling(postgres_url) as pooler:
-        async with opened(pooler.url) as server:
+        admin.execute(f"ALTER DATABASE {admin.info.dbname} SET synchronous_commit = off")
+    async with TransactionPooler(postgres_url) as pooler:
+        async with opened(pooler.url()) as server:
             await server.write((CREATE, {}))
             inserts: list[Statement] = [(INSERT, {"id": number, "text": "one"}) for number in range(160)]
             written = await asyncio.gather(*(server.write(insert, (SETTINGS, {})) for insert in inserts))
@@ -111,14 +112,16 @@ async def test_statements_run_in_any_session_of_a_pooler_and_leave_nothing_behin
         expected = [{"flushed": "on", "timeout": f"{ANSWER_WITHIN_SECONDS}s"}]
         assert [rows for rows in [*(rows for _, rows in written), *read] if rows != expected] == []
         assert pooler.idle.qsize() > 1
-        async with await psycopg.AsyncConnection.connect(pooler.url, autocommit=True, prepare_threshold=None) as other:
+        async with await psycopg.AsyncConnection.connect(
+            pooler.url(), autocommit=True, prepare_threshold=None
+        ) as other:
             for _ in range(pooler.idle.qsize()):
                 assert await (await other.execute(SETTINGS)).fetchone() == ("off", "0")
                 assert await (await other.execute(PREPARED)).fetchone() == (0,)
 
 
 async def test_an_encrypted_connection_is_not_replaced_by_a_plain_one(postgres_url: str) -> None:
-    async with relay_to(postgres_url) as relay:
+    async with UnreliableRelay(postgres_url) as relay:
         with pytest.raises(DatabaseUnusable, match="server does not support SSL"):
             await asyncio.to_thread(stored_revision, f"{relay.url()}?sslmode=require", connect_seconds=0)
 
@@ -126,7 +129,7 @@ async def test_an_encrypted_connection_is_not_replaced_by_a_plain_one(postgres_u
 async def test_migrating_waits_for_a_server_that_is_starting(postgres_url: str, tmp_path: Path) -> None:
     (tmp_path / "versions").mkdir()
     (tmp_path / "versions" / "0001.py").write_text('revision = "1"\ndown_revision = None\ndef upgrade(): pass\n')
-    async with relay_to(postgres_url) as relay:
+    async with UnreliableRelay(postgres_url) as relay:
         relay.refusing = True
         migrating = asyncio.create_task(asyncio.to_thread(migrate, relay.url(), tmp_path))
         await wait_until(lambda: relay.refused)
@@ -139,14 +142,13 @@ async def test_a_write_that_is_refused_as_read_only_is_repeated_on_a_new_connect
     server: Database, postgres_url: str
 ) -> None:
     """As after a failover, when the old server still accepts connections."""
-    name = psycopg.conninfo.conninfo_to_dict(postgres_url)["dbname"]
     with psycopg.connect(postgres_url, autocommit=True) as admin:
-        admin.execute(f"ALTER DATABASE {name} SET default_transaction_read_only = on")
+        admin.execute(f"ALTER DATABASE {admin.info.dbname} SET default_transaction_read_only = on")
         terminate_others(admin)
         writing = asyncio.create_task(server.write((INSERT, {"id": 1, "text": "one"})))
         await asyncio.sleep(0.3)
         assert not writing.done()
-        admin.execute(f"ALTER DATABASE {name} RESET default_transaction_read_only")
+        admin.execute(f"ALTER DATABASE {admin.info.dbname} RESET default_transaction_read_only")
     await writing
     assert await count(server) == 1
 
@@ -204,38 +206,22 @@ async def test_a_statement_is_prepared_again_after_a_migration(server: Database,
     assert first == [{"id": 1, "text": "one"}]
 
 
-class Relay:
-    """Forwards connections to a server; can refuse them, or drop everything silently as a machine that vanished."""
+@dataclass(eq=False)
+class UnreliableRelay(Relay):
+    """Can refuse connections, or drop everything silently as a machine that vanished."""
 
-    def __init__(self, url: str) -> None:
-        self._server = psycopg.conninfo.conninfo_to_dict(url)
-        self._tasks: list[asyncio.Task[None]] = []
-        self._writers: list[asyncio.StreamWriter] = []
-        self.vanished = self.refusing = False
-        self.refused = 0
-        self.port = 0
+    vanished: bool = False
+    refusing: bool = False
+    refused: int = 0
 
-    def url(self, *ports: int) -> str:
-        """Return the URL of the database, at these ports of other servers before the relay's own."""
-        addresses = ",".join(f"127.0.0.1:{port}" for port in (*ports, self.port))
-        login = f"{self._server.get('user', 'postgres')}:{self._server.get('password') or ''}"
-        return f"postgresql://{login}@{addresses}/{self._server['dbname']}"
-
-    async def accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    @override
+    async def serve(self, client: Peer) -> None:
         if self.refusing:
             self.refused += 1
-            writer.close()
+            client.writer.close()
             return
-        host, port = str(self._server["host"]), int(self._server.get("port") or 5432)
-        if host.startswith("/"):
-            answers, requests = await asyncio.open_unix_connection(f"{host}/.s.PGSQL.{port}")
-        else:
-            answers, requests = await asyncio.open_connection(host, port)
-        self._writers += [writer, requests]
-        self._tasks += [
-            asyncio.create_task(self._forward(reader, requests)),
-            asyncio.create_task(self._forward(answers, writer)),
-        ]
+        server = await self.connect()
+        await asyncio.gather(self._forward(client.reader, server.writer), self._forward(server.reader, client.writer))
 
     async def _forward(self, source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
         with suppress(OSError):
@@ -245,28 +231,9 @@ class Relay:
         if not self.vanished:
             target.close()
 
-    async def close(self) -> None:
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        for writer in self._writers:
-            writer.transport.abort()
-
-
-@asynccontextmanager
-async def relay_to(url: str) -> AsyncIterator[Relay]:
-    relay = Relay(url)
-    listener = await asyncio.start_server(relay.accept, "127.0.0.1", 0)
-    relay.port = listener.sockets[0].getsockname()[1]
-    try:
-        yield relay
-    finally:
-        listener.close()
-        await relay.close()
-
 
 async def test_a_server_that_vanishes_is_noticed_within_the_time_limit(postgres_url: str) -> None:
-    async with relay_to(postgres_url) as relay:
+    async with UnreliableRelay(postgres_url) as relay:
         async with opened(relay.url()) as vanishing:
             await asyncio.gather(*(vanishing.read("SELECT pg_sleep(0.1)", {}) for _ in range(3)))
             relay.vanished = True
@@ -284,7 +251,7 @@ async def test_a_server_that_vanishes_is_noticed_within_the_time_limit(postgres_
 
 
 async def test_a_server_that_never_answers_does_not_hide_the_next_one(postgres_url: str) -> None:
-    async with relay_to(postgres_url) as silent, relay_to(postgres_url) as relay:
+    async with UnreliableRelay(postgres_url) as silent, UnreliableRelay(postgres_url) as relay:
         silent.vanished = True
         async with opened(relay.url(silent.port)) as found:
             assert await found.read(ONE, {})
@@ -292,7 +259,7 @@ async def test_a_server_that_never_answers_does_not_hide_the_next_one(postgres_u
 
 async def test_a_server_that_is_back_is_noticed_at_once(postgres_url: str) -> None:
     """However long it was away: the pool's own delays grow up to minutes."""
-    async with relay_to(postgres_url) as relay, opened(relay.url()) as server:
+    async with UnreliableRelay(postgres_url) as relay, opened(relay.url()) as server:
         relay.refusing = True
         for _ in range(2):
             with pytest.raises(Unavailable):
@@ -311,8 +278,7 @@ async def test_only_the_kind_of_server_is_accepted_that_the_url_names(
     postgres_url: str, session: str, accepted: bool
 ) -> None:
     with psycopg.connect(postgres_url, autocommit=True) as admin:
-        name = psycopg.conninfo.conninfo_to_dict(postgres_url)["dbname"]
-        admin.execute(f"ALTER DATABASE {name} SET default_transaction_read_only = on")
+        admin.execute(f"ALTER DATABASE {admin.info.dbname} SET default_transaction_read_only = on")
     url = f"{postgres_url}{'&' if '?' in postgres_url else '?'}target_session_attrs={session}"
     async with opened(url) as server:
         if accepted:
