@@ -83,7 +83,7 @@ async def test_the_use_of_the_pool_is_its_connections_by_state(start_api: StartA
         pool = api.engine.pool
         assert isinstance(pool, MeasuredPool)
         async with api.engine.connect(), api.engine.connect():
-            assert (pool._use().used, pool._use().idle, pool._use().pending) == (2, 0, 0)
+            assert (pool._use().used, pool._use().idle, pool._use().maximum) == (2, 0, 15)
         assert (pool._use().used, pool._use().idle, pool._use().maximum) == (0, 2, 15)
 
 

@@ -128,13 +128,13 @@ async def test_a_wait_for_a_connection_is_a_span_before_that_of_the_statement(
 ) -> None:
     sleep = "SELECT pg_sleep(0.5)"
     holders = [asyncio.create_task(postgres.read(sleep, {})) for _ in range(8)]
-    await wait_until(lambda: postgres.use().used == 8 and not postgres.use().pending)
+    await wait_until(lambda: postgres.use().used == 8 and not postgres._waits.waiting)
     with sampled_call(recorded) as call:
         waiting = asyncio.create_task(insert(postgres))
-        await wait_until(lambda: postgres.use().pending)
+        await wait_until(lambda: postgres._waits.waiting)
         use = postgres.use()
         await asyncio.gather(waiting, *holders)
-    assert (use.used, use.idle, use.maximum, use.pending) == (8, 0, 8, 1)
+    assert (use.used, use.idle, use.maximum) == (8, 0, 8)
     wait, statement = sorted(children(recorded, call), key=lambda span: span.start_time or 0)
     assert (wait.name, statement.name) == ("pool.wait", "INSERT notes")
     assert (wait.end_time or 0) - (wait.start_time or 0) > 9_000_000

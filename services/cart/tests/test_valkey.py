@@ -15,6 +15,7 @@ from cart_service.domain import Addition, Line, Purchase, StoreUnavailable
 from cart_service.valkey import MeasuredPool, ValkeyCartStore, open_valkey_store
 from chassis.telemetry import semconv
 from chassis.telemetry.store_operations import PoolUse
+from shop_kit.metrics import measured
 from shop_kit.serving import Recorded
 
 PAN = Addition("ada", "pan", 1)
@@ -152,12 +153,15 @@ async def test_a_hanging_server_is_a_timeout_in_the_trace(recorded: Recorded, se
 
 
 async def test_the_use_of_the_pool_is_its_connections_by_state(server: ValkeyServer) -> None:
+    telemetry, metrics = measured()
     pool = MeasuredPool.from_url(f"unix://{server.unix_socket_path}", max_connections=1, timeout=None)
+    pool.measure(telemetry)
+    pending = ("db.client.connection.pending_requests", ("db.client.connection.pool.name", "redis/0"))
     first = await pool.get_connection()
     waiting = asyncio.create_task(pool.get_connection())
     await asyncio.sleep(0)
-    assert pool.use() == PoolUse(used=1, idle=0, maximum=1, pending=1)
+    assert (pool.use(), metrics()[pending]) == (PoolUse(used=1, idle=0, maximum=1), 1)
     await pool.release(first)
     await pool.release(await waiting)
-    assert pool.use() == PoolUse(used=0, idle=1, maximum=1, pending=0)
+    assert (pool.use(), metrics()[pending]) == (PoolUse(used=0, idle=1, maximum=1), 0)
     await pool.aclose()

@@ -80,7 +80,6 @@ class MeasuredPool(BlockingConnectionPool):
     """A pool that records waits for its connections once `measure` was called."""
 
     _telemetry: PoolTelemetry | None = None
-    _waiting = 0
 
     def measure(self, telemetry: Telemetry) -> StoreTelemetry:
         """Record waits and use from now on; return what records operations."""
@@ -94,17 +93,13 @@ class MeasuredPool(BlockingConnectionPool):
 
     @override
     async def get_connection(self, *arguments: Any, **options: Any) -> Any:
-        self._waiting += 1
-        try:
-            with self._telemetry.measure_wait() if self._telemetry else nullcontext():
-                return await super().get_connection(*arguments, **options)  # type: ignore[no-untyped-call]
-        finally:
-            self._waiting -= 1
+        with self._telemetry.measure_wait() if self._telemetry else nullcontext():
+            return await super().get_connection(*arguments, **options)  # type: ignore[no-untyped-call]
 
     def use(self) -> PoolUse:
         """Return the number of connections by state."""
         counts = {attributes[semconv.POOL_STATE]: count for count, attributes in self.get_connection_count()}
-        return PoolUse(counts["used"], counts["idle"], self.max_connections, self._waiting)
+        return PoolUse(counts["used"], counts["idle"], self.max_connections)
 
 
 class ValkeyCartStore(CartStore):

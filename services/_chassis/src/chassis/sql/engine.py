@@ -68,22 +68,17 @@ class MeasuredPool(AsyncAdaptedQueuePool):
     """A pool that records waits for its connections once `measure` was called."""
 
     _telemetry: PoolTelemetry | None = None
-    _waiting = 0
 
     def measure(self, telemetry: Telemetry, name: str) -> None:
         self._telemetry = PoolTelemetry(telemetry, name, self._use)
 
     @override
     def connect(self) -> PoolProxiedConnection:
-        self._waiting += 1
-        try:
-            with self._telemetry.measure_wait() if self._telemetry else nullcontext():
-                return super().connect()
-        finally:
-            self._waiting -= 1
+        with self._telemetry.measure_wait() if self._telemetry else nullcontext():
+            return super().connect()
 
     def _use(self) -> PoolUse:
-        return PoolUse(self.checkedout(), self.checkedin(), _CONNECTIONS + _MORE_CONNECTIONS, self._waiting)
+        return PoolUse(self.checkedout(), self.checkedin(), _CONNECTIONS + _MORE_CONNECTIONS)
 
 
 def _measure(engine: AsyncEngine, telemetry: Telemetry) -> None:

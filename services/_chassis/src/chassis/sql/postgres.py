@@ -104,7 +104,7 @@ class PostgresDatabase(Database):
     def use(self) -> PoolUse:
         counts = self._pool.get_stats()
         size, idle = counts["pool_size"], counts["pool_available"]
-        return PoolUse(size - idle, idle, counts["pool_max"], counts["requests_waiting"])
+        return PoolUse(size - idle, idle, counts["pool_max"])
 
     async def _run(self, batch: Sequence[Statement], within_seconds: float) -> list[list[DictRow]]:
         clock = asyncio.get_running_loop().time

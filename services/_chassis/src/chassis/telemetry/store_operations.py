@@ -112,12 +112,11 @@ class StoreTelemetry:
 
 @dataclass(frozen=True, slots=True)
 class PoolUse:
-    """Connections of a pool by state, its maximum, and the operations that wait for one."""
+    """Connections of a pool by state, and its maximum."""
 
     used: int
     idle: int
     maximum: int
-    pending: int
 
 
 class PoolTelemetry:
@@ -127,6 +126,7 @@ class PoolTelemetry:
         self._tracer = telemetry.tracer
         self._durations = telemetry.histogram(semconv.POOL_WAIT)
         self._labels = labels = ((semconv.POOL_NAME, name),)
+        self.waiting = 0
 
         def count() -> list[tuple[float, Attributes]]:
             use = read()
@@ -137,18 +137,20 @@ class PoolTelemetry:
 
         telemetry.observe(semconv.POOL_CONNECTIONS, count)
         telemetry.observe(semconv.POOL_MAX, lambda: [(read().maximum, labels)])
-        telemetry.observe(semconv.POOL_PENDING, lambda: [(read().pending, labels)])
+        telemetry.observe(semconv.POOL_PENDING, lambda: [(self.waiting, labels)])
 
     @contextmanager
     def measure_wait(self) -> Iterator[None]:
         """Record a wait for a connection, from entry to exit."""
         started, problem = time.perf_counter(), None
+        self.waiting += 1
         try:
             yield
         except BaseException as error:
             problem = error
             raise
         finally:
+            self.waiting -= 1
             ended = time.perf_counter()
             self._durations.record(ended - started, self._labels)
             record_wait(self._tracer, "pool.wait", started, ended, problem)
