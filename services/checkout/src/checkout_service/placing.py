@@ -2,7 +2,9 @@
 
 import asyncio
 import uuid
+from collections.abc import Awaitable
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 import structlog
 
@@ -23,6 +25,8 @@ from checkout_service.requests import OrderRequest, fingerprints, require_addres
 from checkout_service.saga import SagaResult
 
 log = structlog.get_logger()
+
+T = TypeVar("T")
 
 READ_WITHIN_SECONDS = 1.0
 # For callers without a deadline.
@@ -63,8 +67,8 @@ class OrderPlacer:
     async def quote(self, request: OrderRequest) -> Order:
         """Return what `place` would order now, without an id or an effect. Raises what `place` raises before it."""
         request, read_until = validate(request), asyncio.get_running_loop().time() + READ_WITHIN_SECONDS
-        cart = await self._read_cart(request.user_id, read_until)
-        return await self._price("", request, cart, read_until)
+        cart = await _read(self.quotes.cart(request.user_id), read_until, "the cart")
+        return await _read(price("", request, cart, self.quotes), read_until, "prices")
 
     async def _place_once(self, request: OrderRequest, *, first: bool) -> tuple[Entry, bool] | None:
         """Find, quote, record, charge, ship, answer. None: another order had the scope or the cart, and has ended."""
@@ -75,7 +79,7 @@ class OrderPlacer:
             return await self._repeats.answer(require_same_request(before, request), request)
         request = validate(request)
         require_card(request)
-        cart = await self._read_cart(request.user_id, read_until)
+        cart = await _read(self.quotes.cart(request.user_id), read_until, "the cart")
         scope = self._scope_of(request, cart)
         if request.key is None:
             before = await self._find_of_cart(request, cart, scope, first=first)
@@ -94,7 +98,7 @@ class OrderPlacer:
         """Return a new order with frozen prices."""
         order_id = order_id_of(scope)
         describe_request(order_id, request.user_currency, len(cart.lines))
-        order = await self._price(order_id, request, cart, read_until)
+        order = await _read(price(order_id, request, cart, self.quotes), read_until, "prices")
         if request.expected_total is not None and request.expected_total != str(order.total):
             raise TotalChanged(order.total)
         if asyncio.get_running_loop().time() >= request.answer_by:
@@ -125,20 +129,6 @@ class OrderPlacer:
         if result is SagaResult.SETTLED:  # the card or the shipment was refused
             return await self._repeats.answer(holder, request, replayed=False)
         return await self._repeats.give_way(holder, new, request)
-
-    async def _price(self, order_id: str, request: OrderRequest, cart: Cart, read_until: float) -> Order:
-        try:
-            async with asyncio.timeout_at(read_until):
-                return await price(order_id, request, cart, self.quotes)
-        except TimeoutError as error:
-            raise QuotesTooSlow("reading prices took too long; nothing was ordered") from error
-
-    async def _read_cart(self, user_id: str, read_until: float) -> Cart:
-        try:
-            async with asyncio.timeout_at(read_until):
-                return await self.quotes.cart(user_id)
-        except TimeoutError as error:
-            raise QuotesTooSlow("reading the cart took too long; nothing was ordered") from error
 
     def _scope_of(self, request: OrderRequest, cart: Cart) -> str:
         """Return the scope of the key; without a key that of the cart, random if it has no etag."""
@@ -194,6 +184,14 @@ async def price(order_id: str, request: OrderRequest, cart: Cart, quotes: Quotes
     if order.total.in_range().total_nanos <= 0:
         raise NothingToPay("the order costs nothing, so there is nothing to charge")
     return order
+
+
+async def _read(reading: Awaitable[T], until: float, what: str) -> T:
+    try:
+        async with asyncio.timeout_at(until):
+            return await reading
+    except TimeoutError as error:
+        raise QuotesTooSlow(f"reading {what} took too long; nothing was ordered") from error
 
 
 def _answer_by() -> float:
