@@ -155,7 +155,9 @@ def _parse(text: str, hint: Any) -> Any:
         if isinstance(annotation, Parse):
             return annotation.function(text)
     if wanted is bool:  # msgspec does not know yes, no, on and off
-        return _parse_bool(text)
+        if text.lower() not in _BOOLEANS:
+            raise ValueError("must be true or false")
+        return _BOOLEANS[text.lower()]
     choices = _choices(wanted)
     if choices and text not in choices:
         raise ValueError(f"must be one of {', '.join(choices)}")
@@ -163,13 +165,6 @@ def _parse(text: str, hint: Any) -> Any:
         return msgspec.convert(text, wanted, strict=False, dec_hook=lambda type_, value: type_(value))
     except msgspec.ValidationError as error:
         raise ValueError(str(error).removesuffix(", got `str`")) from None
-
-
-def _parse_bool(text: str) -> bool:
-    try:
-        return _BOOLEANS[text.lower()]
-    except KeyError:
-        raise ValueError("must be true or false") from None
 
 
 def _choices(wanted: Any) -> list[str]:

@@ -6,16 +6,14 @@ from typing import Any
 import grpc
 from google.protobuf.descriptor import FileDescriptor
 from google.protobuf.descriptor_pool import Default
-from grpc_health.v1 import health_pb2
-from grpc_health.v1.health import aio as health_aio
+from grpc_health.v1 import health, health_pb2
 from grpc_reflection.v1alpha import reflection, reflection_pb2
 
-_HEALTH: str = health_pb2.DESCRIPTOR.services_by_name["Health"].full_name
 # grpcio-reflection has only the second one. Their messages are the same on the wire.
 _REFLECTION = ("grpc.reflection.v1.ServerReflection", reflection.SERVICE_NAME)
 
 
-class Health(health_aio.HealthServicer):
+class Health(health.aio.HealthServicer):
     """Adds `List` of these names, where the library's own servicer would fail with a traceback in the log."""
 
     names: Sequence[str] = ()
@@ -41,7 +39,7 @@ class _Descriptors:
 
 def reflection_handlers(service_names: Sequence[str]) -> list[grpc.GenericRpcHandler]:
     """Return handlers of reflection, which lists these services, health and itself."""
-    names = [*service_names, _HEALTH, reflection.SERVICE_NAME]
+    names = [*service_names, health.SERVICE_NAME, reflection.SERVICE_NAME]
     handler: grpc.RpcMethodHandler[Any, Any] = grpc.stream_stream_rpc_method_handler(
         reflection.aio.ReflectionServicer(names, _Descriptors()).ServerReflectionInfo,
         reflection_pb2.ServerReflectionRequest.FromString,

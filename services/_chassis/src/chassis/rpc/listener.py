@@ -30,7 +30,16 @@ class Listener:
 
     def __init__(self, name: str, settings: ServiceSettings, telemetry: Telemetry) -> None:
         self._host = f"[{settings.host.strip('[]')}]" if ":" in settings.host else settings.host
-        self._options = _options(settings)
+        self._options = [
+            # With SO_REUSEPORT a second server on the port would take a share of its connections instead of failing.
+            ("grpc.so_reuseport", 0),
+            ("grpc.max_receive_message_length", _MAX_REQUEST_BYTES),
+            ("grpc.max_connection_age_ms", int(settings.max_connection_age_seconds * 1000)),
+            ("grpc.max_connection_age_grace_ms", int(settings.grace_seconds * 1000)),
+            # By default gRPC closes the connection of a client that pings as often as ours do, with "too many pings".
+            ("grpc.http2.min_ping_interval_without_data_ms", 500),
+            ("grpc.keepalive_permit_without_calls", 1),
+        ]
         self.limiter = Limiter(name, settings.max_concurrent_rpcs, telemetry)
         self._registrar = WrappingRegistrar(telemetry, self.limiter, settings.failpoints)
         self._health = Health()
@@ -89,16 +98,3 @@ class Listener:
             idle_seconds = 0 if self.limiter.in_flight else idle_seconds + _POLL_SECONDS
         await self._server.stop(None)
         await asyncio.gather(stopping, self._serving)
-
-
-def _options(settings: ServiceSettings) -> list[tuple[str, int]]:
-    return [
-        # With SO_REUSEPORT a second server on the port would take a share of its connections instead of failing.
-        ("grpc.so_reuseport", 0),
-        ("grpc.max_receive_message_length", _MAX_REQUEST_BYTES),
-        ("grpc.max_connection_age_ms", int(settings.max_connection_age_seconds * 1000)),
-        ("grpc.max_connection_age_grace_ms", int(settings.grace_seconds * 1000)),
-        # By default gRPC closes the connection of a client that pings as often as ours do, with "too many pings".
-        ("grpc.http2.min_ping_interval_without_data_ms", 500),
-        ("grpc.keepalive_permit_without_calls", 1),
-    ]
