@@ -16,9 +16,7 @@ def test_a_reserved_port_can_be_bound() -> None:
 
 
 def test_a_port_in_use_is_refused_with_its_service_and_the_options_that_choose_others() -> None:
-    with socket.socket() as taken:
-        taken.bind((HOST, 0))
-        taken.listen()
+    with socket.create_server((HOST, 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(
             PortInUse, match=f"cart: port {port} is in use.*bin/shop up --port-offset 11000.*--any-ports"

@@ -12,6 +12,7 @@ from shop_cli.local.child_process import NotServing, ProcessDied
 from shop_cli.local.ports import HOST, PortInUse, reserved
 from shop_cli.local.processes import Process, Shop
 from shop_cli.local.workspace import Program, discover, find
+from shop_kit.waiting import wait_until
 
 PARENT = """
 import asyncio, sys
@@ -34,11 +35,6 @@ def exists(pid: int | None) -> bool:
     except ProcessLookupError:
         return False
     return True
-
-
-async def wait_until_gone(pid: int) -> None:
-    while exists(pid):  # noqa: ASYNC110 - there is no event for the end of another process's child
-        await asyncio.sleep(0.02)
 
 
 async def test_a_service_serves_logs_and_drains(process: Process, tmp_path: Path) -> None:
@@ -97,18 +93,15 @@ async def test_services_end_when_their_parent_is_killed(port: int, tmp_path: Pat
     assert exists(pid)
     parent.kill()
     await parent.wait()
-    async with asyncio.timeout(20):
-        await wait_until_gone(pid)
+    await wait_until(lambda: not exists(pid))
 
 
 @pytest.mark.parametrize("taken", ["ad", "ad-internal"])
 async def test_a_port_in_use_is_detected_before_any_service_is_started(ad: Program, tmp_path: Path, taken: str) -> None:
-    with reserved(2) as ports, socket.socket() as listener:
+    with reserved(2) as ports:
         by_name = dict(zip(("ad", "ad-internal"), ports, strict=True))
-        listener.bind((HOST, by_name[taken]))
-        listener.listen()
         shop = Shop([ad], tmp_path, by_name)
-        with pytest.raises(PortInUse, match=str(by_name[taken])):
+        with socket.create_server((HOST, by_name[taken])), pytest.raises(PortInUse, match=str(by_name[taken])):
             await shop.__aenter__()
     assert shop["ad"].pid is None
 

@@ -18,9 +18,8 @@ from shop_kit.waiting import wait_until
 async def test_a_service_that_ends_is_restarted(shop: Shop, process: Process) -> None:
     supervision = asyncio.create_task(supervise(shop))
     process.kill()
-    async with asyncio.timeout(30):
-        while process.starts < 2 or not await process.is_serving():  # noqa: ASYNC110
-            await asyncio.sleep(0.02)
+    await wait_until(lambda: process.starts == 2)
+    await process.wait_until_serving()
     supervision.cancel()
     await asyncio.gather(supervision, return_exceptions=True)
 

@@ -72,7 +72,6 @@ def _error(status: int, body: bytes) -> DomainError:
         reason, message = described["reason"], described["message"]
     except (ValueError, KeyError, TypeError):
         return ControlRoomRefused(f"the control room responded {status}")
-    kinds: dict[int, type[DomainError]] = {404: NotFound, 409: FailedPrecondition}
     if status == http.client.BAD_REQUEST:
         return InvalidArgument(reason=reason, message=message)
-    return kinds.get(status, ControlRoomRefused)(message, reason=reason)
+    return (NotFound if status == http.client.NOT_FOUND else ControlRoomRefused)(message, reason=reason)
