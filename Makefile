@@ -104,6 +104,8 @@ check: setup check-locks  ## Lint and type-check everything, as CI does
 	@set -e; for folder in $(TESTS); do mypy --scripts-are-modules $$folder/*.py || { echo "in $$folder"; exit 1; }; done
 	python tests/repository/import_contracts.py
 	python tests/repository/signals.py | diff services/_chassis/signals.md -
+	python tests/repository/compose.py | diff compose.yaml -
+	python tests/repository/catalog.py | diff catalog-info.yaml -
 	@set -e; for package in $(filter-out protos,$(PACKAGES)); do (cd $$package && deptry src --package-module-name-map '$(RENAMED)'); done
 	cd protos && buf lint && buf format --diff --exit-code && buf breaking --against baseline.binpb
 	protos/generate.sh .fresh && diff -r -x __pycache__ protos/gen protos/.fresh && rm -r protos/.fresh

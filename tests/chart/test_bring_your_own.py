@@ -72,11 +72,6 @@ def test_the_collector_alone_sends_to_the_stores_in_the_values(render: Any) -> N
     assert headers["valueFrom"] == {"secretKeyRef": secret}
 
 
-def blocks(language: str) -> list[str]:
-    found = re.findall(rf"^( *)```{language}\n(.*?)^\1```$", PAGE, re.MULTILINE | re.DOTALL)
-    return [textwrap.dedent(text) for _, text in found]
-
-
 def test_the_data_sources_link_to_each_other_in_both_directions() -> None:
     config_map = yaml.safe_load((CHART / "docs/data-sources.yaml").read_text())
     assert config_map["metadata"]["labels"] == {"grafana_datasource": "1"}
@@ -85,6 +80,7 @@ def test_the_data_sources_link_to_each_other_in_both_directions() -> None:
     assert [field["datasourceUid"] for field in sources["loki"]["derivedFields"]] == ["tempo"]
     assert sources["tempo"]["tracesToLogsV2"]["datasourceUid"] == "loki"
     assert sources["tempo"]["tracesToMetrics"]["datasourceUid"] == "prometheus"
-    values = next(block for block in map(yaml.safe_load, blocks("yaml")) if "grafana" in block)
+    blocks = map(textwrap.dedent, re.findall(r"^ *```yaml\n(.*?)^ *```$", PAGE, re.MULTILINE | re.DOTALL))
+    values = next(block for block in map(yaml.safe_load, blocks) if "grafana" in block)
     exemplars = values["grafana"]["sidecar"]["datasources"]["exemplarTraceIdDestinations"]
     assert exemplars == {"datasourceUid": "tempo", "traceIdLabelName": "trace_id"}

@@ -2,8 +2,6 @@
 
 import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +11,6 @@ import yaml
 ROOT = Path(__file__).resolve().parents[2]
 CATALOG = list(yaml.safe_load_all((ROOT / "catalog-info.yaml").read_text()))
 SCHEMA = json.loads((ROOT / "tests/chart/schemas/backstage.json").read_text())
-
-
-def test_the_file_is_up_to_date() -> None:
-    command: list[str | Path] = [sys.executable, ROOT / "tests/repository/catalog.py"]
-    generated = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    assert (ROOT / "catalog-info.yaml").read_text() == generated, "run make catalog"
 
 
 def test_the_catalog_has_entities_of_backstage_whose_references_exist() -> None:

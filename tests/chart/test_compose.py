@@ -2,8 +2,6 @@
 
 import re
 import shlex
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +16,6 @@ COMPOSE = yaml.safe_load((ROOT / "compose.yaml").read_text())["services"]
 OF_PODS_ONLY = {"LOG_LEVEL", "MAX_CONNECTION_AGE_SECONDS", "DRAIN_SECONDS", "GRACE_SECONDS", "VALKEY_PASSWORD"}
 OF_TRACES = {"OTEL_EXPORTER_OTLP_ENDPOINT", "TRACES_URL"}
 VALUES = {"services": {"storefront": {"url": "http://localhost:8080"}}, "load": {"enabled": True}}
-
-
-def test_the_file_is_up_to_date() -> None:
-    command: list[str | Path] = [sys.executable, ROOT / "tests/repository/compose.py"]
-    generated = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    assert (ROOT / "compose.yaml").read_text() == generated, "run make compose"
 
 
 def without_release(text: str) -> str:

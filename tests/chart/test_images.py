@@ -24,11 +24,13 @@ def test_own_images_have_a_name_that_never_resolves_and_the_app_version(render: 
         assert render().container(name)["image"] == f"{OWN}{name}:{version}"
 
 
-def test_own_images_run_as_their_user(render: Any, values: dict[str, Any]) -> None:
-    pods = dict(render({"load": {"enabled": True}}).pod_templates())
-    own = [name for name, pod in pods.items() if pod["spec"]["containers"][0]["image"].startswith(OWN)]
+def test_images_run_as_their_user_and_group(render: Any, values: dict[str, Any]) -> None:
+    pods = [pod["spec"] for _, pod in render({"load": {"enabled": True}}).pod_templates()]
+    own = [pod for pod in pods if pod["containers"][0]["image"].startswith(OWN)]
     assert len(own) == len(values["services"]) + 4  # the pods of two tests, of the reconciliation and of customers
-    assert {pods[name]["spec"]["securityContext"]["runAsUser"] for name in own} == {10001}
+    for pod in pods:
+        ids = {pod["securityContext"][key] for key in ("runAsUser", "runAsGroup", "fsGroup")}
+        assert ids == {10001 if pod in own else 999}
 
 
 @pytest.mark.parametrize(

@@ -30,12 +30,6 @@ def test_openshift_chooses_the_ids_of_every_pod(render: Any) -> None:
         assert contexts[0]["runAsNonRoot"] is True, name
 
 
-def test_images_have_their_own_ids_elsewhere(render: Any) -> None:
-    users = {name: pod["spec"]["securityContext"] for name, pod in render().pod_templates()}
-    assert {context["runAsUser"] for context in users.values()} == {10001, 999}
-    assert all(context["runAsUser"] == context["runAsGroup"] == context["fsGroup"] for context in users.values())
-
-
 def test_pods_ask_the_dns_of_openshift_where_it_listens(render: Any) -> None:
     rule = dns_rule(render(given("openshift")))
     assert rule["ports"] == [{"port": 5353, "protocol": "UDP"}, {"port": 5353, "protocol": "TCP"}]

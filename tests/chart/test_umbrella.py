@@ -1,9 +1,7 @@
 """The shop as a part of an umbrella chart: its condition, several shops in one release, what a parent leaves out."""
 
-import shutil
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,30 +19,25 @@ VALUES = {
 
 
 @pytest.fixture(scope="module")
-def umbrella(tmp_path_factory: pytest.TempPathFactory, open_chart: Any) -> Any:
-    """Open an umbrella chart of three shops, with its own file of values."""
+def umbrella(tmp_path_factory: pytest.TempPathFactory, open_chart: Any) -> Iterator[Any]:
+    """Render an umbrella chart of three shops, which has its own file of values."""
     folder = tmp_path_factory.mktemp("umbrella")
-    shutil.copytree(CHART, folder / "charts" / "shop")
+    (folder / "charts").mkdir()
+    (folder / "charts" / "shop").symlink_to(CHART)
     shops = [
         {"name": "shop", "version": "*", "condition": f"{name}.enabled", **({"alias": name} if name != "shop" else {})}
         for name in SHOPS
     ]
     chart = {"apiVersion": "v2", "name": "mall", "version": "1.0.0", "dependencies": shops}
     (folder / "Chart.yaml").write_text(yaml.safe_dump(chart))
-
-    @contextmanager
-    def opened(parent: dict[str, Any]) -> Iterator[Any]:
-        (folder / "values.yaml").write_text(yaml.safe_dump(parent))
-        with open_chart(folder) as helm:
-            yield lambda values=None: helm("render", values=values or {}, name="mall", namespace="shop")
-
-    return opened
+    (folder / "values.yaml").write_text(yaml.safe_dump(VALUES))
+    with open_chart(folder) as helm:
+        yield lambda values: helm("render", values=values, name="mall", namespace="shop")
 
 
 @pytest.fixture(scope="module")
 def rendered(umbrella: Any, parse: Any) -> Any:
-    with umbrella(VALUES) as render:
-        return parse(render())
+    return parse(umbrella({}))
 
 
 def test_shops_of_one_release_share_no_name(rendered: Any) -> None:
@@ -69,14 +62,13 @@ def test_a_parent_s_file_leaves_out_a_service(rendered: Any) -> None:
 
 
 def test_the_condition_leaves_out_a_shop(umbrella: Any, parse: Any) -> None:
-    with umbrella({"shop": {"enabled": False}, "us": {"enabled": False}}) as render:
-        manifests = parse(render())
-        assert {found["metadata"]["labels"][INSTANCE] for found in manifests.objects} == {"mall-eu"}
+    manifests = parse(umbrella({"shop": {"enabled": False}, "us": {"enabled": False}}))
+    assert {found["metadata"]["labels"][INSTANCE] for found in manifests.objects} == {"mall-eu"}
 
 
 def test_null_in_place_of_a_value_is_refused_by_name(umbrella: Any) -> None:
     names = ("defaults", "services", "networkPolicy", "postgresql", "telemetry", "observability", "logLevel")
     null = {"eu": dict.fromkeys(names), "shop": {"enabled": False}, "us": {"enabled": False}}
-    with umbrella({}) as render, pytest.raises(ValueError, match=r"eu:\n- at '': missing properties ") as raised:
-        render(null)
+    with pytest.raises(ValueError, match=r"eu:\n- at '': missing properties ") as raised:
+        umbrella(null)
     assert [name for name in names if f"'{name}'" not in str(raised.value)] == []
