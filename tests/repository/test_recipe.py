@@ -16,6 +16,11 @@ ROOT = Path(__file__).parents[2]
 RECIPE = (ROOT / "services/adding-a-service.md").read_text().partition("\n## ")[0]
 # What the recipe's `make sync` does, `Copy.install` does without downloads; the others are no steps.
 COMMANDS = sorted(set(re.findall(r"`(make [a-z-]+)`", RECIPE)) - {"make sync", "make test", "make up"})
+# Files of tests/chart whose tests a new service does not change.
+OF_NO_SERVICE = (
+    *("alertmanager", "bring_your_own", "environment", "extensions", "null_values", "production_tls"),
+    *("refused_values", "replace_hmac_key", "storefront", "umbrella"),
+)
 # Each test is a whole run of pytest or of the linters, in which single tests have the usual limit.
 pytestmark = pytest.mark.timeout(600)
 # What makes a subprocess part of this pytest run instead of one of its own, or requires programs that the copy lacks.
@@ -118,13 +123,12 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Copy:
 
 def test_the_new_service_passes_its_own_tests_and_every_one_of_layout_chart_and_contract(copy: Copy) -> None:
     # Those that have the services as parameters run for the new one: in a running shop with health, reflection, smoke
-    # call and fuzzing. The others see all services at once, but for imports and TLS of single ones. The copy is not set
-    # up by `make setup`.
+    # call and fuzzing. The others see all services at once, but for imports. The copy is not set up by `make setup`.
     copy.run_tests(
         *("services/stock", "services/_cli/tests/test_workspace.py", "tests/repository", "tests/chart", "tests/system"),
+        *(f"--ignore=tests/chart/test_{name}.py" for name in OF_NO_SERVICE),
         *("-n", "2", "--dist", "loadfile", "--ignore", "tests/repository/test_recipe.py", "-k"),
-        "stock or workspace or contract or (chart and not test_production_tls)"
-        " or (repository and not test_imports and not installed_by_set_up)",
+        "stock or workspace or contract or chart or (repository and not test_imports and not installed_by_set_up)",
     )
 
 
