@@ -11,16 +11,8 @@ import pytest
 import yaml
 
 ROOT = Path(__file__).parents[2]
-DOCUMENTS = [
-    ROOT / path
-    for path in subprocess.run(
-        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.md"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout.split()
-]
+LISTED = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.md"]
+DOCUMENTS = [ROOT / path for path in subprocess.check_output(LISTED, cwd=ROOT, text=True).split()]
 READMES = [document for document in DOCUMENTS if document.name == "README.md"]
 README = (ROOT / "README.md").read_text()
 DECISIONS = [document for document in DOCUMENTS if document.parent.name == "decisions"]

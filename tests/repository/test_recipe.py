@@ -98,13 +98,8 @@ class Copy:
 def copy(tmp_path_factory: pytest.TempPathFactory) -> Copy:
     """A copy in which the recipe has been followed."""
     made = Copy(tmp_path_factory.mktemp("recipe") / "shop")
-    listed = subprocess.run(
-        ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout.splitlines()
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
+    listed = subprocess.check_output(command, cwd=ROOT, text=True).splitlines()
     for path in filter(os.path.isfile, (ROOT / name for name in listed)):
         target = made.folder / path.relative_to(ROOT)
         target.parent.mkdir(parents=True, exist_ok=True)
