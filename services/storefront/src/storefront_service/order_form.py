@@ -101,10 +101,6 @@ def _is_email(value: str) -> bool:
     return True
 
 
-def _is_country(value: str) -> bool:
-    return postal_formats(value) is not None
-
-
 def _is_postal_code(value: str) -> bool:
     return bool(re.fullmatch("[0-9]{1,9}", _digits(value)))
 
@@ -127,7 +123,9 @@ _FIELDS = {
     ),
     "city": _Field("Enter your city."),
     "state": _Field(None),
-    "country": _Field("Choose your country.", "Choose a country from the list.", _is_country),
+    "country": _Field(
+        "Choose your country.", "Choose a country from the list.", lambda value: postal_formats(value) is not None
+    ),
     "credit_card_number": _Field(
         "Enter your card number.", "This is no card number: compare its 12 to 19 digits with the card.", _is_card_number
     ),

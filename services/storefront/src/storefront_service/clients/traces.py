@@ -40,12 +40,11 @@ class TracesClient:
             return None
         try:
             async with asyncio.timeout(self._timeout_seconds):
-                found = await self._search(self._client, order_id, created_at)
+                return await self._search(self._client, order_id, created_at)
         except (httpx2.HTTPError, TimeoutError, ValueError, KeyError, TypeError, AttributeError) as error:
             # Only the type: the text may quote the URL with its password.
             log.info("page without a trace", error=type(error).__name__)
             return None
-        return found
 
     async def aclose(self) -> None:
         if self._client is not None:

@@ -11,7 +11,7 @@ from starlette.routing import Route
 from chassis.errors import InvalidArgument
 from storefront_service.clients.suggestions import SuggestionsClient
 from storefront_service.domain import Ad, Product
-from storefront_service.pages.frame import Frame, Pages, PricedProduct, found
+from storefront_service.pages.frame import Frame, Pages, found
 from storefront_service.sessions import new_key
 
 _MAX_QUERY = 256
@@ -87,7 +87,7 @@ class BrowsingPages:
         current: str = "",
         ad: Ad | None = None,
     ) -> Response:
-        priced: list[PricedProduct] = await self._pages.priced(products, frame.currency)
+        priced = await self._pages.priced(products, frame.currency)
         return self._pages.render(
             "products.html", frame, title=title, products=priced, query=query, current=current, ad=ad
         )

@@ -87,9 +87,7 @@ class CartPages:
 
     async def cart(self, request: Request) -> Response:
         user_id = self._pages.user_id(request)
-        lines, catalog = await asyncio.gather(
-            require("cart", self._carts.read(user_id)), require("catalog", self._pages.catalog())
-        )
+        lines, catalog = await asyncio.gather(require("cart", self._carts.read(user_id)), self._pages.catalog())
         frame, recommended = await asyncio.gather(
             self._pages.frame(request, lines),
             self._suggestions.recommended(user_id, [line.product_id for line in lines]),
@@ -137,10 +135,9 @@ class CartPages:
 
 
 def _parse_quantity(text: str, *, lowest: int = 1) -> int:
-    rule = InvalidArgument.field("quantity", f"must be a number from {lowest} to {MAX_QUANTITY:,}")
     is_number = text.isascii() and text.isdecimal() and len(text) <= len(str(MAX_QUANTITY))
     if not is_number or not lowest <= int(text) <= MAX_QUANTITY:
-        raise rule
+        raise InvalidArgument.field("quantity", f"must be a number from {lowest} to {MAX_QUANTITY:,}")
     return int(text)
 
 

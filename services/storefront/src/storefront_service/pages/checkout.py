@@ -31,9 +31,9 @@ log = structlog.get_logger()
 
 _SEE_OTHER = 303
 _INVALID, _DECLINED, _CONFLICT, _UNAVAILABLE = 422, 402, 409, 503
-# The order exists: its page shows how it ends.
-_CONTINUES = frozenset({"ORDER_IN_PROGRESS", "ORDER_IN_FLIGHT", "ORDER_NEEDS_REVIEW", "ORDER_SETTLED"})
 _ORDERED_BEFORE = "CART_ORDERED"
+# The order exists: its page shows how it ends.
+_EXISTS = {"ORDER_IN_PROGRESS", "ORDER_IN_FLIGHT", "ORDER_NEEDS_REVIEW", "ORDER_SETTLED", _ORDERED_BEFORE}
 _KEY_REUSED = "IDEMPOTENCY_KEY_REUSED"
 _CART_EMPTY = "CART_EMPTY"
 _DELIVERY_COOKIE = "delivery"
@@ -114,12 +114,10 @@ class CheckoutPages:
         return await self._orders.quote(frame.user_id, frame.currency, form)
 
     async def _after(self, error: DomainError, request: Request, fields: Mapping[str, str]) -> Response:
-        log.info("order not placed", reason=error.reason, order_id=error.metadata.get("order_id", ""))
         order_id = error.metadata.get("order_id", "")
-        if order_id and error.reason in _CONTINUES:
-            return _order_page(order_id)
-        if order_id and error.reason == _ORDERED_BEFORE:
-            return _order_page(order_id, repeated=True)
+        log.info("order not placed", reason=error.reason, order_id=order_id)
+        if order_id and error.reason in _EXISTS:
+            return _order_page(order_id, repeated=error.reason == _ORDERED_BEFORE)
         if error.reason == _CART_EMPTY:
             return RedirectResponse("/cart", _SEE_OTHER)
         return await self._form_again(request, fields, rejection_of(error))
@@ -133,7 +131,7 @@ class CheckoutPages:
         return await self._form(request, fields, rejection, receipt)
 
     async def _form(
-        self, request: Request, fields: Mapping[str, str], rejection: Rejection | None, receipt: Receipt | None = None
+        self, request: Request, fields: Mapping[str, str], rejection: Rejection | None, receipt: Receipt | None
     ) -> Response:
         """Show the form: with a total it asks for the card too, without one for the other fields alone."""
         user_id = self._pages.user_id(request)

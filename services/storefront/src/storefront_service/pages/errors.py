@@ -1,5 +1,6 @@
 """Error pages."""
 
+from dataclasses import dataclass
 from http import HTTPStatus
 
 from starlette.exceptions import HTTPException
@@ -45,9 +46,9 @@ _STILL_WORKS = {
 }
 
 
+@dataclass(frozen=True)
 class ErrorPages:
-    def __init__(self, pages: Pages) -> None:
-        self._pages = pages
+    _pages: Pages
 
     async def respond(self, request: Request, error: Exception) -> Response:
         match error:

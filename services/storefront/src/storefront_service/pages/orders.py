@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from starlette.exceptions import HTTPException
@@ -31,15 +32,13 @@ _PARTS = ("progress", "journal")
 _EMAIL_POLICY = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'self'; sandbox"
 
 
+@dataclass
 class OrderPages:
-    def __init__(
-        self, pages: Pages, orders: OrdersClient, confirmations: ConfirmationsClient, traces: TracesClient
-    ) -> None:
-        self._pages = pages
-        self._orders = orders
-        self._confirmations = confirmations
-        self._traces = traces
-        self._streams = 0
+    _pages: Pages
+    _orders: OrdersClient
+    _confirmations: ConfirmationsClient
+    _traces: TracesClient
+    _streams: int = 0
 
     def routes(self) -> list[Route]:
         return [
