@@ -78,12 +78,9 @@ async def _open_spool(settings: Settings, service: Service) -> AsyncIterator[tup
         once = partial(housekeep, spool, metrics)
         housekeeping = partial(repeat, once, INTERVAL_SECONDS, "the spool is unavailable")
         runner = _queue_runner(settings, service, spool, metrics)
-        if runner is None:
-            async with in_background(housekeeping):
-                yield spool, lambda: None
-        else:
-            async with in_background(housekeeping, runner.run):
-                yield spool, runner.notify
+        async with in_background(housekeeping, *([runner.run] if runner else [])):
+            yield spool, runner.notify if runner else lambda: None
+        if runner:
             await runner.close(settings.grace_seconds)
 
 
