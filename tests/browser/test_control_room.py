@@ -1,25 +1,19 @@
 """`shop up` in a browser: its control room, and the traces that its storefront shows."""
 
 import re
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, expect
 
 from shop_cli.local.run_file import Run
-from shop_lab.world.browser import SCREENSHOTS, Tab, accessibility_violations, open_tab, overflow
+from shop_lab.world.browser import APPEARANCES, SCREENSHOTS, Tab, accessibility_violations, open_tab, overflow
 from shop_lab.world.ledgers import read_charges
 from shop_lab.world.running_shop import shop_up
 
 SOON = 60_000
-WINDOWS: Mapping[str, Mapping[str, Any]] = {
-    "desk": {"color_scheme": "light", "viewport": {"width": 1280, "height": 900}},
-    "dark": {"color_scheme": "dark", "viewport": {"width": 1280, "height": 900}},
-    "phone": {"color_scheme": "light", "viewport": {"width": 360, "height": 740}},
-}
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
@@ -43,10 +37,10 @@ async def customer(browser: Browser, run: Run) -> AsyncIterator[Tab]:
     assert tab.problems == []
 
 
-@pytest_asyncio.fixture(loop_scope="session", params=WINDOWS)
+@pytest_asyncio.fixture(loop_scope="session", params=APPEARANCES)
 async def room(request: pytest.FixtureRequest, browser: Browser, run: Run) -> AsyncIterator[Tab]:
     """The control room, once it shows the calls of an order."""
-    async with open_tab(browser, run.control_room, **WINDOWS[request.param]) as tab:
+    async with open_tab(browser, run.control_room, **APPEARANCES[request.param]) as tab:
         await tab.page.goto(f"/?token={run.token}")
         await expect(tab.page.get_by_role("row", name="checkout → payment")).to_be_visible(timeout=SOON)
         yield tab
@@ -62,7 +56,7 @@ async def test_the_page_of_an_order_shows_its_trace(customer: Tab) -> None:
 
 
 async def test_a_trace_is_not_wider_than_a_phone(customer: Tab) -> None:
-    await customer.page.set_viewport_size(WINDOWS["phone"]["viewport"])
+    await customer.page.set_viewport_size(APPEARANCES["phone"]["viewport"])
     await customer.place_order()
     await customer.page.get_by_text("Every step").click()
     await expect(customer.page.locator(".waterfall")).to_be_visible(timeout=SOON)
@@ -70,7 +64,7 @@ async def test_a_trace_is_not_wider_than_a_phone(customer: Tab) -> None:
     assert await overflow(customer.page) <= 0
 
 
-@pytest.mark.parametrize("room", ["desk"], indirect=True)
+@pytest.mark.parametrize("room", ["light"], indirect=True)
 async def test_an_order_is_charged_if_it_is_placed_although_payment_was_frozen(
     room: Tab, customer: Tab, run: Run
 ) -> None:

@@ -3,7 +3,6 @@
 The pages are opened once, with screenshots in `.shop/screenshots`; the tests examine what was found.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,16 +11,11 @@ import pytest_asyncio
 from playwright.async_api import Browser, Response, expect
 
 from shop_kit.card_leaks import random_card
-from shop_lab.world.browser import SCREENSHOTS, Tab, accessibility_violations, open_tab, overflow
+from shop_lab.world.browser import APPEARANCES, SCREENSHOTS, Tab, accessibility_violations, open_tab, overflow
 
 MAX_KILOBYTES = 60
 MAX_SHIFT = 0.01
 """A tenth of what counts as good: a busy browser paints a page before it has read all of it."""
-APPEARANCES: Mapping[str, Mapping[str, Any]] = {
-    "light": {"color_scheme": "light", "viewport": {"width": 1280, "height": 900}},
-    "dark": {"color_scheme": "dark", "viewport": {"width": 1280, "height": 900}},
-    "phone": {"color_scheme": "light", "viewport": {"width": 360, "height": 740}},
-}
 SHIFTS = """
     () => new Promise((resolve) => {
         const shifts = [];

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from http import HTTPStatus
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
@@ -27,6 +28,13 @@ from shop_kit.card_leaks import random_card
 
 SCREENSHOTS = root() / ".shop" / "screenshots"
 """Where tests save what pages look like: for people and for the pipeline's artifacts."""
+
+APPEARANCES: Mapping[str, Mapping[str, Any]] = {
+    "light": {"color_scheme": "light", "viewport": {"width": 1280, "height": 900}},
+    "dark": {"color_scheme": "dark", "viewport": {"width": 1280, "height": 900}},
+    "phone": {"color_scheme": "light", "viewport": {"width": 360, "height": 740}},
+}
+"""What tests look at: light and dark, on a desk and on a phone."""
 
 _INSTALLED = ("chromium", "chromium-browser", "google-chrome")
 _REQUIRED = "REQUIRE_BROWSER"

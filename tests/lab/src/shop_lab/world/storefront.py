@@ -102,18 +102,13 @@ class Storefront:
 
 
 @asynccontextmanager
-async def storefront(
-    telemetry: Telemetry | None = None, *, session_key: str = KEY, **settings: object
-) -> AsyncIterator[Storefront]:
+async def storefront(telemetry: Telemetry | None = None, **settings: object) -> AsyncIterator[Storefront]:
     """Serve the other services and build a storefront that calls them."""
     backends = Backends.create()
     async with AsyncExitStack() as stack:
         address = await stack.enter_async_context(backends.serving())
-        names = ("product_catalog", "currency", "cart", "recommendation", "ad", "checkout")
-        addresses = {f"{name}_addr": address for name in names}
-        internal = {"cart_internal_addr": address, "checkout_internal_addr": address, "email_internal_addr": address}
-        values = {**addresses, **internal, "session_key": session_key, **settings}
-        parsed = load_settings(Settings, values)
+        addresses = {name: address for name in Settings.__annotations__ if name.endswith("_addr")}
+        parsed = load_settings(Settings, {**addresses, "session_key": KEY, **settings})
         service = HttpService(parsed, telemetry or Telemetry())
         app = await stack.enter_async_context(build(parsed, service))
         yield Storefront(service.wrap(app), backends)
