@@ -40,7 +40,7 @@ sync: lock setup  ## Lock the dependencies of all packages and install them
 # requirements.lock pins what development needs, images.lock the part of it that the images install. The update bot
 # reads the commands from the first lines of the locks; it requires `=` between an option and its value.
 OWN := $(shell sed -n 's/^name = "\(.*\)"/\1/p' $(addsuffix /pyproject.toml,$(PACKAGES)))
-LOCK := $(UV) pip compile --quiet --universal --generate-hashes $(addprefix --no-emit-package=,$(OWN))
+LOCK := $(UV) pip compile --quiet --universal --python-version=3.11 --generate-hashes $(addprefix --no-emit-package=,$(OWN))
 SHIPPED := $(filter-out services/_cli services/load-generator employee-api tests/%,$(PACKAGES))
 # Two images have packages that no service needs: employee-api.lock and load-generator.lock pin what images.lock lacks.
 # The load generator's has no pytest, which Locust requires for tests written for it.

@@ -4,15 +4,18 @@
 set -eu
 cd "$(dirname "$0")"
 out=${1:-gen}
-rm -rf "$out/shop" "$out/shop_internal"
-mkdir -p "$out"
+new=$(mktemp -d)
+trap 'rm -rf "$new"' EXIT
 uv run --quiet --no-project --isolated --python 3.11 \
   --with 'grpcio-tools==1.76.0' --with 'mypy-protobuf==5.1.0' --with 'setuptools<81' \
   python -m grpc_tools.protoc --proto_path=. \
-  --python_out="$out" --grpc_python_out="$out" --mypy_out="quiet:$out" --mypy_grpc_out="quiet,only_async:$out" \
+  --python_out="$new" --grpc_python_out="$new" --mypy_out="quiet:$new" --mypy_grpc_out="quiet,only_async:$new" \
   shop/*.proto shop_internal/*.proto
 for package in shop shop_internal; do
   # shellcheck disable=SC2016 # the backquotes are text
-  printf '"""Generated from protos/%s by `make protos`; do not edit."""\n' "$package" >"$out/$package/__init__.py"
-  : >"$out/$package/py.typed"
+  printf '"""Generated from protos/%s by `make protos`; do not edit."""\n' "$package" >"$new/$package/__init__.py"
+  : >"$new/$package/py.typed"
+  mkdir -p "$out/$package"
+  rm -r "$out/$package"
+  mv "$new/$package" "$out/"
 done

@@ -40,12 +40,19 @@ def find_traces(**query: str) -> list[dict[str, Any]]:
 
 def get_trace(trace_id: str) -> list[dict[str, Any]]:
     """Return the spans of a trace. Raise NotFound."""
-    return cast("list[dict[str, Any]]", _call("GET", f"/api/traces/{quote(trace_id, safe='')}"))
+    return cast("list[dict[str, Any]]", _call("GET", f"/api/traces/{_segment('trace', trace_id)}"))
 
 
 def act(action: str, service: str) -> None:
     """Kill, freeze, resume or restart a service. Raise NotFound."""
-    _call("POST", f"/api/services/{quote(service, safe='')}/{action}")
+    _call("POST", f"/api/services/{_segment('service', service)}/{action}")
+
+
+def _segment(field: str, value: str) -> str:
+    """Return a value as a segment of a path, where an empty one would be another path. Raise InvalidArgument."""
+    if not value:
+        raise InvalidArgument.field(field, "must not be empty")
+    return quote(value, safe="")
 
 
 def _call(method: str, path: str) -> Any:

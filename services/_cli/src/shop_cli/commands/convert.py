@@ -43,7 +43,7 @@ async def convert_amount(currency: CurrencyServiceStub, value: money_pb2.Money, 
 
 def _parse_money(value: str, currency_code: str) -> money_pb2.Money:
     if not re.fullmatch(r"-?[0-9]{1,19}(\.[0-9]{1,9})?", value):
-        raise InvalidArgument.field("amount", "must be a number such as 12.50 with at most nine decimals")
+        raise InvalidArgument.field("amount", "must be a number such as 12.50 with at most 19 digits and nine decimals")
     if not is_currency_code(currency_code):
         raise InvalidArgument.field("from", "must be a currency code of three letters")
     return money_to_wire(Money(currency_code, int(Decimal(value) * NANOS_PER_UNIT)).in_range())

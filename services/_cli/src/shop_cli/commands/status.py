@@ -13,7 +13,7 @@ def status(*, as_json: Json = False) -> None:
     if as_json:
         print_json(found)
         return
-    columns = ["Service", "State", "Calls/s ", "Errors/s ", "p50 ms ", "p99 ms ", "Restarts ", "Address"]
+    columns = ["Service", "State", "Calls/s ", "Errors/s ", "p50 ms ", "p99 ms ", "Restarts ", "Port"]
     print_table(columns, map(_row, found["services"]))
     run = control_room_client.require_run()
     console.print(f"\n{_reconciliation(found['reconciliation'])}", markup=False, soft_wrap=True)
@@ -24,7 +24,8 @@ def status(*, as_json: Json = False) -> None:
 
 def _row(service: dict[str, Any]) -> list[str]:
     numbers = [f"{service[name]:.1f}" for name in ("rate", "error_rate", "p50_milliseconds", "p99_milliseconds")]
-    return [service["name"], service["state"], *numbers, str(service["restarts"]), service["address"]]
+    port = service["address"].rpartition(":")[2]  # whole addresses would be too wide for 80 columns
+    return [service["name"], service["state"], *numbers, str(service["restarts"]), port]
 
 
 def _reconciliation(found: dict[str, Any]) -> str:

@@ -51,6 +51,8 @@ async def short_retention(journal_url: str) -> AsyncIterator[Counter[str]]:
     logging.getLogger("psycopg.pool").setLevel(logging.ERROR)
     async with open_database(journal_url, unavailable=JournalUnavailable) as database:
         deleting = asyncio.create_task(delete_released_orders(database, deleted), name="retention")
-        yield deleted
-        deleting.cancel()
-        await asyncio.wait([deleting])
+        try:
+            yield deleted
+        finally:
+            deleting.cancel()
+            await asyncio.wait([deleting])
