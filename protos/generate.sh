@@ -16,6 +16,6 @@ for package in shop shop_internal; do
   printf '"""Generated from protos/%s by `make protos`; do not edit."""\n' "$package" >"$new/$package/__init__.py"
   : >"$new/$package/py.typed"
   mkdir -p "$out/$package"
-  rm -r "$out/$package"
+  rm -r "${out:?}/$package"
   mv "$new/$package" "$out/"
 done

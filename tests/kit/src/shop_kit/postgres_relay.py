@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import Self
 
 import psycopg
-from typing_extensions import override
 
 _SSL_REQUEST, _READY, _KEY, _AUTHENTICATION = 80_877_103, b"Z", b"K", b"R"
 _DONE = {0, 12}  # kinds of authentication messages that expect no response
@@ -86,7 +85,6 @@ class TransactionPooler(Relay):
 
     idle: asyncio.Queue[Peer] = field(default_factory=asyncio.Queue)
 
-    @override
     async def serve(self, client: Peer) -> None:
         with suppress(asyncio.IncompleteReadError, ConnectionError):
             self.idle.put_nowait(await self._log_in(client))
