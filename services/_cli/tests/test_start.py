@@ -1,5 +1,6 @@
 """Commands start fast: they import what they need. What is asserted is imports, for times depend on the machine."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -8,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from shop_cli.__main__ import COMMANDS, find_command
+from shop_cli.__main__ import COMMANDS, find_command, main
 from shop_kit.signals import interruptible
 
 _PRINT_IMPORTS = """
@@ -52,6 +53,17 @@ def test_a_command_that_calls_a_service_imports_nothing_heavy(command: str, port
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_listed_command_exists(name: str) -> None:
     assert callable(find_command(name))
+
+
+@pytest.mark.parametrize(("setting", "kept"), [("", False), ("0", False), ("no", False), ("1", True), ("True", True)])
+def test_proxies_are_ignored_unless_the_setting_of_services_asks_for_them(
+    monkeypatch: pytest.MonkeyPatch, setting: str, kept: bool
+) -> None:
+    monkeypatch.setattr(os, "environ", {**os.environ, "USE_HTTP_PROXY": setting, "HTTP_PROXY": "http://127.0.0.1:9"})
+    monkeypatch.setattr(sys, "argv", ["shop", "--version"])
+    with pytest.raises(SystemExit):
+        main()
+    assert ("HTTP_PROXY" in os.environ) is kept
 
 
 def test_summaries_are_not_cut_at_eighty_columns() -> None:

@@ -13,14 +13,10 @@ from msgspec import Meta
 from typing_extensions import override
 
 from chassis.failpoints import Failpoints
+from chassis.values.booleans import BOOLEANS
 from chassis.values.keys import HmacKeys
 
 MAX_PORT = 65_535
-
-_BOOLEANS = {
-    **dict.fromkeys(("true", "yes", "on", "1", "t", "y"), True),
-    **dict.fromkeys(("false", "no", "off", "0", "f", "n"), False),
-}
 
 SettingsT = TypeVar("SettingsT", bound="Settings")
 
@@ -155,9 +151,9 @@ def _parse(text: str, hint: Any) -> Any:
         if isinstance(annotation, Parse):
             return annotation.function(text)
     if wanted is bool:  # msgspec does not know yes, no, on and off
-        if text.lower() not in _BOOLEANS:
+        if text.lower() not in BOOLEANS:
             raise ValueError("must be true or false")
-        return _BOOLEANS[text.lower()]
+        return BOOLEANS[text.lower()]
     choices = _choices(wanted)
     if choices and text not in choices:
         raise ValueError(f"must be one of {', '.join(choices)}")

@@ -14,6 +14,7 @@ import typer
 
 from chassis import errors
 from chassis.proxies import ignore_proxies
+from chassis.values.booleans import BOOLEANS
 
 COMMANDS = {
     "up": "Run the shop on this machine until Ctrl-C.",
@@ -48,7 +49,7 @@ _EXIT_CODES = ((errors.InvalidArgument, _INVALID_INPUT), (errors.Unavailable, 4)
 
 def main() -> None:
     """Run a command. Print an error as one line on standard error and exit with its status."""
-    if "USE_HTTP_PROXY" not in os.environ:
+    if not BOOLEANS.get(os.environ.get("USE_HTTP_PROXY", "").lower()):
         ignore_proxies()
     try:
         app(sys.argv[1:])()
