@@ -42,10 +42,11 @@ sync: lock setup  ## Lock the dependencies of all packages and install them
 OWN := $(shell sed -n 's/^name = "\(.*\)"/\1/p' $(addsuffix /pyproject.toml,$(PACKAGES)))
 LOCK := $(UV) pip compile --quiet --universal --python-version=3.11 --generate-hashes $(addprefix --no-emit-package=,$(OWN))
 SHIPPED := $(filter-out services/_cli services/load-generator employee-api tests/%,$(PACKAGES))
-# Two images have packages that no service needs: employee-api.lock and load-generator.lock pin what images.lock lacks.
+# Three images have packages that no service needs: checkout.lock, with what the chart's certificate authority needs,
+# employee-api.lock and load-generator.lock pin what images.lock lacks.
 # The load generator's has no pytest, which Locust requires for tests written for it.
 ALREADY_SHIPPED = $$(sed -n 's/^\([a-z0-9._-]*\)\(\[.*\]\)*==.*/--no-emit-package=\1/p' $(LOCKS)images.lock)
-LOCKED := requirements.lock images.lock employee-api.lock load-generator.lock
+LOCKED := requirements.lock images.lock checkout.lock employee-api.lock load-generator.lock
 LOCKS :=
 
 lock: | $(UV)
@@ -53,6 +54,8 @@ lock: | $(UV)
 		$(addsuffix /pyproject.toml,$(PACKAGES))
 	@$(LOCK) --constraint=$(LOCKS)requirements.lock --output-file=$(LOCKS)images.lock \
 		$(addsuffix /pyproject.toml,$(SHIPPED))
+	@$(LOCK) --constraint=$(LOCKS)requirements.lock --output-file=$(LOCKS)checkout.lock $(ALREADY_SHIPPED) \
+		--extra=authority services/_chassis/pyproject.toml
 	@$(LOCK) --constraint=$(LOCKS)requirements.lock --output-file=$(LOCKS)employee-api.lock $(ALREADY_SHIPPED) \
 		employee-api/pyproject.toml
 	@$(LOCK) --constraint=$(LOCKS)requirements.lock --output-file=$(LOCKS)load-generator.lock $(ALREADY_SHIPPED) \

@@ -23,6 +23,7 @@ WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 RELEASE = yaml.safe_load((ROOT / ".github/workflows/release.yml").read_text())
 # Which packages only one image has, some of them by name.
 LOCKS_OF_ONE_IMAGE = {
+    "checkout.lock": {"cryptography"},
     "employee-api.lock": {"sqlmodel", "pydantic", "greenlet"},
     "load-generator.lock": {"locust", "gevent", "flask"},
 }

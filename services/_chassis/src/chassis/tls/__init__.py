@@ -1,0 +1,1 @@
+"""Mutual TLS between services."""
