@@ -1,3 +1,4 @@
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -95,3 +96,24 @@ def test_an_address_in_the_environment_comes_before_the_running_shop(
     monkeypatch.setenv("CART_ADDR", "elsewhere:3")
     with running_elsewhere(tmp_path):
         assert default_address("cart", internal=False) == "elsewhere:3"
+
+
+def modes(folder: Path) -> set[str]:
+    return {f"{'d' if path.is_dir() else '-'}{path.stat().st_mode & 0o777:o}" for path in (folder, *folder.rglob("*"))}
+
+
+def test_only_its_owner_can_read_a_shops_data(tmp_path: Path) -> None:
+    data = tmp_path / ".shop"
+    (data / "log").mkdir(parents=True, mode=0o755)
+    for name in ("orders.db", "log/cart.log"):
+        (data / name).touch(0o644)
+    before = os.umask(0o022)
+    try:
+        with locked(tmp_path), published(Run(1, str(tmp_path))):
+            (data / "new").mkdir()
+            (data / "new" / "file").touch()
+            subprocess.run(["touch", data / "of-a-child"], check=True)
+            assert modes(data) == {"d700", "-600"}
+        assert os.umask(0o022) == 0o022
+    finally:
+        os.umask(before)

@@ -15,6 +15,7 @@ import typer
 from chassis import errors
 from chassis.proxies import ignore_proxies
 from chassis.values.booleans import BOOLEANS
+from shop_cli.output.visible import visible
 
 COMMANDS = {
     "up": "Run the shop on this machine until Ctrl-C.",
@@ -55,7 +56,7 @@ def main() -> None:
         app(sys.argv[1:])()
     except errors.DomainError as error:
         details = ", ".join(f"{key}={value}" for key, value in error.metadata.items())
-        typer.echo(f"{error.reason}: {error.message}{f' ({details})' if details else ''}", err=True)
+        typer.echo(visible(f"{error.reason}: {error.message}{f' ({details})' if details else ''}"), err=True)
         sys.exit(_exit_code(error))
     except UnicodeEncodeError:  # bytes of the command line that are not UTF-8
         typer.echo("INVALID_ARGUMENT: arguments must be UTF-8", err=True)

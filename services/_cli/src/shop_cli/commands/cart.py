@@ -18,6 +18,7 @@ from shop_cli.clients import cart_client, catalog_client, currency_client, key_m
 from shop_cli.commands.convert import convert_amount
 from shop_cli.commands.options import MAX_INT32, Address, Json, Key, User, async_command
 from shop_cli.output.printing import console, print_json, print_table
+from shop_cli.output.visible import visible
 
 cart = typer.Typer(no_args_is_help=True, help="Fill, show and empty a cart.")
 
@@ -117,7 +118,7 @@ async def _read_products() -> dict[str, Product]:
         async with catalog_client(None) as catalog:
             response = await catalog.ListProducts(Empty(), timeout=_CATALOG_SECONDS)
     except (Unavailable, DeadlineExceeded) as error:
-        typer.echo(f"names and prices are unknown: {error.message}", err=True)
+        typer.echo(visible(f"names and prices are unknown: {error.message}"), err=True)
         return {}
     return {product.id: product for product in response.products}
 

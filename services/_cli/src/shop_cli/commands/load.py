@@ -10,13 +10,12 @@ from contextlib import contextmanager
 from typing import Annotated, Any, Literal
 
 import typer
-from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
 from shop_cli.clients import default_address
 from shop_cli.commands.options import Json
-from shop_cli.output.printing import console, counted, print_json, print_table
+from shop_cli.output.printing import SafeConsole, console, counted, print_json, print_table
 
 _COUNTS = {"sessions": "session", "orders": "order", "dropped": "session"}
 
@@ -90,7 +89,7 @@ def _ended_by_signals(command: list[str], environment: dict[str, str]) -> Iterat
 
 def _show_figures(process: subprocess.Popen[str]) -> dict[str, Any] | None:
     """Show figures on standard error while the process runs. Return its summary."""
-    errors, summary = Console(stderr=True, highlight=False), None
+    errors, summary = SafeConsole(stderr=True, highlight=False), None
     with Live(console=errors, transient=True, auto_refresh=False) as live:
         for line in process.stdout or ():
             event = json.loads(line)

@@ -15,6 +15,7 @@ from shop_cli.commands.options import Json
 from shop_cli.local.run_file import find_run
 from shop_cli.local.workspace import discover, find
 from shop_cli.output.printing import counted, print_json, print_table
+from shop_cli.output.visible import visible
 
 _SERVICES = ("checkout", "payment", "shipping", "email")
 _FIELDS = ("kind", "order_id", "state", "since", "detail")
@@ -36,7 +37,8 @@ def reconcile(*, window_hours: WindowHours = 24, grace_minutes: GraceMinutes = 1
     elif mismatches:
         print_table(["Kind", "Order", "State", "Since", "Detail"], map(_row, mismatches))
     last = lines[-1] if lines else {}
-    typer.echo(_summary(last) if last.get("event") == "reconciled" else _failure(last, ran.stderr), err=True)
+    summary = _summary(last) if last.get("event") == "reconciled" else _failure(last, ran.stderr)
+    typer.echo(visible(summary), err=True)
     raise typer.Exit(ran.returncode)
 
 

@@ -23,6 +23,7 @@ from shop_cli.control_room.drawings import places, sparkline
 from shop_cli.control_room.room import ControlRoom
 from shop_cli.local.service_logs import LogLine, lines_of_trace, read_log
 from shop_cli.local.spans import Span, tree_order
+from shop_cli.output.visible import visible
 
 _FRAGMENTS = ("services", "reconciliation", "customers", "fault_demo", "calls", "traces")
 _UPDATE_SECONDS = 1.0
@@ -60,6 +61,7 @@ def templates() -> Environment:
         loader=PackageLoader("shop_cli.control_room"),
         autoescape=True,
         undefined=StrictUndefined,
+        finalize=lambda value: visible(value) if type(value) is str else value,
         trim_blocks=True,
         lstrip_blocks=True,
     )

@@ -5,6 +5,7 @@ import os
 import pwd
 import shutil
 import signal
+import stat
 import warnings
 from collections.abc import Mapping
 from contextlib import suppress
@@ -37,7 +38,8 @@ class Postgres(Store):
         self._folder = folder
         self._user = _prepare(folder)
         self._killed: frozenset[int] = frozenset()
-        common = {"unix_socket_directories": str(folder), "shared_buffers": "32MB", **(settings or {})}
+        common = {"unix_socket_directories": str(folder), "unix_socket_permissions": "0700"}
+        common |= {"shared_buffers": "32MB", **(settings or {})}
         common |= {"listen_addresses": ""} if port is None else {"listen_addresses": HOST, "port": str(port)}
         self._options = [option for name, value in common.items() for option in ("-c", f"{name}={value}")]
 
@@ -140,8 +142,8 @@ def _prepare(folder: Path) -> str | None:
         return None
     user = "embedded_postgres"  # PostgreSQL refuses to run as root
     utils.ensure_user_exists(user)
-    utils.ensure_prefix_permissions(folder)
-    utils.ensure_prefix_permissions(_PROGRAMS)
+    for above in {*folder.parents, *_PROGRAMS.parents}:
+        above.chmod(above.stat().st_mode | stat.S_IXGRP | stat.S_IXOTH)  # it may pass, but neither read nor list
     entry = pwd.getpwnam(user)
     os.chown(folder, entry.pw_uid, entry.pw_gid)
     return user

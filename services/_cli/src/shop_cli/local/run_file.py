@@ -47,21 +47,34 @@ class Run:
 def locked(folder: Path) -> Iterator[None]:
     """Hold the lock of a folder: no other shop runs there until the context is left, or this process ends.
 
-    Create the folder if it is missing. Raise ShopRunning or FolderNotWritable.
+    Create the folder if it is missing. Only this user can read its data, old and new: until the context is left, that
+    holds for every file that this process or a child of it creates. Raise ShopRunning or FolderNotWritable.
     """
+    data = folder / DATA
+    with _private_files():
+        try:
+            data.mkdir(parents=True, exist_ok=True)
+            lock = (data / _LOCK).open("a+")
+        except OSError as error:
+            message = f"cannot write to {folder}: {error.strerror}; choose another with `--folder`"
+            raise FolderNotWritable(message) from error
+        with lock:
+            if not _lock(lock, tries=_TRIES):
+                found = read_run(folder)
+                runs = f"a shop already runs in {folder}{f' (process {found.pid})' if found else ''}"
+                raise ShopRunning(f"{runs}: start a second one with `{own_command()} up --folder OTHER --any-ports`")
+            for path in (data, *data.glob("*"), *data.glob("log/*")):
+                path.chmod(0o700 if path.is_dir() else 0o600)
+            yield
+
+
+@contextmanager
+def _private_files() -> Iterator[None]:
+    previous = os.umask(0o077)
     try:
-        (folder / DATA).mkdir(parents=True, exist_ok=True)
-        lock = (folder / DATA / _LOCK).open("a+")
-    except OSError as error:
-        raise FolderNotWritable(
-            f"cannot write to {folder}: {error.strerror}; choose another with `--folder`"
-        ) from error
-    with lock:
-        if not _lock(lock, tries=_TRIES):
-            found = read_run(folder)
-            runs = f"a shop already runs in {folder}{f' (process {found.pid})' if found else ''}"
-            raise ShopRunning(f"{runs}: start a second one with `{own_command()} up --folder OTHER --any-ports`")
         yield
+    finally:
+        os.umask(previous)
 
 
 @contextmanager

@@ -10,13 +10,16 @@ from google.protobuf.json_format import MessageToDict
 from google.protobuf.message import Message
 from google.protobuf.timestamp_pb2 import Timestamp
 from rich.cells import cell_len
-from rich.console import Console, JustifyMethod
+from rich.console import Console, ConsoleOptions, JustifyMethod, RenderableType
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
+from typing_extensions import override
 
 from chassis.rpc.wire import money_from_wire
 from chassis.values.money import total
 from shop import money_pb2, order_pb2
+from shop_cli.output.visible import visible
 
 # A pipe has no width: wide enough that rows are not wrapped for `grep` and `awk`.
 _UNLIMITED_WIDTH = 1_000
@@ -24,7 +27,17 @@ _HAS_WIDTH = sys.stdout.isatty() or "COLUMNS" in os.environ
 _MIN_VALUE_WIDTH = 20
 _COLUMN_GAP = 2
 
-console = Console(highlight=False, width=None if _HAS_WIDTH else _UNLIMITED_WIDTH)
+
+class SafeConsole(Console):
+    """Escapes whatever `visible` escapes in all that it prints: texts of customers and services may contain it."""
+
+    @override
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else Segment(visible(segment.text), segment.style)
+
+
+console = SafeConsole(highlight=False, width=None if _HAS_WIDTH else _UNLIMITED_WIDTH)
 
 
 def counted(count: int, singular: str, plural: str = "") -> str:
@@ -46,7 +59,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
 
     If it does not fit then, print a list instead: a block of names and values per row.
     """
-    found = [list(row) for row in rows]
+    found = [[visible(cell) for cell in row] for row in rows]  # before widths are computed
     shown = [index for index in range(len(columns)) if not found or any(row[index] for row in found)]
     names, found = [columns[index] for index in shown], [[row[index] for index in shown] for row in found]
     widths = _widths(names, found)
