@@ -36,6 +36,8 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """OUT_OF_RANGE: An amount does not fit into Money: its units exceed 64 bits."""
     OVERLOADED: _ErrorReason.ValueType  # 5
     """RESOURCE_EXHAUSTED: The service has reached its limit of calls in flight and did nothing; retry after RetryInfo."""
+    CALLER_NOT_ALLOWED: _ErrorReason.ValueType  # 46
+    """PERMISSION_DENIED: The certificate of the caller names no caller that may call this method."""
     DEADLINE_EXCEEDED: _ErrorReason.ValueType  # 6
     """DEADLINE_EXCEEDED: The deadline passed before a peer answered; the outcome is unknown."""
     CART_FULL: _ErrorReason.ValueType  # 7
@@ -158,6 +160,8 @@ AMOUNT_OUT_OF_RANGE: ErrorReason.ValueType  # 4
 """OUT_OF_RANGE: An amount does not fit into Money: its units exceed 64 bits."""
 OVERLOADED: ErrorReason.ValueType  # 5
 """RESOURCE_EXHAUSTED: The service has reached its limit of calls in flight and did nothing; retry after RetryInfo."""
+CALLER_NOT_ALLOWED: ErrorReason.ValueType  # 46
+"""PERMISSION_DENIED: The certificate of the caller names no caller that may call this method."""
 DEADLINE_EXCEEDED: ErrorReason.ValueType  # 6
 """DEADLINE_EXCEEDED: The deadline passed before a peer answered; the outcome is unknown."""
 CART_FULL: ErrorReason.ValueType  # 7

@@ -225,8 +225,8 @@ async def test_a_channel_without_calls_closes_its_connection_until_the_next_call
         channel: Any = client.channel(address, "shop.CartService", timeout_seconds=5)
         carts = cart_pb2_grpc.CartServiceStub(channel)
         await carts.GetCart(cart_pb2.GetCartRequest())
-        assert channel._raw.get_state() is grpc.ChannelConnectivity.READY
-        await wait_until(lambda: channel._raw.get_state() is grpc.ChannelConnectivity.IDLE)
+        assert channel.get_state() is grpc.ChannelConnectivity.READY
+        await wait_until(lambda: channel.get_state() is grpc.ChannelConnectivity.IDLE)
         await carts.GetCart(cart_pb2.GetCartRequest())
 
 

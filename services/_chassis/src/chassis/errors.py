@@ -91,6 +91,10 @@ class ResourceExhausted(DomainError):
     """The service has reached a limit and did nothing."""
 
 
+class PermissionDenied(DomainError):
+    """The caller may not do this. Clients see Unavailable: it lasts until an operator changes the configuration."""
+
+
 class Unavailable(DomainError):
     """A store or a peer cannot be reached; a retry may succeed."""
 

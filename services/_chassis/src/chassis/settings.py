@@ -13,6 +13,8 @@ from msgspec import Meta
 from typing_extensions import override
 
 from chassis.failpoints import Failpoints
+from chassis.tls.callers import Callers, parse_callers
+from chassis.tls.certificates import Certificates
 from chassis.values.booleans import BOOLEANS
 from chassis.values.keys import HmacKeys
 
@@ -71,6 +73,8 @@ class Settings:
 
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     use_http_proxy: bool = False
+    # With tls.crt, tls.key and ca.crt: gRPC is then mutual TLS, as server and as client. Unset: plaintext.
+    tls_folder: Annotated[Certificates, Parse(Certificates.load)] | None = None
 
     def __init_subclass__(cls) -> None:
         dataclass(frozen=True, kw_only=True)(cls)
@@ -101,6 +105,9 @@ class ServiceSettings(ServerSettings):
     port: Port = 50051
     # Of services for other services and operators, such as PaymentLedger; most processes have none.
     internal_port: Port = 50052
+    # With TLS_FOLDER only: who may call what, and a port that serves health alone in plaintext, for probes.
+    allowed_calls: Annotated[Callers, Parse(parse_callers)] = Callers({})
+    health_port: Port = 50053
     # Clients find new pods only when a connection closes: this bounds how long a scale-up takes to spread the load.
     max_connection_age_seconds: PositiveFloat = 60
     max_concurrent_rpcs: PositiveInt = 256

@@ -73,7 +73,12 @@ def connect(settings: Settings, telemetry: Telemetry, stack: AsyncExitStack) -> 
         target: str, service: str, timeout_seconds: float = _READ_SECONDS, retryable: Sequence[str] = ()
     ) -> grpc.aio.Channel:
         opened = client.channel(
-            target, service, timeout_seconds=timeout_seconds, retryable=retryable, telemetry=telemetry
+            target,
+            service,
+            timeout_seconds=timeout_seconds,
+            retryable=retryable,
+            telemetry=telemetry,
+            certificates=settings.tls_folder,
         )
         stack.push_async_callback(opened.close)
         return opened

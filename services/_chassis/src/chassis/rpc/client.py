@@ -15,11 +15,13 @@ from opentelemetry.trace import Span, SpanKind
 
 from chassis.errors import DeadlineExceeded, PeerBroken
 from chassis.rpc import calls
+from chassis.rpc.connection import Connection
 from chassis.rpc.status import from_rpc_error, recorded_reason
 from chassis.telemetry import semconv
 from chassis.telemetry.instruments import Telemetry
 from chassis.telemetry.metrics import Attributes
 from chassis.telemetry.propagation import baggage_attributes, is_unsampled
+from chassis.tls.certificates import Certificates
 
 Requirement: TypeAlias = Callable[[Any, Any, Mapping[str, str]], None]
 
@@ -49,6 +51,7 @@ def channel(
     retryable: Sequence[str] = (),
     checks: Mapping[str, Requirement] | None = None,
     telemetry: Telemetry | None = None,
+    certificates: Certificates | None = None,
 ) -> grpc.aio.Channel:
     """Open a channel to one service, balanced over all its addresses.
 
@@ -59,12 +62,14 @@ def channel(
         retryable: methods that are safe to repeat (reads, and writes with an idempotency key). On UNAVAILABLE they
             are attempted up to three times.
         checks: by full name of a method; each gets request, response and trailing metadata, and may raise PeerBroken.
+        certificates: for mutual TLS; without them, calls are in plaintext.
     """
     options = (*OPTIONS, ("grpc.service_config", _service_config(service, retryable)))
     name = target if "://" in target or target.startswith("unix:") else f"dns:///{target}"
-    raw = grpc.aio.insecure_channel(name, options=options)
+    connection = Connection(name, options, certificates)
+    opened = _Channel(connection, target, timeout_seconds, telemetry or Telemetry(), checks or {})
     # Stubs use only unary_unary, and their owners only get_state and close, which _Channel has.
-    return cast("grpc.aio.Channel", _Channel(raw, target, timeout_seconds, telemetry or Telemetry(), checks or {}))
+    return cast("grpc.aio.Channel", opened)
 
 
 def _service_config(service: str, retryable: Sequence[str]) -> str:
@@ -95,7 +100,7 @@ def _service_config(service: str, retryable: Sequence[str]) -> str:
 class _Channel:
     """The part of grpc.aio.Channel that the shop uses; every method is wrapped once, when a stub is created."""
 
-    _raw: grpc.aio.Channel
+    _connection: Connection
     target: str
     timeout_seconds: float
     telemetry: Telemetry
@@ -108,21 +113,28 @@ class _Channel:
         response_deserializer: Callable[[bytes], Any] | None = None,
         _registered_method: bool | None = None,
     ) -> "_Method":
-        raw = self._raw.unary_unary(method, request_serializer, response_deserializer)
-        return _Method(method.lstrip("/"), raw, self)
+        wrapped = _Method(method.lstrip("/"), self)
+
+        def use(raw: grpc.aio.Channel) -> None:
+            wrapped.raw = raw.unary_unary(method, request_serializer, response_deserializer)
+
+        self._connection.use(use)
+        return wrapped
 
     def get_state(self) -> grpc.ChannelConnectivity:
         """Return READY if a backend is connected and reports the service as healthy."""
-        return self._raw.get_state()
+        return self._connection.get_state()
 
     async def close(self, grace: float | None = None) -> None:
-        await self._raw.close(grace)
+        await self._connection.close(grace)
 
 
 class _Method:
-    def __init__(self, name: str, raw: Any, channel: _Channel) -> None:
+    raw: Any
+    """gRPC's method of the channel in use."""
+
+    def __init__(self, name: str, channel: _Channel) -> None:
         self.name = name
-        self.raw = raw
         self.timeout_seconds = channel.timeout_seconds
         self.check = channel.checks.get(name)
         telemetry, target = channel.telemetry, channel.target

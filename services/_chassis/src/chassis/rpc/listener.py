@@ -1,13 +1,14 @@
 """A port on which a service serves RPCs, with health and reflection of the services on it."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import grpc
 import structlog
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
+from chassis.rpc.credentials import server_credentials
 from chassis.rpc.introspection import Health, reflection_handlers
 from chassis.rpc.serving import Limiter, WrappingRegistrar
 from chassis.settings import ServiceSettings
@@ -26,9 +27,14 @@ Register = Callable[[Any, Any], None]
 
 
 class Listener:
-    """A server of servicers, on a port of its own, with a limit of its own."""
+    """A server of servicers, on a port of its own, with a limit of its own.
 
-    def __init__(self, name: str, settings: ServiceSettings, telemetry: Telemetry) -> None:
+    If it is given the `health` of another, it serves that alone, in plaintext: probes of Kubernetes speak no TLS.
+    """
+
+    def __init__(
+        self, name: str, settings: ServiceSettings, telemetry: Telemetry, *, health: Health | None = None
+    ) -> None:
         self._host = f"[{settings.host.strip('[]')}]" if ":" in settings.host else settings.host
         self._options = [
             # With SO_REUSEPORT a second server on the port would take a share of its connections instead of failing.
@@ -41,31 +47,44 @@ class Listener:
             ("grpc.keepalive_permit_without_calls", 1),
         ]
         self.limiter = Limiter(name, settings.max_concurrent_rpcs, telemetry)
-        self._registrar = WrappingRegistrar(telemetry, self.limiter, settings.failpoints)
-        self._health = Health()
+        self._certificates = None if health else settings.tls_folder
+        callers = settings.allowed_calls if self._certificates else None
+        self._registrar = WrappingRegistrar(telemetry, self.limiter, settings.failpoints, callers)
+        self._is_probed_only = health is not None
+        self.health = health or Health()
 
     def add_servicer(self, register: Register, servicer: object) -> None:
         register(servicer, self._registrar)
 
+    @property
+    def method_names(self) -> Sequence[str]:
+        return self._registrar.method_names
+
     async def start(self, port: int, setting: str) -> int:
         """Serve on a port, 0 for a free one, and return it. Raise OSError with the setting's name if it is in use."""
-        self._health.names = ("", _LIVENESS, *self._registrar.service_names)
+        if not self._is_probed_only:
+            self.health.names = ("", _LIVENESS, *self._registrar.service_names)
         try:
             bound = await self._serve(port)
         except RuntimeError as error:
             address = f"{self._host}:{port}"  # gRPC does not say why
             raise OSError(f"{setting}: can't listen on {address}: is the port in use, or HOST wrong?") from error
-        await self._health.set(_LIVENESS, health_pb2.HealthCheckResponse.SERVING)
+        await self.health.set(_LIVENESS, health_pb2.HealthCheckResponse.SERVING)
         self._serving = asyncio.create_task(self._replace_crashed_servers(bound), name="replace servers")
         return bound
 
     async def _serve(self, port: int) -> int:
         # Health and reflection are not wrapped: probes would count towards the limit, and fill traces and durations.
-        handlers = [*self._registrar.handlers, *reflection_handlers(self._registrar.service_names)]
+        reflected = [] if self._is_probed_only else reflection_handlers(self._registrar.service_names)
+        handlers = [*self._registrar.handlers, *reflected]
         self._server = grpc.aio.server(handlers=handlers, options=self._options)
         add_health: Register = health_pb2_grpc.add_HealthServicer_to_server
-        add_health(self._health, self._server)
-        bound = self._server.add_insecure_port(f"{self._host}:{port}")
+        add_health(self.health, self._server)
+        address = f"{self._host}:{port}"
+        if self._certificates is None:
+            bound = self._server.add_insecure_port(address)
+        else:
+            bound = self._server.add_secure_port(address, server_credentials(self._certificates))
         await self._server.start()
         return bound
 
@@ -84,7 +103,7 @@ class Listener:
         """Report the readiness of every service on this port, and of the whole process under the empty name."""
         status = health_pb2.HealthCheckResponse.SERVING if ready else health_pb2.HealthCheckResponse.NOT_SERVING
         for name in ("", *self._registrar.service_names):
-            await self._health.set(name, status)
+            await self.health.set(name, status)
 
     async def stop(self, grace_seconds: float) -> None:
         """Accept no more calls, and give those in flight so long to finish.

@@ -33,7 +33,8 @@ SettingsT = TypeVar("SettingsT", bound=ServiceSettings)
 class Service:
     """A process that serves RPCs: `__main__` adds its servicers, channels and readiness checks.
 
-    Once started, it has the ports of its public and its internal services; None without internal ones.
+    Once started, it has the ports of its public and its internal services, None without internal ones; and that of
+    probes, None without TLS, where they use the public one.
     """
 
     def __init__(self, settings: ServiceSettings, telemetry: Telemetry) -> None:
@@ -43,11 +44,13 @@ class Service:
         self._public = Listener("public", settings, telemetry)
         self._internal: Listener | None = None
         self._listeners = [self._public]
+        self._probed: Listener | None = None
         # Here and not in each limiter: of two observers of a metric OpenTelemetry keeps the first.
         telemetry.observe(semconv.ACTIVE_REQUESTS, lambda: [(at.in_flight, at.attributes) for at in self._limiters()])
         telemetry.observe(semconv.REQUEST_LIMIT, lambda: [(at.limit, at.attributes) for at in self._limiters()])
         self.port = 0
         self.internal_port: int | None = None
+        self.health_port: int | None = None
         self.channels = AsyncExitStack()
         self._checks: list[ReadinessCheck] = []
         self._failed_checks = _CHECKS_UNTIL_NOT_READY - 1  # before the first success, one failure is enough
@@ -69,7 +72,8 @@ class Service:
 
     def channel(self, target: str, service: str, **options: Any) -> grpc.aio.Channel:
         """Open a channel to a peer, with options of `client.channel`; it is closed when this service stops."""
-        opened = client.channel(target, service, telemetry=self.telemetry, **options)
+        certificates = self.settings.tls_folder
+        opened = client.channel(target, service, telemetry=self.telemetry, certificates=certificates, **options)
         self.channels.push_async_callback(opened.close)
         return opened
 
@@ -79,8 +83,19 @@ class Service:
             self.internal_port = await self._internal.start(self.settings.internal_port, "INTERNAL_PORT")
             self.channels.push_async_callback(self._internal.stop, 0)  # if the public port is in use
         self.port = await self._public.start(self.settings.port, "PORT")
+        if self.settings.tls_folder is not None:
+            self.channels.push_async_callback(self._public.stop, 0)  # if the port of probes is in use
+            await self._start_probed()
         # Not a second later: a pod gets calls as soon as it is ready.
         await self._update_readiness()
+
+    async def _start_probed(self) -> None:
+        served = [method for listener in self._listeners for method in listener.method_names]
+        if unknown := self.settings.allowed_calls.unknown(served):
+            # No error: the table of a newer release must not stop an older service from starting again.
+            log.warning("ALLOWED_CALLS has methods that are not served", methods=unknown)
+        self._probed = Listener("health", self.settings, self.telemetry, health=self._public.health)
+        self.health_port = await self._probed.start(self.settings.health_port, "HEALTH_PORT")
 
     async def watch_readiness(self) -> None:
         """Update the readiness once a second, until cancelled; a service without checks is always ready."""
@@ -96,6 +111,8 @@ class Service:
         await self._set_readiness(ready=False)
         await asyncio.sleep(self.settings.drain_seconds)
         await asyncio.gather(*(listener.stop(self.settings.grace_seconds) for listener in self._listeners))
+        if self._probed is not None:
+            await self._probed.stop(0)
 
     def _limiters(self) -> list[Limiter]:
         return [listener.limiter for listener in self._listeners]

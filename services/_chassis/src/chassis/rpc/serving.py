@@ -21,11 +21,13 @@ from opentelemetry.trace import Span, SpanKind
 from chassis.errors import DomainError, InvalidArgument, ResourceExhausted
 from chassis.failpoints import Failpoints
 from chassis.rpc import calls
+from chassis.rpc.access import Access
 from chassis.rpc.status import code_of, recorded_reason, to_status
 from chassis.telemetry import semconv
 from chassis.telemetry.instruments import Telemetry
 from chassis.telemetry.metrics import Attributes
 from chassis.telemetry.propagation import baggage_attributes, is_unsampled
+from chassis.tls.callers import Callers
 from chassis.values.text import check_text
 
 log = structlog.get_logger()
@@ -69,14 +71,18 @@ class Limiter:
 class WrappingRegistrar:
     """Stands in for a server where generated add_..._to_server functions add methods, and keeps the wrapped ones.
 
-    `service_names` are the full names of the services that were added, and `handlers` have their methods.
+    `service_names` and `method_names` are the full names of what was added, and `handlers` have the methods.
     """
 
-    def __init__(self, telemetry: Telemetry, limiter: Limiter, failpoints: Failpoints) -> None:
+    def __init__(
+        self, telemetry: Telemetry, limiter: Limiter, failpoints: Failpoints, callers: Callers | None = None
+    ) -> None:
         self._telemetry = telemetry
+        self._callers = callers  # None: every caller may call every method
         self._limiter = limiter
         self._failpoints = failpoints
         self.service_names: list[str] = []
+        self.method_names: list[str] = []
         self.handlers: list[grpc.GenericRpcHandler] = []
 
     def add_generic_rpc_handlers(self, generic_rpc_handlers: Any) -> None:
@@ -87,9 +93,11 @@ class WrappingRegistrar:
         wrapped: dict[str, grpc.RpcMethodHandler[Any, Any]] = {}
         for name, handler in method_handlers.items():
             path = f"{service_name}/{name}"
+            self.method_names.append(path)
             handle = _with_failpoint(path, handler.unary_unary, self._failpoints)
             decode = _decoder(handler.request_deserializer, service.FindMethodByName(name).input_type)
-            method = _Method(path, handle, decode, self._telemetry, self._limiter)
+            access = Access(path, self._callers.of(path), self._telemetry) if self._callers else None
+            method = _Method(path, handle, decode, self._telemetry, self._limiter, access=access)
             # No deserializer: `serve` decodes requests, because gRPC would answer malformed ones with INTERNAL.
             # As a stream: grpc.aio never ends a unary call whose client half-closes it without a message.
             wrapped[name] = grpc.stream_unary_rpc_method_handler(method.serve, None, handler.response_serializer)
@@ -128,9 +136,17 @@ class _Method:
     """A method of a service, with everything that surrounds its handler."""
 
     def __init__(
-        self, name: str, handler: Handler, decode: Callable[[bytes], Message], telemetry: Telemetry, limiter: Limiter
+        self,
+        name: str,
+        handler: Handler,
+        decode: Callable[[bytes], Message],
+        telemetry: Telemetry,
+        limiter: Limiter,
+        *,
+        access: Access | None,
     ) -> None:
         self._name = name
+        self._access = access
         self._handler = handler
         self._decode = decode
         self._tracer = telemetry.tracer
@@ -176,7 +192,9 @@ class _Method:
             calls.record_call(span, self._durations, self._attributes, code, seconds, failed=failed)
 
     def _admit(self, context: ServicerContext) -> None:
-        """Shed the call if there are too many. Set its deadline."""
+        """Refuse a caller that may not call this, and shed the call if there are too many. Set its deadline."""
+        if self._access is not None:
+            self._access.check(context)
         self._limiter.admit()
         if (seconds := context.time_remaining()) is not None:
             calls.deadline.set(asyncio.get_running_loop().time() + seconds)

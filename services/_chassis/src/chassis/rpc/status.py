@@ -23,12 +23,15 @@ _CODES: dict[type[errors.DomainError], grpc.StatusCode] = {
     errors.Aborted: grpc.StatusCode.ABORTED,
     errors.OutOfRange: grpc.StatusCode.OUT_OF_RANGE,
     errors.ResourceExhausted: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    errors.PermissionDenied: grpc.StatusCode.PERMISSION_DENIED,
     errors.Unavailable: grpc.StatusCode.UNAVAILABLE,
     errors.DeadlineExceeded: grpc.StatusCode.DEADLINE_EXCEEDED,
     errors.Unimplemented: grpc.StatusCode.UNIMPLEMENTED,
     errors.Internal: grpc.StatusCode.INTERNAL,
 }
 KINDS = {code: kind for kind, code in _CODES.items()}
+# It is the service that may not call its peer: no fault of its own caller, and as transient as an outage.
+KINDS[grpc.StatusCode.PERMISSION_DENIED] = errors.Unavailable
 # Not even a number of digits that underscores separate is long enough for a card's.
 _REASON = re.compile(r"(?!.*[0-9](?:_*[0-9]){7})[A-Z0-9_]{1,63}")
 # What is recorded must be one of a few texts: a peer outside this project may send any reason.

@@ -150,6 +150,9 @@ REQUEST_LIMIT = _gauge("shop.server.request_limit", "{request}", "Calls in fligh
 SHED_REQUESTS = _counter(
     "shop.server.shed_requests", "{request}", "Calls refused because too many were in flight", PORT_NAME
 )
+DENIED_REQUESTS = _counter(
+    "shop.server.denied_requests", "{request}", "Calls refused because their caller may not make them", RPC_METHOD
+)
 RETRIED_REQUESTS = _counter(
     "shop.server.retried_requests", "{request}", "Received calls that repeat a failed attempt", RPC_METHOD
 )

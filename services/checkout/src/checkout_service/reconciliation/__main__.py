@@ -74,7 +74,12 @@ async def _read(settings: ReconciliationSettings, telemetry: Telemetry) -> Recor
         def channel(address: str, name: str, method: str) -> grpc.aio.Channel:
             service = f"shop.internal.{name}"
             opened = client.channel(
-                address, service, timeout_seconds=_CALL_SECONDS, retryable=[method], telemetry=telemetry
+                address,
+                service,
+                timeout_seconds=_CALL_SECONDS,
+                retryable=[method],
+                telemetry=telemetry,
+                certificates=settings.tls_folder,
             )
             stack.push_async_callback(opened.close)
             return opened

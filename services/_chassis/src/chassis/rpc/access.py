@@ -1,0 +1,44 @@
+"""Admits the callers that ALLOWED_CALLS names for a method, by the SPIFFE ID of their certificate."""
+
+from collections.abc import Set as AbstractSet
+from typing import Any
+
+import grpc
+import structlog
+
+from chassis.errors import PermissionDenied
+from chassis.telemetry import semconv
+from chassis.telemetry.instruments import Telemetry
+
+log = structlog.get_logger()
+
+# gRPC's name of the URI in a verified certificate, if that has exactly one with the scheme spiffe.
+_SPIFFE_ID = "peer_spiffe_id"
+
+
+class CallerNotAllowed(PermissionDenied):
+    """The caller's certificate does not name a caller that may call this method."""
+
+
+class Access:
+    """Admits the callers of one method."""
+
+    def __init__(self, method: str, allowed: AbstractSet[bytes], telemetry: Telemetry) -> None:
+        self._method = method
+        self._allowed = allowed
+        self._denied = telemetry.counter(semconv.DENIED_REQUESTS)
+        self._attributes = ((semconv.RPC_METHOD, method),)
+        self._denied.add(0, self._attributes)  # exported from the start: an alert sees only increases of a series
+        self._logged: set[bytes] = set()
+
+    def check(self, context: grpc.aio.ServicerContext[Any, Any]) -> None:
+        """Raise CallerNotAllowed unless the caller is one of those allowed."""
+        # For each call: an address may be another caller's by now, and connections have no other name.
+        caller, *others = context.auth_context().get(_SPIFFE_ID, ()) or (b"",)
+        if caller in self._allowed and not others:
+            return
+        self._denied.add(1, self._attributes)
+        if caller not in self._logged:  # one line for each: a caller that tries again and again does not fill the log
+            self._logged.add(caller)
+            log.warning("caller not allowed", caller=caller.decode() or "unknown", method=self._method)
+        raise CallerNotAllowed(f"this caller may not call {self._method}: ALLOWED_CALLS does not list it")

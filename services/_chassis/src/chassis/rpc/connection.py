@@ -1,0 +1,71 @@
+"""gRPC's channel to a target, which another one replaces when the certificates change."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import grpc
+
+from chassis.background import repeat
+from chassis.rpc.credentials import open_channel
+from chassis.tls.certificates import Certificates
+
+# Once a second the certificates are compared with the channel's; later, how often whether the next one is connected.
+_FOLLOW_SECONDS = 1.0
+_CONNECT_SECONDS = 0.1
+_LONGEST_CALL_SECONDS = 60.0
+
+
+class Connection:
+    """A channel: in plaintext, or by mutual TLS with the certificates that are present."""
+
+    def __init__(
+        self, target: str, options: Sequence[tuple[str, Any]], certificates: Certificates | None = None
+    ) -> None:
+        self._target = target
+        self._options = options
+        self._identity = certificates.refresh() if certificates else None
+        self._channel = open_channel(target, options, self._identity)
+        self._opened = [self._channel]
+        self._uses: list[Callable[[grpc.aio.Channel], None]] = []
+        self._following: asyncio.Task[None] | None = None
+        if certificates is not None:
+            following = repeat(lambda: self._follow(certificates), _FOLLOW_SECONDS, "channel not replaced")
+            self._following = asyncio.create_task(following, name="follow certificates")
+
+    def use(self, use: Callable[[grpc.aio.Channel], None]) -> None:
+        """Call a function with the channel, and whenever another replaces it with that one."""
+        self._uses.append(use)
+        use(self._channel)
+
+    def get_state(self) -> grpc.ChannelConnectivity:
+        return self._channel.get_state()
+
+    async def close(self, grace_seconds: float | None) -> None:
+        if self._following is not None:
+            self._following.cancel()
+            await asyncio.gather(self._following, return_exceptions=True)
+        for channel in self._opened:
+            await channel.close(grace_seconds)
+
+    async def _follow(self, certificates: Certificates) -> None:
+        """If the certificates have changed, replace the channel as soon as a backend has accepted the new ones.
+
+        Until then the old ones may still work: while an authority changes, not all peers know the new one yet.
+        """
+        identity = certificates.refresh()
+        if identity is self._identity:
+            return
+        self._identity = identity
+        old, new = self._channel, open_channel(self._target, self._options, identity)
+        self._opened.append(new)
+        while new.get_state(try_to_connect=True) is not grpc.ChannelConnectivity.READY:
+            await asyncio.sleep(_CONNECT_SECONDS)
+            if certificates.refresh() is not identity:
+                old, new = new, old  # they have changed again: the next round opens another
+                break
+        self._channel = new
+        for use in self._uses:
+            use(new)
+        await old.close(_LONGEST_CALL_SECONDS)  # returns at once if no call is in flight
+        self._opened.remove(old)

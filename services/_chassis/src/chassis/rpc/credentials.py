@@ -1,0 +1,42 @@
+"""gRPC's credentials of mutual TLS, from certificates that are replaced while a process runs."""
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+import grpc
+
+from chassis.tls.certificates import Certificates, Identity
+
+
+def server_credentials(certificates: Certificates) -> grpc.ServerCredentials:
+    """Return credentials that require a client certificate. Each new connection is served with the present files."""
+    served = certificates.current
+
+    def replacement() -> grpc.ServerCertificateConfiguration | None:
+        """Return what changed since the last connection; gRPC calls this for one connection after the other."""
+        nonlocal served
+        present = certificates.refresh()
+        if present is served:
+            return None
+        served = present
+        return _configuration(present)
+
+    return grpc.dynamic_ssl_server_credentials(
+        _configuration(served),
+        cast("Any", replacement),  # its type lacks None, which means that nothing changed
+        require_client_authentication=True,
+    )
+
+
+def _configuration(identity: Identity) -> grpc.ServerCertificateConfiguration:
+    return grpc.ssl_server_certificate_configuration(
+        [(identity.key, identity.certificate)], root_certificates=identity.authorities
+    )
+
+
+def open_channel(target: str, options: Sequence[tuple[str, Any]], identity: Identity | None) -> grpc.aio.Channel:
+    """Open a channel, by mutual TLS if there is an identity. It keeps that one: gRPC's clients can't replace it."""
+    if identity is None:
+        return grpc.aio.insecure_channel(target, options=options)
+    credentials = grpc.ssl_channel_credentials(identity.authorities, identity.key, identity.certificate)
+    return grpc.aio.secure_channel(target, credentials, options=options)
