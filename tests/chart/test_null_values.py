@@ -9,7 +9,7 @@ import pytest
 Keys = tuple[str, ...]
 
 # Maps whose entries a user removes with `null`.
-MAPS = {"services", "slos", "resources", "settings", "labels"}
+MAPS = {"services", "slos", "resources", "settings", "labels", "calls", "internalCalls", "callers"}
 REMOVABLE = {
     ("defaults", "scheduling", "topologySpreadConstraints"),
     ("postgresql", "settings"),
@@ -89,7 +89,12 @@ def test_null_renders_as_the_empty_default(
 
 def test_null_removes_an_entry_or_its_own_values(render: Any, values: dict[str, Any]) -> None:
     nulls = {
-        "services": {"employee-api": None, "storefront": {"resources": None}},
+        "services": {
+            "employee-api": None,
+            "ad": None,
+            "storefront": {"resources": None, "calls": {"ad": None}, "internalCalls": {"email": None}},
+        },
+        "reconciliation": {"internalCalls": {"email": None}},
         "postgresql": {"settings": None},
         "valkey": {"resources": {"limits": None}},
         "defaults": {"scheduling": {"topologySpreadConstraints": None}},
@@ -98,6 +103,9 @@ def test_null_removes_an_entry_or_its_own_values(render: Any, values: dict[str, 
     manifests = render(nulls)
     assert not manifests.has("Deployment", "shop-employee-api")
     assert manifests.container("storefront")["resources"] == values["defaults"]["resources"]
+    assert manifests.environment("storefront").keys() & {"AD_ADDR", "EMAIL_INTERNAL_ADDR"} == set()
+    (job,) = manifests.job()["spec"]["containers"]
+    assert "EMAIL_INTERNAL_ADDR" not in {variable["name"] for variable in job["env"]}
     assert "topologySpreadConstraints" not in manifests.pod("checkout")["spec"]
     stores = {
         name: manifests.one("StatefulSet", f"shop-{name}")["spec"]["template"]["spec"]["containers"][0]

@@ -188,8 +188,8 @@ def test_the_collector_reaches_the_ports_of_its_stores_only(render: Any) -> None
     ("values", "edge"),
     [
         ({"load": {"enabled": True}}, ("load-generator", "storefront", 8080)),
-        ({"services": {"ad": {"calls": ["product-catalog"]}}}, ("ad", "product-catalog", 50051)),
-        ({"services": {"ad": {"internalCalls": ["checkout"]}}}, ("ad", "checkout", 50052)),
+        ({"services": {"ad": {"calls": {"product-catalog": ["GetProduct"]}}}}, ("ad", "product-catalog", 50051)),
+        ({"services": {"ad": {"internalCalls": {"checkout": ["OrderJournal/GetOrder"]}}}}, ("ad", "checkout", 50052)),
     ],
     ids=["customers", "a call", "an internal call"],
 )

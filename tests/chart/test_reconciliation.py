@@ -33,7 +33,7 @@ def test_a_job_is_repeated_unless_it_found_a_mismatch(render: Any) -> None:
 
 
 def test_without_email_the_other_records_are_compared(render: Any) -> None:
-    checkout = {"calls": ["cart"], "internalCalls": ["cart"]}
+    checkout = {"calls": {"email": None}, "internalCalls": {"email": None}}
     found = environment(render({"services": {"storefront": None, "email": None, "checkout": checkout}}))
     assert "EMAIL_INTERNAL_ADDR" not in found
 

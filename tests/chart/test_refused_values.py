@@ -7,13 +7,26 @@ import pytest
 import yaml
 
 REFUSED = {
-    "services: {ad: {calls: [basket]}}": 'services.ad.calls: there is no service "basket"',
-    "services: {ad: {enabled: false}}": 'services.storefront.calls: there is no service "ad"; leave it out there',
+    "services: {ad: {calls: {basket: [Get]}}}": 'services.ad.calls: there is no gRPC service "basket"',
+    "services: {ad: {enabled: false}}": (
+        'services.storefront.calls: there is no gRPC service "ad"; set ad there to null, or disable storefront, too'
+    ),
+    # Lists of services, as in earlier releases.
+    "services: {storefront: {calls: [ad]}}": (
+        "services.storefront.calls: a list of services is now a map to the methods it calls, such as "
+        "{payment: [Charge]}"
+    ),
+    "services: {ad: {internalCalls: [cart]}}": (
+        "services.ad.internalCalls: a list of services is now a map to the methods it calls, such as "
+        "{payment: [PaymentLedger/Void]}"
+    ),
+    "tls: {callers: {'spiffe://a/b': {basket: [Get]}}}": 'tls.callers: there is no service "basket" for spiffe://a/b',
+    "{tls: {enabled: true}, meshPolicies: istio}": "meshPolicies: a mesh sees no methods of calls that are encrypted",
     "services: {ad: {replicas: two}}": "shop:\n- at '/services/ad/replicas': got string, want integer",
     "enabled: false": "enabled: only the `condition` of an umbrella chart's dependency",
     "nameOverride: a-name-of-more-than-24-chars": "fullnameOverride: names can't begin with",
-    "services: {ad: {internalCalls: [currency]}}": 'there is no service "currency" with internal services',
-    "services: {email: null, storefront: null}": 'services.checkout.calls: there is no service "email"',
+    "services: {ad: {internalCalls: {currency: [Rates/Get]}}}": 'there is no service "currency" with internal services',
+    "services: {email: null, storefront: null}": 'services.checkout.calls: there is no gRPC service "email"',
     "services: {email: {env: {SMTP_URL: x}, secretRefs: {SMTP_URL: {name: s, key: k}}}}": "email.env: SMTP_URL",
     # Names that a pod would have twice.
     "services: {checkout: {volumes: [{name: tmp}]}}": 'services.checkout.volumes: "tmp" is already used',
@@ -74,6 +87,15 @@ OUTSIDE_THE_SCHEMA = [
     "load: {rate: 0}",
     "load: {shape: square}",
     "services: {cart: {exposed: true}}",
+    "services: {cart: {calls: {ad: GetAds}}}",
+    "services: {cart: {calls: {ad: []}}}",
+    "services: {cart: {calls: {ad: [shop.AdService/GetAds]}}}",
+    "services: {cart: {internalCalls: {payment: [Void]}}}",
+    "reconciliation: {internalCalls: [payment]}",
+    "tests: {calls: [cart]}",
+    "tls: {callers: {gateway: {cart: [AddItem]}}}",
+    "tls: {trustDomain: 'spiffe://shop'}",
+    "meshPolicies: consul",
     "services: {cart: {exposed: [shop.CartService/AddItem]}}",
     "services: {cart: {image: {digest: 'sha256:short'}}}",
     "services: {Cart: {}}",

@@ -24,5 +24,5 @@ def test_a_manifest_retained_for_longer_renders(render: Any) -> None:
 def test_a_shop_without_shipping_or_checkout_renders(render: Any, removed: str) -> None:
     services: dict[str, Any] = {removed: None, "storefront": None}
     if removed == "shipping":
-        services["checkout"] = {"calls": [], "internalCalls": []}
+        services["checkout"] = {"calls": {"shipping": None}, "internalCalls": {"shipping": None}}
     assert not render({"services": services}).has("Deployment", f"shop-{removed}")

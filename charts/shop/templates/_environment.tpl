@@ -40,11 +40,9 @@
 {{- if $root.Values.development }}
 - {name: RELOAD, value: "1"}
 {{- end }}
-{{- range $service.calls }}
-- {name: {{ include "shop.variable" . }}_ADDR, value: "{{ include "shop.name" (list $root .) }}:50051"}
-{{- end }}
-{{- range $service.internalCalls }}
-- {name: {{ include "shop.variable" . }}_INTERNAL_ADDR, value: "{{ include "shop.name" (list $root .) }}:{{ $service.internalPort }}"}
+{{- include "shop.addressEnv" (list $root $service) }}
+{{- if and $root.Values.tls.enabled (eq $service.protocol "grpc") }}
+- {name: ALLOWED_CALLS, value: {{ include "shop.allowedCalls" (list $root $name) | quote }}}
 {{- end }}
 {{- include "shop.postgresqlEnv" . }}
 {{- include "shop.valkeyEnv" . }}
@@ -71,6 +69,19 @@
 - {name: {{ $variable }}, value: /etc/shop/{{ $file.name }}}
 {{- end }}
 {{- include "shop.telemetryEnv" . }}
+{{- end -}}
+
+{{/* Addresses of what a client calls, without services that are not installed: (list $ client). */}}
+{{- define "shop.addressEnv" -}}
+{{- $root := index . 0 -}}{{- $client := index . 1 -}}
+{{- range $callee, $_ := include "shop.callers" $root | fromJson }}
+{{- if hasKey ($client.calls | default dict) $callee }}
+- {name: {{ include "shop.variable" $callee }}_ADDR, value: "{{ include "shop.name" (list $root $callee) }}:50051"}
+{{- end }}
+{{- if hasKey ($client.internalCalls | default dict) $callee }}
+- {name: {{ include "shop.variable" $callee }}_INTERNAL_ADDR, value: "{{ include "shop.name" (list $root $callee) }}:50052"}
+{{- end }}
+{{- end }}
 {{- end -}}
 
 {{/* A host as a URL has it: an IPv6 address in brackets. */}}

@@ -51,6 +51,11 @@ labels:
 {{- range $name, $own := .Values.services -}}
 {{- $service := include "shop.merged" (list $.Values.defaults $own) | fromJson -}}
 {{- if and $service.enabled (not (kindIs "invalid" $own)) -}}
+{{- range $key, $form := dict "calls" "[Charge]" "internalCalls" "[PaymentLedger/Void]" -}}
+{{- if kindIs "slice" (get $service $key) -}}
+{{- fail (printf "services.%s.%s: a list of services is now a map to the methods it calls, such as {payment: %s}" $name $key $form) -}}
+{{- end -}}
+{{- end -}}
 {{- $_ := set $service "port" (ternary 50051 (int $service.port) (eq $service.protocol "grpc")) -}}
 {{- $_ := set $service "internalPort" 50052 -}}
 {{- $_ := set $services $name $service -}}
@@ -65,9 +70,60 @@ labels:
 {{- if and .Values.reconciliation.enabled $services.checkout $services.payment $services.shipping }}true{{ end -}}
 {{- end -}}
 
+{{/* "true" if the release has pods of `helm test`, which place an order. */}}
+{{- define "shop.tests" -}}
+{{- $services := include "shop.services" . | fromJson -}}
+{{- if and $services.checkout $services.cart (get $services "product-catalog") }}true{{ end -}}
+{{- end -}}
+
 {{/* The gRPC service whose health is the readiness: product-catalog becomes shop.ProductCatalogService. */}}
 {{- define "shop.grpcName" -}}
 shop.{{ . | replace "-" " " | title | replace " " "" }}Service
+{{- end -}}
+
+{{/* Who may call what, as JSON: callee → caller → full names of methods. A caller is a component or a SPIFFE name.
+     Addresses, network policies, the services' own check and policies of meshes all follow from it. */}}
+{{- define "shop.callers" -}}
+{{- $services := include "shop.services" . | fromJson -}}
+{{- $clients := dict "test" .Values.tests -}}
+{{- if include "shop.reconciles" . -}}{{- $_ := set $clients "reconciliation" .Values.reconciliation -}}{{- end -}}
+{{- range $caller, $calls := .Values.tls.callers -}}{{- $_ := set $clients $caller (dict "calls" $calls) -}}{{- end -}}
+{{- $callers := dict -}}
+{{- range $name, $service := $services -}}
+{{- if eq $service.protocol "grpc" -}}{{- $_ := set $callers $name dict -}}{{- end -}}
+{{- $_ := set $clients $name $service -}}
+{{- end -}}
+{{- range $caller, $client := $clients -}}
+{{- range $calls := list $client.calls $client.internalCalls -}}
+{{- range $callee, $methods := $calls -}}
+{{- if hasKey $callers $callee -}}
+{{- $names := get (get $callers $callee) $caller | default list -}}
+{{- range $methods -}}
+{{- $names = append $names (contains "/" . | ternary (print "shop.internal." .) (printf "%s/%s" (include "shop.grpcName" $callee) .)) -}}
+{{- end -}}
+{{- $_ := set (get $callers $callee) $caller $names -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- toJson $callers -}}
+{{- end -}}
+
+{{/* SPIFFE name of a caller: (list $ caller). */}}
+{{- define "shop.spiffe" -}}
+{{- $root := index . 0 -}}{{- $caller := index . 1 -}}
+{{- if hasPrefix "spiffe://" $caller -}}{{- $caller -}}{{- else -}}
+{{- printf "spiffe://%s/ns/%s/sa/%s" $root.Values.tls.trustDomain $root.Release.Namespace (include "shop.name" .) -}}
+{{- end -}}
+{{- end -}}
+
+{{/* What each caller may call of a service, by SPIFFE name, as JSON: (list $ callee). */}}
+{{- define "shop.allowedCalls" -}}
+{{- $root := index . 0 -}}{{- $allowed := dict -}}
+{{- range $caller, $methods := get (include "shop.callers" $root | fromJson) (index . 1) -}}
+{{- $_ := set $allowed (include "shop.spiffe" (list $root $caller)) $methods -}}
+{{- end -}}
+{{- toJson $allowed -}}
 {{- end -}}
 
 {{/* Prefix of the address variable: product-catalog becomes PRODUCT_CATALOG. */}}
