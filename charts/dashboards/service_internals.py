@@ -12,6 +12,7 @@ _METHOD, _ERROR = label(semconv.RPC_METHOD), label(semconv.ERROR_TYPE)
 _SYSTEM, _OPERATION = label(semconv.DB_SYSTEM), label(semconv.DB_OPERATION)
 _POOL, _STORE = label(semconv.POOL_NAME), label(semconv.FLUSH_STORE)
 _REFUSAL, _PORT = label(semconv.REFUSAL_REASON), label(semconv.PORT_NAME)
+_HTTP_REFUSAL = label(semconv.HTTP_REFUSAL_REASON)
 _graph = partial(graph, links=signals_of("${service}"))
 _POD = legend(INSTANCE)
 
@@ -116,10 +117,11 @@ PROCESS = Section(
     ),
     _graph(
         "Requests shed, refused and retried per second",
-        "Shed: too many were in flight. Refused: by the access control of the employee API, or would be if it were "
-        "enforced. Retried: received again after a failed attempt. Good: 0.",
+        "Shed: too many were in flight. Refused: for their host, by a limit of the storefront, or by access control of "
+        "the employee API, enforced or not. Retried: received again after a failed attempt. Good: 0.",
         "reqps",
         Query(rate(semconv.SHED_REQUESTS, SERVICE, THIS_SERVICE), "shed"),
+        Query(rate(semconv.HTTP_REFUSALS, _HTTP_REFUSAL, THIS_SERVICE), f"refused {legend(_HTTP_REFUSAL)}"),
         Query(rate(semconv.EMPLOYEE_API_REFUSALS, _REFUSAL, THIS_SERVICE), f"refused {legend(_REFUSAL)}"),
         Query(rate(semconv.RETRIED_REQUESTS, _METHOD, THIS_SERVICE), f"retried {legend(_METHOD)}"),
     ),

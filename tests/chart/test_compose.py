@@ -20,6 +20,7 @@ VALUES = {"services": {"storefront": {"url": "http://localhost:8080"}}, "load": 
 
 def without_release(text: str) -> str:
     """Return a text of the chart with the names of Compose, and with a variable in place of each secret."""
+    text = re.sub(r",[\w-]+\.shop(\.svc(\.cluster\.local)?)?(?=,|$)", "", text)
     text = re.sub(r"\$\((VALKEY_PASSWORD|REDISCLI_AUTH)\)", "<VALKEY_PASSWORD>", text)
     return re.sub(r"\bshop-", "", text)
 

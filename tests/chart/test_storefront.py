@@ -56,3 +56,11 @@ def test_the_load_generator_has_a_tag_and_a_digest_of_its_own(render: Any) -> No
     digest = "sha256:" + "0123456789abcdef" * 4
     manifests = render({"load": {"enabled": True, "image": {"tag": "2", "digest": digest}}})
     assert manifests.container("load-generator")["image"] == f"not-published.invalid/shop/load-generator:2@{digest}"
+
+
+def test_http_services_answer_to_the_names_by_which_the_cluster_the_url_and_forwarded_ports_reach_them(
+    render: Any,
+) -> None:
+    hosts = set(render(with_url("https://shop.example.com:8443")).environment("storefront")["ALLOWED_HOSTS"].split(","))
+    of_service = {f"shop-storefront{domain}" for domain in ("", ".shop", ".shop.svc", ".shop.svc.cluster.local")}
+    assert hosts == of_service | {"localhost", "127.0.0.1", "[::1]", "shop.example.com"}

@@ -109,9 +109,11 @@ volumes: {{postgresql: {{}}, valkey: {{}}}}
 def variables(program: Program, entry: dict[str, Any]) -> dict[str, Any]:
     """Return the environment of a service, as the chart makes it."""
     inner_port = 50051 if program.protocol == "grpc" else entry.get("port", VALUES["defaults"]["port"])
-    found = {"PORT": inner_port} | ({"INTERNAL_PORT": 50052} if program.internal_port else {})
+    found: dict[str, Any] = {"PORT": inner_port} | ({"INTERNAL_PORT": 50052} if program.internal_port else {})
     for key, suffix, port in (("calls", "ADDR", 50051), ("internalCalls", "INTERNAL_ADDR", 50052)):
         found |= {f"{peer.upper().replace('-', '_')}_{suffix}": f"{peer}:{port}" for peer in entry.get(key, ())}
+    if program.protocol == "http":
+        found["ALLOWED_HOSTS"] = f"localhost,127.0.0.1,[::1],{program.name}"
     if entry.get("store") == "postgresql":
         role = program.name.replace("-", "_")
         found["DATABASE_URL"] = f"postgresql://{role}@postgresql:5432/{role}"

@@ -34,6 +34,8 @@
 - {name: LOG_LEVEL, value: {{ $root.Values.logLevel }}}
 {{- if eq $service.protocol "grpc" }}
 - {name: MAX_CONNECTION_AGE_SECONDS, value: {{ include "shop.connectionAge" $service | quote }}}
+{{- else }}
+- {name: ALLOWED_HOSTS, value: {{ include "shop.allowedHosts" . | quote }}}
 {{- end }}
 - {name: DRAIN_SECONDS, value: {{ include "shop.drain" $service | quote }}}
 - {name: GRACE_SECONDS, value: {{ $service.shutdown.graceSeconds | quote }}}
@@ -82,6 +84,15 @@
 - {name: {{ include "shop.variable" $callee }}_INTERNAL_ADDR, value: "{{ include "shop.name" (list $root $callee) }}:50052"}
 {{- end }}
 {{- end }}
+{{- end -}}
+
+{{/* Hosts of an HTTP server, against DNS rebinding: of its Service, its URL and forwarded ports: (list $ name service). */}}
+{{- define "shop.allowedHosts" -}}
+{{- $name := include "shop.name" . -}}{{- $namespace := (index . 0).Release.Namespace -}}
+{{- $hosts := list "localhost" "127.0.0.1" "[::1]" $name (printf "%s.%s" $name $namespace) (printf "%s.%s.svc" $name $namespace) -}}
+{{- $hosts = append $hosts (printf "%s.%s.svc.cluster.local" $name $namespace) -}}
+{{- with (index . 2).url }}{{ $hosts = append $hosts (regexReplaceAll ":[0-9]*$" (urlParse .).host "" | lower) }}{{ end -}}
+{{- join "," (uniq $hosts) -}}
 {{- end -}}
 
 {{/* A host as a URL has it: an IPv6 address in brackets. */}}

@@ -68,6 +68,8 @@ def build(
         exports=ExportHandlers(CsvExporter(engine, telemetry.tracer, defuse_formulas=settings.csv_defuse_formulas)),
     )
     refused_when_off = settings.auth_mode is AuthMode.OFF and not settings.allow_cross_site
-    policy = CrossSitePolicy(settings.allowed_hosts, settings.allowed_origins, refused_when_off=refused_when_off)
+    policy = CrossSitePolicy(settings.allowed_origins, refused_when_off=refused_when_off)
     stored, reports_away = StoredResponses(engine, clock), settings.reports_database_away
-    return create_application(table, authorizer, policy, stored, reports_database_away=reports_away)
+    return create_application(
+        table, authorizer, policy, stored, checks_host=bool(settings.allowed_hosts), reports_database_away=reports_away
+    )

@@ -50,10 +50,6 @@ class BadRequest(ApiError, status=400, text="Invalid request"):
     """The request's body, query or headers are invalid. Each invalid field is named, without its value."""
 
 
-class MalformedHost(BadRequest, text="Invalid Host header", violation=("Host", "must be a host, or a host and a port")):
-    """The request has several `Host` headers, or one that is not a host and a port."""
-
-
 class PreflightRefused(BadRequest, text="Disallowed CORS origin"):
     """A page of another origin may not send the request that its browser announces; the message names the cause."""
 

@@ -12,7 +12,7 @@ from chassis.http.server import HttpServiceSettings
 from chassis.settings import Parse, Port, PositiveInt, SecretStr
 from chassis.sql.settings import DatabaseSettings, DatabaseUrl
 from employee_api.breached_passwords import parse_breached_passwords_file
-from employee_api.origins import parse_host_patterns, parse_origins
+from employee_api.origins import parse_origins
 
 
 class AuthMode(StrEnum):
@@ -68,7 +68,6 @@ class EmployeeApiSettings(HttpServiceSettings, DatabaseSettings):
     password_min_length: Annotated[int, Meta(ge=1, le=_LONGEST_MIN_LENGTH)] | None = None
     breached_passwords_file: Annotated[Path, Parse(parse_breached_passwords_file)] | None = None
     csv_defuse_formulas: bool = True
-    allowed_hosts: Annotated[frozenset[str], Parse(parse_host_patterns)] = frozenset()
     allowed_origins: Annotated[frozenset[str], Parse(parse_origins)] = frozenset()
     allow_cross_site: bool = False
     database_away_status: DatabaseAwayStatus | None = None

@@ -81,6 +81,26 @@ def client_of(served: HttpService, app: Any = APP) -> httpx2.AsyncClient:
     return httpx2.AsyncClient(transport=transport, base_url="https://shop.test")
 
 
+async def test_a_request_for_another_host_is_refused_and_counted_but_not_probes() -> None:
+    settings = HttpServiceSettings(allowed_hosts=frozenset({"shop.test", "[::1]"}))
+    served = HttpService(settings, Telemetry())
+    async with client_of(served) as client:
+        found = [
+            (await client.get(path, headers=[("host", host) for host in hosts])).status_code
+            for path in ("/things/kettle", "/healthz")
+            for hosts in (
+                ["SHOP.test:8080"],
+                ["[::1]:80"],
+                ["rebound.example"],
+                ["shop.test.evil"],
+                ["a b"],
+                ["a", "b"],
+            )
+        ]
+    assert found == [200, 200, 421, 421, 400, 400] + [200] * 6
+    assert served.telemetry.counter(semconv.HTTP_REFUSALS).values == {(("shop.http.refusal.reason", "host"),): 4}
+
+
 async def test_a_request_is_a_server_span_of_its_callers_trace_named_by_the_route(recorded: Recorded) -> None:
     async with client_of(service(recorded.telemetry)) as client:
         await client.get("/things/kettle", headers=TRACEPARENT | {"x-request-id": "r-1"})

@@ -41,6 +41,7 @@ def create_application(
     policy: CrossSitePolicy,
     stored: StoredResponses,
     *,
+    checks_host: bool,
     reports_database_away: bool,
 ) -> Starlette:
     """Create the application that serves the operations, `/openapi.json` and `/docs`.
@@ -50,7 +51,7 @@ def create_application(
 
     def describe() -> openapi.Json:
         documented = [policy.documented(operation) for operation in operations]
-        common: list[ApiError] = [HostNotServed()] if policy.allowed_hosts else []
+        common: list[ApiError] = [HostNotServed()] if checks_host else []
         common += [DatabaseUnavailable()] if reports_database_away else []
         return openapi.describe(documented, authorizer.mode, common)
 

@@ -1,4 +1,4 @@
-"""Which hosts the API answers for, and from pages of which origins browsers may use it."""
+"""From pages of which origins browsers may use the API; `chassis.http.hosts` checks the host."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -7,15 +7,16 @@ from starlette.datastructures import Headers
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import HTTPConnection
 from starlette.responses import Response
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp
 from typing_extensions import override
 
-from employee_api.errors import ApiError, CrossSiteRequest, HostNotServed, JsonRequired, MalformedHost, PreflightRefused
+from chassis.values.hosts import parse_authority
+from employee_api.errors import ApiError, CrossSiteRequest, JsonRequired, PreflightRefused
 from employee_api.http.authorization import Authorizer
 from employee_api.http.inputs import JsonBody
 from employee_api.http.operations import Operation
 from employee_api.http.problems import error_response
-from employee_api.origins import authority_of, is_listed, parse_authority
+from employee_api.origins import authority_of
 
 _SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 _OWN_SITES = frozenset({"same-origin", "none"})
@@ -44,32 +45,25 @@ class CrossSitePolicy:
     """Which requests are served, by what browsers say of them.
 
     Attributes:
-        allowed_hosts: names and patterns of `Host`; an empty set allows any.
         allowed_origins: other origins whose pages may use the API.
         refused_when_off: whether changes from other origins are refused even if authorization is off.
     """
 
-    allowed_hosts: frozenset[str] = frozenset()
     allowed_origins: frozenset[str] = frozenset()
     refused_when_off: bool = False
 
     def wrap(self, app: ASGIApp) -> ASGIApp:
-        """Return the application with a check of `Host`, and with CORS if there are allowed origins."""
-        if self.allowed_origins:
-            app = _Cors(
-                app,
-                allow_origins=self.allowed_origins,
-                allow_methods=_CORS_METHODS,
-                allow_headers=_CORS_REQUEST_HEADERS,
-                allow_credentials=True,
-                expose_headers=_CORS_RESPONSE_HEADERS,
-            )
-
-        async def check_host(scope: Scope, receive: Receive, send: Send) -> None:
-            error = self._host_error(Headers(scope=scope).getlist("host")) if scope["type"] == "http" else None
-            await (app if error is None else error_response(HTTPConnection(scope), error))(scope, receive, send)
-
-        return check_host
+        """Return the application with CORS if there are allowed origins."""
+        if not self.allowed_origins:
+            return app
+        return _Cors(
+            app,
+            allow_origins=self.allowed_origins,
+            allow_methods=_CORS_METHODS,
+            allow_headers=_CORS_REQUEST_HEADERS,
+            allow_credentials=True,
+            expose_headers=_CORS_RESPONSE_HEADERS,
+        )
 
     def check(self, headers: Headers, operation: Operation, authorizer: Authorizer) -> None:
         """Refuse an operation that changes something for a page of another origin (cross-site request forgery)."""
@@ -95,19 +89,6 @@ class CrossSitePolicy:
             failures=(*operation.failures, *in_any_mode),
             enforced_failures=(*operation.enforced_failures, *enforced),
         )
-
-    def _host_error(self, hosts: Sequence[str]) -> ApiError | None:
-        """Refuse a malformed `Host`, and any that is not allowed: pages of a name that was rebound to this address.
-
-        The probes are answered before, since Kubernetes sends them to the pod's address.
-        """
-        parsed = [parse_authority(host) for host in hosts]
-        if len(parsed) > 1 or None in parsed:
-            return MalformedHost()
-        # HTTP/1.0 allows requests without a Host.
-        if self.allowed_hosts and not any(host and is_listed(host[0], self.allowed_hosts) for host in parsed):
-            return HostNotServed()
-        return None
 
     def _is_foreign(self, headers: Headers) -> bool:
         """Return whether a browser sent the request from a page of an origin that is neither its target nor allowed.

@@ -22,6 +22,7 @@ from typing_extensions import override
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from chassis.errors import DomainError
+from chassis.http.hosts import AllowedHosts
 from chassis.http.limits import HeadTimeoutProtocol, RequestLimits
 from chassis.http.probes import Probes
 from chassis.http.serving import DefaultHeaders, ObservedApplication
@@ -29,6 +30,7 @@ from chassis.process import ReadinessCheck, run_process
 from chassis.settings import Parse, Port, PositiveFloat, PositiveInt, ServerSettings
 from chassis.sql.migrate import CONNECT_TIMEOUT_SECONDS
 from chassis.telemetry.instruments import Telemetry
+from chassis.values.hosts import parse_host_patterns
 
 log = structlog.get_logger()
 
@@ -55,6 +57,8 @@ class HttpServiceSettings(ServerSettings):
     body_timeout_seconds: PositiveFloat = 30
     max_connections: PositiveInt = 1000
     trusted_proxies: Annotated[tuple[str, ...], Parse(_parse_networks)] = ()
+    # Host names that requests may have; none allows any, so what starts a service sets them.
+    allowed_hosts: Annotated[frozenset[str], Parse(parse_host_patterns)] = frozenset()
 
 
 HttpSettingsT = TypeVar("HttpSettingsT", bound=HttpServiceSettings)
@@ -85,9 +89,10 @@ class HttpService:
     def wrap(self, app: ASGIApp) -> ASGIApp:
         """Return the application as it is served: limited, observed, and with `/healthz` and `/readyz`."""
         settings = self.settings
-        # Probes are outside the limits: an overloaded pod must not be restarted for being busy.
+        # Probes are outside the limits: an overloaded pod must not be restarted for being busy; and have its address.
         limited = RequestLimits(app, max_requests=settings.max_connections, body_seconds=settings.body_timeout_seconds)
-        probed = Probes(ObservedApplication(limited, self.telemetry, self._unobserved), self.is_ready)
+        checked = AllowedHosts(limited, settings.allowed_hosts, self.telemetry)
+        probed = Probes(ObservedApplication(checked, self.telemetry, self._unobserved), self.is_ready)
         # uvicorn has its own types of ASGI.
         return cast("ASGIApp", ProxyHeadersMiddleware(cast("Any", DefaultHeaders(probed)), [*settings.trusted_proxies]))
 

@@ -61,6 +61,7 @@ DECLINE_REASON = "shop.payment.decline.reason"
 LETTER_STATE = "shop.email.letter.state"
 ATTEMPT_OUTCOME = "shop.email.attempt.outcome"
 MISMATCH_KIND = "shop.reconciliation.mismatch.kind"
+HTTP_REFUSAL_REASON = "shop.http.refusal.reason"
 REFUSAL_REASON = "shop.employee_api.refusal.reason"
 REFUSED_OPERATION = "shop.employee_api.refusal.operation"
 REFUSAL_ENFORCED = "shop.employee_api.refusal.enforced"
@@ -152,6 +153,9 @@ SHED_REQUESTS = _counter(
 )
 DENIED_REQUESTS = _counter(
     "shop.server.denied_requests", "{request}", "Calls refused because their caller may not make them", RPC_METHOD
+)
+HTTP_REFUSALS = _counter(
+    "shop.http.refusals", "{request}", "HTTP requests refused for their host or by a limit", HTTP_REFUSAL_REASON
 )
 RETRIED_REQUESTS = _counter(
     "shop.server.retried_requests", "{request}", "Received calls that repeat a failed attempt", RPC_METHOD

@@ -35,6 +35,7 @@ _DEFAULTS = {
     # The same as in the images: decisions/0007-event-engine-off.md of the chassis.
     "GRPC_EXPERIMENTS": "-event_engine_client,-event_engine_listener",
     "DRAIN_SECONDS": "0",
+    "ALLOWED_HOSTS": "localhost,127.0.0.1,[::1]",  # others are names that were rebound to this machine
 }
 
 
