@@ -200,14 +200,19 @@ def test_a_new_caller_adds_one_edge(render: Any, values: dict[str, Any], edge: t
 PEERS = [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "gateways"}}}]
 
 
+@pytest.mark.parametrize("hosts", [[], ["grpc.example.com"]], ids=["web", "grpc"])
 def test_callers_from_outside_reach_only_exposed_services(
-    render: Any, values: dict[str, Any], ports: dict[str, int]
+    render: Any, values: dict[str, Any], ports: dict[str, int], hosts: list[str]
 ) -> None:
-    manifests = render({"networkPolicy": {"ingressFrom": PEERS}})
+    manifests = render({"networkPolicy": {"ingressFrom": PEERS}, "gateway": {"grpcHostnames": hosts}})
     reached = {
         (target, port) for source, target, port in matrix_of(manifests, (GATEWAY, OUTSIDER)) if source == "gateway"
     }
-    assert reached == {(name, ports[name]) for name, service in values["services"].items() if service.get("exposed")}
+    assert reached == {
+        (name, ports[name])
+        for name, service in values["services"].items()
+        if service.get("exposed") and (hosts or service.get("protocol") == "http")
+    }
     assert {target for target, _ in reached} & {"payment", "email", "postgresql", "valkey"} == set()
 
 

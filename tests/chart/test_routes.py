@@ -1,12 +1,16 @@
 """Which requests reach the release from outside, through a gateway or an Ingress."""
 
+import re
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+CHART = Path(__file__).resolve().parents[2] / "charts/shop"
 GATEWAY = {"enabled": True, "parentRefs": [{"name": "public"}]}
 INGRESS = {"enabled": True}
+GRPC = {"grpcHostnames": ["grpc.example.com"]}
 SHOP = {"url": "https://shop.example.com"}
 EMPLOYEES = {"url": "http://employees.example.com:8080"}
 
@@ -16,7 +20,7 @@ EFFECTS_OF_ORDERS = {"Charge", "ShipOrder", "SendOrderConfirmation"}
 
 
 def test_routes_lead_to_exposed_methods_only(render: Any, values: dict[str, Any], grpc_services: list[str]) -> None:
-    manifests = render({"gateway": GATEWAY, "services": {"storefront": SHOP}})
+    manifests = render({"gateway": GATEWAY | GRPC, "services": {"storefront": SHOP}})
     rules = manifests.one("GRPCRoute", "shop-shop")["spec"]["rules"]
     routed = {
         (rule["backendRefs"][0]["name"], match["method"]["service"], match["method"]["method"])
@@ -58,9 +62,23 @@ def test_an_http_service_has_the_host_of_its_url_and_without_a_url_no_route(rend
 
 def test_a_gateway_for_grpc_alone_needs_no_url(render: Any) -> None:
     closed: dict[str, Any] = {"storefront": {"exposed": []}, "employee-api": {"exposed": []}}
-    manifests = render({"gateway": GATEWAY, "services": closed})
-    assert manifests.has("GRPCRoute", "shop-shop")
+    manifests = render({"gateway": GATEWAY | GRPC, "services": closed})
+    assert manifests.one("GRPCRoute", "shop-shop")["spec"]["hostnames"] == GRPC["grpcHostnames"]
     assert hosts(manifests) == {}
+
+
+@pytest.mark.parametrize("gateway", [GATEWAY, GATEWAY | {"grpcHostnames": []}])
+def test_methods_without_a_sign_in_have_no_route_unless_a_host_is_named(render: Any, gateway: dict[str, Any]) -> None:
+    manifests = render({"gateway": gateway, "services": {"storefront": SHOP}})
+    assert manifests.all("GRPCRoute") == []
+    assert "WARNING" not in manifests.notes
+    named = render({"gateway": gateway | GRPC, "services": {"storefront": SHOP}})
+    assert re.findall("^WARNING: (gateway.grpcHostnames) .*sign-in", named.notes, re.MULTILINE)
+
+
+@pytest.mark.parametrize("file", ["values-production.yaml", "examples/argo-cd.yaml", "examples/flux.yaml"])
+def test_no_example_publishes_methods_without_a_sign_in(file: str) -> None:
+    assert "grpcHostnames" not in (CHART / file).read_text()
 
 
 def test_exposed_paths_alone_are_routed(render: Any) -> None:
