@@ -23,7 +23,8 @@ $(UV):
 	@$(PYTHON) -c 'import ensurepip, venv' 2> /dev/null || \
 		{ echo "setup needs venv and ensurepip of $(PYTHON): $(APT) $(notdir $(PYTHON))-venv" >&2; exit 1; }
 	@$(PYTHON) -m venv $(VENV)
-	@$(VENV)/bin/python -m pip install --quiet uv==0.13.9 2> $(VENV)/pip.log || \
+	@sed -n '/^uv==/,/[^\\]$$/p' requirements.lock > $(VENV)/uv.txt
+	@$(VENV)/bin/python -m pip install --quiet --no-deps --require-hashes --requirement $(VENV)/uv.txt 2> $(VENV)/pip.log || \
 		{ echo "setup needs a network: PyPI or the index of your pip settings did not answer, see $(VENV)/pip.log" >&2; exit 1; }
 
 $(VENV)/.installed: requirements.lock pyproject.toml $(addsuffix /pyproject.toml,$(PACKAGES)) | $(UV)

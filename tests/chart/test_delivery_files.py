@@ -64,6 +64,13 @@ def test_images_install_only_packages_whose_hashes_are_locked() -> None:
     assert [command for command in installed if not {"--require-hashes", "--no-deps"} <= set(command.split())] == []
 
 
+@pytest.mark.parametrize("file", [ROOT / "Makefile", *WORKFLOWS], ids=lambda file: file.stem)
+def test_tools_are_installed_from_locks_with_hashes(file: Path) -> None:
+    # uv checks the hashes of a lock that has some by itself.
+    commands = re.findall(r"(?<!\$\(UV\) )\b(?:pip install|pipx run|uvx|npx|npm install)\b.*", file.read_text())
+    assert [command for command in commands if "--require-hashes" not in command] == []
+
+
 @pytest.mark.parametrize("lock", LOCKS_OF_ONE_IMAGE)
 def test_no_package_of_a_single_image_enters_the_layer_of_all_images(lock: str) -> None:
     shared, own = (
