@@ -1,12 +1,10 @@
 """The shop beside kube-prometheus-stack, Loki and Tempo: what charts/shop/bring-your-own.md says works."""
 
-import json
 import re
 import textwrap
 from pathlib import Path
 from typing import Any
 
-import jsonschema  # type: ignore[import-untyped]
 import pytest
 import yaml
 
@@ -14,16 +12,6 @@ ROOT = Path(__file__).resolve().parents[2]
 CHART = ROOT / "charts" / "shop"
 PAGE = (CHART / "bring-your-own.md").read_text()
 VALUES = yaml.safe_load((CHART / "ci" / "bring-your-own-values.yaml").read_text())
-SCHEMAS = {
-    kind: json.loads((ROOT / "tests" / "chart" / "schemas" / f"{kind.lower()}.json").read_text())
-    for kind in ("ServiceMonitor", "PrometheusRule")
-}
-
-
-def test_custom_resources_of_the_operator_match_its_schemas(render: Any, matrix_values: dict[str, Any]) -> None:
-    for found in render(matrix_values).objects:
-        if found["kind"] in SCHEMAS:
-            jsonschema.validate(found, SCHEMAS[found["kind"]])
 
 
 def test_the_service_monitor_scrapes_ports_that_the_collector_serves(render: Any) -> None:

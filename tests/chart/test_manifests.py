@@ -5,14 +5,20 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
+import jsonschema  # type: ignore[import-untyped]
 import kubernetes_validate  # type: ignore[import-untyped]
 import pytest
 from kubernetes_validate import utils
 
 SCHEMA_CONTENTS = functools.cache(utils.schema_contents)
-CUSTOM_KINDS = {"GRPCRoute", "HTTPRoute", "PrometheusRule", "ServiceMonitor"}
+UNKNOWN_KINDS = {"GRPCRoute", "HTTPRoute"}
+CUSTOM_SCHEMAS = {
+    kind: json.loads((Path(__file__).with_name("schemas") / f"{kind.lower()}.json").read_text())
+    for kind in ("Certificate", "PrometheusRule", "ServiceMonitor")
+}
 
 
 @pytest.fixture
@@ -26,8 +32,14 @@ def cached_schemas(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_manifests_match_the_schemas_of_kubernetes(render: Any, matrix_values: dict[str, Any], version: str) -> None:
     manifests = render(matrix_values)
     for found in [*manifests.objects, *manifests.hooks]:
-        if found["kind"] not in CUSTOM_KINDS:
+        if found["kind"] not in UNKNOWN_KINDS | CUSTOM_SCHEMAS.keys():
             validate_once(json.dumps(found), version)
+
+
+def test_custom_resources_match_the_schemas_of_their_operators(render: Any, matrix_values: dict[str, Any]) -> None:
+    for found in render(matrix_values).objects:
+        if found["kind"] in CUSTOM_SCHEMAS:
+            jsonschema.validate(found, CUSTOM_SCHEMAS[found["kind"]])
 
 
 @functools.cache

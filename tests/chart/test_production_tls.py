@@ -126,7 +126,7 @@ def variables(production: Any, service: str, authority: Path, **addresses: str) 
     """Return a service's rendered variables, with a folder for the mounted one and test servers for the real ones."""
     rendered = {name: value for name, value in production.environment(service).items() if value is not None}
     local = {name: value.replace(CA_MOUNT, str(authority)) for name, value in rendered.items()}
-    kept = {name: value for name, value in local.items() if not name.startswith(("OTEL_", "REDIS_URL"))}
+    kept = {name: value for name, value in local.items() if not name.startswith(("OTEL_", "REDIS_URL", "TLS_FOLDER"))}
     return {**kept, "HMAC_KEY": "k" * 32, "DRAIN_SECONDS": "0", **addresses}
 
 

@@ -41,6 +41,7 @@
 {{- fail "gateway.parentRefs: the routes need a Gateway to attach to" -}}
 {{- end -}}
 {{- include "shop.telemetryChecks" . -}}
+{{- include "shop.tlsChecks" . -}}
 {{- include "shop.routeCheck" (list . $services) -}}
 {{- include "shop.alertChecks" . -}}
 {{- if and .Values.load.enabled (not (hasKey $services "storefront")) -}}

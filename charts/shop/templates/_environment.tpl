@@ -45,7 +45,9 @@
 {{- include "shop.addressEnv" (list $root $service) }}
 {{- if and $root.Values.tls.enabled (eq $service.protocol "grpc") }}
 - {name: ALLOWED_CALLS, value: {{ include "shop.allowedCalls" (list $root $name) | quote }}}
+- {name: HEALTH_PORT, value: {{ include "shop.healthPort" $root | quote }}}
 {{- end }}
+{{- include "shop.tlsEnv" $root }}
 {{- include "shop.postgresqlEnv" . }}
 {{- include "shop.valkeyEnv" . }}
 {{- range $service.secrets }}
@@ -105,6 +107,12 @@
 {{- (index . 2).existingSecret | default (include "shop.name" .) -}}
 {{- end -}}
 
+{{- define "shop.tlsEnv" -}}
+{{- if .Values.tls.enabled }}
+- {name: TLS_FOLDER, value: /etc/shop-tls}
+{{- end }}
+{{- end -}}
+
 {{- define "shop.postgresqlEnv" -}}
 {{- $root := index . 0 -}}{{- $name := index . 1 -}}{{- $service := index . 2 -}}
 {{- $store := include "shop.store" (list $root $service) -}}
@@ -125,6 +133,10 @@
   valueFrom: {secretKeyRef: {name: {{ include "shop.secretName" . }}, key: database-password}}
 - {name: PGCONNECT_TIMEOUT, value: "5"}
 {{- end }}
+{{- if and (eq $store "postgresql") $root.Values.tls.enabled }}
+- {name: PGSSLMODE, value: verify-full}
+- {name: PGSSLROOTCERT, value: /etc/shop-tls/ca.crt}
+{{- end }}
 {{- if and (eq $service.store "postgresql") (not $root.Values.postgresql.enabled) (ne $store "sqlite") }}
 # libpq's defaults for any address, those of Secrets included.
 - {name: PGSSLMODE, value: {{ $external.sslmode }}}
@@ -142,7 +154,8 @@
 {{- $name := include "shop.name" (list $root "valkey") }}
 - name: VALKEY_PASSWORD
   valueFrom: {secretKeyRef: {name: {{ $root.Values.valkey.existingSecret | default $name }}, key: valkey-password}}
-- {name: REDIS_URL, value: "redis://:$(VALKEY_PASSWORD)@{{ $name }}:6379/0"}
+{{- $tls := $root.Values.tls.enabled }}
+- {name: REDIS_URL, value: "{{ ternary "rediss" "redis" $tls }}://:$(VALKEY_PASSWORD)@{{ $name }}:6379/0{{ ternary "?ssl_ca_certs=/etc/shop-tls/ca.crt" "" $tls }}"}
 {{- else if eq $store "external-valkey" }}
 - name: VALKEY_PASSWORD
   valueFrom: {secretKeyRef: {name: {{ $external.existingSecret }}, key: valkey-password}}
@@ -169,12 +182,14 @@
   valueFrom: {secretKeyRef: {name: {{ .name }}, key: {{ .key }}}}
 {{- end }}
 {{- end }}
-{{- if $telemetry.tls.caSecret.name }}
-- {name: OTEL_EXPORTER_OTLP_CERTIFICATE, value: /etc/shop-otlp/ca.crt}
+{{- $own := and $root.Values.tls.enabled (not $telemetry.endpoint) }}
+{{- $folder := ternary "/etc/shop-tls" "/etc/shop-otlp" $own }}
+{{- if or $own $telemetry.tls.caSecret.name }}
+- {name: OTEL_EXPORTER_OTLP_CERTIFICATE, value: {{ $folder }}/ca.crt}
 {{- end }}
-{{- if $telemetry.tls.clientSecret }}
-- {name: OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE, value: /etc/shop-otlp/tls.crt}
-- {name: OTEL_EXPORTER_OTLP_CLIENT_KEY, value: /etc/shop-otlp/tls.key}
+{{- if or $own $telemetry.tls.clientSecret }}
+- {name: OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE, value: {{ $folder }}/tls.crt}
+- {name: OTEL_EXPORTER_OTLP_CLIENT_KEY, value: {{ $folder }}/tls.key}
 {{- end }}
 - {name: OTEL_PROPAGATORS, value: {{ $telemetry.propagators | quote }}}
 # A rate over a minute needs several samples in it.

@@ -253,7 +253,7 @@ custom
 {{- $host := regexReplaceAll ":[0-9]+$" $url.host "" -}}
 {{- printf "%s://%s:%s%s" $url.scheme $host (include "shop.urlPort" .Values.telemetry.endpoint) $url.path -}}
 {{- else if include "shop.collects" . -}}
-http://{{ include "shop.name" (list . "otel-collector") }}:4317
+{{ ternary "https" "http" .Values.tls.enabled }}://{{ include "shop.name" (list . "otel-collector") }}:4317
 {{- end -}}
 {{- end -}}
 

@@ -81,7 +81,7 @@ capabilities: {drop: [ALL]}
 - name: ca
   secret: {secretName: {{ .name }}, items: [{key: {{ .key }}, path: ca.crt}]}
 {{- end }}
-{{- with include "shop.otlpVolume" $root }}
+{{- range list (include "shop.tlsVolume" (list $root $name)) (include "shop.otlpVolume" $root) | compact }}
 - {{- . | nindent 2 }}
 {{- end }}
 {{- with $service.volumes }}
@@ -99,7 +99,7 @@ capabilities: {drop: [ALL]}
 {{- if include "shop.caSecret" . | fromJson }}
 - {name: ca, mountPath: /etc/shop-ca, readOnly: true}
 {{- end }}
-{{- with include "shop.otlpMount" (index . 0) }}
+{{- range list (include "shop.tlsMount" (index . 0)) (include "shop.otlpMount" (index . 0)) | compact }}
 - {{ . }}
 {{- end }}
 {{- with $service.volumeMounts }}
@@ -107,21 +107,23 @@ capabilities: {drop: [ALL]}
 {{- end }}
 {{- end -}}
 
-{{/* One handler per probe: the protocol decides which; merging values could leave two. */}}
+{{/* One handler per probe: the protocol decides which; merging values could leave two. kubelet's gRPC probes speak no TLS
+     before Kubernetes 1.37; what a node sends to its pods passes network policies. */}}
 {{- define "shop.probes" -}}
 {{- $name := index . 0 -}}{{- $service := index . 1 -}}
+{{- $health := default $service.port (index . 2) -}}
 {{- if eq $service.protocol "grpc" -}}
 startupProbe:
-  grpc: {port: {{ $service.port }}, service: liveness}
+  grpc: {port: {{ $health }}, service: liveness}
   periodSeconds: 1
   failureThreshold: 60
 readinessProbe:
-  grpc: {port: {{ $service.port }}, service: {{ include "shop.grpcName" $name }}}
+  grpc: {port: {{ $health }}, service: {{ include "shop.grpcName" $name }}}
   periodSeconds: 5
   timeoutSeconds: 2
   failureThreshold: 2
 livenessProbe:
-  grpc: {port: {{ $service.port }}, service: liveness}
+  grpc: {port: {{ $health }}, service: liveness}
   periodSeconds: 10
   timeoutSeconds: 5
   failureThreshold: 3

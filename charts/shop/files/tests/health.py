@@ -5,6 +5,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
+from pathlib import Path
 
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
@@ -12,9 +13,17 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 TIMEOUT_SECONDS = 60
 
 
+def open_channel(address: str) -> grpc.Channel:
+    """Open a channel, with the certificate in TLS_FOLDER if that is set."""
+    if "TLS_FOLDER" not in os.environ:
+        return grpc.insecure_channel(address)
+    files = [Path(os.environ["TLS_FOLDER"], name).read_bytes() for name in ("ca.crt", "tls.key", "tls.crt")]
+    return grpc.secure_channel(address, grpc.ssl_channel_credentials(*files))
+
+
 def grpc_status(name: str, address: str) -> str:
     """Return the health status of a gRPC service, or the status code of the failed check."""
-    with grpc.insecure_channel(address) as channel:
+    with open_channel(address) as channel:
         try:
             request = health_pb2.HealthCheckRequest(service=name)
             response = health_pb2_grpc.HealthStub(channel).Check(request, timeout=5)

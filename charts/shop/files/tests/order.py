@@ -14,6 +14,7 @@ import urllib.request
 from collections.abc import Callable
 
 import grpc
+from health import open_channel
 
 from shop import (
     address_pb2,
@@ -48,7 +49,7 @@ def eventually(claim: str, check: Callable[[], bool]) -> None:
 
 def channel(variable: str) -> grpc.Channel:
     """Open a channel and wait until it is connected: network policies apply to a new pod after a moment."""
-    opened = grpc.insecure_channel(os.environ[variable])
+    opened = open_channel(os.environ[variable])
     grpc.channel_ready_future(opened).result(timeout=TIMEOUT_SECONDS)
     return opened
 

@@ -1,0 +1,164 @@
+"""With `tls.enabled`, each component has a certificate of its own, presents it, and verifies those of the others."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+CHART = Path(__file__).resolve().parents[2] / "charts" / "shop"
+TLS = {"tls": {"enabled": True}, "observability": {"enabled": True}}
+CERT_MANAGER = {"enabled": True, "issuer": "cert-manager", "issuerRef": {"name": "ca"}}
+MOUNT = {"name": "tls", "mountPath": "/etc/shop-tls", "readOnly": True}
+PLAIN = {"prometheus", "loki", "jaeger", "grafana"}
+"""They store telemetry, which names no customer."""
+
+
+@pytest.fixture(scope="module")
+def manifests(render: Any) -> Any:
+    return render(TLS)
+
+
+def components(manifests: Any) -> dict[str, Any]:
+    """Return the pods that have a certificate, by component."""
+    pods = {name.removeprefix("shop-"): pod["spec"] for name, pod in manifests.pod_templates()}
+    return {re.sub("^test-.*", "test", name): pod for name, pod in pods.items() if name not in PLAIN}
+
+
+def environment(container: dict[str, Any]) -> dict[str, Any]:
+    return {variable["name"]: variable.get("value") for variable in container.get("env", [])}
+
+
+def test_each_component_mounts_its_own_certificate_for_its_group_alone(manifests: Any) -> None:
+    found = components(manifests)
+    assert {"cart", "storefront", "employee-api", "reconciliation", "test", "postgresql", "valkey"} < found.keys()
+    for name, pod in found.items():
+        (volume,) = (volume for volume in pod["volumes"] if volume["name"] == "tls")
+        assert volume["secret"] == {"secretName": f"shop-{name}-tls", "defaultMode": 0o440}, name
+        for container in (*pod.get("initContainers", ()), *pod["containers"]):
+            # A file mounted by `subPath` would never be replaced.
+            assert MOUNT in container["volumeMounts"], name
+
+
+def test_without_tls_nothing_of_it_is_rendered(render: Any) -> None:
+    objects = render({"observability": {"enabled": True}}).objects
+    rendered = str([found for found in objects if found["metadata"]["name"] != "shop-test"])  # its scripts serve both
+    assert not re.findall("shop-tls|TLS_FOLDER|50053|verify-full|rediss:|https://shop-", rendered)
+
+
+def test_services_and_clients_learn_where_their_certificate_is(manifests: Any) -> None:
+    for name, pod in components(manifests).items():
+        servers = {"postgresql", "valkey", "otel-collector"}
+        assert (environment(pod["containers"][0]).get("TLS_FOLDER") == "/etc/shop-tls") is (name not in servers), name
+
+
+def test_probes_use_the_plaintext_port_that_serves_health_alone(manifests: Any, grpc_services: list[str]) -> None:
+    for name in grpc_services:
+        container = manifests.container(name)
+        assert manifests.environment(name)["HEALTH_PORT"] == "50053"
+        assert {container[f"{probe}Probe"]["grpc"]["port"] for probe in ("startup", "readiness", "liveness")} == {50053}
+        ports = manifests.one("Service", f"shop-{name}")["spec"]["ports"]
+        assert {port["appProtocol"] for port in ports} == {"https"}
+        assert 50053 not in {port["port"] for port in ports}
+    assert "50053" not in str(manifests.all("NetworkPolicy"))
+
+
+def test_telemetry_is_sent_with_a_client_certificate_to_a_collector_that_demands_one(manifests: Any) -> None:
+    expected = {
+        "OTEL_EXPORTER_OTLP_ENDPOINT": "https://shop-otel-collector:4317",
+        "OTEL_EXPORTER_OTLP_CERTIFICATE": "/etc/shop-tls/ca.crt",
+        "OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE": "/etc/shop-tls/tls.crt",
+        "OTEL_EXPORTER_OTLP_CLIENT_KEY": "/etc/shop-tls/tls.key",
+    }
+    for container in (manifests.container("cart"), manifests.job()["spec"]["containers"][0]):
+        assert expected.items() <= environment(container).items()
+    receiver = manifests.config("otel-collector", "config.yaml")["receivers"]["otlp"]["protocols"]["grpc"]
+    assert receiver["tls"] == {
+        "cert_file": "/etc/shop-tls/tls.crt",
+        "key_file": "/etc/shop-tls/tls.key",
+        "client_ca_file": "/etc/shop-tls/ca.crt",
+        "client_ca_file_reload": True,
+        "reload_interval": "1m",
+    }
+
+
+def test_the_chart_s_postgresql_refuses_plaintext_from_other_pods(manifests: Any, database_services: list[str]) -> None:
+    (server,) = manifests.one("StatefulSet", "shop-postgresql")["spec"]["template"]["spec"]["containers"]
+    assert {"ssl=on", "hba_file=/etc/provision/pg_hba.conf", "max_connections=200"} <= set(server["args"])
+    rules = manifests.one("ConfigMap", "shop-postgresql")["data"]["pg_hba.conf"].splitlines()
+    remote = [rule for rule in rules if not re.match(r"#|local |host all all (127\.0\.0\.1/32|::1/128) ", rule)]
+    assert remote == ["hostssl all all all scram-sha-256"]
+    for name in database_services:
+        pod = manifests.pod(name)["spec"]
+        for container in (pod["containers"][0], pod["initContainers"][-1]):
+            variables = environment(container)
+            assert variables["PGSSLMODE"] == "verify-full"
+            assert variables["PGSSLROOTCERT"] == "/etc/shop-tls/ca.crt"
+
+
+def test_the_chart_s_valkey_has_no_plaintext_port(manifests: Any) -> None:
+    (server,) = manifests.one("StatefulSet", "shop-valkey")["spec"]["template"]["spec"]["containers"]
+    arguments = " ".join(server["args"])
+    assert "--port 0 --tls-port 6379" in arguments
+    url = manifests.environment("cart")["REDIS_URL"]
+    assert url == "rediss://:$(VALKEY_PASSWORD)@shop-valkey:6379/0?ssl_ca_certs=/etc/shop-tls/ca.crt"
+
+
+def test_cert_manager_issues_the_name_that_clients_connect_to_and_the_caller_s_identity(render: Any) -> None:
+    manifests = render({**TLS, "tls": {**CERT_MANAGER, "trustDomain": "example.org"}}, namespace="store")
+    certificates = {found["metadata"]["name"]: found["spec"] for found in manifests.all("Certificate")}
+    assert certificates.keys() == {f"shop-{name}" for name in components(manifests)}
+    accounts = {pod["spec"]["serviceAccountName"] for _, pod in manifests.pod_templates()}
+    for name, spec in certificates.items():
+        assert spec["secretName"] == f"{name}-tls"
+        assert spec["uris"] == [f"spiffe://example.org/ns/store/sa/{name}"]
+        assert name in accounts
+        suffixes = ("", ".store", ".store.svc", ".store.svc.cluster.local")
+        assert spec["dnsNames"] == [f"{name}{suffix}" for suffix in suffixes]
+        assert spec["privateKey"] == {"algorithm": "ECDSA", "size": 256, "rotationPolicy": "Always"}
+        assert spec["usages"] == ["digital signature", "server auth", "client auth"]
+        assert spec["issuerRef"] == {"name": "ca", "kind": "Issuer", "group": "cert-manager.io"}
+
+
+@pytest.mark.parametrize("issuer", ["authority", "existing"])
+def test_certificates_of_cert_manager_are_rendered_for_it_alone(render: Any, issuer: str) -> None:
+    assert not render({"tls": {"enabled": True, "issuer": issuer}}).all("Certificate")
+
+
+DATABASE = {"postgresql": {"enabled": False}, "defaults": {"existingSecret": "mine"}}
+VALKEY = {"valkey": {"enabled": False}}
+PLAINTEXT = {
+    "telemetry.endpoint": {"telemetry": {"endpoint": "http://collector:4317"}},
+    "externalDatabase.sslmode": {**DATABASE, "externalDatabase": {"host": "db", "sslmode": "prefer"}},
+    "externalValkey.tls": {**VALKEY, "externalValkey": {"host": "v", "existingSecret": "mine", "tls": False}},
+}
+
+
+@pytest.mark.parametrize(("key", "values"), PLAINTEXT.items())
+def test_plaintext_to_a_server_elsewhere_needs_a_word(render: Any, key: str, values: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=re.escape(f"{key}: it is plaintext, which tls.enabled allows only if")):
+        render({**values, "tls": {"enabled": True}})
+    render({**values, "tls": {"enabled": True, "plaintext": [key]}})
+    render(values)
+
+
+@pytest.mark.parametrize("tls", [{"issuer": "cert-manager"}, {"issuer": "authority", "issuerRef": {"name": "ca"}}])
+def test_an_issuer_of_cert_manager_is_named_for_it_and_for_nothing_else(render: Any, tls: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r"tls\.issuerRef\.name: the issuer of cert-manager, and of it alone"):
+        render({"tls": {"enabled": True, **tls}})
+
+
+def test_grpc_routes_need_a_gateway_that_may_call(render: Any) -> None:
+    gateway = {"enabled": True, "parentRefs": [{"name": "public"}], "grpcHostnames": ["grpc.example.com"]}
+    values = {"gateway": gateway, "services": {"storefront": {"url": "https://shop.example.com"}}}
+    with pytest.raises(ValueError, match=r"gateway\.grpcHostnames: with tls\.enabled the Gateway needs a client"):
+        render({**values, "tls": {"enabled": True}})
+    callers = {"spiffe://cluster.local/ns/gateways/sa/public": {"cart": ["GetCart"]}}
+    assert render({**values, "tls": {"enabled": True, "callers": callers}}).has("GRPCRoute", "shop-shop")
+
+
+def test_production_values_encrypt_everything(render: Any) -> None:
+    manifests = render(yaml.safe_load((CHART / "values-production.yaml").read_text()))
+    assert manifests.has("Certificate", "shop-checkout")
+    assert "http://" not in str(manifests.environment("checkout"))
