@@ -39,7 +39,10 @@ def test_all_replicas_verify_sessions_with_one_key_that_outlives_the_release(ren
 
 def test_customers_visit_the_storefront_at_the_rate_and_shape_of_the_values(render: Any) -> None:
     manifests = render({"load": {"enabled": True, "rate": 2.5, "shape": "spike"}})
+    name = "shop-load-generator"
     assert manifests.environment("load-generator") == {
+        "WEB_HOST": "::",
+        "ALLOWED_HOSTS": f"localhost,127.0.0.1,[::1],{name},{name}.shop,{name}.shop.svc,{name}.shop.svc.cluster.local",
         "STOREFRONT_URL": "http://shop-storefront:8080",
         "RATE": "2.5",
         "SHAPE": "spike",
@@ -48,7 +51,10 @@ def test_customers_visit_the_storefront_at_the_rate_and_shape_of_the_values(rend
     assert manifests.one("Deployment", "shop-load-generator")["spec"]["replicas"] == 1
     (port,) = manifests.one("Service", "shop-load-generator")["spec"]["ports"]
     assert port["port"] == 8089
-    assert manifests.container("load-generator")["resources"]["requests"]["memory"] == "96Mi"
+    container = manifests.container("load-generator")
+    assert container["resources"]["requests"]["memory"] == "96Mi"
+    # Kubernetes names the pod's address, which is none of its hosts.
+    assert container["readinessProbe"]["httpGet"]["httpHeaders"] == [{"name": "Host", "value": "localhost"}]
     assert not render().has("Deployment", "shop-load-generator")
 
 

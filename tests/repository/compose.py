@@ -90,7 +90,7 @@ services:
     profiles: [load]
     image: {load}
     build: {{context: ., args: {{SERVICE: load-generator}}}}
-    environment: {{STOREFRONT_URL: "http://storefront:8080", RATE: "${{RATE:-1}}"}}
+    environment: {{STOREFRONT_URL: "http://storefront:8080", RATE: "${{RATE:-1}}", WEB_HOST: "::"}}
     ports: ["127.0.0.1:8089:8089"]
     depends_on: {{storefront: {{condition: service_healthy}}}}
   jaeger:

@@ -1,13 +1,12 @@
 import asyncio
 import json
 import math
-import socket
 import sys
 import time
-import urllib.request
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
+import httpx2
 import pytest
 
 from shop_cli.local.ports import reserved
@@ -192,23 +191,43 @@ async def test_workers_share_the_rate_and_the_master_has_the_figures_of_all(shop
     assert finished.summary["requests"] == pytest.approx(len(shop.arrived) - followed, abs=20)
 
 
-async def test_locusts_page_shows_the_figures_and_changes_the_rate(shop: FakeStorefront) -> None:
+async def test_locusts_page_shows_the_figures_and_takes_changes_from_its_own_origin_alone(
+    shop: FakeStorefront,
+) -> None:
+    site, mode = "sec-fetch-site", "sec-fetch-mode"
     with reserved(1) as (port,):
+        here, rebound = f"127.0.0.1:{port}", f"rebound.example:{port}"
         process = await start_load(shop.url, rate=5, web_port=port, figures_seconds=0.5)
         await wait_until(lambda: len(shop.arrived) > 20)
+        async with httpx2.AsyncClient(base_url=f"http://{here}", trust_env=False) as client:
 
-        def call(path: str, data: bytes | None = None, host: str = "127.0.0.1") -> str:
-            with urllib.request.urlopen(f"http://{host}:{port}{path}", data, timeout=10) as response:
-                return str(response.read().decode())
+            async def get(path: str, headers: dict[str, str] | None = None) -> httpx2.Response:
+                return await client.get(path, headers=headers)
 
-        page, statistics = await asyncio.gather(*(asyncio.to_thread(call, path) for path in ("/", "/stats/requests")))
-        if socket.has_dualstack_ipv6():
-            assert await asyncio.to_thread(call, "/", host="[::1]") == page
-        names = {(entry["method"], entry["name"]) for entry in json.loads(statistics)["stats"]}
-        await asyncio.to_thread(call, "/swarm", b"user_count=50&spawn_rate=50")
+            async def swarm(**headers: str) -> httpx2.Response:
+                fields = {"user_count": "50", "spawn_rate": "50", "host": "http://127.0.0.1:9"}
+                return await client.post("/swarm", data=fields, headers=headers)
+
+            page, statistics = (await get("/")).text, (await get("/stats/requests")).json()
+            refused = [
+                await get("/", {"host": rebound}),
+                await swarm(host=rebound, origin=f"http://{rebound}"),
+                await swarm(origin="https://evil.example"),
+                await swarm(origin="null"),
+                await swarm(origin=f"http://127.0.0.1:{port + 1}"),
+                await get("/stats/requests", {"origin": "http://[::"}),
+                await get("/stop", {site: "cross-site", mode: "navigate"}),
+                await get("/stop", {site: "same-site"}),
+            ]
+            linked = await get("/", {site: "same-site", mode: "navigate"})
+            own = await swarm(origin=f"http://{here}", **{site: "same-origin"})
         await _rate_above(process, 25)
         process.terminate()
-        await finish_load(process)
+        finished = await finish_load(process)
+    assert [response.status_code for response in refused] == [421, 421] + [403] * 6
+    assert (linked.text, own.status_code, finished.errors) == (page, 200, "")
+    assert finished.summary["errors"] == []  # nobody visited the host that the request named
+    names = {(entry["method"], entry["name"]) for entry in statistics["stats"]}
     assert "Locust" in page
     assert {("GET", "/"), ("session", "window shopper")} <= names
 

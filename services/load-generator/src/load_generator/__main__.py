@@ -17,13 +17,16 @@ from locust.runners import LocalRunner, MasterRunner
 from locust.stats import stats_history
 from msgspec import Meta
 
-from chassis.settings import NonNegativeFloat, Port, PositiveFloat, PositiveInt, Settings, load
+from chassis.settings import NonNegativeFloat, Parse, Port, PositiveFloat, PositiveInt, Settings, load
 from chassis.telemetry import logging
+from chassis.values.hosts import parse_host_patterns
+from load_generator.access import guarded
 from load_generator.arrivals import ArrivalPlan
 from load_generator.customers import Customers, source_of
 from load_generator.figures import Figures
 
 _POLL_SECONDS = 0.1
+_OWN_HOSTS = frozenset({"localhost", "127.0.0.1", "[::1]"})
 
 
 class LoadSettings(Settings):
@@ -37,8 +40,10 @@ class LoadSettings(Settings):
     think_seconds: NonNegativeFloat = 2
     # Bounds memory: further arrivals are counted as dropped.
     max_sessions: PositiveInt = 1000
-    # Locust's page; 0 for none.
+    # Locust's page, which has no login; port 0 for none.
+    web_host: str = "127.0.0.1"
     web_port: Port = 8089
+    allowed_hosts: Annotated[frozenset[str], Parse(parse_host_patterns)] = _OWN_HOSTS
     # Number of workers that a master waits for; it sends no customers itself.
     workers: Annotated[int, Meta(ge=0)] = 0
     master_port: Port = 5557
@@ -89,8 +94,11 @@ def _create_runner(environment: Environment, settings: LoadSettings) -> LocalRun
     else:
         runner = environment.create_local_runner()
     if settings.web_port:
-        host = "::" if socket.has_dualstack_ipv6() else "0.0.0.0"
-        environment.create_web_ui(host, settings.web_port)
+        host = settings.web_host.strip("[]")
+        host = "0.0.0.0" if host == "::" and not socket.has_dualstack_ipv6() else host
+        app = environment.create_web_ui(host, settings.web_port).app
+        assert app is not None  # noqa: S101 - for the type checker
+        app.wsgi_app = guarded(app.wsgi_app, settings.allowed_hosts)  # type: ignore[assignment,method-assign]
         gevent.spawn(stats_history, runner)
     return runner
 

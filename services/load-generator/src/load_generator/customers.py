@@ -37,6 +37,8 @@ class Customers:
         self._end = End()
         self._began = time.monotonic()
         self._sources = 0
+        # Not read again: Locust's page would replace it by any that a request names.
+        self._origin = (environment.host or "").rstrip("/")
         events = environment.events
         events.test_start.add_listener(lambda **_: self._start())  # type: ignore[no-untyped-call]
         events.test_stop.add_listener(lambda **_: self._stop())  # type: ignore[no-untyped-call]
@@ -79,6 +81,7 @@ class Customers:
         session = Session(
             self._environment,
             self._figures,
+            origin=self._origin,
             arrival=arrival,
             think_seconds=self._think_seconds,
             generator=generator,

@@ -63,12 +63,13 @@ class Session:
         environment: Environment,
         figures: Figures,
         *,
+        origin: str,
         arrival: float,
         think_seconds: float,
         generator: random.Random,
         end: End,
     ) -> None:
-        self._origin = (environment.host or "").rstrip("/")
+        self._origin = origin
         self._posting = {"Origin": self._origin, "Sec-Fetch-Site": "same-origin"}
         self._events = environment.events
         # In a cluster and behind a forwarded port the storefront is http, even if its public URL is https.
