@@ -8,10 +8,15 @@ from typing import Any
 
 import pytest
 from google.protobuf import descriptor_pool
+from jsonschema import validate  # type: ignore[import-untyped]
 
-PROTOS = Path(__file__).resolve().parents[2] / "protos"
+ROOT = Path(__file__).resolve().parents[2]
+PROTOS = ROOT / "protos"
+SCHEMAS = json.loads((ROOT / "tests/chart/schemas/meshes.json").read_text())
+HEALTH = "grpc.health.v1.Health/*"
 GATEWAY = "spiffe://cluster.local/ns/gateways/sa/public"
 CALLERS = {GATEWAY: {"cart": ["AddItem"], "payment": ["PaymentLedger/ListCharges"]}}
+URL = {"services": {"storefront": {"url": "https://shop.example.com"}}}
 TLS = {"tls": {"enabled": True, "callers": CALLERS}}
 
 Table = dict[tuple[str, str], set[str]]
@@ -37,16 +42,20 @@ def identity(caller: str) -> str:
     return caller if ":" in caller else f"spiffe://cluster.local/ns/shop/sa/shop-{caller}"
 
 
+def expected_table(values: dict[str, Any]) -> Table:
+    """Return the methods by identity of the caller and callee, those of CALLERS included."""
+    found = {(identity(caller), callee): methods for (caller, callee), methods in table_of(values).items()}
+    return found | {(GATEWAY, callee): full_names(callee, methods) for callee, methods in CALLERS[GATEWAY].items()}
+
+
 def test_each_service_allows_what_the_values_say(render: Any, values: dict[str, Any], grpc_services: list[str]) -> None:
-    table = table_of(values) | {
-        (GATEWAY, name): full_names(name, methods) for name, methods in CALLERS[GATEWAY].items()
-    }
     manifests = render(TLS)
+    allowed: Table = {}
     for name in grpc_services:
-        allowed = json.loads(manifests.environment(name)["ALLOWED_CALLS"])
-        expected = {identity(caller): methods for (caller, callee), methods in table.items() if callee == name}
-        assert {caller: set(methods) for caller, methods in allowed.items()} == expected
-        assert all(len(set(methods)) == len(methods) for methods in allowed.values())
+        of_callers = json.loads(manifests.environment(name)["ALLOWED_CALLS"])
+        allowed |= {(caller, name): set(methods) for caller, methods in of_callers.items()}
+        assert all(len(set(methods)) == len(methods) for methods in of_callers.values())
+    assert allowed == expected_table(values)
 
 
 def test_without_tls_nothing_is_checked_and_http_services_check_nothing(render: Any) -> None:
@@ -86,3 +95,72 @@ def test_who_only_looks_at_records_may_change_none(values: dict[str, Any], calle
     methods = {method for methods in client["internalCalls"].values() for method in methods}
     changing = {method for method in methods if not re.search(r"/(Get|Find|List|Scan|Quote)", method)}
     assert changing <= {"CartLines/SetQuantity"}
+
+
+def mesh_objects(render: Any, mesh: str) -> list[dict[str, Any]]:
+    """Return what the chart renders for a mesh, after a check by the mesh's schemas."""
+    objects = render({"meshPolicies": mesh, "tls": {"callers": CALLERS}}).objects
+    found = [each for each in objects if f"{each['apiVersion']} {each['kind']}" in SCHEMAS]
+    for each in found:
+        validate(each, SCHEMAS[f"{each['apiVersion']} {each['kind']}"])
+    names = [(each["apiVersion"], each["kind"], each["metadata"]["name"]) for each in found]
+    assert len(set(names)) == len(names)
+    return found
+
+
+def of_labels(selector: dict[str, Any]) -> str:
+    assert selector["matchLabels"]["app.kubernetes.io/instance"] == "shop"
+    return str(selector["matchLabels"]["app.kubernetes.io/name"])
+
+
+def test_istio_allows_the_same_calls_and_checks_of_health(
+    render: Any, values: dict[str, Any], grpc_services: list[str]
+) -> None:
+    found: Table = {}
+    for policy in mesh_objects(render, "istio"):
+        assert policy["spec"]["action"] == "ALLOW"  # a workload with such a policy denies all else
+        for rule in policy["spec"]["rules"]:
+            ((source,), (target,)) = rule["from"], rule["to"]
+            (principal,) = source["source"]["principals"]
+            paths = {path.removeprefix("/") for path in target["operation"]["paths"]}
+            found[f"spiffe://{principal}", of_labels(policy["spec"]["selector"])] = paths
+    assert found == expected_table(values) | {("spiffe://*", name): {HEALTH} for name in grpc_services}
+
+
+def test_linkerd_allows_the_same_calls_and_checks_of_health(
+    render: Any, values: dict[str, Any], grpc_services: list[str]
+) -> None:
+    by_name = {(each["kind"], each["metadata"]["name"]): each["spec"] for each in mesh_objects(render, "linkerd")}
+    servers = {name: spec for (kind, name), spec in by_name.items() if kind == "Server"}
+    internal = [name for name in grpc_services if values["services"][name].get("internal")]
+    assert {(of_labels(spec["podSelector"]), spec["port"]) for spec in servers.values()} == {
+        *((name, "grpc") for name in grpc_services),
+        *((name, "grpc-internal") for name in internal),
+    }
+    assert {spec["accessPolicy"] for spec in servers.values()} == {"deny"}
+    found: Table = {}
+    for kind, name in by_name:
+        if kind != "AuthorizationPolicy":
+            continue
+        (required,) = by_name[kind, name]["requiredAuthenticationRefs"]
+        route = by_name["GRPCRoute", by_name[kind, name]["targetRef"]["name"]]
+        ((match,),) = (rule["matches"] for rule in route["rules"])
+        method = f"{match['method']['service']}/{match['method'].get('method', '*')}"
+        (callee,) = {of_labels(servers[parent["name"]]["podSelector"]) for parent in route["parentRefs"]}
+        for account in by_name[required["kind"], required["name"]].get("identityRefs", [{}]):
+            caller = "spiffe://cluster.local/ns/{namespace}/sa/{name}".format_map(account) if account else "spiffe://*"
+            found.setdefault((caller, callee), set()).add(method)
+    assert found == expected_table(values) | {("spiffe://*", name): {HEALTH} for name in grpc_services}
+
+
+def test_linkerd_knows_service_accounts_only(render: Any) -> None:
+    callers = {"spiffe://example.org/alice": {"cart": ["GetCart"]}}
+    with pytest.raises(
+        ValueError, match="Linkerd knows service accounts only, which spiffe://example.org/alice is not"
+    ):
+        render({"meshPolicies": "linkerd", "tls": {"callers": callers}})
+
+
+def test_the_routes_of_gateways_match_the_schema(render: Any) -> None:
+    for found in render({"gateway": {"enabled": True, "parentRefs": [{"name": "public"}]}, **URL}).all("GRPCRoute"):
+        validate(found, SCHEMAS["gateway.networking.k8s.io/v1 GRPCRoute"])
