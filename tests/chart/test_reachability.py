@@ -180,8 +180,9 @@ def test_only_the_prometheus_in_the_values_scrapes_a_collector_without_the_bundl
 def test_the_collector_reaches_the_ports_of_its_stores_only(render: Any) -> None:
     manifests = render(BRING_YOUR_OWN)
     collector = pods_of(manifests)["otel-collector"]
-    open_ports = {port for port in ALL_PORTS if reaches(manifests.all("NetworkPolicy"), collector, ELSEWHERE, port)}
-    assert open_ports == {4318, 3100}
+    stores = Pod("stores", {}, MONITORING)
+    for pod, expected in ((stores, {4318, 3100}), (ELSEWHERE, set())):
+        assert {port for port in ALL_PORTS if reaches(manifests.all("NetworkPolicy"), collector, pod, port)} == expected
 
 
 @pytest.mark.parametrize(
@@ -255,6 +256,42 @@ def test_every_rule_names_its_ports_and_every_ingress_rule_its_peers(
             assert rule["ports"], policy["metadata"]["name"]
         for rule in policy["spec"].get("egress", []):
             assert rule["ports"], policy["metadata"]["name"]
+
+
+def rules_without_peers(manifests: Any) -> set[tuple[str, int]]:
+    """Return the pods that may connect to any address, with the port."""
+    return {
+        (policy["metadata"]["name"].removeprefix("shop-"), port["port"])
+        for policy in manifests.all("NetworkPolicy")
+        for rule in policy["spec"].get("egress", [])
+        if not rule.get("to")
+        for port in rule["ports"]
+    }
+
+
+def test_every_egress_rule_names_its_peers_unless_the_values_say_any(
+    render: Any, matrix_values: dict[str, Any]
+) -> None:
+    peers = dict.fromkeys(("postgresql", "valkey", "telemetry"), PEERS)
+    policies = {**matrix_values.get("networkPolicy", {}), "peers": peers}
+    assert rules_without_peers(render({**matrix_values, "networkPolicy": policies})) == set()
+
+
+def test_no_pod_of_the_production_values_connects_to_any_address(render: Any) -> None:
+    production = yaml.safe_load((CHART / "values-production.yaml").read_text())
+    assert rules_without_peers(render(production)) == set()
+
+
+@pytest.mark.parametrize("peers", [{}, {"postgresql": "any"}, {"postgresql": PEERS}])
+def test_a_server_outside_is_any_address_until_its_peers_are_named(render: Any, peers: dict[str, Any]) -> None:
+    values = {
+        "postgresql": {"enabled": False},
+        "externalDatabase": {"host": "db", "sslmode": "disable"},
+        "defaults": {"existingSecret": "keys"},
+        "networkPolicy": {"peers": peers},
+    }
+    expected = {"payment", "shipping", "email", "checkout", "employee-api"} if peers != {"postgresql": PEERS} else set()
+    assert rules_without_peers(render(values)) == {(name, 5432) for name in expected}
 
 
 def test_test_pods_reach_every_service_and_no_store(render: Any, ports: dict[str, int]) -> None:

@@ -110,6 +110,8 @@ OUTSIDE_THE_SCHEMA = [
     "telemetry: {endpoint: 'collector:4317'}",
     "telemetry: {resourceAttributes: {'a,b': c}}",
     "networkPolicy: {dns: []}",
+    "networkPolicy: {peers: {valkey: []}}",
+    "networkPolicy: {peers: {valkey: all}}",
     "networkPolicy: {dnsPorts: []}",
     "networkPolicy: {dnsPorts: [domain]}",
     "fullnameOverride: EU",
