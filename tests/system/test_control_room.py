@@ -1,4 +1,4 @@
-"""The control room of a running shop, and the commands that use it."""
+"""The control room of a running shop with TLS, and the commands that use it."""
 
 import asyncio
 import json
@@ -68,7 +68,7 @@ class UpShop:
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def up(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[UpShop]:
     folder = tmp_path_factory.mktemp("shop")
-    async with shop_up(folder) as run:
+    async with shop_up(folder, "--tls") as run:
         yield UpShop(folder, run)
 
 

@@ -4,7 +4,8 @@ import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Any, TypeVar
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
 
 import grpc
 
@@ -17,6 +18,7 @@ from shop.currency_pb2_grpc import CurrencyServiceStub
 from shop.product_catalog_pb2_grpc import ProductCatalogServiceStub
 from shop_cli.local.health import NO_DATABASE, is_serving
 from shop_cli.local.run_file import find_run
+from shop_cli.local.tls import load_certificates, tls_problem
 from shop_cli.local.workspace import default_ports, discover, find, internal_name
 from shop_internal.letter_spool_pb2_grpc import LetterSpoolStub
 from shop_internal.mail_records_pb2_grpc import MailRecordsStub
@@ -24,28 +26,47 @@ from shop_internal.orders_pb2_grpc import OrderJournalStub
 
 # An order takes as long as its slowest dependency; other calls take milliseconds.
 TIMEOUT_SECONDS = 15.0
+_LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 
 T = TypeVar("T")
 
 
+class Served(Protocol):
+    """A process of this machine, such as a `Process`."""
+
+    address: str
+    internal_address: str
+    tls_folder: Path | None
+
+
 @asynccontextmanager
 async def _client(
-    name: str, stub: Callable[[grpc.aio.Channel], T], service: str, address: str | None
+    name: str, stub: Callable[[grpc.aio.Channel], T], service: str, at: str | Served | None
 ) -> AsyncIterator[T]:
     """Open a client of the gRPC service `service` that the program `name` serves.
 
-    Without an address (`host:port`) it is the one that `default_address` returns. Raise Unavailable with the reason
-    NOTHING_LISTENS if no connection can be made or NOT_READY if the program refuses all calls, and DeadlineExceeded
-    with NO_RESPONSE if it hangs.
+    Without an address (`host:port`) or a process it is at the one that `default_address` returns. Raise Unavailable
+    with the reason TLS_FAILED or NOTHING_LISTENS if no connection can be made or NOT_READY if the program refuses all
+    calls, and DeadlineExceeded with NO_RESPONSE if it hangs.
     """
-    target = _checked(address or default_address(name, internal=service.startswith("shop.internal.")))
-    opened = channel(target, service, timeout_seconds=TIMEOUT_SECONDS)
+    is_internal = service.startswith("shop.internal.")
+    if at is None or isinstance(at, str):
+        target = _checked(at or default_address(name, internal=is_internal))
+        tls_folder, server_name = tls_of(target, name)
+    else:
+        target, tls_folder, server_name = at.internal_address if is_internal else at.address, at.tls_folder, ""
+    certificates = load_certificates(tls_folder)
+    opened = channel(
+        target, service, timeout_seconds=TIMEOUT_SECONDS, certificates=certificates, server_name=server_name
+    )
     try:
         yield stub(opened)
     except Unavailable as error:
         if error.reason != "UNAVAILABLE":  # the service itself responded so, with a reason of its own
             raise
-        if await is_serving(find(discover(), name), target) is False:
+        if problem := tls_problem(target, tls_folder, server_name):
+            raise Unavailable(f"{name} at {target}: {problem}", reason="TLS_FAILED") from error
+        if await is_serving(find(discover(), name), target, tls_folder) is False:
             raise Unavailable(f"{name} is {NO_DATABASE} (`shop status`)", reason="NOT_READY") from error
         advice = "was it killed or frozen? (`shop status`)" if find_run() else "is the shop up? (`shop up`)"
         message = f"{name} does not answer at {target}: {advice}"
@@ -82,6 +103,19 @@ def default_address(name: str, *, internal: bool) -> str:
     if (run := find_run()) and key in run.addresses:
         return run.addresses[key]
     return f"localhost:{default_ports(programs)[key]}"
+
+
+def tls_of(address: str, name: str) -> tuple[Path | None, str]:
+    """Return the folder with the certificate for calls to a program, and the name in the program's own certificate.
+
+    The folder is $TLS_FOLDER, or that of the running shop to which the address belongs; None for plaintext. The name is
+    "" if it is the address's host, which it can't be behind a forwarded port.
+    """
+    if folder := os.environ.get("TLS_FOLDER"):
+        is_here = address.rpartition(":")[0] in _LOOPBACK
+        return Path(folder), f"{os.environ.get('TLS_RELEASE') or 'shop'}-{name}" if is_here else ""
+    run = find_run()
+    return (Path(run.tls_folder) if run and run.tls_folder and address in run.addresses.values() else None), ""
 
 
 def _checked(address: str) -> str:

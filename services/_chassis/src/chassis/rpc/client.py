@@ -52,6 +52,7 @@ def channel(
     checks: Mapping[str, Requirement] | None = None,
     telemetry: Telemetry | None = None,
     certificates: Certificates | None = None,
+    server_name: str = "",
 ) -> grpc.aio.Channel:
     """Open a channel to one service, balanced over all its addresses.
 
@@ -63,8 +64,11 @@ def channel(
             are attempted up to three times.
         checks: by full name of a method; each gets request, response and trailing metadata, and may raise PeerBroken.
         certificates: for mutual TLS; without them, calls are in plaintext.
+        server_name: in the server's certificate, if that is not the host of the target, as behind a forwarded port.
     """
-    options = (*OPTIONS, ("grpc.service_config", _service_config(service, retryable)))
+    options = [*OPTIONS, ("grpc.service_config", _service_config(service, retryable))]
+    if server_name:
+        options.append(("grpc.ssl_target_name_override", server_name))
     name = target if "://" in target or target.startswith("unix:") else f"dns:///{target}"
     connection = Connection(name, options, certificates)
     opened = _Channel(connection, target, timeout_seconds, telemetry or Telemetry(), checks or {})

@@ -92,10 +92,10 @@ async def _start(shop: Shop) -> None:
 
 
 async def _fill_cart(shop: Shop) -> None:
-    async with catalog_client(shop["product-catalog"].address) as catalog:
+    async with catalog_client(shop["product-catalog"]) as catalog:
         listed = (await catalog.ListProducts(Empty())).products
     products = list({product.categories[0]: product for product in listed}.values())[:_LINES]
-    async with cart_client(shop["cart"].address) as cart:
+    async with cart_client(shop["cart"]) as cart:
         for quantity, product in enumerate(products, start=1):
             item = CartItem(product_id=product.id, quantity=quantity)
             await cart.AddItem(AddItemRequest(user_id=_USER, item=item))
@@ -109,7 +109,7 @@ async def _fill_cart(shop: Shop) -> None:
 
 async def _place_order(shop: Shop) -> None:
     request = sample_order(_USER, "demo@example.com")
-    async with checkout_client(shop["checkout"].address) as checkout:
+    async with checkout_client(shop["checkout"]) as checkout:
         order = (await checkout.PlaceOrder(request)).order
     console.print("\n[bold]Order in EUR")
     print_order(order)
@@ -121,7 +121,7 @@ async def _confirmation(shop: Shop, order: OrderResult) -> str:
     """Wait for the order's confirmation, which is accepted shortly after the response. Raise ConfirmationMissing."""
     request = GetMailRequest(order_id=order.order_id)
     deadline = time.monotonic() + _CONFIRMATION_SECONDS
-    async with mail_client(shop["email"].internal_address) as records:
+    async with mail_client(shop["email"]) as records:
         while time.monotonic() < deadline:
             with suppress(NotFound):
                 return (await records.GetMail(request)).message

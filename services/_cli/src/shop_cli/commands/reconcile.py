@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from shop_cli.clients import default_address
+from shop_cli.clients import default_address, tls_of
 from shop_cli.commands.options import Json
 from shop_cli.local.run_file import find_run
 from shop_cli.local.workspace import discover, find
@@ -48,9 +48,10 @@ def _run(**settings: str) -> subprocess.CompletedProcess[str]:
     addresses = {
         program.internal_address_variable: default_address(name, internal=True) for name, program in programs.items()
     }
+    tls_folder, _ = tls_of(addresses["CHECKOUT_INTERNAL_ADDR"], "checkout")
     return subprocess.run(  # noqa: S603 - our own program
         [sys.executable, "-P", "-m", f"{programs['checkout'].module}.reconciliation"],
-        env={**os.environ, **addresses, **settings, "LOG_LEVEL": "info"},
+        env={**os.environ, **addresses, **settings, "TLS_FOLDER": str(tls_folder or ""), "LOG_LEVEL": "info"},
         capture_output=True,
         text=True,
         check=False,

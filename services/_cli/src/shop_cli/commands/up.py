@@ -30,10 +30,24 @@ WithPostgres = Annotated[
     bool, typer.Option("--postgres", help="Store everything in PostgreSQL and Valkey, which are started as well.")
 ]
 
+WithTls = Annotated[
+    bool,
+    typer.Option(
+        "--tls",
+        help="Mutual TLS between services, with certificates in .shop/tls/; commands use the one of `operator`. "
+        "Databases and telemetry stay in plaintext, on loopback.",
+    ),
+]
+
 
 @async_command
 async def up(
-    *, port_offset: Offset = 0, any_ports: AnyPorts = False, folder: Folder = None, postgres: WithPostgres = False
+    *,
+    port_offset: Offset = 0,
+    any_ports: AnyPorts = False,
+    folder: Folder = None,
+    postgres: WithPostgres = False,
+    tls: WithTls = False,
 ) -> None:
     """Start all services and the control room, restart services that end, and stop everything on Ctrl-C.
 
@@ -48,7 +62,7 @@ async def up(
         console.print(
             f"without effect, as OTEL_EXPORTER_OTLP_ENDPOINT is not set: {names}", markup=False, soft_wrap=True
         )
-    async with running(data, port_offset=port_offset, any_ports=any_ports, postgres=postgres) as room:
+    async with running(data, port_offset=port_offset, any_ports=any_ports, postgres=postgres, tls=tls) as room:
         await _show_until(stopped, room, folder)
         console.print("stopping ...")
     codes = {process.name: process.exit_code for process in room.processes}

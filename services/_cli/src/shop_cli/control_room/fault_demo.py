@@ -62,9 +62,9 @@ class FaultDemo:
         self._add(f"payment's ledger has {counted(charges, 'charge')} for this order")
 
     async def _fill_cart(self, user_id: str) -> None:
-        async with catalog_client(self.shop["product-catalog"].address) as catalog:
+        async with catalog_client(self.shop["product-catalog"]) as catalog:
             product = (await catalog.ListProducts(Empty())).products[0]
-        async with cart_client(self.shop["cart"].address) as cart:
+        async with cart_client(self.shop["cart"]) as cart:
             item = CartItem(product_id=product.id, quantity=1)
             await cart.AddItem(AddItemRequest(user_id=user_id, item=item))
         self._add(f"{product.name} is in the cart of {user_id}")
@@ -72,7 +72,7 @@ class FaultDemo:
     async def _order(self, request: PlaceOrderRequest, key: str) -> None:
         """Place the order: retry with the same key until it is placed."""
         self._add("the customer places an order")
-        async with checkout_client(self.shop["checkout"].address) as checkout:
+        async with checkout_client(self.shop["checkout"]) as checkout:
             while True:
                 try:
                     placed = await checkout.PlaceOrder(request, timeout=_CALL_SECONDS, metadata=key_metadata(key))
@@ -96,7 +96,7 @@ class FaultDemo:
         self._add("payment continues (SIGCONT)")
 
     async def _show_history(self) -> None:
-        async with journal_client(self.shop["checkout"].internal_address) as journal:
+        async with journal_client(self.shop["checkout"]) as journal:
             found = await journal.GetOrder(orders_pb2.GetOrderRequest(order_id=self.order_id))
         steps = ", ".join(event.step for event in found.history)
         self._add(f"checkout's journal: {steps}; {found.order.epoch} owners, attempt {found.order.attempt}")

@@ -14,10 +14,11 @@ from shop_cli.control_room.customers import Customers
 from shop_cli.control_room.reconciliation import open_reconciler
 from shop_cli.control_room.room import ControlRoom
 from shop_cli.local.child_process import ChildProcess
+from shop_cli.local.identities import Identities
 from shop_cli.local.otlp_receiver import exporting_to, receiver
 from shop_cli.local.ports import HOST, require_free, reserved
 from shop_cli.local.processes import Shop
-from shop_cli.local.run_file import Run, locked, published
+from shop_cli.local.run_file import DATA, Run, locked, published
 from shop_cli.local.supervision import Monitor, supervise
 from shop_cli.local.telemetry_store import TelemetryStore
 from shop_cli.local.workspace import default_ports, discover
@@ -38,11 +39,14 @@ class StoreMissing(FailedPrecondition):
 
 
 @asynccontextmanager
-async def running(folder: Path, *, port_offset: int, any_ports: bool, postgres: bool) -> AsyncIterator[ControlRoom]:
+async def running(
+    folder: Path, *, port_offset: int, any_ports: bool, postgres: bool, tls: bool
+) -> AsyncIterator[ControlRoom]:
     """Start the shop and its control room, restart services that end, and stop everything on leaving.
 
     The folder is for data, logs and secrets. With `any_ports` the ports are free ones, not the default ones plus
-    `port_offset`. With `postgres` everything is stored in PostgreSQL and Valkey instead of SQLite files and memory.
+    `port_offset`. With `postgres` everything is stored in PostgreSQL and Valkey instead of SQLite files and memory;
+    with `tls` services call each other by mutual TLS.
     Raise ShopRunning, FolderNotWritable, PortInUse or StoreMissing.
     """
     programs, telemetry = discover(), TelemetryStore()
@@ -56,12 +60,16 @@ async def running(folder: Path, *, port_offset: int, any_ports: bool, postgres: 
         storefront, employee_api = (
             f"http://localhost:{ports[name]}" if name in ports else None for name in ("storefront", "employee-api")
         )
-        run = _describe(ports, folder)
+        names = [program.name for program in programs]
+        identities = Identities.issue(folder / DATA / "tls", names) if tls else None
+        run = _describe(ports, folder, identities)
         stores, databases = await _start_stores(stack, folder) if postgres else ((), {})
         environment = await _environment(stack, telemetry)
         links = _links(run, storefront)
         overrides = {name: {**databases.get(name, {}), **links.get(name, {})} for name in {*databases, *links}}
-        shop = await stack.enter_async_context(Shop(programs, folder, ports, environment, overrides))
+        shop = await stack.enter_async_context(
+            Shop(programs, folder, ports, environment, overrides, identities=identities)
+        )
         monitor = Monitor([*shop, *stores])
         await stack.enter_async_context(in_background(partial(supervise, [*shop, *stores]), monitor.run))
         reconciler = await stack.enter_async_context(open_reconciler(shop))
@@ -76,9 +84,10 @@ async def running(folder: Path, *, port_offset: int, any_ports: bool, postgres: 
         yield room
 
 
-def _describe(ports: Mapping[str, int], folder: Path) -> Run:
+def _describe(ports: Mapping[str, int], folder: Path, identities: Identities | None) -> Run:
     addresses = {name: f"{HOST}:{port}" for name, port in ports.items() if name != _NAME}
-    return Run(os.getpid(), str(folder), addresses, f"http://localhost:{ports[_NAME]}", secrets.token_urlsafe(24))
+    url, token = f"http://localhost:{ports[_NAME]}", secrets.token_urlsafe(24)
+    return Run(os.getpid(), str(folder), addresses, url, token, str(identities.operator) if identities else "")
 
 
 async def _start_stores(stack: AsyncExitStack, folder: Path) -> tuple[Sequence[ChildProcess], Variables]:

@@ -22,12 +22,16 @@ from typing_extensions import override
 
 from shop_cli.local import health
 from shop_cli.local.child_process import ChildProcess
+from shop_cli.local.identities import Identities
 from shop_cli.local.ports import HOST, require_free
 from shop_cli.local.secret_files import load_or_create
 from shop_cli.local.workspace import Program, UnknownService, internal_name
 
 # Variables that differ between services, or that a developer may have set for another program.
-_NOT_INHERITED = ("HOST", "PORT", "INTERNAL_PORT", "DATABASE_URL", "FAILPOINTS", "HMAC_KEY")
+_NOT_INHERITED = (
+    *("HOST", "PORT", "INTERNAL_PORT", "HEALTH_PORT", "DATABASE_URL", "FAILPOINTS", "HMAC_KEY"),
+    *("TLS_FOLDER", "ALLOWED_CALLS"),
+)
 
 _DEFAULTS = {
     "GRPC_VERBOSITY": "NONE",  # its core writes lines that are no JSON, and quotes what clients send
@@ -48,6 +52,7 @@ class Process(ChildProcess):
             secrets, unless `environment` sets them, are in `.shop-secrets/<name>/`.
         internal_port: the port of its internal services, if it has any; 0 for a free one.
         python: the interpreter that runs the program; by default this process's.
+        tls_folder: with the certificate of its clients here, if it serves TLS.
     """
 
     def __init__(
@@ -59,6 +64,7 @@ class Process(ChildProcess):
         internal_port: int = 0,
         *,
         python: str = sys.executable,
+        tls_folder: Path | None = None,
     ) -> None:
         super().__init__(program.name, folder / ".shop" / "log" / f"{program.name}.log")
         self.program = program
@@ -72,6 +78,7 @@ class Process(ChildProcess):
         self.environment = {**environment, **secrets, "HOST": HOST, **ports}
         self._folder = folder
         self._python = python
+        self.tls_folder = tls_folder
 
     @override
     async def start(self, **variables: str) -> None:
@@ -96,12 +103,12 @@ class Process(ChildProcess):
 
     @override
     async def is_serving(self) -> bool | None:
-        return self.running and not self.paused and await health.is_serving(self.program, self.address)
+        return self.running and not self.paused and await health.is_serving(self.program, self.address, self.tls_folder)
 
     @override
     async def wait_for_change(self) -> None:
         if self.program.protocol == "grpc":
-            await health.wait_for_change(self.address)
+            await health.wait_for_change(self.address, self.tls_folder)
         else:
             await super().wait_for_change()
 
@@ -114,6 +121,7 @@ class Shop:
         ports: by program name, of internal services by `internal_name`.
         environment: of all processes; this process's own by default.
         overrides: additional variables of single processes, by program name.
+        identities: with which the services use TLS; None for plaintext.
         python: as of `Process`.
     """
 
@@ -125,14 +133,19 @@ class Shop:
         environment: Mapping[str, str] | None = None,
         overrides: Mapping[str, Mapping[str, str]] | None = None,
         *,
+        identities: Identities | None = None,
         python: str = sys.executable,
     ) -> None:
         common = {**inherited(os.environ if environment is None else environment), **addresses(programs, ports)}
+        tls_folder = identities.operator if identities else None
         self._processes: dict[str, Process] = {}
         for program in programs:
             name, internal_port = program.name, ports.get(internal_name(program.name), 0)
-            variables = {**common, **(overrides or {}).get(name, {})}
-            self._processes[name] = Process(program, ports[name], variables, folder, internal_port, python=python)
+            own = identities.variables(name) if identities else {}
+            variables = {**common, **own, **(overrides or {}).get(name, {})}
+            self._processes[name] = Process(
+                program, ports[name], variables, folder, internal_port, python=python, tls_folder=tls_folder
+            )
 
     def __iter__(self) -> Iterator[Process]:
         return iter(self._processes.values())

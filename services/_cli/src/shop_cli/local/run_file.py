@@ -34,6 +34,7 @@ class Run:
         folder: where its services write their data, below `.shop/`.
         addresses: `host:port` by name of the program, of internal services by `internal_name`.
         control_room: its URL, "" until it serves; `token` is its password.
+        tls_folder: with the operator's certificate, "" without TLS.
     """
 
     pid: int
@@ -41,6 +42,7 @@ class Run:
     addresses: dict[str, str] = field(default_factory=dict)
     control_room: str = ""
     token: str = field(default="", repr=False)
+    tls_folder: str = ""
 
 
 @contextmanager

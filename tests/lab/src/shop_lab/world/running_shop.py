@@ -110,10 +110,10 @@ async def running_process(name: str, folder: Path, environment: Mapping[str, str
 
 
 @contextlib.asynccontextmanager
-async def shop_up(folder: Path) -> AsyncIterator[Run]:
-    """Run `shop up` on free ports with its data in a folder, and wait until it says that it is ready."""
+async def shop_up(folder: Path, *options: str) -> AsyncIterator[Run]:
+    """Run `shop up` on free ports with its data in a folder, and more options; wait until it says that it is ready."""
     await asyncio.to_thread(migrate_databases, files_in(folder))
-    command = (sys.executable, "-m", "shop_cli", "up", "--any-ports", "--folder", str(folder))
+    command = (sys.executable, "-m", "shop_cli", "up", "--any-ports", "--folder", str(folder), *options)
     environment = {**os.environ, **DEAD_PROXIES}
     process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE, env=environment)
     assert process.stdout

@@ -1,0 +1,71 @@
+"""Every service of a local shop has a certificate, and its callers are those that the chart declares."""
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+from google.protobuf.descriptor_pool import Default
+
+from shop_cli.local.identities import Identities
+from shop_cli.local.workspace import discover, discover_services, root
+
+SERVICES = [program.name for program in discover()]
+
+
+@pytest.fixture(scope="module")
+def identities(tmp_path_factory: pytest.TempPathFactory) -> Identities:
+    return Identities.issue(tmp_path_factory.mktemp("tls"), SERVICES)
+
+
+def callers_of(identities: Identities, service: str) -> dict[str, list[str]]:
+    """Return the methods by the names of their callers."""
+    allowed = json.loads(identities.variables(service)["ALLOWED_CALLS"])
+    return {caller.removeprefix("spiffe://shop.local/ns/local/sa/"): methods for caller, methods in allowed.items()}
+
+
+def test_only_their_owner_reads_certificates_and_a_new_start_replaces_them(tmp_path: Path) -> None:
+    for _ in range(2):
+        before = {path: path.read_bytes() for path in tmp_path.rglob("*.*")}
+        Identities.issue(tmp_path, ["cart"])
+        files = sorted(tmp_path.rglob("*.*"))
+        assert [path.stat().st_mode & 0o777 for path in (*files, *tmp_path.iterdir())] == [0o600] * 6 + [0o700] * 2
+        assert [path for path in files if path.read_bytes() == before.get(path)] == []
+    authorities = {path.read_bytes() for path in tmp_path.rglob("ca.crt")}
+    assert len(authorities) == 1
+
+
+def test_payments_callers_are_those_of_the_chart(identities: Identities) -> None:
+    checkout = ["shop.PaymentService/Charge"]
+    checkout += [f"shop.internal.PaymentLedger/{method}" for method in ("ResolveOrFence", "Void")]
+    ledger = [*checkout, "shop.internal.PaymentLedger/ListCharges"]
+    found = {caller: sorted(methods) for caller, methods in callers_of(identities, "payment").items()}
+    assert found == {"checkout": checkout, "operator": sorted(ledger)}
+
+
+def test_every_declared_call_is_allowed_and_no_other(identities: Identities) -> None:
+    services = yaml.safe_load((root() / "charts/shop/values.yaml").read_text())["services"]
+    declared = {
+        (caller, callee, method.rpartition("/")[2])
+        for caller, service in services.items()
+        for kind in ("calls", "internalCalls")
+        for callee, methods in service.get(kind, {}).items()
+        for method in methods
+    }
+    allowed = {
+        (caller, callee, method.rpartition("/")[2])
+        for callee in SERVICES
+        for caller, methods in callers_of(identities, callee).items()
+        for method in methods
+        if caller != "operator"
+    }
+    assert allowed == declared
+
+
+@pytest.mark.parametrize("service", [program.name for program in discover_services()])
+def test_the_operator_may_call_whatever_others_may(identities: Identities, service: str) -> None:
+    callers = callers_of(identities, service)
+    assert {method for methods in callers.values() for method in methods} == set(callers["operator"])
+    pool = Default()
+    for method in callers["operator"]:
+        pool.FindMethodByName(method.replace("/", "."))
