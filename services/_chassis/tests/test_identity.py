@@ -1,92 +1,311 @@
-"""Who may call what by mutual TLS, and what becomes of certificates that are replaced while calls are made."""
+"""Who may call what by mutual TLS, and calls while certificates are replaced."""
 
+import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import grpc
 import pytest
+from cryptography import x509
 from grpc_health.v1 import health_pb2, health_pb2_grpc
+from structlog.testing import capture_logs
 
 from chassis.errors import Unavailable
-from chassis.rpc import client, server
-from chassis.settings import ServiceSettings
+from chassis.rpc import client, connection, server
+from chassis.settings import ServiceSettings, load
+from chassis.telemetry import semconv
 from chassis.telemetry.instruments import Telemetry
-from chassis.tls.authority import Authority
+from chassis.tls import certificates
+from chassis.tls.authority import Authority, Issued
 from chassis.tls.certificates import Certificates
 from shop import cart_pb2
 from shop.cart_pb2_grpc import CartServiceStub
-from shop_kit.carts import REGISTER, Carts
-from shop_kit.certificates import new_authority, renew, spiffe_id
+from shop_kit.carts import REGISTER, Carts, Context
+from shop_kit.certificates import HOUR, issue, issue_bad, new_authority, renew, spiffe_id
 from shop_kit.metrics import measured
 from shop_kit.settings import load_settings
+from shop_kit.waiting import wait_until
 
+AUTHORITY, FOREIGN = new_authority(), new_authority("foreign")
 GET = cart_pb2.GetCartRequest(user_id="u")
-ALLOWED = {spiffe_id("checkout"): ["shop.CartService/GetCart"]}
+GET_CART = "shop.CartService/GetCart"
 
 
-@pytest.fixture(scope="module")
-def authority() -> Authority:
-    return new_authority()
+@pytest.fixture
+def folders(tmp_path: Path) -> dict[str, Path]:
+    """The folders of a server, of a caller that it lists, and of one that it does not."""
+    return {name: renew(tmp_path / name, AUTHORITY, name) for name in ("cart", "checkout", "ad")}
+
+
+@pytest.fixture(autouse=True)
+def look_at_each_refresh(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(certificates, "_CHECK_SECONDS", 0)
+    monkeypatch.setattr(connection, "_FOLLOW_SECONDS", 0.01)
+    monkeypatch.setattr(connection, "_CONNECT_SECONDS", 0.01)
 
 
 @asynccontextmanager
 async def serving(
     folder: Path, carts: Carts | None = None, telemetry: Telemetry | None = None, **settings: Any
 ) -> AsyncIterator[server.Service]:
-    values = {"tls_folder": folder, "allowed_calls": json.dumps(ALLOWED), **settings}
+    allowed = json.dumps({spiffe_id("checkout"): [GET_CART]})
+    values = {"tls_folder": folder, "allowed_calls": allowed, **settings}
     service = server.Service(load_settings(ServiceSettings, values), telemetry or Telemetry())
     service.add_servicer(REGISTER, carts or Carts())
     await service.start()
     try:
         yield service
     finally:
-        await service.channels.aclose()
         await service.drain()
 
 
 @asynccontextmanager
-async def calling(service: server.Service, folder: Path) -> AsyncIterator[CartServiceStub]:
-    certificates = Certificates.load(str(folder))
-    channel = client.channel(
-        f"localhost:{service.port}", "shop.CartService", timeout_seconds=5, certificates=certificates
-    )
-    yield CartServiceStub(channel)
-    await channel.close()
+async def calling(port: int, folder: Path | None) -> AsyncIterator[Any]:
+    loaded = Certificates.load(str(folder)) if folder else None
+    channel = client.channel(f"127.0.0.1:{port}", "shop.CartService", timeout_seconds=5, certificates=loaded)
+    try:
+        yield CartServiceStub(channel)
+    finally:
+        await channel.close()
 
 
-async def test_a_caller_may_make_the_calls_that_the_table_lists_and_no_others(
-    authority: Authority, tmp_path: Path
-) -> None:
+@asynccontextmanager
+async def presenting(port: int, issued: Issued | None, authorities: bytes) -> AsyncIterator[grpc.aio.Channel]:
+    """Open a plain channel whose certificate no folder of ours may have."""
+    pair = (issued.key, issued.certificate) if issued else (None, None)
+    credentials = grpc.ssl_channel_credentials(authorities, *pair)
+    async with grpc.aio.secure_channel(f"127.0.0.1:{port}", credentials) as channel:
+        yield channel
+
+
+async def refusal(call: Any) -> Unavailable:
+    with pytest.raises(Unavailable) as raised:
+        await call
+    return raised.value
+
+
+async def test_a_caller_may_make_the_calls_that_the_table_lists_and_no_others(folders: dict[str, Path]) -> None:
     telemetry, read = measured()
-    callers = {name: renew(tmp_path / name, authority, name) for name in ("checkout", "cart")}
-    async with serving(callers["cart"], telemetry=telemetry) as service:
-        async with calling(service, callers["checkout"]) as listed:
-            assert (await listed.GetCart(GET)).user_id == "u"
-            with pytest.raises(Unavailable) as refusal:
-                await listed.AddItem(cart_pb2.AddItemRequest(user_id="u"))
-        assert refusal.value.reason == "CALLER_NOT_ALLOWED"
-        async with calling(service, callers["cart"]) as unlisted:
-            for _ in range(2):
-                with pytest.raises(Unavailable, match=r"shop.CartService/GetCart: ALLOWED_CALLS does not list it"):
-                    await unlisted.GetCart(GET)
-    denied = {
-        dict(attributes)["rpc.method"]: value
-        for (name, *attributes), value in read().items()
-        if name == "shop.server.denied_requests"
-    }
-    assert denied == {"shop.CartService/GetCart": 2, "shop.CartService/AddItem": 1, "shop.CartService/EmptyCart": 0}
+    with capture_logs() as logs:
+        async with serving(folders["cart"], telemetry=telemetry) as service:
+            async with calling(service.port, folders["checkout"]) as listed:
+                assert (await listed.GetCart(GET)).user_id == "u"
+                refused = await refusal(listed.AddItem(cart_pb2.AddItemRequest(user_id="secret")))
+                assert refused.reason == "CALLER_NOT_ALLOWED"
+                assert "shop.CartService/AddItem: ALLOWED_CALLS does not list it" in refused.message
+            async with calling(service.port, folders["ad"]) as unlisted:
+                for _ in range(3):
+                    assert (await refusal(unlisted.GetCart(GET))).reason == "CALLER_NOT_ALLOWED"
+    lines = [(entry["caller"], entry["method"]) for entry in logs if entry["event"] == "caller not allowed"]
+    assert lines == [(spiffe_id("checkout"), "shop.CartService/AddItem"), (spiffe_id("ad"), GET_CART)]
+    assert "secret" not in repr(logs)
+    metric = semconv.DENIED_REQUESTS.name
+    denied = {series[1][1]: value for series, value in read().items() if series[0] == metric}
+    assert denied == {GET_CART: 3, "shop.CartService/AddItem": 1, "shop.CartService/EmptyCart": 0}
 
 
-async def test_health_is_served_in_plaintext_on_a_port_of_its_own(authority: Authority, tmp_path: Path) -> None:
-    async with serving(renew(tmp_path / "tls", authority, "cart")) as service:
-        async with grpc.aio.insecure_channel(f"127.0.0.1:{service.health_port}") as plain:
-            health: Any = health_pb2_grpc.HealthStub(plain)
-            for name in ("", "liveness", "shop.CartService"):
-                response = await health.Check(health_pb2.HealthCheckRequest(service=name))
-                assert response.status == health_pb2.HealthCheckResponse.SERVING
-            with pytest.raises(grpc.aio.AioRpcError) as refusal:
-                await CartServiceStub(plain).GetCart(GET)
-        assert refusal.value.code() is grpc.StatusCode.UNIMPLEMENTED
+async def test_a_service_starts_with_a_table_that_lists_methods_of_another_release(folders: dict[str, Path]) -> None:
+    allowed = json.dumps({spiffe_id("checkout"): [GET_CART, "shop.CartService/GetCarts"]})
+    with capture_logs() as logs:
+        async with (
+            serving(folders["cart"], allowed_calls=allowed) as service,
+            calling(service.port, folders["checkout"]) as stub,
+        ):
+            assert (await stub.GetCart(GET)).user_id == "u"
+    assert [entry["methods"] for entry in logs if "methods" in entry] == [["shop.CartService/GetCarts"]]
+
+
+@pytest.mark.parametrize(
+    ("table", "problem"),
+    [
+        ("{", "must be a JSON object of SPIFFE IDs with lists of methods"),
+        ("[]", "must be a JSON object of SPIFFE IDs with lists of methods"),
+        ('{"spiffe://shop/sa/cart": "GetCart"}', "must be a JSON object of SPIFFE IDs with lists of methods"),
+        ('{"cart": ["shop.CartService/GetCart"]}', "'cart' must be a SPIFFE ID such as"),
+        ('{"spiffe://shop/sa/cart": ["GetCart"]}', "'GetCart' must be a full name such as shop.CartService/GetCart"),
+        ('{"spiffe://shop/sa/cart": ["/shop.CartService/GetCart"]}', "must be a full name such as"),
+    ],
+)
+def test_a_table_that_does_not_parse_ends_the_start_with_one_line_that_names_it(
+    table: str, problem: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        load(ServiceSettings, {"ALLOWED_CALLS": table})
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("ALLOWED_CALLS: ")
+    assert problem in line
+
+
+async def test_a_service_whose_table_lists_nobody_refuses_everybody(folders: dict[str, Path]) -> None:
+    async with (
+        serving(folders["cart"], allowed_calls=None) as service,
+        calling(service.port, folders["checkout"]) as stub,
+    ):
+        assert (await refusal(stub.GetCart(GET))).reason == "CALLER_NOT_ALLOWED"
+
+
+@pytest.mark.parametrize("services", [(), ("checkout", "ad"), ("checkout", "checkout")])
+async def test_a_certificate_without_exactly_one_identity_may_call_nothing_but_health(
+    services: Sequence[str], folders: dict[str, Path]
+) -> None:
+    async with serving(folders["cart"]) as service:
+        issued = issue_bad(AUTHORITY, *services)
+        async with presenting(service.port, issued, AUTHORITY.certificate) as channel:
+            health: Any = health_pb2_grpc.HealthStub(channel)
+            response = await health.Check(health_pb2.HealthCheckRequest(service="shop.CartService"))
+            assert response.status == health_pb2.HealthCheckResponse.SERVING
+            with pytest.raises(grpc.aio.AioRpcError) as raised:
+                await CartServiceStub(channel).GetCart(GET)
+    assert raised.value.code() is grpc.StatusCode.PERMISSION_DENIED
+
+
+@pytest.mark.parametrize(
+    "issued",
+    [
+        issue_bad(AUTHORITY, "checkout", valid_from=-2 * HOUR, valid_until=-HOUR),
+        issue_bad(AUTHORITY, "checkout", valid_from=HOUR, valid_until=2 * HOUR),
+        issue(FOREIGN, "checkout"),
+        issue_bad(None, "checkout"),
+        None,
+    ],
+    ids=["expired", "not yet valid", "foreign", "self-signed", "none"],
+)
+async def test_a_client_whose_certificate_is_not_valid_gets_no_connection(
+    issued: Issued | None, folders: dict[str, Path]
+) -> None:
+    async with (
+        serving(folders["cart"]) as service,
+        presenting(service.port, issued, AUTHORITY.certificate) as channel,
+    ):
+        with pytest.raises(grpc.aio.AioRpcError) as raised:
+            await CartServiceStub(channel).GetCart(GET, timeout=5)
+    assert raised.value.code() is grpc.StatusCode.UNAVAILABLE
+
+
+@pytest.mark.parametrize(
+    ("issued", "reason"),
+    [
+        (issue_bad(AUTHORITY, "cart", valid_from=-2 * HOUR, valid_until=-HOUR), "certificate has expired"),
+        (issue_bad(AUTHORITY, "cart", valid_from=HOUR, valid_until=2 * HOUR), "certificate is not yet valid"),
+        (issue(FOREIGN, "cart"), "unable to get local issuer certificate"),
+        (issue_bad(None, "cart"), "self"),
+        (issue_bad(AUTHORITY, "cart", hosts=[x509.DNSName("shop-ad")]), "Hostname Verification Check failed"),
+        (issue_bad(AUTHORITY, "cart", hosts=[]), "Hostname Verification Check failed"),
+    ],
+    ids=["expired", "not yet valid", "foreign", "self-signed", "another host", "a URI alone"],
+)
+async def test_a_server_whose_certificate_is_not_valid_gets_no_call(
+    issued: Issued, reason: str, folders: dict[str, Path]
+) -> None:
+    peer = grpc.aio.server()
+    pairs = [(issued.key, issued.certificate)]
+    port = peer.add_secure_port("127.0.0.1:0", grpc.ssl_server_credentials(pairs, AUTHORITY.certificate, True))
+    await peer.start()
+    async with calling(port, folders["checkout"]) as stub:
+        refused = await refusal(stub.GetCart(GET))
+    await peer.stop(None)
+    assert reason in refused.message
+
+
+async def test_an_error_says_that_one_side_alone_has_tls(folders: dict[str, Path]) -> None:
+    async with serving(folders["cart"]) as service:
+        async with calling(service.port, None) as plain:
+            assert "does the peer require TLS" in (await refusal(plain.GetCart(GET))).message
+        async with calling(service.health_port or 0, folders["checkout"]) as secure:
+            assert "does the peer serve plaintext?" in (await refusal(secure.GetCart(GET))).message
+
+
+async def test_health_alone_is_served_in_plaintext_until_the_drain_ends(folders: dict[str, Path]) -> None:
+    release, waiting = asyncio.Event(), False
+
+    async def wait(_context: Context) -> cart_pb2.Cart:
+        nonlocal waiting
+        waiting = True
+        await release.wait()
+        return cart_pb2.Cart()
+
+    async def status(name: str) -> str:
+        response = await health.Check(health_pb2.HealthCheckRequest(service=name))
+        return str(health_pb2.HealthCheckResponse.ServingStatus.Name(response.status))
+
+    async with (
+        serving(folders["cart"], Carts(wait), grace_seconds=20) as service,
+        calling(service.port, folders["checkout"]) as stub,
+        grpc.aio.insecure_channel(f"127.0.0.1:{service.health_port}") as plain,
+    ):
+        health: Any = health_pb2_grpc.HealthStub(plain)
+        names = ("", "liveness", "shop.CartService")
+        assert [await status(name) for name in names] == ["SERVING"] * 3
+        for method in ("/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", f"/{GET_CART}"):
+            with pytest.raises(grpc.aio.AioRpcError) as raised:
+                await plain.unary_unary(method, bytes)(b"")
+            assert raised.value.code() is grpc.StatusCode.UNIMPLEMENTED
+        call = asyncio.ensure_future(stub.GetCart(GET))
+        await wait_until(lambda: waiting)
+        draining = asyncio.create_task(service.drain())
+        await asyncio.sleep(0)
+        assert [await status(name) for name in names] == ["NOT_SERVING", "SERVING", "NOT_SERVING"]
+        release.set()
+        await call
+        await draining
+
+
+async def test_a_call_in_flight_ends_on_the_channel_that_was_replaced(folders: dict[str, Path]) -> None:
+    release, waiting = asyncio.Event(), 0
+
+    async def wait(_context: Context) -> cart_pb2.Cart:
+        nonlocal waiting
+        waiting += 1
+        await release.wait()
+        return cart_pb2.Cart()
+
+    async with serving(folders["cart"], Carts(wait)) as service, calling(service.port, folders["checkout"]) as stub:
+        before = asyncio.ensure_future(stub.GetCart(GET))
+        await wait_until(lambda: waiting == 1)
+        renew(folders["checkout"], FOREIGN, "checkout", AUTHORITY)
+        renew(folders["cart"], AUTHORITY, "cart", FOREIGN)
+        raw = stub.GetCart.raw
+        await wait_until(lambda: stub.GetCart.raw is not raw)
+        after = asyncio.ensure_future(stub.GetCart(GET))
+        await wait_until(lambda: waiting == 2)
+        release.set()
+        assert [call.user_id for call in await asyncio.gather(before, after)] == ["", ""]
+
+
+async def test_calls_do_not_fail_while_certificates_and_their_authority_are_replaced(folders: dict[str, Path]) -> None:
+    loaded = [Certificates.load(str(folders[name])) for name in ("cart", "checkout")]
+    done, calls = False, 0
+
+    async def call_until_done() -> None:
+        nonlocal calls
+        while not done:
+            await stub.GetCart(GET)
+            calls += 1
+
+    async def renew_both(issuer: Authority, *trusted: Authority) -> None:
+        renew(folders["cart"], issuer, "cart", *trusted)
+        before, used = calls, stub.GetCart.raw
+        await wait_until(lambda: calls > before + 20)
+        renew(folders["checkout"], issuer, "checkout", *trusted)
+        await wait_until(lambda: stub.GetCart.raw is not used)
+
+    # Connections that end after a moment are opened again with the certificates of then.
+    async with (
+        serving(folders["cart"], max_connection_age_seconds=0.05) as service,
+        calling(service.port, folders["checkout"]) as stub,
+        asyncio.TaskGroup() as tasks,
+    ):
+        for _ in range(8):
+            tasks.create_task(call_until_done())
+        old = AUTHORITY
+        for number in range(10):
+            new = new_authority(f"number {number}")
+            await renew_both(old, new)
+            await renew_both(new, old)
+            await renew_both(new)
+            old = new
+        done = True
+    assert [found.failed_reloads for found in loaded] == [0, 0]

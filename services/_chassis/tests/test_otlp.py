@@ -5,14 +5,19 @@ import sys
 from collections.abc import Iterator
 from functools import partial
 from importlib.metadata import PackageNotFoundError
+from pathlib import Path
 
 import grpc
 import pytest
 import structlog
 from opentelemetry import trace
 
-from chassis.telemetry import logging, otlp
+from chassis.rpc.credentials import server_credentials
+from chassis.telemetry import logging, otlp, semconv
 from chassis.telemetry.instruments import Telemetry
+from chassis.tls import certificates
+from chassis.tls.certificates import Certificates
+from shop_kit.certificates import new_authority, renew
 from shop_kit.collector import Collector, grpc_collector, http_collector
 from shop_kit.waiting import wait_until
 
@@ -48,6 +53,36 @@ def dropped(collector: Collector) -> dict[str, float]:
     """Return what was dropped of each signal, by the latest export."""
     points = collector.metrics[DROPPED].sum.data_points
     return {point.attributes[0].value.string_value: point.as_double or point.as_int for point in points}
+
+
+async def test_telemetry_arrives_while_certificates_and_their_authority_are_replaced(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    old, new = new_authority(), new_authority("new")
+    folders = [renew(tmp_path / name, old, name) for name in ("collector", "cart")]
+    monkeypatch.setattr(trace, "set_tracer_provider", lambda _provider: None)
+    monkeypatch.setattr(certificates, "_CHECK_SECONDS", 0)
+    for variable, name in (("CERTIFICATE", "ca.crt"), ("CLIENT_CERTIFICATE", "tls.crt"), ("CLIENT_KEY", "tls.key")):
+        monkeypatch.setenv(f"OTEL_EXPORTER_OTLP_{variable}", str(folders[1] / name))
+    monkeypatch.setenv("TLS_FOLDER", str(folders[1]))
+    monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "5")
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "2")
+
+    async def export(span: str) -> None:
+        telemetry.tracer.start_span(span).end()
+        await wait_until(lambda: [found.name for found in collector.spans][-1:] == [span])
+
+    with grpc_collector(server_credentials(Certificates.load(str(folders[0])))) as collector:
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.url)
+        telemetry = start()
+        for number, (issuer, *others) in enumerate([(old,), (old, new), (new, old), (new,), (new,)]):
+            for name, folder in zip(("collector", "cart"), folders, strict=True):
+                renew(folder, issuer, name, *others)
+                await export(f"{name} {number}")
+        telemetry.shutdown()
+    assert dropped(collector) == {"traces": 0, "metrics": 0, "logs": 0}
+    (point,) = collector.metrics[semconv.CERTIFICATE_EXPIRY.name].gauge.data_points
+    assert point.as_int == Certificates.load(str(folders[1])).current.expires_at
 
 
 async def test_all_signals_arrive_with_the_headers(collector: Collector) -> None:

@@ -106,7 +106,7 @@ class ServiceSettings(ServerSettings):
     # Of services for other services and operators, such as PaymentLedger; most processes have none.
     internal_port: Port = 50052
     # With TLS_FOLDER only: who may call what, and a port that serves health alone in plaintext, for probes.
-    allowed_calls: Annotated[Callers, Parse(parse_callers)] = Callers({})
+    allowed_calls: Annotated[Callers, Parse(parse_callers)] = field(default_factory=dict)
     health_port: Port = 50053
     # Clients find new pods only when a connection closes: this bounds how long a scale-up takes to spread the load.
     max_connection_age_seconds: PositiveFloat = 60

@@ -1,6 +1,5 @@
 """Admits the callers that ALLOWED_CALLS names for a method, by the SPIFFE ID of their certificate."""
 
-from collections.abc import Set as AbstractSet
 from typing import Any
 
 import grpc
@@ -9,6 +8,7 @@ import structlog
 from chassis.errors import PermissionDenied
 from chassis.telemetry import semconv
 from chassis.telemetry.instruments import Telemetry
+from chassis.tls.callers import Callers
 
 log = structlog.get_logger()
 
@@ -23,9 +23,9 @@ class CallerNotAllowed(PermissionDenied):
 class Access:
     """Admits the callers of one method."""
 
-    def __init__(self, method: str, allowed: AbstractSet[bytes], telemetry: Telemetry) -> None:
+    def __init__(self, method: str, callers: Callers, telemetry: Telemetry) -> None:
         self._method = method
-        self._allowed = allowed
+        self._allowed = {caller.encode() for caller, methods in callers.items() if method in methods}
         self._denied = telemetry.counter(semconv.DENIED_REQUESTS)
         self._attributes = ((semconv.RPC_METHOD, method),)
         self._denied.add(0, self._attributes)  # exported from the start: an alert sees only increases of a series

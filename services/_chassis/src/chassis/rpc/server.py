@@ -90,10 +90,10 @@ class Service:
         await self._update_readiness()
 
     async def _start_probed(self) -> None:
-        served = [method for listener in self._listeners for method in listener.method_names]
-        if unknown := self.settings.allowed_calls.unknown(served):
+        served = {method for listener in self._listeners for method in listener.method_names}
+        if unknown := set().union(*self.settings.allowed_calls.values()) - served:
             # No error: the table of a newer release must not stop an older service from starting again.
-            log.warning("ALLOWED_CALLS has methods that are not served", methods=unknown)
+            log.warning("ALLOWED_CALLS has methods that are not served", methods=sorted(unknown))
         self._probed = Listener("health", self.settings, self.telemetry, health=self._public.health)
         self.health_port = await self._probed.start(self.settings.health_port, "HEALTH_PORT")
 

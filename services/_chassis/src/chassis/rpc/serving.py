@@ -96,7 +96,7 @@ class WrappingRegistrar:
             self.method_names.append(path)
             handle = _with_failpoint(path, handler.unary_unary, self._failpoints)
             decode = _decoder(handler.request_deserializer, service.FindMethodByName(name).input_type)
-            access = Access(path, self._callers.of(path), self._telemetry) if self._callers else None
+            access = Access(path, self._callers, self._telemetry) if self._callers is not None else None
             method = _Method(path, handle, decode, self._telemetry, self._limiter, access=access)
             # No deserializer: `serve` decodes requests, because gRPC would answer malformed ones with INTERNAL.
             # As a stream: grpc.aio never ends a unary call whose client half-closes it without a message.

@@ -15,6 +15,12 @@ from shop_internal.error_reasons_pb2 import ErrorReason
 
 DOMAIN = "shop"
 
+# What gRPC's texts of failed connections mean to those who have just set TLS_FOLDER.
+_HINTS = {
+    "WRONG_VERSION_NUMBER": " (TLS_FOLDER is set here: does the peer serve plaintext?)",
+    "Socket closed": " (does the peer require TLS, or not accept the certificate in TLS_FOLDER?)",
+}
+
 _CODES: dict[type[errors.DomainError], grpc.StatusCode] = {
     errors.InvalidArgument: grpc.StatusCode.INVALID_ARGUMENT,
     errors.NotFound: grpc.StatusCode.NOT_FOUND,
@@ -108,6 +114,7 @@ def from_rpc_error(error: grpc.aio.AioRpcError) -> errors.DomainError:
             packed.Unpack(detail)  # does nothing unless this is its type
     kind = KINDS.get(error.code(), errors.Internal)
     message = error.details() or error.code().name
+    message += "".join(hint for text, hint in _HINTS.items() if text in message)
     reason = reason_from_peer(info.reason or error.code().name)
     if kind is errors.InvalidArgument:
         violations = [errors.FieldViolation(found.field, found.description) for found in bad_request.field_violations]

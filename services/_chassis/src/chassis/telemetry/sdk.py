@@ -26,7 +26,9 @@ from chassis.telemetry.instruments import SCOPE, Telemetry
 from chassis.telemetry.metrics import Counter, Histogram
 from chassis.telemetry.otlp import OtlpSettings
 from chassis.telemetry.process_metrics import observe_process
+from chassis.telemetry.replaced_exporter import ReplacedExporter, observe_certificates
 from chassis.telemetry.sdk_histograms import ExporterWithHistograms
+from chassis.tls.certificates import Certificates
 
 # Its warning of a value that is cut to the limit would become a log record with a value that is cut, without end.
 logging.getLogger("opentelemetry.attributes").setLevel(logging.ERROR)
@@ -41,7 +43,7 @@ def start_export(service_name: str, settings: OtlpSettings) -> Telemetry:
     dropped, reasons = Counter(semconv.TELEMETRY_DROPPED), FailureReasons()
     reasons.install()
     traces, metrics, logs = (DropCounter(signal, dropped, reasons) for signal in ("traces", "metrics", "logs"))
-    spans_to, metrics_to, logs_to = open_exporters(settings.otel_exporter_otlp_protocol)
+    spans_to, metrics_to, logs_to = open_exporters(settings.otel_exporter_otlp_protocol, settings.tls_folder)
     histograms: dict[str, Histogram] = {}
     # The SDK reads the sampler and the limits of spans from the environment.
     tracers = TracerProvider(resource=resource, shutdown_on_exit=False)
@@ -69,6 +71,8 @@ def start_export(service_name: str, settings: OtlpSettings) -> Telemetry:
     )
     telemetry.observe(semconv.TELEMETRY_DROPPED, dropped.points)
     stop_observing = observe_process(telemetry)
+    if settings.tls_folder is not None:
+        observe_certificates(telemetry, settings.tls_folder)
     return telemetry
 
 
@@ -81,13 +85,19 @@ def _resource(service_name: str) -> Resource:
     return Resource.create(defaults).merge(OTELResourceDetector().detect()).merge(named)
 
 
-def open_exporters(protocol: str) -> tuple[SpanExporter, MetricExporter, LogRecordExporter]:
-    """Return OpenTelemetry's exporters for `grpc` or `http/protobuf`. They read the endpoint and so on themselves."""
+def open_exporters(
+    protocol: str, certificates: Certificates | None = None
+) -> tuple[SpanExporter, MetricExporter, LogRecordExporter]:
+    """Return OpenTelemetry's exporters for `grpc` or `http/protobuf`. They read the endpoint and so on themselves.
+
+    With certificates, their own OTEL_EXPORTER_OTLP_[CLIENT_]CERTIFICATE and CLIENT_KEY name files of TLS_FOLDER.
+    """
 
     def load(module: str, name: str) -> Any:
         # Imported by name, so that the other protocol's modules take no memory.
         found = import_module(f"opentelemetry.exporter.otlp.proto.{protocol.partition('/')[0]}.{module}")
-        return getattr(found, name)()
+        create = getattr(found, name)
+        return create() if certificates is None else ReplacedExporter(create, certificates)
 
     return (
         load("trace_exporter", "OTLPSpanExporter"),

@@ -194,6 +194,13 @@ PROCESS_FILES = _up_down_counter("process.unix.file_descriptor.count", "{file_de
 GC_COLLECTIONS = _counter("cpython.gc.collections", "{collection}", "Runs of Python's garbage collector", GC_GENERATION)
 GC_PAUSE = _histogram("shop.gc.pause", "Time in which a run of the garbage collector stopped the process")
 LOOP_LAG = _histogram("shop.event_loop.lag", "Delay between the time a timer was due and the time it ran")
+CERTIFICATE_EXPIRY = _gauge(
+    "shop.tls.certificate.expiry", "s", "When the process's certificate or all its authorities' end, since 1970"
+)
+CERTIFICATE_LIFETIME = _gauge("shop.tls.certificate.lifetime", "s", "How long the process's certificate is valid")
+FAILED_RELOADS = _counter(
+    "shop.tls.failed_reloads", "{reload}", "Looks at replaced files of TLS_FOLDER that found them unusable"
+)
 TELEMETRY_DROPPED = _counter(
     "shop.telemetry.dropped",
     "{item}",

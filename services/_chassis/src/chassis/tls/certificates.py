@@ -38,9 +38,9 @@ class Certificates:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self._loaded = self._failed = _versions(folder)
         self.current = _load(folder)
         self.failed_reloads = 0
-        self._loaded = self._failed = _versions(folder)
         self._checked_at = time.monotonic()
         self._lock = threading.Lock()
 
@@ -66,28 +66,33 @@ class Certificates:
         return self.current
 
     def _reload(self) -> None:
-        versions: object = None
+        versions = _versions(self.folder)
+        if versions == self._loaded:
+            return
         try:
-            versions = _versions(self.folder)
-            if versions == self._loaded:
-                return
-            identity = _load(self.folder)
-            if versions != _versions(self.folder):
-                return  # they are being replaced: the next look finds them complete
+            identity, problem = _load(self.folder), ""
         except (OSError, ValueError) as error:
-            self.failed_reloads += 1  # again at each look, so that an alert lasts as long as the problem
-            if versions != self._failed:
-                log.error("certificates not reloaded", folder=str(self.folder), error=str(error))  # noqa: TRY400
-            self._failed = versions
-        else:
-            self.current, self._loaded, self._failed = identity, versions, versions
+            identity, problem = self.current, str(error)
+        if versions != _versions(self.folder):
+            return  # they are being replaced: the next look finds them complete
+        if not problem:
+            self.current, self._loaded = identity, versions
             log.info("certificates reloaded", expires_at=time.strftime("%FT%TZ", time.gmtime(identity.expires_at)))
+            return
+        self.failed_reloads += 1  # again at each look, so that an alert lasts as long as the problem
+        if versions != self._failed:
+            log.error("certificates not reloaded", folder=str(self.folder), error=problem)
+        self._failed = versions
 
 
 def _versions(folder: Path) -> object:
-    """Return what changes whenever a file is written or replaced."""
-    found = [(folder / name).stat() for name in FILES]
-    return [(status.st_ino, status.st_mtime_ns, status.st_size) for status in found]
+    """Return what changes whenever a file is written, replaced or removed."""
+    found = []
+    for name in FILES:
+        with suppress(OSError):
+            status = (folder / name).stat()
+            found.append((name, status.st_ino, status.st_mtime_ns, status.st_size))
+    return found
 
 
 def _load(folder: Path) -> Identity:
