@@ -54,6 +54,10 @@ def test_no_object_appears_twice(render: Any, matrix_values: dict[str, Any]) -> 
     assert sorted(names) == sorted(set(names))
 
 
+def mebibytes(quantity: str) -> int:
+    return int(quantity[:-2]) * {"Mi": 1, "Gi": 1024}[quantity[-2:]]
+
+
 def containers_of(pod: dict[str, Any]) -> list[dict[str, Any]]:
     return [*pod["spec"].get("initContainers", []), *pod["spec"]["containers"]]
 
@@ -103,11 +107,25 @@ def test_every_component_has_its_own_service_account(render: Any, matrix_values:
     assert len(set(used)) == len(used)
 
 
-def test_every_container_has_requests_and_only_a_memory_limit(render: Any, matrix_values: dict[str, Any]) -> None:
+def test_every_container_has_requests_and_limits_but_of_cpu(render: Any, matrix_values: dict[str, Any]) -> None:
     for name, pod in render(matrix_values).pod_templates():
         for container in containers_of(pod):
-            assert set(container["resources"]["requests"]) >= {"cpu", "memory"}, name
-            assert set(container["resources"]["limits"]) == {"memory"}, name
+            assert set(container["resources"]["requests"]) == {"cpu", "memory", "ephemeral-storage"}, name
+            assert set(container["resources"]["limits"]) == {"memory", "ephemeral-storage"}, name
+
+
+# By default, the kubelet keeps five files of 10 MiB.
+LOGS_MEBIBYTES = 50
+
+
+def test_the_limit_of_disk_space_leaves_room_for_logs_beside_full_volumes(
+    render: Any, matrix_values: dict[str, Any]
+) -> None:
+    for name, pod in render(matrix_values).pod_templates():
+        disks = [volume["emptyDir"] for volume in pod["spec"]["volumes"] if "emptyDir" in volume]
+        volumes = sum(mebibytes(disk["sizeLimit"]) for disk in disks if "medium" not in disk)
+        limit = sum(mebibytes(found["resources"]["limits"]["ephemeral-storage"]) for found in pod["spec"]["containers"])
+        assert volumes + LOGS_MEBIBYTES * len(pod["spec"]["containers"]) <= limit, name
 
 
 def test_every_mounted_volume_exists(render: Any, matrix_values: dict[str, Any]) -> None:
