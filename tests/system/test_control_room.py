@@ -18,6 +18,8 @@ from shop_cli.local.run_file import Run
 from shop_kit.waiting import wait_until
 from shop_lab.world.running_shop import shop_up
 
+README = Path(__file__).parents[2] / "services" / "_cli" / "README.md"  # its command begins with `grpcurl -cacert`
+
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
@@ -86,6 +88,14 @@ async def test_an_order_shows_its_trace_which_is_found_by_the_order(up: UpShop) 
     status, tree = await up.shop("trace", json.loads(listed.splitlines()[-1])["trace_id"])
     assert status == 0
     assert calls[0] in tree
+
+
+async def test_another_program_calls_a_service_with_the_operators_certificate(up: UpShop) -> None:
+    (documented,) = re.findall(r"^grpcurl (-cacert [^`]*)\n```", README.read_text(), re.MULTILINE)
+    command = (sys.executable, str(Path(__file__).with_name("grpcurl.py")), *documented.replace("\\\n", "").split())
+    environment = {"AD_ADDR": up.run.addresses["ad"]}
+    called = await asyncio.create_subprocess_exec(*command, cwd=up.folder, env=environment, stdout=PIPE)
+    assert b'"redirectUrl"' in (await called.communicate())[0]
 
 
 async def test_an_unknown_trace_is_one_line(up: UpShop) -> None:

@@ -37,6 +37,7 @@ RUN_ELSEWHERE = {
     r"make mutants": ("Makefile", "$(MAKE) mutants"),
     r"python -m shop_lab.mutants .*": ("Makefile", "python -m shop_lab.mutants"),
     r"make kind-up deploy": (".github/workflows/e2e.yml", "make deploy"),
+    r"grpcurl -cacert .*": ("tests/system/test_control_room.py", "grpcurl -cacert"),
     r"shop prove --orders 100 --kills 8": ("tests/system/faults/test_prove.py", '"--orders", "100", "--kills", "8"'),
     r"shop prove .*": ("tests/system/faults/conftest.py", '"prove"'),
     r"shop load .*": ("services/_cli/tests/test_load.py", '"load"'),
