@@ -15,7 +15,7 @@ certificate() { # NAME OPENSSL_ARGS...: a key and a certificate
         -keyout "$folder/$1.key" -out "$folder/$1.crt" "${@:2}" 2>/dev/null
 }
 
-start_servers() {
+start_servers() { # HELM_ARGS...
     local server usage=keyUsage=critical,keyCertSign # Python 3.13 rejects an authority without it
     certificate ca -addext "$usage"
     certificate other-ca -addext "$usage"
@@ -27,7 +27,7 @@ start_servers() {
         d create secret generic "$server-tls" --from-file="tls.crt=$folder/$server.crt" \
             --from-file="tls.key=$folder/$server.key" --from-file="$folder/pg_hba.conf"
     done
-    helm template chart charts/shop >"$folder/chart.yaml"
+    helm template chart charts/shop "$@" >"$folder/chart.yaml"
     sed -e "s|POSTGRESQL_IMAGE|$(image_of postgres)|" -e "s|VALKEY_IMAGE|$(image_of valkey)|" \
         tests/e2e/tls-servers.yaml | d apply -f -
     d wait --for=condition=Ready --timeout=2m pod/postgresql pod/valkey
@@ -72,7 +72,7 @@ log_contains() { # SECONDS TEXT KUBECTL_LOGS_ARGS...
     fail "no $2 in the log of ${*:3}"
 }
 
-start_servers
+start_servers "$@"
 kubectl create namespace "$namespace"
 kubectl label namespace "$namespace" pod-security.kubernetes.io/enforce=restricted >/dev/null
 create_secrets

@@ -135,6 +135,11 @@ def jaeger_config() -> str:
     return textwrap.fill(json.dumps(config), 120, subsequent_indent=" " * 8, break_on_hyphens=False)
 
 
+def third_party_image(image: dict[str, str]) -> str:
+    """Return the image without its digest, so that on a developer's machine a local image may take its place."""
+    return "{registry}/{repository}:{tag}".format_map(image).partition("@")[0]
+
+
 def own_image(name: str) -> str:
     return f"${{REGISTRY:-not-published.invalid/shop}}/{name}:${{TAG:-{TAG}}}"
 
@@ -159,7 +164,7 @@ def main() -> None:
     roles = sorted(name.replace("-", "_") for name in databases)
     others = {"jaeger": VALUES["observability"]["jaeger"], **{name: VALUES[name] for name in STORES}}
     text = TEMPLATE.format(
-        **{name: "{registry}/{repository}:{tag}".format_map(values["image"]) for name, values in others.items()},
+        **{name: third_party_image(values["image"]) for name, values in others.items()},
         jaeger_config=jaeger_config(),
         load=own_image("load-generator"),
         connections=VALUES["postgresql"]["settings"]["max_connections"],
