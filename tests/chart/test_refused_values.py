@@ -49,6 +49,18 @@ REFUSED = {
     "gateway: {enabled: true}": "gateway.parentRefs",
     "gateway: {enabled: true, parentRefs: [{name: public}]}": "services.storefront.url: routes need the public URL",
     "ingress: {enabled: true}": "services.storefront.url: routes need the public URL",
+    **{
+        f"services: {{employee-api: {{url: 'https://employees.example.com', env: {env}}}}}": (
+            f"services.employee-api.env.{message}"
+        )
+        for env, message in {
+            "{}": "AUTH_MODE: the API has a public url",
+            "{AUTH_MODE: ''}": "AUTH_MODE",
+            "{AUTH_MODE: enforce}": "TRUSTED_PROXIES",
+            "{AUTH_MODE: observe}": "TRUSTED_PROXIES",
+            "{AUTH_MODE: 'off', ALLOWED_HOSTS: ''}": "ALLOWED_HOSTS: none allows any",
+        }.items()
+    },
     "{load: {enabled: true}, services: {storefront: null}}": 'load.enabled: there is no service "storefront"',
     # Objectives.
     "slos: {charge: {latencySeconds: 0.3}}": "slos.charge.latencySeconds: 0.3 is none of the bounds",

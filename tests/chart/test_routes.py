@@ -12,7 +12,7 @@ GATEWAY = {"enabled": True, "parentRefs": [{"name": "public"}]}
 INGRESS = {"enabled": True}
 GRPC = {"grpcHostnames": ["grpc.example.com"]}
 SHOP = {"url": "https://shop.example.com"}
-EMPLOYEES = {"url": "http://employees.example.com:8080"}
+EMPLOYEES = {"url": "http://employees.example.com:8080", "env": {"AUTH_MODE": "off"}}
 
 
 # What checkout calls when an order is paid for: not for customers.

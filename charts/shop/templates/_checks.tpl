@@ -43,6 +43,7 @@
 {{- include "shop.telemetryChecks" . -}}
 {{- include "shop.tlsChecks" . -}}
 {{- include "shop.routeCheck" (list . $services) -}}
+{{- include "shop.employeeCheck" (get $services "employee-api" | default dict) -}}
 {{- include "shop.alertChecks" . -}}
 {{- if and .Values.load.enabled (not (hasKey $services "storefront")) -}}
 {{- fail "load.enabled: there is no service \"storefront\" to visit" -}}
@@ -86,6 +87,22 @@
 {{- range index . 1 -}}
 {{- if and $enabled (eq .protocol "http") .exposed (eq (include "shop.routed" $root) "{}") -}}
 {{- fail "services.storefront.url: routes need the public URL of an HTTP service, such as https://shop.example.com" -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* In public, who may use the employee API is said in words, and its limits must not count a proxy as one client. */}}
+{{- define "shop.employeeCheck" -}}
+{{- if and .url .exposed -}}
+{{- $env := merge dict .env .secretRefs -}}{{- $at := "services.employee-api.env" -}}
+{{- if not $env.AUTH_MODE -}}
+{{- fail (printf "%s.AUTH_MODE: the API has a public url; set enforce, or \"off\" for full access without a sign-in" $at) -}}
+{{- end -}}
+{{- if and (ne (toString $env.AUTH_MODE) "off") (not $env.TRUSTED_PROXIES) -}}
+{{- fail (printf "%s.TRUSTED_PROXIES: name the addresses or networks of what the url leads to, or all clients share one" $at) -}}
+{{- end -}}
+{{- if and (hasKey $env "ALLOWED_HOSTS") (not $env.ALLOWED_HOSTS) -}}
+{{- fail (printf "%s.ALLOWED_HOSTS: none allows any; without the variable, they are those of the Service and the url" $at) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
