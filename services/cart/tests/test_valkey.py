@@ -2,6 +2,7 @@
 
 import asyncio
 import signal
+import ssl
 import uuid
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -15,6 +16,7 @@ from cart_service.domain import Addition, Line, Purchase, StoreUnavailable
 from cart_service.valkey import MeasuredPool, ValkeyCartStore, open_valkey_store
 from chassis.telemetry import semconv
 from chassis.telemetry.store_operations import PoolUse
+from shop_kit.certificates import new_authority, renew
 from shop_kit.metrics import measured
 from shop_kit.serving import Recorded
 
@@ -42,6 +44,31 @@ async def test_a_restart_between_two_calls_causes_no_error(store: ValkeyCartStor
     await asyncio.to_thread(server.start)
     await asyncio.gather(*(store.add(PAN) for _ in range(20)))
     assert (await store.read("ada")).lines[0].quantity == 20
+
+
+async def test_new_connections_are_verified_by_the_authority_that_replaced_the_old_one(
+    server: ValkeyServer, tmp_path: Path
+) -> None:
+    async def relay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        inner_reader, inner_writer = await asyncio.open_unix_connection(server.unix_socket_path)
+        await asyncio.gather(copy(reader, inner_writer), copy(inner_reader, writer))
+
+    async def copy(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
+        while data := await source.read(65_536):
+            target.write(data)
+        target.close()
+
+    folder, context = tmp_path / "tls", ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    async with await asyncio.start_server(relay, "127.0.0.1", 0, ssl=context) as relaying:
+        address = "127.0.0.1:{1}".format(*relaying.sockets[0].getsockname())
+        url = f"rediss://{address}?ssl_ca_certs={folder}/ca.crt"
+        async with open_valkey_store(url, ttl_seconds=100, timeout_seconds=60) as store:
+            for number in range(3):
+                renew(folder, new_authority(f"number {number}"), "valkey")
+                context.load_cert_chain(folder / "tls.crt", folder / "tls.key")
+                await store.add(PAN)
+                await store._client.connection_pool.disconnect()
+            assert (await store.read("ada")).lines[0].quantity == 3
 
 
 async def test_cancelled_calls_do_not_corrupt_the_responses_of_others(

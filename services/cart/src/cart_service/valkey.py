@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import structlog
-from redis.asyncio import BlockingConnectionPool, Redis
+from redis.asyncio import BlockingConnectionPool, Redis, SSLConnection
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
@@ -71,9 +71,21 @@ async def open_valkey_store(
         socket_timeout=None,
         socket_connect_timeout=None,
     )
+    if issubclass(pool.connection_class, SSLConnection):
+        pool.connection_class = RereadingConnection
     store = pool.measure(telemetry or Telemetry())
     async with Redis.from_pool(pool) as client:
         yield ValkeyCartStore(client, ttl_seconds, timeout_seconds, store)
+
+
+class RereadingConnection(SSLConnection):
+    """Reads the files of certificates whenever it connects: redis-py keeps what it read first, also to reconnect."""
+
+    @override
+    async def connect(self) -> None:
+        if not self.is_connected:
+            self.ssl_context.context = None
+        await super().connect()  # type: ignore[no-untyped-call]
 
 
 class MeasuredPool(BlockingConnectionPool):
