@@ -117,13 +117,28 @@ PROCESS = Section(
     ),
     _graph(
         "Requests shed, refused and retried per second",
-        "Shed: too many were in flight. Refused: for their host, by a limit of the storefront, or by access control of "
-        "the employee API, enforced or not. Retried: received again after a failed attempt. Good: 0.",
+        "Shed: too many were in flight. Denied: to a caller that is not listed. Refused: for their host, by a limit of "
+        "the storefront, or by access control of the employee API, enforced or not. Retried: received again after a "
+        "failed attempt. Good: 0.",
         "reqps",
         Query(rate(semconv.SHED_REQUESTS, SERVICE, THIS_SERVICE), "shed"),
+        Query(rate(semconv.DENIED_REQUESTS, _METHOD, THIS_SERVICE), f"denied {legend(_METHOD)}"),
         Query(rate(semconv.HTTP_REFUSALS, _HTTP_REFUSAL, THIS_SERVICE), f"refused {legend(_HTTP_REFUSAL)}"),
         Query(rate(semconv.EMPLOYEE_API_REFUSALS, _REFUSAL, THIS_SERVICE), f"refused {legend(_REFUSAL)}"),
         Query(rate(semconv.RETRIED_REQUESTS, _METHOD, THIS_SERVICE), f"retried {legend(_METHOD)}"),
+    ),
+    graph(
+        "Time left of certificates by pod",
+        "Good: above the dashed line, a quarter of the lifetime. Below it, no new certificate was issued in time.",
+        "s",
+        Query(f"{largest(semconv.CERTIFICATE_EXPIRY, INSTANCE, THIS_SERVICE)} - time()", _POD),
+        Query(f"0.25 * {largest(semconv.CERTIFICATE_LIFETIME, SERVICE, THIS_SERVICE)}", "renewed until", limit=True),
+    ),
+    graph(
+        "Failed reloads of certificates by pod, per second",
+        "The files that replaced a certificate are unusable, and the old ones still in use. Good: 0.",
+        "ops",
+        Query(rate(semconv.FAILED_RELOADS, INSTANCE, THIS_SERVICE), _POD),
     ),
     graph(
         "Garbage collection, longest pauses",

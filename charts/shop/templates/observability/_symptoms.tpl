@@ -192,6 +192,26 @@
         description: No replica runs, or none reaches the collector. SLOs of {{ $name }} have no data meanwhile.
     {{- end }}
     {{- end }}
+- name: identity
+  interval: 30s
+  rules:
+    - alert: CallsDenied
+      expr: sum by (service_name, rpc_method) (increase(shop_server_denied_requests_total{ {{- $in -}} }[10m])) > 0
+      labels: {severity: ticket}
+      annotations:
+        summary: "{{ $service }} refuses calls of a caller that may not make them"
+        description: "{{ "{{ $value | humanize }}" }} calls of {{ "{{ $labels.rpc_method }}" }} in ten minutes. Its log names the caller."
+    - alert: CertificateNotRenewed
+      # Certificates are renewed when a third of their lifetime is left.
+      expr: >-
+        max by (service_name, service_instance_id) (shop_tls_certificate_expiry_seconds{ {{- $in -}} } - time()
+        < 0.25 * shop_tls_certificate_lifetime_seconds{ {{- $in -}} })
+        or max by (service_name, service_instance_id) (increase(shop_tls_failed_reloads_total{ {{- $in -}} }[5m])) > 0
+      for: 5m
+      labels: {severity: ticket}
+      annotations:
+        summary: "{{ $service }} has no new certificate"
+        description: "The certificate of {{ $instance }} is in its last quarter, or what replaced its files is unusable. When it ends, calls fail."
 - name: telemetry
   interval: 30s
   rules:
