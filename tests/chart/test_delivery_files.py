@@ -20,7 +20,8 @@ from shop_cli.local.processes import inherited
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPTS = ROOT / ".github" / "scripts"
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
-RELEASE = yaml.safe_load((ROOT / ".github/workflows/release.yml").read_text())
+RELEASE_TEXT = (ROOT / ".github/workflows/release.yml").read_text()
+RELEASE = yaml.safe_load(RELEASE_TEXT)
 # Which packages only one image has, some of them by name.
 LOCKS_OF_ONE_IMAGE = {
     "checkout.lock": {"cryptography"},
@@ -119,14 +120,54 @@ def needed_by(job: str) -> set[str]:
 def test_a_release_starts_no_job_before_all_checks_pass() -> None:
     checks = {name for name, job in RELEASE["jobs"].items() if "uses" in job}
     called = {RELEASE["jobs"][name]["uses"].rpartition("/")[2] for name in checks}
-    assert called == {workflow.name for workflow in WORKFLOWS} - {"release.yml"}
+    assert called == {workflow.name for workflow in WORKFLOWS} - {"release.yml", "rescan.yml"}
     assert [name for name in RELEASE["jobs"] if name not in checks and not checks <= needed_by(name)] == []
 
 
 def test_a_release_is_published_after_its_chart_was_installed_from_the_registry() -> None:
-    assert {"runtime", "image", "chart", "install"} <= needed_by("publish")
+    assert {"runtime", "image", "chart", "sign", "install"} <= needed_by("publish")
     writers = [name for name, job in RELEASE["jobs"].items() if job["permissions"].get("contents") == "write"]
     assert writers == ["publish"]
+
+
+def test_what_signs_a_release_builds_nothing_and_waits_for_reviewers() -> None:
+    jobs = RELEASE["jobs"]
+    assert [name for name, job in jobs.items() if job["permissions"].keys() & {"id-token", "attestations"}] == ["sign"]
+    actions = {step["uses"].partition("@")[0] for step in jobs["sign"]["steps"] if "uses" in step}
+    assert actions == {"actions/download-artifact", "sigstore/cosign-installer", "actions/attest"}
+    assert {name for name, job in jobs.items() if job.get("environment") == "release"} == {"sign", "publish"}
+
+
+def test_every_image_is_signed_and_named_by_the_digest_that_its_build_gave(tmp_path: Path) -> None:
+    (subjects,) = re.findall(r"subjects=\$\((.*?)\)\"\n", RELEASE_TEXT, re.DOTALL)
+    printed = subprocess.run(["bash", "-c", subjects], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    built = {
+        step["with"]["name"]
+        for job in RELEASE["jobs"].values()
+        for step in job.get("steps", ())
+        if "upload" in step.get("uses", "")
+    }
+    assert {"digest-runtime", "digest-chart", "digest-${{ matrix.image.name }}"} <= built
+    assert json.loads(printed) == [*images(), "runtime", "chart"]
+    for name in ("runtime", "cart"):
+        (tmp_path / f"digests/digest-{name}").mkdir(parents=True)
+        (tmp_path / f"digests/digest-{name}/digest.txt").write_text(f"ghcr.io/owner/shop/{name} {DIGEST}\n")
+    (command,) = re.findall(r"^ *(sed .* > digests.txt)$", RELEASE_TEXT, re.MULTILINE)
+    subprocess.run(["bash", "-c", command], cwd=tmp_path, check=True)
+    assert (tmp_path / "digests.txt").read_text() == f"cart {DIGEST}\n"
+
+
+def test_a_rescan_covers_the_images_that_a_release_scans() -> None:
+    (scans,) = (yaml.safe_load(file.read_text())["jobs"]["scan"] for file in WORKFLOWS if file.stem == "rescan")
+    assert set(scans["strategy"]["matrix"]["image"]) == {"runtime", *(Path(lock).stem for lock in LOCKS_OF_ONE_IMAGE)}
+
+
+def test_the_admission_policy_trusts_the_workflow_that_signs() -> None:
+    (policy,) = yaml.safe_load_all((ROOT / "charts/shop/examples/kyverno.yaml").read_text())
+    (identity,) = policy["spec"]["attestors"][0]["cosign"]["keyless"]["identities"]
+    tag = f"@refs/tags/v{yaml.safe_load((ROOT / 'charts/shop/Chart.yaml').read_text())['appVersion']}"
+    assert identity["subject"] == f"https://github.com/OWNER/shop/.github/workflows/release.yml{tag}"
+    assert policy["spec"]["matchImageReferences"] == [{"glob": "ghcr.io/OWNER/shop/*"}]
 
 
 def test_a_release_builds_the_image_of_every_service_of_the_chart(values: dict[str, Any]) -> None:
