@@ -47,7 +47,7 @@ class Manifests:
     def pod_templates(self) -> Iterator[tuple[str, Object]]:
         """Yield every pod that the release may run, test pods included, with the name of its object."""
         for found in [*self.objects, *self.hooks]:
-            if found["kind"] in {"Deployment", "StatefulSet"}:
+            if found["kind"] in {"Deployment", "StatefulSet", "Job"}:
                 yield found["metadata"]["name"], found["spec"]["template"]
             elif found["kind"] == "CronJob":
                 yield found["metadata"]["name"], found["spec"]["jobTemplate"]["spec"]["template"]

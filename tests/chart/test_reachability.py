@@ -272,7 +272,7 @@ def rules_without_peers(manifests: Any) -> set[tuple[str, int]]:
 def test_every_egress_rule_names_its_peers_unless_the_values_say_any(
     render: Any, matrix_values: dict[str, Any]
 ) -> None:
-    peers = dict.fromkeys(("postgresql", "valkey", "telemetry"), PEERS)
+    peers = dict.fromkeys(("postgresql", "valkey", "telemetry", "kubernetes"), PEERS)
     policies = {**matrix_values.get("networkPolicy", {}), "peers": peers}
     assert rules_without_peers(render({**matrix_values, "networkPolicy": policies})) == set()
 

@@ -1,5 +1,6 @@
 """With `tls.enabled`, each component has a certificate of its own, presents it, and verifies those of the others."""
 
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,8 @@ CHART = Path(__file__).resolve().parents[2] / "charts" / "shop"
 TLS = {"tls": {"enabled": True}, "observability": {"enabled": True}}
 CERT_MANAGER = {"enabled": True, "issuer": "cert-manager", "issuerRef": {"name": "ca"}}
 MOUNT = {"name": "tls", "mountPath": "/etc/shop-tls", "readOnly": True}
-PLAIN = {"prometheus", "loki", "jaeger", "grafana"}
-"""They store telemetry, which names no customer."""
+PLAIN = re.compile("prometheus|loki|jaeger|grafana|authority")
+"""They store telemetry, which names no customer, or issue what they would need."""
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +24,7 @@ def manifests(render: Any) -> Any:
 def components(manifests: Any) -> dict[str, Any]:
     """Return the pods that have a certificate, by component."""
     pods = {name.removeprefix("shop-"): pod["spec"] for name, pod in manifests.pod_templates()}
-    return {re.sub("^test-.*", "test", name): pod for name, pod in pods.items() if name not in PLAIN}
+    return {re.sub("^test-.*", "test", name): pod for name, pod in pods.items() if not PLAIN.match(name)}
 
 
 def environment(container: dict[str, Any]) -> dict[str, Any]:
@@ -119,6 +120,61 @@ def test_cert_manager_issues_the_name_that_clients_connect_to_and_the_caller_s_i
         assert spec["privateKey"] == {"algorithm": "ECDSA", "size": 256, "rotationPolicy": "Always"}
         assert spec["usages"] == ["digital signature", "server auth", "client auth"]
         assert spec["issuerRef"] == {"name": "ca", "kind": "Issuer", "group": "cert-manager.io"}
+
+
+def authority_job(manifests: Any) -> Any:
+    (job,) = manifests.all("Job")
+    return job
+
+
+def subjects(manifests: Any) -> dict[str, Any]:
+    """Return what the chart's own authority is to issue, by the name of the Secret."""
+    (container,) = authority_job(manifests)["spec"]["template"]["spec"]["containers"]
+    return dict(json.loads(environment(container)["SUBJECTS"]))
+
+
+def test_the_chart_s_authority_issues_the_same_as_cert_manager(manifests: Any, render: Any) -> None:
+    certificates = [found["spec"] for found in render({**TLS, "tls": CERT_MANAGER}).all("Certificate")]
+    assert subjects(manifests) == {
+        spec["secretName"]: {"names": spec["dnsNames"], "spiffe_id": spec["uris"][0]} for spec in certificates
+    }
+
+
+def test_the_authority_may_touch_no_other_secret_and_reach_no_other_pod(manifests: Any) -> None:
+    (rule,) = manifests.one("Role", "shop-authority")["rules"]
+    assert rule["resources"] == ["secrets"]
+    assert sorted(rule["resourceNames"]) == sorted(["shop-authority", *subjects(manifests)])
+    (egress,) = manifests.one("NetworkPolicy", "shop-authority")["spec"]["egress"]
+    assert egress == {"ports": [{"port": 443}, {"port": 6443}]}
+    mounts = authority_job(manifests)["spec"]["template"]["spec"]["volumes"]
+    assert mounts[0]["projected"]["sources"][0] == {"serviceAccountToken": {"path": "token", "expirationSeconds": 600}}
+
+
+def test_a_job_runs_at_the_installation_and_whenever_it_changes_and_a_cron_job_daily(render: Any) -> None:
+    first, same, other = (
+        render(values)
+        for values in (TLS, {**TLS, "logLevel": "debug"}, {**TLS, "services": {"employee-api": {"enabled": False}}})
+    )
+    job = authority_job(first)
+    assert first.one("CronJob", "shop-authority")["spec"]["jobTemplate"]["spec"] == job["spec"]
+    # The pods of a job can't be changed.
+    assert authority_job(same) == job
+    assert authority_job(other)["metadata"]["name"] != job["metadata"]["name"]
+
+
+def test_with_existing_secrets_each_render_is_the_same_and_has_no_key(helm: Any) -> None:
+    values = yaml.safe_load((CHART / "ci/existing-secret-values.yaml").read_text()) | {"tls": {"enabled": True}}
+    first, second = (helm("render", values=values, name="shop", namespace="shop") for _ in range(2))
+    assert first == second
+    assert "kind: Secret\n" not in "".join(first.values())
+
+
+@pytest.mark.parametrize("issuer", ["cert-manager", "existing"])
+def test_the_authority_is_rendered_for_no_other_issuer(render: Any, issuer: str) -> None:
+    tls = {**CERT_MANAGER, "issuer": issuer} if issuer == "cert-manager" else {"enabled": True, "issuer": issuer}
+    manifests = render({"tls": tls})
+    assert not [*manifests.all("Job"), *manifests.all("Role"), *manifests.all("RoleBinding")]
+    assert not manifests.has("ServiceAccount", "shop-authority")
 
 
 @pytest.mark.parametrize("issuer", ["authority", "existing"])
