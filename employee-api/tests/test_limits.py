@@ -7,8 +7,8 @@ from sqlalchemy import func, select
 
 from chassis.telemetry import semconv
 from chassis.telemetry.instruments import Telemetry
+from chassis.values.networks import network
 from employee_api.access import DEVICE_COOKIE
-from employee_api.failure_counts import network
 from employee_api.models import Device, FailureCount
 from shop_lab.world.employee_api import PASSWORD, Api, StartApi
 

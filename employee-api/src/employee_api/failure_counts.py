@@ -1,7 +1,6 @@
 """Counts of failed logins, and of registrations, in the database: all replicas share them."""
 
 import hashlib
-import ipaddress
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
@@ -65,16 +64,3 @@ class FailureCounts(Repository):
 def count_key(kind: str, value: str) -> bytes:
     """Return the key under which something is counted. The e-mail in a login may be as long as a request body."""
     return hashlib.sha256(f"{kind} {value}".encode()).digest()
-
-
-def network(address: str) -> str:
-    """Return what one client can choose its address from: an IPv4 address, or an IPv6 network of 64 bits."""
-    try:
-        parsed = ipaddress.ip_address(address.partition("%")[0])
-    except ValueError:
-        return address
-    if isinstance(parsed, ipaddress.IPv6Address):
-        if parsed.ipv4_mapped is not None:
-            return str(parsed.ipv4_mapped)
-        return str(ipaddress.ip_network((parsed, 64), strict=False))
-    return address

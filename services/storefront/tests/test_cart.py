@@ -131,10 +131,10 @@ async def test_a_cart_that_is_down_or_hangs_says_that_nothing_is_lost(
 
 
 async def test_a_cart_of_200_lines_is_shown(visitor: Visitor, backends: Backends) -> None:
-    await visitor.page("/")
-    for number in range(200):
+    await visitor.add_to_cart()
+    for number in range(199):
         await backends.add_to_cart(visitor.user_id, f"product-{number}")
-    assert (await visitor.page("/cart")).count("no longer sold") > 200
+    assert (await visitor.page("/cart")).count("no longer sold") > 199
 
 
 @pytest.mark.parametrize("code", ["", "XYZ", "eur", "EUR; Secure", "<script>"])

@@ -1,8 +1,13 @@
+import time
+from collections.abc import Callable
+
 import pytest
 
+from chassis.errors import Unavailable
 from chassis.values.keys import HmacKeys
-from shop_lab.world.storefront import KEY, Storefront, storefront
-from storefront_service.sessions import SessionSigner
+from shop_lab.world.storefront import KEY, Storefront, Visitor, order_fields, storefront
+from shop_lab.world.storefront_backends import Backends
+from storefront_service.sessions import Session, SessionSigner
 
 OLD, NEW = "o" * 32, "n" * 32
 
@@ -11,59 +16,160 @@ def signer(keys: str = KEY) -> SessionSigner:
     return SessionSigner(HmacKeys.parse(keys))
 
 
+def begun(keys: str = KEY) -> Session:
+    session = signer(keys).open(None)
+    session.begin()
+    return session
+
+
 def test_a_cookie_opens_the_session_that_it_was_made_for() -> None:
-    new = signer().open(None)
+    new = begun()
     again = signer().open(new.cookie)
-    assert (again.user_id, again.cookie) == (new.user_id, None)
+    assert (again.user_id, again.begun, again.cookie) == (new.user_id, True, None)
 
 
-def test_two_new_sessions_have_different_users() -> None:
-    assert signer().open(None).user_id != signer().open(None).user_id
+def test_a_visitor_without_a_cookie_gets_an_id_of_their_own_and_no_cookie() -> None:
+    one, other = signer().open(None), signer().open(None)
+    assert (one.user_id != other.user_id, one.begun, one.cookie) == (True, False, None)
 
 
-@pytest.mark.parametrize("forge", [str.swapcase, lambda c: c[1:], lambda c: "A" * 22 + c[22:], lambda _: "\x00"])
-def test_a_forged_cookie_opens_a_new_session(forge: "object") -> None:
-    cookie = signer().open(None).cookie
-    assert cookie is not None
-    assert callable(forge)
-    forged = forge(cookie)
-    session = signer().open(forged)
-    assert session.user_id != forged.partition(".")[0]
-    assert session.cookie is not None
+FORGERIES: list[Callable[[str], str]] = [
+    str.swapcase,
+    lambda cookie: cookie[1:],
+    lambda cookie: "A" * 22 + cookie[22:],
+    lambda cookie: cookie.replace(".", ".9", 1),  # ends later
+    lambda cookie: f"{cookie[:22]}.{cookie.rpartition('.')[2]}",
+    lambda cookie: cookie.replace(".", ".\u0661", 1),
+    lambda _: "\x00",
+]
+
+
+@pytest.mark.parametrize("forge", FORGERIES)
+def test_a_forged_cookie_opens_no_session(forge: Callable[[str], str]) -> None:
+    new = begun()
+    session = signer().open(forge(new.cookie or ""))
+    assert (session.begun, session.user_id == new.user_id) == (False, False)
+
+
+def test_a_session_ends_after_thirty_days(monkeypatch: pytest.MonkeyPatch) -> None:
+    cookie, now = begun().cookie, time.time()
+    for passed, valid in ((-1e6, True), (30 * 24 * 3600 - 5, True), (30 * 24 * 3600 + 5, False)):
+        monkeypatch.setattr(time, "time", lambda passed=passed: now + passed)
+        assert signer().open(cookie).begun is valid
 
 
 def test_a_cookie_of_an_old_key_is_replaced_by_one_of_the_new_key() -> None:
-    old = signer(OLD).open(None)
+    old = begun(OLD)
     rotated = signer(f"{NEW},{OLD}").open(old.cookie)
     assert rotated.user_id == old.user_id
-    assert signer(NEW).open(rotated.cookie) == signer(NEW).open(rotated.cookie)
-    assert signer(NEW).open(rotated.cookie).user_id == old.user_id
+    again = signer(NEW).open(rotated.cookie)
+    assert (again.user_id, again.cookie) == (old.user_id, None)
 
 
-def test_a_cookie_of_a_removed_key_opens_a_new_session() -> None:
-    old = signer(OLD).open(None)
-    assert signer(NEW).open(old.cookie).user_id != old.user_id
+def test_a_cookie_of_a_removed_key_opens_no_session() -> None:
+    assert not signer(NEW).open(begun(OLD).cookie).begun
 
 
-async def test_the_cookie_is_hidden_from_scripts_and_other_sites(shop: Storefront) -> None:
-    async with shop.visitor() as visitor:
-        cookie = (await visitor.get("/")).headers["set-cookie"]
+async def test_the_cookie_is_hidden_from_scripts_and_other_sites(visitor: Visitor) -> None:
+    cookie = (await visitor.add_to_cart()).headers["set-cookie"]
     assert "HttpOnly; SameSite=Lax" in cookie
     assert "Secure" not in cookie
 
 
-async def test_the_cookie_is_sent_over_https_only_where_that_is_configured() -> None:
+async def test_over_https_no_other_host_can_set_the_cookie() -> None:
     async with storefront(secure_cookie=True) as secure, secure.visitor() as visitor:
-        assert "; Secure" in (await visitor.get("/")).headers["set-cookie"]
+        cookie = (await visitor.add_to_cart()).headers["set-cookie"]
+        assert cookie.startswith("__Host-session=")
+        assert {"Path=/", "Secure", "HttpOnly"} <= set(cookie.split("; "))
+        assert "domain" not in cookie.lower()
+        planted = {"cookie": f"session={cookie.partition(';')[0].partition('=')[2]}"}
+        assert "cast-iron-pan" not in (await visitor.get("/cart", headers=planted)).text
+
+
+async def test_pages_and_pictures_set_no_cookie_before_the_first_item(visitor: Visitor) -> None:
+    for path in ("/", "/cart", "/orders", "/checkout", "/static/products/copper-kettle.svg"):
+        assert "set-cookie" not in (await visitor.get(path)).headers
 
 
 async def test_two_replicas_with_one_key_share_sessions() -> None:
     async with storefront() as one, storefront() as other, one.visitor() as visitor, other.visitor() as moved:
-        await visitor.get("/")
+        await visitor.add_to_cart()
         moved.cookies.set("session", visitor.cookies["session"])
-        assert "set-cookie" not in (await moved.get("/")).headers
+        await other.backends.add_to_cart(visitor.user_id, "copper-kettle")
+        assert "Copper kettle" in await moved.page("/cart")
 
 
-async def test_pictures_set_no_cookie(shop: Storefront) -> None:
-    async with shop.visitor() as visitor:
-        assert "set-cookie" not in (await visitor.get("/static/products/copper-kettle.svg")).headers
+async def planted(shop: Storefront, attacker: Visitor) -> Visitor:
+    """Return a visitor with the cookie of the attacker's session, whose cart the attacker emptied."""
+    await attacker.add_to_cart()
+    await attacker.post("/cart/empty", data={})
+    victim = shop.visitor()
+    victim.cookies.set("session", attacker.cookies["session"])
+    return victim
+
+
+async def test_a_planted_session_is_not_the_one_that_a_cart_begins(shop: Storefront, visitor: Visitor) -> None:
+    async with await planted(shop, visitor) as victim:
+        response = await victim.order()
+        assert response.status_code == 303
+        assert (await visitor.get(response.headers["location"])).status_code == 404
+        assert "Nothing in it yet" in await visitor.page("/cart")
+
+
+async def test_a_session_with_orders_is_not_lost_with_its_next_cart(visitor: Visitor) -> None:
+    location = (await visitor.order()).headers["location"]
+    await visitor.post("/cart/empty", data={})
+    await visitor.add_to_cart()
+    await visitor.page(location)
+
+
+async def test_a_session_remains_while_it_is_unknown_whether_it_has_orders(
+    visitor: Visitor, backends: Backends
+) -> None:
+    await visitor.add_to_cart()
+    user_id = visitor.user_id
+    await visitor.post("/cart/empty", data={})
+    backends.checkout_peer.fail(Unavailable("down"))
+    await visitor.add_to_cart()
+    assert visitor.user_id == user_id
+
+
+async def test_items_of_two_tabs_are_in_one_cart(visitor: Visitor) -> None:
+    await visitor.page("/products/copper-kettle")
+    await visitor.add_to_cart("cast-iron-pan")
+    await visitor.add_to_cart("copper-kettle")
+    cart = await visitor.page("/cart")
+    assert ("Cast-iron pan" in cart, "Copper kettle" in cart) == (True, True)
+
+
+async def test_a_forgotten_browser_sees_neither_cart_nor_orders_nor_address(
+    visitor: Visitor, backends: Backends
+) -> None:
+    location = (await visitor.order()).headers["location"]
+    await visitor.add_to_cart()
+    await visitor.post("/checkout", data=order_fields())
+    user_id = visitor.user_id
+    assert "Forget me on this browser" in await visitor.page("/orders")
+    response = await visitor.post("/forget", data={})
+    assert (response.status_code, response.headers["location"]) == (303, "/orders")
+    assert dict(visitor.cookies) == {}
+    assert "Forget me" not in await visitor.page("/orders")
+    for path in ("", "/email", "/email/content", "/events"):
+        assert (await visitor.get(location + path)).status_code == 404
+    assert not (await backends.carts.read(user_id)).lines
+
+
+async def test_a_browser_is_forgotten_while_carts_are_down(visitor: Visitor, backends: Backends) -> None:
+    await visitor.add_to_cart()
+    backends.cart.fail(Unavailable("down"))
+    await visitor.post("/forget", data={})
+    assert "session" not in visitor.cookies
+
+
+async def test_an_address_that_somebody_else_left_is_not_shown(shop: Storefront, visitor: Visitor) -> None:
+    await visitor.add_to_cart()
+    await visitor.post("/checkout", data=order_fields())
+    async with shop.visitor() as victim:
+        await victim.add_to_cart()
+        victim.cookies.set("delivery", visitor.cookies["delivery"])
+        assert "Harbour" not in await victim.page("/checkout")

@@ -30,6 +30,8 @@ async def test_the_trace_begins_at_the_page(traced: Storefront, recorded: Record
 
 async def test_the_span_of_a_page_has_the_session_but_not_its_user_id(traced: Storefront, recorded: Recorded) -> None:
     async with traced.visitor() as visitor:
+        await visitor.add_to_cart()
+        recorded.exporter.clear()
         await visitor.page("/")
         await visitor.page("/cart")
         cookie = visitor.cookies["session"]

@@ -5,8 +5,9 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 
+from chassis.values.networks import network
 from employee_api.errors import TooManyFailedLogins
-from employee_api.failure_counts import FailureCounts, count_key, network
+from employee_api.failure_counts import FailureCounts, count_key
 from employee_api.models import FailureCount
 from employee_api.users.passwords import BoundedSemaphore, HashingQueue
 

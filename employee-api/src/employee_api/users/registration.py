@@ -12,12 +12,13 @@ from sqlmodel import col
 from typing_extensions import override
 
 from chassis.errors import FieldViolation
+from chassis.values.networks import network
 from employee_api import errors
 from employee_api.access import Actor
 from employee_api.activities import Subject, record
 from employee_api.breached_passwords import is_breached
 from employee_api.database import Repository, transaction
-from employee_api.failure_counts import FailureCounts, count_key, network
+from employee_api.failure_counts import FailureCounts, count_key
 from employee_api.fields import MAX_PASSWORD_LENGTH
 from employee_api.http.authorization import Authorizer
 from employee_api.http.inputs import JsonBody, describe

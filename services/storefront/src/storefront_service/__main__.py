@@ -8,7 +8,7 @@ from starlette.types import ASGIApp
 
 from chassis.http.server import HttpService, HttpServiceSettings, run
 from chassis.rpc import client
-from chassis.settings import HmacKeySetting, SecretStr
+from chassis.settings import HmacKeySetting, PositiveInt, SecretStr
 from chassis.telemetry.instruments import Telemetry
 from shop.ad_pb2_grpc import AdServiceStub
 from shop.cart_pb2_grpc import CartServiceStub
@@ -27,6 +27,7 @@ from storefront_service.clients.currency import CurrencyClient
 from storefront_service.clients.orders import OrdersClient
 from storefront_service.clients.suggestions import SuggestionsClient
 from storefront_service.clients.traces import TracesClient
+from storefront_service.limits import LIMITS, OrderLimits
 from storefront_service.sessions import SessionSigner
 
 _READ_SECONDS = 1.0
@@ -50,6 +51,12 @@ class Settings(HttpServiceSettings):
     session_key: HmacKeySetting
     # Whether browsers send the session cookie over https only.
     secure_cookie: bool = False
+    # Limits of an hour, by replica; a network is an IPv4 address or 64 bits of an IPv6 address.
+    orders_per_session: PositiveInt = 10
+    orders_per_network: PositiveInt = 600
+    declines_per_session: PositiveInt = 5
+    declines_per_network: PositiveInt = 60
+    letters_per_recipient: PositiveInt = 10
     # Jaeger's HTTP API v3 such as http://jaeger:16686; secret because it may contain a password.
     traces_url: SecretStr | None = None
 
@@ -63,7 +70,8 @@ async def build(settings: Settings, service: HttpService) -> AsyncIterator[ASGIA
         # A page loads a dozen pictures, whose spans would hide the spans of pages.
         service.add_unobserved_path("/static/")
         signer = SessionSigner(settings.session_key)
-        yield create_app(clients, signer, secure_cookie=settings.secure_cookie)
+        limits = OrderLimits({name: getattr(settings, name) for name in LIMITS}, service.telemetry)
+        yield create_app(clients, signer, limits, secure_cookie=settings.secure_cookie)
 
 
 def connect(settings: Settings, telemetry: Telemetry, stack: AsyncExitStack) -> Clients:

@@ -16,6 +16,7 @@ from storefront_service.clients.currency import CurrencyClient
 from storefront_service.clients.orders import OrdersClient
 from storefront_service.clients.suggestions import SuggestionsClient
 from storefront_service.clients.traces import TracesClient
+from storefront_service.limits import OrderLimits
 from storefront_service.pages.browsing import BrowsingPages
 from storefront_service.pages.cart import CartPages
 from storefront_service.pages.checkout import CheckoutPages
@@ -40,7 +41,7 @@ class Clients:
     traces: TracesClient
 
 
-def create_app(clients: Clients, signer: SessionSigner, *, secure_cookie: bool) -> ASGIApp:
+def create_app(clients: Clients, signer: SessionSigner, limits: OrderLimits, *, secure_cookie: bool) -> ASGIApp:
     """Create the application; with `secure_cookie`, browsers send the session's cookie over https only."""
     static = StaticFiles()
     pages = Pages(Templates(static), clients.catalog, clients.currencies, clients.carts)
@@ -48,9 +49,9 @@ def create_app(clients: Clients, signer: SessionSigner, *, secure_cookie: bool) 
     routes = Starlette(
         routes=[
             *BrowsingPages(pages, clients.suggestions).routes(),
-            *CartPages(pages, clients.carts, clients.currencies, clients.suggestions).routes(),
-            *CheckoutPages(pages, clients.carts, clients.orders).routes(),
-            *OrderPages(pages, clients.orders, clients.confirmations, clients.traces).routes(),
+            *CartPages(pages, clients.carts, clients.currencies, clients.suggestions, clients.orders).routes(),
+            *CheckoutPages(pages, clients.carts, clients.orders, limits).routes(),
+            *OrderPages(pages, clients.carts, clients.orders, clients.confirmations, clients.traces).routes(),
             Route("/static/{name:path}", static.serve),
         ],
         exception_handlers=dict.fromkeys((DomainError, PartDown, HTTPException, Exception), errors.respond),

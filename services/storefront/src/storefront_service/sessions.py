@@ -1,27 +1,45 @@
-"""Sessions: a random id in a signed cookie. The id is the user id of the session's cart and orders."""
+"""Sessions: a random id in a signed cookie. The id is the user id of the session's cart and orders.
+
+A session begins with the first item in a cart: before, a visitor has no cookie that somebody else could have planted.
+"""
 
 import base64
 import hmac
 import re
 import secrets
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from chassis.values.keys import HmacKeys
 
+LIFETIME_SECONDS = 30 * 24 * 3600
+
 _ID_BYTES = 16
-_FORMAT = re.compile(r"([A-Za-z0-9_-]{22})\.([A-Za-z0-9_-]{43})")
+_FORMAT = re.compile(r"([A-Za-z0-9_-]{22})\.([0-9]{1,12})\.([A-Za-z0-9_-]{43})")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Session:
     """A visitor.
 
     Attributes:
-        cookie: the value to set; None when the browser has a current one.
+        begun: whether the browser has a valid cookie with this id.
+        cookie: the value to set, "" to delete it; None when the browser has a current one or needs none.
     """
 
     user_id: str
+    begun: bool
     cookie: str | None
+    _sign: Callable[[str, int], str]
+
+    def begin(self) -> None:
+        """Begin a new session, with another id, in the response to this request."""
+        self.user_id = secrets.token_urlsafe(_ID_BYTES)
+        self.cookie = self._sign(self.user_id, int(time.time()) + LIFETIME_SECONDS)
+
+    def end(self) -> None:
+        self.cookie = ""
 
 
 class SessionSigner:
@@ -31,24 +49,23 @@ class SessionSigner:
         self._keys = keys
 
     def open(self, cookie: str | None) -> Session:
-        """Return the session of a cookie; a new one if the cookie is missing, forged or of a removed key.
+        """Return the session of a cookie; one that has not begun if it is missing, forged, expired or of a removed key.
 
         A cookie that was signed with an old key is replaced by one that is signed with the current key.
         """
         match = _FORMAT.fullmatch(cookie or "")
-        if match:
-            user_id, signature = match.groups()
-            for position, expected in enumerate(self._signatures(user_id)):
-                if hmac.compare_digest(signature, expected):
-                    return Session(user_id, None if position == 0 else self._cookie(user_id))
-        user_id = secrets.token_urlsafe(_ID_BYTES)
-        return Session(user_id, self._cookie(user_id))
+        if match and int(match[2]) > time.time():
+            user_id, ends_at = match[1], int(match[2])
+            for position, expected in enumerate(self._signatures(user_id, ends_at)):
+                if hmac.compare_digest(match[3], expected):
+                    return Session(user_id, True, self._cookie(user_id, ends_at) if position else None, self._cookie)
+        return Session(secrets.token_urlsafe(_ID_BYTES), False, None, self._cookie)
 
-    def _cookie(self, user_id: str) -> str:
-        return f"{user_id}.{self._signatures(user_id)[0]}"
+    def _cookie(self, user_id: str, ends_at: int) -> str:
+        return f"{user_id}.{ends_at}.{self._signatures(user_id, ends_at)[0]}"
 
-    def _signatures(self, user_id: str) -> list[str]:
-        digests = self._keys.digests(f"session:{user_id}".encode())
+    def _signatures(self, user_id: str, ends_at: int) -> list[str]:
+        digests = self._keys.digests(f"session:{user_id}:{ends_at}".encode())
         return [base64.urlsafe_b64encode(digest).rstrip(b"=").decode() for digest in digests]
 
 

@@ -8,16 +8,18 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from chassis.errors import InvalidArgument
+from chassis.errors import DomainError, InvalidArgument
 from chassis.values.fields import parse_idempotency_key
 from chassis.values.money import Money, is_currency_code, total
 from storefront_service.clients.cart import CartClient
 from storefront_service.clients.currency import CurrencyClient
+from storefront_service.clients.orders import OrdersClient
 from storefront_service.clients.suggestions import SuggestionsClient
 from storefront_service.domain import CartLine, Catalog, Product, Receipt
 from storefront_service.pages.frame import CURRENCY_COOKIE, Pages, found, require
 from storefront_service.web.forms import read_form
 from storefront_service.web.headers import PERSONAL
+from storefront_service.web.middleware import session_of
 
 MAX_QUANTITY = 10_000
 _SEE_OTHER = 303
@@ -75,6 +77,7 @@ class CartPages:
     _carts: CartClient
     _currencies: CurrencyClient
     _suggestions: SuggestionsClient
+    _orders: OrdersClient
 
     def routes(self) -> list[Route]:
         return [
@@ -108,8 +111,10 @@ class CartPages:
         key = parse_idempotency_key(form.get("key", ""))
         quantity = _parse_quantity(form.get("quantity", ""))
         product = found((await self._pages.catalog()).get(form.get("product_id", "")))
-        line = CartLine(product.id, quantity)
-        await require("cart", self._carts.add(self._pages.user_id(request), line, key))
+        line, session = CartLine(product.id, quantity), session_of(request)
+        if not session.begun or await self._is_unused(session.user_id):
+            session.begin()
+        await require("cart", self._carts.add(session.user_id, line, key))
         return RedirectResponse(f"/cart?added={product.id}", _SEE_OTHER)
 
     async def set_quantity(self, request: Request) -> Response:
@@ -122,6 +127,13 @@ class CartPages:
     async def empty(self, request: Request) -> Response:
         await require("cart", self._carts.empty(self._pages.user_id(request)))
         return RedirectResponse("/cart", _SEE_OTHER)
+
+    async def _is_unused(self, user_id: str) -> bool:
+        """Return whether a session has neither items nor orders, so that somebody else may have left its cookie."""
+        try:
+            return not await self._carts.read(user_id) and not await self._orders.of_user(user_id)
+        except DomainError:
+            return False
 
     async def choose_currency(self, request: Request) -> Response:
         form = await read_form(request)

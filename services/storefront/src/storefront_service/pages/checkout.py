@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -20,9 +21,10 @@ from chassis.values.money import Money
 from storefront_service import order_form
 from storefront_service.clients.cart import CartClient
 from storefront_service.clients.orders import OrdersClient
-from storefront_service.domain import Receipt
+from storefront_service.domain import Receipt, session_label
+from storefront_service.limits import LimitReached, OrderLimits
 from storefront_service.pages.cart import view_cart, view_receipt
-from storefront_service.pages.frame import Pages, require
+from storefront_service.pages.frame import DELIVERY_COOKIE, Pages, require
 from storefront_service.sessions import new_key
 from storefront_service.web.forms import read_form
 from storefront_service.web.headers import PERSONAL
@@ -30,13 +32,14 @@ from storefront_service.web.headers import PERSONAL
 log = structlog.get_logger()
 
 _SEE_OTHER = 303
-_INVALID, _DECLINED, _CONFLICT, _UNAVAILABLE = 422, 402, 409, 503
+_MINUTE_SECONDS = 60
+_INVALID, _DECLINED, _CONFLICT, _TOO_MANY, _UNAVAILABLE = 422, 402, 409, 429, 503
 _ORDERED_BEFORE = "CART_ORDERED"
 # The order exists: its page shows how it ends.
 _EXISTS = {"ORDER_IN_PROGRESS", "ORDER_IN_FLIGHT", "ORDER_NEEDS_REVIEW", "ORDER_SETTLED", _ORDERED_BEFORE}
 _KEY_REUSED = "IDEMPOTENCY_KEY_REUSED"
 _CART_EMPTY = "CART_EMPTY"
-_DELIVERY_COOKIE = "delivery"
+_OF_SESSION = "session"
 _MAX_COOKIE = 3500  # browsers drop cookies of more than 4096 bytes
 _TOTAL_CHANGED = "TOTAL_CHANGED"
 _TOTAL = re.compile(r"([0-9]{1,18}\.[0-9]{2,9}) ([A-Z]{3})")
@@ -65,6 +68,7 @@ class CheckoutPages:
     _pages: Pages
     _carts: CartClient
     _orders: OrdersClient
+    _limits: OrderLimits
 
     def routes(self) -> list[Route]:
         return [
@@ -75,7 +79,9 @@ class CheckoutPages:
 
     async def form(self, request: Request) -> Response:
         """Show the form; with the total once the visitor has entered an address."""
-        fields = dict(parse_qsl(request.cookies.get(_DELIVERY_COOKIE, "")))
+        fields = dict(parse_qsl(request.cookies.get(DELIVERY_COOKIE, "")))
+        if fields.pop(_OF_SESSION, "") != session_label(self._pages.user_id(request)):  # somebody else left the cookie
+            fields = {}
         try:
             receipt = await self._quote(request, fields) if fields else None
         except order_form.InvalidForm:
@@ -93,7 +99,11 @@ class CheckoutPages:
             form = order_form.parse(fields, with_card=total is not None)
             if total is None:
                 return await self._lead_to_total(request, fields)
-            placed = await self._orders.place(self._pages.user_id(request), total, form)
+            user_id, client = self._pages.user_id(request), request.client
+            with self._limits.order(user_id, client.host if client else "", form.email) as uncount:
+                placed = await self._orders.place(user_id, total, form)
+                if placed.repeated:
+                    uncount()
         except order_form.InvalidForm as error:
             return await self._form_again(request, fields, _invalid(error.messages))
         except DomainError as error:
@@ -102,11 +112,12 @@ class CheckoutPages:
 
     async def _lead_to_total(self, request: Request, fields: Mapping[str, str]) -> Response:
         """Redirect, so that visitors can reload the form with the total and come back to it."""
-        cookie = urlencode({name: text for name, text in fields.items() if name in order_form.DELIVERY_FIELDS})
+        entered = {name: text for name, text in fields.items() if name in order_form.DELIVERY_FIELDS}
+        cookie = urlencode({**entered, _OF_SESSION: session_label(self._pages.user_id(request))})
         if len(cookie) > _MAX_COOKIE:
             return await self._form(request, fields, None, await self._quote(request, fields))
         response, secure = RedirectResponse("/checkout", _SEE_OTHER), request.url.scheme == "https"
-        response.set_cookie(_DELIVERY_COOKIE, cookie, path="/checkout", secure=secure, httponly=True, samesite="lax")
+        response.set_cookie(DELIVERY_COOKIE, cookie, path="/checkout", secure=secure, httponly=True, samesite="lax")
         return response
 
     async def _quote(self, request: Request, fields: Mapping[str, str]) -> Receipt:
@@ -120,7 +131,18 @@ class CheckoutPages:
             return _order_page(order_id, repeated=error.reason == _ORDERED_BEFORE)
         if error.reason == _CART_EMPTY:
             return RedirectResponse("/cart", _SEE_OTHER)
+        if isinstance(error, LimitReached):
+            return await self._form_later(request, fields, error)
         return await self._form_again(request, fields, rejection_of(error))
+
+    async def _form_later(self, request: Request, fields: Mapping[str, str], error: LimitReached) -> Response:
+        seconds = math.ceil(error.retry_after_seconds or 0)
+        wait = "a minute" if seconds <= _MINUTE_SECONDS else f"{math.ceil(seconds / _MINUTE_SECONDS)} minutes"
+        text = f"{error.message}. Nothing was ordered. Wait {wait}, then enter your card again and send the form."
+        rejection = Rejection(_TOO_MANY, "Too much within an hour", text, repeatable=True)
+        response = await self._form_again(request, fields, rejection)
+        response.headers["retry-after"] = str(seconds)
+        return response
 
     async def _form_again(self, request: Request, fields: Mapping[str, str], rejection: Rejection) -> Response:
         """Show the form with the total of now; while the outcome is unknown, with the one that was accepted."""
@@ -196,5 +218,5 @@ def _invalid(messages: Mapping[str, str], order_id: str = "") -> Rejection:
 
 def _order_page(order_id: str, *, repeated: bool = False) -> Response:
     response = RedirectResponse(f"/orders/{order_id}" + ("?repeated=1" if repeated else ""), _SEE_OTHER)
-    response.delete_cookie(_DELIVERY_COOKIE, path="/checkout")
+    response.delete_cookie(DELIVERY_COOKIE, path="/checkout")
     return response

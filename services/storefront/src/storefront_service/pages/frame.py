@@ -23,7 +23,7 @@ from storefront_service.web.templates import Templates
 
 log = structlog.get_logger()
 
-CURRENCY_COOKIE = "currency"
+CURRENCY_COOKIE, DELIVERY_COOKIE = "currency", "delivery"
 _COUNT_SECONDS = 0.3
 
 T = TypeVar("T")

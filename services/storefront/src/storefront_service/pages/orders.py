@@ -1,6 +1,7 @@
 """The session's orders: the list, and the progress, trace and confirmation of each."""
 
 import asyncio
+import contextlib
 import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -8,17 +9,19 @@ from datetime import UTC, datetime, timedelta
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, Response, StreamingResponse
+from starlette.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from chassis.errors import DomainError
+from storefront_service.clients.cart import CartClient
 from storefront_service.clients.confirmations import Confirmation, ConfirmationsClient
 from storefront_service.clients.orders import OrdersClient
 from storefront_service.clients.traces import TracesClient
 from storefront_service.domain import Catalog, Order, Trace
 from storefront_service.pages.cart import view_receipt
-from storefront_service.pages.frame import Pages, PartDown, found, require
+from storefront_service.pages.frame import CURRENCY_COOKIE, DELIVERY_COOKIE, Pages, PartDown, found, require
 from storefront_service.web.headers import PERSONAL
+from storefront_service.web.middleware import session_of
 
 # Below the grace period of a drain, so that a stream never delays the end of the process; browsers reconnect.
 _STREAM_SECONDS = 15.0
@@ -35,6 +38,7 @@ _EMAIL_POLICY = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 
 @dataclass
 class OrderPages:
     _pages: Pages
+    _carts: CartClient
     _orders: OrdersClient
     _confirmations: ConfirmationsClient
     _traces: TracesClient
@@ -44,6 +48,7 @@ class OrderPages:
         return [
             Route("/orders", self.list_orders),
             Route("/orders/{order_id}", self.order),
+            Route("/forget", self.forget, methods=["POST"]),
             Route("/orders/{order_id}/events", self.events),
             Route("/orders/{order_id}/email", self.email),
             Route("/orders/{order_id}/email/content", self.email_content),
@@ -55,7 +60,18 @@ class OrderPages:
             self._pages.frame(request),
             _catalog_or_empty(self._pages),
         )
-        return self._pages.render("orders.html", frame, cache=PERSONAL, orders=orders, catalog=catalog)
+        begun = session_of(request).begun
+        return self._pages.render("orders.html", frame, cache=PERSONAL, orders=orders, catalog=catalog, begun=begun)
+
+    async def forget(self, request: Request) -> Response:
+        """Sign out: drop the cart, and delete the cookies that lead to it, to the orders and to the last address."""
+        session, response = session_of(request), RedirectResponse("/orders", 303)
+        with contextlib.suppress(DomainError):  # then it expires by itself
+            await self._carts.empty(session.user_id)
+        session.end()
+        response.delete_cookie(DELIVERY_COOKIE, path="/checkout")
+        response.delete_cookie(CURRENCY_COOKIE)
+        return response
 
     async def order(self, request: Request) -> Response:
         order, frame, catalog = await asyncio.gather(

@@ -10,11 +10,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from chassis.telemetry import semconv
 from chassis.telemetry.propagation import add_baggage
 from storefront_service.domain import session_label
-from storefront_service.sessions import Session, SessionSigner
+from storefront_service.sessions import LIFETIME_SECONDS, Session, SessionSigner
 
-COOKIE = "session"
-_MAX_AGE_SECONDS = 30 * 24 * 3600
-_STATIC = "/static/"
+_STATIC = "/static/"  # caches store what is below it
 
 Handle = Callable[[Scope, Receive, Send], Awaitable[None]]
 
@@ -31,25 +29,25 @@ class ShopMiddleware:
         self._app = app
         self._signer = signer
         self._forbidden = forbidden
-        self._attributes = f"Path=/; Max-Age={_MAX_AGE_SECONDS}; HttpOnly; SameSite=Lax" + (
-            "; Secure" if secure_cookie else ""
-        )
+        # Browsers take a cookie of this name from this host alone, over https.
+        self._name = "__Host-session" if secure_cookie else "session"
+        self._attributes = "Path=/; HttpOnly; SameSite=Lax" + ("; Secure" if secure_cookie else "")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope)
-        session = self._signer.open(request.cookies.get(COOKIE))
+        session = self._signer.open(request.cookies.get(self._name))
         scope["session"] = session
-        sets_cookie = session.cookie is not None and not scope["path"].startswith(_STATIC)
 
         async def send_with_cookie(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                MutableHeaders(scope=message).append("set-cookie", f"{COOKIE}={session.cookie}; {self._attributes}")
+            if message["type"] == "http.response.start" and session.cookie is not None:
+                cookie = f"{self._name}={session.cookie}; Max-Age={LIFETIME_SECONDS if session.cookie else 0}"
+                MutableHeaders(scope=message).append("set-cookie", f"{cookie}; {self._attributes}")
             await send(message)
 
         handle = self._forbidden if _is_foreign_form(scope) else self._app
         # Baggage reaches the spans of this page and of every call that it makes.
         add_baggage(semconv.SESSION_ID, session_label(session.user_id))
-        await handle(scope, receive, send_with_cookie if sets_cookie else send)
+        await handle(scope, receive, send if scope["path"].startswith(_STATIC) else send_with_cookie)
 
 
 def _is_foreign_form(scope: Scope) -> bool:

@@ -28,7 +28,7 @@ class Visitor(httpx2.AsyncClient):
 
     @property
     def user_id(self) -> str:
-        """The user id of the session, once a page has opened it."""
+        """The user id of the session, once something is in the cart."""
         return self.cookies["session"].partition(".")[0]
 
     async def page(self, path: str, status: int = 200) -> str:
@@ -95,9 +95,9 @@ class Storefront:
     app: Any
     backends: Backends
 
-    def visitor(self) -> Visitor:
-        """Return a browser without cookies. The application's errors reach it as responses."""
-        transport = httpx2.ASGITransport(self.app, raise_app_exceptions=False)
+    def visitor(self, address: str = "127.0.0.1") -> Visitor:
+        """Return a browser without cookies at an address. The application's errors reach it as responses."""
+        transport = httpx2.ASGITransport(self.app, raise_app_exceptions=False, client=(address, 123))
         return Visitor(transport=transport, base_url=SHOP)
 
 

@@ -1,0 +1,25 @@
+"""Networks of clients, by which limits count."""
+
+import ipaddress
+
+
+def network(address: str) -> str:
+    """Return what one client can choose its address from: an IPv4 address, or an IPv6 network of 64 bits."""
+    try:
+        parsed = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return address
+    if isinstance(parsed, ipaddress.IPv6Address):
+        if parsed.ipv4_mapped is not None:
+            return str(parsed.ipv4_mapped)
+        return str(ipaddress.ip_network((parsed, 64), strict=False))
+    return address
+
+
+def public_network(address: str) -> str | None:
+    """Return the network of a client on the Internet; None for any other address, which may be a proxy's."""
+    found = network(address)
+    try:
+        return found if ipaddress.ip_address(found.partition("/")[0]).is_global else None
+    except ValueError:
+        return None

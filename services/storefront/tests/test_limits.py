@@ -1,0 +1,188 @@
+"""Limits of the storefront on orders, declined cards and letters: by session, network and mailbox."""
+
+import asyncio
+
+import pytest
+
+from chassis.errors import Aborted, FailedPrecondition, Unavailable
+from chassis.telemetry import semconv
+from chassis.telemetry.instruments import Telemetry
+from shop_kit.card_leaks import leaked_cards, random_card
+from shop_kit.clock import Clock
+from shop_lab.world.storefront import Visitor, form_key, shown_total, storefront
+from shop_lab.world.storefront_backends import Backends
+from storefront_service import limits as module
+from storefront_service.limits import LIMITS, LimitReached, OrderLimits
+
+LIMIT = dict.fromkeys(LIMITS, 3)
+DECLINED = FailedPrecondition("the card has expired", reason="CARD_EXPIRED")
+
+
+def place(limits: OrderLimits, session: str, address: str, email: str) -> bool:
+    try:
+        with limits.order(session, address, email):
+            return True
+    except LimitReached:
+        return False
+
+
+def limits(clock: Clock, **per_hour: int) -> OrderLimits:
+    return OrderLimits({**dict.fromkeys(LIMITS, 1000), **per_hour}, Telemetry(), clock)
+
+
+@pytest.mark.parametrize(
+    ("limit", "buyers"),
+    [
+        ("orders_per_session", [("s", f"8.8.8.{n}", f"{n}@shop.example") for n in range(5)]),
+        ("orders_per_network", [(f"{n}", "8.8.8.8", f"{n}@shop.example") for n in range(5)]),
+        ("orders_per_network", [(f"{n}", f"2a00:1450:4001:81b::{n}", f"{n}@shop.example") for n in range(5)]),
+        ("letters_per_recipient", [(f"{n}", f"8.8.8.{n}", "ada@shop.example") for n in range(5)]),
+        (
+            "letters_per_recipient",
+            [
+                (f"{n}", f"8.8.8.{n}", m)
+                for n, m in enumerate(["A.D.A@x.example", "ada+1@x.EXAMPLE", "ada+2@x.example"] * 2)
+            ],
+        ),
+    ],
+)
+def test_what_is_beyond_a_limit_is_refused_until_its_share_of_the_hour_passed(
+    clock: Clock, limit: str, buyers: list[tuple[str, str, str]]
+) -> None:
+    limited = limits(clock, **{limit: 3})
+    assert [place(limited, *buyer) for buyer in buyers][:5] == [True, True, True, False, False]
+    clock.seconds += 1190
+    assert not place(limited, *buyers[0])
+    clock.seconds += 20
+    assert place(limited, *buyers[0])
+    assert not place(limited, *buyers[0])
+
+
+def test_others_are_not_refused(clock: Clock) -> None:
+    limited = limits(clock, **LIMIT)
+    for number in range(5):
+        place(limited, "s", "8.8.8.8", f"{number}@shop.example")
+    assert place(limited, "another", "8.8.4.4", "ada@shop.example")
+    assert place(limited, "third", "2a00:1450::1", "ada@other.example")
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["", "testclient", "127.0.0.1", "10.1.2.3", "::1", "fd00::1", "100.64.0.1", "::ffff:10.0.0.1", "fe80::1%eth0"],
+)
+def test_customers_behind_an_undeclared_proxy_share_no_limit(clock: Clock, address: str) -> None:
+    limited = limits(clock, orders_per_network=3)
+    assert all(place(limited, f"{number}", address, f"{number}@shop.example") for number in range(20))
+
+
+def test_a_mapped_address_counts_with_its_ipv4_address(clock: Clock) -> None:
+    limited = limits(clock, orders_per_network=1)
+    assert place(limited, "one", "::ffff:8.8.8.8", "1@shop.example")
+    assert not place(limited, "other", "8.8.8.8", "2@shop.example")
+
+
+@pytest.mark.parametrize(
+    ("limit", "sessions"), [("declines_per_session", ["s"] * 5), ("declines_per_network", "abcde")]
+)
+def test_declined_cards_have_a_lower_limit_than_orders(clock: Clock, limit: str, sessions: str) -> None:
+    limited = limits(clock, **{limit: 3})
+
+    def decline(session: str) -> str:
+        try:
+            with limited.order(session, "8.8.8.8", f"{session}@shop.example"):
+                raise DECLINED
+        except (FailedPrecondition, LimitReached) as error:
+            return error.reason
+
+    assert [decline(session) for session in sessions] == ["CARD_EXPIRED"] * 3 + ["LIMIT_REACHED"] * 2
+
+
+@pytest.mark.parametrize(
+    "error", [Unavailable("down"), Aborted("busy"), FailedPrecondition("no", reason="TOTAL_CHANGED")]
+)
+def test_an_order_that_fails_does_not_count(clock: Clock, error: Exception) -> None:
+    limited = limits(clock, **LIMIT)
+    for _ in range(20):
+        with pytest.raises(type(error)), limited.order("s", "8.8.8.8", "ada@shop.example"):
+            raise error
+    assert place(limited, "s", "8.8.8.8", "ada@shop.example")
+
+
+def test_many_sessions_take_bounded_memory(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_MAX_KEYS", 10)
+    limited = limits(clock, **LIMIT)
+    for number in range(100):
+        place(limited, f"{number}", "8.8.8.8", f"{number}@shop.example")
+    assert {len(limit._full_at) for limit in limited._limits.values()} <= {0, 1, 3, 10}
+
+
+async def test_a_refused_order_keeps_what_was_typed_and_says_when_to_send_it(
+    visitor: Visitor, backends: Backends, capfd: pytest.CaptureFixture[str]
+) -> None:
+    card = random_card("4242")
+    orders = [await visitor.order(credit_card_number=card, email=f"{number}@shop.example") for number in range(10)]
+    await visitor.add_to_cart()
+    form = await visitor.checkout_form(credit_card_number=card)
+    capfd.readouterr()
+    response = await visitor.post("/orders", data=form)
+    assert {order.status_code for order in orders} == {303}
+    assert (response.status_code, response.headers["retry-after"]) == (429, "360")
+    assert "Nothing was ordered. Wait 6 minutes" in response.text
+    assert (form_key(response.text), shown_total(response.text)) == (form["key"], "55.00 USD")
+    assert all(text in response.text for text in ("ada@example.com", "1 Harbour Street", "Hamburg", "20095"))
+    assert len(backends.checkout.requests) == 10
+    written = capfd.readouterr()
+    assert leaked_cards((written.out + response.text).encode(), [card]) == set()
+    assert "reason=orders_per_session" in written.out
+    assert "ada@" not in written.out
+
+
+async def test_concurrent_orders_do_not_pass_a_limit() -> None:
+    async with storefront(orders_per_session=3) as shop, shop.visitor() as visitor:
+        await visitor.add_to_cart()
+        forms = [await visitor.checkout_form(key=f"key-{number}") for number in range(8)]
+        responses = await asyncio.gather(*(visitor.post("/orders", data=form) for form in forms))
+        assert sorted(response.status_code for response in responses) == [303] * 3 + [429] * 5
+
+
+async def test_sending_a_form_again_does_not_count(visitor: Visitor, backends: Backends) -> None:
+    await visitor.add_to_cart()
+    form = await visitor.checkout_form()
+    assert {(await visitor.post("/orders", data=form)).status_code for _ in range(30)} == {303}
+    assert len(backends.checkout.requests) == 1
+
+
+async def test_new_sessions_and_new_cards_send_no_more_letters_to_an_address_and_are_counted() -> None:
+    telemetry = Telemetry()
+    async with storefront(telemetry) as shop:
+        statuses = []
+        for _ in range(15):
+            async with shop.visitor() as visitor:
+                statuses.append((await visitor.order(credit_card_number=random_card("4242"))).status_code)
+        assert len(shop.backends.checkout.requests) == 10
+    assert statuses == [303] * 10 + [429] * 5
+    [(labels, refused)] = telemetry.counter(semconv.HTTP_REFUSALS).values.items()
+    assert (dict(labels), refused) == ({"shop.http.refusal.reason": "letters_per_recipient"}, 5)
+
+
+async def test_a_network_that_tests_cards_is_refused_and_its_neighbour_is_not() -> None:
+    async with storefront(declines_per_network=3, trusted_proxies="127.0.0.1") as shop:
+        shop.backends.checkout.error = FailedPrecondition("the card has expired", reason="CARD_EXPIRED")
+
+        async def order(number: int, address: str) -> int:
+            async with shop.visitor() as visitor:
+                visitor.headers["x-forwarded-for"] = address
+                return (await visitor.order(email=f"{number}@shop.example")).status_code
+
+        assert [await order(number, f"2a00:1450:4001:81b::{number}") for number in range(5)] == [402] * 3 + [429] * 2
+        assert await order(9, "2a00:1450:4001:81c::9") == 402
+
+
+async def test_without_a_trusted_proxy_nobody_chooses_their_address() -> None:
+    async with storefront(orders_per_network=1) as shop:
+        statuses = []
+        for number in range(3):
+            async with shop.visitor("8.8.8.8") as visitor:
+                visitor.headers["x-forwarded-for"] = f"8.8.4.{number}"
+                statuses.append((await visitor.order(email=f"{number}@shop.example")).status_code)
+    assert statuses == [303, 429, 429]
