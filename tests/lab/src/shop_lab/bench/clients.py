@@ -44,7 +44,15 @@ def find_ghz() -> str:
     return program
 
 
-async def ghz(address: str, method: str, requests: Sequence[Message], in_flight: int, proto: Path) -> Result:
+async def ghz(
+    address: str,
+    method: str,
+    requests: Sequence[Message],
+    in_flight: int,
+    proto: Path,
+    *,
+    tls_folder: Path | None = None,
+) -> Result:
     """Send each request once. End the program unless all calls succeed.
 
     Args:
@@ -53,11 +61,16 @@ async def ghz(address: str, method: str, requests: Sequence[Message], in_flight:
         requests: in this order.
         in_flight: how many calls run at once.
         proto: the file that defines the method; its imports are found from its folder's parent.
+        tls_folder: with the certificate of the client; None for plaintext.
     """
     with NamedTemporaryFile("w", suffix=".json") as file:
         json.dump([MessageToDict(each, preserving_proto_field_name=True) for each in requests], file)
         file.flush()
-        options = ["--insecure", "--proto", str(proto), "-i", str(proto.parent.parent), "--call", method, "-O", "json"]
+        options = ["--insecure"]
+        if tls_folder is not None:
+            files = {"--cacert": "ca.crt", "--cert": "tls.crt", "--key": "tls.key"}
+            options = [word for option, name in files.items() for word in (option, str(tls_folder / name))]
+        options += ["--proto", str(proto), "-i", str(proto.parent.parent), "--call", method, "-O", "json"]
         options += ["-D", file.name, "-n", str(len(requests)), "-c", str(in_flight), "--timeout", _TIMEOUT]
         before = _children_cpu_seconds()
         child = await asyncio.create_subprocess_exec(find_ghz(), *options, address, stdout=asyncio.subprocess.PIPE)

@@ -8,10 +8,9 @@ from functools import partial
 from itertools import cycle, islice
 from statistics import median, quantiles
 
-import grpc
-
 from shop import cart_pb2, cart_pb2_grpc, checkout_pb2, empty_pb2, product_catalog_pb2_grpc
 from shop_cli.local.processes import Shop
+from shop_cli.local.tls import raw_channel
 from shop_cli.local.workspace import root
 from shop_cli.sample_order import sample_order
 from shop_lab.bench import clients, rounds
@@ -75,7 +74,7 @@ def _ratios(figures: Sequence[Figures], baseline: Sequence[Figures]) -> Row:
 
 
 async def product_ids(shop: Shop) -> list[str]:
-    async with grpc.aio.insecure_channel(shop["product-catalog"].address) as channel:
+    async with raw_channel(shop["product-catalog"].address, shop["product-catalog"].tls_folder) as channel:
         listed = await product_catalog_pb2_grpc.ProductCatalogServiceStub(channel).ListProducts(empty_pb2.Empty())
     return [product.id for product in listed.products]
 
@@ -85,7 +84,7 @@ async def prepare(shop: Shop, shape: Shape) -> list[checkout_pb2.PlaceOrderReque
     users = [uuid.uuid4().hex for _ in range(shape.orders)]
     products = list(islice(cycle(await product_ids(shop)), shape.lines))
     waiting = zip(users, cycle(_QUANTITIES), strict=False)
-    async with grpc.aio.insecure_channel(shop["cart"].address) as channel:
+    async with raw_channel(shop["cart"].address, shop["cart"].tls_folder) as channel:
         stub = cart_pb2_grpc.CartServiceStub(channel)
 
         async def fill() -> None:
@@ -102,7 +101,9 @@ async def prepare(shop: Shop, shape: Shape) -> list[checkout_pb2.PlaceOrderReque
 
 
 async def place(shop: Shop, requests: Sequence[checkout_pb2.PlaceOrderRequest], in_flight: int) -> clients.Result:
-    return await clients.ghz(shop["checkout"].address, METHOD, requests, in_flight, PROTO)
+    return await clients.ghz(
+        shop["checkout"].address, METHOD, requests, in_flight, PROTO, tls_folder=shop["checkout"].tls_folder
+    )
 
 
 async def run(running: Running, shape: Shape) -> Figures:

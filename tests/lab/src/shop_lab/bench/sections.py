@@ -8,8 +8,9 @@ from functools import partial
 from typing import Any
 
 from shop_lab.bench import disk, employees, idle, orders, pages, reads, rounds
+from shop_lab.bench.measure import resident_megabytes
 from shop_lab.bench.orders import Shape
-from shop_lab.bench.rounds import Figures, Measurement, Rows
+from shop_lab.bench.rounds import Figures, Measurement, Rows, Spread
 from shop_lab.bench.shops import ALL_SAMPLED, NONE_SAMPLED, SAMPLED, Variant, running
 
 THIS = "this code"
@@ -19,6 +20,7 @@ _CHECKOUTS = {
     "checkout": Variant(),
     "naive checkout": Variant(modules={"checkout": "shop_lab.world.naive_checkout"}),
 }
+_TLS = {"plaintext": Variant(), "TLS": Variant(tls=True)}
 _STORES = {"embedded": Variant(), "PostgreSQL, Valkey": Variant(stores=True)}
 
 
@@ -71,6 +73,16 @@ async def _sampling(plan: Plan) -> Rows:
 async def _compare_with_first(variants: Mapping[str, Variant], shapes: list[Shape], number_of_rounds: int) -> Rows:
     first, *others = variants
     return await _compare(variants, dict.fromkeys(others, first), shapes, number_of_rounds)
+
+
+async def _tls(plan: Plan) -> Rows:
+    """Compare orders over TLS with plaintext, then the memory of a service."""
+    async with AsyncExitStack() as stack:
+        shops = {name: await stack.enter_async_context(running(variant)) for name, variant in _TLS.items()}
+        shapes = [plan.shape(lines, in_flight) for lines in (3, 9) for in_flight in (16, 1)]
+        rows = await orders.compare(shops, {"TLS": "plaintext"}, shapes, plan.rounds)
+        memory = {name: [resident_megabytes(pid) for pid in shop.pids.values()] for name, shop in shops.items()}
+    return {**rows, **{f"memory: {name}": {"megabytes": Spread.of(values)} for name, values in memory.items()}}
 
 
 async def _compare(
@@ -128,13 +140,14 @@ async def _bare_start() -> Figures:
 
 
 # Measured only by name: they would make the whole too long.
-EXTRA = ("reads-all",)
+EXTRA = ("reads-all", "tls")
 # By their names on the command line: a title and what measures them.
 SECTIONS: dict[str, tuple[str, Section]] = {
     "orders": ("orders, 10 % sampled", _orders),
     "journal": ("orders beside the naive checkout, which has no journal", partial(_beside, _CHECKOUTS)),
     "sampling": ("orders by sampling ratio", _sampling),
     "stores": ("orders by stores", partial(_beside, _STORES)),
+    "tls": ("orders over TLS", _tls),
     "reads": ("reads, 10 % sampled", partial(_reads, SAMPLED)),
     "reads-all": ("reads, all sampled", partial(_reads, ALL_SAMPLED)),
     "pages": ("pages, 10 % sampled", _pages),

@@ -9,6 +9,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from shop_cli.local.identities import Identities
 from shop_cli.local.ports import reserved
 from shop_cli.local.postgres import Postgres
 from shop_cli.local.processes import Shop
@@ -33,6 +34,7 @@ class Variant:
         stores: on PostgreSQL and Valkey instead of the embedded stores.
         checkout: the folder of the repository whose code it runs, with its packages in .venv; None for this one.
         storefront: with the storefront.
+        tls: services speak mutual TLS.
     """
 
     environment: Mapping[str, str] = field(default_factory=lambda: SAMPLED)
@@ -40,6 +42,7 @@ class Variant:
     stores: bool = False
     checkout: Path | None = None
     storefront: bool = False
+    tls: bool = False
 
 
 @dataclass(frozen=True)
@@ -79,7 +82,9 @@ async def running(variant: Variant, overrides: Mapping[str, Mapping[str, str]] |
         ports = dict(zip(names, own, strict=True))
         python = str(variant.checkout / ".venv/bin/python") if variant.checkout else sys.executable
         begun = time.monotonic()
-        shop = await stack.enter_async_context(Shop(programs, folder, ports, environment, overrides, python=python))
+        identities = Identities.issue(folder / "tls", [program.name for program in programs]) if variant.tls else None
+        started = Shop(programs, folder, ports, environment, overrides, python=python, identities=identities)
+        shop = await stack.enter_async_context(started)
         await shop.wait_until_serving()
         yield Running(shop, time.monotonic() - begun, stores)
 
