@@ -12,8 +12,8 @@ pytestmark = pytest.mark.timeout(600)
 SMALL_RUN = ("--orders", "250", "--seed", "7", "--kills", "20", "--pauses", "2", "--replaced", "3", "--operators", "4")
 
 
-def test_invariants_hold_under_every_kind_of_fault(run_prove: RunProve) -> None:
-    status, output, verdict = run_prove(*SMALL_RUN)
+def test_invariants_hold_under_every_kind_of_fault_and_with_tls(run_prove: RunProve) -> None:
+    status, output, verdict = run_prove(*SMALL_RUN, "--tls")
     assert verdict["verdict"] == "holds", output
     assert status == 0
     assert verdict["faults"] == {

@@ -99,6 +99,7 @@ async def prove(
     patient: Annotated[
         bool, typer.Option("--patient", help="Customers wait for each response and place one order at a time.")
     ] = False,
+    tls: Annotated[bool, typer.Option("--tls", help="Services speak mutual TLS.")] = False,
     json_file: Annotated[
         typer.FileTextWrite | None,
         typer.Option("--json", metavar="FILE", lazy=False, help="Write the verdict to this file, too."),
@@ -141,7 +142,7 @@ async def prove(
         FaultKind.REFUSED_RELEASES: operators // 4,
         FaultKind.UNRESOLVED_SHIPMENTS: operators // 4,
     }
-    trial = Trial(orders, seed, database, faults, naive=naive, patient=patient, replication=replication)
+    trial = Trial(orders, seed, database, faults, naive=naive, patient=patient, replication=replication, tls=tls)
     console.print(f"[bold]{orders} orders, seed {seed}, {database}{', naive checkout' if naive else ''}")
     with tempfile.TemporaryDirectory(prefix="shop-prove-", ignore_cleanup_errors=True) as temporary:
         result = await run_trial(trial, folder or Path(temporary), Progress(orders))

@@ -57,6 +57,7 @@ class Trial:
         naive: test the naive checkout instead of the real one.
         patient: customers wait for each response, send nothing twice without need, and place one order at a time.
         replication: from PostgreSQL's primary to its standbys, if there are failovers.
+        tls: services speak mutual TLS.
     """
 
     orders: int
@@ -66,6 +67,7 @@ class Trial:
     naive: bool = False
     patient: bool = False
     replication: Replication = "sync"
+    tls: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,10 +106,11 @@ async def run_trial(trial: Trial, folder: Path, on_progress: Callable[[int, Coun
             replication=replication,
             proxied=True,
             smtp_url=f"smtp://{HOST}:{smtp_port}",
+            tls=trial.tls,
         ) as shop,
         open_clients(shop) as clients,
         requeued_dead_letters(clients.journal),
-        serve_refusing_peers(shop.processes["shipping"].address) as peers,
+        serve_refusing_peers(shop.processes["shipping"].address, shop.identities) as peers,
     ):
         simulator = _simulator(trial, clients, gate)
         faults = ShopFaults(_fault_targets(shop), shop.links, peers, inbox, gate, ready_seconds=START_SECONDS)

@@ -29,6 +29,7 @@ def to_json(trial: Trial, result: TrialResult, invariants: list[InvariantResult]
         "database": trial.database,
         "naive": trial.naive,
         "patient": trial.patient,
+        "tls": trial.tls,
         "faults": dict(sorted(result.fault_counts.items())),
         **({"replication": trial.replication} if trial.faults.get(FaultKind.FAILOVER) else {}),
         "counts": summary_counts(result.evidence),

@@ -19,10 +19,12 @@ from shop.empty_pb2 import Empty
 from shop.order_pb2 import OrderResult
 from shop.product_catalog_pb2 import Product
 from shop.product_catalog_pb2_grpc import ProductCatalogServiceStub
+from shop_cli.local.identities import Identities
 from shop_cli.local.otlp_receiver import exporting_to
 from shop_cli.local.ports import reserved
 from shop_cli.local.processes import Process, Shop, inherited
 from shop_cli.local.run_file import Run, read_run
+from shop_cli.local.tls import raw_channel
 from shop_cli.local.workspace import Program, default_ports, discover, discover_services, find
 from shop_cli.sample_order import sample_order
 from shop_lab.world.databases import files_in, migrate_databases
@@ -132,13 +134,14 @@ async def shop_up(folder: Path, *options: str) -> AsyncIterator[Run]:
 
 @contextlib.asynccontextmanager
 async def running_shop(
-    folder: Path, programs: Sequence[Program] | None = None, **variables: str
+    folder: Path, programs: Sequence[Program] | None = None, *, tls: bool = False, **variables: str
 ) -> AsyncIterator[RunningShop]:
     """Start services on free ports and wait until they are ready. They export their telemetry to this process.
 
     Args:
         folder: for their data.
         programs: what to start; all gRPC services by default.
+        tls: let them speak mutual TLS; the channels are the operator's.
         variables: additional environment variables of every service.
     """
     programs = discover_services() if programs is None else programs
@@ -149,15 +152,17 @@ async def running_shop(
         received = await stack.enter_async_context(receiving(otlp_port))
         environment = {"PATH": "/usr/bin:/bin", **DEAD_PROXIES, **exporting_to(otlp_port), **variables}
         await asyncio.to_thread(migrate_databases, files_in(folder))
-        processes = await stack.enter_async_context(Shop(programs, folder, by_name, environment))
+        identities = Identities.issue(folder / "tls", [program.name for program in programs]) if tls else None
+        shop = Shop(programs, folder, by_name, environment, identities=identities)
+        processes = await stack.enter_async_context(shop)
         await processes.wait_until_serving(60)
         channels = {
-            process.name: await stack.enter_async_context(grpc.aio.insecure_channel(process.address))
+            process.name: await stack.enter_async_context(raw_channel(process.address, process.tls_folder))
             for process in processes
             if process.program.protocol == "grpc"
         }
         internal_channels = {
-            process.name: await stack.enter_async_context(grpc.aio.insecure_channel(process.internal_address))
+            process.name: await stack.enter_async_context(raw_channel(process.internal_address, process.tls_folder))
             for process in processes
             if process.internal_port
         }

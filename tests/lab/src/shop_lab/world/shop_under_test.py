@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
+from shop_cli.local.identities import Identities
 from shop_cli.local.ports import HOST, reserved
 from shop_cli.local.processes import Shop
 from shop_cli.local.stores import Valkey
@@ -23,7 +24,9 @@ Database = Literal["sqlite", "postgres"]
 
 START_SECONDS = 60.0
 LEASE_SECONDS = 2.0
-_DEPENDENCIES = ("cart", "product-catalog", "currency", "shipping", "payment", "email")
+PEERS = ("cart", "product-catalog", "currency", "shipping", "payment", "email")
+"""The services that checkout calls."""
+
 LINKED = ("cart", "shipping", "payment", "email")
 """The peers of checkout that have a proxy."""
 
@@ -54,6 +57,7 @@ class ShopUnderTest:
         journal_loses_commits: a failover may lose what the journal has acknowledged.
         links: the proxies through which checkout calls its peers, by the names of their ports; empty if it calls them
             directly.
+        identities: with which its services speak TLS; None for plaintext.
     """
 
     processes: Shop
@@ -68,6 +72,7 @@ class ShopUnderTest:
     server: FaultyPostgres | PostgresCluster | None
     journal_loses_commits: bool
     links: Mapping[str, TcpProxy]
+    identities: Identities | None
 
     @property
     def postgres(self) -> FaultyPostgres | None:
@@ -96,6 +101,7 @@ async def shop_under_test(
     replication: Replication | None = None,
     proxied: bool = False,
     smtp_url: str | None = None,
+    tls: bool = False,
 ) -> AsyncIterator[ShopUnderTest]:
     """Start a shop, wait until it is ready, and stop it when the context is left.
 
@@ -108,6 +114,7 @@ async def shop_under_test(
         replication: to the standbys that PostgreSQL has; None for a single server.
         proxied: let checkout call its peers through proxies.
         smtp_url: the relay of the email service; without one, letters wait in the spool.
+        tls: let services speak mutual TLS.
     """
     programs = _programs(checkouts, naive=naive)
     names = [program.name for program in programs]
@@ -124,10 +131,17 @@ async def shop_under_test(
         overrides = _overrides(names, valkey.url, urls, common, links=links)
         if smtp_url is not None:
             overrides["email"]["SMTP_URL"] = smtp_url
-        processes = Shop(programs, folder, ports_by_name, _environment(), overrides)
+        identities = Identities.issue(folder / "tls", [*PEERS, "checkout"]) if tls else None
+        if identities is not None:
+            own = identities.variables("checkout")
+            if naive:  # it also calls what checkout does not
+                own["TLS_FOLDER"] = str(identities.operator)
+            for name in set(names) - set(PEERS):
+                overrides[name] = {**overrides[name], **own}
+        processes = Shop(programs, folder, ports_by_name, _environment(), overrides, identities=identities)
         await stack.enter_async_context(processes)
         await processes.wait_until_serving(START_SECONDS)
-        checkout_names = tuple(name for name in names if name not in _DEPENDENCIES)
+        checkout_names = tuple(name for name in names if name not in PEERS)
         yield ShopUnderTest(
             processes,
             checkout_names,
@@ -141,6 +155,7 @@ async def shop_under_test(
             server=servers["checkout"] if servers else None,
             journal_loses_commits=replication == "async",
             links=links,
+            identities=identities,
         )
 
 
@@ -150,7 +165,7 @@ def _programs(checkouts: int, *, naive: bool) -> list[Program]:
     if naive:
         checkout = replace(checkout, module="shop_lab.world.naive_checkout")
     copies = [replace(checkout, name=f"checkout-{number}") for number in range(1, checkouts + 1)]
-    return [*(find(services, name) for name in _DEPENDENCIES), *copies]
+    return [*(find(services, name) for name in PEERS), *copies]
 
 
 async def _start_postgres(
@@ -196,7 +211,7 @@ def _overrides(
     """Return the variables of single processes by name; `common` is for payment and every checkout."""
     addresses = {f"{name.replace('-', '_').upper()}_ADDR": link.address for name, link in links.items()}
     checkout = {"DATABASE_URL": urls["checkout"], **common, **addresses}
-    return {name: checkout for name in names if name not in _DEPENDENCIES} | {
+    return {name: checkout for name in names if name not in PEERS} | {
         "cart": {"REDIS_URL": valkey_url},
         "payment": {"DATABASE_URL": urls["payment"], **common},
         "shipping": {"DATABASE_URL": urls["shipping"]},

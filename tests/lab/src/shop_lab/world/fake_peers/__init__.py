@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 from shop import (
     cart_pb2_grpc,
@@ -51,8 +52,8 @@ class FakePeers:
         self.confirmations = FakeConfirmations(self.email)
 
     @asynccontextmanager
-    async def serving(self) -> AsyncIterator[str]:
-        """Serve all of them on one port; yield its address."""
+    async def serving(self, **settings: Any) -> AsyncIterator[str]:
+        """Serve all of them on one port, with settings of a service; yield its address."""
         registrations: list[Registration] = [
             (cart_pb2_grpc.add_CartServiceServicer_to_server, self.cart),
             (product_catalog_pb2_grpc.add_ProductCatalogServiceServicer_to_server, self.catalog),
@@ -65,5 +66,5 @@ class FakePeers:
             (shipment_manifest_pb2_grpc.add_ShipmentManifestServicer_to_server, self.manifest),
             (confirmations_pb2_grpc.add_ConfirmationsServicer_to_server, self.confirmations),
         ]
-        async with serve(*registrations) as address:
+        async with serve(*registrations, **settings) as address:
             yield address
