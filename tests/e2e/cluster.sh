@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs the shop on the cluster that KUBECONFIG names and tests it there: orders, in the storefront and without it, chart
 # tests, restored back-ups, network policies, upgrade and restart under load and with customers, scaling, telemetry,
-# sizing, reinstallation, shops side by side, any user id, production values over TLS. Each step is a function; without
+# sizing, reinstallation, shops side by side, any user id, who may call what, production values over TLS. Each step is a function; without
 # arguments all steps run in order.
 #
 #   NAMESPACE, RELEASE   namespace, which must not exist, and release name (shop, shop)
@@ -19,7 +19,7 @@ for smoke in services/[a-z]*/src/*/smoke.py; do services+=("$(cut -d / -f 2 <<<"
 steps=(server_side_apply missing_images install_shop order_by_notes order_in_storefront helm_tests restored_backup
     restored_sqlite_backup network_policies upgrade_under_load telemetry restart_under_load
     replace_key_under_load scale_and_spread scale_storefront size_checkout restart_with_customers
-    reinstall remove_everything side_by_side any_user production_tls)
+    reinstall remove_everything side_by_side any_user callers production_tls)
 
 log() { printf '\n== %s\n' "$*"; }
 fail() { printf 'FAILED: %s\n' "$*" >&2; exit 1; }
@@ -111,13 +111,13 @@ $(for service in "${services[@]}"; do
     done)
         - {name: EMPLOYEE_API_URL, value: "http://$release-employee-api:8000"}
       securityContext: {allowPrivilegeEscalation: false, readOnlyRootFilesystem: true, capabilities: {drop: [ALL]}}
-      volumeMounts: [{name: scripts, mountPath: /scripts}]
-  volumes: [{name: scripts, configMap: {name: e2e-scripts}}]
+      volumeMounts: [{name: scripts, mountPath: /scripts}${more_mounts-}]
+  volumes: [{name: scripts, configMap: {name: e2e-scripts}}${more_volumes-}]
 YAML
 }
 
 run_pod() { # NAME LABELS SCRIPT ARGS...
-    local service package scripts=(--from-file=tests/e2e/{load,probe,orders}.py)
+    local service package scripts=(--from-file=tests/e2e/{load,probe,orders,callers}.py)
     for service in "${services[@]}"; do
         package=${service//-/_}
         scripts+=("--from-file=smoke_$package.py=services/$service/src/${package}_service/smoke.py")
@@ -459,6 +459,41 @@ any_user() {
     shop_of_any_user --show-only templates/tests/tests.yaml
     k wait --for=jsonpath='{.status.phase}'=Succeeded --timeout=3m pod --selector app.kubernetes.io/name=test
     k exec "deployment/$release-checkout" -- id
+    kubectl delete namespace "$namespace" >/dev/null
+}
+
+callers() {
+    log "with TLS, each caller's own certificate: what the chart declares is admitted, every other call is refused"
+    local namespace="$namespace-callers" secret files sources='' more_mounts more_volumes
+    create_namespace "$namespace"
+    helm install "$release" charts/shop --namespace "$namespace" --set tls.enabled=true "${helm_args[@]}" >/dev/null
+    wait_until_ready
+    helm_tests
+    for secret in $(k get secret --field-selector type=kubernetes.io/tls --output jsonpath='{.items[*].metadata.name}'); do
+        [[ $secret == *-tls ]] || continue
+        printf -v files ', {key: %s, path: %s}' tls.crt "${secret%-tls}/tls.crt" tls.key "${secret%-tls}/tls.key" \
+            ca.crt "${secret%-tls}/ca.crt"
+        sources+=", {secret: {name: $secret, items: [${files#, }]}}"
+    done
+    local env='.spec.template.spec.containers[0].env' name='{.metadata.name}'
+    k get deployment --selector "app.kubernetes.io/instance=$release" --output \
+        jsonpath="{range .items[*]}$name:50051,$name:{${env}[?(@.name=='INTERNAL_PORT')].value} {${env}[?(@.name=='ALLOWED_CALLS')].value}{'\n'}{end}" \
+        >"$work/table"
+    k create configmap e2e-table --from-file="$work/table" >/dev/null
+    # The services must refuse the calls, not the network.
+    k apply -f - >/dev/null <<YAML
+apiVersion: networking.k8s.io/v1
+kind: NetworkPolicy
+metadata: {name: e2e-callers}
+spec:
+  podSelector: {matchLabels: {app.kubernetes.io/instance: $release, app.kubernetes.io/component: service}}
+  policyTypes: [Ingress]
+  ingress: [{from: [{podSelector: {matchLabels: {e2e: callers}}}], ports: [{port: 50051}, {port: 50052}]}]
+YAML
+    more_mounts=", {name: table, mountPath: /table}, {name: identities, mountPath: /identities}"
+    more_volumes=", {name: table, configMap: {name: e2e-table}}, {name: identities, projected: {sources: [${sources#, }]}}"
+    run_pod e2e-callers "{e2e: callers}" callers.py /table/table /identities
+    finish_pod e2e-callers 300
     kubectl delete namespace "$namespace" >/dev/null
 }
 

@@ -40,14 +40,16 @@ def test_payments_callers_are_those_of_the_chart(identities: Identities) -> None
     checkout += [f"shop.internal.PaymentLedger/{method}" for method in ("ResolveOrFence", "Void")]
     ledger = [*checkout, "shop.internal.PaymentLedger/ListCharges"]
     found = {caller: sorted(methods) for caller, methods in callers_of(identities, "payment").items()}
-    assert found == {"checkout": checkout, "operator": sorted(ledger)}
+    reading = {"reconciliation": ["shop.internal.PaymentLedger/ListCharges"]}
+    assert found == {"checkout": checkout, "operator": sorted(ledger), **reading}
 
 
 def test_every_declared_call_is_allowed_and_no_other(identities: Identities) -> None:
-    services = yaml.safe_load((root() / "charts/shop/values.yaml").read_text())["services"]
+    values = yaml.safe_load((root() / "charts/shop/values.yaml").read_text())
+    clients = {**values["services"], "reconciliation": values["reconciliation"], "test": values["tests"]}
     declared = {
         (caller, callee, method.rpartition("/")[2])
-        for caller, service in services.items()
+        for caller, service in clients.items()
         for kind in ("calls", "internalCalls")
         for callee, methods in service.get(kind, {}).items()
         for method in methods

@@ -68,12 +68,13 @@ class Identities:
 
 def _callers_of(callee: str) -> dict[str, list[str]]:
     """Return the full names of a service's methods by the names of their callers: what the chart's values declare."""
-    services = yaml.safe_load((root() / "charts/shop/values.yaml").read_text())["services"]
+    values = yaml.safe_load((root() / "charts/shop/values.yaml").read_text())
+    callers = {**values["services"], "reconciliation": values["reconciliation"], "test": values["tests"]}
     public = f"shop.{callee.replace('-', ' ').title().replace(' ', '')}Service"
     found = {OPERATOR: [*_methods_of(public, *(f"shop.internal.{name}" for name in _INTERNAL.get(callee, ())))]}
-    for caller, service in services.items():
-        methods = [f"{public}/{method}" for method in service.get("calls", {}).get(callee, ())]
-        methods += [f"shop.internal.{method}" for method in service.get("internalCalls", {}).get(callee, ())]
+    for caller, entry in callers.items():
+        methods = [f"{public}/{method}" for method in entry.get("calls", {}).get(callee, ())]
+        methods += [f"shop.internal.{method}" for method in entry.get("internalCalls", {}).get(callee, ())]
         if methods:
             found[caller] = methods
     return found

@@ -134,7 +134,12 @@ async def shop_up(folder: Path, *options: str) -> AsyncIterator[Run]:
 
 @contextlib.asynccontextmanager
 async def running_shop(
-    folder: Path, programs: Sequence[Program] | None = None, *, tls: bool = False, **variables: str
+    folder: Path,
+    programs: Sequence[Program] | None = None,
+    *,
+    tls: bool = False,
+    failpoints: str = "",
+    **variables: str,
 ) -> AsyncIterator[RunningShop]:
     """Start services on free ports and wait until they are ready. They export their telemetry to this process.
 
@@ -142,6 +147,7 @@ async def running_shop(
         folder: for their data.
         programs: what to start; all gRPC services by default.
         tls: let them speak mutual TLS; the channels are the operator's.
+        failpoints: of every service, as of chassis.failpoints.
         variables: additional environment variables of every service.
     """
     programs = discover_services() if programs is None else programs
@@ -152,8 +158,10 @@ async def running_shop(
         received = await stack.enter_async_context(receiving(otlp_port))
         environment = {"PATH": "/usr/bin:/bin", **DEAD_PROXIES, **exporting_to(otlp_port), **variables}
         await asyncio.to_thread(migrate_databases, files_in(folder))
-        identities = Identities.issue(folder / "tls", [program.name for program in programs]) if tls else None
-        shop = Shop(programs, folder, by_name, environment, identities=identities)
+        clients = [*(program.name for program in programs), "reconciliation", "test"]
+        identities = Identities.issue(folder / "tls", clients) if tls else None
+        overrides = {program.name: {"FAILPOINTS": failpoints} for program in programs}
+        shop = Shop(programs, folder, by_name, environment, overrides, identities=identities)
         processes = await stack.enter_async_context(shop)
         await processes.wait_until_serving(60)
         channels = {
