@@ -22,6 +22,7 @@ import grpc
 from chassis.errors import DomainError
 from chassis.rpc.client import channel
 from chassis.rpc.smoke import SmokeCall, send
+from chassis.settings import Settings, load_one
 
 WARM_UP_SECONDS = 60
 
@@ -72,12 +73,14 @@ class Shop:
         retryable = collections.defaultdict(set)
         for call in _with_setup(calls.values()):
             retryable[call.service].add(call.method.rpartition("/")[2])
+        certificates = load_one(Settings, "tls_folder")
         self._channels: dict[str, grpc.aio.Channel] = {
             call.service: channel(
                 os.environ[f"{name.upper()}_ADDR"],
                 call.service,
                 timeout_seconds=15,
                 retryable=sorted(retryable[call.service]),
+                certificates=certificates,
             )
             for name, call in calls.items()
         }

@@ -21,6 +21,7 @@ import grpc
 from chassis.errors import DomainError
 from chassis.rpc.client import channel
 from chassis.rpc.smoke import SmokeCall
+from chassis.settings import Settings, load_one
 from shop.cart_pb2 import AddItemRequest, CartItem
 from shop.cart_pb2_grpc import CartServiceStub
 from shop.checkout_pb2 import PlaceOrderRequest
@@ -44,7 +45,10 @@ async def connect(variable: str, service: str) -> grpc.aio.Channel:
                 await asyncio.sleep(1)
             else:
                 writer.close()
-                return channel(os.environ[variable], service, timeout_seconds=_TIMEOUT_SECONDS)
+                certificates = load_one(Settings, "tls_folder")
+                return channel(
+                    os.environ[variable], service, timeout_seconds=_TIMEOUT_SECONDS, certificates=certificates
+                )
 
 
 async def for_each(users: Iterable[str], work: Callable[[str], Awaitable[None]], in_flight: int) -> None:
