@@ -19,6 +19,10 @@ work=$(mktemp -d) forwards=()
 trap 'stop_forwards; rm -rf "$work"' EXIT
 make --silent setup
 PATH=$PWD/.venv/bin:$PATH
+if k get secret "$release-authority" --output=json >"$work/authority" 2>/dev/null; then
+    python tests/e2e/certificate.py "$work/tls" <"$work/authority"
+    export TLS_FOLDER=$work/tls TLS_RELEASE=$release
+fi
 
 # ------------------------------------------------------------------ the documented commands
 

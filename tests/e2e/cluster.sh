@@ -1,23 +1,33 @@
 #!/usr/bin/env bash
 # Installs the shop on the cluster that KUBECONFIG names and tests it there: orders, in the storefront and without it, chart
 # tests, restored back-ups, network policies, upgrade and restart under load and with customers, scaling, telemetry,
-# sizing, reinstallation, shops side by side, any user id, who may call what, production values over TLS. Each step is a function; without
-# arguments all steps run in order.
+# sizing, reinstallation, shops side by side, any user id, who may call what, production values over TLS. Each step is a
+# function; without arguments all steps run in order.
 #
 #   NAMESPACE, RELEASE   namespace, which must not exist, and release name (shop, shop)
 #   HELM_ARGS            additional arguments of helm, such as "-f my-values.yaml"
 #   LOAD_RATE            rounds of load per second (2); a round makes every service's smoke call and lists employees
 #   CUSTOMER_RATE        sessions of customers per second (1)
+#   TLS                  if it is 1, with mutual TLS, whose certificates are replaced under load
+#   ROTATION_MINUTES     for so long (30)
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
 namespace=${NAMESPACE:-shop} release=${RELEASE:-shop} rate=${LOAD_RATE:-2} customer_rate=${CUSTOMER_RATE:-1}
 read -ra helm_args <<<"${HELM_ARGS:-}"
+rotations=()
+if [[ ${TLS:-} == 1 ]]; then
+    make --silent setup
+    helm_args+=(-f tests/e2e/tls-values.yaml)
+    rotations=(rotation)
+    more_mounts=', {name: tls, mountPath: /tls}'
+    more_volumes=', {name: tls, secret: {secretName: e2e-tls}}'
+fi
 # The gRPC services: those that have a smoke call.
 services=()
 for smoke in services/[a-z]*/src/*/smoke.py; do services+=("$(cut -d / -f 2 <<<"$smoke")"); done
 steps=(server_side_apply missing_images install_shop order_by_notes order_in_storefront helm_tests restored_backup
-    restored_sqlite_backup network_policies upgrade_under_load telemetry restart_under_load
+    restored_sqlite_backup network_policies upgrade_under_load telemetry restart_under_load "${rotations[@]}"
     replace_key_under_load scale_and_spread scale_storefront size_checkout restart_with_customers
     reinstall remove_everything side_by_side any_user callers production_tls)
 
@@ -72,10 +82,10 @@ visit() { # RESOURCE ACTION: be a visitor of the storefront behind a Service or 
     ((status == 0)) || fail "$2 by way of $1"
 }
 
-# Checksum of all generated secrets: an upgrade must not change it.
+# Checksum of all generated secrets but certificates: an upgrade must not change it.
 secrets() {
     k get secret --selector "app.kubernetes.io/instance=$release" --sort-by=.metadata.name \
-        --output jsonpath='{range .items[*]}{.metadata.name} {.data}{"\n"}{end}' | sha256sum
+        --output jsonpath='{range .items[*]}{.metadata.name} {.data}{"\n"}{end}' | grep -v '^[^ ]*-tls ' | sha256sum
 }
 
 create_namespace() { # NAME: one that enforces Pod Security restricted
@@ -110,6 +120,7 @@ $(for service in "${services[@]}"; do
         printf '        - {name: %s_ADDR, value: "%s-%s:50051"}\n' "$(tr a-z- A-Z_ <<<"$service")" "$release" "$service"
     done)
         - {name: EMPLOYEE_API_URL, value: "http://$release-employee-api:8000"}
+        ${rotations:+- {name: TLS_FOLDER, value: /tls\}}
       securityContext: {allowPrivilegeEscalation: false, readOnlyRootFilesystem: true, capabilities: {drop: [ALL]}}
       volumeMounts: [{name: scripts, mountPath: /scripts}${more_mounts-}]
   volumes: [{name: scripts, configMap: {name: e2e-scripts}}${more_volumes-}]
@@ -124,7 +135,14 @@ run_pod() { # NAME LABELS SCRIPT ARGS...
     done
     k create configmap e2e-scripts "${scripts[@]}" --dry-run=client --output=yaml | k apply -f - >/dev/null
     k delete pod "$1" --ignore-not-found >/dev/null
+    ((${#rotations[@]} == 0)) || issue_certificate
     pod_manifest "$@" | k apply -f - >/dev/null
+}
+
+issue_certificate() { # to the pods that run a script
+    k get secret "$release-authority" --output=json | .venv/bin/python tests/e2e/certificate.py "$work/tls"
+    k create secret generic e2e-tls --type=kubernetes.io/tls --from-file="$work/tls" --dry-run=client --output=yaml |
+        k apply --server-side --force-conflicts -f - >/dev/null
 }
 
 finish_pod() { # NAME SECONDS: wait for its end and print its log; fail if it failed
@@ -163,7 +181,7 @@ server_side_apply() {
         # Kinds that need custom resource definitions are left out.
         helm template render charts/shop --namespace "$namespace-render" -f "$values" --skip-tests \
             --set gateway.enabled=false,observability.serviceMonitor.enabled=false \
-            --set observability.prometheusRule.enabled=false >"$work/render.yaml"
+            --set observability.prometheusRule.enabled=false,tls.issuer=authority,tls.issuerRef.name= >"$work/render.yaml"
         kubectl apply --server-side --dry-run=server --namespace "$namespace-render" -f "$work/render.yaml" \
             >"$work/applied" || fail "$values"
         printf '%-50s %s objects\n' "$values" "$(wc -l <"$work/applied")"
@@ -285,6 +303,23 @@ restart_everything() {
     for name in "${services[@]}" storefront employee-api; do k rollout restart "deployment/$release-$name" >/dev/null; done
     wait_until_ready
     wait_for_old_pods
+}
+
+rotation() {
+    local before minutes=${ROTATION_MINUTES:-30}
+    log "every certificate is replaced each minute for $minutes minutes under load, their authority too: no call fails"
+    before=$(pods)
+    under_load "$(((minutes > 9 ? minutes : 9) * 60 + 300))" .venv/bin/python tests/e2e/rotation.py "$namespace" "$release" "$minutes"
+    [[ $(pods) == "$before" ]] || fail "pods were replaced or restarted: $(diff <(echo "$before") <(pods))"
+    log "new pods, which trust the new authority alone, reach the stores and each other"
+    restart_everything
+    helm_tests
+}
+
+pods() { # names of the release's lasting pods, with the restarts of their containers
+    k get pods --selector "app.kubernetes.io/instance=$release,app.kubernetes.io/component notin (job, test)" \
+        --output jsonpath='{range .items[*]}{.metadata.name} {.status.containerStatuses[*].restartCount}{"\n"}{end}' |
+        grep -v '^e2e-'
 }
 
 replace_key_under_load() {
