@@ -155,3 +155,8 @@ def test_secrets_appear_only_in_objects_of_kind_secret(render: Any) -> None:
     secrets = {value for secret in manifests.all("Secret") for value in secret["data"].values()}
     others = json.dumps([found for found in manifests.objects if found["kind"] != "Secret"])
     assert not [value for value in secrets if value in others]
+
+
+def test_in_the_charts_valkey_only_carts_of_nobody_yield(render: Any) -> None:
+    arguments = render().one("StatefulSet", "shop-valkey")["spec"]["template"]["spec"]["containers"][0]["args"]
+    assert arguments[arguments.index("--maxmemory-policy") + 1] == "volatile-ttl"

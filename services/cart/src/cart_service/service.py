@@ -23,10 +23,11 @@ class CartService(cart_pb2_grpc.CartServiceServicer):
         self._items_added = telemetry.counter(semconv.CART_ITEMS_ADDED)
 
     async def AddItem(self, request: cart_pb2.AddItemRequest, context: ServicerContext) -> empty_pb2.Empty:
-        """Add a quantity of a product, at most once per `idempotency-key`."""
+        """Add a quantity, at most once per `idempotency-key`; with `anonymous-cart`, a new cart is anonymous."""
         require_present(request.HasField("item"), "item")
         item, key = request.item, metadata_value(context, "idempotency-key")
-        addition = Addition(request.user_id, item.product_id, item.quantity, key)
+        anonymous = metadata_value(context, "anonymous-cart") is not None
+        addition = Addition(request.user_id, item.product_id, item.quantity, key, anonymous)
         if await self._carts.add(addition):
             self._items_added.add(addition.quantity)
         return empty_pb2.Empty()
