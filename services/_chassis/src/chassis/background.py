@@ -5,11 +5,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any, TypeAlias
 
-import structlog
-
 from chassis.errors import Unavailable
-
-log = structlog.get_logger()
+from chassis.lazy_log import log
 
 _RESTART_SECONDS = 1.0
 
@@ -39,7 +36,7 @@ async def log_errors(work: Awaitable[object], event: str, **details: str) -> boo
         await work
     except Unavailable:
         log.warning(event, **details)
-    except Exception:
+    except Exception:  # noqa: BLE001 - logged
         log.exception(event, **details)
     else:
         return True

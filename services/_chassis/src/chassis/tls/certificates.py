@@ -8,9 +8,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
-import structlog
-
-log = structlog.get_logger()
+from chassis.lazy_log import log
 
 FILES = ("tls.crt", "tls.key", "ca.crt")
 _CHECK_SECONDS = 1.0
