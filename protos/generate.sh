@@ -6,9 +6,10 @@ cd "$(dirname "$0")"
 out=${1:-gen}
 new=$(mktemp -d)
 trap 'rm -rf "$new"' EXIT
-uv run --quiet --no-project --isolated --python 3.11 \
-  --with 'grpcio-tools==1.76.0' --with 'mypy-protobuf==5.1.0' --with 'setuptools<81' \
-  python -m grpc_tools.protoc --proto_path=. \
+# `uv run --with-requirements` would not check the hashes.
+uv venv --quiet --python 3.11 "$new/.venv"
+uv pip install --quiet --python "$new/.venv" --require-hashes --requirement generator.lock
+PATH=$new/.venv/bin:$PATH python -m grpc_tools.protoc --proto_path=. \
   --python_out="$new" --grpc_python_out="$new" --mypy_out="quiet:$new" --mypy_grpc_out="quiet,only_async:$new" \
   shop/*.proto shop_internal/*.proto
 for package in shop shop_internal; do
