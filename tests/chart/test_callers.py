@@ -7,11 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from google.protobuf import descriptor_pool
 from jsonschema import validate  # type: ignore[import-untyped]
 
 ROOT = Path(__file__).resolve().parents[2]
-PROTOS = ROOT / "protos"
 SCHEMAS = json.loads((ROOT / "tests/chart/schemas/meshes.json").read_text())
 HEALTH = "grpc.health.v1.Health/*"
 GATEWAY = "spiffe://cluster.local/ns/gateways/sa/public"
@@ -36,6 +34,13 @@ def table_of(values: dict[str, Any]) -> Table:
             for callee, methods in calls.items():
                 table.setdefault((caller, callee), set()).update(full_names(callee, methods))
     return table
+
+
+def contract() -> set[str]:
+    """Return the full names of all methods."""
+    files = [import_module(f"{file.parent.name}.{file.stem}_pb2") for file in (ROOT / "protos").glob("shop*/*.proto")]
+    services = [service for file in files for service in file.DESCRIPTOR.services_by_name.values()]
+    return {f"{service.full_name}/{method.name}" for service in services for method in service.methods}
 
 
 def identity(caller: str) -> str:
@@ -81,12 +86,13 @@ def test_pods_run_as_the_callers_of_the_table(render: Any, values: dict[str, Any
 
 
 def test_every_method_of_the_table_exists(values: dict[str, Any]) -> None:
-    for proto in PROTOS.glob("shop*/*.proto"):
-        import_module(f"{proto.parent.name}.{proto.stem}_pb2")
-    pool = descriptor_pool.Default()
-    for methods in table_of(values).values():
-        for method in methods:
-            pool.FindMethodByName(method.replace("/", "."))  # raises KeyError
+    assert set().union(*table_of(values).values()) <= contract()
+
+
+def test_the_pods_of_helm_test_call_what_they_may(values: dict[str, Any]) -> None:
+    stubs = re.findall(r"\.([A-Z]\w+)\(", (ROOT / "charts/shop/files/tests/order.py").read_text())
+    methods = {name.rpartition("/")[2] for name in contract()}
+    assert set(stubs) & methods == {method for found in values["tests"]["calls"].values() for method in found}
 
 
 @pytest.mark.parametrize("caller", ["reconciliation", "storefront"])

@@ -9,7 +9,7 @@ import yaml
 REFUSED = {
     "services: {ad: {calls: {basket: [Get]}}}": 'services.ad.calls: there is no gRPC service "basket"',
     "services: {ad: {enabled: false}}": (
-        'services.storefront.calls: there is no gRPC service "ad"; set ad there to null, or disable storefront, too'
+        'services.storefront.calls: there is no gRPC service "ad"; install it, or set it there to null'
     ),
     # Lists of services, as in earlier releases.
     "services: {storefront: {calls: [ad]}}": (
@@ -20,12 +20,12 @@ REFUSED = {
         "services.ad.internalCalls: a list of services is now a map to the methods it calls, such as "
         "{payment: [PaymentLedger/Void]}"
     ),
-    "tls: {callers: {'spiffe://a/b': {basket: [Get]}}}": 'tls.callers: there is no service "basket" for spiffe://a/b',
+    "tls: {callers: {'spiffe://a/b': {basket: [Get]}}}": 'tls.callers: there is no gRPC service "basket"',
     "{tls: {enabled: true}, meshPolicies: istio}": "meshPolicies: a mesh sees no methods of calls that are encrypted",
     "services: {ad: {replicas: two}}": "shop:\n- at '/services/ad/replicas': got string, want integer",
     "enabled: false": "enabled: only the `condition` of an umbrella chart's dependency",
     "nameOverride: a-name-of-more-than-24-chars": "fullnameOverride: names can't begin with",
-    "services: {ad: {internalCalls: {currency: [Rates/Get]}}}": 'there is no service "currency" with internal services',
+    "services: {ad: {internalCalls: {currency: [Rates/Get]}}}": 'there is no service with internal methods "currency"',
     "services: {email: null, storefront: null}": 'services.checkout.calls: there is no gRPC service "email"',
     "services: {email: {env: {SMTP_URL: x}, secretRefs: {SMTP_URL: {name: s, key: k}}}}": "email.env: SMTP_URL",
     # Names that a pod would have twice.

@@ -12,6 +12,7 @@ import pytest
 import pytest_asyncio
 import yaml
 
+from chassis.rpc.smoke import send
 from shop.cart_pb2 import CartItem
 from shop.checkout_pb2_grpc import CheckoutServiceStub
 from shop.shipping_pb2 import ShipOrderRequest
@@ -21,6 +22,7 @@ from shop_internal.orders_pb2 import ListOrdersRequest
 from shop_internal.orders_pb2_grpc import OrderJournalStub
 from shop_kit.waiting import wait_until
 from shop_lab.world.running_shop import RunningShop, order_request, running_shop
+from shop_lab.world.smoke import by_full_name, smoke_calls
 from shop_lab.world.storefront import Visitor
 
 Pairs = set[tuple[str, str]]
@@ -114,6 +116,9 @@ async def seen(own_shop: RunningShop) -> Pairs:
     """Return the calls in the traces of a shop in which everything happens that may."""
     await order_with_faults(own_shop)
     await visit(own_shop)
+    channels = by_full_name(own_shop.channels)
+    for name, call in smoke_calls("of-callers").items():
+        await send(call, channels, key=f"of-{name}")
     journal = OrderJournalStub(own_shop.internal_channels["checkout"])
 
     async def settled() -> bool:

@@ -9,25 +9,8 @@
 {{- end -}}
 {{- $services := include "shop.services" . | fromJson -}}
 {{- range $name, $service := $services -}}
-{{- range $callee, $_ := $service.calls -}}
-{{- if ne (get (get $services $callee | default dict) "protocol") "grpc" -}}
-{{- fail (printf "services.%s.calls: there is no gRPC service %q; set %s there to null, or disable %s, too" $name $callee $callee $name) -}}
-{{- end -}}
-{{- end -}}
-{{- range $callee, $_ := $service.internalCalls -}}
-{{- if not (get $services $callee | default dict).internal -}}
-{{- fail (printf "services.%s.internalCalls: there is no service %q with internal services" $name $callee) -}}
-{{- end -}}
-{{- end -}}
 {{- include "shop.storeChecks" (list $ $name $service) -}}
 {{- include "shop.podChecks" (list $ $name $service) -}}
-{{- end -}}
-{{- range $caller, $calls := .Values.tls.callers -}}
-{{- range $callee, $_ := $calls -}}
-{{- if not (hasKey $services $callee) -}}
-{{- fail (printf "tls.callers: there is no service %q for %s to call" $callee $caller) -}}
-{{- end -}}
-{{- end -}}
 {{- end -}}
 {{- if and .Values.tls.enabled (ne .Values.meshPolicies "none") -}}
 {{- fail "meshPolicies: a mesh sees no methods of calls that are encrypted already; disable tls, or set it to none" -}}

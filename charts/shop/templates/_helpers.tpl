@@ -82,7 +82,8 @@ shop.{{ . | replace "-" " " | title | replace " " "" }}Service
 {{- end -}}
 
 {{/* Who may call what, as JSON: callee → caller → full names of methods. A caller is a component or a SPIFFE name.
-     Addresses, network policies, the services' own check and policies of meshes all follow from it. */}}
+     Addresses, network policies, the services' own check and policies of meshes all follow from it. What reconciliation
+     and tests call may be missing. */}}
 {{- define "shop.callers" -}}
 {{- $services := include "shop.services" . | fromJson -}}
 {{- $clients := dict "test" .Values.tests -}}
@@ -94,14 +95,18 @@ shop.{{ . | replace "-" " " | title | replace " " "" }}Service
 {{- $_ := set $clients $name $service -}}
 {{- end -}}
 {{- range $caller, $client := $clients -}}
-{{- range $calls := list $client.calls $client.internalCalls -}}
+{{- range $key, $calls := pick $client "calls" "internalCalls" -}}
 {{- range $callee, $methods := $calls -}}
-{{- if hasKey $callers $callee -}}
+{{- if and (hasKey $callers $callee) (or (eq $key "calls") (index $services $callee).internal) -}}
 {{- $names := get (get $callers $callee) $caller | default list -}}
 {{- range $methods -}}
 {{- $names = append $names (contains "/" . | ternary (print "shop.internal." .) (printf "%s/%s" (include "shop.grpcName" $callee) .)) -}}
 {{- end -}}
 {{- $_ := set (get $callers $callee) $caller $names -}}
+{{- else if not (has $caller (list "reconciliation" "test")) -}}
+{{- $where := hasKey $services $caller | ternary (printf "services.%s.%s" $caller $key) "tls.callers" -}}
+{{- $kind := eq $key "calls" | ternary "gRPC service" "service with internal methods" -}}
+{{- fail (printf "%s: there is no %s %q; install it, or set it there to null" $where $kind $callee) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
