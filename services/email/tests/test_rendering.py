@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 
 from chassis.values.money import Money
@@ -94,3 +96,20 @@ def test_missing_details_leave_no_empty_sections() -> None:
 def test_a_subject_is_one_line(separator: str) -> None:
     order = Order(f"o{separator}Bcc: all@example.com", "", [], Money.of("USD", 1), ORDER.address)
     assert rendered(order).subject == "Your order o Bcc: all@example.com"
+
+
+@pytest.mark.parametrize(
+    ("street", "shown"),
+    [
+        ("Pay at http://evil.example/now", "Pay at http: //evil. example/now"),
+        ("https://192.0.2.1/now", "https: //192.0.2.1/now"),
+        ("www.evil.example", "www. evil. example"),
+        ("ceo@evil.example", "ceo@ evil. example"),
+        ("evil\u3002example", "evil\u3002 example"),
+        ("Stra\u00dfe des 17. Juni 135, c/o A. Lovelace, 2.OG", "Stra\u00dfe des 17. Juni 135, c/o A. Lovelace, 2. OG"),
+    ],
+)
+def test_an_address_has_no_link(street: str, shown: str) -> None:
+    email = rendered(replace(ORDER, address=replace(ORDER.address, street_address=street)))
+    assert f"  {shown}\n" in email.text
+    assert f"\n{shown}<br>" in email.html

@@ -424,7 +424,7 @@ DEVICES = (
         "an addition takes effect once, Valkey",
         f"{_CART}/add.lua",
         "  if fingerprint == ARGV[8] then return 'repeated' end\n",
-        "  if fingerprint == ARGV[7] then fingerprint = nil end\n",
+        "  if fingerprint == ARGV[8] then fingerprint = nil end\n",
         "test_store.py::test_an_addition_with_a_key_takes_effect_once",
     ),
     Device(
