@@ -93,6 +93,18 @@
       annotations:
         summary: Records have not been compared for an hour, but were before
         description: The job of the reconciliation fails or does not start.
+- name: limits
+  interval: 30s
+  rules:
+    # A customer who reaches a limit tries again a few times; a program goes on.
+    - alert: OrdersRefused
+      expr: >-
+        sum by (shop_http_refusal_reason) (
+        increase(shop_http_refusals_total{ {{- $in -}} ,shop_http_refusal_reason!="host"}[10m])) > 20
+      labels: {severity: ticket}
+      annotations:
+        summary: The storefront refuses many orders because of a limit
+        description: "{{ "{{ $value | humanize }}" }} in ten minutes reached {{ "{{ $labels.shop_http_refusal_reason }}" }}: somebody tests cards or floods a mailbox, or the limit is too low."
 - name: saturation
   interval: 30s
   rules:
