@@ -45,7 +45,7 @@
 {{- include "shop.addressEnv" (list $root $service) }}
 {{- if and $root.Values.tls.enabled (eq $service.protocol "grpc") }}
 - {name: ALLOWED_CALLS, value: {{ include "shop.allowedCalls" (list $root $name) | quote }}}
-- {name: HEALTH_PORT, value: {{ include "shop.healthPort" $root | quote }}}
+- {name: HEALTH_PORT, value: "50053"}
 {{- end }}
 {{- include "shop.tlsEnv" $root }}
 {{- include "shop.postgresqlEnv" . }}

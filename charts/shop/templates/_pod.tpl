@@ -81,7 +81,8 @@ capabilities: {drop: [ALL]}
 - name: ca
   secret: {secretName: {{ .name }}, items: [{key: {{ .key }}, path: ca.crt}]}
 {{- end }}
-{{- range list (include "shop.tlsVolume" (list $root $name)) (include "shop.otlpVolume" $root) | compact }}
+{{- include "shop.tlsVolume" (list $root $name) | nindent 0 }}
+{{- with include "shop.otlpVolume" $root }}
 - {{- . | nindent 2 }}
 {{- end }}
 {{- with $service.volumes }}
@@ -99,7 +100,8 @@ capabilities: {drop: [ALL]}
 {{- if include "shop.caSecret" . | fromJson }}
 - {name: ca, mountPath: /etc/shop-ca, readOnly: true}
 {{- end }}
-{{- range list (include "shop.tlsMount" (index . 0)) (include "shop.otlpMount" (index . 0)) | compact }}
+{{- include "shop.tlsMount" (index . 0) | nindent 0 }}
+{{- with include "shop.otlpMount" (index . 0) }}
 - {{ . }}
 {{- end }}
 {{- with $service.volumeMounts }}
@@ -111,7 +113,7 @@ capabilities: {drop: [ALL]}
      before Kubernetes 1.37; what a node sends to its pods passes network policies. */}}
 {{- define "shop.probes" -}}
 {{- $name := index . 0 -}}{{- $service := index . 1 -}}
-{{- $health := default $service.port (index . 2) -}}
+{{- $health := (index . 2).Values.tls.enabled | ternary 50053 $service.port -}}
 {{- if eq $service.protocol "grpc" -}}
 startupProbe:
   grpc: {port: {{ $health }}, service: liveness}

@@ -3,25 +3,11 @@
 {{/* Names that have a certificate, as JSON: services, their clients, and the servers that hold or see customers' data.
      Jaeger, Prometheus and Loki have none: telemetry names no customer, and `exportTo` takes https. */}}
 {{- define "shop.certified" -}}
-{{- $names := list -}}
-{{- if .Values.tls.enabled -}}
-{{- $names = include "shop.services" . | fromJson | keys -}}
-{{- if include "shop.tests" . -}}{{- $names = append $names "test" -}}{{- end -}}
-{{- if .Values.postgresql.enabled -}}{{- $names = append $names "postgresql" -}}{{- end -}}
-{{- if .Values.valkey.enabled -}}{{- $names = append $names "valkey" -}}{{- end -}}
-{{- if include "shop.collects" . -}}{{- $names = append $names "otel-collector" -}}{{- end -}}
-{{- if include "shop.reconciles" . -}}{{- $names = append $names "reconciliation" -}}{{- end -}}
-{{- end -}}
-{{- $names | sortAlpha | toJson -}}
-{{- end -}}
-
-{{/* Port of the health service for probes, in plaintext; empty without TLS. */}}
-{{- define "shop.healthPort" -}}
-{{- if .Values.tls.enabled }}50053{{ end -}}
-{{- end -}}
-
-{{- define "shop.grpcProtocol" -}}
-{{- ternary "https" "kubernetes.io/h2c" .Values.tls.enabled -}}
+{{- $names := include "shop.services" . | fromJson | keys -}}
+{{- $more := dict "test" (include "shop.tests" .) "reconciliation" (include "shop.reconciles" .) "otel-collector" (include "shop.collects" .)
+  "postgresql" .Values.postgresql.enabled "valkey" .Values.valkey.enabled -}}
+{{- range $name, $is := $more -}}{{- if $is -}}{{- $names = append $names $name -}}{{- end -}}{{- end -}}
+{{- .Values.tls.enabled | ternary $names list | sortAlpha | toJson -}}
 {{- end -}}
 
 {{- define "shop.tlsSecret" -}}
@@ -30,23 +16,20 @@
 
 {{/* Names in a component's certificate, as JSON. A client must find the one that it connects to. */}}
 {{- define "shop.dnsNames" -}}
-{{- $name := include "shop.name" . -}}{{- $namespace := (index . 0).Release.Namespace -}}
-{{- list $name (printf "%s.%s" $name $namespace) (printf "%s.%s.svc" $name $namespace) (printf "%s.%s.svc.cluster.local" $name $namespace) | toJson -}}
+{{- $name := include "shop.name" . -}}{{- $qualified := printf "%s.%s" $name (index . 0).Release.Namespace -}}
+{{- list $name $qualified (print $qualified ".svc") (print $qualified ".svc.cluster.local") | toJson -}}
 {{- end -}}
 
-{{/* Volume with a component's certificate, and its mount: (list $ name); empty without TLS. The pod's group may read it. */}}
-
+{{/* Items of a pod's lists for a component's certificate: (list $ name). The pod's group may read it. */}}
 {{- define "shop.tlsVolume" -}}
 {{- if (index . 0).Values.tls.enabled -}}
-name: tls
-secret: {secretName: {{ include "shop.tlsSecret" . }}, defaultMode: 0440}
+- name: tls
+  secret: {secretName: {{ include "shop.tlsSecret" . }}, defaultMode: 0440}
 {{- end -}}
 {{- end -}}
 
 {{- define "shop.tlsMount" -}}
-{{- if .Values.tls.enabled -}}
-{name: tls, mountPath: /etc/shop-tls, readOnly: true}
-{{- end -}}
+{{- if .Values.tls.enabled }}- {name: tls, mountPath: /etc/shop-tls, readOnly: true}{{ end -}}
 {{- end -}}
 
 {{/* Plaintext to a server outside the release must be a decision. */}}

@@ -10,12 +10,11 @@ import ssl
 from base64 import b64decode, b64encode
 from collections.abc import Mapping
 from contextlib import closing
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from http import HTTPStatus
 from http.client import HTTPSConnection
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from cryptography import x509
 
@@ -31,52 +30,34 @@ _ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 Data = Mapping[str, bytes]
 
 
-@dataclass(frozen=True)
-class Trust:
-    """The authority that signs, the one that will, and the certificates of all that are trusted, in PEM."""
-
-    signer: Authority
-    successor: Authority | None
-    bundle: bytes
-
-    @classmethod
-    def load(cls, data: Data | None) -> Self:
-        """Load what `to_data` returned, or create an authority. Raise KeyError or ValueError if it is anything else."""
-        if data is None:
-            signer = _new_authority()
-            return cls(signer, None, signer.certificate)
-        successor = Authority.load(data["next.crt"], data["next.key"]) if "next.crt" in data else None
-        return cls(Authority.load(data["tls.crt"], data["tls.key"]), successor, data["ca.crt"])
-
-    def to_data(self) -> Data:
-        successor = self.successor
-        following = {"next.crt": successor.certificate, "next.key": successor.key} if successor else {}
-        return {"tls.crt": self.signer.certificate, "tls.key": self.signer.key, "ca.crt": self.bundle, **following}
-
-    def reached(self, leaf: Data, now: datetime) -> bool:
-        """Return whether a Secret has had a certificate of the signer, and the bundle, for long enough."""
-        try:
-            issued, signer = (x509.load_pem_x509_certificate(pem) for pem in (leaf["tls.crt"], self.signer.certificate))
-        except (KeyError, ValueError):
-            return False
-        lasts = issued.issuer == signer.subject and leaf.get("ca.crt") == self.bundle
-        return lasts and issued.not_valid_before_utc < now - STEP
-
-    def next_step(self, now: datetime) -> "Trust":
-        """Return the next step of a replacement, which begins when a third of the authority's life is left."""
-        if self.successor:
-            return Trust(self.successor, None, self.bundle)
-        if self.bundle != self.signer.certificate:
-            return Trust(self.signer, None, self.signer.certificate)
-        if self.signer.expires_at - now > AUTHORITY_VALID / 3:
-            return self
-        successor = _new_authority()
-        return Trust(self.signer, successor, self.bundle + successor.certificate)
-
-
-def _new_authority() -> Authority:
+def new_authority() -> Data:
+    """Create an authority's Secret; `tls.crt` signs, `ca.crt` has all that are trusted."""
     # Names differ, because a certificate names its issuer.
-    return Authority.create(f"shop {datetime.now(UTC):%FT%T.%fZ}", AUTHORITY_VALID)
+    created = Authority.create(f"shop {datetime.now(UTC):%FT%T.%fZ}", AUTHORITY_VALID)
+    return {"tls.crt": created.certificate, "tls.key": created.key, "ca.crt": created.certificate}
+
+
+def next_step(authority: Data, now: datetime) -> Data:
+    """Return the next step of a replacement, which begins when a third of the authority's life is left."""
+    if "next.crt" in authority:
+        return {"tls.crt": authority["next.crt"], "tls.key": authority["next.key"], "ca.crt": authority["ca.crt"]}
+    if authority["ca.crt"] != authority["tls.crt"]:
+        return {**authority, "ca.crt": authority["tls.crt"]}
+    if x509.load_pem_x509_certificate(authority["tls.crt"]).not_valid_after_utc - now > AUTHORITY_VALID / 3:
+        return authority
+    new = new_authority()
+    bundle = authority["ca.crt"] + new["ca.crt"]
+    return {**authority, "next.crt": new["tls.crt"], "next.key": new["tls.key"], "ca.crt": bundle}
+
+
+def reached(authority: Data, leaf: Data, now: datetime) -> bool:
+    """Return whether a Secret has had a certificate of the authority, and all that it trusts, for long enough."""
+    try:
+        issued, signer = (x509.load_pem_x509_certificate(found["tls.crt"]) for found in (leaf, authority))
+    except (KeyError, ValueError):
+        return False
+    lasts = issued.issuer == signer.subject and leaf.get("ca.crt") == authority["ca.crt"]
+    return lasts and issued.not_valid_before_utc < now - STEP
 
 
 class Secrets:
@@ -130,15 +111,16 @@ def main(now: datetime, environment: Mapping[str, str] = os.environ, account: Pa
     SUBJECTS has the arguments of `Authority.issue` by the name of a Secret, AUTHORITY the name of the authority's.
     """
     secrets = Secrets(environment, account)
-    subjects, authority = json.loads(environment["SUBJECTS"]), environment["AUTHORITY"]
-    trust = Trust.load(secrets.read(authority))
-    leaves = [secrets.read(name) or {} for name in subjects]
-    if all(trust.reached(leaf, now) for leaf in leaves):
-        trust = trust.next_step(now)
-    secrets.write(authority, trust.to_data())
-    for name, subject in subjects.items():
-        issued = trust.signer.issue(**subject, valid=LEAF_VALID)
-        secrets.write(name, {"tls.crt": issued.certificate, "tls.key": issued.key, "ca.crt": trust.bundle})
+    subjects, name = json.loads(environment["SUBJECTS"]), environment["AUTHORITY"]
+    authority = secrets.read(name) or new_authority()
+    leaves = [secrets.read(leaf) or {} for leaf in subjects]
+    if all(reached(authority, leaf, now) for leaf in leaves):
+        authority = next_step(authority, now)
+    signer = Authority.load(authority["tls.crt"], authority["tls.key"])
+    secrets.write(name, authority)
+    for leaf, subject in subjects.items():
+        issued = signer.issue(**subject, valid=LEAF_VALID)
+        secrets.write(leaf, {"tls.crt": issued.certificate, "tls.key": issued.key, "ca.crt": authority["ca.crt"]})
 
 
 if __name__ == "__main__":
