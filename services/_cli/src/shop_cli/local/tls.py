@@ -36,19 +36,18 @@ def tls_problem(address: str, tls_folder: Path | None, server_name: str = "") ->
     host, _, port = address.rpartition(":")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.set_alpn_protocols(["h2"])
-    context.check_hostname = tls_folder is not None
-    context.verify_mode = ssl.CERT_REQUIRED if tls_folder else ssl.CERT_NONE
     if tls_folder:
-        context.load_verify_locations(Path(tls_folder, "ca.crt"))
-        context.load_cert_chain(Path(tls_folder, "tls.crt"), Path(tls_folder, "tls.key"))
+        context.load_verify_locations(tls_folder / "ca.crt")
+        context.load_cert_chain(tls_folder / "tls.crt", tls_folder / "tls.key")
+    else:
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     try:
         with (
             socket.create_connection((host.strip("[]"), int(port)), _TIMEOUT_SECONDS) as connection,
             context.wrap_socket(connection, server_hostname=server_name or host.strip("[]")) as encrypted,
         ):
-            is_accepted = bool(
-                encrypted.recv(1)
-            )  # with TLS 1.3 the server looks at the certificate after the handshake
+            # With TLS 1.3 a server looks at its client's certificate when that has finished the handshake.
+            is_accepted = bool(encrypted.recv(1))
     except ssl.SSLCertVerificationError as error:
         reason = error.verify_message.rstrip(".")
         return f"its certificate is not valid here, {reason}: are TLS_FOLDER and TLS_RELEASE those of its shop?"
