@@ -1,10 +1,11 @@
-"""With the variables that `values-production.yaml` renders, services verify the certificates of PostgreSQL and Valkey.
+"""With the variables of `values-production.yaml`, services speak TLS and verify PostgreSQL's and Valkey's certificates.
 
 The test servers are built without TLS: a proxy in this process terminates it.
 """
 
 import asyncio
 import os
+import re
 import socket
 import ssl
 import subprocess
@@ -24,7 +25,7 @@ from chassis.sql.migrate import DatabaseUnusable, stored_revision
 
 CHART = Path(__file__).resolve().parents[2] / "charts" / "shop"
 SSL_REQUEST = bytes.fromhex("0000000804d2162f")
-CA_MOUNT = "/etc/shop-ca"
+CA_MOUNT, TLS_MOUNT = "/etc/shop-ca", "/etc/shop-tls"
 
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 StartTls = Callable[[Streams, ssl.SSLContext], Awaitable[None]]
@@ -125,9 +126,9 @@ def production(render: Any) -> Any:
 def variables(production: Any, service: str, authority: Path, **addresses: str) -> dict[str, str]:
     """Return a service's rendered variables, with a folder for the mounted one and test servers for the real ones."""
     rendered = {name: value for name, value in production.environment(service).items() if value is not None}
-    local = {name: value.replace(CA_MOUNT, str(authority)) for name, value in rendered.items()}
-    kept = {name: value for name, value in local.items() if not name.startswith(("OTEL_", "REDIS_URL", "TLS_FOLDER"))}
-    return {**kept, "HMAC_KEY": "k" * 32, "DRAIN_SECONDS": "0", **addresses}
+    local = {name: re.sub(f"{CA_MOUNT}|{TLS_MOUNT}", str(authority), value) for name, value in rendered.items()}
+    kept = {name: value for name, value in local.items() if not name.startswith(("OTEL_", "REDIS_URL"))}
+    return {**kept, "HEALTH_PORT": "0", "HMAC_KEY": "k" * 32, "DRAIN_SECONDS": "0", **addresses}
 
 
 def rediss_url(production: Any, authority: Path, port: int, host: str = "localhost") -> str:
@@ -157,8 +158,9 @@ async def becomes_ready(service: str, environment: dict[str, str]) -> None:
         sys.executable, "-m", module, env=variables, stdout=subprocess.DEVNULL
     )
     try:
-        target = f"grpc shop.{service.title()}Service 127.0.0.1:{port}"
-        await succeeds(CHART / "files" / "tests" / "health.py", environment={"TARGETS": target})
+        target = f"grpc shop.{service.title()}Service localhost:{port}"
+        client = {"TARGETS": target, "TLS_FOLDER": environment["TLS_FOLDER"]}
+        await succeeds(CHART / "files" / "tests" / "health.py", environment=client)
     finally:
         process.terminate()
         await process.wait()

@@ -39,6 +39,13 @@ def test_the_notes_place_an_order_through_port_forwards(render: Any) -> None:
         assert line in notes
 
 
+def test_the_notes_call_with_the_certificate_of_the_tests_and_verify_the_service_s(render: Any) -> None:
+    notes = render({"tls": {"enabled": True}}).notes
+    assert "get secret shop-test-tls" in notes
+    assert "grpcurl $tls -authority shop-cart -d" in notes
+    assert "-plaintext" not in notes
+
+
 def test_the_notes_open_the_storefront_first(render: Any) -> None:
     command = "kubectl --namespace there port-forward service/shop-storefront 8080:8080"
     notes = render(namespace="there").notes

@@ -311,7 +311,10 @@ rotation() {
     before=$(pods)
     under_load "$(((minutes > 9 ? minutes : 9) * 60 + 300))" .venv/bin/python tests/e2e/rotation.py "$namespace" "$release" "$minutes"
     [[ $(pods) == "$before" ]] || fail "pods were replaced or restarted: $(diff <(echo "$before") <(pods))"
-    log "new pods, which trust the new authority alone, reach the stores and each other"
+    log "the release's own job issues by the new authority; new pods, which trust it alone, reach the stores and each other"
+    k create job e2e-renewal --from="cronjob/$release-authority" >/dev/null
+    k wait --for=condition=Complete --timeout=3m job/e2e-renewal
+    k delete job e2e-renewal >/dev/null
     restart_everything
     helm_tests
 }

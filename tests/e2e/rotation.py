@@ -18,7 +18,7 @@ from chassis.tls.authority import Authority
 ROUND_SECONDS = 60
 # Rounds for which a bundle or a signer is in force before the next step: kubelet replaces files within two minutes.
 SETTLING_ROUNDS = 4
-LEAF_VALID = timedelta(hours=1)
+LEAF_VALID = timedelta(days=1)
 OWN = {"e2e-tls": {"names": ["e2e"], "spiffe_id": "spiffe://cluster.local/ns/e2e/sa/operator"}}
 
 
