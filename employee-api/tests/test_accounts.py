@@ -12,7 +12,7 @@ USER_FIELDS = ["id", "name", "role", "email", "color", "avatar", "dept"]
 
 @pytest.mark.parametrize("mode", ["observe", "enforce"])
 async def test_users_see_and_rename_themselves(start_api: StartApi, mode: str) -> None:
-    async with started_with(start_api, mode, "qa") as (api, [user]):
+    async with started_with(start_api, mode, "cto") as (api, [user]):
         assert (await api.client.get("/api/auth/me")).json()["id"] == user["id"]
         renamed = await api.client.patch("/api/auth/me", json={"name": "Grace Hopper"})
         assert (renamed.status_code, renamed.json()["name"], renamed.json()["avatar"]) == (200, "Grace Hopper", "GH")

@@ -32,7 +32,7 @@ async def test_activities_are_filtered_by_subject_and_action(api: Api) -> None:
 
 
 async def test_activities_are_filtered_by_actor(start_api: StartApi) -> None:
-    async with started_with(start_api, "enforce", "qa", "qa") as (api, users):
+    async with started_with(start_api, "enforce", "manager", "cto") as (api, users):
         for user in users:
             api.client.headers.update(await log_in(api, user["email"]))
             await api.add_task(f"by {user['name']}")

@@ -1,23 +1,26 @@
 """API tokens: their lifecycle, and that no token does more than its scopes and its user's rights allow."""
 
-from datetime import timedelta
+import uuid
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
-from sqlalchemy import select
+from sqlalchemy import func, select
+from sqlmodel import col
 
 from employee_api.access import Scope
-from employee_api.models import ApiToken
+from employee_api.models import ApiToken, Device
 from shop_lab.world.employee_accounts import MODES, NO_SESSION, UNKNOWN_ID, log_in, path, started_with, status_and_body
-from shop_lab.world.employee_api import Api, StartApi
+from shop_lab.world.employee_api import PASSWORD, Api, StartApi
 
 TOKENS = "/api/auth/tokens"
 ALL_SCOPES = [str(scope) for scope in Scope]
+NEW = {"name": "nightly report", "scopes": ["tasks:read"], "current_password": PASSWORD}
 
 
 async def create_token(api: Api, *scopes: str, **more: Any) -> tuple[dict[str, str], dict[str, Any]]:
     """Create a token, of all scopes by default, and return it as a header and as the response."""
-    new = {"name": "nightly report", "scopes": scopes or ALL_SCOPES} | more
+    new = NEW | {"scopes": scopes or ALL_SCOPES} | more
     response = await api.client.post(TOKENS, json=new)
     assert response.status_code == 201, response.text
     return {"authorization": f"Bearer {response.json()['token']}"}, response.json()
@@ -25,7 +28,7 @@ async def create_token(api: Api, *scopes: str, **more: Any) -> tuple[dict[str, s
 
 @pytest.mark.parametrize("mode", ["observe", "enforce"])
 async def test_a_token_acts_for_its_user_until_it_is_revoked(start_api: StartApi, mode: str) -> None:
-    async with started_with(start_api, mode, "qa") as (api, [user]):
+    async with started_with(start_api, mode, "cto") as (api, [user]):
         bearer, token = await create_token(api, "tasks:write", "tasks:write", "tasks:read")
         assert token["token"].startswith("shop_")
         assert token["scopes"] == ["tasks:read", "tasks:write"]
@@ -43,13 +46,13 @@ async def test_a_token_acts_for_its_user_until_it_is_revoked(start_api: StartApi
 
 
 async def test_a_secret_is_shown_once_stored_as_a_hash_and_no_cookie(start_api: StartApi) -> None:
-    async with started_with(start_api, "enforce", "qa") as (api, _):
-        bearer, token = await create_token(api, expires_at="2027-01-31T12:00:00+01:00")
+    async with started_with(start_api, "enforce", "ceo") as (api, _):
+        bearer, token = await create_token(api, expires_at="2026-04-30T12:00:00+01:00")
         secret = token.pop("token")
         await api.client.get("/api/tasks", headers=bearer)
         [listed] = (await api.client.get(TOKENS)).json()
         assert listed | {"last_used_at": None} == token
-        assert token["expires_at"] == "2027-01-31T11:00:00.000000Z"
+        assert token["expires_at"] == "2026-04-30T11:00:00.000000Z"
         async with api.engine.connect() as connection:
             [row] = (await connection.execute(select(ApiToken))).mappings().all()
         assert secret not in str(dict(row))
@@ -59,10 +62,16 @@ async def test_a_secret_is_shown_once_stored_as_a_hash_and_no_cookie(start_api: 
         assert status_and_body(response) == NO_SESSION
 
 
-async def test_a_token_expires(start_api: StartApi) -> None:
-    async with started_with(start_api, "enforce", "qa") as (api, _):
-        expiry = api.clock.now + timedelta(days=1)
-        bearer, _ = await create_token(api, expires_at=expiry.isoformat())
+@pytest.mark.parametrize("days", [1, 90, None])
+async def test_a_token_expires_after_90_days_at_the_latest(start_api: StartApi, days: int | None) -> None:
+    async with started_with(start_api, "enforce", "qa", session_idle_seconds=1e7, session_absolute_seconds=1e7) as (
+        api,
+        _,
+    ):
+        expires = {} if days is None else {"expires_at": (api.clock.now + timedelta(days=days)).isoformat()}
+        bearer, token = await create_token(api, **expires)
+        expiry = datetime.fromisoformat(token["expires_at"])
+        assert timedelta(0) <= api.clock.now + timedelta(days=days or 90) - expiry < timedelta(seconds=1)
         api.clock.now = expiry - timedelta(seconds=1)
         assert (await api.client.get("/api/tasks", headers=bearer)).status_code == 200
         api.clock.now = expiry
@@ -86,7 +95,7 @@ async def test_a_user_has_at_most_50_tokens_that_have_not_expired(start_api: Sta
         soon = (api.clock.now + timedelta(minutes=1)).isoformat()
         for _ in range(50):
             await create_token(api, expires_at=soon)
-        response = await api.client.post(TOKENS, json={"name": "x", "scopes": ["tasks:read"]})
+        response = await api.client.post(TOKENS, json=NEW)
         assert status_and_body(response) == (409, {"error": "Too many API tokens: revoke one first"})
         api.clock.now += timedelta(minutes=2)
         await create_token(api)
@@ -98,10 +107,11 @@ INVALID_VALUES: dict[str, list[Any]] = {
     "scopes": [[], ["admin"], ["tasks:read"] * 7, "tasks:read"],
     "expires_at": [
         *("2020-01-01T00:00:00Z", "2027-01-01T00:00:00", "2027-02-30T00:00:00Z", "0001-01-01T00:00:00+01:00"),
-        *("9999-12-31T23:59:59-01:00", 1900000000),
+        *("9999-12-31T23:59:59-01:00", 1900000000, "2026-06-13T15:09:26Z"),
     ],
     "token": ["shop_mine"],
     "user_id": [UNKNOWN_ID],
+    "current_password": ["", 1, None],
 }
 
 
@@ -112,8 +122,7 @@ async def test_an_invalid_token_is_refused_by_the_name_of_its_field(
     start_api_on_sqlite: StartApi, field: str, value: Any
 ) -> None:
     async with started_with(start_api_on_sqlite, "enforce", "qa") as (api, _):
-        new = {"name": "x", "scopes": ["tasks:read"]} | {field: value}
-        response = await api.client.post(TOKENS, json=new)
+        response = await api.client.post(TOKENS, json=NEW | {field: value})
         assert response.status_code == 400
         assert field in response.json()["error"]
         assert str(value) not in response.json()["error"] or not value
@@ -165,20 +174,64 @@ async def test_a_token_loses_its_rights_with_its_user(start_api: StartApi, state
         assert status_and_body(await api.client.get("/api/export/users", headers=bearer)) == refusal
 
 
-@pytest.mark.parametrize("reset", [False, True])
-async def test_deactivation_and_a_password_reset_revoke_all_tokens(start_api: StartApi, reset: bool) -> None:
-    async with started_with(start_api, "enforce", "qa", "ceo") as (api, [user, manager]):
+@pytest.mark.parametrize("end", ["change", "reset", "deactivation"])
+@pytest.mark.parametrize("mode", ["observe", "enforce"])
+async def test_nothing_that_a_stolen_session_makes_outlives_the_password(
+    start_api: StartApi, mode: str, end: str
+) -> None:
+    new = "nine brown otters swim"
+    async with started_with(start_api, mode, "cto", "ceo", "qa", registration="invite") as (api, [user, ceo, other]):
         bearer, _ = await create_token(api)
-        api.client.headers.update(await log_in(api, manager["email"]))
-        if reset:
+        invitation = (await api.client.post("/api/auth/invitations", json={"role": "manager"})).json()["token"]
+        stolen = (await api.client.post(path(other, "/password-reset"))).json()["token"]
+        if end == "change":
+            change = {"current_password": PASSWORD, "new_password": new}
+            (await api.client.put("/api/auth/me/password", json=change)).raise_for_status()
+        api.client.headers.update(await log_in(api, ceo["email"]))
+        if end == "reset":
             allowed = await api.client.post(path(user, "/password-reset"))
-            new = {"token": allowed.json()["token"], "password": "nine brown otters swim"}
-            (await api.client.post("/api/auth/password-reset", json=new)).raise_for_status()
-        else:
+            reset = {"token": allowed.json()["token"], "password": new}
+            (await api.client.post("/api/auth/password-reset", json=reset)).raise_for_status()
+        if end == "deactivation":
             for action in ("/deactivate", "/reactivate"):
                 await api.client.post(path(user, action))
+        registration = {"name": "Mallory", "email": "mallory@x", "password": new, "invite": invitation}
+        assert (await api.client.post("/api/auth/register", json=registration)).status_code == 403
+        reset = {"token": stolen, "password": new}
+        assert (await api.client.post("/api/auth/password-reset", json=reset)).status_code == 403
+        async with api.engine.connect() as connection:
+            own = select(func.count()).select_from(Device).where(col(Device.user_id) == uuid.UUID(user["id"]))
+            assert (await connection.execute(own)).scalar_one() == 0
         assert (await api.client.get(path(user, "/tokens"))).json() == []
-        assert status_and_body(await api.client.get("/api/tasks", headers=bearer)) == NO_SESSION
+        unauthorized = await api.client.get("/api/auth/me", headers=bearer)
+        assert status_and_body(unauthorized) == NO_SESSION
+
+
+@pytest.mark.parametrize("mode", ["observe", "enforce"])
+async def test_a_stolen_session_makes_no_token_nor_does_it_help_to_guess_the_password(
+    start_api: StartApi, mode: str
+) -> None:
+    async with started_with(start_api, mode, "qa", failed_logins_per_email=3) as (api, _):
+        guesses = [await api.client.post(TOKENS, json=NEW | {"current_password": "wrong"}) for _ in range(4)]
+        refused = (403, {"error": "Current password is wrong"})
+        assert [status_and_body(guess) for guess in guesses[:3]] == [refused] * 3
+        assert guesses[3].status_code == (429 if mode == "enforce" else 403)
+        assert (await api.client.get(TOKENS)).json() == []
+
+
+async def test_a_token_for_a_password_that_changes_meanwhile_is_not_made(
+    start_api: StartApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with started_with(start_api, "enforce", "qa") as (api, _):
+
+        async def verify_and_change(*_: Any) -> tuple[bool, None]:
+            async with api.engine.begin() as connection:
+                await connection.exec_driver_sql("UPDATE users SET password_hash = 'another'")
+            return True, None
+
+        monkeypatch.setattr("employee_api.users.passwords.PasswordHasher.verify", verify_and_change)
+        assert (await api.client.post(TOKENS, json=NEW)).status_code == 403
+        assert (await api.client.get(TOKENS)).json() == []
 
 
 async def described_operations(api: Api) -> list[tuple[str, str, str | None]]:
@@ -219,6 +272,5 @@ async def test_no_token_can_do_what_concerns_only_its_user(start_api_on_sqlite: 
     assert ("POST", TOKENS) in operations
     async with start_api_on_sqlite(auth_mode=mode) as api:
         for method, template in operations:
-            new = {"name": "x", "scopes": ALL_SCOPES}
-            response = await api.client.request(method, with_unknown_ids(template), headers=bearer, json=new)
+            response = await api.client.request(method, with_unknown_ids(template), headers=bearer, json=NEW)
             assert status_and_body(response) == (403, {"error": "Log in for this: API tokens can't do it"})

@@ -11,7 +11,7 @@ from chassis.telemetry import semconv
 from chassis.telemetry.instruments import Telemetry
 from employee_api.access import SESSION_COOKIE
 from employee_api.settings import EmployeeApiSettings
-from shop_lab.world.employee_accounts import status_and_body
+from shop_lab.world.employee_accounts import MODES, status_and_body
 from shop_lab.world.employee_api import PASSWORD, Api, StartApi
 
 APP = "https://app.example.com"
@@ -55,7 +55,7 @@ async def number_of_users(api: Api) -> int:
 
 
 @pytest.mark.parametrize("headers", [*FOREIGN, *OWN], ids=str)
-@pytest.mark.parametrize("mode", ["off", "enforce"])
+@pytest.mark.parametrize("mode", MODES)
 async def test_only_pages_of_the_same_origin_and_programs_may_change_something(
     start_api_on_sqlite: StartApi, mode: str, headers: Mapping[str, str]
 ) -> None:
@@ -65,7 +65,7 @@ async def test_only_pages_of_the_same_origin_and_programs_may_change_something(
         assert await number_of_users(api) == (headers in OWN)
 
 
-@pytest.mark.parametrize("mode", ["off", "enforce"])
+@pytest.mark.parametrize("mode", MODES)
 async def test_every_change_is_refused_before_the_session_is_looked_at(
     start_api_on_sqlite: StartApi, mode: str
 ) -> None:
@@ -98,8 +98,9 @@ async def test_reading_is_left_to_the_browser_to_refuse(api_on_sqlite: Api, head
 
 
 async def test_the_check_can_be_switched_off_only_without_authorization(start_api_on_sqlite: StartApi) -> None:
-    async with start_api_on_sqlite(allow_cross_site=True) as api:
-        assert (await register(api, FOREIGN[0]))[0] == 201
+    for mode, status in (("off", 201), ("observe", 409)):
+        async with start_api_on_sqlite(auth_mode=mode, allow_cross_site=True) as api:
+            assert (await register(api, FOREIGN[0]))[0] == status
     async with start_api_on_sqlite(auth_mode="enforce", allow_cross_site=True) as api:
         assert await register(api, FOREIGN[0]) == REFUSED
 
@@ -107,8 +108,8 @@ async def test_the_check_can_be_switched_off_only_without_authorization(start_ap
 async def test_observe_mode_counts_what_it_would_refuse(start_api_on_sqlite: StartApi) -> None:
     telemetry = Telemetry()
     async with start_api_on_sqlite(auth_mode="observe", telemetry=telemetry) as api:
-        plain = {"content-type": "text/plain", "sec-fetch-site": "cross-site"}
-        assert (await register(api, plain))[0] == 201
+        assert await register(api, {"sec-fetch-site": "cross-site"}) == REFUSED
+        assert (await register(api, {"content-type": "text/plain"}))[0] == 201
     values = telemetry.counter(semconv.EMPLOYEE_API_REFUSALS).values
     reasons = {dict(labels)[semconv.REFUSAL_REASON]: dict(labels)[semconv.REFUSED_OPERATION] for labels in values}
     assert reasons == {"CROSS_SITE_REQUEST": "register", "JSON_REQUIRED": "register"}

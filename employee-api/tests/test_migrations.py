@@ -93,6 +93,20 @@ SESSION = {
     "last_seen_at": MOMENT,
     "expires_at": MOMENT + timedelta(days=7),
 }
+API_TOKEN = "shop_token of the earlier release"
+API_TOKENS = table(
+    "api_tokens",
+    *_columns(id=Uuid(), token_hash=LargeBinary(), user_id=Uuid(), name=Text(), scopes=Text()),
+    *_columns(created_at=UtcDateTime(), expires_at=UtcDateTime()),
+)
+TOKENS_OF_0004 = {
+    "id": uuid.UUID(int=1),
+    "token_hash": hashlib.sha256(API_TOKEN.encode()).digest(),
+    "user_id": ADA,
+    "name": "report",
+    "scopes": "users:read",
+    "created_at": MOMENT,
+}
 ROWS: list[tuple[Any, list[dict[str, Any]]]] = [
     (
         USERS,
@@ -198,6 +212,32 @@ async def test_rows_of_an_earlier_release_are_served(alembic: Config, empty_url:
         export = await api.client.get("/api/export/users")
         assert export.status_code == 200
         assert export.text.count("Spaß") == 1
+
+
+def test_tokens_of_an_earlier_release_end_90_days_after_their_creation(engine: Engine, alembic: Config) -> None:
+    command.upgrade(alembic, "0004")
+    days = [None, 89, 90, 91]
+    with engine.begin() as connection:
+        for number, end in enumerate(days):
+            token = TOKENS_OF_0004 | {"id": uuid.UUID(int=number), "token_hash": bytes([number])}
+            expires_at = None if end is None else MOMENT + timedelta(days=end)
+            connection.execute(insert(API_TOKENS).values(token | {"expires_at": expires_at}))
+    command.upgrade(alembic, "head")
+    with engine.connect() as connection:
+        ends = connection.execute(select(API_TOKENS.c.expires_at).order_by(API_TOKENS.c.id)).scalars().all()
+    assert ends == [MOMENT + timedelta(days=end) for end in (90, 89, 90, 90)]
+
+
+async def test_a_token_of_an_earlier_release_during_a_rollout_ends_after_90_days(
+    engine: Engine, alembic: Config, empty_url: str
+) -> None:
+    command.upgrade(alembic, "head")
+    with engine.begin() as connection:
+        connection.execute(insert(API_TOKENS).values(TOKENS_OF_0004 | {"expires_at": None}))
+    bearer = {"authorization": f"Bearer {API_TOKEN}"}
+    for days, status in ((89, 200), (91, 401)):
+        async with api_starter(empty_url, Clock(MOMENT + timedelta(days=days)))(auth_mode="enforce") as api:
+            assert (await api.client.get("/api/auth/users", headers=bearer)).status_code == status
 
 
 def tables(url: str) -> set[str]:

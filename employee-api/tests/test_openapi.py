@@ -57,7 +57,7 @@ async def test_every_route_is_described(api_on_sqlite: Api) -> None:
     ("mode", "path", "method", "statuses"),
     [
         ("off", "/api/auth/login", "post", "200 400 401 403 500 503"),
-        ("observe", "/api/auth/login", "post", "200 400 401 500 503"),
+        ("observe", "/api/auth/login", "post", "200 400 401 403 500 503"),
         ("enforce", "/api/auth/login", "post", "200 400 401 403 415 429 500 503"),
         ("off", "/api/auth/register", "post", "201 400 403 409 422 500 503"),
         ("off", "/api/auth/users", "get", "200 500"),

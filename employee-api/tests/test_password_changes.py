@@ -125,7 +125,12 @@ async def demote_creators(api: Api) -> None:
         await connection.exec_driver_sql("UPDATE users SET role = 'qa'")
 
 
-@pytest.mark.parametrize("event", [expire, change_password, demote_creators])
+async def promote_user(api: Api) -> None:
+    async with api.engine.begin() as connection:
+        await connection.exec_driver_sql("UPDATE users SET role = CASE email WHEN '1@x' THEN 'cto' ELSE 'manager' END")
+
+
+@pytest.mark.parametrize("event", [expire, change_password, demote_creators, promote_user])
 async def test_a_link_becomes_invalid(start_api: StartApi, event: Callable[[Api], Awaitable[None]]) -> None:
     async with started_with(start_api, "enforce", "ceo", "qa") as (api, [_, user]):
         token = await allow_reset(api, user)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from shop_lab.world.employee_accounts import log_in, path, started_with
-from shop_lab.world.employee_api import Api, Clock, StartApi, api_starter
+from shop_lab.world.employee_api import PASSWORD, Api, Clock, StartApi, api_starter
 
 _WAITING = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
 
@@ -58,7 +58,7 @@ async def test_one_of_two_tokens_that_are_created_at_once_for_the_last_place_is_
     start_api_on_postgres: StartApi,
 ) -> None:
     async with started_with(start_api_on_postgres, "enforce", "qa") as (api, _):
-        new = {"name": "x", "scopes": ["tasks:read"]}
+        new = {"name": "x", "scopes": ["tasks:read"], "current_password": PASSWORD}
         for _ in range(49):
             (await api.client.post("/api/auth/tokens", json=new)).raise_for_status()
         async with holding_locks(api, "SELECT * FROM users FOR UPDATE") as group:

@@ -37,7 +37,7 @@ async def test_sessions_that_have_expired_are_not_listed(start_api: StartApi) ->
 
 
 async def test_ending_a_session_refuses_its_token(start_api: StartApi) -> None:
-    async with started_with(start_api, "enforce", "qa") as (api, [user]):
+    async with started_with(start_api, "enforce", "ceo") as (api, [user]):
         second = await log_in(api, user["email"])
         newest, _ = (await api.client.get(SESSIONS)).json()
         response = await api.client.delete(f"{SESSIONS}/{newest['id']}")
@@ -49,7 +49,7 @@ async def test_ending_a_session_refuses_its_token(start_api: StartApi) -> None:
 
 
 async def test_ending_all_others_keeps_this_session_and_those_of_other_users(start_api: StartApi) -> None:
-    async with started_with(start_api, "enforce", "qa", "qa") as (api, [user, other]):
+    async with started_with(start_api, "enforce", "ceo", "qa") as (api, [user, other]):
         others = [await log_in(api, user["email"]) for _ in range(2)]
         foreign = await log_in(api, other["email"])
         assert status_and_body(await api.client.delete(SESSIONS)) == (200, {"success": True, "ended": 2})

@@ -76,7 +76,7 @@ VALUES: dict[str, tuple[Any, ...]] = {
     "limit": (1, 2, 3, 200),
     "tz": ("Europe/Berlin", "Asia/Kathmandu", "UTC"),
     "action": ("created", "updated", "deleted", "commented"),
-    "expires_at": (None, "2027-01-01T00:00:00Z", "2020-01-01T00:00:00Z"),
+    "expires_at": (None, "2026-04-01T00:00:00Z", "2020-01-01T00:00:00Z"),
 }
 POOLS = dict.fromkeys(("assignee", "reporter", "author", "actor"), "users") | {"subject": "tasks", "task": "tasks"}
 
@@ -266,7 +266,7 @@ async def log_in_as_manager(twins: Twins, requests: RandomRequests, mode: str) -
     await twins.send("off", "POST", "/api/auth/users", json=new)
     requests.learn("", await twins.send(mode, "POST", "/api/auth/login", json=new))
     path, session = "/api/auth/tokens", {"authorization": f"Bearer {requests.bearers[-1]}"} if requests.bearers else {}
-    token = {"name": "all", "scopes": ["users:write", "tasks:read", "tasks:write"]}
+    token = {"name": "all", "scopes": ["users:write", "tasks:read", "tasks:write"], "current_password": PASSWORD}
     requests.learn(path, await twins.send(mode, "POST", path, json=token, headers=session))
 
 

@@ -4,7 +4,9 @@ import uuid
 from dataclasses import dataclass
 from enum import Enum, StrEnum
 
-MANAGEMENT_ROLES = frozenset({"ceo", "cto", "manager"})
+# The roles with management rights, and how high they are; all others are below.
+_RANKS = {"manager": 1, "cto": 2, "ceo": 3}
+MANAGEMENT_ROLES = frozenset(_RANKS)
 
 # The prefixes make browsers insist on Secure, Path=/ and no Domain.
 SESSION_COOKIE = "__Host-session"
@@ -31,13 +33,19 @@ class Access(Enum):
 
     SELF is for what concerns only the caller: it requires a session in every mode, because without one it has no
     subject. SESSION requires also that a management role has approved its user. An API token is as good as a session,
-    within its scopes, except for SELF.
+    within its scopes, except for SELF. SUBORDINATE is MANAGEMENT of the user in the path, whom the caller must outrank.
     """
 
     OPEN = "open"
     SELF = "self"
     SESSION = "session"
     MANAGEMENT = "management"
+    SUBORDINATE = "subordinate"
+
+
+def outranks(role: str, other: str) -> bool:
+    """Return whether users with a role administer those with the other: lower ones, and a CEO everyone."""
+    return role == "ceo" or _RANKS.get(role, 0) > _RANKS.get(other, 0)
 
 
 @dataclass(frozen=True)

@@ -23,10 +23,11 @@ from employee_api.http.authorization import Authorizer
 from employee_api.http.cross_site import CrossSitePolicy
 from employee_api.http.idempotency import StoredResponses
 from employee_api.operations import operations
-from employee_api.settings import AuthMode, EmployeeApiSettings
+from employee_api.settings import EmployeeApiSettings
 from employee_api.tasks.comments import CommentHandlers
 from employee_api.tasks.tasks import TaskHandlers
 from employee_api.users.accounts import UserHandlers
+from employee_api.users.locks import find_role
 from employee_api.users.password_changes import PasswordHandlers
 from employee_api.users.passwords import PasswordHasher
 from employee_api.users.registration import NewUserPreparer, RegistrationHandlers
@@ -43,14 +44,15 @@ def build(
     """Build the application; the caller closes the engine and the hasher."""
     idle, absolute = (timedelta(seconds=s) for s in (settings.session_idle_seconds, settings.session_absolute_seconds))
     sessions, tokens = SessionHandlers(engine, clock, idle, absolute), ApiTokenHandlers(engine, clock)
-    authorizer = Authorizer(settings.auth_mode, partial(find_actor, sessions, tokens), telemetry)
-    new_users = NewUserPreparer(password_hasher, settings.min_password_length, settings.breached_passwords_file)
     users = UserRepository(engine, clock, random.SystemRandom())
+    finders = partial(find_actor, sessions, tokens), partial(find_role, users)
+    authorizer = Authorizer(settings.auth_mode, *finders, telemetry)
+    new_users = NewUserPreparer(password_hasher, settings.min_password_length, settings.breached_passwords_file)
     counts = FailureCounts(engine, clock, timedelta(seconds=settings.failed_logins_window_seconds))
     limiter = LoginLimiter(counts, settings.failed_logins_per_email, settings.failed_logins_per_address)
     devices, sign_ins = DeviceRepository(engine, clock), SignInHandlers(engine, clock)
-    passwords = PasswordHandlers(engine, clock, new_users, authorizer.enforced)
-    logins = LoginHandlers(users, password_hasher, sessions, devices, sign_ins, authorizer, limiter, passwords)
+    passwords = PasswordHandlers(engine, clock, new_users, authorizer)
+    logins = LoginHandlers(users, password_hasher, sessions, devices, sign_ins, authorizer, limiter, passwords, tokens)
     registration = RegistrationHandlers(
         engine, clock, users, new_users, authorizer, counts, settings.registration, settings.registrations_per_address
     )
@@ -61,14 +63,13 @@ def build(
         sessions=sessions,
         tokens=tokens,
         registration=registration,
-        users=UserHandlers(engine, clock, users, new_users, authorizer.enforced),
+        users=UserHandlers(engine, clock, users, new_users, authorizer),
         tasks=TaskHandlers(engine, clock),
         comments=CommentHandlers(engine, clock, authorizer),
         activities=ActivityHandlers(engine, clock),
         exports=ExportHandlers(CsvExporter(engine, telemetry.tracer, defuse_formulas=settings.csv_defuse_formulas)),
     )
-    refused_when_off = settings.auth_mode is AuthMode.OFF and not settings.allow_cross_site
-    policy = CrossSitePolicy(settings.allowed_origins, refused_when_off=refused_when_off)
+    policy = CrossSitePolicy(settings.allowed_origins, refused_unenforced=not settings.allow_cross_site)
     stored, reports_away = StoredResponses(engine, clock), settings.reports_database_away
     return create_application(
         table, authorizer, policy, stored, checks_host=bool(settings.allowed_hosts), reports_database_away=reports_away

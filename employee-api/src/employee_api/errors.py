@@ -67,6 +67,10 @@ class ManagementRoleRequired(ApiError, status=403, text="Not allowed", reason="L
     """The session's user does not have one of the management roles."""
 
 
+class HigherRoleRequired(ApiError, status=403, text="Only a higher role may do this"):
+    """The user, or the role to give, is not below the session's user; but a CEO only can't reset their own password."""
+
+
 class ApprovalRequired(ApiError, status=403, text="Your account awaits approval"):
     """The session's user has registered, and no management role has given them a role yet."""
 

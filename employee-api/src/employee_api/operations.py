@@ -23,7 +23,7 @@ from employee_api.users.accounts import UserHandlers
 from employee_api.users.password_changes import PasswordHandlers
 from employee_api.users.registration import NewUserBody, RegistrationHandlers
 
-_OPEN, _SELF, _SESSION, _MANAGEMENT = Access
+_OPEN, _SELF, _SESSION, _MANAGEMENT, _SUBORDINATE = Access
 _CREATED = HTTPStatus.CREATED
 _TAGGED = ("ETag",)
 _COOKIE = ("Set-Cookie",)
@@ -36,6 +36,7 @@ _EXPORT = partial(ExportParameters, error_text="Month must be YYYY-MM")
 
 _NO_USER, _NO_TASK, _NO_COMMENT = errors.UserNotFound(), errors.TaskNotFound(), errors.CommentNotFound()
 _CHANGED = errors.PreconditionFailed()
+_TOO_HIGH = (errors.HigherRoleRequired(),)
 _AUTHOR_ONLY = (errors.NotTheAuthor(),)
 _UNKNOWN_USERS = (errors.UnknownAssignee(), errors.UnknownReporter())
 _REGISTRATION_REFUSALS = (errors.RegistrationClosed(), errors.InvitationRequired(), errors.InvalidInvitation())
@@ -55,7 +56,7 @@ def operations(
     activities: ActivityHandlers,
     exports: ExportHandlers,
 ) -> list[Operation]:
-    new_user = partial(_NEW_USER, strict=users.enforced)
+    new_user = partial(_NEW_USER, strict=users.authorizer.enforced)
     return [
         Operation(
             "POST", "/api/auth/login", "Log in by e-mail and password", logins.login, reads=_LOGIN, headers=_COOKIE,
@@ -69,7 +70,7 @@ def operations(
         ),
         Operation(
             "GET", "/api/auth/users/{id}/sign-ins", "List the attempts to sign in to an account, newest first",
-            sign_ins.list_sign_ins, _MANAGEMENT, failures=(_NO_USER,),
+            sign_ins.list_sign_ins, _SUBORDINATE, failures=(_NO_USER,),
         ),
         Operation(
             "PUT", "/api/auth/me/password", "Change your password, and end your other sessions",
@@ -79,7 +80,7 @@ def operations(
         ),
         Operation(
             "POST", "/api/auth/users/{id}/password-reset", "Let an employee set a new password once, within 24 hours",
-            passwords.allow_password_reset, _MANAGEMENT, failures=(_NO_USER,),
+            passwords.allow_password_reset, _SUBORDINATE, failures=(_NO_USER,),
         ),
         Operation(
             "POST", "/api/auth/password-reset", "Set a new password with the token of a reset",
@@ -95,17 +96,18 @@ def operations(
         Operation("GET", "/api/auth/users", "List all employees", users.list_users, _SESSION, reads=_ANY_QUERY),
         Operation(
             "POST", "/api/auth/users", "Add an employee", users.add_user, _MANAGEMENT,
-            reads=new_user, status=_CREATED, repeatable=True,
+            reads=new_user, status=_CREATED, repeatable=True, enforced_failures=_TOO_HIGH,
             failures=(errors.WeakPassword(), errors.EmailTaken(), errors.TooManyPasswords()),
         ),
         Operation(
             "DELETE", "/api/auth/users/{id}", "Delete an employee and remove them from all tasks",
-            users.delete_user, _MANAGEMENT, reads=_ANY_QUERY,
+            users.delete_user, _SUBORDINATE, reads=_ANY_QUERY,
             failures=(_NO_USER,), enforced_failures=(errors.LastManagementUser(),),
         ),
         Operation(
             "POST", "/api/auth/invitations", "Invite someone to register with a role",
             registration.create_invitation, _MANAGEMENT, status=_CREATED, failures=(errors.RegistrationClosed(),),
+            enforced_failures=_TOO_HIGH,
         ),
         Operation(
             "GET", "/api/auth/invitations", "List the invitations that have not expired, newest first",
@@ -114,6 +116,7 @@ def operations(
         Operation(
             "DELETE", "/api/auth/invitations/{id}", "Withdraw an unused invitation",
             registration.delete_invitation, _MANAGEMENT, failures=(errors.InvitationNotFound(),),
+            enforced_failures=_TOO_HIGH,
         ),
         Operation("GET", "/api/auth/me", "Get your own account", users.get_me, _SELF, headers=_TAGGED),
         Operation(
@@ -126,17 +129,17 @@ def operations(
         ),
         Operation(
             "PATCH", "/api/auth/users/{id}", "Change an employee's name, e-mail, role or department",
-            users.change_user, _MANAGEMENT, headers=_TAGGED,
+            users.change_user, _SUBORDINATE, headers=_TAGGED,
             failures=(_NO_USER, _CHANGED, errors.EmailTaken(), errors.LastManagementUser("given another role")),
         ),
         Operation(
             "POST", "/api/auth/users/{id}/deactivate", "End an employee's access, without deleting them",
-            users.deactivate_user, _MANAGEMENT, headers=_TAGGED,
+            users.deactivate_user, _SUBORDINATE, headers=_TAGGED,
             failures=(_NO_USER, errors.LastManagementUser("deactivated")),
         ),
         Operation(
             "POST", "/api/auth/users/{id}/reactivate", "Let a deactivated employee log in again",
-            users.reactivate_user, _MANAGEMENT, headers=_TAGGED, failures=(_NO_USER,),
+            users.reactivate_user, _SUBORDINATE, headers=_TAGGED, failures=(_NO_USER,),
         ),
         Operation("GET", "/api/auth/sessions", "List your sessions", sessions.list_sessions, _SELF),
         Operation(
@@ -148,16 +151,18 @@ def operations(
         ),
         Operation(
             "GET", "/api/auth/users/{id}/sessions", "List an employee's sessions",
-            sessions.list_sessions_of_user, _MANAGEMENT, failures=(_NO_USER,),
+            sessions.list_sessions_of_user, _SUBORDINATE, failures=(_NO_USER,),
         ),
         Operation(
             "DELETE", "/api/auth/users/{id}/sessions", "End all sessions of an employee",
-            sessions.end_sessions_of_user, _MANAGEMENT, failures=(_NO_USER,),
+            sessions.end_sessions_of_user, _SUBORDINATE, failures=(_NO_USER,),
         ),
         Operation("GET", "/api/auth/tokens", "List your API tokens", tokens.list_tokens, _SELF),
         Operation(
             "POST", "/api/auth/tokens", "Create an API token for a program that acts for you",
-            tokens.create_token, _SELF, status=_CREATED, failures=(errors.TooManyTokens(),),
+            logins.create_token, _SELF, status=_CREATED,
+            failures=(errors.TooManyTokens(), errors.WrongPassword(), errors.TooManyPasswords()),
+            enforced_failures=(errors.TooManyFailedLogins(),),
         ),
         Operation(
             "DELETE", "/api/auth/tokens/{id}", "Revoke one of your API tokens",
@@ -165,11 +170,11 @@ def operations(
         ),
         Operation(
             "GET", "/api/auth/users/{id}/tokens", "List an employee's API tokens",
-            tokens.list_tokens_of_user, _MANAGEMENT, failures=(_NO_USER,),
+            tokens.list_tokens_of_user, _SUBORDINATE, failures=(_NO_USER,),
         ),
         Operation(
             "DELETE", "/api/auth/users/{id}/tokens/{token_id}", "Revoke an employee's API token",
-            tokens.revoke_token_of_user, _MANAGEMENT, failures=(_NO_USER, errors.TokenNotFound()),
+            tokens.revoke_token_of_user, _SUBORDINATE, failures=(_NO_USER, errors.TokenNotFound()),
         ),
         Operation("GET", "/api/tasks", "List tasks: search, filter, sort", tasks.list_tasks, _SESSION),
         Operation(
@@ -213,7 +218,7 @@ def operations(
             comments.delete_comment, _SESSION, failures=(_NO_TASK, _NO_COMMENT), enforced_failures=_AUTHOR_ONLY,
         ),
         Operation(
-            "GET", "/api/activities", "List activities, newest first", activities.list_activities, _SESSION
+            "GET", "/api/activities", "List activities, newest first", activities.list_activities, _MANAGEMENT
         ),
         *(
             Operation(

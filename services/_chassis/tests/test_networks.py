@@ -137,6 +137,21 @@ async def test_the_client_is_the_last_address_that_is_no_trusted_proxy(
     assert await client_address("10.0.0.1", trusted, *forwarded) == client
 
 
+@pytest.mark.parametrize(
+    ("trusted", "scheme", "expected"),
+    [("10.0.0.1", "https", "max-age=31536000"), ("10.0.0.1", "http", None), ("", "https", None)],
+)
+async def test_browsers_are_told_to_use_tls_where_a_trusted_proxy_says_that_they_do(
+    trusted: str, scheme: str, expected: str | None
+) -> None:
+    settings = load_settings(HttpServiceSettings, {"trusted_proxies": trusted})
+    app = HttpService(settings, Telemetry()).wrap(Starlette(routes=[Route("/", show_client)]))
+    transport = httpx2.ASGITransport(app, client=("10.0.0.1", 1234))
+    async with httpx2.AsyncClient(transport=transport, base_url="http://test") as client:
+        response = await client.get("/", headers={"x-forwarded-proto": scheme})
+    assert response.headers.get("strict-transport-security") == expected
+
+
 async def test_networks_of_both_versions_are_trusted() -> None:
     assert await client_address("2001:db8::1", "10.0.0.0/8,2001:db8::/64", "198.51.100.7") == "198.51.100.7"
 

@@ -22,6 +22,7 @@ from employee_api.tokens import hash_token, new_token
 from employee_api.users.locks import existing_user, lock_user
 
 _MAX_TOKENS = 50
+MAX_TOKEN_AGE = timedelta(days=90)
 # A write with every request would be too costly.
 _USE_INTERVAL = timedelta(minutes=1)
 
@@ -29,14 +30,15 @@ _USE_INTERVAL = timedelta(minutes=1)
 class ApiTokenHandlers(Repository):
     """Users create, see and revoke their own API tokens; management sees and revokes those of everyone.
 
-    A token never has more rights than its user: their role is read with every request.
+    A token never has more rights than its user: their role is read with every request. It ends with their password.
     """
 
-    async def create_token(self, call: Call[TokenInput]) -> NewTokenOutput:
+    async def create(self, call: Call[TokenInput]) -> NewTokenOutput:
         """Create a token and return it with its secret, which can't be recovered later. Deletes expired ones."""
         now, new, owner = self.clock(), call.input, call.user
-        if new.expires_at is not None and new.expires_at <= now:
-            rule = "must be in the future"
+        expires_at = new.expires_at or now + MAX_TOKEN_AGE
+        if not now < expires_at <= now + MAX_TOKEN_AGE:
+            rule = f"must be in the next {MAX_TOKEN_AGE.days} days"
             raise BadRequest(f"expires_at {rule}", [FieldViolation("expires_at", rule)])
         token = NewTokenOutput(
             id=uuid.uuid4(),
@@ -44,7 +46,7 @@ class ApiTokenHandlers(Repository):
             scopes=sorted(set(new.scopes)),
             created_at=now,
             last_used_at=None,
-            expires_at=new.expires_at,
+            expires_at=expires_at,
             token=API_TOKEN_PREFIX + new_token(),
         )
         scopes = " ".join(token.scopes)
@@ -97,7 +99,9 @@ class ApiTokenHandlers(Repository):
             select(col(User.id), col(User.role), col(User.approved), col(ApiToken.scopes), col(ApiToken.last_used_at))
             .join(ApiToken, col(ApiToken.user_id) == col(User.id))
             .where(col(ApiToken.token_hash) == hash_token(token), col(User.deactivated_at).is_(None))
+            # Replicas of an earlier release make tokens that end later, or never.
             .where(or_(col(ApiToken.expires_at).is_(None), col(ApiToken.expires_at) > now))
+            .where(col(ApiToken.created_at) > now - MAX_TOKEN_AGE)
         )
         row = await self.find_row(query)
         if row is None:

@@ -1,4 +1,4 @@
-"""Slows down the guessing of passwords: by e-mail and by address, or from a known device by device."""
+"""Slows down the guessing of passwords: by e-mail and network, or from a known device by device."""
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -15,10 +15,12 @@ from employee_api.users.passwords import BoundedSemaphore, HashingQueue
 _FIRST_WAIT = timedelta(seconds=5)
 _MAX_WAIT = timedelta(minutes=1)
 _MAX_DOUBLINGS = 10
+# An attack on an account from so many networks makes it wait everywhere, but for its known devices.
+_NETWORKS_PER_EMAIL = 10
 
-# One by one for an account, so that concurrent guesses are refused like successive ones.
-_MAX_ATTEMPTS_PER_ACCOUNT = 1
-_MAX_ATTEMPTS_PER_ADDRESS = 8
+# One by one for an account from a network, so that concurrent guesses are refused like successive ones.
+_MAX_ATTEMPTS = 1
+_MAX_SHARED_ATTEMPTS = 8
 _MAX_WAITING = 100
 
 
@@ -26,11 +28,17 @@ _MAX_WAITING = 100
 class Attempt:
     """A password that a client has entered, perhaps on a known device of the user with this e-mail.
 
-    It is counted by keys, each with its limit and its slots, in the order in which it waits for them.
+    It is counted by keys, each with its slots, in the order in which it waits for them; most have a limit.
+
+    Attributes:
+        own: the key of this device, or of this e-mail from this network.
+        address: the key of the network, which may be that of a proxy: its failures alone make no one wait.
     """
 
     email: str
     device: bytes | None
+    own: bytes
+    address: bytes
     limits: Mapping[bytes, int]
     slots: Mapping[bytes, int]
 
@@ -43,8 +51,9 @@ class Attempt:
 class LoginLimiter:
     """Counts failed logins, and makes further attempts wait when there were too many; it never locks an account.
 
-    An attempt from a known device is counted only for this device: no one else can make its user wait. The database has
-    the counts, for all replicas; each process has the attempts in flight.
+    An attempt from a known device is counted only for this device: no one else can make its user wait. Beyond the limit
+    of an address, each account has one failure from there: an attacker and others behind a proxy may share it.
+    The database has the counts, for all replicas; each process has the attempts in flight.
     """
 
     counts: FailureCounts
@@ -56,14 +65,13 @@ class LoginLimiter:
         """Describe an attempt; `device` identifies the known device of this user from which it comes, if it does."""
         if device is not None:
             key = count_key("device", device.hex())
-            return Attempt(email, device, {key: self.per_email}, {key: _MAX_ATTEMPTS_PER_ACCOUNT})
+            return Attempt(email, device, key, b"", {key: self.per_email}, {key: _MAX_ATTEMPTS})
         by_address, by_email = count_key("address", network(address)), count_key("email", email)
-        return Attempt(
-            email,
-            device,
-            {by_address: self.per_address, by_email: self.per_email},
-            {by_address: _MAX_ATTEMPTS_PER_ADDRESS, by_email: _MAX_ATTEMPTS_PER_ACCOUNT},
-        )
+        own = count_key("email at address", f"{network(address)} {email}")
+        # Those who guess one account's password from a shared address wait before they occupy its slots.
+        slots = {own: _MAX_ATTEMPTS, by_email: _MAX_SHARED_ATTEMPTS, by_address: _MAX_SHARED_ATTEMPTS}
+        limits = {own: self.per_email, by_email: self.per_email * _NETWORKS_PER_EMAIL}
+        return Attempt(email, device, own, by_address, limits, slots)
 
     @asynccontextmanager
     async def in_flight(self, attempt: Attempt) -> AsyncIterator[None]:
@@ -75,14 +83,16 @@ class LoginLimiter:
 
     async def exceeded(self, attempt: Attempt) -> TooManyFailedLogins | None:
         """Return the error to raise if the client has to wait."""
-        counts = await self.counts.read(attempt.limits)
-        waits = [self._wait(count, attempt.limits[key]) for key, count in counts.items()]
+        counts, limits = await self.counts.read(attempt.slots), dict(attempt.limits)
+        if attempt.address in counts and counts[attempt.address].failures >= self.per_address:
+            limits[attempt.own] = 1
+        waits = [self._wait(count, limits[key]) for key, count in counts.items() if key in limits]
         longest = max(waits, default=timedelta(0))
         return TooManyFailedLogins(retry_after_seconds=longest.total_seconds()) if longest > timedelta(0) else None
 
     async def record_success(self, attempt: Attempt) -> None:
-        """Reset the count of the e-mail or device; an address may have guessed the passwords of others."""
-        await self.counts.reset(list(attempt.limits)[-1:])
+        """Reset the count of the e-mail from this network, or of the device; others go on guessing."""
+        await self.counts.reset([attempt.own])
 
     async def is_first_refusal(self, email: str) -> bool:
         """Return whether no attempt with this e-mail has been refused in the window, and count a refusal if so."""

@@ -1,4 +1,4 @@
-"""Logins and changes of one's own password: what a client enters is verified.
+"""Logins, changes of one's own password, new API tokens: the password that a client enters is verified.
 
 It is also limited and recorded, unless `AUTH_MODE` is `off`.
 """
@@ -12,8 +12,9 @@ from typing import Any
 from typing_extensions import override
 
 from employee_api.access import DEVICE_COOKIE, SESSION_COOKIE
+from employee_api.auth.api_tokens import ApiTokenHandlers
 from employee_api.auth.login_limiter import Attempt, LoginLimiter
-from employee_api.auth.schemas import LoginInput
+from employee_api.auth.schemas import LoginInput, NewTokenOutput, TokenInput
 from employee_api.auth.sessions import SessionHandlers, session_token
 from employee_api.auth.sign_ins import DEVICE_LIFETIME, DeviceRepository, Outcome, SignInHandlers
 from employee_api.database import shared_transaction
@@ -43,7 +44,7 @@ class LoginBody(JsonBody):
 
 @dataclass(frozen=True)
 class LoginHandlers:
-    """Logins, and changes of one's own password."""
+    """Logins, and what a stolen session must not allow: one's own password and API tokens."""
 
     users: UserRepository
     password_hasher: PasswordHasher
@@ -53,6 +54,7 @@ class LoginHandlers:
     authorizer: Authorizer
     limiter: LoginLimiter
     passwords: PasswordHandlers
+    tokens: ApiTokenHandlers
 
     async def login(self, call: Call[LoginInput]) -> UserOutput:
         """Verify the password. Unless the mode is `off`, also create a session and remember the device."""
@@ -77,14 +79,29 @@ class LoginHandlers:
         return Success()
 
     async def change_own_password(self, call: Call[PasswordChangeInput]) -> Success:
-        """Verify the current password before a change that a stolen session must not allow.
+        token = session_token(call.request)
+        if token is None:
+            raise AuthenticationRequired
+        await self.passwords.change(call, await self._confirm(call, "change_own_password"), token)
+        return Success()
+
+    async def create_token(self, call: Call[TokenInput]) -> NewTokenOutput:
+        account = await self._confirm(call, "create_token")
+        async with shared_transaction():
+            token = await self.tokens.create(call)
+            if not await self.users.lock_unchanged(account):  # a token must not outlive the password
+                raise WrongPassword
+        return token
+
+    async def _confirm(self, call: Call[Any], operation: str) -> Account:
+        """Verify the current password and return the account. Raises WrongPassword.
 
         A wrong one counts like a failed login, so that a session does not help to guess it.
         """
-        account, token = await self.users.find_own_account(call.user.id), session_token(call.request)
-        if account is None or token is None:
+        account = await self.users.find_own_account(call.user.id)
+        if account is None:
             raise AuthenticationRequired
-        async with self._attempt(call, email_key(account.user.email), "change_own_password") as attempt:
+        async with self._attempt(call, email_key(account.user.email), operation) as attempt:
             given = call.input.current_password
             verification = self.password_hasher.verify(given, account.password_hash, attempt.queue)
             correct, _ = await call.while_connected(verification)
@@ -92,8 +109,7 @@ class LoginHandlers:
                 await self._record_failure(call, attempt, Outcome.WRONG_PASSWORD)
                 raise WrongPassword
             await self.limiter.record_success(attempt)
-        await self.passwords.change(call, account, token)
-        return Success()
+        return account
 
     @asynccontextmanager
     async def _attempt(self, call: Call[Any], email: str, operation: str) -> AsyncIterator[Attempt]:
@@ -145,7 +161,7 @@ class LoginHandlers:
     async def _record_failure(self, call: Call[Any], attempt: Attempt, outcome: Outcome) -> None:
         async with shared_transaction():
             await self.sign_ins.record(attempt.email, outcome, call.origin)
-            await self.limiter.counts.add(attempt.limits)
+            await self.limiter.counts.add(attempt.slots)
 
     async def _record_refusal(self, call: Call[Any], attempt: Attempt) -> None:
         """Record the first refusal of a window: an attacker must not fill the table with attempts that cost nothing."""

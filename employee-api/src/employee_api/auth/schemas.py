@@ -55,10 +55,11 @@ class EndedSessions(Output):
 class TokenInput(StrictInput):
     """A new API token."""
 
+    current_password: NonEmptyText = Field(repr=False, examples=["nine brown otters swim"])
     name: TokenName = Field(description="What it is for", examples=["nightly report"])
     scopes: Scopes = Field(description="What it may do at most, as far as its user's role allows it")
     expires_at: Moment | None = Field(
-        default=None, description="It does not expire when omitted", examples=["2036-03-31T00:00:00Z"]
+        default=None, description="At most 90 days ahead, which is the default", examples=[None]
     )
 
 

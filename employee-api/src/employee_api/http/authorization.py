@@ -9,7 +9,7 @@ from starlette.requests import Request
 from chassis.telemetry import semconv
 from chassis.telemetry.instruments import Telemetry
 from employee_api import errors
-from employee_api.access import Access, Actor, Scope
+from employee_api.access import Access, Actor, Scope, outranks
 from employee_api.settings import AuthMode
 
 log = structlog.get_logger()
@@ -22,11 +22,16 @@ class Authorizer:
     """
 
     def __init__(
-        self, mode: AuthMode, find_actor: Callable[[Request], Awaitable[Actor | None]], telemetry: Telemetry
+        self,
+        mode: AuthMode,
+        find_actor: Callable[[Request], Awaitable[Actor | None]],
+        find_role: Callable[[str], Awaitable[str | None]],
+        telemetry: Telemetry,
     ) -> None:
         self.mode = mode
         self.enforced = mode is AuthMode.ENFORCE
         self._find_actor = find_actor
+        self._find_role = find_role
         self._refusals = telemetry.counter(semconv.EMPLOYEE_API_REFUSALS)
 
     async def authorize(self, request: Request, operation: str, access: Access, scope: Scope | None) -> Actor | None:
@@ -39,7 +44,14 @@ class Authorizer:
             self.refuse(error, operation)
             if access is Access.SELF:
                 raise error
+        if access is Access.SUBORDINATE and actor is not None:
+            self.require_higher(actor, await self._find_role(request.path_params["id"]), operation)
         return actor
+
+    def require_higher(self, actor: Actor | None, role: str | None, operation: str) -> None:
+        """Refuse an operation on a user with this role, or one that gives it; None is that of an unknown user."""
+        if actor is not None and role is not None and not outranks(actor.role, role):
+            self.refuse(errors.HigherRoleRequired(), operation)
 
     def refuse(self, error: errors.ApiError, operation: str) -> None:
         """Count and log a refusal unless authorization is off; raise the error when enforced."""
@@ -74,4 +86,4 @@ def _refusal(actor: Actor | None, access: Access, scope: Scope | None) -> errors
         return errors.ScopeRequired(scope)
     if not actor.approved:
         return errors.ApprovalRequired()
-    return errors.ManagementRoleRequired() if access is Access.MANAGEMENT and not actor.manages else None
+    return None if access is Access.SESSION or actor.manages else errors.ManagementRoleRequired()

@@ -46,11 +46,11 @@ class CrossSitePolicy:
 
     Attributes:
         allowed_origins: other origins whose pages may use the API.
-        refused_when_off: whether changes from other origins are refused even if authorization is off.
+        refused_unenforced: whether changes from other origins are refused even if authorization is not enforced.
     """
 
     allowed_origins: frozenset[str] = frozenset()
-    refused_when_off: bool = False
+    refused_unenforced: bool = False
 
     def wrap(self, app: ASGIApp) -> ASGIApp:
         """Return the application with CORS if there are allowed origins."""
@@ -70,9 +70,9 @@ class CrossSitePolicy:
         if operation.method in _SAFE_METHODS:
             return
         if self._is_foreign(headers):
-            if self.refused_when_off:
-                raise CrossSiteRequest
             authorizer.refuse(CrossSiteRequest(), operation.name)
+            if self.refused_unenforced:
+                raise CrossSiteRequest
         # Browsers send forms and plain text to another origin without a preflight request, but not JSON.
         if isinstance(operation.input, JsonBody) and _has_body(headers) and not _is_json(headers):
             authorizer.refuse(JsonRequired(), operation.name)
@@ -81,8 +81,8 @@ class CrossSitePolicy:
         """Return the description with the errors that the check raises."""
         if operation.method in _SAFE_METHODS:
             return operation
-        in_any_mode: Sequence[ApiError] = [CrossSiteRequest()] if self.refused_when_off else []
-        enforced: list[ApiError] = [CrossSiteRequest()]
+        in_any_mode: Sequence[ApiError] = [CrossSiteRequest()] if self.refused_unenforced else []
+        enforced: list[ApiError] = [] if in_any_mode else [CrossSiteRequest()]
         enforced += [JsonRequired()] if isinstance(operation.input, JsonBody) else []
         return replace(
             operation,

@@ -31,6 +31,10 @@ _ACCESS = {
     Access.OPEN: "Anyone may use it.",
     Access.SELF: "Requires a session: an API token will not do.",
     Access.SESSION: "Requires a session, or an API token with the scope `{scope}`.",
+    Access.SUBORDINATE: (
+        "Requires a session of a user with a higher management role than the employee, or of a CEO, or their API token "
+        "with the scope `{scope}`."
+    ),
     Access.MANAGEMENT: (
         "Requires a session, or an API token with the scope `{scope}`, of a management role: `ceo`, `cto` or `manager`."
     ),

@@ -171,7 +171,9 @@ class Operation:
                     errors.ScopeRequired(self.scope),
                     errors.ApprovalRequired(),
                 ]
-            failures += [errors.ManagementRoleRequired()] if self.access is Access.MANAGEMENT else []
+            if self.access in (Access.MANAGEMENT, Access.SUBORDINATE):
+                failures.append(errors.ManagementRoleRequired())
+            failures += [errors.HigherRoleRequired()] if self.access is Access.SUBORDINATE else []
         return failures
 
     async def respond(self, request: Request, authorizer: Authorizer, stored: StoredResponses) -> Response:

@@ -3,7 +3,7 @@
 import uuid
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
 from sqlalchemy import RowMapping, case, delete, or_, select, update
 from sqlalchemy.exc import IntegrityError
@@ -14,32 +14,37 @@ from employee_api.access import MANAGEMENT_ROLES, Actor
 from employee_api.activities import Subject, record
 from employee_api.database import Repository, is_unique_violation, transaction
 from employee_api.errors import ApiError, AuthenticationRequired, EmailTaken, UserNotFound
+from employee_api.http.authorization import Authorizer
 from employee_api.http.etags import require_match
 from employee_api.http.operations import Call
-from employee_api.models import ApiToken, Comment, Session, Task, User
+from employee_api.models import Comment, Task, User
 from employee_api.schemas import Deleted
+from employee_api.users.links import end_access
 from employee_api.users.locks import lock_user
 from employee_api.users.registration import NewUserPreparer
 from employee_api.users.repository import RECORDED_FIELDS, UserRepository
-from employee_api.users.rules import avatar, email_key
+from employee_api.users.rules import DEFAULT_ROLE, avatar, email_key
 from employee_api.users.schemas import AccountOutput, AccountPatch, OwnAccountPatch, UserInput, UserOutput
+
+UserT = TypeVar("UserT", bound=UserOutput)
 
 
 @dataclass
 class UserHandlers(Repository):
     """One's own account, and the administration of users.
 
-    With `enforced` authorization the last management user can't be deleted.
+    With enforced authorization the last management user can't be deleted, and others see no e-mails.
     """
 
     users: UserRepository
     new_users: NewUserPreparer
-    enforced: bool
+    authorizer: Authorizer
 
-    async def list_users(self, _call: Call[None]) -> list[UserOutput]:
-        return await self.users.list_all()
+    async def list_users(self, call: Call[None]) -> list[UserOutput]:
+        return [self._visible(user, call.actor) for user in await self.users.list_all()]
 
     async def add_user(self, call: Call[UserInput]) -> UserOutput:
+        self.authorizer.require_higher(call.actor, call.input.role or DEFAULT_ROLE, "add_user")
         new = await call.while_connected(self.new_users.prepare(call.input))
         user = await self.users.add(new, call.actor)
         call.location(f"/api/auth/users/{user.id}")
@@ -49,7 +54,8 @@ class UserHandlers(Repository):
         """Delete a user: their tasks become unassigned; comments and activities remain, without their id."""
         user_id, actor, now = call.path_id(UserNotFound()), call.actor, self.clock()
         async with transaction(self.engine) as connection:
-            user = await lock_user(connection, user_id, actor, ends_management="deleted" if self.enforced else None)
+            ends_management = "deleted" if self.authorizer.enforced else None
+            user = await lock_user(connection, user_id, actor, ends_management=ends_management)
             # Users who delete themselves no longer exist when the activity is inserted.
             remaining_actor = None if actor and actor.id == user_id else actor
             await _detach_from_tasks(connection, user_id, remaining_actor, now)
@@ -60,13 +66,14 @@ class UserHandlers(Repository):
         return Deleted(id=user_id)
 
     async def get_user(self, call: Call[None]) -> AccountOutput:
-        return await self._get(call.path_id(UserNotFound()), UserNotFound())
+        return self._visible(await self._get(call.path_id(UserNotFound()), UserNotFound()), call.actor)
 
     async def get_me(self, call: Call[None]) -> AccountOutput:
         # A session ends with its user, who may have been deleted since it was read.
         return await self._get(call.user.id, AuthenticationRequired())
 
     async def change_user(self, call: Call[AccountPatch]) -> AccountOutput:
+        self.authorizer.require_higher(call.actor, call.input.model_dump(exclude_unset=True).get("role"), "change_user")
         return await self._update(call.path_id(UserNotFound()), call, call.actor)
 
     async def change_me(self, call: Call[OwnAccountPatch]) -> AccountOutput:
@@ -79,7 +86,7 @@ class UserHandlers(Repository):
             account = await lock_user(connection, user_id, call.actor, ends_management="deactivated")
             if account.deactivated_at is not None:
                 return account
-            await _end_access(connection, user_id)
+            await end_access(connection, user_id)
             changed = {"deactivated_at": self.clock()}
             return await self._save(connection, call.actor, account, "deactivated", changed)
 
@@ -90,8 +97,13 @@ class UserHandlers(Repository):
             if account.deactivated_at is None:
                 return account
             # A login that was under way during the deactivation may have created a session since.
-            await _end_access(connection, user_id)
+            await end_access(connection, user_id)
             return await self._save(connection, call.actor, account, "reactivated", {"deactivated_at": None})
+
+    def _visible(self, user: UserT, reader: Actor | None) -> UserT:
+        """Return what the reader may see of a user: e-mails are for management, as their export is."""
+        sees_all = not self.authorizer.enforced or reader is None or reader.manages or reader.id == user.id
+        return user if sees_all else user.model_copy(update={"email": ""})
 
     async def _get(self, user_id: uuid.UUID, not_found: ApiError) -> AccountOutput:
         row = await self.find_row(select(*AccountOutput.columns(User)).where(col(User.id) == user_id))
@@ -137,11 +149,6 @@ class UserHandlers(Repository):
         subject = Subject("user", account.id, after.name, account.model_dump(), changed)
         await record(connection, actor, action, self.clock(), subject)
         return after
-
-
-async def _end_access(connection: AsyncConnection, user_id: uuid.UUID) -> None:
-    await connection.execute(delete(Session).where(col(Session.user_id) == user_id))
-    await connection.execute(delete(ApiToken).where(col(ApiToken.user_id) == user_id))
 
 
 async def _detach_from_tasks(

@@ -1,19 +1,20 @@
 """Single-use links in the database: invitations, and permission to set a password. Only hashes of tokens are stored."""
 
 import uuid
+from collections.abc import Collection
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import ColumnElement, Row, and_, delete, insert, select, update
+from sqlalchemy import ColumnElement, Row, and_, delete, insert, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlmodel import col
 
-from employee_api.access import Actor
+from employee_api.access import Actor, outranks
 from employee_api.database import Repository
-from employee_api.models import SingleUseLink
+from employee_api.models import ApiToken, Device, Session, SingleUseLink
 from employee_api.tokens import hash_token, new_token
-from employee_api.users.locks import lock_managing
+from employee_api.users.locks import can_manage, lock_users
 
 
 class LinkPurpose(StrEnum):
@@ -60,19 +61,33 @@ async def use_link(
 ) -> Row[Any] | None:
     """Mark a link as used and return its columns; None if it is not usable. Locks its user and its creator.
 
-    With `require_manager` its creator must still have access with a management role: links from a time without
-    authorization, or from users who have left, are not usable.
+    With `require_manager` its creator must still have access, and outrank the user or the role of the invitation: links
+    from a time without authorization, or from users who have left, are not usable.
     """
     usable = _usable(purpose, token, now)
     link = (await connection.execute(select(SingleUseLink).where(usable))).first()
     if link is None:
         return None
-    managing = await lock_managing(connection, {link.user_id, link.creator_id} - {None})
-    if require_manager and link.creator_id not in managing:
+    users = await lock_users(connection, {link.user_id, link.creator_id} - {None})
+    creator, role = users.get(link.creator_id), users[link.user_id]["role"] if link.user_id else link.role
+    if require_manager and not (creator and can_manage(creator) and outranks(creator["role"], role)):
         return None
     # Of two concurrent uses the second waits here, and finds it used.
     used = await connection.execute(update(SingleUseLink).where(usable).values(used_at=now))
     return link if used.rowcount == 1 else None
+
+
+async def end_access(connection: AsyncConnection, user_id: uuid.UUID, kept: Collection[bytes] = ()) -> None:
+    """End the user's sessions and API tokens, forget devices, and void the links for them and by them.
+
+    What a stranger with their password or session has made must not outlive it; `kept` are hashes of tokens to keep.
+    """
+    table: Any
+    for table in (Session, ApiToken, Device):
+        of_user = (col(table.user_id) == user_id, col(table.token_hash).not_in(kept))
+        await connection.execute(delete(table).where(*of_user))
+    made = and_(col(SingleUseLink.creator_id) == user_id, col(SingleUseLink.used_at).is_(None))
+    await connection.execute(delete(SingleUseLink).where(or_(col(SingleUseLink.user_id) == user_id, made)))
 
 
 def _usable(purpose: LinkPurpose, token: str, now: datetime) -> ColumnElement[bool]:

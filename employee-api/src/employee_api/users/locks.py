@@ -10,6 +10,7 @@ from sqlmodel import col
 from employee_api.access import MANAGEMENT_ROLES, Actor
 from employee_api.database import Repository
 from employee_api.errors import AuthenticationRequired, LastManagementUser, UserNotFound
+from employee_api.fields import parse_id
 from employee_api.http.operations import Call, InputT
 from employee_api.models import User
 from employee_api.users.schemas import AccountOutput
@@ -46,7 +47,7 @@ async def lock_user(
         raise AuthenticationRequired
     if user_id not in users:
         raise UserNotFound
-    if ends_management is not None and {row["id"] for row in users.values() if _can_manage(row)} == {user_id}:
+    if ends_management is not None and {row["id"] for row in users.values() if can_manage(row)} == {user_id}:
         raise LastManagementUser(ends_management)
     return AccountOutput.model_validate(users[user_id])
 
@@ -57,16 +58,22 @@ async def lock_actor(connection: AsyncConnection, actor: Actor | None) -> None:
         await lock_user(connection, actor.id, actor)
 
 
-def _can_manage(row: RowMapping) -> bool:
+def can_manage(row: RowMapping) -> bool:
     return row["role"] in MANAGEMENT_ROLES and row["approved"] and row["deactivated_at"] is None
 
 
-async def lock_managing(connection: AsyncConnection, user_ids: Collection[uuid.UUID]) -> set[uuid.UUID]:
-    """Lock users until the transaction ends, and return those who can manage others."""
+async def lock_users(connection: AsyncConnection, user_ids: Collection[uuid.UUID]) -> dict[uuid.UUID, RowMapping]:
+    """Lock users until the transaction ends, and return their accounts by id."""
     query = (
         select(*AccountOutput.columns(User)).where(col(User.id).in_(user_ids)).order_by(col(User.id)).with_for_update()
     )
-    return {row["id"] for row in (await connection.execute(query)).mappings() if _can_manage(row)}
+    return {row["id"]: row for row in (await connection.execute(query)).mappings()}
+
+
+async def find_role(rows: Repository, user_id: str) -> str | None:
+    """Return the role of a user; None if the path names no user."""
+    row = await rows.find_row(select(col(User.role)).where(col(User.id) == parse_id(user_id)))
+    return None if row is None else row["role"]
 
 
 async def is_managed(rows: Repository) -> bool:

@@ -1,22 +1,22 @@
 """Changes of passwords: by their users, and with single-use links from management users."""
 
-import uuid
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from sqlalchemy import ColumnElement, delete, select, update
+from sqlalchemy import delete, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlmodel import col
 
+from employee_api.access import DEVICE_COOKIE
 from employee_api.activities import Subject, record
 from employee_api.database import Repository, transaction
-from employee_api.errors import InvalidPasswordReset, UserNotFound, WrongPassword
+from employee_api.errors import HigherRoleRequired, InvalidPasswordReset, UserNotFound, WrongPassword
+from employee_api.http.authorization import Authorizer
 from employee_api.http.operations import Call
-from employee_api.models import ApiToken, Device, Session, SingleUseLink, User
+from employee_api.models import SingleUseLink, User
 from employee_api.schemas import Success
 from employee_api.tokens import hash_token
-from employee_api.users.links import LinkPurpose, create_link, is_usable, use_link
+from employee_api.users.links import LinkPurpose, create_link, end_access, is_usable, use_link
 from employee_api.users.locks import lock_user
 from employee_api.users.registration import NewUserPreparer
 from employee_api.users.repository import Account
@@ -27,16 +27,16 @@ _RESET_LIFETIME = timedelta(hours=24)
 
 @dataclass
 class PasswordHandlers(Repository):
-    """Every change voids the links that exist for its user.
+    """Every change ends what gave access before it.
 
-    With `enforced` authorization links are valid only while their creators have a management role.
+    With enforced authorization links are valid only while their creators outrank the user.
     """
 
     new_users: NewUserPreparer
-    enforced: bool
+    authorizer: Authorizer
 
     async def change(self, call: Call[PasswordChangeInput], account: Account, session_token: str) -> None:
-        """Replace a user's own password and end their other sessions. Raises WrongPassword if it has changed."""
+        """Replace a user's own password and end all access but this session. Raises WrongPassword if it has changed."""
         password_hash = await call.while_connected(self.new_users.hash(call.input.new_password, "new_password"))
         async with transaction(self.engine) as connection:
             user = await lock_user(connection, account.user.id, call.user)
@@ -44,16 +44,19 @@ class PasswordHandlers(Repository):
             changed = await connection.execute(update(User).where(*unchanged).values(password_hash=password_hash))
             if changed.rowcount == 0:
                 raise WrongPassword
-            await _void(connection, user.id, [col(Session.token_hash) != hash_token(session_token)])
+            device = call.request.cookies.get(DEVICE_COOKIE, "")
+            await end_access(connection, user.id, [hash_token(session_token), hash_token(device)])
             subject = Subject("user", user.id, user.name)
             await record(connection, call.user, "changed_password", self.clock(), subject)
 
     async def allow_password_reset(self, call: Call[None]) -> CreatedPasswordReset:
         """Create a link with which the user can set a password, instead of any older one."""
         user_id, now = call.path_id(UserNotFound()), self.clock()
+        if call.actor is not None and call.actor.id == user_id:  # a stolen session must not replace the password
+            self.authorizer.refuse(HigherRoleRequired(), "allow_password_reset")
         async with transaction(self.engine) as connection:
             user = await lock_user(connection, user_id, call.actor)
-            await _delete_links(connection, user_id)
+            await connection.execute(delete(SingleUseLink).where(col(SingleUseLink.user_id) == user_id))
             link, token = await create_link(
                 connection, LinkPurpose.PASSWORD_RESET, _RESET_LIFETIME, call.actor, now, user_id=user_id
             )
@@ -70,29 +73,15 @@ class PasswordHandlers(Repository):
         async with transaction(self.engine) as connection:
             user = await self._use(connection, token, now)
             await connection.execute(update(User).where(col(User.id) == user.id).values(password_hash=password_hash))
-            await _void(connection, user.id)
-            # Someone else may have known the password: their devices and API tokens must not give access any more.
-            await connection.execute(delete(Device).where(col(Device.user_id) == user.id))
-            await connection.execute(delete(ApiToken).where(col(ApiToken.user_id) == user.id))
+            await end_access(connection, user.id)
             await record(connection, None, "reset_password", now, user)
         return Success()
 
     async def _use(self, connection: AsyncConnection, token: str, now: datetime) -> Subject:
         """Use the link and return its user, who is locked."""
         purpose = LinkPurpose.PASSWORD_RESET
-        link = await use_link(connection, purpose, token, now, require_manager=self.enforced)
+        link = await use_link(connection, purpose, token, now, require_manager=self.authorizer.enforced)
         if link is None or link.user_id is None:
             raise InvalidPasswordReset
         name = await connection.execute(select(col(User.name)).where(col(User.id) == link.user_id))
         return Subject("user", link.user_id, name.scalar_one())
-
-
-async def _void(connection: AsyncConnection, user_id: uuid.UUID, sessions: Sequence[ColumnElement[bool]] = ()) -> None:
-    """End the user's sessions that meet the conditions, and delete the links for their password."""
-    await connection.execute(delete(Session).where(col(Session.user_id) == user_id, *sessions))
-    await _delete_links(connection, user_id)
-
-
-async def _delete_links(connection: AsyncConnection, user_id: uuid.UUID) -> None:
-    of_user = (col(SingleUseLink.user_id) == user_id, col(SingleUseLink.purpose) == LinkPurpose.PASSWORD_RESET)
-    await connection.execute(delete(SingleUseLink).where(*of_user))

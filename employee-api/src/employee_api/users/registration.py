@@ -98,7 +98,7 @@ class RegistrationHandlers(Repository):
     Attributes:
         mode: None is the default: everyone may register, but with enforced authorization no one once there is a
             management user, who can add the others.
-        per_address: how many may come from one address in a window: each costs a password hash, and leaves a user.
+        per_address: how many may come from one address, or with one invitation, in a window: each costs a hash.
     """
 
     users: UserRepository
@@ -112,7 +112,8 @@ class RegistrationHandlers(Repository):
         """Create a user with the role of the invitation, or with what they may have without one."""
         invitation = call.input.invite or None
         await self._check(invitation)
-        await self._count(call.origin["address"])
+        source = ("invitation", invitation) if invitation else ("registration", network(call.origin["address"]))
+        await self._count(count_key(*source))
         new = await call.while_connected(self.new_users.prepare(call.input))
         if invitation is None:
             new = replace(new, role=DEFAULT_ROLE, approved=False) if self.authorizer.enforced else new
@@ -134,6 +135,7 @@ class RegistrationHandlers(Repository):
             return await self.users.add_within(connection, invited, actor, invitation_id=link.id)
 
     async def create_invitation(self, call: Call[InvitationInput]) -> CreatedInvitation:
+        self.authorizer.require_higher(call.actor, call.input.role, "create_invitation")
         await self._check_open("create_invitation")
         now, allowed = self.clock(), call.input.model_dump(include={"role", "dept"})
         lifetime = timedelta(days=call.input.expires_in_days)
@@ -161,6 +163,7 @@ class RegistrationHandlers(Repository):
             row = (await connection.execute(deletion)).mappings().first()
             if row is None:
                 raise errors.InvitationNotFound
+            self.authorizer.require_higher(call.actor, row["role"], "delete_invitation")
             withdrawn = Subject("invitation", invitation_id, row["role"], before=dict(row))
             await record(connection, call.actor, "deleted", self.clock(), withdrawn)
         return Deleted(id=invitation_id)
@@ -181,11 +184,13 @@ class RegistrationHandlers(Repository):
         if self.mode is None and await is_managed(self):
             self.authorizer.refuse(errors.RegistrationClosed(), operation)
 
-    async def _count(self, address: str) -> None:
-        """Count an attempt, successful or not. Raises TooManyRegistrations if authorization is enforced."""
+    async def _count(self, key: bytes) -> None:
+        """Count an attempt, successful or not: those with an invitation never wait for others behind their address.
+
+        Raises TooManyRegistrations if authorization is enforced.
+        """
         if self.authorizer.mode is AuthMode.OFF:
             return
-        key = count_key("registration", network(address))
         count = (await self.counts.read([key])).get(key)
         if count is None or count.failures < self.per_address:
             # Concurrent attempts get distinct counts.

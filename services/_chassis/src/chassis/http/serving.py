@@ -28,11 +28,16 @@ CLIENT_CLOSED_REQUEST = 499
 _REQUEST_ID_HEADER = "x-request-id"
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _METHODS = frozenset(HTTPMethod)
+# For the host alone: others of its domain are not ours.
+_TLS_HEADERS = {"strict-transport-security": "max-age=31536000"}
 _DEFAULT_HEADERS = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
 
 
 class DefaultHeaders:
-    """Adds headers to every response that has no such ones: by default those against caches and guesses of its type."""
+    """Adds headers to every response that has no such ones: by default those against caches and guesses of its type.
+
+    Over TLS also HSTS: browsers then refuse plain HTTP, and certificates that are not valid.
+    """
 
     def __init__(self, app: ASGIApp, headers: Mapping[str, str] = _DEFAULT_HEADERS) -> None:
         self._app = app
@@ -42,7 +47,8 @@ class DefaultHeaders:
         async def send_with_defaults(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
-                for name, value in self._headers.items():
+                over_tls = _TLS_HEADERS if scope["scheme"] == "https" else {}  # as a trusted proxy says
+                for name, value in {**self._headers, **over_tls}.items():
                     headers.setdefault(name, value)
             await send(message)
 
