@@ -16,7 +16,9 @@ from shop_internal.error_reasons_pb2 import ErrorReason
 
 ROOT = Path(__file__).parents[3]
 PROTO = (ROOT / "protos/shop_internal/error_reasons.proto").read_text()
-PACKAGES = ["chassis", *sorted(package.name for package in (ROOT / "services").glob("*/src/*_service"))]
+SERVICES = {package.name for package in (ROOT / "services").glob("*/src/*_service")}
+# The storefront raises errors of its own only to itself: it answers over HTTP.
+PACKAGES = ["chassis", *sorted(SERVICES - {"storefront_service"})]
 
 # Kinds that only clients raise, when a peer answers with the status; services raise subclasses of them.
 CLIENT_SIDE = {
@@ -26,6 +28,7 @@ CLIENT_SIDE = {
     errors.Internal,
     errors.NotFound,
     errors.OutOfRange,
+    errors.PermissionDenied,
     errors.ResourceExhausted,
     errors.Unavailable,
     errors.Unimplemented,
