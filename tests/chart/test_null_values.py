@@ -20,6 +20,7 @@ MUCH = {
     "gateway": {"enabled": True, "parentRefs": [{"name": "public"}]},
     "services": {"storefront": {"url": "https://shop.example.com"}},
     "load": {"enabled": True},
+    "tls": {"enabled": True},
     "observability": {
         "enabled": True,
         "alertmanager": {"enabled": True},

@@ -21,7 +21,7 @@ def dns_rule(manifests: Any) -> dict[str, Any]:
 
 
 def test_openshift_chooses_the_ids_of_every_pod(render: Any) -> None:
-    pods = list(render({**given("openshift"), "load": {"enabled": True}}).pod_templates())
+    pods = list(render({**given("openshift"), "load": {"enabled": True}, "tls": {"enabled": True}}).pod_templates())
     assert len(pods) > 20
     for name, pod in pods:
         contexts = [pod["spec"]["securityContext"], *(each["securityContext"] for each in pod["spec"]["containers"])]

@@ -13,8 +13,17 @@ INSTANCE = "app.kubernetes.io/instance"
 SHOPS = {"shop": "mall", "eu": "mall-eu", "us": "usa"}
 VALUES = {
     "global": {"imageRegistry": "registry.example.com"},
-    "eu": {"services": {"employee-api": {"enabled": False}}, "slos": {"get-ads": {"enabled": False}}},
-    "us": {"fullnameOverride": "usa", "nameOverride": "ignored", "observability": {"enabled": True}},
+    "eu": {
+        "tls": {"enabled": True},
+        "services": {"employee-api": {"enabled": False}},
+        "slos": {"get-ads": {"enabled": False}},
+    },
+    "us": {
+        "fullnameOverride": "usa",
+        "nameOverride": "ignored",
+        "observability": {"enabled": True},
+        "tls": {"enabled": True},
+    },
 }
 
 
