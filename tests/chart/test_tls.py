@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 import yaml
 
@@ -96,6 +97,23 @@ def test_the_chart_s_postgresql_refuses_plaintext_from_other_pods(manifests: Any
             variables = environment(container)
             assert variables["PGSSLMODE"] == "verify-full"
             assert variables["PGSSLROOTCERT"] == "/etc/shop-tls/ca.crt"
+
+
+@pytest.mark.parametrize(("replaced", "loads"), [("1 second", [(True,)]), ("1 hour", [])])
+def test_a_probe_of_postgresql_loads_a_certificate_that_was_just_replaced(
+    manifests: Any, postgres_url: str, replaced: str, loads: Any
+) -> None:
+    (server,) = manifests.one("StatefulSet", "shop-postgresql")["spec"]["template"]["spec"]["containers"]
+    command = server["livenessProbe"]["exec"]["command"][-1]
+    # Whatever becomes of the certificate, only a server that does not answer is restarted.
+    assert command.endswith("; pg_isready --quiet --host=127.0.0.1 --username=postgres")
+    (query,) = re.findall('--command="([^"]+)"', command)
+    file = "pg_stat_file('/etc/shop-tls/tls.crt')"
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        connection.execute(query.replace(file, "pg_stat_file('PG_VERSION')"))
+        connection.execute("SELECT pg_reload_conf()")
+        status = f"(SELECT clock_timestamp() - interval '{replaced}' AS modification) AS status"
+        assert connection.execute(query.replace(file, status)).fetchall() == loads
 
 
 def test_the_chart_s_valkey_has_no_plaintext_port(manifests: Any) -> None:
