@@ -9,7 +9,7 @@ import yaml
 REFUSED = {
     "services: {ad: {calls: {basket: [Get]}}}": 'services.ad.calls: there is no gRPC service "basket"',
     "services: {ad: {enabled: false}}": (
-        'services.storefront.calls: there is no gRPC service "ad"; install it, or set it there to null'
+        'services.storefront.calls: there is no gRPC service "ad"; install it, or set it there to []'
     ),
     # Lists of services, as in earlier releases.
     "services: {storefront: {calls: [ad]}}": (
@@ -100,7 +100,6 @@ OUTSIDE_THE_SCHEMA = [
     "load: {shape: square}",
     "services: {cart: {exposed: true}}",
     "services: {cart: {calls: {ad: GetAds}}}",
-    "services: {cart: {calls: {ad: []}}}",
     "services: {cart: {calls: {ad: [shop.AdService/GetAds]}}}",
     "services: {cart: {internalCalls: {payment: [Void]}}}",
     "reconciliation: {internalCalls: [payment]}",

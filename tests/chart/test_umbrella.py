@@ -11,11 +11,12 @@ import yaml
 CHART = Path(__file__).resolve().parents[2] / "charts" / "shop"
 INSTANCE = "app.kubernetes.io/instance"
 SHOPS = {"shop": "mall", "eu": "mall-eu", "us": "usa"}
+NO_ADS = {"ad": {"enabled": False}, "storefront": {"calls": {"ad": []}}}
 VALUES = {
     "global": {"imageRegistry": "registry.example.com"},
     "eu": {
         "tls": {"enabled": True},
-        "services": {"employee-api": {"enabled": False}},
+        "services": NO_ADS | {"employee-api": {"enabled": False}},
         "slos": {"get-ads": {"enabled": False}},
     },
     "us": {
@@ -68,6 +69,8 @@ def test_shops_of_one_release_select_no_pod_of_each_other(rendered: Any) -> None
 def test_a_parent_s_file_leaves_out_a_service(rendered: Any) -> None:
     apis = [f"{shop}-employee-api" for shop in SHOPS.values() if rendered.has("Deployment", f"{shop}-employee-api")]
     assert apis == ["mall-employee-api", "usa-employee-api"]
+    storefront = rendered.one("Deployment", "mall-eu-storefront")["spec"]["template"]["spec"]["containers"][0]
+    assert "AD_ADDR" not in {variable["name"] for variable in storefront["env"]}
 
 
 def test_the_condition_leaves_out_a_shop(umbrella: Any, parse: Any) -> None:

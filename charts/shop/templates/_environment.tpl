@@ -79,10 +79,10 @@
 {{- define "shop.addressEnv" -}}
 {{- $root := index . 0 -}}{{- $client := index . 1 -}}
 {{- range $callee, $_ := include "shop.callers" $root | fromJson }}
-{{- if hasKey ($client.calls | default dict) $callee }}
+{{- if get ($client.calls | default dict) $callee }}
 - {name: {{ include "shop.variable" $callee }}_ADDR, value: "{{ include "shop.name" (list $root $callee) }}:50051"}
 {{- end }}
-{{- if hasKey ($client.internalCalls | default dict) $callee }}
+{{- if get ($client.internalCalls | default dict) $callee }}
 - {name: {{ include "shop.variable" $callee }}_INTERNAL_ADDR, value: "{{ include "shop.name" (list $root $callee) }}:50052"}
 {{- end }}
 {{- end }}

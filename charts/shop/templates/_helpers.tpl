@@ -55,6 +55,9 @@ labels:
 {{- if kindIs "slice" (get $service $key) -}}
 {{- fail (printf "services.%s.%s: a list of services is now a map to the methods it calls, such as {payment: %s}" $name $key $form) -}}
 {{- end -}}
+{{- range $callee, $methods := get $service $key | default dict -}}
+{{- if not $methods -}}{{- $_ := unset (get $service $key) $callee -}}{{- end -}}
+{{- end -}}
 {{- end -}}
 {{- $_ := set $service "port" (ternary 50051 (int $service.port) (eq $service.protocol "grpc")) -}}
 {{- $_ := set $service "internalPort" 50052 -}}
@@ -106,7 +109,7 @@ shop.{{ . | replace "-" " " | title | replace " " "" }}Service
 {{- else if not (has $caller (list "reconciliation" "test")) -}}
 {{- $where := hasKey $services $caller | ternary (printf "services.%s.%s" $caller $key) "tls.callers" -}}
 {{- $kind := eq $key "calls" | ternary "gRPC service" "service with internal methods" -}}
-{{- fail (printf "%s: there is no %s %q; install it, or set it there to null" $where $kind $callee) -}}
+{{- fail (printf "%s: there is no %s %q; install it, or set it there to []" $where $kind $callee) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
