@@ -48,7 +48,7 @@ async def test_expired_carts_use_no_memory(store: MemoryCartStore, clock: Clock)
         await store.add(Addition(f"user-{number}", "pan", 1))
     clock.seconds += 10
     await store.add(Addition("ada", "pan", 1))
-    assert len(store._customers._entries) == 1
+    assert len(store._carts._entries) == 1
 
 
 async def test_the_least_recently_changed_cart_is_evicted(monkeypatch: pytest.MonkeyPatch, clock: Clock) -> None:
@@ -59,28 +59,12 @@ async def test_the_least_recently_changed_cart_is_evicted(monkeypatch: pytest.Mo
     assert [bool((await store.read(user_id)).lines) for user_id in ("ada", "bob", "eve")] == [True, False, True]
 
 
-async def test_anonymous_carts_evict_no_cart_of_a_customer_and_live_shortly(
-    monkeypatch: pytest.MonkeyPatch, clock: Clock
-) -> None:
-    monkeypatch.setattr(module, "MAX_CARTS", 2)
-    store = MemoryCartStore(ttl_seconds=100, clock=clock, anonymous_ttl_seconds=10)
-    await store.add(Addition("ada", "pan", 1, "k"))
-    for number in range(10):
-        await store.add(Addition(f"nobody-{number}", "pan", 1, "k", anonymous=True))
-    await store.add(Addition("ordered", "pan", 1, anonymous=True))
-    await store.remove_ordered(Purchase("ordered", (await store.read("ordered")).etag, (Line("pan", 1),)))
-    await store.add(Addition("ordered", "tent", 1, anonymous=True))
-    clock.seconds += 11
-    users = ("ada", "nobody-8", "nobody-9", "ordered")
-    assert [bool((await store.read(user_id)).lines) for user_id in users] == [True, False, False, True]
-
-
 async def test_the_oldest_keys_are_evicted(monkeypatch: pytest.MonkeyPatch, clock: Clock) -> None:
     monkeypatch.setattr(module, "MAX_KEYS", 10)
     store = MemoryCartStore(ttl_seconds=10, clock=clock)
     for number in range(100):
         await store.add(Addition("ada", "pan", 1, f"k{number}"))
-    assert len(store._keys[False]._entries) == 10
+    assert len(store._keys._entries) == 10
 
 
 async def test_items_that_were_added_after_the_loss_of_the_store_remain(store: MemoryCartStore) -> None:

@@ -113,7 +113,7 @@ def test_many_sessions_take_bounded_memory(clock: Clock, monkeypatch: pytest.Mon
     limited = limits(clock, **LIMIT)
     for number in range(100):
         place(limited, f"{number}", "8.8.8.8", f"{number}@shop.example")
-    assert {len(limit._full_at) for limit in limited._limits.values()} <= {0, 1, 3, 10}
+    assert 0 < len(limited._full_at) <= 10
 
 
 async def test_a_refused_order_keeps_what_was_typed_and_says_when_to_send_it(

@@ -10,13 +10,12 @@ from starlette.responses import Response
 from starlette.types import ASGIApp
 from typing_extensions import override
 
-from chassis.values.hosts import parse_authority
+from chassis.values.hosts import authority_of, parse_authority
 from employee_api.errors import ApiError, CrossSiteRequest, JsonRequired, PreflightRefused
 from employee_api.http.authorization import Authorizer
 from employee_api.http.inputs import JsonBody
 from employee_api.http.operations import Operation
 from employee_api.http.problems import error_response
-from employee_api.origins import authority_of
 
 _SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 _OWN_SITES = frozenset({"same-origin", "none"})

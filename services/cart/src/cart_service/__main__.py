@@ -6,7 +6,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from cart_service.domain import ANONYMOUS_TTL_SECONDS, CartStore
+from cart_service.domain import CartStore
 from cart_service.service import CartLines, CartService, OrderedCart
 from cart_service.store import MemoryCartStore
 from chassis.rpc.server import Service, run
@@ -25,18 +25,16 @@ def _parse_url(url: str) -> SecretStr:
 class Settings(ServiceSettings):
     redis_url: Annotated[SecretStr, Parse(_parse_url)] | None = None
     cart_ttl_seconds: Annotated[float, Meta(ge=1)] = 30 * 24 * 3600
-    anonymous_cart_ttl_seconds: Annotated[float, Meta(ge=1)] = ANONYMOUS_TTL_SECONDS
 
 
 def open_store(settings: Settings, telemetry: Telemetry) -> AbstractAsyncContextManager[CartStore]:
     """Open a store in Valkey if REDIS_URL is set, otherwise in memory."""
-    ttl, anonymous_ttl = settings.cart_ttl_seconds, settings.anonymous_cart_ttl_seconds
     if settings.redis_url is None:
-        return nullcontext(MemoryCartStore(ttl, anonymous_ttl_seconds=anonymous_ttl))
+        return nullcontext(MemoryCartStore(settings.cart_ttl_seconds))
     from cart_service.valkey import open_valkey_store  # noqa: PLC0415 - importing the client costs 0.3 s and 10 MB
 
     url = settings.redis_url.get_secret_value()
-    return open_valkey_store(url, ttl, telemetry=telemetry, anonymous_ttl_seconds=anonymous_ttl)
+    return open_valkey_store(url, settings.cart_ttl_seconds, telemetry=telemetry)
 
 
 @asynccontextmanager

@@ -12,9 +12,6 @@ MAX_LINES = 200
 MAX_QUANTITY = 2**31 - 1
 """The largest quantity of one product in a cart: the largest int32, its type on the wire."""
 
-ANONYMOUS_TTL_SECONDS = 12 * 3600.0
-"""The lifetime of a cart of which nobody knows whether a customer will come back to it."""
-
 _MAX_ADDED = 10_000
 _MAX_USER_ID_LENGTH = 128
 _MAX_PRODUCT_ID_LENGTH = 64
@@ -75,8 +72,8 @@ class Cart:
 class Addition:
     """A request to add a quantity of 1 to 10,000 of a product to a user's cart. Raises InvalidArgument.
 
-    With an idempotency key it takes effect once, however often it is repeated; without one, each time. A cart that an
-    anonymous addition begins lives shortly, until an order bought from it or another addition is made to it.
+    With an idempotency key it takes effect once, however often it is repeated; without one, each time. A cart with
+    anonymous additions alone is of little worth until an order buys from it.
     """
 
     user_id: str
@@ -141,7 +138,7 @@ def generation_of(etag: str) -> str:
 
 
 class CartStore(Protocol):
-    """Stores carts, each until its lifetime after the last change ends; anonymous ones yield to those of customers.
+    """Stores carts, each until its lifetime after the last change ends.
 
     Every method is atomic and may raise StoreUnavailable.
     """

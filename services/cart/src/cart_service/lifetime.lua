@@ -10,12 +10,9 @@ end
 
 local function restart_lifetime(cart, index, ttl, anonymous_ttl)
   if anonymous_ttl then return redis.call('PEXPIRE', cart, anonymous_ttl) end
-  local time = redis.call('TIME')
-  local now = time[1] * 1000 + math.floor(time[2] / 1000)
+  local now = redis.call('TIME')[1] * 1000
   redis.call('PERSIST', cart)
   redis.call('ZADD', index, now + ttl, cart)
-  for _, ended in ipairs(redis.call('ZRANGEBYSCORE', index, '-inf', now, 'LIMIT', 0, 2)) do
-    remove(ended, index)
-  end
+  for _, ended in ipairs(redis.call('ZRANGEBYSCORE', index, '-inf', now, 'LIMIT', 0, 2)) do remove(ended, index) end
 end
 

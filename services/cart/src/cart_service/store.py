@@ -9,7 +9,6 @@ from typing import Generic, TypeVar
 from typing_extensions import override
 
 from cart_service.domain import (
-    ANONYMOUS_TTL_SECONDS,
     MAX_LINES,
     MAX_QUANTITY,
     Addition,
@@ -46,41 +45,30 @@ class MemoryCartStore(CartStore):
     """A store whose methods contain no `await`, which makes them atomic.
 
     Args:
-        ttl_seconds: lifetime of a customer's cart after its last change. Beyond MAX_CARTS, customers' or anonymous, the
-            least recently changed one is evicted.
+        ttl_seconds: lifetime of a cart after its last change. Beyond MAX_CARTS the least recently changed cart is
+            evicted.
         clock: monotonic seconds.
     """
 
-    def __init__(
-        self,
-        ttl_seconds: float,
-        clock: Callable[[], float] = time.monotonic,
-        *,
-        anonymous_ttl_seconds: float = ANONYMOUS_TTL_SECONDS,
-    ) -> None:
-        self._customers = _ExpiringDict[str, _Contents](ttl_seconds, MAX_CARTS, clock)
-        self._anonymous = _ExpiringDict[str, _Contents](anonymous_ttl_seconds, MAX_CARTS, clock)
-        self._keys = {
-            anonymous: _ExpiringDict[tuple[str, str], Addition](KEY_TTL_SECONDS, MAX_KEYS, clock)
-            for anonymous in (True, False)
-        }
+    def __init__(self, ttl_seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._carts = _ExpiringDict[str, _Contents](ttl_seconds, MAX_CARTS, clock)
+        self._keys = _ExpiringDict[tuple[str, str], Addition](KEY_TTL_SECONDS, MAX_KEYS, clock)
 
     @override
     async def add(self, addition: Addition) -> bool:
         if addition.key is not None and self._is_repeated(addition, addition.key):
             return False
-        contents = self._get(addition.user_id) or _Contents()
+        contents = self._carts.get(addition.user_id) or _Contents()
         quantity = _new_quantity(contents.quantities, addition)
         etag = new_etag(contents.etag if contents.quantities else "")
-        changed = _Contents({**contents.quantities, addition.product_id: quantity}, etag)
-        self._put(addition.user_id, changed, anonymous=addition.anonymous)
+        self._carts.put(addition.user_id, _Contents({**contents.quantities, addition.product_id: quantity}, etag))
         if addition.key is not None:
-            self._keys[addition.anonymous].put((addition.user_id, addition.key), addition)
+            self._keys.put((addition.user_id, addition.key), addition)
         return True
 
     @override
     async def read(self, user_id: str) -> Cart:
-        contents = self._get(user_id) or _Contents()
+        contents = self._carts.get(user_id) or _Contents()
         lines = tuple(Line(product_id, quantity) for product_id, quantity in sorted(contents.quantities.items()))
         if not lines:
             return Cart(user_id, (), new_etag(), ordered_etag=contents.etag or None)
@@ -88,53 +76,39 @@ class MemoryCartStore(CartStore):
 
     @override
     async def empty(self, user_id: str, if_match: str | None) -> None:
-        contents = self._get(user_id)
+        contents = self._carts.get(user_id)
         if contents is not None and contents.quantities and if_match in {None, contents.etag}:
-            self._remove(user_id)
+            self._carts.remove(user_id)
 
     @override
     async def set_quantity(self, new: NewQuantity) -> None:
-        contents = self._get(new.user_id)
+        contents = self._carts.get(new.user_id)
         if contents is None or new.product_id not in contents.quantities:
             return
         changed = {**contents.quantities, new.product_id: new.quantity}
         left = {product_id: quantity for product_id, quantity in changed.items() if quantity}
         if left:
-            self._put(new.user_id, _Contents(left, new_etag(contents.etag)), anonymous=True)
+            self._carts.put(new.user_id, _Contents(left, new_etag(contents.etag)))
         else:
-            self._remove(new.user_id)
+            self._carts.remove(new.user_id)
 
     @override
     async def remove_ordered(self, purchase: Purchase) -> None:
-        contents = self._get(purchase.user_id) or _Contents()
+        contents = self._carts.get(purchase.user_id) or _Contents()
         if not contents.quantities or generation_of(contents.etag) != generation_of(purchase.etag):
             return
         remaining = Counter(contents.quantities)
         for line in purchase.lines:
             remaining[line.product_id] -= line.quantity
         remaining = +remaining
-        left = _Contents(remaining, new_etag() if remaining else purchase.etag)
-        self._put(purchase.user_id, left, anonymous=False)
+        self._carts.put(purchase.user_id, _Contents(remaining, new_etag() if remaining else purchase.etag))
 
     @override
     async def check(self) -> None:
         """Do nothing: memory is always available."""
 
-    def _get(self, user_id: str) -> _Contents | None:
-        return self._customers.get(user_id) or self._anonymous.get(user_id)
-
-    def _put(self, user_id: str, contents: _Contents, *, anonymous: bool) -> None:
-        """Store a cart; as anonymous unless it is a customer's already."""
-        is_anonymous = anonymous and not self._customers.get(user_id)
-        self._remove(user_id)
-        (self._anonymous if is_anonymous else self._customers).put(user_id, contents)
-
-    def _remove(self, user_id: str) -> None:
-        self._customers.remove(user_id)
-        self._anonymous.remove(user_id)
-
     def _is_repeated(self, addition: Addition, key: str) -> bool:
-        previous = next((found for keys in self._keys.values() if (found := keys.get((addition.user_id, key)))), None)
+        previous = self._keys.get((addition.user_id, key))
         if previous not in {None, addition}:
             raise IdempotencyKeyReused
         return previous is not None

@@ -14,7 +14,6 @@ from redis.exceptions import RedisError
 from typing_extensions import override
 
 from cart_service.domain import (
-    ANONYMOUS_TTL_SECONDS,
     MAX_LINES,
     MAX_QUANTITY,
     Addition,
@@ -44,11 +43,11 @@ _ETAG = ""
 A hash with no other field is a cart that an order emptied, and the etag is what the order named it by.
 """
 
-_INDEX = "carts"
-"""The index of customers' carts by the time when they end."""
-
 _MAX_CONNECTIONS = 64
 _KEY_TTL_MILLISECONDS = int(KEY_TTL_SECONDS * 1000)
+_ANONYMOUS_TTL_MILLISECONDS = 12 * 3600 * 1000
+_CUSTOMERS = "carts"
+"""The index of customers' carts by the time when they end."""
 _READ = Operation("HGETALL", "HGETALL cart")
 _CHECK = Operation("PING", "PING")
 _SCRIPTS = {
@@ -60,12 +59,7 @@ _REFUSALS = {"full": CartFull, "too large": QuantityTooLarge, "reused": Idempote
 
 @asynccontextmanager
 async def open_valkey_store(
-    url: str,
-    ttl_seconds: float,
-    timeout_seconds: float = 0.9,
-    telemetry: Telemetry | None = None,
-    *,
-    anonymous_ttl_seconds: float = ANONYMOUS_TTL_SECONDS,
+    url: str, ttl_seconds: float, timeout_seconds: float = 0.9, telemetry: Telemetry | None = None
 ) -> AsyncIterator["ValkeyCartStore"]:
     """Open a store at a `redis://`, `rediss://` or `unix://` URL. It connects on first use."""
     # An addition whose response was lost may have taken effect: only the caller, who has its key, may retry.
@@ -84,7 +78,7 @@ async def open_valkey_store(
         pool.connection_class = RereadingConnection
     store = pool.measure(telemetry or Telemetry())
     async with Redis.from_pool(pool) as client:
-        yield ValkeyCartStore(client, (ttl_seconds, anonymous_ttl_seconds), timeout_seconds, store)
+        yield ValkeyCartStore(client, ttl_seconds, timeout_seconds, store)
 
 
 class RereadingConnection(SSLConnection):
@@ -128,17 +122,15 @@ class ValkeyCartStore(CartStore):
 
     Args:
         client: must decode responses.
-        ttls_seconds: lifetimes of a customer's cart and of an anonymous one after the last change.
+        ttl_seconds: lifetime of a cart after its last change.
         timeout_seconds: limit for each operation, including connecting.
         store: records operations.
     """
 
-    def __init__(
-        self, client: Redis, ttls_seconds: tuple[float, float], timeout_seconds: float, store: StoreTelemetry
-    ) -> None:
+    def __init__(self, client: Redis, ttl_seconds: float, timeout_seconds: float, store: StoreTelemetry) -> None:
         self._client = client
         self._store = store
-        self._ttl_milliseconds, self._anonymous_ttl_milliseconds = (int(seconds * 1000) for seconds in ttls_seconds)
+        self._ttl_milliseconds = int(ttl_seconds * 1000)
         self._timeout_seconds = timeout_seconds
         folder = Path(__file__).parent
         texts = {name: (folder / f"{name}.lua").read_text("utf-8") for name in ("lifetime", *_SCRIPTS)}
@@ -146,19 +138,14 @@ class ValkeyCartStore(CartStore):
 
     @override
     async def add(self, addition: Addition) -> bool:
-        keys, ttl, brief = (
-            [_cart_key(addition.user_id), _INDEX],
-            self._ttl_milliseconds,
-            self._anonymous_ttl_milliseconds,
-        )
+        keys = [_cart_key(addition.user_id), _CUSTOMERS]
+        brief = _ANONYMOUS_TTL_MILLISECONDS if addition.anonymous else ""
         item = (addition.product_id, addition.quantity)
-        lifetimes = (ttl, brief if addition.anonymous else "")
-        arguments: list[str | int] = [*item, new_etag(), *lifetimes, MAX_LINES, MAX_QUANTITY]
+        arguments: list[str | int] = [*item, new_etag(), self._ttl_milliseconds, brief, MAX_LINES, MAX_QUANTITY]
         if addition.key is not None:
             keys.append(_idempotency_key(addition.user_id, addition.key))
             fingerprint = f"{addition.quantity} {addition.product_id}"
-            key_ttl = min(brief, _KEY_TTL_MILLISECONDS) if addition.anonymous else _KEY_TTL_MILLISECONDS
-            arguments += [fingerprint, key_ttl]
+            arguments += [fingerprint, brief or _KEY_TTL_MILLISECONDS]
         outcome = await self._evaluate("add", keys, arguments)
         if outcome in _REFUSALS:
             raise _REFUSALS[outcome]
@@ -175,19 +162,19 @@ class ValkeyCartStore(CartStore):
 
     @override
     async def empty(self, user_id: str, if_match: str | None) -> None:
-        await self._evaluate("empty", [_cart_key(user_id), _INDEX], [] if if_match is None else [if_match])
+        await self._evaluate("empty", [_cart_key(user_id), _CUSTOMERS], [] if if_match is None else [if_match])
 
     @override
     async def set_quantity(self, new: NewQuantity) -> None:
         arguments: list[str | int] = [new.product_id, new.quantity, new_etag(), self._ttl_milliseconds]
-        arguments.append(self._anonymous_ttl_milliseconds)
-        await self._evaluate("set_quantity", [_cart_key(new.user_id), _INDEX], arguments)
+        arguments.append(_ANONYMOUS_TTL_MILLISECONDS)
+        await self._evaluate("set_quantity", [_cart_key(new.user_id), _CUSTOMERS], arguments)
 
     @override
     async def remove_ordered(self, purchase: Purchase) -> None:
         lines = [field for line in purchase.lines for field in (line.product_id, line.quantity)]
         arguments = [purchase.etag, new_etag(), self._ttl_milliseconds, *lines]
-        await self._evaluate("remove_ordered", [_cart_key(purchase.user_id), _INDEX], arguments)
+        await self._evaluate("remove_ordered", [_cart_key(purchase.user_id), _CUSTOMERS], arguments)
 
     @override
     async def check(self) -> None:

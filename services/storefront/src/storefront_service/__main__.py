@@ -51,7 +51,7 @@ class Settings(HttpServiceSettings):
     session_key: HmacKeySetting
     # Whether browsers send the session cookie over https only.
     secure_cookie: bool = False
-    # Limits of an hour, by replica; a network is an IPv4 address or 64 bits of an IPv6 address.
+    # Limits of an hour.
     orders_per_session: PositiveInt = 10
     orders_per_network: PositiveInt = 600
     declines_per_session: PositiveInt = 5

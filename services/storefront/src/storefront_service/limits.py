@@ -4,9 +4,8 @@ Each replica counts in its own memory. Time is monotonic: a changed clock neithe
 """
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 
 import structlog
 
@@ -17,9 +16,6 @@ from chassis.values.networks import public_network
 
 log = structlog.get_logger()
 
-_MAX_KEYS = 20_000
-_HOUR_SECONDS = 3600.0
-
 LIMITS = {
     "orders_per_session": "You placed many orders",
     "orders_per_network": "Many orders came from your network",
@@ -29,90 +25,69 @@ LIMITS = {
 }
 """Names of the settings, which are the reasons of refusals, and what customers read."""
 
+_MAX_KEYS = 100_000
+_HOUR_SECONDS = 3600.0
+
+Keys = Sequence[tuple[str, str]]
+"""Names of limits, each with whom it counts for."""
+
 
 class LimitReached(ResourceExhausted):
     """There were too many orders, declined cards or confirmations; nothing was done."""
 
 
-@dataclass(frozen=True)
-class RateLimit:
-    """Allows a number of events an hour for each key, at once or spread (generic cell rate algorithm).
-
-    A key's state is the time at which all of its allowance is back. Beyond 20,000 keys the one that was counted least
-    recently is forgotten.
-    """
-
-    per_hour: int
-    clock: Callable[[], float]
-    _full_at: dict[str, float] = field(default_factory=dict)
-
-    def wait_seconds(self, key: str) -> float:
-        """Return how long until the next event is allowed, 0 or less if it is now."""
-        now = self.clock()
-        return max(self._full_at.get(key, now) - now, 0) + _HOUR_SECONDS / self.per_hour - _HOUR_SECONDS
-
-    def count(self, key: str, events: int = 1) -> None:
-        now = self.clock()
-        self._full_at[key] = max(self._full_at.pop(key, now), now) + events * _HOUR_SECONDS / self.per_hour
-        oldest = next(iter(self._full_at))
-        if len(self._full_at) > _MAX_KEYS or self._full_at[oldest] <= now:
-            del self._full_at[oldest]
-
-
 class OrderLimits:
-    """The limits, by the names of their settings."""
+    """Allows so many events an hour for each key, at once or spread (generic cell rate algorithm).
+
+    The state of a key is when all of its allowance is back. Beyond 100,000, those counted least recently are forgotten.
+    """
 
     def __init__(
         self, per_hour: Mapping[str, int], telemetry: Telemetry, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self._limits = {name: RateLimit(count, clock) for name, count in per_hour.items()}
+        self._shares = {name: _HOUR_SECONDS / count for name, count in per_hour.items()}
+        self._clock = clock
+        self._full_at: dict[tuple[str, str], float] = {}
         self._refusals = telemetry.counter(semconv.HTTP_REFUSALS)
 
     @contextmanager
     def order(self, user_id: str, address: str, email: str) -> Iterator[Callable[[], None]]:
         """Count an order while it is placed, unless it fails or the yielded function is called; and a declined card.
 
-        Raise LimitReached before that.
+        Raise LimitReached before that. Addresses that are not on the Internet may be a proxy's, of all customers.
         """
-        session, network = {"session": user_id}, {"network": public_network(address)}
-        orders = _keys("orders", {**session, **network}) | {"letters_per_recipient": _mailbox(email)}
-        declines = _keys("declines", {**session, **network})
-        self._check({**orders, **declines})
-
-        # Counted before, or concurrent orders would all be within the limit.
-        self._count(orders)
+        by = {"session": user_id, "network": public_network(address)}
+        orders = [(f"orders_per_{name}", key) for name, key in by.items() if key]
+        declines = [(f"declines_per_{name}", key) for name, key in by.items() if key]
+        orders.append(("letters_per_recipient", _mailbox(email)))
+        self._check([*orders, *declines])
+        self._count(orders)  # before the end, or concurrent orders would all be within the limit
         try:
             yield lambda: self._count(orders, -1)
         except DomainError as error:
             self._count(orders, -1)
-            if _is_declined_card(error):
+            if error.reason.startswith(("CARD_", "BRAND_")):
                 self._count(declines)
             raise
 
-    def _check(self, keys: Mapping[str, str]) -> None:
-        waits = {name: self._limits[name].wait_seconds(key) for name, key in keys.items()}
-        name = max(waits, key=lambda limit: waits[limit])
-        if waits[name] > 0:
+    def _check(self, keys: Keys) -> None:
+        now = self._clock()
+        wait, name = max((self._full_at.get(key, now) - now + self._shares[key[0]], key[0]) for key in keys)
+        if wait > _HOUR_SECONDS:
             self._refusals.add(1, ((semconv.HTTP_REFUSAL_REASON, name),))
             log.warning("request refused", reason=name)
-            raise LimitReached(LIMITS[name], retry_after_seconds=waits[name])
+            raise LimitReached(LIMITS[name], retry_after_seconds=wait - _HOUR_SECONDS)
 
-    def _count(self, keys: Mapping[str, str], events: int = 1) -> None:
-        for name, key in keys.items():
-            self._limits[name].count(key, events)
-
-
-def _keys(kind: str, by: Mapping[str, str | None]) -> dict[str, str]:
-    """Return the keys by limit. Addresses that are not on the Internet may be a proxy's, which all customers share."""
-    return {f"{kind}_per_{name}": key for name, key in by.items() if key is not None}
+    def _count(self, keys: Keys, events: int = 1) -> None:
+        now = self._clock()
+        for key in keys:
+            self._full_at[key] = max(self._full_at.pop(key, now), now) + events * self._shares[key[0]]
+            oldest = next(iter(self._full_at))
+            if len(self._full_at) > _MAX_KEYS or self._full_at[oldest] <= now:
+                del self._full_at[oldest]
 
 
 def _mailbox(email: str) -> str:
     """Return what many addresses share: most providers ignore dots and what follows a plus sign."""
     local, _, domain = email.lower().rpartition("@")
     return f"{local.partition('+')[0].replace('.', '')}@{domain}"
-
-
-def _is_declined_card(error: DomainError) -> bool:
-    fields = [violation.field for violation in getattr(error, "violations", ())]
-    return error.reason.startswith(("CARD_", "BRAND_")) or any("credit_card" in name for name in fields)

@@ -1,12 +1,13 @@
-"""Hosts as requests name them, and the settings that list them."""
+"""Hosts and origins (RFC 6454) as requests name them, and the setting that lists hosts."""
 
 import re
 from collections.abc import Sequence
 
 _NAME = r"[a-z0-9_-]+(?:\.[a-z0-9_-]+)*"
-HOST = rf"(?P<host>{_NAME}|\[[0-9a-f:.]+\])"
-_AUTHORITY = re.compile(rf"{HOST}\.?(?::(?P<port>[0-9]{{0,5}}))?")
-_HOST_PATTERN = re.compile(rf"(?:\*\.)?{HOST}")
+_HOST = rf"(?P<host>{_NAME}|\[[0-9a-f:.]+\])"
+_AUTHORITY = re.compile(rf"{_HOST}\.?(?::(?P<port>[0-9]{{0,5}}))?")
+ORIGIN = re.compile(rf"https?://(?P<authority>{_HOST}(?::[0-9]{{1,5}})?)")
+_HOST_PATTERN = re.compile(rf"(?:\*\.)?{_HOST}")
 
 
 def parse_authority(authority: str) -> tuple[str, str] | None:
@@ -19,6 +20,22 @@ def parse_authority(authority: str) -> tuple[str, str] | None:
         return None
     port = match["port"] or ""
     return match["host"], "" if port in {"80", "443"} else port
+
+
+def authority_of(origin: str) -> tuple[str, str] | None:
+    """Return the host and the port of an `Origin`, as `parse_authority` does; None if it is `null` or malformed."""
+    match = ORIGIN.fullmatch(origin.lower())
+    return parse_authority(match["authority"]) if match else None
+
+
+def is_foreign(origin: str | None, site: str | None, host: str) -> bool:
+    """Return whether a page of another origin sent a request with these `Origin`, `Sec-Fetch-Site` and `Host`.
+
+    Pages can change neither, and programs send none. Browsers send one with each form, and the second always over
+    https or to this machine. An origin's scheme is not compared: behind a proxy that ends TLS it is another.
+    """
+    is_other = origin is not None and authority_of(origin) != parse_authority(host)
+    return is_other or site not in {None, "same-origin", "none"}
 
 
 def is_listed(host: str, patterns: frozenset[str]) -> bool:
