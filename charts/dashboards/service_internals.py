@@ -12,6 +12,7 @@ _METHOD, _ERROR = label(semconv.RPC_METHOD), label(semconv.ERROR_TYPE)
 _SYSTEM, _OPERATION = label(semconv.DB_SYSTEM), label(semconv.DB_OPERATION)
 _POOL, _STORE = label(semconv.POOL_NAME), label(semconv.FLUSH_STORE)
 _REFUSAL, _PORT = label(semconv.REFUSAL_REASON), label(semconv.PORT_NAME)
+_SHED = label(semconv.SHED_REASON)
 _HTTP_REFUSAL = label(semconv.HTTP_REFUSAL_REASON)
 _graph = partial(graph, links=signals_of("${service}"))
 _POD = legend(INSTANCE)
@@ -121,7 +122,7 @@ PROCESS = Section(
         "the storefront, or by access control of the employee API, enforced or not. Retried: received again after a "
         "failed attempt. Good: 0.",
         "reqps",
-        Query(rate(semconv.SHED_REQUESTS, SERVICE, THIS_SERVICE), "shed"),
+        Query(rate(semconv.SHED_REQUESTS, _SHED, THIS_SERVICE), f"shed {legend(_SHED)}"),
         Query(rate(semconv.DENIED_REQUESTS, _METHOD, THIS_SERVICE), f"denied {legend(_METHOD)}"),
         Query(rate(semconv.HTTP_REFUSALS, _HTTP_REFUSAL, THIS_SERVICE), f"refused {legend(_HTTP_REFUSAL)}"),
         Query(rate(semconv.EMPLOYEE_API_REFUSALS, _REFUSAL, THIS_SERVICE), f"refused {legend(_REFUSAL)}"),

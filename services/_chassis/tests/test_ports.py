@@ -122,7 +122,7 @@ async def test_each_port_serves_its_own_services_alone(public: grpc.aio.Channel,
         assert [(await status(call)).name for call in calls] == statuses
 
 
-FIGURES = {"active_requests": [1, 0], "shed_requests": [1, 0], "request_limit": [1, 1]}
+FIGURES = {"active_requests": [1, 0], "request_limit": [1, 1]}
 
 
 async def test_a_full_port_sheds_calls_and_the_other_one_serves_them() -> None:
@@ -135,6 +135,7 @@ async def test_a_full_port_sheds_calls_and_the_other_one_serves_them() -> None:
 
     telemetry, metrics = measured()
     ports = [("shop.port.name", name) for name in ("public", "internal")]
+    shed = [("shop.server.shed_requests", port, ("shop.server.shed.reason", "in_flight")) for port in ports]
     async with (
         running(carts=Carts(hang), telemetry=telemetry, max_concurrent_rpcs=1, grace_seconds=0) as service,
         grpc.aio.insecure_channel(f"127.0.0.1:{service.port}") as public,
@@ -153,6 +154,7 @@ async def test_a_full_port_sheds_calls_and_the_other_one_serves_them() -> None:
         hanging.cancel()
         await wait_until(lambda: metrics()["shop.server.active_requests", ports[0]] == 0)
     assert {name: [counts[f"shop.server.{name}", port] for port in ports] for name in FIGURES} == FIGURES
+    assert [counts[series] for series in shed] == [1, 0]
 
 
 async def test_reflection_of_a_port_lists_the_services_of_that_port(service: server.Service) -> None:

@@ -14,7 +14,7 @@ from chassis.rpc import calls
 from chassis.telemetry import semconv
 from shop import cart_pb2, cart_pb2_grpc
 from shop_kit.carts import REGISTER, Carts, Context, Handler, raising
-from shop_kit.serving import Recorded, connect
+from shop_kit.serving import Recorded, connect, serve
 
 
 class CartLost(errors.NotFound):
@@ -90,10 +90,16 @@ async def test_a_control_character_is_rejected_in_any_string() -> None:
 
 async def test_a_probe_does_not_wait_behind_a_backlog_of_calls() -> None:
     backlog = 500
-    async with connect((REGISTER, Carts())) as channel:
+    alone = [("grpc.use_local_subchannel_pool", 1)]  # a connection has 100 calls at most
+    async with (
+        serve((REGISTER, Carts())) as address,
+        grpc.aio.insecure_channel(address) as channel,
+        grpc.aio.insecure_channel(address, alone) as prober,
+    ):
         stub = cart_pb2_grpc.CartServiceStub(channel)
-        health: Any = health_pb2_grpc.HealthStub(channel)
-        await stub.GetCart(cart_pb2.GetCartRequest())  # opens the connection
+        health: Any = health_pb2_grpc.HealthStub(prober)
+        await stub.GetCart(cart_pb2.GetCartRequest())  # opens the connections
+        await prober.channel_ready()
         calls_in_flight = [asyncio.ensure_future(stub.GetCart(cart_pb2.GetCartRequest())) for _ in range(backlog)]
         await asyncio.sleep(0)
         await health.Check(health_pb2.HealthCheckRequest(service="liveness"))

@@ -26,7 +26,8 @@ from shop_lab.world.fault_testbed import FaultTestbed, failpoint, outcomes_of, p
 MAX_CONCURRENT_RPCS = 8
 CALLERS = 20 * MAX_CONCURRENT_RPCS
 PATIENCE_SECONDS = 30.0
-CUSTOMERS = 300
+# A connection has 100 calls at most: fewer customers than that must fill a port.
+PORT_LIMIT, CUSTOMERS = {"MAX_CONCURRENT_RPCS": "40"}, 60
 
 
 @pytest_asyncio.fixture(loop_scope="session")
@@ -71,10 +72,9 @@ async def test_customers_who_retry_after_being_shed_are_all_served_once(limited:
 async def test_operators_and_recovery_are_served_while_customers_hang(testbed: FaultTestbed, point: str) -> None:
     """More customers than a port serves wait for a peer that never answers, and hang there too."""
     # With a long lease checkout repeats what gets no answer, and its customers wait for that.
-    checkout_variables = {"LEASE_SECONDS": str(PATIENCE_SECONDS)}
-    await testbed.configure(
-        {process_with(point): failpoint(point, "hang", times=10 * CUSTOMERS), "checkout-1": checkout_variables}
-    )
+    checkout_variables = {"LEASE_SECONDS": str(PATIENCE_SECONDS), **PORT_LIMIT}
+    hang = {**failpoint(point, "hang", times=10 * CUSTOMERS), **PORT_LIMIT}
+    await testbed.configure({process_with(point): hang, "checkout-1": checkout_variables})
     intents = [testbed.new_intent() for _ in range(CUSTOMERS)]
     await fill_carts(testbed, intents)
     calls = (testbed.simulator.place_order(intent, timeout_seconds=PATIENCE_SECONDS) for intent in intents)

@@ -111,6 +111,7 @@ class ServiceSettings(ServerSettings):
     # Clients find new pods only when a connection closes: this bounds how long a scale-up takes to spread the load.
     max_connection_age_seconds: PositiveFloat = 60
     max_concurrent_rpcs: PositiveInt = 256
+    max_connections: PositiveInt = 500
     failpoints: Annotated[Failpoints, Parse(Failpoints)] = Failpoints()
 
 

@@ -6,11 +6,14 @@ from typing import Any
 
 import grpc
 import structlog
-from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_health.v1 import health_pb2
+from grpc_health.v1.health import SERVICE_NAME
 
+from chassis.rpc import limits
 from chassis.rpc.credentials import server_credentials
-from chassis.rpc.introspection import Health, reflection_handlers
-from chassis.rpc.serving import Limiter, WrappingRegistrar
+from chassis.rpc.introspection import Health, health_handlers, reflection_handlers
+from chassis.rpc.limits import Limiter
+from chassis.rpc.serving import WrappingRegistrar
 from chassis.settings import ServiceSettings
 from chassis.telemetry.instruments import Telemetry
 
@@ -18,7 +21,8 @@ log = structlog.get_logger()
 
 # Kubernetes restarts a pod that is not live. Readiness must not decide that: a restart does not repair a store.
 _LIVENESS = "liveness"
-_MAX_REQUEST_BYTES = 4 * 1024 * 1024
+# Customers send little; batches of our own services are larger.
+_MAX_REQUEST_BYTES, _MAX_INTERNAL_BYTES = 64 * 1024, 4 * 1024 * 1024
 # How long no call of a servicer must be in flight before a stop ends what else is open.
 _IDLE_SECONDS = 0.5
 _POLL_SECONDS = 0.1
@@ -39,14 +43,19 @@ class Listener:
         self._options = [
             # With SO_REUSEPORT a second server on the port would take a share of its connections instead of failing.
             ("grpc.so_reuseport", 0),
-            ("grpc.max_receive_message_length", _MAX_REQUEST_BYTES),
+            ("grpc.max_receive_message_length", _MAX_INTERNAL_BYTES if name == "internal" else _MAX_REQUEST_BYTES),
+            ("grpc.max_allowed_incoming_connections", settings.max_connections),
             ("grpc.max_connection_age_ms", int(settings.max_connection_age_seconds * 1000)),
             ("grpc.max_connection_age_grace_ms", int(settings.grace_seconds * 1000)),
             # By default gRPC closes the connection of a client that pings as often as ours do, with "too many pings".
             ("grpc.http2.min_ping_interval_without_data_ms", 500),
             ("grpc.keepalive_permit_without_calls", 1),
+            *limits.OPTIONS,
         ]
         self.limiter = Limiter(name, settings.max_concurrent_rpcs, telemetry)
+        # Of its own: whoever fills the other must not get the pod restarted.
+        self._introspection = Limiter("health", settings.max_concurrent_rpcs, telemetry)
+        self._max_watches = settings.max_connections  # our channels have one for each connection
         self._certificates = None if health else settings.tls_folder
         callers = settings.allowed_calls if self._certificates else None
         self._registrar = WrappingRegistrar(telemetry, self.limiter, settings.failpoints, callers)
@@ -62,24 +71,24 @@ class Listener:
 
     async def start(self, port: int, setting: str) -> int:
         """Serve on a port, 0 for a free one, and return it. Raise OSError with the setting's name if it is in use."""
-        if not self._is_probed_only:
-            self.health.names = ("", _LIVENESS, *self._registrar.service_names)
         try:
             bound = await self._serve(port)
         except RuntimeError as error:
             address = f"{self._host}:{port}"  # gRPC does not say why
             raise OSError(f"{setting}: can't listen on {address}: is the port in use, or HOST wrong?") from error
-        await self.health.set(_LIVENESS, health_pb2.HealthCheckResponse.SERVING)
+        self.health.set(_LIVENESS, health_pb2.HealthCheckResponse.SERVING)
         self._serving = asyncio.create_task(self._replace_crashed_servers(bound), name="replace servers")
         return bound
 
     async def _serve(self, port: int) -> int:
         # Health and reflection are not wrapped: probes would count towards the limit, and fill traces and durations.
-        reflected = [] if self._is_probed_only else reflection_handlers(self._registrar.service_names)
+        names = self._registrar.service_names
+        reflected = [] if self._is_probed_only else reflection_handlers(names, self._introspection)
         handlers = [*self._registrar.handlers, *reflected]
         self._server = grpc.aio.server(handlers=handlers, options=self._options)
-        add_health: Register = health_pb2_grpc.add_HealthServicer_to_server
-        add_health(self.health, self._server)
+        # Registered, unlike the others: a probe must not wait behind a backlog of calls.
+        checks = health_handlers(self.health, self._introspection, self._max_watches)
+        self._server.add_registered_method_handlers(SERVICE_NAME, checks)
         address = f"{self._host}:{port}"
         if self._certificates is None:
             bound = self._server.add_insecure_port(address)
@@ -99,11 +108,11 @@ class Listener:
             else:
                 return
 
-    async def set_readiness(self, *, ready: bool) -> None:
+    def set_readiness(self, *, ready: bool) -> None:
         """Report the readiness of every service on this port, and of the whole process under the empty name."""
         status = health_pb2.HealthCheckResponse.SERVING if ready else health_pb2.HealthCheckResponse.NOT_SERVING
         for name in ("", *self._registrar.service_names):
-            await self.health.set(name, status)
+            self.health.set(name, status)
 
     async def stop(self, grace_seconds: float) -> None:
         """Accept no more calls, and give those in flight so long to finish.

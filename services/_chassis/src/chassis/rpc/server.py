@@ -14,8 +14,8 @@ from google.protobuf.internal import api_implementation
 from chassis.errors import DomainError
 from chassis.process import ReadinessCheck, run_process
 from chassis.rpc import client
+from chassis.rpc.limits import Limiter
 from chassis.rpc.listener import Listener, Register
-from chassis.rpc.serving import Limiter
 from chassis.rpc.status import recorded_reason
 from chassis.settings import ServiceSettings
 from chassis.telemetry import semconv
@@ -108,7 +108,7 @@ class Service:
 
         Stopping at once would cancel calls of clients that have not seen NOT_SERVING yet.
         """
-        await self._set_readiness(ready=False)
+        self._set_readiness(ready=False)
         await asyncio.sleep(self.settings.drain_seconds)
         await asyncio.gather(*(listener.stop(self.settings.grace_seconds) for listener in self._listeners))
         if self._probed is not None:
@@ -129,11 +129,11 @@ class Service:
             )
         else:
             self._failed_checks = 0
-        await self._set_readiness(ready=self._failed_checks < _CHECKS_UNTIL_NOT_READY)
+        self._set_readiness(ready=self._failed_checks < _CHECKS_UNTIL_NOT_READY)
 
-    async def _set_readiness(self, *, ready: bool) -> None:
+    def _set_readiness(self, *, ready: bool) -> None:
         for listener in self._listeners:
-            await listener.set_readiness(ready=ready)
+            listener.set_readiness(ready=ready)
 
 
 Ports = Mapping[str, int | None]

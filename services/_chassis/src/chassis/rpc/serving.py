@@ -18,10 +18,11 @@ from opentelemetry import context as otel_context
 from opentelemetry import trace
 from opentelemetry.trace import Span, SpanKind
 
-from chassis.errors import DomainError, InvalidArgument, ResourceExhausted
+from chassis.errors import DomainError, InvalidArgument
 from chassis.failpoints import Failpoints
 from chassis.rpc import calls
 from chassis.rpc.access import Access
+from chassis.rpc.limits import Limiter
 from chassis.rpc.status import code_of, recorded_reason, to_status
 from chassis.telemetry import semconv
 from chassis.telemetry.instruments import Telemetry
@@ -32,7 +33,6 @@ from chassis.values.text import check_text
 
 log = structlog.get_logger()
 
-_SHED_RETRY_SECONDS = 0.5
 # By the conventions only these codes are failures of a server: the others are errors of the caller.
 _SERVER_FAULTS = frozenset({"UNKNOWN", "DEADLINE_EXCEEDED", "UNIMPLEMENTED", "INTERNAL", "UNAVAILABLE", "DATA_LOSS"})
 
@@ -43,29 +43,8 @@ ServicerContext = grpc.aio.ServicerContext[Any, Any]
 Handler = Callable[[Any, ServicerContext], Awaitable[Message]]
 
 
-class Overloaded(ResourceExhausted):
-    """The service has reached its limit of calls in flight."""
-
-
 class MalformedMessage(InvalidArgument):
     """The bytes of the request do not parse as the method's request message."""
-
-
-class Limiter:
-    """Counts the calls in flight over all methods of a port: customers who wait must not keep operators out."""
-
-    def __init__(self, port_name: str, limit: int, telemetry: Telemetry) -> None:
-        self.attributes: Attributes = ((semconv.PORT_NAME, port_name),)
-        self.limit = limit
-        self.in_flight = 0
-        self._shed = telemetry.counter(semconv.SHED_REQUESTS)
-        self._shed.add(0, self.attributes)  # exported from the start: an alert sees only increases of a series
-
-    def admit(self) -> None:
-        """Raise Overloaded if more calls are in flight, this one included, than the limit allows."""
-        if self.in_flight > self.limit:
-            self._shed.add(1, self.attributes)
-            raise Overloaded("too many calls in flight", retry_after_seconds=_SHED_RETRY_SECONDS)
 
 
 class WrappingRegistrar:
@@ -95,12 +74,12 @@ class WrappingRegistrar:
             path = f"{service_name}/{name}"
             self.method_names.append(path)
             handle = _with_failpoint(path, handler.unary_unary, self._failpoints)
-            decode = _decoder(handler.request_deserializer, service.FindMethodByName(name).input_type)
+            decode = decoder(handler.request_deserializer, service.FindMethodByName(name).input_type)
             access = Access(path, self._callers, self._telemetry) if self._callers is not None else None
             method = _Method(path, handle, decode, self._telemetry, self._limiter, access=access)
-            # No deserializer: `serve` decodes requests, because gRPC would answer malformed ones with INTERNAL.
+            # No serializers: `serve` decodes requests, because gRPC would answer malformed ones with INTERNAL.
             # As a stream: grpc.aio never ends a unary call whose client half-closes it without a message.
-            wrapped[name] = grpc.stream_unary_rpc_method_handler(method.serve, None, handler.response_serializer)
+            wrapped[name] = grpc.stream_unary_rpc_method_handler(method.serve)
         self.service_names.append(service_name)
         # Not as registered methods: with each call grpc.aio waits anew for the next call of every one of those.
         self.handlers.append(grpc.method_handlers_generic_handler(service_name, wrapped))
@@ -118,7 +97,9 @@ def _with_failpoint(name: str, handler: Handler, failpoints: Failpoints) -> Hand
     return reach_and_handle
 
 
-def _decoder(parse: Callable[[bytes], Message], message_type: Descriptor) -> Callable[[bytes], Message]:
+def decoder(parse: Callable[[bytes], Message], message_type: Descriptor) -> Callable[[bytes], Message]:
+    """Return what decodes a request. It raises InvalidArgument."""
+
     def decode(raw: Any) -> Message:
         if raw is grpc.aio.EOF:
             raise MalformedMessage(message="the call ended without a request message")
@@ -157,10 +138,10 @@ class _Method:
         self._limiter = limiter
         self._attributes: Attributes = ((semconv.RPC_SYSTEM, "grpc"), (semconv.RPC_METHOD, name))
 
-    async def serve(self, _requests: object, context: ServicerContext) -> Message:
+    async def serve(self, _requests: object, context: ServicerContext) -> bytes:
         """Serve one call. Raise only errors that grpc.aio expects: AbortError and CancelledError."""
         # Before the call counts: a client that opens calls and sends nothing must not fill the limit.
-        raw = await context.read()
+        raw = await self._limiter.requests.wait(context, context.read())
         started = time.perf_counter()
         span = self._start_span(context)
         code = "OK"
@@ -168,7 +149,8 @@ class _Method:
         try:
             # Before the request is decoded: an overloaded service spends nothing on the calls that it sheds.
             self._admit(context)
-            return await self._handler(self._decode(raw), context)
+            response = await self._handler(self._decode(raw), context)
+            return self._limiter.respond(response.SerializeToString())
         except DomainError as error:
             code = code_of(error).name
             span.set_attribute(semconv.ERROR_REASON, recorded_reason(error))

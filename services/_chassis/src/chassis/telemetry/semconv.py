@@ -41,6 +41,7 @@ SYNTHETIC_REQUEST = "synthetic_request"
 ERROR_REASON = "shop.error.reason"
 REQUEST_ID = "shop.request.id"
 PORT_NAME = "shop.port.name"
+SHED_REASON = "shop.server.shed.reason"
 SIGNAL = "shop.telemetry.signal"
 CACHE_NAME = "shop.cache.name"
 CACHE_RESULT = "shop.cache.result"
@@ -149,7 +150,11 @@ ACTIVE_REQUESTS = _up_down_counter(
 )
 REQUEST_LIMIT = _gauge("shop.server.request_limit", "{request}", "Calls in flight above which a port sheds", PORT_NAME)
 SHED_REQUESTS = _counter(
-    "shop.server.shed_requests", "{request}", "Calls refused because too many were in flight", PORT_NAME
+    "shop.server.shed_requests",
+    "{request}",
+    "Calls, requests and connections refused to protect the process",
+    PORT_NAME,
+    SHED_REASON,
 )
 DENIED_REQUESTS = _counter(
     "shop.server.denied_requests", "{request}", "Calls refused because their caller may not make them", RPC_METHOD

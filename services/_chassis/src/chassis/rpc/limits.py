@@ -1,0 +1,130 @@
+"""What the clients of a port may take of its process together. gRPC's own limits, of each connection, are `OPTIONS`."""
+
+import asyncio
+import time
+from collections.abc import Awaitable
+from typing import Any, TypeVar
+
+import grpc
+
+from chassis.errors import ResourceExhausted
+from chassis.telemetry import semconv
+from chassis.telemetry.instruments import Telemetry
+from chassis.telemetry.metrics import Attributes
+from chassis.telemetry.refusals import Refusals
+
+T = TypeVar("T")
+ServicerContext = grpc.aio.ServicerContext[Any, Any]
+
+OPTIONS = (
+    ("grpc.max_concurrent_streams", 100),
+    # Otherwise a stream counts until its memory is free, and clients that keep to the limit are refused.
+    ("grpc.http.overload_protection", 0),
+    # A stream that is not read takes no more memory than this, whatever gRPC makes of the round-trip time.
+    ("grpc.http2.bdp_probe", 0),
+    ("grpc.http2.lookahead_bytes", 16 * 1024),
+    # Calls that Python has yet to accept: gRPC refuses more with CANCELLED, and before it does, they take memory.
+    ("grpc.server.max_pending_requests", 500),
+    ("grpc.server.max_pending_requests_hard_limit", 500),
+    ("grpc.server_handshake_timeout_ms", 10_000),
+)
+
+_SHED_RETRY_SECONDS = 0.5
+_REQUEST_SECONDS = 10.0
+_MAX_WAITS = 100
+_MAX_UNREAD_BYTES = 32 * 1024 * 1024
+_CHECKED_RESPONSES = 100
+# Of a call, beside its response.
+_CALL_BYTES = 16 * 1024
+_IN_FLIGHT, _NO_REQUEST, _UNREAD = "in_flight", "no_request", "unread_response"
+
+
+class Overloaded(ResourceExhausted):
+    """The service has reached a limit of its port."""
+
+
+class Limiter:
+    """Limits the calls of a port: customers who wait must not keep operators out.
+
+    Attributes:
+        in_flight: calls that the service is working on.
+        requests: calls that wait for their request.
+    """
+
+    def __init__(self, port_name: str, limit: int, telemetry: Telemetry) -> None:
+        self.attributes: Attributes = ((semconv.PORT_NAME, port_name),)
+        self.limit = limit
+        self.in_flight = 0
+        self.refusals = Refusals(port_name, telemetry, _IN_FLIGHT, _NO_REQUEST, _UNREAD)
+        self.requests = Waits(self.refusals, _NO_REQUEST, _MAX_WAITS, _REQUEST_SECONDS)
+        self._responses: list[tuple[Any, int]] = []
+        self._next_check = _CHECKED_RESPONSES
+        self._unread_bytes = 0
+
+    def admit(self) -> None:
+        """Raise Overloaded if more calls are in flight, this one included, than the limit allows."""
+        if self._unread_bytes > _MAX_UNREAD_BYTES:
+            self._forget_read()
+        is_full = self._unread_bytes > _MAX_UNREAD_BYTES
+        if is_full or self.in_flight > self.limit:
+            self.refusals.add(_UNREAD if is_full else _IN_FLIGHT)
+            raise Overloaded("too many calls in flight", retry_after_seconds=_SHED_RETRY_SECONDS)
+
+    def respond(self, response: bytes) -> bytes:
+        """Return the response of the current task's call, and count it until the client has read it."""
+        self._responses.append((asyncio.current_task(), len(response) + _CALL_BYTES))
+        if len(self._responses) >= self._next_check:
+            self._forget_read()
+        return response
+
+    def _forget_read(self) -> None:
+        # Now and then: a callback of each task would cost every call.
+        self._responses = [(task, size) for task, size in self._responses if not task.done()]
+        self._unread_bytes = sum(size for _, size in self._responses)
+        self._next_check = len(self._responses) + _CHECKED_RESPONSES
+
+
+class Waits:
+    """Calls that wait for their clients: if there are too many, the one that has waited longest yields.
+
+    Each may wait so many seconds, or for ever.
+    """
+
+    def __init__(self, refusals: Refusals, reason: str, limit: int, seconds: float | None = None) -> None:
+        self._refusals = refusals
+        self._reason = reason
+        self._limit = limit
+        self._seconds = seconds
+        self._started: dict[Any, float] = {}
+        self._timer: asyncio.TimerHandle | None = None
+
+    async def wait(self, context: ServicerContext, awaitable: Awaitable[T]) -> T:
+        """Wait in the task of a call, which is aborted with RESOURCE_EXHAUSTED if it has to yield."""
+        task = asyncio.current_task()
+        if len(self._started) >= self._limit:
+            self._refuse(next(iter(self._started)))
+        self._started[task] = time.monotonic()
+        if self._timer is None and self._seconds is not None:  # one for all: a timer a call would cost every call
+            self._timer = asyncio.get_running_loop().call_later(self._seconds, self._refuse_late, self._seconds)
+        try:
+            return await awaitable
+        except asyncio.CancelledError:
+            if task in self._started:  # by the client
+                raise
+            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "waited too long for the client")
+            raise
+        finally:
+            self._started.pop(task, None)
+
+    def _refuse_late(self, seconds: float) -> None:
+        for task, started in [*self._started.items()]:
+            if (left := started + seconds - time.monotonic()) > 0:
+                self._timer = asyncio.get_running_loop().call_later(left, self._refuse_late, seconds)
+                return
+            self._refuse(task)
+        self._timer = None
+
+    def _refuse(self, task: Any) -> None:
+        del self._started[task]
+        self._refusals.add(self._reason)
+        task.cancel()

@@ -1,0 +1,37 @@
+"""Counts what a port refuses to protect its process, and logs it as one line in ten seconds."""
+
+import asyncio
+from collections import Counter
+
+import structlog
+
+from chassis.telemetry import semconv
+from chassis.telemetry.instruments import Telemetry
+
+log = structlog.get_logger()
+
+_LOG_SECONDS = 10
+
+
+class Refusals:
+    """Refusals of a port, by reasons that are known in advance."""
+
+    def __init__(self, port_name: str, telemetry: Telemetry, *reasons: str) -> None:
+        self._port_name = port_name
+        self._counter = telemetry.counter(semconv.SHED_REQUESTS)
+        self._unlogged: Counter[str] = Counter()
+        for reason in reasons:  # exported from the start: an alert sees only increases of a series
+            self._count(reason, 0)
+
+    def add(self, reason: str) -> None:
+        self._count(reason, 1)
+        if not self._unlogged:  # a flood must not become a flood of lines
+            asyncio.get_running_loop().call_later(_LOG_SECONDS, self._log)
+        self._unlogged[reason] += 1
+
+    def _count(self, reason: str, number: int) -> None:
+        self._counter.add(number, ((semconv.PORT_NAME, self._port_name), (semconv.SHED_REASON, reason)))
+
+    def _log(self) -> None:
+        log.warning("requests refused", port=self._port_name, **self._unlogged)
+        self._unlogged.clear()

@@ -1,0 +1,255 @@
+"""What a client that floods a gRPC port is refused, and that others are served meanwhile."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import grpc
+import pytest
+import structlog
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from chassis.rpc import limits, server
+from chassis.settings import ServiceSettings
+from chassis.telemetry import refusals
+from shop import cart_pb2, cart_pb2_grpc
+from shop_kit.carts import REGISTER, Carts
+from shop_kit.http2 import CONTINUATION, HEADERS, PREFACE, Connection, call, frame, header, message, settings
+from shop_kit.metrics import measured
+from shop_kit.settings import load_settings
+from shop_kit.waiting import wait_until
+
+GET_CART = b"/shop.CartService/GetCart"
+REFUSED_STREAM = 7
+ALONE = [("grpc.use_local_subchannel_pool", 1)]
+
+
+@dataclass
+class Port:
+    """The public port of a running service, and the internal one, which serves the same."""
+
+    number: int
+    internal: int
+    metrics: Callable[[], dict[Any, float]]
+    clients: AsyncExitStack = field(default_factory=AsyncExitStack)
+
+    async def connect(self, sent: bytes = PREFACE) -> Connection:
+        connection = await Connection.open(self.number, sent)
+        self.clients.callback(connection.close)
+        return connection
+
+    async def serves(self) -> bool:
+        """Return whether a client that just came is served."""
+        async with grpc.aio.insecure_channel(f"127.0.0.1:{self.number}", ALONE) as channel:
+            request = cart_pb2.GetCartRequest(user_id="u")
+            return (await cart_pb2_grpc.CartServiceStub(channel).GetCart(request, wait_for_ready=True)).user_id == "u"
+
+    def refused(self, reason: str, port: str = "public") -> float:
+        attributes = ("shop.port.name", port), ("shop.server.shed.reason", reason)
+        return self.metrics()["shop.server.shed_requests", *attributes]
+
+
+@asynccontextmanager
+async def serving(carts: Carts | None = None, **values: Any) -> AsyncIterator[Port]:
+    telemetry, metrics = measured()
+    service = server.Service(load_settings(ServiceSettings, values), telemetry)
+    service.add_servicer(REGISTER, carts or Carts())
+    service.add_internal_servicer(REGISTER, carts or Carts())
+    await service.start()
+    port = Port(service.port, service.internal_port or 0, metrics)
+    try:
+        async with port.clients:
+            yield port
+    finally:
+        await service.drain()
+
+
+@pytest.fixture
+async def port() -> AsyncIterator[Port]:
+    async with serving() as running:
+        yield running
+
+
+def begun(count: int, first: int = 1, path: bytes = GET_CART) -> bytes:
+    """Return calls that have no request yet."""
+    return b"".join(call(path, stream=first + 2 * number, body=None) for number in range(count))
+
+
+async def status(port: int, request: bytes) -> grpc.StatusCode:
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}", ALONE) as channel:
+        get_cart: Any = channel.unary_unary(GET_CART.decode())
+        try:
+            await get_cart(request)
+        except grpc.aio.AioRpcError as error:
+            return error.code()
+    return grpc.StatusCode.OK
+
+
+async def test_a_connection_has_a_hundred_calls_at_most(port: Port) -> None:
+    client = await port.connect()
+    await wait_until(lambda: client.settings)
+    await client.send(begun(120))
+    await wait_until(lambda: len(client.resets) >= 20)
+    assert {*client.resets.values()} == {REFUSED_STREAM}
+    assert min(client.resets) > 200
+    assert await port.serves()
+
+
+async def test_a_request_is_larger_on_the_internal_port_alone(port: Port) -> None:
+    sizes = {60 * 1024: ["OK", "OK"], 70 * 1024: ["RESOURCE_EXHAUSTED", "OK"], 5_000_000: ["RESOURCE_EXHAUSTED"] * 2}
+    for size, expected in sizes.items():
+        request = cart_pb2.GetCartRequest(user_id="u" * size).SerializeToString()
+        assert [(await status(number, request)).name for number in (port.number, port.internal)] == expected
+
+
+async def test_further_connections_than_the_limit_are_closed_at_once() -> None:
+    async with serving(max_connections=3) as port:
+        held = [await port.connect() for _ in range(3)]
+        await wait_until(lambda: all(client.settings for client in held))
+        refused = [await port.connect() for _ in range(5)]
+        await asyncio.gather(*(client.closed.wait() for client in refused))
+        await held[0].send(call(GET_CART, body=message(b"")))
+        await wait_until(lambda: held[0].ended)
+        held[0].close()
+        assert await port.serves()
+
+
+@pytest.mark.parametrize("path", [GET_CART, b"/grpc.health.v1.Health/Check"])
+async def test_of_the_calls_that_wait_for_their_requests_the_oldest_yields(path: bytes) -> None:
+    async with serving() as port:
+        clients = [await port.connect(PREFACE + begun(90, path=path)) for _ in range(2)]
+        await wait_until(lambda: sum(len(client.ended) for client in clients) == 80)
+        assert all(b"grpc-status\x018" in client.received[1] for client in clients if 1 in client.ended)
+        assert port.refused("no_request", "public" if path == GET_CART else "health") == 80
+        assert await port.serves()
+
+
+async def test_a_request_that_takes_too_long_to_arrive_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "_REQUEST_SECONDS", 0.2)
+    async with serving() as port:
+        half = frame(0, 0, 1, message(bytes(1000))[:500])
+        client = await port.connect(PREFACE + begun(2) + half)
+        await wait_until(lambda: client.ended == {1, 3})
+        assert port.refused("no_request") == 2
+        await client.send(begun(1, 5))  # the timer runs again
+        await wait_until(lambda: client.ended == {1, 3, 5})
+
+
+async def test_responses_that_clients_do_not_read_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "_MAX_UNREAD_BYTES", 2_000_000)
+    monkeypatch.setattr(limits, "_CHECKED_RESPONSES", 1)
+
+    async def large(_context: Any) -> cart_pb2.Cart:
+        return cart_pb2.Cart(user_id="u" * 500_000)
+
+    async with serving(Carts(large)) as port:
+        calls = [call(GET_CART, stream=stream, body=message(b"")) for stream in (1, 3, 5, 7, 9)]
+        client = await port.connect(PREFACE + settings(_4=0) + b"".join(calls))
+        await wait_until(lambda: port.refused("unread_response"))
+        assert await status(port.number, b"") is grpc.StatusCode.RESOURCE_EXHAUSTED
+        client.close()
+        await wait_until(lambda: _is_ok(port))
+
+
+async def _is_ok(port: Port) -> bool:
+    return await status(port.number, b"") is grpc.StatusCode.OK
+
+
+async def test_of_more_watches_than_connections_the_oldest_ends() -> None:
+    async with (
+        serving(max_connections=2) as port,
+        grpc.aio.insecure_channel(f"127.0.0.1:{port.number}") as channel,
+    ):
+        stub: Any = health_pb2_grpc.HealthStub(channel)
+        watches = []
+        for _ in range(3):
+            watches.append(stub.Watch(health_pb2.HealthCheckRequest()))
+            await watches[-1].read()
+        first, *others = watches
+        with pytest.raises(grpc.aio.AioRpcError, match="waited too long"):
+            await first.read()
+        assert not any(watch.done() for watch in others)
+        for watch in others:
+            watch.cancel()
+
+
+async def test_a_watch_that_is_not_read_holds_nothing_up(port: Port) -> None:
+    watch = call(b"/grpc.health.v1.Health/Watch", body=message(b""))
+    unread = await port.connect(PREFACE + settings(_4=0) + watch)
+    await wait_until(lambda: unread.received[1])  # its headers
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{port.number}") as channel:
+        stub: Any = health_pb2_grpc.HealthStub(channel)
+        reader = stub.Watch(health_pb2.HealthCheckRequest())
+        assert (await reader.read()).status == health_pb2.HealthCheckResponse.SERVING
+        reader.cancel()
+
+
+MANY = b"".join(header(b"x-%03d" % number, b"a" * 10_000) for number in range(100))
+BLOCK = call()[9:]
+BROKEN = {
+    "1 MB of headers": frame(HEADERS, 1, 1, BLOCK)
+    + b"".join(frame(CONTINUATION, 0, 1, MANY[at : at + 16_000]) for at in range(0, len(MANY), 16_000))
+    + frame(CONTINUATION, 4, 1),
+    "headers without an end": frame(HEADERS, 1, 1, BLOCK) + 1000 * frame(CONTINUATION, 0, 1),
+    "another frame among headers": frame(HEADERS, 1, 1, BLOCK) + frame(6, 0, 0, bytes(8)),
+    "no HPACK": frame(HEADERS, 5, 1, b"\xff" * 100),
+    "a table of HPACK that is too large": frame(HEADERS, 5, 1, b"\x3f\xff\xff\xff\x0f" + BLOCK),
+    "no path": frame(HEADERS, 5, 1, header(b":method", b"POST")),
+    "a path twice": frame(HEADERS, 5, 1, BLOCK + header(b":path", b"/b")),
+    "capitals": frame(HEADERS, 5, 1, BLOCK + header(b"X-A", b"b")),
+    "an empty name": frame(HEADERS, 5, 1, BLOCK + header(b"", b"b")),
+    "a line feed": frame(HEADERS, 5, 1, BLOCK + header(b"x-a", b"a\r\nb")),
+    "bytes that are no text": frame(HEADERS, 5, 1, BLOCK + header(b"x-a", b"\xff\x00")),
+    "no base64": call(x_bin=b"!!!"),
+    "a bad timeout": call(grpc_timeout=b"9" * 30 + b"S"),
+    "another content type": call(content_type=b"text/html"),
+    "an even stream": call(stream=2),
+    "stream 0": call(stream=0),
+    "pings": 50 * frame(6, 0, 0, bytes(8)),
+    "a bad window": frame(8, 0, 0, bytes(4)),
+    "bad settings": frame(4, 0, 0, b"x"),
+}
+
+
+async def test_broken_headers_and_frames_harm_no_other_client(port: Port) -> None:
+    with structlog.testing.capture_logs() as logs:
+        for sent in BROKEN.values():
+            await port.connect(PREFACE + sent)
+        assert await port.serves()
+        assert await port.serves()
+    assert logs == []
+
+
+@pytest.mark.parametrize(
+    "service",
+    [
+        "grpc.health.v1.Health/Check",
+        "grpc.health.v1.Health/Watch",
+        "grpc.reflection.v1.ServerReflection/ServerReflectionInfo",
+    ],
+)
+async def test_malformed_requests_of_health_and_reflection_are_invalid_arguments(
+    port: Port, service: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{port.number}") as channel:
+        method: Any = channel.stream_stream(f"/{service}")
+        with pytest.raises(grpc.aio.AioRpcError) as failure:
+            _ = [response async for response in method(iter([b"\xff\xff4111111111111111"]))]
+    assert failure.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert caplog.records == []
+
+
+async def test_a_flood_of_refusals_is_one_line_of_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(refusals, "_LOG_SECONDS", 0.2)
+    with structlog.testing.capture_logs() as logs:
+        async with serving() as port:
+            clients = [await port.connect(PREFACE + begun(90)) for _ in range(2)]
+            await wait_until(lambda: logs)
+            assert len(clients) == 2
+    assert {key: value for key, value in logs[0].items() if key != "log_level"} == {
+        "event": "requests refused",
+        "port": "public",
+        "no_request": logs[0]["no_request"],
+    }
