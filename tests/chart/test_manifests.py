@@ -119,6 +119,12 @@ def test_every_container_has_requests_and_limits_but_of_cpu(render: Any, matrix_
 LOGS_MEBIBYTES = 50
 
 
+def test_pods_fit_on_nodes_that_report_no_disk_space(render: Any) -> None:
+    # Without a request, the limit would be one.
+    for name, pod in render({}).pod_templates():
+        assert {found["resources"]["requests"]["ephemeral-storage"] for found in containers_of(pod)} == {"0"}, name
+
+
 def test_the_limit_of_disk_space_leaves_room_for_logs_beside_full_volumes(
     render: Any, matrix_values: dict[str, Any]
 ) -> None:
