@@ -23,6 +23,8 @@ from chassis.tls.authority import Authority, Issued
 from chassis.tls.certificates import Certificates
 from shop import cart_pb2
 from shop.cart_pb2_grpc import CartServiceStub
+from shop_internal import ordered_cart_pb2
+from shop_internal.ordered_cart_pb2_grpc import OrderedCartServicer, OrderedCartStub, add_OrderedCartServicer_to_server
 from shop_kit.carts import REGISTER, Carts, Context
 from shop_kit.certificates import HOUR, issue, issue_bad, new_authority, renew, spiffe_id
 from shop_kit.metrics import measured
@@ -31,7 +33,15 @@ from shop_kit.waiting import wait_until
 
 AUTHORITY, FOREIGN = new_authority(), new_authority("foreign")
 GET = cart_pb2.GetCartRequest(user_id="u")
-GET_CART = "shop.CartService/GetCart"
+GET_CART, REMOVE = "shop.CartService/GetCart", "shop.internal.OrderedCart/RemoveOrdered"
+
+
+class OrderedCarts(OrderedCartServicer):
+    async def RemoveOrdered(self, _request: Any, _context: Any) -> ordered_cart_pb2.RemoveOrderedResponse:
+        return ordered_cart_pb2.RemoveOrderedResponse()
+
+    async def RemoveAllOrdered(self, _request: Any, _context: Any) -> ordered_cart_pb2.RemoveAllOrderedResponse:
+        raise NotImplementedError
 
 
 @pytest.fixture
@@ -51,10 +61,11 @@ def look_at_each_refresh(monkeypatch: pytest.MonkeyPatch) -> None:
 async def serving(
     folder: Path, carts: Carts | None = None, telemetry: Telemetry | None = None, **settings: Any
 ) -> AsyncIterator[server.Service]:
-    allowed = json.dumps({spiffe_id("checkout"): [GET_CART]})
+    allowed = json.dumps({spiffe_id("checkout"): [GET_CART, REMOVE]})
     values = {"tls_folder": folder, "allowed_calls": allowed, **settings}
     service = server.Service(load_settings(ServiceSettings, values), telemetry or Telemetry())
     service.add_servicer(REGISTER, carts or Carts())
+    service.add_internal_servicer(add_OrderedCartServicer_to_server, OrderedCarts())
     await service.start()
     try:
         yield service
@@ -96,15 +107,39 @@ async def test_a_caller_may_make_the_calls_that_the_table_lists_and_no_others(fo
                 refused = await refusal(listed.AddItem(cart_pb2.AddItemRequest(user_id="secret")))
                 assert refused.reason == "CALLER_NOT_ALLOWED"
                 assert "shop.CartService/AddItem: ALLOWED_CALLS does not list it" in refused.message
+            for name, reason in (("checkout", None), ("ad", "CALLER_NOT_ALLOWED")):
+                assert await reason_of_removal(service.internal_port or 0, folders[name]) == reason
             async with calling(service.port, folders["ad"]) as unlisted:
                 for _ in range(3):
                     assert (await refusal(unlisted.GetCart(GET))).reason == "CALLER_NOT_ALLOWED"
     lines = [(entry["caller"], entry["method"]) for entry in logs if entry["event"] == "caller not allowed"]
-    assert lines == [(spiffe_id("checkout"), "shop.CartService/AddItem"), (spiffe_id("ad"), GET_CART)]
+    expected = [("checkout", "shop.CartService/AddItem"), ("ad", REMOVE), ("ad", GET_CART)]
+    assert lines == [(spiffe_id(caller), method) for caller, method in expected]
     assert "secret" not in repr(logs)
     metric = semconv.DENIED_REQUESTS.name
     denied = {series[1][1]: value for series, value in read().items() if series[0] == metric}
-    assert denied == {GET_CART: 3, "shop.CartService/AddItem": 1, "shop.CartService/EmptyCart": 0}
+    assert {method: count for method, count in denied.items() if count} == {
+        GET_CART: 3,
+        "shop.CartService/AddItem": 1,
+        REMOVE: 1,
+    }
+    assert denied["shop.CartService/EmptyCart"] == 0  # an alert sees only increases of a series
+
+
+async def reason_of_removal(port: int, folder: Path) -> str | None:
+    channel = client.channel(
+        f"127.0.0.1:{port}",
+        "shop.internal.OrderedCart",
+        timeout_seconds=5,
+        certificates=Certificates.load(str(folder)),
+    )
+    try:
+        await OrderedCartStub(channel).RemoveOrdered(ordered_cart_pb2.RemoveOrderedRequest())
+    except Unavailable as error:
+        return error.reason
+    finally:
+        await channel.close()
+    return None
 
 
 async def test_a_service_starts_with_a_table_that_lists_methods_of_another_release(folders: dict[str, Path]) -> None:
@@ -148,7 +183,7 @@ async def test_a_service_whose_table_lists_nobody_refuses_everybody(folders: dic
 
 
 @pytest.mark.parametrize("services", [(), ("checkout", "ad"), ("checkout", "checkout")])
-async def test_a_certificate_without_exactly_one_identity_may_call_nothing_but_health(
+async def test_a_certificate_without_exactly_one_identity_is_for_health_and_reflection_alone(
     services: Sequence[str], folders: dict[str, Path]
 ) -> None:
     async with serving(folders["cart"]) as service:
@@ -157,6 +192,9 @@ async def test_a_certificate_without_exactly_one_identity_may_call_nothing_but_h
             health: Any = health_pb2_grpc.HealthStub(channel)
             response = await health.Check(health_pb2.HealthCheckRequest(service="shop.CartService"))
             assert response.status == health_pb2.HealthCheckResponse.SERVING
+            reflect = channel.stream_stream("/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", bytes, bytes)
+            answers = [answer async for answer in reflect(iter([b"\x3a\x00"]))]  # list_services
+            assert b"shop.CartService" in answers[0]
             with pytest.raises(grpc.aio.AioRpcError) as raised:
                 await CartServiceStub(channel).GetCart(GET)
     assert raised.value.code() is grpc.StatusCode.PERMISSION_DENIED
@@ -287,14 +325,13 @@ async def test_calls_do_not_fail_while_certificates_and_their_authority_are_repl
 
     async def renew_both(issuer: Authority, *trusted: Authority) -> None:
         renew(folders["cart"], issuer, "cart", *trusted)
-        before, used = calls, stub.GetCart.raw
-        await wait_until(lambda: calls > before + 20)
+        # A server that kept its old certificate would not be connected to by the client's new one.
         renew(folders["checkout"], issuer, "checkout", *trusted)
-        await wait_until(lambda: stub.GetCart.raw is not used)
+        used, before = stub.GetCart.raw, calls
+        await wait_until(lambda: stub.GetCart.raw is not used and calls > before)
 
-    # Connections that end after a moment are opened again with the certificates of then.
     async with (
-        serving(folders["cart"], max_connection_age_seconds=0.05) as service,
+        serving(folders["cart"]) as service,
         calling(service.port, folders["checkout"]) as stub,
         asyncio.TaskGroup() as tasks,
     ):

@@ -59,30 +59,30 @@ async def test_telemetry_arrives_while_certificates_and_their_authority_are_repl
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     old, new = new_authority(), new_authority("new")
-    folders = [renew(tmp_path / name, old, name) for name in ("collector", "cart")]
+    folders = {name: renew(tmp_path / name, old, name) for name in ("collector", "cart")}
     monkeypatch.setattr(trace, "set_tracer_provider", lambda _provider: None)
     monkeypatch.setattr(certificates, "_CHECK_SECONDS", 0)
     for variable, name in (("CERTIFICATE", "ca.crt"), ("CLIENT_CERTIFICATE", "tls.crt"), ("CLIENT_KEY", "tls.key")):
-        monkeypatch.setenv(f"OTEL_EXPORTER_OTLP_{variable}", str(folders[1] / name))
-    monkeypatch.setenv("TLS_FOLDER", str(folders[1]))
+        monkeypatch.setenv(f"OTEL_EXPORTER_OTLP_{variable}", str(folders["cart"] / name))
+    monkeypatch.setenv("TLS_FOLDER", str(folders["cart"]))
     monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "5")
-    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "2")
-
-    async def export(span: str) -> None:
-        telemetry.tracer.start_span(span).end()
-        await wait_until(lambda: [found.name for found in collector.spans][-1:] == [span])
-
-    with grpc_collector(server_credentials(Certificates.load(str(folders[0])))) as collector:
-        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.url)
-        telemetry = start()
-        for number, (issuer, *others) in enumerate([(old,), (old, new), (new, old), (new,), (new,)]):
-            for name, folder in zip(("collector", "cart"), folders, strict=True):
-                renew(folder, issuer, name, *others)
-                await export(f"{name} {number}")
-        telemetry.shutdown()
+    credentials = server_credentials(Certificates.load(str(folders["collector"])))
+    port, telemetry = 0, Telemetry()
+    for issuer, *others in ((old,), (old, new), (new, old), (new,)):
+        for name, folder in folders.items():
+            renew(folder, issuer, name, *others)
+        # Each exporter must connect anew.
+        with grpc_collector(credentials, port) as collector:
+            if port == 0:
+                monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.url)
+                port, telemetry = int(collector.url.rpartition(":")[2]), otlp.configure("cart")
+            telemetry.tracer.start_span("a span").end()
+            await wait_until(lambda: collector.spans)
+            if (issuer, *others) == (new,):
+                telemetry.shutdown()
     assert dropped(collector) == {"traces": 0, "metrics": 0, "logs": 0}
     (point,) = collector.metrics[semconv.CERTIFICATE_EXPIRY.name].gauge.data_points
-    assert point.as_int == Certificates.load(str(folders[1])).current.expires_at
+    assert point.as_int == Certificates.load(str(folders["cart"])).current.expires_at
 
 
 async def test_all_signals_arrive_with_the_headers(collector: Collector) -> None:

@@ -72,8 +72,8 @@ class Collector:
 
 
 @contextmanager
-def grpc_collector(credentials: grpc.ServerCredentials | None = None) -> Iterator[Collector]:
-    """Serve OTLP over gRPC on a free port of loopback; with credentials, a connection for each export."""
+def grpc_collector(credentials: grpc.ServerCredentials | None = None, port: int = 0) -> Iterator[Collector]:
+    """Serve OTLP over gRPC on a port of loopback, by default a free one."""
     collector = Collector()
 
     def handler(service: str) -> grpc.GenericRpcHandler:
@@ -86,12 +86,12 @@ def grpc_collector(credentials: grpc.ServerCredentials | None = None) -> Iterato
         method = grpc.unary_unary_rpc_method_handler(export, _REQUESTS[service].FromString, bytes)
         return grpc.method_handlers_generic_handler(f"opentelemetry.proto.collector.{service}", {"Export": method})
 
-    server = grpc.server(ThreadPoolExecutor(8), options=[("grpc.max_connection_age_ms", 20)] if credentials else [])
+    server = grpc.server(ThreadPoolExecutor(8))
     server.add_generic_rpc_handlers([handler(service) for service in _REQUESTS])
     if credentials:
-        collector.url = f"https://127.0.0.1:{server.add_secure_port('127.0.0.1:0', credentials)}"
+        collector.url = f"https://127.0.0.1:{server.add_secure_port(f'127.0.0.1:{port}', credentials)}"
     else:
-        collector.url = f"http://127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
+        collector.url = f"http://127.0.0.1:{server.add_insecure_port(f'127.0.0.1:{port}')}"
     server.start()
     try:
         yield collector

@@ -163,7 +163,7 @@ async def serving(service: Service, resources: AbstractAsyncContextManager[None]
         await service.start()
         watch = asyncio.create_task(service.watch_readiness(), name="readiness")
         try:
-            yield {"port": service.port, "internal_port": service.internal_port}
+            yield {"port": service.port, "internal_port": service.internal_port, "health_port": service.health_port}
         finally:
             watch.cancel()
             await asyncio.gather(watch, return_exceptions=True)
