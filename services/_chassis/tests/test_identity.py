@@ -313,6 +313,22 @@ async def test_a_call_in_flight_ends_on_the_channel_that_was_replaced(folders: d
         assert [call.user_id for call in await asyncio.gather(before, after)] == ["", ""]
 
 
+async def test_the_old_channel_is_used_until_a_peer_accepts_the_new_certificate(folders: dict[str, Path]) -> None:
+    async with serving(folders["cart"]) as service, calling(service.port, folders["checkout"]) as stub:
+        await stub.GetCart(GET)
+        used, loaded = stub.GetCart.raw, Certificates.load(str(folders["checkout"]))
+        before = loaded.current
+        renew(folders["checkout"], FOREIGN, "checkout", AUTHORITY)
+        await wait_until(lambda: loaded.current is not before)
+        for _ in range(20):
+            await asyncio.sleep(0.01)
+            await stub.GetCart(GET)
+        assert stub.GetCart.raw is used
+        renew(folders["cart"], AUTHORITY, "cart", FOREIGN)
+        await wait_until(lambda: stub.GetCart.raw is not used)
+        await stub.GetCart(GET)
+
+
 async def test_calls_do_not_fail_while_certificates_and_their_authority_are_replaced(folders: dict[str, Path]) -> None:
     loaded = [Certificates.load(str(folders[name])) for name in ("cart", "checkout")]
     done, calls = False, 0

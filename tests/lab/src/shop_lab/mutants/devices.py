@@ -491,4 +491,18 @@ DEVICES = (
         "            pass\n",
         "services/payment/tests/test_ledger.py::test_entries_survive_a_restart",
     ),
+    Device(
+        "listed callers",
+        f"{_CHASSIS}/rpc/access.py",
+        "if caller in self._allowed and not others:",
+        "if caller is not None:",
+        "test_identity.py::test_a_caller_may_make_the_calls_that_the_table_lists_and_no_others",
+    ),
+    Device(
+        "the old channel until a peer accepts the new certificate",
+        f"{_CHASSIS}/rpc/connection.py",
+        "while new.get_state(try_to_connect=True) is not grpc.ChannelConnectivity.READY:",
+        "while not new:",
+        "test_identity.py::test_the_old_channel_is_used_until_a_peer_accepts_the_new_certificate",
+    ),
 )
