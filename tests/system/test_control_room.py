@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import re
 import sys
 from asyncio.subprocess import DEVNULL, PIPE
@@ -30,10 +31,11 @@ class UpShop:
     folder: Path
     run: Run
 
-    async def shop(self, *arguments: str) -> tuple[int, str]:
+    async def shop(self, *arguments: str, **variables: str) -> tuple[int, str]:
         """Run a command in the shop's folder; return its exit status and everything that it printed."""
+        command, environment = (sys.executable, "-m", "shop_cli", *arguments), {**os.environ, **variables}
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "shop_cli", *arguments, cwd=self.folder, stdin=DEVNULL, stdout=PIPE, stderr=PIPE
+            *command, cwd=self.folder, env=environment, stdin=DEVNULL, stdout=PIPE, stderr=PIPE
         )
         output, errors = await process.communicate()
         return process.returncode or 0, output.decode() + errors.decode()
@@ -114,6 +116,15 @@ async def test_the_status_shows_that_all_orders_agree(up: UpShop) -> None:
     await wait_until(agrees)
     status, output = await up.shop("status", "--json")
     assert (status, json.loads(output)["reconciliation"]["verdict"]) == (0, "holds")
+
+
+@pytest.mark.parametrize(("release", "status"), [("", 0), ("other", 2)])
+async def test_records_behind_forwarded_ports_are_read_by_the_names_of_a_release(
+    up: UpShop, release: str, status: int
+) -> None:
+    await up.order("reconciled")
+    found = await up.shop("reconcile", "--grace-minutes", "60", TLS_FOLDER=up.run.tls_folder, TLS_RELEASE=release)
+    assert found[0] == status, found[1]
 
 
 @pytest.mark.parametrize("action", ["kill", "restart"])

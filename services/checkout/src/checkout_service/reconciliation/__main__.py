@@ -46,6 +46,8 @@ class ReconciliationSettings(Settings):
     window_hours: PositiveFloat = 24
     # How long the steps of an order may take before a missing one is a mismatch.
     grace_minutes: NonNegativeFloat = 10
+    # Behind forwarded ports, what servers are called in their certificates: `shop` for `shop-payment`.
+    tls_release: str = ""
 
 
 def main() -> int:
@@ -71,8 +73,8 @@ def main() -> int:
 async def _read(settings: ReconciliationSettings, telemetry: Telemetry) -> Records:
     async with AsyncExitStack() as stack:
 
-        def channel(address: str, name: str, method: str) -> grpc.aio.Channel:
-            service = f"shop.internal.{name}"
+        def channel(peer: str, address: str, name: str, method: str) -> grpc.aio.Channel:
+            service, release = f"shop.internal.{name}", settings.tls_release
             opened = client.channel(
                 address,
                 service,
@@ -80,16 +82,19 @@ async def _read(settings: ReconciliationSettings, telemetry: Telemetry) -> Recor
                 retryable=[method],
                 telemetry=telemetry,
                 certificates=settings.tls_folder,
+                server_name=f"{release}-{peer}" if release else "",
             )
             stack.push_async_callback(opened.close)
             return opened
 
         email = settings.email_internal_addr
         reader = Reader(
-            OrderJournalStub(channel(settings.checkout_internal_addr, "OrderJournal", "ScanOrders")),
-            PaymentLedgerStub(channel(settings.payment_internal_addr, "PaymentLedger", "ListCharges")),
-            ShipmentManifestStub(channel(settings.shipping_internal_addr, "ShipmentManifest", "ListShipments")),
-            MailRecordsStub(channel(email, "MailRecords", "FindMails")) if email else None,
+            OrderJournalStub(channel("checkout", settings.checkout_internal_addr, "OrderJournal", "ScanOrders")),
+            PaymentLedgerStub(channel("payment", settings.payment_internal_addr, "PaymentLedger", "ListCharges")),
+            ShipmentManifestStub(
+                channel("shipping", settings.shipping_internal_addr, "ShipmentManifest", "ListShipments")
+            ),
+            MailRecordsStub(channel("email", email, "MailRecords", "FindMails")) if email else None,
         )
         return await reader.read(time.time() - settings.window_hours * 3600)
 
