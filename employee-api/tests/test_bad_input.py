@@ -46,6 +46,12 @@ async def test_an_invalid_body_gets_the_documented_400(api_on_sqlite: Api, path:
     assert (response.status_code, response.json()) == (400, {"error": TEXTS[path]})
 
 
+@pytest.mark.parametrize("character", ["\x1b", "\x9b", "\u2028", "\u202e", "\u2066"])
+async def test_a_name_with_a_control_character_gets_the_documented_400(api_on_sqlite: Api, character: str) -> None:
+    response = await api_on_sqlite.client.post(REGISTER, json=VALID_USER | {"name": f"Ada{character}"})
+    assert (response.status_code, response.json()) == (400, {"error": TEXTS[REGISTER]})
+
+
 @pytest.mark.parametrize("value", ["missing", "", None, 1, True, ["x"], {"x": "y"}])
 @pytest.mark.parametrize(
     ("path", "field"),

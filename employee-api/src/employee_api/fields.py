@@ -1,6 +1,7 @@
 """Types of single request and response fields; months as conditions of SQL.
 
-Text never contains NUL, which PostgreSQL can't store; the JSON parser rejects lone surrogates before validation.
+Text never contains control characters, except passwords, which have no NUL: PostgreSQL can't store it. The JSON parser
+rejects lone surrogates before validation.
 """
 
 import re
@@ -12,7 +13,11 @@ from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, St
 from pydantic_core import PydanticCustomError
 from sqlalchemy import ColumnElement
 
+from chassis.values.fields import CONTROL
+
+# Passwords may have any character that PostgreSQL can store.
 _NO_NUL = r"^[^\x00]*$"
+_NO_CONTROL = rf"^[^{CONTROL}]*$"
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _MOMENT = re.compile(
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?(Z|[+-][0-9]{2}:[0-9]{2})", re.IGNORECASE
@@ -24,14 +29,14 @@ _MAX_SEARCH_WORDS = 10
 MAX_PASSWORD_LENGTH = 4096  # passlib's limit
 
 
-def _text(min_length: int = 0, max_length: int | None = None) -> StringConstraints:
-    return StringConstraints(strict=True, min_length=min_length or None, max_length=max_length, pattern=_NO_NUL)
+def _text(min_length: int = 0, max_length: int | None = None, pattern: str = _NO_CONTROL) -> StringConstraints:
+    return StringConstraints(strict=True, min_length=min_length or None, max_length=max_length, pattern=pattern)
 
 
-NonEmptyText = Annotated[str, _text(1)]
+NonEmptyText = Annotated[str, _text(1, pattern=_NO_NUL)]
 Name = Annotated[str, _text(1, 1000), Field(examples=["Grace Hopper"])]
 Email = Annotated[str, _text(1, 320), Field(examples=["grace@example.com"])]
-NewPassword = Annotated[str, _text(1, MAX_PASSWORD_LENGTH), Field(examples=["nine brown otters swim"])]
+NewPassword = Annotated[str, _text(1, MAX_PASSWORD_LENGTH, _NO_NUL), Field(examples=["nine brown otters swim"])]
 TokenName = Annotated[str, _text(1, 100)]
 ShortText = Annotated[str, _text(0, 1000)]
 Role = Annotated[str, _text(1, 1000), Field(examples=["designer"])]

@@ -28,4 +28,11 @@ def test_free_text_may_contain_tab_and_line_feed() -> None:
 
 
 def test_all_other_characters_are_accepted() -> None:
-    check_text(Address(city="Zürich\u0085 東京 😀 ~"))
+    check_text(Address(city="Zürich \u200fתל אביב\u200e 東京 😀 ~"))
+
+
+@pytest.mark.parametrize("character", ["\x80", "\x85", "\x9b", "\u2028", "\u2029", "\u202e", "\u2066", "\u2069"])
+def test_characters_that_steer_a_terminal_or_reorder_text_are_rejected(character: str) -> None:
+    for address in (Address(city=character), Address(street_address=f"1 {character} Road")):
+        with pytest.raises(InvalidArgument, match="must not contain control characters"):
+            check_text(address)

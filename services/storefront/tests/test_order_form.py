@@ -11,7 +11,7 @@ RATE_CARD = Path(__file__).parents[2] / "shipping/src/shipping_service/data/rate
 INVALID = {
     "email": ["", "ada", "ada@", "ada@example.com, bob@example.com", "x" * 65 + "@example.com", "a@-b.example"],
     "street_address": ["", " ", "x" * 257, "1 Harbour\x00Street"],
-    "city": ["", "x" * 257, "Ham\nburg"],
+    "city": ["", "x" * 257, "Ham\nburg", "Ham\u202eburg", "Ham\x9bburg"],
     "country": ["", "x" * 257, "Atlantis"],
     "zip_code": ["", "SW1A 1AA", "²", "1.5", "9" * 10],
     "state": ["x" * 257, "\x7f"],

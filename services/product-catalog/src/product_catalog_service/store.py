@@ -6,11 +6,12 @@ from typing import Annotated
 from msgspec import Meta, Struct, json
 
 from chassis.values.datafile import require_decimal
+from chassis.values.fields import CONTROL
 from chassis.values.money import NANOS_PER_UNIT, Money
 from product_catalog_service.domain import MAX_ID_LENGTH, Catalog, Product
 
 # Requests cannot contain control characters, so a product whose id has one could not be found.
-Id = Annotated[str, Meta(pattern=r"^[^\x00-\x20\x7f]+\Z", max_length=MAX_ID_LENGTH)]
+Id = Annotated[str, Meta(pattern=rf"^[^ \t\n\r{CONTROL}]+\Z", max_length=MAX_ID_LENGTH)]
 Category = Annotated[str, Meta(pattern=r"\S", max_length=64)]
 Name = Annotated[str, Meta(pattern=r"\S", max_length=120)]
 Description = Annotated[str, Meta(pattern=r"\S", max_length=2000)]

@@ -10,11 +10,11 @@ from stdnum import luhn
 from chassis.errors import InvalidArgument
 from chassis.values.countries import postal_formats
 from chassis.values.email_addresses import require_email_address
-from chassis.values.fields import parse_idempotency_key
+from chassis.values.fields import has_control, parse_idempotency_key
 
 _MAX_TEXT = 256
-_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 # Spaces, dashes and invisible characters, as numbers have them that were copied from another page.
+_NUMBERS = ("zip_code", "credit_card_number")
 _SEPARATORS = re.compile(r"[\s\u00ad\u200b-\u200f\u2010-\u2015\u202a-\u202e\u2060\u2212\ufeff-]")
 
 
@@ -84,7 +84,7 @@ def _problem(name: str, value: str) -> str | None:
         return _FIELDS[name].missing
     if len(value) > _MAX_TEXT:
         return f"Use at most {_MAX_TEXT} characters."
-    if _CONTROL.search(value):
+    if has_control(_digits(value) if name in _NUMBERS else value):
         return "Remove line breaks and other control characters."
     return None if _FIELDS[name].is_valid(value) else _FIELDS[name].invalid
 

@@ -9,6 +9,16 @@ from chassis.errors import InvalidArgument
 _IDEMPOTENCY_KEY = re.compile(r"[\x21-\x7e]{1,255}")
 _SECONDS = re.compile(r"[0-9]{1,11}(?:\.[0-9]{1,9})?")
 
+# The inside of a character class: what no text may have, as it steers terminals or shows characters in another order
+# than they are in. The marks that Hebrew and Arabic need are not in it.
+CONTROL = r"\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069"
+_CONTROL = re.compile(rf"[\t\n\r{CONTROL}]")
+
+
+def has_control(text: str) -> bool:
+    """Return whether text that is not free has a control character."""
+    return _CONTROL.search(text) is not None
+
 
 def require_text(value: str, field: str, *, max_length: int) -> str:
     """Return text of 1 to max_length code points. Control characters were rejected before, by `values.text`."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from chassis.rpc.checks import Check, required
-from chassis.values.fields import is_seconds
+from chassis.values.fields import CONTROL, is_seconds
 from chassis.values.money import MAX_NANOS, is_currency_code
 from shop import money_pb2
 
@@ -14,7 +14,7 @@ MAX_LINES = 200  # as our own cart's
 _MAX_INT32 = 2**31 - 1
 _MAX_TEXT_LENGTH = 256
 
-_PRODUCT_ID = re.compile(rf"[^\x00-\x1f\x7f]{{1,{_MAX_TEXT_LENGTH}}}")
+_PRODUCT_ID = re.compile(rf"[^\t\n\r{CONTROL}]{{1,{_MAX_TEXT_LENGTH}}}")
 _VERSION = re.compile(r"[\x21-\x7e]{0,128}")
 
 Parts = Iterator[tuple[str, bool]]
