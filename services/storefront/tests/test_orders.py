@@ -54,7 +54,7 @@ async def test_orders_of_the_session_are_listed(shop: Storefront, visitor: Visit
     assert f'<a href="{path}">Cast-iron pan</a>' in page
     assert "/static/products/cast-iron-pan.svg" in page
     async with shop.visitor() as other:
-        assert "You have not ordered anything yet." in await other.page("/orders")
+        assert "This browser has no orders yet." in await other.page("/orders")
 
 
 @pytest.mark.parametrize("hangs", [False, True])
