@@ -36,7 +36,7 @@ def read(folder: Path) -> tuple[bytes, bytes, bytes]:
 def methods_of(address: str, caller: Path) -> list[str]:
     """Return the full names of an address's methods, without health and reflection, which every caller may use."""
     with channel(address, read(caller)) as opened:
-        grpc.channel_ready_future(opened).result(timeout=SECONDS)
+        grpc.channel_ready_future(opened).result(timeout=60)  # a new pod's network policies take a moment
         database = ProtoReflectionDescriptorDatabase(opened)
         pool = DescriptorPool(database)
         services = [pool.FindServiceByName(name) for name in database.get_services() if name.startswith("shop.")]
