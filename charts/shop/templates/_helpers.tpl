@@ -125,15 +125,6 @@ shop.{{ . | replace "-" " " | title | replace " " "" }}Service
 {{- end -}}
 {{- end -}}
 
-{{/* What each caller may call of a service, by SPIFFE name, as JSON: (list $ callee). */}}
-{{- define "shop.allowedCalls" -}}
-{{- $root := index . 0 -}}{{- $allowed := dict -}}
-{{- range $caller, $methods := get (include "shop.callers" $root | fromJson) (index . 1) -}}
-{{- $_ := set $allowed (include "shop.spiffe" (list $root $caller)) $methods -}}
-{{- end -}}
-{{- toJson $allowed -}}
-{{- end -}}
-
 {{/* Prefix of the address variable: product-catalog becomes PRODUCT_CATALOG. */}}
 {{- define "shop.variable" -}}
 {{- . | upper | replace "-" "_" -}}
