@@ -111,6 +111,12 @@ def test_the_end_of_the_certificate_is_exported_also_while_its_replacement_is_ga
     assert read()[semconv.FAILED_RELOADS.name,] >= 1
 
 
+def test_a_certificate_may_be_its_own_authority(tmp_path: Path) -> None:
+    files = {"crt": SELF_SIGNED.certificate, "key": SELF_SIGNED.key, "ca": SELF_SIGNED.certificate}
+    loaded = Certificates.load(str(with_files(tmp_path / "tls", **files)))
+    assert loaded.current.expires_at == pytest.approx(time.time() + 3_600, abs=60)
+
+
 def test_a_certificate_ends_with_the_last_of_its_authorities(tmp_path: Path) -> None:
     short, long = Authority.create("short", HOUR), Authority.create("long", 3 * HOUR)
     issued = issue_bad(short, "cart", valid_until=5 * HOUR)

@@ -109,9 +109,10 @@ def _load(folder: Path) -> Identity:
     except (ssl.SSLError, ValueError) as error:
         reason = getattr(error, "reason", None) or "not PEM"
         raise ValueError(f"tls.crt, tls.key and ca.crt are no certificates with their key: {reason}") from None
-    trusted_until = max(ssl.cert_time_to_seconds(str(found["notAfter"])) for found in sides[0].get_ca_certs())
     valid_from, expires_at = (ssl.cert_time_to_seconds(own[name]) for name in ("notBefore", "notAfter"))
-    return Identity(certificate, key, authorities, valid_from, min(expires_at, trusted_until))
+    ends = [ssl.cert_time_to_seconds(str(found["notAfter"])) for found in sides[0].get_ca_certs()]
+    # There are none if the certificate is its own authority.
+    return Identity(certificate, key, authorities, valid_from, min(expires_at, max(ends, default=expires_at)))
 
 
 def _handshake(client: ssl.SSLContext, server: ssl.SSLContext) -> dict[str, str]:
