@@ -10,6 +10,7 @@ import pytest
 from jsonschema import validate  # type: ignore[import-untyped]
 
 ROOT = Path(__file__).resolve().parents[2]
+IN_IMAGES = ["load", "probe", "orders", "callers"]  # of tests/e2e
 SCHEMAS = json.loads((ROOT / "tests/chart/schemas/meshes.json").read_text())
 HEALTH = "grpc.health.v1.Health/*"
 GATEWAY = "spiffe://cluster.local/ns/gateways/sa/public"
@@ -93,6 +94,12 @@ def test_the_pods_of_helm_test_call_what_they_may(values: dict[str, Any]) -> Non
     stubs = re.findall(r"\.([A-Z]\w+)\(", (ROOT / "charts/shop/files/tests/order.py").read_text())
     methods = {name.rpartition("/")[2] for name in contract()}
     assert set(stubs) & methods == {method for found in values["tests"]["calls"].values() for method in found}
+
+
+def test_scripts_that_run_in_images_check_without_assert() -> None:
+    # The images run Python with PYTHONOPTIMIZE=2, which drops it.
+    scripts = [*ROOT.glob("charts/shop/files/tests/*.py"), *(ROOT / f"tests/e2e/{name}.py" for name in IN_IMAGES)]
+    assert [path.name for path in scripts if re.search(r"^\s*assert ", path.read_text(), re.M)] == []
 
 
 @pytest.mark.parametrize("caller", ["reconciliation", "storefront"])

@@ -7,6 +7,7 @@ optional.
 import json
 import os
 import secrets
+import sys
 import time
 import urllib.error
 import urllib.parse
@@ -38,11 +39,17 @@ def log(text: str) -> None:
     print(text, flush=True)  # noqa: T201 - the test's log
 
 
+def require(claim: str, *, true: bool) -> None:
+    """Exit with the claim unless it is true. Images run Python without `assert`."""
+    if not true:
+        sys.exit(f"wrong: {claim}")
+
+
 def eventually(claim: str, check: Callable[[], bool]) -> None:
-    """Repeat a check until it is true; raise AssertionError when the timeout expires."""
+    """Repeat a check until it is true; exit with the claim when the timeout expires."""
     deadline = time.monotonic() + TIMEOUT_SECONDS
     while not check():
-        assert time.monotonic() < deadline, f"not within {TIMEOUT_SECONDS} s: {claim}"
+        require(f"{claim} within {TIMEOUT_SECONDS} s", true=time.monotonic() < deadline)
         time.sleep(1)
     log(f"ok: {claim}")
 
@@ -113,7 +120,7 @@ def logged_services(trace_id: str) -> set[str]:
 
 
 def main() -> None:
-    """Run the checks in order; raise AssertionError or RpcError if one fails."""
+    """Run the checks in order; exit, or raise RpcError, if one fails."""
     user_id = f"helm-test-{secrets.token_hex(8)}"
     trace_id = secrets.token_hex(16)
     traceparent = f"00-{trace_id}-{secrets.token_hex(8)}-01"
@@ -121,8 +128,9 @@ def main() -> None:
     quantities = fill_cart(user_id, metadata)
     order = place_order(user_id, metadata)
     log(f"order {order.order_id}, tracking {order.shipping_tracking_id}, trace {trace_id}")
-    assert {line.item.product_id: line.item.quantity for line in order.items} == quantities
-    assert {line.cost.currency_code for line in order.items} == {"EUR"}
+    ordered = {line.item.product_id: line.item.quantity for line in order.items}
+    require("the order has what was in the cart", true=ordered == quantities)
+    require("its costs are in EUR", true={line.cost.currency_code for line in order.items} == {"EUR"})
     carts = cart_pb2_grpc.CartServiceStub(channel("CART_ADDR"))
     request = cart_pb2.GetCartRequest(user_id=user_id)
     eventually("the cart is empty", lambda: not carts.GetCart(request, timeout=10).items)
