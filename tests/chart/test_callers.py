@@ -99,7 +99,7 @@ def test_the_pods_of_helm_test_call_what_they_may(values: dict[str, Any]) -> Non
 def test_scripts_that_run_in_images_check_without_assert() -> None:
     # The images run Python with PYTHONOPTIMIZE=2, which drops it.
     scripts = [*ROOT.glob("charts/shop/files/tests/*.py"), *(ROOT / f"tests/e2e/{name}.py" for name in IN_IMAGES)]
-    assert [path.name for path in scripts if re.search(r"^\s*assert ", path.read_text(), re.M)] == []
+    assert [path.name for path in scripts if re.search(r"^\s*assert ", path.read_text(), re.MULTILINE)] == []
 
 
 @pytest.mark.parametrize("caller", ["reconciliation", "storefront"])
