@@ -113,6 +113,8 @@ def test_with_default_settings_it_warns_serves_from_sqlite_and_exits_with_0_on_s
         warnings = [line["event"] for line in process.start_log if line["level"] == "warning"]
         assert warnings == ["AUTH_MODE is off: every client has full access"]
         assert httpx2.get(f"{process.url}/api/auth/users").json() == []
+        rebound = httpx2.get(f"{process.url}/api/auth/users", headers={"host": "rebound.example"})
+        assert (rebound.status_code, rebound.json()) == (421, {"error": "This host is not served here"})
         assert (tmp_path / ".shop" / "employee-api.db").exists()
         assert process.stop() == 0
 

@@ -58,7 +58,7 @@ REFUSED = {
             "{AUTH_MODE: ''}": "AUTH_MODE",
             "{AUTH_MODE: enforce}": "TRUSTED_PROXIES",
             "{AUTH_MODE: observe}": "TRUSTED_PROXIES",
-            "{AUTH_MODE: 'off', ALLOWED_HOSTS: ''}": "ALLOWED_HOSTS: none allows any",
+            "{AUTH_MODE: 'off', ALLOWED_HOSTS: ''}": "ALLOWED_HOSTS: it is empty",
         }.items()
     },
     "{load: {enabled: true}, services: {storefront: null}}": 'load.enabled: there is no service "storefront"',

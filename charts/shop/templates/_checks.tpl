@@ -85,7 +85,7 @@
 {{- fail (printf "%s.TRUSTED_PROXIES: name the addresses or networks of what the url leads to, or all clients share one" $at) -}}
 {{- end -}}
 {{- if and (hasKey $env "ALLOWED_HOSTS") (not $env.ALLOWED_HOSTS) -}}
-{{- fail (printf "%s.ALLOWED_HOSTS: none allows any; without the variable, they are those of the Service and the url" $at) -}}
+{{- fail (printf "%s.ALLOWED_HOSTS: it is empty; without the variable, they are those of the Service and the url" $at) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}

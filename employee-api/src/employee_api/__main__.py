@@ -9,16 +9,18 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
 from getpass import getpass
+from typing import Annotated
 
 import structlog
 from starlette.applications import Starlette
 
 from chassis.http import server as http_server
 from chassis.http.server import HttpService
-from chassis.settings import load
+from chassis.settings import Parse, load
 from chassis.sql.engine import open_engine
 from chassis.sql.migrate import DatabaseUnusable, migrate
 from chassis.telemetry import logging
+from chassis.values.hosts import LOOPBACK, parse_host_patterns
 from employee_api import app
 from employee_api.access import MANAGEMENT_ROLES
 from employee_api.clock import utc_now
@@ -38,14 +40,17 @@ log = structlog.get_logger()
 _CONNECT_SECONDS = 1.5
 
 
+class ProcessSettings(EmployeeApiSettings):
+    # Without other names, a page whose name is rebound to this machine can't use it (DNS rebinding).
+    allowed_hosts: Annotated[frozenset[str], Parse(parse_host_patterns)] = LOOPBACK
+
+
 def main() -> None:
     arguments = _parse_arguments()
     if arguments.command == "add-user":
         _add_user(load(EmployeeApiSettings), arguments)
     else:  # the command `migrate`, too
-        http_server.run(
-            "employee-api", EmployeeApiSettings, build, migrations=MIGRATIONS, connect_seconds=_CONNECT_SECONDS
-        )
+        http_server.run("employee-api", ProcessSettings, build, migrations=MIGRATIONS, connect_seconds=_CONNECT_SECONDS)
 
 
 def _parse_arguments() -> argparse.Namespace:

@@ -19,14 +19,13 @@ from msgspec import Meta
 
 from chassis.settings import NonNegativeFloat, Parse, Port, PositiveFloat, PositiveInt, Settings, load
 from chassis.telemetry import logging
-from chassis.values.hosts import parse_host_patterns
+from chassis.values.hosts import LOOPBACK, parse_host_patterns
 from load_generator.access import guarded
 from load_generator.arrivals import ArrivalPlan
 from load_generator.customers import Customers, source_of
 from load_generator.figures import Figures
 
 _POLL_SECONDS = 0.1
-_OWN_HOSTS = frozenset({"localhost", "127.0.0.1", "[::1]"})
 
 
 class LoadSettings(Settings):
@@ -43,7 +42,7 @@ class LoadSettings(Settings):
     # Locust's page, which has no login; port 0 for none.
     web_host: str = "127.0.0.1"
     web_port: Port = 8089
-    allowed_hosts: Annotated[frozenset[str], Parse(parse_host_patterns)] = _OWN_HOSTS
+    allowed_hosts: Annotated[frozenset[str], Parse(parse_host_patterns)] = LOOPBACK
     # Number of workers that a master waits for; it sends no customers itself.
     workers: Annotated[int, Meta(ge=0)] = 0
     master_port: Port = 5557

@@ -9,6 +9,8 @@ _AUTHORITY = re.compile(rf"{_HOST}\.?(?::(?P<port>[0-9]{{0,5}}))?")
 ORIGIN = re.compile(rf"https?://(?P<authority>{_HOST}(?::[0-9]{{1,5}})?)")
 _HOST_PATTERN = re.compile(rf"(?:\*\.)?{_HOST}")
 
+LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
+
 
 def parse_authority(authority: str) -> tuple[str, str] | None:
     """Return the host, in lower case, and the port of a `Host`; None if it is malformed.
