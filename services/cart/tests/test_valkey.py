@@ -20,6 +20,7 @@ from chassis.telemetry.store_operations import PoolUse
 from shop_kit.certificates import new_authority, renew
 from shop_kit.metrics import measured
 from shop_kit.serving import Recorded
+from shop_kit.waiting import wait_until
 
 PAN = Addition("ada", "pan", 1)
 
@@ -122,9 +123,12 @@ async def test_a_customers_cart_ends_when_its_lifetime_is_over(server: ValkeySer
     async with open_valkey_store(url, 0.001, 60) as brief, open_valkey_store(url, 100, 60) as store:
         for number in range(5):
             await brief.add(Addition(f"user-{number}", "pan", 1))
-        while set(await lives(server)) != {"cart:ada", "carts"}:  # the server's clock counts seconds
-            await asyncio.sleep(0.1)
+
+        async def only_ada_is_left() -> bool:
             await store.add(PAN)
+            return set(await lives(server)) == {"cart:ada", "carts"}
+
+        await wait_until(only_ada_is_left)  # lifetimes end with a second
 
 
 async def test_a_server_whose_memory_is_full_loses_anonymous_carts_alone(
