@@ -13,10 +13,12 @@ from chassis.sql.engine import MeasuredPool, open_engine
 from chassis.telemetry import semconv
 from employee_api.users.passwords import PasswordHasher
 from shop_cli.local.ports import reserved
+from shop_kit.hostile import http_requests, send
 from shop_kit.serving import Recorded
 from shop_lab.world.employee_api import StartApi
 from shop_lab.world.received_telemetry import receiving
 
+CARD = "4111111111111111"
 TRACE_ID, PARENT_ID = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 TRACEPARENT = {"traceparent": f"00-{TRACE_ID}-{PARENT_ID}-01"}
 
@@ -31,7 +33,7 @@ async def test_a_request_is_a_span_named_by_its_route_and_an_export_is_one_span(
     assert [span.name for span in recorded.spans()][:2] == ["export users", "GET /api/export/users"]
     assert export.kind is SpanKind.CLIENT
     assert request.name == "DELETE /api/auth/users/{id}"
-    assert f"{request.context.trace_id:032x}" == TRACE_ID
+    assert [f"{link.context.trace_id:032x}" for link in request.links] == [TRACE_ID]
     assert (request.attributes or {})["http.route"] == "/api/auth/users/{id}"
 
 
@@ -133,16 +135,19 @@ async def test_requests_and_their_sql_are_exported_without_secrets(tmp_path: Pat
                 new = {"name": "Ada", "email": "ada@x", "password": "top secret words"}
                 await client.post("/api/auth/register", json=new)
                 login = await client.post("/api/auth/login", json=new, headers=TRACEPARENT)
+            for request in http_requests(CARD):
+                await send(line["port"], request)
             process.terminate()
             output = await process.stdout.read()
             assert await process.wait() == 0
     sent = b"".join(message.SerializeToString() for message in received.messages) + output
     token = login.cookies["__Host-session"]
-    assert not [secret for secret in ("top secret words", token, "$argon2id$") if secret.encode() in sent]
-    spans = [span for span in received.spans if span.trace_id == TRACE_ID]
+    assert not [secret for secret in ("top secret words", token, "$argon2id$", CARD) if secret.encode() in sent]
+    login_trace = next(span.trace_id for span in received.spans if span.name == "POST /api/auth/login")
+    spans = [span for span in received.spans if span.trace_id == login_trace]
     assert "SELECT users" in {span.attributes.get(semconv.DB_QUERY_SUMMARY) for span in spans}
     assert [span.name for span in spans if span.kind == "SERVER"] == ["POST /api/auth/login"]
     names = {metric.name for _, metric in received.metrics}
     stores = {semconv.DB_CLIENT_DURATION, semconv.POOL_CONNECTIONS, semconv.POOL_MAX, semconv.POOL_PENDING}
     assert names >= {"http.server.request.duration", "shop.store.volume.usage", *(metric.name for metric in stores)}
-    assert f'"trace_id":"{TRACE_ID}"'.encode() in output
+    assert f'"trace_id":"{login_trace}"'.encode() in output

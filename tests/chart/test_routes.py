@@ -34,6 +34,8 @@ def test_routes_lead_to_exposed_methods_only(render: Any, values: dict[str, Any]
     }
     assert {method for _, _, method in routed} & EFFECTS_OF_ORDERS == set()
     assert {backend["port"] for rule in rules for backend in rule["backendRefs"]} == {50051}
+    removed = {name for rule in rules for name in rule["filters"][0]["requestHeaderModifier"]["remove"]}
+    assert removed == {"traceparent", "tracestate", "baggage"}
 
 
 def test_every_exposed_method_exists(values: dict[str, Any], grpc_services: list[str]) -> None:

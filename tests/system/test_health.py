@@ -7,9 +7,10 @@ import grpc
 import pytest
 from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
 
-from shop_cli.local.ports import HOST
+from shop_cli.local.processes import Process
 from shop_cli.local.workspace import discover_services
-from shop_kit.http2 import PREFACE, call
+from shop_kit.hostile import grpc_calls, http_requests, send
+from shop_kit.http2 import PREFACE
 from shop_lab.world.running_shop import RunningShop
 from shop_lab.world.smoke import smoke_calls
 
@@ -34,25 +35,26 @@ async def test_process_service_and_event_loop_are_healthy(shop: RunningShop, nam
     assert [await health_of(shop.channels[name], service) for service in checked] == ["SERVING"] * 3
 
 
-CARD = b"4111111111111111"
-BROKEN = {
-    "HTTP/1.1": b"GET / HTTP/1.1\r\n\r\n",
-    "TLS": bytes.fromhex("1603010005010000010303"),
-    "half a preface": PREFACE[:9],
-    "a bad ping": PREFACE + bytes.fromhex("000001060000000000") + b"x",
-    "a bad encoding": PREFACE + call(grpc_encoding=CARD),
-}
+CARD, WORD = b"4111111111111111", b"swordfish"
+BROKEN = [bytes.fromhex("1603010005010000010303"), PREFACE[:9]]
 
 
 @each_service
 async def test_every_log_line_is_json_and_quotes_no_broken_client(shop: RunningShop, name: str) -> None:
-    for sent in BROKEN.values():
-        reader, writer = await asyncio.open_connection(HOST, shop.processes[name].port)
-        writer.write(sent)
-        await reader.read(1)
-        writer.transport.abort()
+    path = f"/{smoke_calls('')[name].method}".encode()
+    hostile = [*BROKEN, *grpc_calls(CARD, path), *grpc_calls(WORD, path)]
+    await asyncio.gather(*(send(shop.processes[name].port, sent) for sent in hostile))
     await health_of(shop.channels[name], "")
     # A release of gRPC that no longer supports one of our GRPC_EXPERIMENTS logs a plain line at the start.
     lines = shop.processes[name].log_path.read_text().splitlines()
     assert {json.loads(line)["service"] for line in lines} == {name}
+    assert [line for line in lines if CARD.decode() in line or WORD.decode() in line] == []
+    assert not [message for message in shop.received.messages if CARD in message.SerializeToString()]
+
+
+async def test_the_storefront_quotes_no_broken_client(storefront: Process) -> None:
+    for sent in http_requests(CARD.decode()):
+        await send(storefront.port, sent)
+    lines = storefront.log_path.read_text().splitlines()
+    assert {json.loads(line)["service"] for line in lines} == {"storefront"}
     assert [line for line in lines if CARD.decode() in line] == []

@@ -211,6 +211,24 @@ async def test_requests_beyond_the_limit_get_503_but_for_probes_and_the_others_a
         assert (await (await server.connect(GET)).response())[0] == 200
 
 
+async def test_beyond_the_limit_of_connections_the_oldest_idle_one_yields(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_server, "_SPARE_CONNECTIONS", 0)
+    async with serving(max_connections=3) as server:
+        busy = await server.connect(GET.replace(b"/ ", b"/wait "))
+        await server.arrived.wait()
+        kept = await server.connect(GET)
+        assert (await kept.response())[0] == 200
+        half = await server.connect(GET[:9])
+        for yields in (kept, half):
+            newest = await server.connect(GET)
+            assert await newest.response() == (200, b"home")
+            assert await yields.rest() == b""
+        server.released.set()
+        assert await busy.response() == (200, b"waited")
+        shed = server.telemetry.counter(semconv.SHED_REQUESTS).values
+        assert shed[("shop.port.name", "http"), ("shop.server.shed.reason", "connection")] == 2
+
+
 @pytest.mark.parametrize(
     "request_text", [b"GET / HTTP/9\r\n\r\n", b"\x16\x03\x01\x00", b"\r\n\r\n", POST[:40] + b"\r\n"]
 )

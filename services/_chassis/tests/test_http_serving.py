@@ -72,8 +72,8 @@ APP = Starlette(
 )
 
 
-def service(telemetry: Telemetry | None = None) -> HttpService:
-    return HttpService(HttpServiceSettings(), telemetry or Telemetry())
+def service(telemetry: Telemetry | None = None, **settings: Any) -> HttpService:
+    return HttpService(HttpServiceSettings(**settings), telemetry or Telemetry())
 
 
 def client_of(served: HttpService, app: Any = APP) -> httpx2.AsyncClient:
@@ -101,8 +101,23 @@ async def test_a_request_for_another_host_is_refused_and_counted_but_not_probes(
     assert served.telemetry.counter(semconv.HTTP_REFUSALS).values == {(("shop.http.refusal.reason", "host"),): 4}
 
 
-async def test_a_request_is_a_server_span_of_its_callers_trace_named_by_the_route(recorded: Recorded) -> None:
+async def test_a_request_begins_a_trace_that_links_to_its_clients(recorded: Recorded) -> None:
+    sent = {"traceparent": f"00-{TRACE_ID}-{PARENT_ID}-00", "tracestate": "shop=keep", "baggage": "session.id=x"}
     async with client_of(service(recorded.telemetry)) as client:
+        await client.get("/things/kettle", headers=sent)  # not sampled, if it were up to the client
+        await client.get("/things/kettle", headers={"traceparent": "00-x"})
+    linked, unlinked = recorded.spans()
+    assert (linked.parent, unlinked.parent, unlinked.links) == (None, None, ())
+    assert f"{linked.context.trace_id:032x}" != TRACE_ID
+    assert [f"{link.context.trace_id:032x}-{link.context.span_id:016x}" for link in linked.links] == [
+        f"{TRACE_ID}-{PARENT_ID}"
+    ]
+    assert "keep" not in linked.to_json()
+    assert "session.id" not in (linked.attributes or {})
+
+
+async def test_a_request_is_a_server_span_of_its_callers_trace_named_by_the_route(recorded: Recorded) -> None:
+    async with client_of(service(recorded.telemetry, trust_traces=True)) as client:
         await client.get("/things/kettle", headers=TRACEPARENT | {"x-request-id": "r-1"})
     [span] = recorded.spans()
     assert (span.name, span.kind) == ("GET /things/{name}", SpanKind.SERVER)
@@ -125,8 +140,8 @@ async def test_a_request_without_a_route_is_named_by_its_method(recorded: Record
     assert [span.name for span in recorded.spans()] == ["_OTHER"]
 
 
-async def test_the_baggage_of_a_request_is_copied_to_its_span(recorded: Recorded) -> None:
-    async with client_of(service(recorded.telemetry)) as client:
+async def test_the_baggage_of_a_trusted_request_is_copied_to_its_span(recorded: Recorded) -> None:
+    async with client_of(service(recorded.telemetry, trust_traces=True)) as client:
         await client.get("/session", headers={"baggage": "synthetic_request=true"})
     attributes = recorded.spans()[0].attributes or {}
     assert (attributes["session.id"], attributes["synthetic_request"]) == ("5f3a", "true")
@@ -163,7 +178,7 @@ async def test_durations_are_recorded_by_method_route_and_status() -> None:
 
 async def test_a_request_is_one_log_line_with_its_trace_id(recorded: Recorded) -> None:
     with structlog.testing.capture_logs(processors=[chassis_logging._add_trace_ids]) as lines:
-        async with client_of(service(recorded.telemetry)) as client:
+        async with client_of(service(recorded.telemetry, trust_traces=True)) as client:
             await client.get("/things/kettle?q=secret", headers=TRACEPARENT)
     [line] = lines
     assert line.pop("milliseconds") >= 0

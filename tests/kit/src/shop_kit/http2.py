@@ -3,6 +3,7 @@
 import asyncio
 import struct
 from collections import defaultdict
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -39,7 +40,11 @@ def _length(number: int) -> bytes:
 
 
 def call(
-    path: bytes = b"/grpc.health.v1.Health/Check", *, stream: int = 1, body: bytes | None = b"", **metadata: bytes
+    path: bytes = b"/grpc.health.v1.Health/Check",
+    *,
+    stream: int = 1,
+    body: bytes | None = b"",
+    metadata: Mapping[str, bytes] | None = None,
 ) -> bytes:
     """Return frames that begin a call, and half-close it after its body, unless that is None.
 
@@ -47,7 +52,7 @@ def call(
     """
     headers = {b":method": b"POST", b":scheme": b"http", b":path": path, b":authority": b"test"}
     headers |= {b"content-type": b"application/grpc", b"te": b"trailers"}
-    headers |= {name.replace("_", "-").encode(): value for name, value in metadata.items()}
+    headers |= {name.replace("_", "-").encode(): value for name, value in (metadata or {}).items()}
     block = b"".join(header(name, value) for name, value in headers.items())
     ends = _END_STREAM if body == b"" else 0
     begin = frame(HEADERS, _END_HEADERS | ends, stream, block)

@@ -10,7 +10,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from typing_extensions import override
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from chassis.telemetry.refusals import Refusals
+
 _RETRY_AFTER_SECONDS = 5
+REFUSED = _IN_FLIGHT, _NO_REQUEST, _CONNECTION = "in_flight", "no_request", "connection"
 
 
 class RequestLimits:
@@ -20,20 +23,25 @@ class RequestLimits:
     which takes more than `body_seconds` from the end of its head, looks to the application like a client that leaves.
     """
 
-    def __init__(self, app: ASGIApp, *, max_requests: int, body_seconds: float) -> None:
+    def __init__(self, app: ASGIApp, refusals: Refusals, *, max_requests: int, body_seconds: float) -> None:
         self._app = app
+        self._refusals = refusals
         self._max_requests = max_requests
         self._body_seconds = body_seconds
         self._in_flight = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if self._in_flight >= self._max_requests:
+            self._refusals.add(_IN_FLIGHT)
             headers = {"retry-after": str(_RETRY_AFTER_SECONDS), "connection": "close"}
             await JSONResponse({"error": "Too many connections"}, 503, headers)(scope, receive, send)
             return
         self._in_flight += 1
         try:
-            await _TimedRequest(receive, send, self._body_seconds).serve(self._app, scope)
+            request = _TimedRequest(receive, send, self._body_seconds)
+            await request.serve(self._app, scope)
+            if request.is_late:
+                self._refusals.add(_NO_REQUEST)
         finally:
             self._in_flight -= 1
 
@@ -45,16 +53,16 @@ class _TimedRequest:
         self._receive = receive
         self._send = send
         self._deadline: float | None = asyncio.get_running_loop().time() + body_seconds
-        self._is_late = False
+        self.is_late = False
         self._has_response = False
 
     async def serve(self, app: ASGIApp, scope: Scope) -> None:
         try:
             await app(scope, self.receive, self.send)
         except ClientDisconnect:
-            if not self._is_late or self._has_response:
+            if not self.is_late or self._has_response:
                 raise
-        if self._is_late and not self._has_response:
+        if self.is_late and not self._has_response:
             # Closed, because the server would go on waiting for the rest of the body.
             response = JSONResponse({"error": "Request Timeout"}, 408, {"connection": "close"})
             await response(scope, self._receive, self._send)
@@ -64,16 +72,43 @@ class _TimedRequest:
             async with asyncio.timeout_at(self._deadline):
                 message = await self._receive()
         except TimeoutError:
-            self._is_late = True
+            self.is_late = True
             raise ClientDisconnect from None
         if not message.get("more_body", False):
             self._deadline = None  # from now on the application only waits for the client to leave
         return message
 
     async def send(self, message: Message) -> None:
-        if not self._is_late:  # what the application says about the disconnected client is of no use
+        if not self.is_late:  # what the application says about the disconnected client is of no use
             self._has_response = True
             await self._send(message)
+
+
+class Connections:
+    """The open connections of a server, those first that have received nothing for the longest time.
+
+    Beyond the limit the first that waits for a request is closed, or the new one if none does.
+    """
+
+    def __init__(self, limit: int, refusals: Refusals) -> None:
+        self._limit = limit
+        self._refusals = refusals
+        self._open: dict[HeadTimeoutProtocol, None] = {}
+
+    def add(self, added: "HeadTimeoutProtocol") -> None:
+        """Add a connection, or one that has received something."""
+        self._open.pop(added, None)
+        if len(self._open) >= self._limit:
+            self._refusals.add(_CONNECTION)
+            closed = next((found for found in self._open if found.conn.their_state is h11.IDLE), added)
+            closed.transport.close()
+            self._open.pop(closed, None)
+            if closed is added:
+                return
+        self._open[added] = None
+
+    def remove(self, lost: "HeadTimeoutProtocol") -> None:
+        self._open.pop(lost, None)
 
 
 class HeadTimeoutProtocol(H11Protocol):
@@ -82,8 +117,9 @@ class HeadTimeoutProtocol(H11Protocol):
     uvicorn itself waits forever for a request that has begun, and for the first one of a connection.
     """
 
-    def __init__(self, *, head_seconds: float, **options: Any) -> None:
+    def __init__(self, *, head_seconds: float, all_open: Connections, **options: Any) -> None:
         super().__init__(**options)
+        self._all_open = all_open
         self._head_seconds = head_seconds
         self._head_timer: asyncio.TimerHandle | None = None
 
@@ -92,16 +128,19 @@ class HeadTimeoutProtocol(H11Protocol):
         super().connection_made(transport)
         if self.client:  # on a socket for both versions, an IPv4 address is mapped into IPv6
             self.client = (self.client[0].removeprefix("::ffff:"), self.client[1])
+        self._all_open.add(self)
         self._update_timer()
 
     @override
     def data_received(self, data: bytes) -> None:
+        self._all_open.add(self)
         super().data_received(data)
         self._update_timer()
 
     @override
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
+        self._all_open.remove(self)
         self._stop_timer()
 
     @override

@@ -23,13 +23,14 @@ from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from chassis.errors import DomainError
 from chassis.http.hosts import AllowedHosts
-from chassis.http.limits import HeadTimeoutProtocol, RequestLimits
+from chassis.http.limits import REFUSED, Connections, HeadTimeoutProtocol, RequestLimits
 from chassis.http.probes import Probes
 from chassis.http.serving import DefaultHeaders, ObservedApplication
 from chassis.process import ReadinessCheck, run_process
 from chassis.settings import Parse, Port, PositiveFloat, PositiveInt, ServerSettings
 from chassis.sql.migrate import CONNECT_TIMEOUT_SECONDS
 from chassis.telemetry.instruments import Telemetry
+from chassis.telemetry.refusals import Refusals
 from chassis.values.hosts import parse_host_patterns
 
 log = structlog.get_logger()
@@ -40,6 +41,8 @@ _KEEP_ALIVE_SECONDS = 75
 _STALL_SECONDS = 60
 _READINESS_TIMEOUT_SECONDS = 2.0
 _OTHER_FILES = 320
+# For probes, and for requests that get 503.
+_SPARE_CONNECTIONS = 100
 
 
 def _parse_networks(text: str) -> tuple[str, ...]:
@@ -58,6 +61,8 @@ class HttpServiceSettings(ServerSettings):
     max_connections: PositiveInt = 1000
     trusted_proxies: Annotated[tuple[str, ...], Parse(_parse_networks)] = ()
     # Host names that requests may have; none allows any, so what starts a service sets them.
+    # Continue the traces of clients, with their baggage: for a gateway that begins them and drops those from outside.
+    trust_traces: bool = False
     allowed_hosts: Annotated[frozenset[str], Parse(parse_host_patterns)] = frozenset()
 
 
@@ -76,6 +81,7 @@ class HttpService:
         self.telemetry = telemetry
         self._checks: list[ReadinessCheck] = []
         self._unobserved: list[str] = []
+        self.refusals = Refusals("http", telemetry, *REFUSED)
         self.is_draining = False
 
     def add_readiness_check(self, check: ReadinessCheck) -> None:
@@ -90,9 +96,12 @@ class HttpService:
         """Return the application as it is served: limited, observed, and with `/healthz` and `/readyz`."""
         settings = self.settings
         # Probes are outside the limits: an overloaded pod must not be restarted for being busy; and have its address.
-        limited = RequestLimits(app, max_requests=settings.max_connections, body_seconds=settings.body_timeout_seconds)
+        limited = RequestLimits(
+            app, self.refusals, max_requests=settings.max_connections, body_seconds=settings.body_timeout_seconds
+        )
         checked = AllowedHosts(limited, settings.allowed_hosts, self.telemetry)
-        probed = Probes(ObservedApplication(checked, self.telemetry, self._unobserved), self.is_ready)
+        observed = ObservedApplication(checked, self.telemetry, self._unobserved, trusts=settings.trust_traces)
+        probed = Probes(observed, self.is_ready)
         # uvicorn has its own types of ASGI.
         return cast("ASGIApp", ProxyHeadersMiddleware(cast("Any", DefaultHeaders(probed)), [*settings.trusted_proxies]))
 
@@ -174,9 +183,10 @@ async def serving(
     _raise_file_limit(settings.max_connections + _OTHER_FILES)
     async with resources as app:
         listener = _listen(settings.host, settings.port)
+        connections = Connections(settings.max_connections + _SPARE_CONNECTIONS, service.refusals)
         server = Server(
             service.wrap(app),
-            http=partial(HeadTimeoutProtocol, head_seconds=settings.header_timeout_seconds),
+            http=partial(HeadTimeoutProtocol, head_seconds=settings.header_timeout_seconds, all_open=connections),
             timeout_keep_alive=_KEEP_ALIVE_SECONDS,
             timeout_graceful_shutdown=max(1, round(settings.grace_seconds)),
         )

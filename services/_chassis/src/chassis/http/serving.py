@@ -17,8 +17,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from chassis.telemetry import semconv
 from chassis.telemetry.instruments import Telemetry
+from chassis.telemetry.logging import mask_cards
 from chassis.telemetry.metrics import Attributes
-from chassis.telemetry.propagation import baggage_attributes
+from chassis.telemetry.propagation import baggage_attributes, begin_trace
 
 log = structlog.get_logger()
 
@@ -61,10 +62,15 @@ class ObservedApplication:
     An exception of the application is logged with its traceback. It is raised again unless the application has sent a
     whole response nevertheless: the server then sends status 500, or ends the connection in the middle of a response.
     A client that leaves before it has the response is no error: the request is recorded with status 499.
+
+    Each request begins a trace, with a link to the client's, unless it `trusts` clients' traces and baggage.
     """
 
-    def __init__(self, app: ASGIApp, telemetry: Telemetry, unobserved: Sequence[str] = ()) -> None:
+    def __init__(
+        self, app: ASGIApp, telemetry: Telemetry, unobserved: Sequence[str] = (), *, trusts: bool = False
+    ) -> None:
         self._app = app
+        self._trusts = trusts
         self._unobserved = tuple(unobserved)
         self._tracer = telemetry.tracer
         self._propagation = telemetry.propagation
@@ -87,7 +93,7 @@ class ObservedApplication:
                 exchange.client_left = True
             except Exception as error:
                 error_type = type(error).__name__
-                log.exception("unexpected error", method=scope["method"], path=scope["path"])
+                log.exception("unexpected error", method=_method(scope), path=mask_cards(scope["path"]))
                 if not exchange.complete:
                     raise
             finally:
@@ -98,15 +104,16 @@ class ObservedApplication:
         """Start the request's span and make it current; log lines meanwhile have the request's identity."""
         headers = Headers(scope=scope)
         known = self._propagation.headers
-        parent = self._propagation.extract({name: value for name, value in headers.items() if name in known})
+        given = self._propagation.extract({name: value for name, value in headers.items() if name in known})
+        parent, links = (given, []) if self._trusts else begin_trace(given)
         attributes = {
             semconv.HTTP_METHOD: _method(scope),
-            semconv.URL_PATH: scope["path"],
+            semconv.URL_PATH: mask_cards(scope["path"]),
             semconv.URL_SCHEME: scope["scheme"],
             **identity,
             **baggage_attributes(parent),
         }
-        span = self._tracer.start_span(_method(scope), parent, SpanKind.SERVER, attributes)
+        span = self._tracer.start_span(_method(scope), parent, SpanKind.SERVER, attributes, links)
         token = otel_context.attach(trace.set_span_in_context(span, parent))
         structlog.contextvars.bind_contextvars(**identity)
         self._in_flight += 1
@@ -121,7 +128,8 @@ class ObservedApplication:
         if error_type is None and status >= HTTPStatus.INTERNAL_SERVER_ERROR:
             error_type = str(status)
         milliseconds = round(seconds * 1000, 1)
-        log.info("request", method=scope["method"], path=scope["path"], status=status, milliseconds=milliseconds)
+        path = mask_cards(scope["path"])
+        log.info("request", method=_method(scope), path=path, status=status, milliseconds=milliseconds)
         # Named by route: paths with ids in them would make series without bound.
         route: str | None = getattr(scope.get("route"), "path", None)
         if span.is_recording():
@@ -184,7 +192,11 @@ def _identify(scope: Scope) -> dict[str, str]:
     """
     # Whatever is accepted is copied into logs, the span and the response.
     received = Headers(scope=scope).get(_REQUEST_ID_HEADER, "")
-    identity = {semconv.REQUEST_ID: received if _REQUEST_ID.fullmatch(received) else uuid.uuid4().hex}
+    identity = {
+        semconv.REQUEST_ID: received
+        if _REQUEST_ID.fullmatch(received) and mask_cards(received) == received
+        else uuid.uuid4().hex
+    }
     if scope.get("client"):
         identity[semconv.CLIENT_ADDRESS] = scope["client"][0]
     return identity

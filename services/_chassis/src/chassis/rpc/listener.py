@@ -1,6 +1,7 @@
 """A port on which a service serves RPCs, with health and reflection of the services on it."""
 
 import asyncio
+import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -18,6 +19,9 @@ from chassis.settings import ServiceSettings
 from chassis.telemetry.instruments import Telemetry
 
 log = structlog.get_logger()
+
+# Else each client that leaves before it has read its response is a traceback.
+logging.getLogger("grpc._cython.cygrpc").addFilter(lambda record: "ExecuteBatchError" not in record.getMessage())
 
 # Kubernetes restarts a pod that is not live. Readiness must not decide that: a restart does not repair a store.
 _LIVENESS = "liveness"

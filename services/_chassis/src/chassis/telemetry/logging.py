@@ -21,6 +21,7 @@ from typing_extensions import override
 Event = MutableMapping[str, Any]
 
 _LONG_NUMBER = re.compile(r"[0-9](?:[ -]?[0-9]){11,}")
+_CARD = re.compile(r"(?<![0-9A-Fa-f-])[0-9]{12,19}(?![0-9A-Fa-f-])")
 
 _SEVERITIES = {
     "debug": SeverityNumber.DEBUG,
@@ -59,6 +60,11 @@ def configure(service_name: str, *, level: str = "info", logger: Logger | None =
     )
     # At the level info, libraries log what only their developers need.
     logging.basicConfig(handlers=[_StructlogHandler()], level=max(number, logging.WARNING), force=True)
+
+
+def mask_cards(text: str) -> str:
+    """Return a path or an id without what may be the number of a card; UUIDs are left as they are."""
+    return _CARD.sub("[number]", text)
 
 
 def _format_traceback(exc_info: structlog.typing.ExcInfo) -> str:

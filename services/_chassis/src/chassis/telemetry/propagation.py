@@ -14,6 +14,7 @@ from opentelemetry.baggage.propagation import W3CBaggagePropagator
 from opentelemetry.context import Context
 from opentelemetry.propagators.composite import CompositePropagator
 from opentelemetry.propagators.textmap import TextMapPropagator
+from opentelemetry.trace import Link, SpanContext
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from chassis.telemetry import semconv
@@ -23,8 +24,9 @@ _BAGGAGE_HEADER = "baggage"
 # gRPC rejects calls with more than 8 KiB of metadata: longer baggage of one client must not fail its calls.
 _MAX_BAGGAGE_CHARACTERS = 2048
 
-# Its warnings quote malformed headers, which may contain anything.
-logging.getLogger("opentelemetry.baggage.propagation").setLevel(logging.ERROR)
+# Their warnings quote malformed headers, which may contain anything.
+for _quoting in ("opentelemetry.baggage", "opentelemetry.trace", "opentelemetry.propagators"):
+    logging.getLogger(_quoting).setLevel(logging.ERROR)
 
 
 class Propagation:
@@ -67,6 +69,13 @@ def load_propagation(names: str) -> Propagation:
         if name not in known:
             raise ValueError(f"unknown propagator {name!r}; known are {', '.join(sorted({*known, 'none'}))}")
     return Propagation(*(known[name].load()() for name in chosen))
+
+
+def begin_trace(given: Context) -> tuple[Context, list[Link]]:
+    """Return the context of a new trace, and a link to the given one: a stranger chose it, and its sampling."""
+    span = trace.get_current_span(given).get_span_context()
+    linked = SpanContext(span.trace_id, span.span_id, is_remote=True)  # without a state, which may be any text
+    return Context(), [Link(linked)] if linked.is_valid else []
 
 
 def is_unsampled(context: Context | None = None) -> bool:
