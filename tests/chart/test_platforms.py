@@ -16,7 +16,7 @@ def given(name: str) -> dict[str, Any]:
 
 
 def dns_rule(manifests: Any) -> dict[str, Any]:
-    (rule,) = manifests.one("NetworkPolicy", "shop-dns")["spec"]["egress"]
+    (rule,) = manifests.one("NetworkPolicy", "shop-default-deny")["spec"]["egress"]
     return dict(rule)
 
 

@@ -79,6 +79,29 @@ labels:
 {{- if and $services.checkout $services.cart (get $services "product-catalog") }}true{{ end -}}
 {{- end -}}
 
+{{/* Names of what has pods in the release, as JSON; each has a service account. */}}
+{{- define "shop.components" -}}
+{{- $observability := .Values.observability -}}
+{{- $components := dict
+  "alertmanager" (and $observability.enabled $observability.alertmanager.enabled)
+  "authority" (and .Values.tls.enabled (eq .Values.tls.issuer "authority"))
+  "grafana" (and $observability.enabled $observability.grafana.enabled)
+  "jaeger" $observability.enabled
+  "load-generator" .Values.load.enabled
+  "loki" (include "shop.storesLogs" .)
+  "otel-collector" (include "shop.collects" .)
+  "postgresql" .Values.postgresql.enabled
+  "prometheus" $observability.enabled
+  "reconciliation" (include "shop.reconciles" .)
+  "test" (include "shop.tests" .)
+  "valkey" .Values.valkey.enabled -}}
+{{- $names := include "shop.services" . | fromJson | keys -}}
+{{- range $name, $installed := $components -}}
+{{- if $installed }}{{ $names = append $names $name }}{{ end -}}
+{{- end -}}
+{{- $names | sortAlpha | toJson -}}
+{{- end -}}
+
 {{/* The gRPC service whose health is the readiness: product-catalog becomes shop.ProductCatalogService. */}}
 {{- define "shop.grpcName" -}}
 shop.{{ . | replace "-" " " | title | replace " " "" }}Service

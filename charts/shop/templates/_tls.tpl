@@ -3,11 +3,8 @@
 {{/* Names that have a certificate, as JSON: services, their clients, and the servers that hold or see customers' data.
      Jaeger, Prometheus and Loki have none: telemetry names no customer, and `exportTo` takes https. */}}
 {{- define "shop.certified" -}}
-{{- $names := include "shop.services" . | fromJson | keys -}}
-{{- $more := dict "test" (include "shop.tests" .) "reconciliation" (include "shop.reconciles" .) "otel-collector" (include "shop.collects" .)
-  "postgresql" .Values.postgresql.enabled "valkey" .Values.valkey.enabled -}}
-{{- range $name, $is := $more -}}{{- if $is -}}{{- $names = append $names $name -}}{{- end -}}{{- end -}}
-{{- .Values.tls.enabled | ternary $names list | sortAlpha | toJson -}}
+{{- $names := include "shop.components" . | fromJsonArray -}}
+{{- without $names "alertmanager" "authority" "grafana" "jaeger" "load-generator" "loki" "prometheus" | toJson -}}
 {{- end -}}
 
 {{- define "shop.tlsSecret" -}}
