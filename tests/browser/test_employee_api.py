@@ -98,7 +98,7 @@ async def task_titles(api: Api) -> dict[str, bool]:
 
 
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1"])  # the same site with its cookie, and another site
-@pytest.mark.parametrize("mode", ["off", "enforce"])
+@pytest.mark.parametrize("mode", ["off", "observe", "enforce"])
 async def test_a_page_of_another_origin_changes_nothing(
     browser: Browser, foreign_port: int, tmp_path: Path, mode: str, host: str
 ) -> None:
@@ -110,14 +110,12 @@ async def test_a_page_of_another_origin_changes_nothing(
         assert await task_titles(api) == {}
 
 
-@pytest.mark.parametrize(
-    ("settings", "with_session"), [({"allow_cross_site": True}, False), ({"auth_mode": "observe"}, True)]
-)
+@pytest.mark.parametrize(("settings", "with_session"), [({}, False), ({"auth_mode": "observe"}, True)])
 async def test_without_the_check_the_same_requests_create_tasks(
     browser: Browser, foreign_port: int, tmp_path: Path, settings: dict[str, Any], with_session: bool
 ) -> None:
     async with (
-        running_api(tmp_path, **settings) as (api, port),
+        running_api(tmp_path, allow_cross_site=True, **settings) as (api, port),
         foreign_page(browser, foreign_port, port) as page,
     ):
         assert await page.evaluate(ATTACK, f"http://localhost:{port}") == ["TypeError", "TypeError"]
