@@ -11,15 +11,7 @@ REFUSED = {
     "services: {ad: {enabled: false}}": (
         'services.storefront.calls: there is no gRPC service "ad"; install it, or set it there to []'
     ),
-    # Lists of services, as in earlier releases.
-    "services: {storefront: {calls: [ad]}}": (
-        "services.storefront.calls: a list of services is now a map to the methods it calls, such as "
-        "{payment: [Charge]}"
-    ),
-    "services: {ad: {internalCalls: [cart]}}": (
-        "services.ad.internalCalls: a list of services is now a map to the methods it calls, such as "
-        "{payment: [PaymentLedger/Void]}"
-    ),
+    "services: {storefront: {calls: [ad]}}": "at '/services/storefront/calls': got array, want object",
     "tls: {callers: {'spiffe://a/b': {basket: [Get]}}}": 'tls.callers: there is no gRPC service "basket"',
     "{tls: {enabled: true}, meshPolicies: istio}": "meshPolicies: a mesh sees no methods of calls that are encrypted",
     "services: {ad: {replicas: two}}": "shop:\n- at '/services/ad/replicas': got string, want integer",

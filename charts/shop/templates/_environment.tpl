@@ -94,9 +94,7 @@
 
 {{/* Hosts of an HTTP server, against DNS rebinding: of its Service, its URL and forwarded ports: (list $ name service). */}}
 {{- define "shop.allowedHosts" -}}
-{{- $name := include "shop.name" . -}}{{- $namespace := (index . 0).Release.Namespace -}}
-{{- $hosts := list "localhost" "127.0.0.1" "[::1]" $name (printf "%s.%s" $name $namespace) (printf "%s.%s.svc" $name $namespace) -}}
-{{- $hosts = append $hosts (printf "%s.%s.svc.cluster.local" $name $namespace) -}}
+{{- $hosts := include "shop.dnsNames" . | fromJsonArray | concat (list "localhost" "127.0.0.1" "[::1]") -}}
 {{- with (index . 2).url }}{{ $hosts = append $hosts (regexReplaceAll ":[0-9]*$" (urlParse .).host "" | lower) }}{{ end -}}
 {{- join "," (uniq $hosts) -}}
 {{- end -}}
@@ -204,9 +202,7 @@
 - {name: OTEL_TRACES_SAMPLER, value: parentbased_traceidratio}
 - {name: OTEL_TRACES_SAMPLER_ARG, value: {{ $telemetry.sampleRatio | quote }}}
 {{- end }}
-{{- end }}
-{{- if include "shop.otlpEndpoint" $root }}
-- {name: OTEL_RESOURCE_ATTRIBUTES, value: {{ include "shop.resourceAttributes" . | quote }}}
+- {name: OTEL_RESOURCE_ATTRIBUTES, value: {{ include "shop.resourceAttributes" $ | quote }}}
 {{- end }}
 {{- end -}}
 

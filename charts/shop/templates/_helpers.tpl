@@ -51,10 +51,7 @@ labels:
 {{- range $name, $own := .Values.services -}}
 {{- $service := include "shop.merged" (list $.Values.defaults $own) | fromJson -}}
 {{- if and $service.enabled (not (kindIs "invalid" $own)) -}}
-{{- range $key, $form := dict "calls" "[Charge]" "internalCalls" "[PaymentLedger/Void]" -}}
-{{- if kindIs "slice" (get $service $key) -}}
-{{- fail (printf "services.%s.%s: a list of services is now a map to the methods it calls, such as {payment: %s}" $name $key $form) -}}
-{{- end -}}
+{{- range $key := list "calls" "internalCalls" -}}
 {{- range $callee, $methods := get $service $key | default dict -}}
 {{- if not $methods -}}{{- $_ := unset (get $service $key) $callee -}}{{- end -}}
 {{- end -}}
@@ -279,27 +276,25 @@ custom
 {{- end -}}
 {{- end -}}
 
-{{/* Volume with the certificates for the OTLP endpoint, and its mount; empty if there are none. */}}
+{{/* Items of a pod's lists for the certificates of the OTLP endpoint; empty if there are none. */}}
 
 {{- define "shop.otlpVolume" -}}
 {{- $tls := .Values.telemetry.tls -}}
 {{- if or $tls.caSecret.name $tls.clientSecret -}}
-name: otlp-tls
-projected:
-  sources:
-    {{- if $tls.caSecret.name }}
-    - secret: {name: {{ $tls.caSecret.name }}, items: [{key: {{ $tls.caSecret.key }}, path: ca.crt}]}
-    {{- end }}
-    {{- if $tls.clientSecret }}
-    - secret: {name: {{ $tls.clientSecret }}, items: [{key: tls.crt, path: tls.crt}, {key: tls.key, path: tls.key}]}
-    {{- end }}
+- name: otlp-tls
+  projected:
+    sources:
+      {{- if $tls.caSecret.name }}
+      - secret: {name: {{ $tls.caSecret.name }}, items: [{key: {{ $tls.caSecret.key }}, path: ca.crt}]}
+      {{- end }}
+      {{- if $tls.clientSecret }}
+      - secret: {name: {{ $tls.clientSecret }}, items: [{key: tls.crt, path: tls.crt}, {key: tls.key, path: tls.key}]}
+      {{- end }}
 {{- end -}}
 {{- end -}}
 
 {{- define "shop.otlpMount" -}}
-{{- if include "shop.otlpVolume" . -}}
-{name: otlp-tls, mountPath: /etc/shop-otlp, readOnly: true}
-{{- end -}}
+{{- if include "shop.otlpVolume" . }}- {name: otlp-tls, mountPath: /etc/shop-otlp, readOnly: true}{{ end -}}
 {{- end -}}
 
 {{/* Shutdown: docs/scaling.md derives these times. */}}

@@ -82,9 +82,7 @@ capabilities: {drop: [ALL]}
   secret: {secretName: {{ .name }}, items: [{key: {{ .key }}, path: ca.crt}]}
 {{- end }}
 {{- include "shop.tlsVolume" (list $root $name) | nindent 0 }}
-{{- with include "shop.otlpVolume" $root }}
-- {{- . | nindent 2 }}
-{{- end }}
+{{- include "shop.otlpVolume" $root | nindent 0 }}
 {{- with $service.volumes }}
 {{ toYaml . }}
 {{- end }}
@@ -101,9 +99,7 @@ capabilities: {drop: [ALL]}
 - {name: ca, mountPath: /etc/shop-ca, readOnly: true}
 {{- end }}
 {{- include "shop.tlsMount" (index . 0) | nindent 0 }}
-{{- with include "shop.otlpMount" (index . 0) }}
-- {{ . }}
-{{- end }}
+{{- include "shop.otlpMount" (index . 0) | nindent 0 }}
 {{- with $service.volumeMounts }}
 {{ toYaml . }}
 {{- end }}
@@ -113,36 +109,25 @@ capabilities: {drop: [ALL]}
      before Kubernetes 1.37; what a node sends to its pods passes network policies. */}}
 {{- define "shop.probes" -}}
 {{- $name := index . 0 -}}{{- $service := index . 1 -}}
-{{- $health := (index . 2).Values.tls.enabled | ternary 50053 $service.port -}}
+{{- $live := printf "httpGet: {path: /healthz, port: %v}" $service.port -}}
+{{- $ready := printf "httpGet: {path: /readyz, port: %v}" $service.port -}}
 {{- if eq $service.protocol "grpc" -}}
-startupProbe:
-  grpc: {port: {{ $health }}, service: liveness}
-  periodSeconds: 1
-  failureThreshold: 60
-readinessProbe:
-  grpc: {port: {{ $health }}, service: {{ include "shop.grpcName" $name }}}
-  periodSeconds: 5
-  timeoutSeconds: 2
-  failureThreshold: 2
-livenessProbe:
-  grpc: {port: {{ $health }}, service: liveness}
-  periodSeconds: 10
-  timeoutSeconds: 5
-  failureThreshold: 3
-{{- else -}}
-startupProbe:
-  httpGet: {path: /healthz, port: {{ $service.port }}}
-  periodSeconds: 1
-  failureThreshold: 60
-readinessProbe:
-  httpGet: {path: /readyz, port: {{ $service.port }}}
-  periodSeconds: 5
-  timeoutSeconds: 2
-  failureThreshold: 2
-livenessProbe:
-  httpGet: {path: /healthz, port: {{ $service.port }}}
-  periodSeconds: 10
-  timeoutSeconds: 5
-  failureThreshold: 3
+{{- $port := (index . 2).Values.tls.enabled | ternary 50053 $service.port -}}
+{{- $live = printf "grpc: {port: %v, service: liveness}" $port -}}
+{{- $ready = printf "grpc: {port: %v, service: %s}" $port (include "shop.grpcName" $name) -}}
 {{- end -}}
+startupProbe:
+  {{ $live }}
+  periodSeconds: 1
+  failureThreshold: 60
+readinessProbe:
+  {{ $ready }}
+  periodSeconds: 5
+  timeoutSeconds: 2
+  failureThreshold: 2
+livenessProbe:
+  {{ $live }}
+  periodSeconds: 10
+  timeoutSeconds: 5
+  failureThreshold: 3
 {{- end -}}

@@ -11,7 +11,7 @@
 {{- include "shop.name" . }}-tls
 {{- end -}}
 
-{{/* Names in a component's certificate, as JSON. A client must find the one that it connects to. */}}
+{{/* Names of a component's Service, as JSON. In its certificate, a client must find the one that it connects to. */}}
 {{- define "shop.dnsNames" -}}
 {{- $name := include "shop.name" . -}}{{- $qualified := printf "%s.%s" $name (index . 0).Release.Namespace -}}
 {{- list $name $qualified (print $qualified ".svc") (print $qualified ".svc.cluster.local") | toJson -}}
@@ -32,8 +32,8 @@
 {{/* Plaintext to a server outside the release must be a decision. */}}
 {{- define "shop.tlsChecks" -}}
 {{- $tls := .Values.tls -}}{{- $external := .Values.externalDatabase -}}
-{{- if ne (empty $tls.issuerRef.name) (ne $tls.issuer "cert-manager") -}}
-{{- fail (printf "tls.issuerRef.name: the issuer of cert-manager, and of it alone; tls.issuer is %s" $tls.issuer) -}}
+{{- if and (eq $tls.issuer "cert-manager") (not ($tls.issuerRef | default dict).name) -}}
+{{- fail "tls.issuerRef.name: cert-manager needs the name of an issuer" -}}
 {{- end -}}
 {{- $plain := dict
   "telemetry.endpoint" (hasPrefix "http:" (default "" .Values.telemetry.endpoint))
