@@ -2,7 +2,7 @@
 
 import json
 import ssl
-from base64 import b64decode
+from base64 import b64decode, b64encode
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -225,6 +225,15 @@ def test_of_two_runs_at_a_time_one_fails_before_it_overwrites_the_other_s(
     monkeypatch.setattr(renewal.Secrets, "read", overtaken)
     with pytest.raises(OSError, match=f"PATCH {AUTHORITY}.*409"):
         run(NOW, pod="slower")
+    accepts(kubernetes.data("cart"), kubernetes.data("ad"), "ad")
+
+
+def test_an_authority_that_has_ended_is_replaced_at_once(run: Any, kubernetes: Kubernetes) -> None:
+    run(NOW)
+    ended = Authority.create("shop", timedelta(minutes=-1))
+    files = {"tls.crt": ended.certificate, "tls.key": ended.key, "ca.crt": ended.certificate}
+    kubernetes.secrets[AUTHORITY]["data"] = {name: b64encode(file).decode() for name, file in files.items()}
+    run(NOW)
     accepts(kubernetes.data("cart"), kubernetes.data("ad"), "ad")
 
 

@@ -43,11 +43,15 @@ def next_step(authority: Data, now: datetime) -> Data:
         return {"tls.crt": authority["next.crt"], "tls.key": authority["next.key"], "ca.crt": authority["ca.crt"]}
     if authority["ca.crt"] != authority["tls.crt"]:
         return {**authority, "ca.crt": authority["tls.crt"]}
-    if x509.load_pem_x509_certificate(authority["tls.crt"]).not_valid_after_utc - now > AUTHORITY_VALID / 3:
+    if _end(authority) - now > AUTHORITY_VALID / 3:
         return authority
     new = new_authority()
     bundle = authority["ca.crt"] + new["ca.crt"]
     return {**authority, "next.crt": new["tls.crt"], "next.key": new["tls.key"], "ca.crt": bundle}
+
+
+def _end(authority: Data) -> datetime:
+    return x509.load_pem_x509_certificate(authority["tls.crt"]).not_valid_after_utc
 
 
 def reached(authority: Data, leaf: Data, now: datetime) -> bool:
@@ -112,7 +116,9 @@ def main(now: datetime, environment: Mapping[str, str] = os.environ, account: Pa
     """
     secrets = Secrets(environment, account)
     subjects, name = json.loads(environment["SUBJECTS"]), environment["AUTHORITY"]
-    authority = secrets.read(name) or new_authority()
+    authority = secrets.read(name)
+    if authority is None or _end(authority) < now:  # in steps it could not be replaced: nobody accepts it any more
+        authority = new_authority()
     leaves = [secrets.read(leaf) or {} for leaf in subjects]
     if all(reached(authority, leaf, now) for leaf in leaves):
         authority = next_step(authority, now)
