@@ -21,6 +21,7 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey, generat
 from cryptography.hazmat.primitives.hashes import SHA256
 from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
+from chassis.tls.certificates import Certificates
 from shop.cart_pb2 import Cart, GetCartRequest
 from shop.cart_pb2_grpc import CartServiceStub
 from shop.checkout_pb2_grpc import CheckoutServiceStub
@@ -89,7 +90,7 @@ def tls_to(service: str, folder: Path) -> dict[str, Any]:
     return {"transport_socket": {"name": "envoy.transport_sockets.tls", "typed_config": config}}
 
 
-def cluster(service: str, port: int, tls_folder: Path | None) -> dict[str, Any]:
+def cluster(service: str, port: int, certificates: Certificates | None) -> dict[str, Any]:
     address = {"socket_address": {"address": "127.0.0.1", "port_value": port}}
     options = f"{TYPES}.upstreams.http.v3.HttpProtocolOptions"
     http2 = {"@type": options, "explicit_http_config": {"http2_protocol_options": {}}}
@@ -100,7 +101,7 @@ def cluster(service: str, port: int, tls_folder: Path | None) -> dict[str, Any]:
             "endpoints": [{"lb_endpoints": [{"endpoint": {"address": address}}]}],
         },
         "typed_extension_protocol_options": {options.removeprefix("type.googleapis.com/"): http2},
-        **(tls_to(service, tls_folder) if tls_folder else {}),
+        **(tls_to(service, certificates.folder) if certificates else {}),
     }
 
 
@@ -129,7 +130,7 @@ def bootstrap(port: int, shop: RunningShop) -> dict[str, Any]:
         "address": {"socket_address": {"address": "127.0.0.1", "port_value": port}},
         "filter_chains": [{"filters": [{"name": "http", "typed_config": manager}]}],
     }
-    clusters = [cluster(name, process.port, process.tls_folder) for name, process in services.items()]
+    clusters = [cluster(name, process.port, process.certificates) for name, process in services.items()]
     return {"static_resources": {"listeners": [listener], "clusters": clusters}}
 
 

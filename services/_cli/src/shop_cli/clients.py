@@ -4,21 +4,20 @@ import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
-from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 import grpc
 
 from chassis.errors import DeadlineExceeded, InvalidArgument, Unavailable
 from chassis.rpc.client import channel
+from chassis.tls.certificates import Certificates
 from chassis.values.fields import parse_idempotency_key
 from shop.cart_pb2_grpc import CartServiceStub
 from shop.checkout_pb2_grpc import CheckoutServiceStub
 from shop.currency_pb2_grpc import CurrencyServiceStub
 from shop.product_catalog_pb2_grpc import ProductCatalogServiceStub
-from shop_cli.local.health import NO_DATABASE, is_serving
+from shop_cli.local.health import NO_DATABASE
 from shop_cli.local.run_file import find_run
-from shop_cli.local.tls import load_certificates, tls_problem
 from shop_cli.local.workspace import default_ports, discover, find, internal_name
 from shop_internal.letter_spool_pb2_grpc import LetterSpoolStub
 from shop_internal.mail_records_pb2_grpc import MailRecordsStub
@@ -36,7 +35,7 @@ class Served(Protocol):
 
     address: str
     internal_address: str
-    tls_folder: Path | None
+    certificates: Certificates | None
 
 
 @asynccontextmanager
@@ -52,10 +51,9 @@ async def _client(
     is_internal = service.startswith("shop.internal.")
     if at is None or isinstance(at, str):
         target = _checked(at or default_address(name, internal=is_internal))
-        tls_folder, server_name = tls_of(target, name)
+        certificates, server_name = tls_of(target, name)
     else:
-        target, tls_folder, server_name = at.internal_address if is_internal else at.address, at.tls_folder, ""
-    certificates = load_certificates(tls_folder)
+        target, certificates, server_name = at.internal_address if is_internal else at.address, at.certificates, ""
     opened = channel(
         target, service, timeout_seconds=TIMEOUT_SECONDS, certificates=certificates, server_name=server_name
     )
@@ -64,9 +62,9 @@ async def _client(
     except Unavailable as error:
         if error.reason != "UNAVAILABLE":  # the service itself responded so, with a reason of its own
             raise
-        if problem := tls_problem(target, tls_folder, server_name):
-            raise Unavailable(f"{name} at {target}: {problem}", reason="TLS_FAILED") from error
-        if await is_serving(find(discover(), name), target, tls_folder) is False:
+        if "TLS_FOLDER" in error.message:
+            raise Unavailable(f"{name} at {target}: {error.message}", reason="TLS_FAILED") from error
+        if "backend unhealthy" in error.message:
             raise Unavailable(f"{name} is {NO_DATABASE} (`shop status`)", reason="NOT_READY") from error
         advice = "was it killed or frozen? (`shop status`)" if find_run() else "is the shop up? (`shop up`)"
         message = f"{name} does not answer at {target}: {advice}"
@@ -105,17 +103,22 @@ def default_address(name: str, *, internal: bool) -> str:
     return f"localhost:{default_ports(programs)[key]}"
 
 
-def tls_of(address: str, name: str) -> tuple[Path | None, str]:
-    """Return the folder with the certificate for calls to a program, and the name in the program's own certificate.
+def tls_of(address: str, name: str) -> tuple[Certificates | None, str]:
+    """Return the certificates for calls to a program, and the name in the program's own certificate.
 
-    The folder is $TLS_FOLDER, or that of the running shop to which the address belongs; None for plaintext. The name is
-    "" if it is the address's host, which it can't be behind a forwarded port.
+    They are in $TLS_FOLDER, or the folder of the running shop to which the address belongs; None for plaintext. The
+    name is "" if it is the address's host, which it can't be behind a forwarded port. Raise InvalidArgument.
     """
     if folder := os.environ.get("TLS_FOLDER"):
         is_here = address.rpartition(":")[0] in _LOOPBACK
-        return Path(folder), f"{os.environ.get('TLS_RELEASE') or 'shop'}-{name}" if is_here else ""
+        server_name = f"{os.environ.get('TLS_RELEASE') or 'shop'}-{name}" if is_here else ""
+        try:
+            return Certificates.load(folder), server_name
+        except ValueError as error:
+            raise InvalidArgument.field("TLS_FOLDER", f"{folder} {error}") from error
     run = find_run()
-    return (Path(run.tls_folder) if run and run.tls_folder and address in run.addresses.values() else None), ""
+    folder = run.tls_folder if run and address in run.addresses.values() else ""
+    return Certificates.load(folder) if folder else None, ""
 
 
 def _checked(address: str) -> str:

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import grpc
@@ -63,15 +63,10 @@ class Listener:
         self._certificates = None if health else settings.tls_folder
         callers = settings.allowed_calls if self._certificates else None
         self._registrar = WrappingRegistrar(telemetry, self.limiter, settings.failpoints, callers)
-        self._is_probed_only = health is not None
         self.health = health or Health()
 
     def add_servicer(self, register: Register, servicer: object) -> None:
         register(servicer, self._registrar)
-
-    @property
-    def method_names(self) -> Sequence[str]:
-        return self._registrar.method_names
 
     async def start(self, port: int, setting: str) -> int:
         """Serve on a port, 0 for a free one, and return it. Raise OSError with the setting's name if it is in use."""
@@ -87,7 +82,7 @@ class Listener:
     async def _serve(self, port: int) -> int:
         # Health and reflection are not wrapped: probes would count towards the limit, and fill traces and durations.
         names = self._registrar.service_names
-        reflected = [] if self._is_probed_only else reflection_handlers(names, self._introspection)
+        reflected = reflection_handlers(names, self._introspection) if names else []
         handlers = [*self._registrar.handlers, *reflected]
         self._server = grpc.aio.server(handlers=handlers, options=self._options)
         # Registered, unlike the others: a probe must not wait behind a backlog of calls.

@@ -44,7 +44,6 @@ class Service:
         self._public = Listener("public", settings, telemetry)
         self._internal: Listener | None = None
         self._listeners = [self._public]
-        self._probed: Listener | None = None
         # Here and not in each limiter: of two observers of a metric OpenTelemetry keeps the first.
         telemetry.observe(semconv.ACTIVE_REQUESTS, lambda: [(at.in_flight, at.attributes) for at in self._limiters()])
         telemetry.observe(semconv.REQUEST_LIMIT, lambda: [(at.limit, at.attributes) for at in self._limiters()])
@@ -80,22 +79,19 @@ class Service:
     async def start(self) -> None:
         """Start to serve. Raise OSError with the address when a port is in use."""
         if self._internal is not None:
-            self.internal_port = await self._internal.start(self.settings.internal_port, "INTERNAL_PORT")
-            self.channels.push_async_callback(self._internal.stop, 0)  # if the public port is in use
-        self.port = await self._public.start(self.settings.port, "PORT")
+            self.internal_port = await self._listen(self._internal, self.settings.internal_port, "INTERNAL_PORT")
+        self.port = await self._listen(self._public, self.settings.port, "PORT")
         if self.settings.tls_folder is not None:
-            self.channels.push_async_callback(self._public.stop, 0)  # if the port of probes is in use
-            await self._start_probed()
+            probed = Listener("health", self.settings, self.telemetry, health=self._public.health)
+            self.health_port = await self._listen(probed, self.settings.health_port, "HEALTH_PORT")
         # Not a second later: a pod gets calls as soon as it is ready.
         await self._update_readiness()
 
-    async def _start_probed(self) -> None:
-        served = {method for listener in self._listeners for method in listener.method_names}
-        if unknown := set().union(*self.settings.allowed_calls.values()) - served:
-            # No error: the table of a newer release must not stop an older service from starting again.
-            log.warning("ALLOWED_CALLS has methods that are not served", methods=sorted(unknown))
-        self._probed = Listener("health", self.settings, self.telemetry, health=self._public.health)
-        self.health_port = await self._probed.start(self.settings.health_port, "HEALTH_PORT")
+    async def _listen(self, listener: Listener, port: int, setting: str) -> int:
+        bound = await listener.start(port, setting)
+        # For when the next port is in use; and health is served until the others have drained.
+        self.channels.push_async_callback(listener.stop, 0)
+        return bound
 
     async def watch_readiness(self) -> None:
         """Update the readiness once a second, until cancelled; a service without checks is always ready."""
@@ -111,8 +107,6 @@ class Service:
         self._set_readiness(ready=False)
         await asyncio.sleep(self.settings.drain_seconds)
         await asyncio.gather(*(listener.stop(self.settings.grace_seconds) for listener in self._listeners))
-        if self._probed is not None:
-            await self._probed.stop(0)
 
     def _limiters(self) -> list[Limiter]:
         return [listener.limiter for listener in self._listeners]

@@ -50,7 +50,7 @@ class MalformedMessage(InvalidArgument):
 class WrappingRegistrar:
     """Stands in for a server where generated add_..._to_server functions add methods, and keeps the wrapped ones.
 
-    `service_names` and `method_names` are the full names of what was added, and `handlers` have the methods.
+    `service_names` are the full names of what was added, and `handlers` have the methods.
     """
 
     def __init__(
@@ -61,7 +61,6 @@ class WrappingRegistrar:
         self._limiter = limiter
         self._failpoints = failpoints
         self.service_names: list[str] = []
-        self.method_names: list[str] = []
         self.handlers: list[grpc.GenericRpcHandler] = []
 
     def add_generic_rpc_handlers(self, generic_rpc_handlers: Any) -> None:
@@ -72,7 +71,6 @@ class WrappingRegistrar:
         wrapped: dict[str, grpc.RpcMethodHandler[Any, Any]] = {}
         for name, handler in method_handlers.items():
             path = f"{service_name}/{name}"
-            self.method_names.append(path)
             handle = _with_failpoint(path, handler.unary_unary, self._failpoints)
             decode = decoder(handler.request_deserializer, service.FindMethodByName(name).input_type)
             access = Access(path, self._callers, self._telemetry) if self._callers is not None else None

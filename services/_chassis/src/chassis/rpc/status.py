@@ -16,9 +16,15 @@ from shop_internal.error_reasons_pb2 import ErrorReason
 DOMAIN = "shop"
 
 # What gRPC's texts of failed connections mean to those who have just set TLS_FOLDER.
+_CLOSED = " (does the peer require TLS, or not accept the certificate in TLS_FOLDER?)"
 _HINTS = {
     "WRONG_VERSION_NUMBER": " (TLS_FOLDER is set here: does the peer serve plaintext?)",
-    "Socket closed": " (does the peer require TLS, or not accept the certificate in TLS_FOLDER?)",
+    "CERTIFICATE_VERIFY_FAILED": " (the peer's certificate, by ca.crt in TLS_FOLDER)",
+    "Hostname Verification Check failed": " (the peer's certificate has another name; TLS_FOLDER is set here)",
+    # With an address before it: without one, a call was in flight.
+    ": Socket closed": _CLOSED,
+    "recvmsg:Connection reset": _CLOSED,
+    "Secure read failed": _CLOSED,
 }
 
 _CODES: dict[type[errors.DomainError], grpc.StatusCode] = {

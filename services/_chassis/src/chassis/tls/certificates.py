@@ -46,10 +46,7 @@ class Certificates:
     @cache  # the settings of a service and those of its telemetry share one object, so that files are read once
     def load(folder: str) -> "Certificates":
         """Return the certificates in a folder. Raise ValueError that says what is wrong with them."""
-        try:
-            return Certificates(Path(folder))
-        except OSError as error:
-            raise ValueError(f"must be a folder with {', '.join(FILES)}: {error.strerror}") from None
+        return Certificates(Path(folder))
 
     def refresh(self) -> Identity:
         """Return the present identity, after a look at the files if the last one was a second ago. From any thread."""
@@ -69,7 +66,7 @@ class Certificates:
             return
         try:
             identity, problem = _load(self.folder), ""
-        except (OSError, ValueError) as error:
+        except ValueError as error:
             identity, problem = self.current, str(error)
         if versions != _versions(self.folder):
             return  # they are being replaced: the next look finds them complete
@@ -94,11 +91,11 @@ def _versions(folder: Path) -> object:
 
 
 def _load(folder: Path) -> Identity:
-    """Read an identity. Raise OSError, or ValueError unless a peer with the same files would accept it now."""
-    certificate, key, authorities = ((folder / name).read_bytes() for name in FILES)
+    """Read an identity. Raise ValueError unless a peer with the same files would accept it now."""
     sides = [ssl.SSLContext(protocol) for protocol in (ssl.PROTOCOL_TLS_CLIENT, ssl.PROTOCOL_TLS_SERVER)]
     sides[0].check_hostname = False
     try:
+        certificate, key, authorities = ((folder / name).read_bytes() for name in FILES)
         for side in sides:
             side.verify_mode = ssl.CERT_REQUIRED
             side.load_verify_locations(cadata=authorities.decode("ascii"))
@@ -109,6 +106,8 @@ def _load(folder: Path) -> Identity:
     except (ssl.SSLError, ValueError) as error:
         reason = getattr(error, "reason", None) or "not PEM"
         raise ValueError(f"tls.crt, tls.key and ca.crt are no certificates with their key: {reason}") from None
+    except OSError as error:
+        raise ValueError(f"must be a folder with {', '.join(FILES)}: {error.strerror}") from None
     valid_from, expires_at = (ssl.cert_time_to_seconds(own[name]) for name in ("notBefore", "notAfter"))
     ends = [ssl.cert_time_to_seconds(str(found["notAfter"])) for found in sides[0].get_ca_certs()]
     # There are none if the certificate is its own authority.

@@ -48,8 +48,9 @@ def _run(**settings: str) -> subprocess.CompletedProcess[str]:
     addresses = {
         program.internal_address_variable: default_address(name, internal=True) for name, program in programs.items()
     }
-    tls_folder, server_name = tls_of(addresses["CHECKOUT_INTERNAL_ADDR"], "checkout")
-    tls = {"TLS_FOLDER": str(tls_folder or ""), "TLS_RELEASE": server_name.removesuffix("-checkout")}
+    certificates, server_name = tls_of(addresses["CHECKOUT_INTERNAL_ADDR"], "checkout")
+    tls_folder = str(certificates.folder) if certificates else ""
+    tls = {"TLS_FOLDER": tls_folder, "TLS_RELEASE": server_name.removesuffix("-checkout")}
     return subprocess.run(  # noqa: S603 - our own program
         [sys.executable, "-P", "-m", f"{programs['checkout'].module}.reconciliation"],
         env={**os.environ, **addresses, **settings, **tls, "LOG_LEVEL": "info"},

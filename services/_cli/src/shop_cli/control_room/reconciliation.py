@@ -16,7 +16,6 @@ from checkout_service.domain import RELEASED_CART
 from checkout_service.reconciliation.reader import Reader, Records
 from checkout_service.reconciliation.rules import Mismatch
 from shop_cli.local.processes import Shop
-from shop_cli.local.tls import load_certificates
 from shop_internal.mail_records_pb2_grpc import MailRecordsStub
 from shop_internal.orders_pb2_grpc import OrderJournalStub
 from shop_internal.payment_ledger_pb2_grpc import PaymentLedgerStub
@@ -105,9 +104,8 @@ async def open_reconciler(shop: Shop) -> AsyncIterator[Reconciler]:
 
         def open_stub(stub: Any, name: str, service: str) -> Any:
             process, full_name = shop[name], f"shop.internal.{service}"
-            certificates = load_certificates(process.tls_folder)
             channel = client.channel(
-                process.internal_address, full_name, timeout_seconds=_CALL_SECONDS, certificates=certificates
+                process.internal_address, full_name, timeout_seconds=_CALL_SECONDS, certificates=process.certificates
             )
             stack.push_async_callback(channel.close)
             return stub(channel)

@@ -87,7 +87,7 @@ async def running(
 def _describe(ports: Mapping[str, int], folder: Path, identities: Identities | None) -> Run:
     addresses = {name: f"{HOST}:{port}" for name, port in ports.items() if name != _NAME}
     url, token = f"http://localhost:{ports[_NAME]}", secrets.token_urlsafe(24)
-    return Run(os.getpid(), str(folder), addresses, url, token, str(identities.operator) if identities else "")
+    return Run(os.getpid(), str(folder), addresses, url, token, str(identities.operator.folder) if identities else "")
 
 
 async def _start_stores(stack: AsyncExitStack, folder: Path) -> tuple[Sequence[ChildProcess], Variables]:

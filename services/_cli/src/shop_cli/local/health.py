@@ -2,7 +2,6 @@
 
 import asyncio
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 import grpc
@@ -10,6 +9,7 @@ from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
 from grpc_health.v1.health_pb2_grpc import HealthStub
 
 from chassis.rpc.client import OPTIONS
+from chassis.tls.certificates import Certificates
 from shop_cli.local.child_process import CHECK_SECONDS
 from shop_cli.local.tls import raw_channel
 from shop_cli.local.workspace import Program
@@ -21,7 +21,7 @@ _TIMEOUT_SECONDS = 3.0  # an HTTP service waits two seconds for its database
 _OPTIONS = (*OPTIONS, ("grpc.keepalive_time_ms", int(CHECK_SECONDS * 1000)))
 
 
-async def is_serving(program: Program, address: str, tls_folder: Path | None = None) -> bool | None:
+async def is_serving(program: Program, address: str, certificates: Certificates | None = None) -> bool | None:
     """Return whether the program at `host:port` reports that it is ready; None if it does not respond in time."""
     try:
         async with asyncio.timeout(_TIMEOUT_SECONDS):
@@ -30,27 +30,27 @@ async def is_serving(program: Program, address: str, tls_folder: Path | None = N
             _, writer = await asyncio.open_connection(host, int(port))
             writer.close()
             if program.protocol == "grpc":
-                return await _grpc_is_serving(address, tls_folder)
+                return await _grpc_is_serving(address, certificates)
             return await _http_is_serving(address)
     except (OSError, TimeoutError, grpc.aio.AioRpcError):
         return None
 
 
-async def wait_for_change(address: str, tls_folder: Path | None = None) -> None:
+async def wait_for_change(address: str, certificates: Certificates | None = None) -> None:
     """Wait until a serving gRPC service may have stopped serving; return within 20 s if it no longer responds.
 
     It reports changes itself, which costs it far less than regular checks.
     """
     with suppress(grpc.aio.AioRpcError):
-        async with raw_channel(address, tls_folder, _OPTIONS) as channel:
+        async with raw_channel(address, certificates, _OPTIONS) as channel:
             health: Any = HealthStub(channel)
             async for response in health.Watch(HealthCheckRequest()):
                 if response.status != HealthCheckResponse.SERVING:
                     return
 
 
-async def _grpc_is_serving(address: str, tls_folder: Path | None) -> bool:
-    async with raw_channel(address, tls_folder, _OPTIONS) as channel:
+async def _grpc_is_serving(address: str, certificates: Certificates | None) -> bool:
+    async with raw_channel(address, certificates, _OPTIONS) as channel:
         health: Any = HealthStub(channel)
         response = await health.Check(HealthCheckRequest())
     return bool(response.status == HealthCheckResponse.SERVING)

@@ -11,6 +11,7 @@ from pathlib import Path
 import yaml
 
 from chassis.tls.authority import Authority
+from chassis.tls.certificates import Certificates
 from shop_cli.local.workspace import root
 
 OPERATOR = "operator"
@@ -51,9 +52,8 @@ class Identities:
         return cls(folder)
 
     @property
-    def operator(self) -> Path:
-        """The folder with the operator's certificate."""
-        return self.folder / OPERATOR
+    def operator(self) -> Certificates:
+        return Certificates.load(str(self.folder / OPERATOR))
 
     def variables(self, name: str) -> dict[str, str]:
         """Return the variables of a process that has a service's identity."""

@@ -20,6 +20,7 @@ from typing import Self
 
 from typing_extensions import override
 
+from chassis.tls.certificates import Certificates
 from shop_cli.local import health
 from shop_cli.local.child_process import ChildProcess
 from shop_cli.local.identities import Identities
@@ -52,7 +53,7 @@ class Process(ChildProcess):
             secrets, unless `environment` sets them, are in `.shop-secrets/<name>/`.
         internal_port: the port of its internal services, if it has any; 0 for a free one.
         python: the interpreter that runs the program; by default this process's.
-        tls_folder: with the certificate of its clients here, if it serves TLS.
+        certificates: of its clients here, if it serves TLS.
     """
 
     def __init__(
@@ -64,7 +65,7 @@ class Process(ChildProcess):
         internal_port: int = 0,
         *,
         python: str = sys.executable,
-        tls_folder: Path | None = None,
+        certificates: Certificates | None = None,
     ) -> None:
         super().__init__(program.name, folder / ".shop" / "log" / f"{program.name}.log")
         self.program = program
@@ -78,7 +79,7 @@ class Process(ChildProcess):
         self.environment = {**environment, **secrets, "HOST": HOST, **ports}
         self._folder = folder
         self._python = python
-        self.tls_folder = tls_folder
+        self.certificates = certificates
 
     @override
     async def start(self, **variables: str) -> None:
@@ -103,12 +104,13 @@ class Process(ChildProcess):
 
     @override
     async def is_serving(self) -> bool | None:
-        return self.running and not self.paused and await health.is_serving(self.program, self.address, self.tls_folder)
+        is_running = self.running and not self.paused
+        return is_running and await health.is_serving(self.program, self.address, self.certificates)
 
     @override
     async def wait_for_change(self) -> None:
         if self.program.protocol == "grpc":
-            await health.wait_for_change(self.address, self.tls_folder)
+            await health.wait_for_change(self.address, self.certificates)
         else:
             await super().wait_for_change()
 
@@ -137,14 +139,14 @@ class Shop:
         python: str = sys.executable,
     ) -> None:
         common = {**inherited(os.environ if environment is None else environment), **addresses(programs, ports)}
-        tls_folder = identities.operator if identities else None
+        certificates = identities.operator if identities else None
         self._processes: dict[str, Process] = {}
         for program in programs:
             name, internal_port = program.name, ports.get(internal_name(program.name), 0)
             own = identities.variables(name) if identities else {}
             variables = {**common, **own, **(overrides or {}).get(name, {})}
             self._processes[name] = Process(
-                program, ports[name], variables, folder, internal_port, python=python, tls_folder=tls_folder
+                program, ports[name], variables, folder, internal_port, python=python, certificates=certificates
             )
 
     def __iter__(self) -> Iterator[Process]:

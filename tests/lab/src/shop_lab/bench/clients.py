@@ -17,6 +17,8 @@ from typing import Any
 from google.protobuf.json_format import MessageToDict
 from google.protobuf.message import Message
 
+from chassis.tls.certificates import Certificates
+
 _INSTALL = "go install github.com/bojand/ghz/cmd/ghz@latest"
 _TIMEOUT = "30s"
 
@@ -51,7 +53,7 @@ async def ghz(
     in_flight: int,
     proto: Path,
     *,
-    tls_folder: Path | None = None,
+    certificates: Certificates | None = None,
 ) -> Result:
     """Send each request once. End the program unless all calls succeed.
 
@@ -61,15 +63,15 @@ async def ghz(
         requests: in this order.
         in_flight: how many calls run at once.
         proto: the file that defines the method; its imports are found from its folder's parent.
-        tls_folder: with the certificate of the client; None for plaintext.
+        certificates: of the client; None for plaintext.
     """
     with NamedTemporaryFile("w", suffix=".json") as file:
         json.dump([MessageToDict(each, preserving_proto_field_name=True) for each in requests], file)
         file.flush()
         options = ["--insecure"]
-        if tls_folder is not None:
+        if certificates is not None:
             files = {"--cacert": "ca.crt", "--cert": "tls.crt", "--key": "tls.key"}
-            options = [word for option, name in files.items() for word in (option, str(tls_folder / name))]
+            options = [word for option, name in files.items() for word in (option, str(certificates.folder / name))]
         options += ["--proto", str(proto), "-i", str(proto.parent.parent), "--call", method, "-O", "json"]
         options += ["-D", file.name, "-n", str(len(requests)), "-c", str(in_flight), "--timeout", _TIMEOUT]
         before = _children_cpu_seconds()

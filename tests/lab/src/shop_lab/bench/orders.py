@@ -74,7 +74,7 @@ def _ratios(figures: Sequence[Figures], baseline: Sequence[Figures]) -> Row:
 
 
 async def product_ids(shop: Shop) -> list[str]:
-    async with raw_channel(shop["product-catalog"].address, shop["product-catalog"].tls_folder) as channel:
+    async with raw_channel(shop["product-catalog"].address, shop["product-catalog"].certificates) as channel:
         listed = await product_catalog_pb2_grpc.ProductCatalogServiceStub(channel).ListProducts(empty_pb2.Empty())
     return [product.id for product in listed.products]
 
@@ -84,7 +84,7 @@ async def prepare(shop: Shop, shape: Shape) -> list[checkout_pb2.PlaceOrderReque
     users = [uuid.uuid4().hex for _ in range(shape.orders)]
     products = list(islice(cycle(await product_ids(shop)), shape.lines))
     waiting = zip(users, cycle(_QUANTITIES), strict=False)
-    async with raw_channel(shop["cart"].address, shop["cart"].tls_folder) as channel:
+    async with raw_channel(shop["cart"].address, shop["cart"].certificates) as channel:
         stub = cart_pb2_grpc.CartServiceStub(channel)
 
         async def fill() -> None:
@@ -102,7 +102,7 @@ async def prepare(shop: Shop, shape: Shape) -> list[checkout_pb2.PlaceOrderReque
 
 async def place(shop: Shop, requests: Sequence[checkout_pb2.PlaceOrderRequest], in_flight: int) -> clients.Result:
     return await clients.ghz(
-        shop["checkout"].address, METHOD, requests, in_flight, PROTO, tls_folder=shop["checkout"].tls_folder
+        shop["checkout"].address, METHOD, requests, in_flight, PROTO, certificates=shop["checkout"].certificates
     )
 
 

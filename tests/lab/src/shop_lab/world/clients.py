@@ -9,7 +9,6 @@ from chassis.rpc.client import channel
 from shop.cart_pb2_grpc import CartServiceStub
 from shop.checkout_pb2_grpc import CheckoutServiceStub
 from shop.product_catalog_pb2_grpc import ProductCatalogServiceStub
-from shop_cli.local.tls import load_certificates
 from shop_internal.orders_pb2_grpc import OrderJournalStub
 from shop_lab.world.shop_under_test import ShopUnderTest
 
@@ -25,8 +24,7 @@ class ShopClients:
             address = process.internal_address if internal else process.address
             # Customers reach the cart through the same network as checkout does.
             address = shop.links[name].address if name in shop.links and not internal else address
-            certificates = load_certificates(process.tls_folder)
-            opened = channel(address, service, timeout_seconds=_TIMEOUT_SECONDS, certificates=certificates)
+            opened = channel(address, service, timeout_seconds=_TIMEOUT_SECONDS, certificates=process.certificates)
             stack.push_async_callback(opened.close)
             return opened
 

@@ -165,12 +165,12 @@ async def running_shop(
         processes = await stack.enter_async_context(shop)
         await processes.wait_until_serving(60)
         channels = {
-            process.name: await stack.enter_async_context(raw_channel(process.address, process.tls_folder))
+            process.name: await stack.enter_async_context(raw_channel(process.address, process.certificates))
             for process in processes
             if process.program.protocol == "grpc"
         }
         internal_channels = {
-            process.name: await stack.enter_async_context(raw_channel(process.internal_address, process.tls_folder))
+            process.name: await stack.enter_async_context(raw_channel(process.internal_address, process.certificates))
             for process in processes
             if process.internal_port
         }

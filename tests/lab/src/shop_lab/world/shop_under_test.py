@@ -135,7 +135,7 @@ async def shop_under_test(
         if identities is not None:
             own = identities.variables("checkout")
             if naive:  # it also calls what checkout does not
-                own["TLS_FOLDER"] = str(identities.operator)
+                own["TLS_FOLDER"] = str(identities.operator.folder)
             for name in set(names) - set(PEERS):
                 overrides[name] = {**overrides[name], **own}
         processes = Shop(programs, folder, ports_by_name, _environment(), overrides, identities=identities)

@@ -4,7 +4,6 @@ import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import grpc
@@ -36,10 +35,10 @@ class DoubtfulShipping(FakeShipping):
     The first request fails, and a repeated one is refused.
     """
 
-    def __init__(self, address: str, tls_folder: Path | None) -> None:
+    def __init__(self, address: str, certificates: Certificates | None) -> None:
         super().__init__()
         self._address = address
-        self._tls_folder = tls_folder
+        self._certificates = certificates
         self._tried: set[str] = set()
 
     @override
@@ -53,7 +52,7 @@ class DoubtfulShipping(FakeShipping):
         self._tried.add(street)
         if len(self._tried) % 2:
             metadata = (("idempotency-key", metadata_value(context, "idempotency-key") or ""),)
-            async with raw_channel(self._address, self._tls_folder) as opened:
+            async with raw_channel(self._address, self._certificates) as opened:
                 shipping = shipping_pb2_grpc.ShippingServiceStub(opened)
                 with suppress(grpc.aio.AioRpcError):
                     await shipping.ShipOrder(request, timeout=_SHIP_SECONDS, metadata=metadata)
@@ -109,21 +108,18 @@ async def serve_refusing_peers(
             await stack.enter_async_context(peers.serving(**_settings(identities))),
             {port: peer for port, (peer, _, _) in refused.items()},
             await stack.enter_async_context(
-                serve(
-                    (shipping_pb2_grpc.add_ShippingServiceServicer_to_server, doubtful),
-                    **_settings(identities, "shop.ShippingService"),
-                )
+                serve((shipping_pb2_grpc.add_ShippingServiceServicer_to_server, doubtful), **_settings(identities))
             ),
             doubtful,
         )
 
 
-def _settings(identities: Identities | None, service: str = "shop.") -> dict[str, Any]:
-    """Return the settings of a server that answers for a service, or for all peers of checkout."""
+def _settings(identities: Identities | None) -> dict[str, Any]:
+    """Return the settings of a server that answers for all peers of checkout."""
     if identities is None:
         return {}
     tables = [json.loads(identities.variables(name)["ALLOWED_CALLS"]) for name in PEERS]
-    methods = [method for table in tables for method in table.get(_CHECKOUT, ()) if method.startswith(service)]
+    methods = [method for table in tables for method in table.get(_CHECKOUT, ())]
     return {"tls_folder": identities.folder / PEERS[0], "allowed_calls": json.dumps({_CHECKOUT: methods})}
 
 
