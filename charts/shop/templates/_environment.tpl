@@ -59,10 +59,8 @@
   valueFrom: {secretKeyRef: {name: {{ include "shop.secretName" $ }}, key: {{ . }}}}
 {{- end }}
 {{- if eq $name "email" }}
-{{- with get (include "shop.services" $root | fromJson) "storefront" }}
-{{- with .url }}
+{{- with include "shop.services" $root | fromJson | dig "storefront" "url" "" }}
 - {name: STOREFRONT_URL, value: {{ . }}}
-{{- end }}
 {{- end }}
 {{- end }}
 {{- if eq $name "storefront" }}
@@ -178,11 +176,9 @@
   valueFrom: {fieldRef: {fieldPath: spec.nodeName}}
 - {name: OTEL_EXPORTER_OTLP_ENDPOINT, value: {{ . | quote }}}
 - {name: OTEL_EXPORTER_OTLP_PROTOCOL, value: {{ $telemetry.protocol }}}
-{{- with $telemetry.headersSecret }}
-{{- if .name }}
+{{- if $telemetry.headersSecret.name }}
 - name: OTEL_EXPORTER_OTLP_HEADERS
-  valueFrom: {secretKeyRef: {name: {{ .name }}, key: {{ .key }}}}
-{{- end }}
+  valueFrom: {secretKeyRef: {name: {{ $telemetry.headersSecret.name }}, key: {{ $telemetry.headersSecret.key }}}}
 {{- end }}
 {{- $own := and $root.Values.tls.enabled (not $telemetry.endpoint) }}
 {{- $folder := ternary "/etc/shop-tls" "/etc/shop-otlp" $own }}

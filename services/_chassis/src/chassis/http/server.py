@@ -60,9 +60,9 @@ class HttpServiceSettings(ServerSettings):
     body_timeout_seconds: PositiveFloat = 30
     max_connections: PositiveInt = 1000
     trusted_proxies: Annotated[tuple[str, ...], Parse(_parse_networks)] = ()
-    # Host names that requests may have; none allows any, so what starts a service sets them.
     # Continue the traces of clients, with their baggage: for a gateway that begins them and drops those from outside.
     trust_traces: bool = False
+    # Host names that requests may have; none allows any, so what starts a service sets them.
     allowed_hosts: Annotated[frozenset[str], Parse(parse_host_patterns)] = frozenset()
 
 
