@@ -162,6 +162,16 @@ def test_a_table_that_does_not_parse_ends_the_start_with_one_line_that_names_it(
     assert problem in line
 
 
+async def test_a_caller_is_refused_before_its_request_is_read(folders: dict[str, Path]) -> None:
+    loaded = Certificates.load(str(folders["ad"])).current
+    async with (
+        serving(folders["cart"]) as service,
+        presenting(service.port, Issued(loaded.certificate, loaded.key), loaded.authorities) as channel,
+    ):
+        call = channel.stream_unary(f"/{GET_CART}")()
+        assert await call.code() is grpc.StatusCode.PERMISSION_DENIED
+
+
 async def test_a_service_whose_table_lists_nobody_refuses_everybody(folders: dict[str, Path]) -> None:
     async with (
         serving(folders["cart"], allowed_calls=None) as service,

@@ -73,11 +73,12 @@ class WrappingRegistrar:
             path = f"{service_name}/{name}"
             handle = _with_failpoint(path, handler.unary_unary, self._failpoints)
             decode = decoder(handler.request_deserializer, service.FindMethodByName(name).input_type)
-            access = Access(path, self._callers, self._telemetry) if self._callers is not None else None
-            method = _Method(path, handle, decode, self._telemetry, self._limiter, access=access)
+            serve: Any = _Method(path, handle, decode, self._telemetry, self._limiter).serve
+            if self._callers is not None:
+                serve = Access(path, serve, self._callers, self._telemetry).serve
             # No serializers: `serve` decodes requests, because gRPC would answer malformed ones with INTERNAL.
             # As a stream: grpc.aio never ends a unary call whose client half-closes it without a message.
-            wrapped[name] = grpc.stream_unary_rpc_method_handler(method.serve)
+            wrapped[name] = grpc.stream_unary_rpc_method_handler(serve)
         self.service_names.append(service_name)
         # Not as registered methods: with each call grpc.aio waits anew for the next call of every one of those.
         self.handlers.append(grpc.method_handlers_generic_handler(service_name, wrapped))
@@ -121,11 +122,8 @@ class _Method:
         decode: Callable[[bytes], Message],
         telemetry: Telemetry,
         limiter: Limiter,
-        *,
-        access: Access | None,
     ) -> None:
         self._name = name
-        self._access = access
         self._handler = handler
         self._decode = decode
         self._tracer = telemetry.tracer
@@ -172,9 +170,7 @@ class _Method:
             calls.record_call(span, self._durations, self._attributes, code, seconds, failed=failed)
 
     def _admit(self, context: ServicerContext) -> None:
-        """Refuse a caller that may not call this, and shed the call if there are too many. Set its deadline."""
-        if self._access is not None:
-            self._access.check(context)
+        """Shed the call if there are too many, and set its deadline."""
         self._limiter.admit()
         if (seconds := context.time_remaining()) is not None:
             calls.deadline.set(asyncio.get_running_loop().time() + seconds)
