@@ -32,8 +32,9 @@ _CONSOLE = Console(width=max(200, Console().width))
 def main() -> None:
     """Measure the chosen sections and write bench.json to the repository's root."""
     options = _options()
-    clients.find_ghz()  # before anything takes time
-    clients.find_h2load()
+    if options.section != ["floods"]:  # before anything takes time
+        clients.find_ghz()
+        clients.find_h2load()
     started = time.monotonic()
     with ExitStack() as stack:
         checkouts.compile_bytecode(root(), sys.executable)

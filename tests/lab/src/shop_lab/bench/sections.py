@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from shop_lab.bench import disk, employees, idle, orders, pages, reads, rounds
+from shop_lab.bench import disk, employees, floods, idle, orders, pages, reads, rounds
 from shop_lab.bench.measure import resident_megabytes
 from shop_lab.bench.orders import Shape
 from shop_lab.bench.rounds import Figures, Measurement, Rows, Spread
@@ -140,7 +140,7 @@ async def _bare_start() -> Figures:
 
 
 # Measured only by name: they would make the whole too long.
-EXTRA = ("reads-all", "tls")
+EXTRA = ("reads-all", "tls", "floods")
 # By their names on the command line: a title and what measures them.
 SECTIONS: dict[str, tuple[str, Section]] = {
     "orders": ("orders, 10 % sampled", _orders),
@@ -155,5 +155,6 @@ SECTIONS: dict[str, tuple[str, Section]] = {
     "start": ("seconds from exec to SERVING", _start),
     "idle": ("CPU without load", lambda plan: idle.measure(plan.fewer_rounds)),
     "disk": ("bytes on disk per finished order", lambda _plan: disk.measure()),
+    "floods": ("memory under floods", lambda _plan: floods.measure()),
     "employees": ("employee-api", lambda _plan: employees.measure()),
 }
