@@ -202,14 +202,16 @@ def test_certificates_of_cert_manager_are_rendered_for_it_alone(render: Any, iss
 
 DATABASE = {"postgresql": {"enabled": False}, "defaults": {"existingSecret": "mine"}}
 VALKEY = {"valkey": {"enabled": False}}
-PLAINTEXT = {
-    "telemetry.endpoint": {"telemetry": {"endpoint": "http://collector:4317"}},
-    "externalDatabase.sslmode": {**DATABASE, "externalDatabase": {"host": "db", "sslmode": "prefer"}},
-    "externalValkey.tls": {**VALKEY, "externalValkey": {"host": "v", "existingSecret": "mine", "tls": False}},
-}
+PLAINTEXT = [
+    ("telemetry.endpoint", {"telemetry": {"endpoint": "http://collector:4317"}}),
+    ("externalDatabase.sslmode", {**DATABASE, "externalDatabase": {"host": "db", "sslmode": "prefer"}}),
+    # It holds for addresses in Secrets, too.
+    ("externalDatabase.sslmode", {**DATABASE, "externalDatabase": {"sslmode": "disable"}}),
+    ("externalValkey.tls", {**VALKEY, "externalValkey": {"host": "v", "existingSecret": "mine", "tls": False}}),
+]
 
 
-@pytest.mark.parametrize(("key", "values"), PLAINTEXT.items())
+@pytest.mark.parametrize(("key", "values"), PLAINTEXT)
 def test_plaintext_to_a_server_elsewhere_needs_a_word(render: Any, key: str, values: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=re.escape(f"{key}: it is plaintext, which tls.enabled allows only if")):
         render({**values, "tls": {"enabled": True}})

@@ -31,14 +31,14 @@
 
 {{/* Plaintext to a server outside the release must be a decision. */}}
 {{- define "shop.tlsChecks" -}}
-{{- $tls := .Values.tls -}}{{- $external := .Values.externalDatabase -}}
+{{- $tls := .Values.tls -}}
 {{- if and (eq $tls.issuer "cert-manager") (not ($tls.issuerRef | default dict).name) -}}
 {{- fail "tls.issuerRef.name: cert-manager needs the name of an issuer" -}}
 {{- end -}}
 {{- $plain := dict
   "telemetry.endpoint" (hasPrefix "http:" (default "" .Values.telemetry.endpoint))
-  "externalDatabase.sslmode" (and (not .Values.postgresql.enabled) $external.host (has $external.sslmode (list "disable" "allow" "prefer")))
-  "externalValkey.tls" (and (not .Values.valkey.enabled) .Values.externalValkey.host (not .Values.externalValkey.tls)) -}}
+  "externalDatabase.sslmode" (and (not .Values.postgresql.enabled) (has .Values.externalDatabase.sslmode (list "disable" "allow" "prefer")))
+  "externalValkey.tls" (not (or .Values.valkey.enabled .Values.externalValkey.tls)) -}}
 {{- range $key, $is := $plain -}}
 {{- if and $tls.enabled $is (not (has $key $tls.plaintext)) -}}
 {{- fail (printf "%s: it is plaintext, which tls.enabled allows only if tls.plaintext lists it" $key) -}}
