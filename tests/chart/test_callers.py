@@ -64,6 +64,14 @@ def test_each_service_allows_what_the_values_say(render: Any, values: dict[str, 
     assert allowed == expected_table(values)
 
 
+def test_another_entry_for_a_caller_adds_to_its_calls(render: Any) -> None:
+    callers = {identity("storefront"): {"checkout": ["PlaceOrder", "OrderJournal/ScanOrders"]}}
+    first, second = (render({"tls": {"enabled": True, "callers": given}}) for given in ({}, callers))
+    before, after = (json.loads(each.environment("checkout")["ALLOWED_CALLS"]) for each in (first, second))
+    added = ["shop.internal.OrderJournal/ScanOrders"]
+    assert sorted(after[identity("storefront")]) == sorted(before[identity("storefront")] + added)
+
+
 def test_without_tls_nothing_is_checked_and_http_services_check_nothing(render: Any) -> None:
     assert "ALLOWED_CALLS" not in render().environment("payment")
     assert "ALLOWED_CALLS" not in render(TLS).environment("storefront")

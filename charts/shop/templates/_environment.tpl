@@ -44,11 +44,7 @@
 {{- end }}
 {{- include "shop.addressEnv" (list $root $service) }}
 {{- if and $root.Values.tls.enabled (eq $service.protocol "grpc") }}
-{{- $allowed := dict }}
-{{- range $caller, $methods := get (include "shop.callers" $root | fromJson) $name }}
-{{- $_ := set $allowed (include "shop.spiffe" (list $root $caller)) $methods }}
-{{- end }}
-- {name: ALLOWED_CALLS, value: {{ toJson $allowed | quote }}}
+- {name: ALLOWED_CALLS, value: {{ include "shop.allowedCalls" . | quote }}}
 - {name: HEALTH_PORT, value: "50053"}
 {{- end }}
 {{- include "shop.tlsEnv" $root }}

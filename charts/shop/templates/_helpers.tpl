@@ -145,6 +145,16 @@ shop.{{ . | replace "-" " " | title | replace " " "" }}Service
 {{- end -}}
 {{- end -}}
 
+{{/* What a service allows, as JSON: full names of methods by the caller's SPIFFE name: (list $ name). */}}
+{{- define "shop.allowedCalls" -}}
+{{- $allowed := dict -}}
+{{- range $caller, $methods := get (include "shop.callers" (index . 0) | fromJson) (index . 1) -}}
+{{- $name := include "shop.spiffe" (list (index $ 0) $caller) -}}
+{{- $_ := set $allowed $name (concat (get $allowed $name | default list) $methods | uniq) -}}
+{{- end -}}
+{{- toJson $allowed -}}
+{{- end -}}
+
 {{/* Prefix of the address variable: product-catalog becomes PRODUCT_CATALOG. */}}
 {{- define "shop.variable" -}}
 {{- . | upper | replace "-" "_" -}}
