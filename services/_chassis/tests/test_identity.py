@@ -168,7 +168,7 @@ async def test_a_caller_is_refused_before_its_request_is_read(folders: dict[str,
         serving(folders["cart"]) as service,
         presenting(service.port, Issued(loaded.certificate, loaded.key), loaded.authorities) as channel,
     ):
-        call = channel.stream_unary(f"/{GET_CART}")()
+        call: Any = channel.stream_unary(f"/{GET_CART}")()
         assert await call.code() is grpc.StatusCode.PERMISSION_DENIED
 
 

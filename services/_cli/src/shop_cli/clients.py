@@ -4,7 +4,7 @@ import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import grpc
 
@@ -23,6 +23,9 @@ from shop_internal.letter_spool_pb2_grpc import LetterSpoolStub
 from shop_internal.mail_records_pb2_grpc import MailRecordsStub
 from shop_internal.orders_pb2_grpc import OrderJournalStub
 
+if TYPE_CHECKING:  # with the library of certificates it takes commands 100 ms
+    from shop_cli.local.processes import Process
+
 # An order takes as long as its slowest dependency; other calls take milliseconds.
 TIMEOUT_SECONDS = 15.0
 _LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
@@ -30,17 +33,9 @@ _LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 T = TypeVar("T")
 
 
-class Served(Protocol):
-    """A process of this machine, such as a `Process`."""
-
-    address: str
-    internal_address: str
-    certificates: Certificates | None
-
-
 @asynccontextmanager
 async def _client(
-    name: str, stub: Callable[[grpc.aio.Channel], T], service: str, at: str | Served | None
+    name: str, stub: Callable[[grpc.aio.Channel], T], service: str, at: "str | Process | None"
 ) -> AsyncIterator[T]:
     """Open a client of the gRPC service `service` that the program `name` serves.
 

@@ -25,7 +25,7 @@ class Connection:
         self._target = target
         self._options = options
         self._identity = certificates.refresh() if certificates else None
-        self._channel = open_channel(target, options, self._identity)
+        self._channel = open_channel(target, self._identity, options)
         self._opened = [self._channel]
         self._uses: list[Callable[[grpc.aio.Channel], None]] = []
         self._following: asyncio.Task[None] | None = None
@@ -57,7 +57,7 @@ class Connection:
         if identity is self._identity:
             return
         self._identity = identity
-        old, new = self._channel, open_channel(self._target, self._options, identity)
+        old, new = self._channel, open_channel(self._target, identity, self._options)
         self._opened.append(new)
         while new.get_state(try_to_connect=True) is not grpc.ChannelConnectivity.READY:
             await asyncio.sleep(_CONNECT_SECONDS)

@@ -34,7 +34,7 @@ def _configuration(identity: Identity) -> grpc.ServerCertificateConfiguration:
     )
 
 
-def open_channel(target: str, options: Sequence[tuple[str, Any]], identity: Identity | None) -> grpc.aio.Channel:
+def open_channel(target: str, identity: Identity | None, options: Sequence[tuple[str, Any]] = ()) -> grpc.aio.Channel:
     """Open a channel, by mutual TLS if there is an identity. It keeps that one: gRPC's clients can't replace it."""
     if identity is None:
         return grpc.aio.insecure_channel(target, options=options)

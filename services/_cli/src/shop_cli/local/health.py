@@ -9,9 +9,9 @@ from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
 from grpc_health.v1.health_pb2_grpc import HealthStub
 
 from chassis.rpc.client import OPTIONS
-from chassis.tls.certificates import Certificates
+from chassis.rpc.credentials import open_channel
+from chassis.tls.certificates import Identity
 from shop_cli.local.child_process import CHECK_SECONDS
-from shop_cli.local.tls import raw_channel
 from shop_cli.local.workspace import Program
 
 # A service checks its own database, and nothing else, to report whether it is ready.
@@ -21,7 +21,7 @@ _TIMEOUT_SECONDS = 3.0  # an HTTP service waits two seconds for its database
 _OPTIONS = (*OPTIONS, ("grpc.keepalive_time_ms", int(CHECK_SECONDS * 1000)))
 
 
-async def is_serving(program: Program, address: str, certificates: Certificates | None = None) -> bool | None:
+async def is_serving(program: Program, address: str, identity: Identity | None = None) -> bool | None:
     """Return whether the program at `host:port` reports that it is ready; None if it does not respond in time."""
     try:
         async with asyncio.timeout(_TIMEOUT_SECONDS):
@@ -30,27 +30,27 @@ async def is_serving(program: Program, address: str, certificates: Certificates 
             _, writer = await asyncio.open_connection(host, int(port))
             writer.close()
             if program.protocol == "grpc":
-                return await _grpc_is_serving(address, certificates)
+                return await _grpc_is_serving(address, identity)
             return await _http_is_serving(address)
     except (OSError, TimeoutError, grpc.aio.AioRpcError):
         return None
 
 
-async def wait_for_change(address: str, certificates: Certificates | None = None) -> None:
+async def wait_for_change(address: str, identity: Identity | None = None) -> None:
     """Wait until a serving gRPC service may have stopped serving; return within 20 s if it no longer responds.
 
     It reports changes itself, which costs it far less than regular checks.
     """
     with suppress(grpc.aio.AioRpcError):
-        async with raw_channel(address, certificates, _OPTIONS) as channel:
+        async with open_channel(address, identity, _OPTIONS) as channel:
             health: Any = HealthStub(channel)
             async for response in health.Watch(HealthCheckRequest()):
                 if response.status != HealthCheckResponse.SERVING:
                     return
 
 
-async def _grpc_is_serving(address: str, certificates: Certificates | None) -> bool:
-    async with raw_channel(address, certificates, _OPTIONS) as channel:
+async def _grpc_is_serving(address: str, identity: Identity | None) -> bool:
+    async with open_channel(address, identity, _OPTIONS) as channel:
         health: Any = HealthStub(channel)
         response = await health.Check(HealthCheckRequest())
     return bool(response.status == HealthCheckResponse.SERVING)

@@ -20,7 +20,7 @@ from typing import Self
 
 from typing_extensions import override
 
-from chassis.tls.certificates import Certificates
+from chassis.tls.certificates import Certificates, Identity
 from shop_cli.local import health
 from shop_cli.local.child_process import ChildProcess
 from shop_cli.local.identities import Identities
@@ -81,6 +81,11 @@ class Process(ChildProcess):
         self._python = python
         self.certificates = certificates
 
+    @property
+    def identity(self) -> Identity | None:
+        """Of its clients here."""
+        return self.certificates.refresh() if self.certificates else None
+
     @override
     async def start(self, **variables: str) -> None:
         """Start the process, with additional environment variables until it ends. Raise PortInUse.
@@ -104,13 +109,12 @@ class Process(ChildProcess):
 
     @override
     async def is_serving(self) -> bool | None:
-        is_running = self.running and not self.paused
-        return is_running and await health.is_serving(self.program, self.address, self.certificates)
+        return self.running and not self.paused and await health.is_serving(self.program, self.address, self.identity)
 
     @override
     async def wait_for_change(self) -> None:
         if self.program.protocol == "grpc":
-            await health.wait_for_change(self.address, self.certificates)
+            await health.wait_for_change(self.address, self.identity)
         else:
             await super().wait_for_change()
 

@@ -8,9 +8,9 @@ from functools import partial
 from itertools import cycle, islice
 from statistics import median, quantiles
 
+from chassis.rpc.credentials import open_channel
 from shop import cart_pb2, cart_pb2_grpc, checkout_pb2, empty_pb2, product_catalog_pb2_grpc
 from shop_cli.local.processes import Shop
-from shop_cli.local.tls import raw_channel
 from shop_cli.local.workspace import root
 from shop_cli.sample_order import sample_order
 from shop_lab.bench import clients, rounds
@@ -74,7 +74,7 @@ def _ratios(figures: Sequence[Figures], baseline: Sequence[Figures]) -> Row:
 
 
 async def product_ids(shop: Shop) -> list[str]:
-    async with raw_channel(shop["product-catalog"].address, shop["product-catalog"].certificates) as channel:
+    async with open_channel(shop["product-catalog"].address, shop["product-catalog"].identity) as channel:
         listed = await product_catalog_pb2_grpc.ProductCatalogServiceStub(channel).ListProducts(empty_pb2.Empty())
     return [product.id for product in listed.products]
 
@@ -84,7 +84,7 @@ async def prepare(shop: Shop, shape: Shape) -> list[checkout_pb2.PlaceOrderReque
     users = [uuid.uuid4().hex for _ in range(shape.orders)]
     products = list(islice(cycle(await product_ids(shop)), shape.lines))
     waiting = zip(users, cycle(_QUANTITIES), strict=False)
-    async with raw_channel(shop["cart"].address, shop["cart"].certificates) as channel:
+    async with open_channel(shop["cart"].address, shop["cart"].identity) as channel:
         stub = cart_pb2_grpc.CartServiceStub(channel)
 
         async def fill() -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import grpc
 
+from chassis.rpc.credentials import open_channel
 from shop.cart_pb2 import AddItemRequest, CartItem
 from shop.cart_pb2_grpc import CartServiceStub
 from shop.checkout_pb2 import PlaceOrderRequest
@@ -24,7 +25,6 @@ from shop_cli.local.otlp_receiver import exporting_to
 from shop_cli.local.ports import reserved
 from shop_cli.local.processes import Process, Shop, inherited
 from shop_cli.local.run_file import Run, read_run
-from shop_cli.local.tls import raw_channel
 from shop_cli.local.workspace import Program, default_ports, discover, discover_services, find
 from shop_cli.sample_order import sample_order
 from shop_lab.world.databases import files_in, migrate_databases
@@ -165,12 +165,12 @@ async def running_shop(
         processes = await stack.enter_async_context(shop)
         await processes.wait_until_serving(60)
         channels = {
-            process.name: await stack.enter_async_context(raw_channel(process.address, process.certificates))
+            process.name: await stack.enter_async_context(open_channel(process.address, process.identity))
             for process in processes
             if process.program.protocol == "grpc"
         }
         internal_channels = {
-            process.name: await stack.enter_async_context(raw_channel(process.internal_address, process.certificates))
+            process.name: await stack.enter_async_context(open_channel(process.internal_address, process.identity))
             for process in processes
             if process.internal_port
         }

@@ -11,13 +11,12 @@ from typing_extensions import override
 
 from chassis.errors import FailedPrecondition, Unavailable
 from chassis.rpc.calls import metadata_value
-from chassis.rpc.credentials import server_credentials
+from chassis.rpc.credentials import open_channel, server_credentials
 from chassis.rpc.serving import ServicerContext
-from chassis.tls.certificates import Certificates
+from chassis.tls.certificates import Certificates, Identity
 from shop import shipping_pb2, shipping_pb2_grpc
 from shop_cli.local.identities import Identities
 from shop_cli.local.ports import HOST
-from shop_cli.local.tls import raw_channel
 from shop_kit.serving import serve
 from shop_lab.world.fake_peers import FakePeers
 from shop_lab.world.fake_peers.effects import FakeShipping
@@ -35,10 +34,10 @@ class DoubtfulShipping(FakeShipping):
     The first request fails, and a repeated one is refused.
     """
 
-    def __init__(self, address: str, certificates: Certificates | None) -> None:
+    def __init__(self, address: str, identity: Identity | None) -> None:
         super().__init__()
         self._address = address
-        self._certificates = certificates
+        self._identity = identity
         self._tried: set[str] = set()
 
     @override
@@ -52,7 +51,7 @@ class DoubtfulShipping(FakeShipping):
         self._tried.add(street)
         if len(self._tried) % 2:
             metadata = (("idempotency-key", metadata_value(context, "idempotency-key") or ""),)
-            async with raw_channel(self._address, self._certificates) as opened:
+            async with open_channel(self._address, self._identity) as opened:
                 shipping = shipping_pb2_grpc.ShippingServiceStub(opened)
                 with suppress(grpc.aio.AioRpcError):
                     await shipping.ShipOrder(request, timeout=_SHIP_SECONDS, metadata=metadata)
@@ -89,7 +88,8 @@ async def serve_refusing_peers(
 
     With the identities of a shop, they speak TLS as its services do.
     """
-    peers, doubtful = FakePeers(), DoubtfulShipping(shipping_address, identities.operator if identities else None)
+    identity = identities.operator.current if identities else None
+    peers, doubtful = FakePeers(), DoubtfulShipping(shipping_address, identity)
     refused = {
         "payment": (peers.payment, "Charge", FailedPrecondition("this card is not accepted", reason=CARD_REFUSED)),
         "payment-internal": (peers.ledger, "Void", FailedPrecondition("too late to void", reason="TOO_LATE_TO_VOID")),
