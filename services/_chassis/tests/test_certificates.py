@@ -86,7 +86,7 @@ def test_unusable_files_replace_nothing_and_are_logged_once_until_good_ones_foll
     with capture_logs() as logs:
         assert [loaded.refresh() for _ in range(3)] == [before] * 3
     assert ([entry["event"] for entry in logs], loaded.failed_reloads) == (["certificates not reloaded"], 3)
-    assert "PRIVATE KEY" not in repr((logs, before))
+    assert "PRIVATE KEY" not in repr((logs, before, GOOD))
     renew(loaded.folder, AUTHORITY, "cart")
     assert loaded.refresh() not in (before, None)
     assert (loaded.refresh(), loaded.failed_reloads) == (loaded.current, 3)

@@ -1,7 +1,7 @@
 """A certificate authority that issues the services' certificates. It needs the extra `authority` of this package."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
 from typing import Self
@@ -21,7 +21,7 @@ class Issued:
     """A certificate and its private key in PEM, as in `tls.crt` and `tls.key` of a Secret."""
 
     certificate: bytes
-    key: bytes
+    key: bytes = field(repr=False)
 
 
 class Authority:
