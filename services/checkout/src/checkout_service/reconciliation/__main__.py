@@ -11,8 +11,8 @@ from collections import Counter
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import asdict
+from typing import Any
 
-import grpc
 import structlog
 
 from chassis.errors import DomainError
@@ -73,28 +73,25 @@ def main() -> int:
 async def _read(settings: ReconciliationSettings, telemetry: Telemetry) -> Records:
     async with AsyncExitStack() as stack:
 
-        def channel(peer: str, address: str, name: str, method: str) -> grpc.aio.Channel:
-            service, release = f"shop.internal.{name}", settings.tls_release
+        def open_stub(stub: Any, peer: str, service: str, method: str) -> Any:
             opened = client.channel(
-                address,
-                service,
+                getattr(settings, f"{peer}_internal_addr"),
+                f"shop.internal.{service}",
                 timeout_seconds=_CALL_SECONDS,
                 retryable=[method],
                 telemetry=telemetry,
                 certificates=settings.tls_folder,
-                server_name=f"{release}-{peer}" if release else "",
+                server_name=f"{settings.tls_release}-{peer}" if settings.tls_release else "",
             )
             stack.push_async_callback(opened.close)
-            return opened
+            return stub(opened)
 
-        email = settings.email_internal_addr
+        has_email = settings.email_internal_addr is not None
         reader = Reader(
-            OrderJournalStub(channel("checkout", settings.checkout_internal_addr, "OrderJournal", "ScanOrders")),
-            PaymentLedgerStub(channel("payment", settings.payment_internal_addr, "PaymentLedger", "ListCharges")),
-            ShipmentManifestStub(
-                channel("shipping", settings.shipping_internal_addr, "ShipmentManifest", "ListShipments")
-            ),
-            MailRecordsStub(channel("email", email, "MailRecords", "FindMails")) if email else None,
+            open_stub(OrderJournalStub, "checkout", "OrderJournal", "ScanOrders"),
+            open_stub(PaymentLedgerStub, "payment", "PaymentLedger", "ListCharges"),
+            open_stub(ShipmentManifestStub, "shipping", "ShipmentManifest", "ListShipments"),
+            open_stub(MailRecordsStub, "email", "MailRecords", "FindMails") if has_email else None,
         )
         return await reader.read(time.time() - settings.window_hours * 3600)
 
