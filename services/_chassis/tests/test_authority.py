@@ -81,6 +81,7 @@ def test_openssl_loads_a_certificate_with_its_key(issued: Issued, tmp_path: Path
         ([], SPIFFE_ID, []),
         (NAMES, "", []),
         (NAMES, "https://cluster.local/ns/shop/sa/shop-cart", []),
+        (NAMES, f"{SPIFFE_ID}\0-of-another", []),  # gRPC's auth_context ends at the NUL
         (NAMES, SPIFFE_ID, ["localhost"]),
         (["bücher.example"], SPIFFE_ID, []),
     ],

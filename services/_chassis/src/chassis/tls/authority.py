@@ -1,5 +1,6 @@
 """A certificate authority that issues the services' certificates. It needs the extra `authority` of this package."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -11,6 +12,8 @@ from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, EllipticCurv
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from chassis.tls.callers import SPIFFE_ID
 
 # A peer whose clock is behind by less accepts a new certificate at once.
 CLOCK_SKEW = timedelta(minutes=5)
@@ -60,7 +63,7 @@ class Authority:
         Raises:
             ValueError: a name, the URI or an address is not allowed.
         """
-        if not names or not spiffe_id.startswith("spiffe://"):
+        if not names or not re.match(SPIFFE_ID, spiffe_id):
             raise ValueError("a certificate needs a DNS name and a SPIFFE ID")
         key = generate_private_key(SECP256R1())
         alternatives = [

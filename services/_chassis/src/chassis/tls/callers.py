@@ -9,7 +9,8 @@ from msgspec import Meta
 
 Callers: TypeAlias = Mapping[str, AbstractSet[str]]
 
-_SpiffeId: TypeAlias = Annotated[str, Meta(pattern=r"^spiffe://[a-z0-9._-]+(/[A-Za-z0-9._-]+)+\Z")]
+SPIFFE_ID = r"^spiffe://[a-z0-9._-]+(/[A-Za-z0-9._-]+)+\Z"
+_SpiffeId: TypeAlias = Annotated[str, Meta(pattern=SPIFFE_ID)]
 _Method: TypeAlias = Annotated[str, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_.]*/[A-Za-z0-9_]+\Z")]
 
 
