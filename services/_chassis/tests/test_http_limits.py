@@ -230,7 +230,8 @@ async def test_beyond_the_limit_of_connections_the_oldest_idle_one_yields(monkey
 
 
 @pytest.mark.parametrize(
-    "request_text", [b"GET / HTTP/9\r\n\r\n", b"\x16\x03\x01\x00", b"\r\n\r\n", POST[:40] + b"\r\n"]
+    "request_text",
+    [b"GET / HTTP/9\r\n\r\n", b"\x16\x03\x01\x00", b"\r\n\r\n", POST[:40] + b"\r\n", GET[:-2] + b"Host: other\r\n"],
 )
 async def test_an_invalid_head_gets_400(request_text: bytes) -> None:
     async with serving() as server:

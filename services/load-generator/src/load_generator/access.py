@@ -18,7 +18,7 @@ def guarded(app: WsgiApp, allowed_hosts: frozenset[str]) -> WsgiApp:
         host, origin, site = (environ.get(f"HTTP_{name}") for name in ("HOST", "ORIGIN", "SEC_FETCH_SITE"))
         if environ["PATH_INFO"] == "/" and environ.get("HTTP_SEC_FETCH_MODE") == "navigate":
             site = None
-        problem = host_problem([host or ""], allowed_hosts)
+        problem = host_problem(host, allowed_hosts)
         if problem is None and is_foreign(origin, site, host or ""):
             problem = 403, "Foreign origin"
         if problem is None:

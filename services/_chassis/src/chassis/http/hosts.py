@@ -21,7 +21,7 @@ class AllowedHosts:
         self._refusals = telemetry.counter(semconv.HTTP_REFUSALS)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        problem = host_problem(Headers(scope=scope).getlist("host"), self._allowed)
+        problem = host_problem(Headers(scope=scope).get("host"), self._allowed)  # h11 refuses several
         if problem is None:
             await self._app(scope, receive, send)
             return

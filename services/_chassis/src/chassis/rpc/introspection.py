@@ -1,7 +1,7 @@
 """What every port says about itself: health, and reflection in both versions of its protocol."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
 import grpc
@@ -13,9 +13,11 @@ from grpc_health.v1.health import SERVICE_NAME
 from grpc_reflection.v1alpha import reflection, reflection_pb2
 
 from chassis.errors import InvalidArgument
-from chassis.rpc.limits import Limiter, Waits
+from chassis.rpc.limits import Waits, request_waits
 from chassis.rpc.serving import ServicerContext, decoder
 from chassis.rpc.status import to_status
+from chassis.telemetry.instruments import Telemetry
+from chassis.telemetry.refusals import Refusals
 
 # grpcio-reflection has only the second one. Their messages are the same on the wire.
 _REFLECTION = ("grpc.reflection.v1.ServerReflection", reflection.SERVICE_NAME)
@@ -36,24 +38,27 @@ class Health:
         self._changed.set()
         self._changed = asyncio.Event()
 
-    async def check(self, request: Any, context: ServicerContext) -> Message:
-        if request.service not in self._statuses:
-            await context.abort(grpc.StatusCode.NOT_FOUND)
-        return health_pb2.HealthCheckResponse(status=self._statuses[request.service])
+    async def check(self, requests: AsyncIterator[Any], context: ServicerContext) -> AsyncIterator[Message]:
+        async for request in requests:
+            if request.service not in self._statuses:
+                await context.abort(grpc.StatusCode.NOT_FOUND)
+            yield health_pb2.HealthCheckResponse(status=self._statuses[request.service])
 
-    async def list(self, _request: object, _context: object) -> Message:
-        statuses = {name: health_pb2.HealthCheckResponse(status=status) for name, status in self._statuses.items()}
-        return health_pb2.HealthListResponse(statuses=statuses)  # type: ignore[attr-defined, no-any-return]
+    async def list(self, requests: AsyncIterator[Any], _context: object) -> AsyncIterator[Message]:
+        async for _ in requests:
+            found = {name: health_pb2.HealthCheckResponse(status=status) for name, status in self._statuses.items()}
+            yield health_pb2.HealthListResponse(statuses=found)  # type: ignore[attr-defined]
 
-    async def watch(self, request: Any, context: ServicerContext) -> None:
-        sent = None
-        while True:
-            changed = self._changed
-            status = self._statuses.get(request.service, health_pb2.HealthCheckResponse.SERVICE_UNKNOWN)
-            if status != sent:
-                await context.write(health_pb2.HealthCheckResponse(status=status))
-            sent = status
-            await changed.wait()
+    async def watch(self, requests: AsyncIterator[Any], _context: object) -> AsyncIterator[Message]:
+        async for request in requests:
+            sent = None
+            while True:
+                changed = self._changed
+                status = self._statuses.get(request.service, health_pb2.HealthCheckResponse.SERVICE_UNKNOWN)
+                if status != sent:
+                    yield health_pb2.HealthCheckResponse(status=status)
+                sent = status
+                await changed.wait()
 
 
 class _Descriptors:
@@ -69,55 +74,46 @@ class _Descriptors:
             return Default().FindMethodByName(symbol).containing_service.file
 
 
-async def _decode(kind: Any, raw: Any, context: ServicerContext) -> Any:
-    """Return the request of this kind, or abort the call if it is malformed."""
-    try:
-        return decoder(kind.FromString, kind.DESCRIPTOR)(raw)
-    except InvalidArgument as error:
-        await context.abort_with_status(to_status(error))
+class Introspection:
+    """Makes handlers of health and reflection. Of more open calls than `max_calls` the oldest ends."""
 
+    def __init__(self, telemetry: Telemetry, max_calls: int) -> None:
+        # Of its own: whoever fills the others must not get the pod restarted.
+        refusals = Refusals("health", telemetry, "no_request", "open_call")
+        self._requests = request_waits(refusals)
+        self._calls = Waits(refusals, "open_call", max_calls)
 
-def health_handlers(health: Health, limiter: Limiter, max_watches: int) -> "dict[str, grpc.RpcMethodHandler[Any, Any]]":
-    """Return handlers of the methods of health. Of more watches than `max_watches` the oldest ends."""
-    watches = Waits(limiter.refusals, "watch", max_watches)
+    def health(self, health: Health) -> "dict[str, grpc.RpcMethodHandler[Any, Any]]":
+        return {
+            "Check": self._handler(health_pb2.HealthCheckRequest, health.check),
+            "List": self._handler(health_pb2.HealthListRequest, health.list),  # type: ignore[attr-defined]
+            "Watch": self._handler(health_pb2.HealthCheckRequest, health.watch),
+        }
 
-    def unary(kind: Any, handle: Callable[[Any, Any], Awaitable[Message]]) -> "grpc.RpcMethodHandler[Any, Any]":
-        async def serve(_requests: object, context: ServicerContext) -> bytes:
-            request = await _decode(kind, await limiter.requests.wait(context, context.read()), context)
-            return limiter.respond((await handle(request, context)).SerializeToString())
+    def reflection(self, service_names: Sequence[str]) -> list[grpc.GenericRpcHandler]:
+        """Return handlers of reflection, which lists these services, health and itself."""
+        names = [*service_names, SERVICE_NAME, reflection.SERVICE_NAME]
+        servicer = reflection.aio.ReflectionServicer(names, _Descriptors())
+        handler = self._handler(reflection_pb2.ServerReflectionRequest, servicer.ServerReflectionInfo)
+        return [grpc.method_handlers_generic_handler(name, {"ServerReflectionInfo": handler}) for name in _REFLECTION]
 
-        return grpc.stream_unary_rpc_method_handler(serve)
+    def _handler(self, kind: Any, serve: Callable[[Any, Any], Any]) -> "grpc.RpcMethodHandler[Any, Any]":
+        decode = decoder(kind.FromString, kind.DESCRIPTOR)
 
-    async def watch(_requests: object, context: ServicerContext) -> None:
-        request = await _decode(
-            health_pb2.HealthCheckRequest, await limiter.requests.wait(context, context.read()), context
-        )
-        await watches.wait(context, health.watch(request, context))
+        async def received(context: ServicerContext) -> AsyncIterator[Message]:
+            while (raw := await self._requests.wait(context, context.read())) is not grpc.aio.EOF:
+                try:
+                    request = decode(raw)
+                except InvalidArgument as error:
+                    await context.abort_with_status(to_status(error))
+                yield request
 
-    return {
-        "Check": unary(health_pb2.HealthCheckRequest, health.check),
-        "List": unary(health_pb2.HealthListRequest, health.list),  # type: ignore[attr-defined]
-        "Watch": _streams(watch, health_pb2.HealthCheckResponse),
-    }
+        async def respond(context: ServicerContext) -> None:
+            async for response in serve(received(context), context):
+                await context.write(response.SerializeToString())
 
+        async def limited(_requests: object, context: ServicerContext) -> None:
+            await self._calls.wait(context, respond(context))
 
-def reflection_handlers(service_names: Sequence[str], limiter: Limiter) -> list[grpc.GenericRpcHandler]:
-    """Return handlers of reflection, which lists these services, health and itself."""
-    names = [*service_names, SERVICE_NAME, reflection.SERVICE_NAME]
-    servicer = reflection.aio.ReflectionServicer(names, _Descriptors())
-
-    async def reflect(_requests: object, context: ServicerContext) -> None:
-        async def requests() -> AsyncIterator[Any]:
-            while (raw := await limiter.requests.wait(context, context.read())) is not grpc.aio.EOF:
-                yield await _decode(reflection_pb2.ServerReflectionRequest, raw, context)
-
-        responses: Any = servicer.ServerReflectionInfo(requests(), context)
-        async for response in responses:
-            await context.write(response)
-
-    methods = {"ServerReflectionInfo": _streams(reflect, reflection_pb2.ServerReflectionResponse)}
-    return [grpc.method_handlers_generic_handler(name, methods) for name in _REFLECTION]
-
-
-def _streams(serve: Callable[[Any, Any], Awaitable[None]], response: Any) -> "grpc.RpcMethodHandler[Any, Any]":
-    return grpc.stream_stream_rpc_method_handler(serve, None, response.SerializeToString)
+        # Streams without serializers, for the reasons of `serving.WrappingRegistrar`.
+        return grpc.stream_stream_rpc_method_handler(limited)

@@ -57,8 +57,8 @@ class Limiter:
         self.attributes: Attributes = ((semconv.PORT_NAME, port_name),)
         self.limit = limit
         self.in_flight = 0
-        self.refusals = Refusals(port_name, telemetry, _IN_FLIGHT, _NO_REQUEST, _UNREAD)
-        self.requests = Waits(self.refusals, _NO_REQUEST, _MAX_WAITS, _REQUEST_SECONDS)
+        self._refusals = Refusals(port_name, telemetry, _IN_FLIGHT, _NO_REQUEST, _UNREAD)
+        self.requests = request_waits(self._refusals)
         self._responses: list[tuple[Any, int]] = []
         self._next_check = _CHECKED_RESPONSES
         self._unread_bytes = 0
@@ -69,7 +69,7 @@ class Limiter:
             self._forget_read()
         is_full = self._unread_bytes > _MAX_UNREAD_BYTES
         if is_full or self.in_flight > self.limit:
-            self.refusals.add(_UNREAD if is_full else _IN_FLIGHT)
+            self._refusals.add(_UNREAD if is_full else _IN_FLIGHT)
             raise Overloaded("too many calls in flight", retry_after_seconds=_SHED_RETRY_SECONDS)
 
     def respond(self, response: bytes) -> bytes:
@@ -89,7 +89,7 @@ class Limiter:
 class Waits:
     """Calls that wait for their clients: if there are too many, the one that has waited longest yields.
 
-    Each may wait so many seconds, or for ever.
+    One that waits for longer than so many seconds is refused, too, before twice that time.
     """
 
     def __init__(self, refusals: Refusals, reason: str, limit: int, seconds: float | None = None) -> None:
@@ -119,14 +119,18 @@ class Waits:
             self._started.pop(task, None)
 
     def _refuse_late(self, seconds: float) -> None:
-        for task, started in [*self._started.items()]:
-            if (left := started + seconds - time.monotonic()) > 0:
-                self._timer = asyncio.get_running_loop().call_later(left, self._refuse_late, seconds)
-                return
+        latest = time.monotonic() - seconds
+        for task in [task for task, started in self._started.items() if started <= latest]:
             self._refuse(task)
-        self._timer = None
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(seconds, self._refuse_late, seconds) if self._started else None
 
     def _refuse(self, task: Any) -> None:
         del self._started[task]
         self._refusals.add(self._reason)
         task.cancel()
+
+
+def request_waits(refusals: Refusals) -> Waits:
+    """Return limits of calls that wait for their requests."""
+    return Waits(refusals, _NO_REQUEST, _MAX_WAITS, _REQUEST_SECONDS)

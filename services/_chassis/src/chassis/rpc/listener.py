@@ -12,7 +12,7 @@ from grpc_health.v1.health import SERVICE_NAME
 
 from chassis.rpc import limits
 from chassis.rpc.credentials import server_credentials
-from chassis.rpc.introspection import Health, health_handlers, reflection_handlers
+from chassis.rpc.introspection import Health, Introspection
 from chassis.rpc.limits import Limiter
 from chassis.rpc.serving import WrappingRegistrar
 from chassis.settings import ServiceSettings
@@ -57,9 +57,8 @@ class Listener:
             *limits.OPTIONS,
         ]
         self.limiter = Limiter(name, settings.max_concurrent_rpcs, telemetry)
-        # Of its own: whoever fills the other must not get the pod restarted.
-        self._introspection = Limiter("health", settings.max_concurrent_rpcs, telemetry)
-        self._max_watches = settings.max_connections  # our channels have one for each connection
+        # Our channels watch health, once a connection.
+        self._introspection = Introspection(telemetry, settings.max_connections)
         self._certificates = None if health else settings.tls_folder
         callers = settings.allowed_calls if self._certificates else None
         self._registrar = WrappingRegistrar(telemetry, self.limiter, settings.failpoints, callers)
@@ -82,12 +81,10 @@ class Listener:
     async def _serve(self, port: int) -> int:
         # Health and reflection are not wrapped: probes would count towards the limit, and fill traces and durations.
         names = self._registrar.service_names
-        reflected = reflection_handlers(names, self._introspection) if names else []
-        handlers = [*self._registrar.handlers, *reflected]
-        self._server = grpc.aio.server(handlers=handlers, options=self._options)
+        reflected = self._introspection.reflection(names) if names else []
+        self._server = grpc.aio.server(handlers=[*self._registrar.handlers, *reflected], options=self._options)
         # Registered, unlike the others: a probe must not wait behind a backlog of calls.
-        checks = health_handlers(self.health, self._introspection, self._max_watches)
-        self._server.add_registered_method_handlers(SERVICE_NAME, checks)
+        self._server.add_registered_method_handlers(SERVICE_NAME, self._introspection.health(self.health))
         address = f"{self._host}:{port}"
         if self._certificates is None:
             bound = self._server.add_insecure_port(address)

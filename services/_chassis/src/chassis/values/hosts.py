@@ -1,7 +1,6 @@
 """Hosts and origins (RFC 6454) as requests name them, and the setting that lists hosts."""
 
 import re
-from collections.abc import Sequence
 
 _NAME = r"[a-z0-9_-]+(?:\.[a-z0-9_-]+)*"
 _HOST = rf"(?P<host>{_NAME}|\[[0-9a-f:.]+\])"
@@ -40,24 +39,19 @@ def is_foreign(origin: str | None, site: str | None, host: str) -> bool:
     return is_other or site not in {None, "same-origin", "none"}
 
 
-def is_listed(host: str, patterns: frozenset[str]) -> bool:
-    """Return whether a host is listed by its name, or as a subdomain by `*.example.com`."""
-    parents = host.split(".")
-    return host in patterns or any(f"*.{'.'.join(parents[i:])}" in patterns for i in range(1, len(parents)))
-
-
-def host_problem(hosts: Sequence[str], allowed: frozenset[str]) -> tuple[int, str] | None:
-    """Return status and text for a request with these `Host` headers that is not to be served; None if it is.
+def host_problem(host: str | None, allowed: frozenset[str]) -> tuple[int, str] | None:
+    """Return status and text for a request with this `Host` header that is not to be served; None if it is.
 
     A page of any name can be rebound to this address (DNS rebinding), but its requests still carry that name. An empty
-    set allows every host. HTTP/1.0 allows requests without one.
+    set allows every host; `*.example.com` any subdomain. HTTP/1.0 allows requests without one.
     """
-    parsed = [parse_authority(host) for host in hosts]
-    if len(parsed) > 1 or None in parsed:
+    parsed = parse_authority(host or "")
+    if parsed is None and host is not None:
         return 400, "Invalid Host header"
-    if allowed and not any(host and is_listed(host[0], allowed) for host in parsed):
-        return 421, "This host is not served here"
-    return None
+    name = parsed[0] if parsed else ""
+    if not allowed or any(name == known or (known[0] == "*" and name.endswith(known[1:])) for known in allowed):
+        return None
+    return 421, "This host is not served here"
 
 
 def parse_host_patterns(text: str) -> frozenset[str]:
