@@ -4,6 +4,7 @@ Internal services are on a port of their own: clients of the public port can nei
 """
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -22,7 +23,7 @@ from chassis.telemetry.instruments import Telemetry
 from shop import cart_pb2, cart_pb2_grpc
 from shop_internal import ordered_cart_pb2, ordered_cart_pb2_grpc
 from shop_kit.carts import REGISTER, Carts
-from shop_kit.http2 import PREFACE, call
+from shop_kit.http2 import PREFACE, Connection, call
 from shop_kit.metrics import measured
 from shop_kit.reflection import methods_at
 from shop_kit.settings import load_settings
@@ -283,16 +284,20 @@ async def test_a_stop_waits_for_calls_in_flight_and_not_for_streams_that_clients
 
 
 async def test_a_service_goes_on_after_a_method_name_that_is_not_utf_8(
-    service: server.Service, public: grpc.aio.Channel
+    service: server.Service, public: grpc.aio.Channel, caplog: pytest.LogCaptureFixture
 ) -> None:
-    reader, writer = await asyncio.open_connection("127.0.0.1", service.port)
-    writer.write(PREFACE + call(path=b"/\xff"))
-    await reader.read()  # until the server of grpc.aio, which can't decode it, has ended
-    writer.close()
+    held: Any = health_pb2_grpc.HealthStub(public)
+    watch = held.Watch(health_pb2.HealthCheckRequest())
+    await watch.read()
+    client = await Connection.open(service.port, PREFACE + call(path=b"/\xffsecret"))
+    await client.closed.wait()  # though neither client leaves
     stub = cart_pb2_grpc.CartServiceStub(public)
     cart = await stub.GetCart(cart_pb2.GetCartRequest(user_id="u"), timeout=30, wait_for_ready=True)
     assert cart.user_id == "u"
     assert await health(public, PUBLIC) == "SERVING"
+    client.close()
+    gc.collect()
+    assert "secret" not in caplog.text
 
 
 async def test_a_service_without_internal_services_has_no_internal_port() -> None:

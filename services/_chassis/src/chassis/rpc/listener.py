@@ -22,6 +22,8 @@ log = structlog.get_logger()
 
 # Else each client that leaves before it has read its response is a traceback.
 logging.getLogger("grpc._cython.cygrpc").addFilter(lambda record: "ExecuteBatchError" not in record.getMessage())
+# Of a crashed server; it quotes what a client sent.
+logging.getLogger("asyncio").addFilter(lambda record: "UnicodeDecodeError" not in record.getMessage())
 
 # Kubernetes restarts a pod that is not live. Readiness must not decide that: a restart does not repair a store.
 _LIVENESS = "liveness"
@@ -30,6 +32,8 @@ _MAX_REQUEST_BYTES, _MAX_INTERNAL_BYTES = 64 * 1024, 4 * 1024 * 1024
 # How long no call of a servicer must be in flight before a stop ends what else is open.
 _IDLE_SECONDS = 0.5
 _POLL_SECONDS = 0.1
+# How long a crashed server may go unnoticed.
+_CRASH_SECONDS = 0.5
 
 Register = Callable[[Any, Any], None]
 
@@ -96,10 +100,12 @@ class Listener:
     async def _replace_crashed_servers(self, port: int) -> None:
         """Serve again after a client's method name that is not UTF-8, which crashes a server of grpc.aio."""
         while True:
-            try:
-                await self._server.wait_for_termination()
+            try:  # it says so only after a timeout, unless all its clients leave
+                while await self._server.wait_for_termination(_CRASH_SECONDS):
+                    pass
             except UnicodeDecodeError:
                 log.warning("server replaced", port=port)
+                await self._server.stop(None)
                 await self._serve(port)
             else:
                 return
@@ -115,10 +121,11 @@ class Listener:
 
         Watches of health, which clients may hold open for ever, end half a second after the last call of a servicer.
         """
+        self._serving.cancel()
         stopping = asyncio.create_task(self._server.stop(grace_seconds), name="stop")
         idle_seconds = 0.0
         while not stopping.done() and idle_seconds < _IDLE_SECONDS:
             await asyncio.wait([stopping], timeout=_POLL_SECONDS)
             idle_seconds = 0 if self.limiter.in_flight else idle_seconds + _POLL_SECONDS
         await self._server.stop(None)
-        await asyncio.gather(stopping, self._serving)
+        await stopping
