@@ -13,8 +13,8 @@ from chassis.values.email_addresses import require_email_address
 from chassis.values.fields import has_control, parse_idempotency_key
 
 _MAX_TEXT = 256
-# Spaces, dashes and invisible characters, as numbers have them that were copied from another page.
 _NUMBERS = ("zip_code", "credit_card_number")
+# Spaces, dashes and invisible characters, as numbers have them that were copied from another page.
 _SEPARATORS = re.compile(r"[\s\u00ad\u200b-\u200f\u2010-\u2015\u202a-\u202e\u2060\u2212\ufeff-]")
 
 

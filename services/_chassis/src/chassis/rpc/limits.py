@@ -65,7 +65,7 @@ class Limiter:
 
     def admit(self) -> None:
         """Raise Overloaded if more calls are in flight, this one included, than the limit allows."""
-        if self._unread_bytes > _MAX_UNREAD_BYTES:
+        if len(self._responses) >= self._next_check:
             self._forget_read()
         is_full = self._unread_bytes > _MAX_UNREAD_BYTES
         if is_full or self.in_flight > self.limit:
@@ -75,15 +75,14 @@ class Limiter:
     def respond(self, response: bytes) -> bytes:
         """Return the response of the current task's call, and count it until the client has read it."""
         self._responses.append((asyncio.current_task(), len(response) + _CALL_BYTES))
-        if len(self._responses) >= self._next_check:
-            self._forget_read()
         return response
 
     def _forget_read(self) -> None:
         # Now and then: a callback of each task would cost every call.
         self._responses = [(task, size) for task, size in self._responses if not task.done()]
         self._unread_bytes = sum(size for _, size in self._responses)
-        self._next_check = len(self._responses) + _CHECKED_RESPONSES
+        is_full = self._unread_bytes > _MAX_UNREAD_BYTES
+        self._next_check = 0 if is_full else len(self._responses) + _CHECKED_RESPONSES
 
 
 class Waits:
