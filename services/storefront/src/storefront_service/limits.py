@@ -49,6 +49,8 @@ class OrderLimits:
         self._clock = clock
         self._full_at: dict[tuple[str, str], float] = {}
         self._refusals = telemetry.counter(semconv.HTTP_REFUSALS)
+        for name in per_hour:  # exported from the start: an alert sees only increases of a series
+            self._refusals.add(0, ((semconv.HTTP_REFUSAL_REASON, name),))
 
     @contextmanager
     def order(self, user_id: str, address: str, email: str) -> Iterator[Callable[[], None]]:

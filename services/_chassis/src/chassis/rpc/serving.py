@@ -116,12 +116,7 @@ class _Method:
     """A method of a service, with everything that surrounds its handler."""
 
     def __init__(
-        self,
-        name: str,
-        handler: Handler,
-        decode: Callable[[bytes], Message],
-        telemetry: Telemetry,
-        limiter: Limiter,
+        self, name: str, handler: Handler, decode: Callable[[bytes], Message], telemetry: Telemetry, limiter: Limiter
     ) -> None:
         self._name = name
         self._handler = handler
