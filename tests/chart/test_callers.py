@@ -155,7 +155,7 @@ def test_linkerd_allows_the_same_calls_and_checks_of_health(
     servers = {name: spec for (kind, name), spec in by_name.items() if kind == "Server"}
     internal = [name for name in grpc_services if values["services"][name].get("internal")]
     assert {(of_labels(spec["podSelector"]), spec["port"]) for spec in servers.values()} == {
-        *((name, "grpc") for name in grpc_services),
+        *((name, port) for name in grpc_services for port in ("grpc", "grpc-health")),
         *((name, "grpc-internal") for name in internal),
     }
     assert {spec["accessPolicy"] for spec in servers.values()} == {"deny"}

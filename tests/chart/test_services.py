@@ -26,15 +26,20 @@ def test_a_call_sets_the_address_of_the_callee(render: Any, values: dict[str, An
         }
 
 
-def test_grpc_probes_check_readiness_per_service_and_liveness_per_process(
-    render: Any, grpc_services: list[str]
+@pytest.mark.parametrize("tls", [False, True])
+def test_grpc_probes_check_readiness_per_service_and_liveness_per_process_on_a_port_of_their_own(
+    tls: bool, render: Any, grpc_services: list[str]
 ) -> None:
+    manifests = render({"tls": {"enabled": tls}})
     for name in grpc_services:
-        container = render().container(name)
+        container = manifests.container(name)
+        assert manifests.environment(name)["HEALTH_PORT"] == "50053"
+        assert 50053 not in {port["port"] for port in manifests.one("Service", f"shop-{name}")["spec"]["ports"]}
         full_name = f"shop.{name.title().replace('-', '')}Service"
-        assert container["readinessProbe"]["grpc"] == {"port": 50051, "service": full_name}
-        assert container["livenessProbe"]["grpc"] == {"port": 50051, "service": "liveness"}
-        assert container["startupProbe"]["grpc"] == {"port": 50051, "service": "liveness"}
+        assert container["readinessProbe"]["grpc"] == {"port": 50053, "service": full_name}
+        assert container["livenessProbe"]["grpc"] == {"port": 50053, "service": "liveness"}
+        assert container["startupProbe"]["grpc"] == {"port": 50053, "service": "liveness"}
+    assert "50053" not in str(manifests.all("NetworkPolicy"))
 
 
 def test_every_probe_has_one_handler(render: Any, matrix_values: dict[str, Any]) -> None:
@@ -75,7 +80,8 @@ def test_internal_services_have_a_port_of_their_own(
         ports = {port["name"]: port["port"] for port in manifests.one("Service", f"shop-{name}")["spec"]["ports"]}
         container = {port["name"]: port["containerPort"] for port in manifests.container(name)["ports"]}
         expected = {"grpc": 50051} | ({"grpc-internal": 50052} if internal else {})
-        assert ports == container == expected
+        assert ports == expected
+        assert container == {**expected, "grpc-health": 50053}
         assert manifests.environment(name).get("INTERNAL_PORT") == ("50052" if internal else None)
 
 

@@ -46,7 +46,7 @@ def test_each_component_mounts_its_own_certificate_for_its_group_alone(manifests
 def test_without_tls_nothing_of_it_is_rendered(render: Any) -> None:
     objects = render({"observability": {"enabled": True}}).objects
     rendered = str([found for found in objects if found["metadata"]["name"] != "shop-test"])  # its scripts serve both
-    assert not re.findall("shop-tls|TLS_FOLDER|50053|verify-full|rediss:|https://shop-", rendered)
+    assert not re.findall("shop-tls|TLS_FOLDER|verify-full|rediss:|https://shop-", rendered)
 
 
 def test_services_and_clients_learn_where_their_certificate_is(manifests: Any) -> None:
@@ -55,15 +55,10 @@ def test_services_and_clients_learn_where_their_certificate_is(manifests: Any) -
         assert (environment(pod["containers"][0]).get("TLS_FOLDER") == "/etc/shop-tls") is (name not in servers), name
 
 
-def test_probes_use_the_plaintext_port_that_serves_health_alone(manifests: Any, grpc_services: list[str]) -> None:
+def test_a_gateway_speaks_tls_to_every_port_of_a_service(manifests: Any, grpc_services: list[str]) -> None:
     for name in grpc_services:
-        container = manifests.container(name)
-        assert manifests.environment(name)["HEALTH_PORT"] == "50053"
-        assert {container[f"{probe}Probe"]["grpc"]["port"] for probe in ("startup", "readiness", "liveness")} == {50053}
         ports = manifests.one("Service", f"shop-{name}")["spec"]["ports"]
         assert {port["appProtocol"] for port in ports} == {"https"}
-        assert 50053 not in {port["port"] for port in ports}
-    assert "50053" not in str(manifests.all("NetworkPolicy"))
 
 
 def test_telemetry_is_sent_with_a_client_certificate_to_a_collector_that_demands_one(manifests: Any) -> None:

@@ -33,6 +33,7 @@
 {{- end }}
 - {name: LOG_LEVEL, value: {{ $root.Values.logLevel }}}
 {{- if eq $service.protocol "grpc" }}
+- {name: HEALTH_PORT, value: "50053"}
 - {name: MAX_CONNECTION_AGE_SECONDS, value: {{ include "shop.connectionAge" $service | quote }}}
 {{- else }}
 - {name: ALLOWED_HOSTS, value: {{ include "shop.allowedHosts" . | quote }}}
@@ -45,7 +46,6 @@
 {{- include "shop.addressEnv" (list $root $service) }}
 {{- if and $root.Values.tls.enabled (eq $service.protocol "grpc") }}
 - {name: ALLOWED_CALLS, value: {{ include "shop.allowedCalls" . | quote }}}
-- {name: HEALTH_PORT, value: "50053"}
 {{- end }}
 {{- include "shop.tlsEnv" $root }}
 {{- include "shop.postgresqlEnv" . }}

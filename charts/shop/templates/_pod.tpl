@@ -105,16 +105,16 @@ capabilities: {drop: [ALL]}
 {{- end }}
 {{- end -}}
 
-{{/* One handler per probe: the protocol decides which; merging values could leave two. kubelet's gRPC probes speak no TLS
-     before Kubernetes 1.37; what a node sends to its pods passes network policies. */}}
+{{/* One handler per probe: the protocol decides which; merging values could leave two. gRPC has a port for probes:
+     kubelet's speak no TLS before Kubernetes 1.37, and clients may fill the others. What a node sends to its pods passes
+     network policies. */}}
 {{- define "shop.probes" -}}
 {{- $name := index . 0 -}}{{- $service := index . 1 -}}
 {{- $live := printf "httpGet: {path: /healthz, port: %v}" $service.port -}}
 {{- $ready := printf "httpGet: {path: /readyz, port: %v}" $service.port -}}
 {{- if eq $service.protocol "grpc" -}}
-{{- $port := (index . 2).Values.tls.enabled | ternary 50053 $service.port -}}
-{{- $live = printf "grpc: {port: %v, service: liveness}" $port -}}
-{{- $ready = printf "grpc: {port: %v, service: %s}" $port (include "shop.grpcName" $name) -}}
+{{- $live = "grpc: {port: 50053, service: liveness}" -}}
+{{- $ready = printf "grpc: {port: 50053, service: %s}" (include "shop.grpcName" $name) -}}
 {{- end -}}
 startupProbe:
   {{ $live }}

@@ -247,10 +247,10 @@ async def test_a_server_whose_certificate_is_not_valid_gets_no_call(
 
 
 async def test_an_error_says_that_one_side_alone_has_tls(folders: dict[str, Path]) -> None:
-    async with serving(folders["cart"]) as service:
+    async with serving(folders["cart"], health_port=0) as service:
         async with calling(service.port, None) as plain:
             assert "does the peer require TLS" in (await refusal(plain.GetCart(GET))).message
-        async with calling(service.health_port or 0, folders["checkout"]) as secure:
+        async with calling(service.health_port, folders["checkout"]) as secure:
             assert "does the peer serve plaintext?" in (await refusal(secure.GetCart(GET))).message
 
 
@@ -268,7 +268,7 @@ async def test_health_alone_is_served_in_plaintext_until_the_drain_ends(folders:
         return str(health_pb2.HealthCheckResponse.ServingStatus.Name(response.status))
 
     async with (
-        serving(folders["cart"], Carts(wait), grace_seconds=20) as service,
+        serving(folders["cart"], Carts(wait), grace_seconds=20, health_port=0) as service,
         calling(service.port, folders["checkout"]) as stub,
         grpc.aio.insecure_channel(f"127.0.0.1:{service.health_port}") as plain,
     ):

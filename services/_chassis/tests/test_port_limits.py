@@ -28,10 +28,11 @@ ALONE = [("grpc.use_local_subchannel_pool", 1)]
 
 @dataclass
 class Port:
-    """The public port of a running service, and the internal one, which serves the same."""
+    """The public port of a running service, the internal one, which serves the same, and that of probes."""
 
     number: int
     internal: int
+    health: int | None
     metrics: Callable[[], dict[Any, float]]
     clients: AsyncExitStack = field(default_factory=AsyncExitStack)
 
@@ -57,13 +58,14 @@ async def serving(carts: Carts | None = None, **values: Any) -> AsyncIterator[Po
     service = server.Service(load_settings(ServiceSettings, values), telemetry)
     service.add_servicer(REGISTER, carts or Carts())
     service.add_internal_servicer(REGISTER, carts or Carts())
-    await service.start()
-    port = Port(service.port, service.internal_port or 0, metrics)
-    try:
-        async with port.clients:
-            yield port
-    finally:
-        await service.drain()
+    async with service.channels:
+        await service.start()
+        port = Port(service.port, service.internal_port or 0, service.health_port, metrics)
+        try:
+            async with port.clients:
+                yield port
+        finally:
+            await service.drain()
 
 
 @pytest.fixture
@@ -104,12 +106,15 @@ async def test_a_request_is_larger_on_the_internal_port_alone(port: Port) -> Non
         assert [(await status(number, request)).name for number in (port.number, port.internal)] == expected
 
 
-async def test_further_connections_than_the_limit_are_closed_at_once() -> None:
-    async with serving(max_connections=3) as port:
+async def test_further_connections_than_the_limit_are_closed_at_once_but_probes_have_a_port() -> None:
+    async with serving(max_connections=3, health_port=0) as port:
         held = [await port.connect() for _ in range(3)]
         await wait_until(lambda: all(client.settings for client in held))
         refused = [await port.connect() for _ in range(5)]
         await asyncio.gather(*(client.closed.wait() for client in refused))
+        async with grpc.aio.insecure_channel(f"127.0.0.1:{port.health}") as probed:
+            health: Any = health_pb2_grpc.HealthStub(probed)
+            await health.Check(health_pb2.HealthCheckRequest(service="liveness"), timeout=10)
         await held[0].send(call(GET_CART, body=message(b"")))
         await wait_until(lambda: held[0].ended)
         held[0].close()

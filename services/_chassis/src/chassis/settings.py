@@ -105,9 +105,10 @@ class ServiceSettings(ServerSettings):
     port: Port = 50051
     # Of services for other services and operators, such as PaymentLedger; most processes have none.
     internal_port: Port = 50052
-    # With TLS_FOLDER only: who may call what, and a port that serves health alone in plaintext, for probes.
+    # With TLS_FOLDER only: who may call what.
     allowed_calls: Annotated[Callers, Parse(parse_callers)] = field(default_factory=dict)
-    health_port: Port = 50053
+    # Serves health alone, in plaintext: for probes, which clients that fill the other ports must not shut out.
+    health_port: Port | None = None
     # Clients find new pods only when a connection closes: this bounds how long a scale-up takes to spread the load.
     max_connection_age_seconds: PositiveFloat = 60
     max_concurrent_rpcs: PositiveInt = 256

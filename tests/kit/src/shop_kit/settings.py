@@ -7,7 +7,7 @@ from chassis.settings import Settings, load
 
 SettingsT = TypeVar("SettingsT", bound=Settings)
 
-_LOCAL = {"host": "127.0.0.1", "port": 0, "internal_port": 0, "health_port": 0, "drain_seconds": 0, "grace_seconds": 1}
+_LOCAL = {"host": "127.0.0.1", "port": 0, "internal_port": 0, "drain_seconds": 0, "grace_seconds": 1}
 
 
 def load_settings(settings: type[SettingsT], values: Mapping[str, Any]) -> SettingsT:

@@ -34,7 +34,7 @@ class Service:
     """A process that serves RPCs: `__main__` adds its servicers, channels and readiness checks.
 
     Once started, it has the ports of its public and its internal services, None without internal ones; and that of
-    probes, None without TLS, where they use the public one.
+    probes, None without HEALTH_PORT.
     """
 
     def __init__(self, settings: ServiceSettings, telemetry: Telemetry) -> None:
@@ -81,7 +81,7 @@ class Service:
         if self._internal is not None:
             self.internal_port = await self._listen(self._internal, self.settings.internal_port, "INTERNAL_PORT")
         self.port = await self._listen(self._public, self.settings.port, "PORT")
-        if self.settings.tls_folder is not None:
+        if self.settings.health_port is not None:
             probed = Listener("health", self.settings, self.telemetry, health=self._public.health)
             self.health_port = await self._listen(probed, self.settings.health_port, "HEALTH_PORT")
         # Not a second later: a pod gets calls as soon as it is ready.

@@ -60,8 +60,7 @@ class Identities:
         declared = _callers()[name]
         callers = {**declared, OPERATOR: sorted({method for methods in declared.values() for method in methods})}
         allowed = {_SPIFFE_ID.format(caller): methods for caller, methods in callers.items()}
-        # Health is checked by TLS here, on the other ports: this one only must not be that of another service.
-        return {"TLS_FOLDER": str(self.folder / name), "ALLOWED_CALLS": json.dumps(allowed), "HEALTH_PORT": "0"}
+        return {"TLS_FOLDER": str(self.folder / name), "ALLOWED_CALLS": json.dumps(allowed)}
 
 
 @cache
