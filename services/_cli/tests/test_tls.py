@@ -37,8 +37,8 @@ async def cart(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Proces
             yield shop["cart"]
 
 
-async def show_cart(cart: Process, tls_folder: str, *arguments: str, release: str = "") -> str:
-    """Run `shop cart show` with a folder of certificates; return what it printed."""
+async def show_cart(cart: Process, tls_folder: str, *arguments: str, release: str = "") -> tuple[int | None, str]:
+    """Run `shop cart show` with a folder of certificates; return its exit status and what it printed."""
     folder = str(Path(cart.environment["TLS_FOLDER"]).parent / tls_folder) if tls_folder else ""
     environment = {**cart.environment, "CART_ADDR": cart.address, "TLS_FOLDER": folder, "TLS_RELEASE": release}
     command = (sys.executable, "-m", "shop_cli", "cart", "show", "ada", *arguments)
@@ -46,7 +46,7 @@ async def show_cart(cart: Process, tls_folder: str, *arguments: str, release: st
         *command, env=environment, cwd="/", stdin=DEVNULL, stdout=PIPE, stderr=PIPE
     )
     output, errors = await process.communicate()
-    return output.decode() + errors.decode()
+    return process.returncode, output.decode() + errors.decode()
 
 
 async def test_health_is_checked_over_tls_alone(cart: Process) -> None:
@@ -55,7 +55,7 @@ async def test_health_is_checked_over_tls_alone(cart: Process) -> None:
 
 
 async def test_an_operator_reaches_a_forwarded_port_by_the_name_of_the_service(cart: Process) -> None:
-    assert await show_cart(cart, "operator") == "The cart of ada is empty.\n"
+    assert await show_cart(cart, "operator") == (0, "The cart of ada is empty.\n")
 
 
 @pytest.mark.parametrize(
@@ -73,8 +73,9 @@ async def test_an_operator_reaches_a_forwarded_port_by_the_name_of_the_service(c
 async def test_a_certificate_that_does_not_fit_is_one_line(
     cart: Process, tls_folder: str, release: str, line: str
 ) -> None:
-    output = await show_cart(cart, tls_folder, release=release)
+    status, output = await show_cart(cart, tls_folder, release=release)
     assert re.fullmatch(line.format(cart.address) + ".*\n", output)
+    assert status == (2 if line.startswith("INVALID_ARGUMENT") else 1)
 
 
 async def test_a_service_without_tls_is_one_line(cart: Process) -> None:
@@ -84,6 +85,7 @@ async def test_a_service_without_tls_is_one_line(cart: Process) -> None:
 
     server = await asyncio.start_server(answer, "127.0.0.1", 0)
     address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
-    output = await show_cart(cart, "operator", "--address", address)
+    status, output = await show_cart(cart, "operator", "--address", address)
     server.close()
     assert re.fullmatch(f"TLS_FAILED: cart at {address}: .*does the peer serve plaintext.*\n", output)
+    assert status == 1

@@ -45,6 +45,8 @@ _MODULES = {"trace": "traces", **dict.fromkeys(("kill", "freeze", "resume", "res
 
 _OTHER_FAILURE = 1
 _INVALID_INPUT = 2
+# Kinds of Unavailable that a retry does not change.
+_REFUSALS = ("CALLER_NOT_ALLOWED", "TLS_FAILED")
 _EXIT_CODES = ((errors.InvalidArgument, _INVALID_INPUT), (errors.Unavailable, 4), (errors.DeadlineExceeded, 4))
 
 
@@ -66,6 +68,8 @@ def main() -> None:
 def _exit_code(error: errors.DomainError) -> int:
     if error.reason == "UNKNOWN_SERVICE":  # the control room does not find a service, but a user has mistyped its name
         return _INVALID_INPUT
+    if error.reason in _REFUSALS:
+        return _OTHER_FAILURE
     return next((code for kind, code in _EXIT_CODES if isinstance(error, kind)), _OTHER_FAILURE)
 
 
