@@ -225,6 +225,7 @@ order_by_notes() {
 
 order_in_storefront() {
     log "open the storefront through a port-forward and order: a form that is sent twice is one order"
+    rm -f "$work/cookies" # a session may place a limited number of orders
     visit "service/$release-storefront" fill
     visit "service/$release-storefront" order
 }

@@ -5,6 +5,7 @@ waits until the one order is done. COOKIES is the file in which the session is s
 status 1 and a line that says why if a page is not as it should be.
 """
 
+import secrets
 import sys
 import time
 from http.cookiejar import DefaultCookiePolicy, LWPCookieJar
@@ -18,7 +19,7 @@ from load_generator.pages import Form, Page
 TIMEOUT_SECONDS = 30
 PRODUCT = "copper-kettle"
 DETAILS = {
-    "email": "you@example.com",
+    "email": f"{secrets.token_hex(8)}@example.com",  # a mailbox gets a limited number of confirmations
     "street_address": "Kanalstr. 1",
     "city": "Berlin",
     "state": "",
