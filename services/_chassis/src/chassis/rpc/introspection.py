@@ -13,7 +13,7 @@ from grpc_health.v1.health import SERVICE_NAME
 from grpc_reflection.v1alpha import reflection, reflection_pb2
 
 from chassis.errors import InvalidArgument
-from chassis.rpc.limits import Waits, request_waits
+from chassis.rpc.limits import MAX_WAITS, NO_REQUEST, Waits
 from chassis.rpc.serving import ServicerContext, decoder
 from chassis.rpc.status import to_status
 from chassis.telemetry.instruments import Telemetry
@@ -79,8 +79,8 @@ class Introspection:
 
     def __init__(self, telemetry: Telemetry, max_calls: int) -> None:
         # Of its own: whoever fills the others must not get the pod restarted.
-        refusals = Refusals("health", telemetry, "no_request", "open_call")
-        self._requests = request_waits(refusals)
+        refusals = Refusals("health", telemetry, NO_REQUEST, "open_call")
+        self.requests = Waits(refusals, NO_REQUEST, MAX_WAITS)
         self._calls = Waits(refusals, "open_call", max_calls)
 
     def health(self, health: Health) -> "dict[str, grpc.RpcMethodHandler[Any, Any]]":
@@ -101,7 +101,7 @@ class Introspection:
         decode = decoder(kind.FromString, kind.DESCRIPTOR)
 
         async def received(context: ServicerContext) -> AsyncIterator[Message]:
-            while (raw := await self._requests.wait(context, context.read())) is not grpc.aio.EOF:
+            while (raw := await self.requests.wait(context, context.read())) is not grpc.aio.EOF:
                 try:
                     request = decode(raw)
                 except InvalidArgument as error:

@@ -33,12 +33,12 @@ OPTIONS = (
 
 _SHED_RETRY_SECONDS = 0.5
 _REQUEST_SECONDS = 10.0
-_MAX_WAITS = 100
+MAX_WAITS = 100
 _MAX_UNREAD_BYTES = 32 * 1024 * 1024
 _CHECKED_RESPONSES = 100
 # Of a call, beside its response.
 _CALL_BYTES = 16 * 1024
-_IN_FLIGHT, _NO_REQUEST, _UNREAD = "in_flight", "no_request", "unread_response"
+_IN_FLIGHT, NO_REQUEST, _UNREAD = "in_flight", "no_request", "unread_response"
 
 
 class Overloaded(ResourceExhausted):
@@ -57,8 +57,8 @@ class Limiter:
         self.attributes: Attributes = ((semconv.PORT_NAME, port_name),)
         self.limit = limit
         self.in_flight = 0
-        self._refusals = Refusals(port_name, telemetry, _IN_FLIGHT, _NO_REQUEST, _UNREAD)
-        self.requests = request_waits(self._refusals)
+        self._refusals = Refusals(port_name, telemetry, _IN_FLIGHT, NO_REQUEST, _UNREAD)
+        self.requests = Waits(self._refusals, NO_REQUEST, MAX_WAITS)
         self._responses: list[tuple[Any, int]] = []
         self._next_check = _CHECKED_RESPONSES
         self._unread_bytes = 0
@@ -86,18 +86,13 @@ class Limiter:
 
 
 class Waits:
-    """Calls that wait for their clients: if there are too many, the one that has waited longest yields.
+    """Calls that wait for their clients: if there are too many, the one that has waited longest yields."""
 
-    One that waits for longer than so many seconds is refused, too, before twice that time.
-    """
-
-    def __init__(self, refusals: Refusals, reason: str, limit: int, seconds: float | None = None) -> None:
+    def __init__(self, refusals: Refusals, reason: str, limit: int) -> None:
         self._refusals = refusals
         self._reason = reason
         self._limit = limit
-        self._seconds = seconds
         self._started: dict[Any, float] = {}
-        self._timer: asyncio.TimerHandle | None = None
 
     async def wait(self, context: ServicerContext, awaitable: Awaitable[T]) -> T:
         """Wait in the task of a call, which is aborted with RESOURCE_EXHAUSTED if it has to yield."""
@@ -105,8 +100,6 @@ class Waits:
         if len(self._started) >= self._limit:
             self._refuse(next(iter(self._started)))
         self._started[task] = time.monotonic()
-        if self._timer is None and self._seconds is not None:  # one for all: a timer a call would cost every call
-            self._timer = asyncio.get_running_loop().call_later(self._seconds, self._refuse_late, self._seconds)
         try:
             return await awaitable
         except asyncio.CancelledError:
@@ -117,19 +110,13 @@ class Waits:
         finally:
             self._started.pop(task, None)
 
-    def _refuse_late(self, seconds: float) -> None:
-        latest = time.monotonic() - seconds
+    def refuse_late(self) -> None:
+        """Refuse those that have waited for ten seconds. Called now and then: a timer a call would cost every call."""
+        latest = time.monotonic() - _REQUEST_SECONDS
         for task in [task for task, started in self._started.items() if started <= latest]:
             self._refuse(task)
-        loop = asyncio.get_running_loop()
-        self._timer = loop.call_later(seconds, self._refuse_late, seconds) if self._started else None
 
     def _refuse(self, task: Any) -> None:
         del self._started[task]
         self._refusals.add(self._reason)
         task.cancel()
-
-
-def request_waits(refusals: Refusals) -> Waits:
-    """Return limits of calls that wait for their requests."""
-    return Waits(refusals, _NO_REQUEST, _MAX_WAITS, _REQUEST_SECONDS)

@@ -32,8 +32,8 @@ _MAX_REQUEST_BYTES, _MAX_INTERNAL_BYTES = 64 * 1024, 4 * 1024 * 1024
 # How long no call of a servicer must be in flight before a stop ends what else is open.
 _IDLE_SECONDS = 0.5
 _POLL_SECONDS = 0.1
-# How long a crashed server may go unnoticed.
-_CRASH_SECONDS = 0.5
+# How long a crashed server, or a request that is late, may go unnoticed.
+_CHECK_SECONDS = 0.5
 
 Register = Callable[[Any, Any], None]
 
@@ -79,7 +79,7 @@ class Listener:
             address = f"{self._host}:{port}"  # gRPC does not say why
             raise OSError(f"{setting}: can't listen on {address}: is the port in use, or HOST wrong?") from error
         self.health.set(_LIVENESS, health_pb2.HealthCheckResponse.SERVING)
-        self._serving = asyncio.create_task(self._replace_crashed_servers(bound), name="replace servers")
+        self._serving = asyncio.create_task(self._watch(bound), name="watch")
         return bound
 
     async def _serve(self, port: int) -> int:
@@ -97,14 +97,16 @@ class Listener:
         await self._server.start()
         return bound
 
-    async def _replace_crashed_servers(self, port: int) -> None:
-        """Serve again after a client's method name that is not UTF-8, which crashes a server of grpc.aio."""
+    async def _watch(self, port: int) -> None:
+        """Refuse late requests, and serve again after a method name that is not UTF-8, which crashes grpc.aio."""
         while True:
             try:  # it says so only after a timeout, unless all its clients leave
-                while await self._server.wait_for_termination(_CRASH_SECONDS):
-                    pass
+                while await self._server.wait_for_termination(_CHECK_SECONDS):
+                    self.limiter.requests.refuse_late()
+                    self._introspection.requests.refuse_late()
             except UnicodeDecodeError:
                 log.warning("server replaced", port=port)
+                await asyncio.sleep(_POLL_SECONDS)  # until it stops by itself: its first stop fails like the server
                 await self._server.stop(None)
                 await self._serve(port)
             else:
