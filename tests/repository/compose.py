@@ -43,7 +43,7 @@ x-grpc: &grpc
   <<: *container
   healthcheck:
     test: [CMD, python, -c, 'import sys, grpc; from grpc_health.v1 import health_pb2, health_pb2_grpc as api;
-      health = api.HealthStub(grpc.insecure_channel("localhost:50051"));
+      health = api.HealthStub(grpc.insecure_channel("localhost:50053"));
       sys.exit(health.Check(health_pb2.HealthCheckRequest(), timeout=2).status != 1)']
     start_period: 60s
 x-http: &http
@@ -108,8 +108,10 @@ volumes: {{postgresql: {{}}, valkey: {{}}}}
 
 def variables(program: Program, entry: dict[str, Any]) -> dict[str, Any]:
     """Return the environment of a service, as the chart makes it."""
-    inner_port = 50051 if program.protocol == "grpc" else entry.get("port", VALUES["defaults"]["port"])
-    found: dict[str, Any] = {"PORT": inner_port} | ({"INTERNAL_PORT": 50052} if program.internal_port else {})
+    of_grpc = {"PORT": 50051, "HEALTH_PORT": 50053}
+    of_http = {"PORT": entry.get("port", VALUES["defaults"]["port"])}
+    found: dict[str, Any] = of_grpc if program.protocol == "grpc" else of_http
+    found |= {"INTERNAL_PORT": 50052} if program.internal_port else {}
     for key, suffix, port in (("calls", "ADDR", 50051), ("internalCalls", "INTERNAL_ADDR", 50052)):
         found |= {f"{peer.upper().replace('-', '_')}_{suffix}": f"{peer}:{port}" for peer in entry.get(key, ())}
     if program.protocol == "http":
