@@ -20,11 +20,17 @@ from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsSer
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
+from shop.cart_pb2 import CartItem
 from shop.checkout_pb2 import PlaceOrderRequest
 from shop.checkout_pb2_grpc import CheckoutServiceStub
+from shop.email_pb2 import SendOrderConfirmationRequest
+from shop.email_pb2_grpc import EmailServiceStub
 from shop.money_pb2 import Money
+from shop.order_pb2 import OrderResult
 from shop.payment_pb2 import ChargeRequest, CreditCardInfo
 from shop.payment_pb2_grpc import PaymentServiceStub
+from shop.shipping_pb2 import ShipOrderRequest
+from shop.shipping_pb2_grpc import ShippingServiceStub
 from shop_kit.card_leaks import check_digit, grouped, leaked_cards, random_card
 from shop_kit.reflection import methods_at
 from shop_lab.world.received_telemetry import Received
@@ -95,13 +101,39 @@ async def place_orders(shop: RunningShop, responses: Responses) -> None:
         order_with(VISA, user_currency=VISA),
         order_with(VISA, email=VISA),
         order_with(VISA, email=f"{VISA}@"),
+        *orders_to_cards(),
     ):
+        await shop.fill_cart(request.user_id)
         await responses.record(checkout.PlaceOrder(request))
     expired = order_with(VISA)
     expired.credit_card.credit_card_expiration_year = 2001
     await shop.fill_cart(expired.user_id)
     await responses.record(checkout.PlaceOrder(expired))
     await responses.record(checkout.PlaceOrder(order_with(VISA), metadata=(("x-card", VISA),)))
+
+
+def orders_to_cards() -> Iterator[PlaceOrderRequest]:
+    """Yield orders that are valid but for a card number in the e-mail address or a text field of the address."""
+    yield order_with(VISA, email=f"{VISA}@example.com")
+    for name in ("street_address", "city", "state", "country"):
+        for number in (VISA, grouped(AMEX, " "), f"1 {grouped(MASTERCARD, '-')}"):
+            request = order_with(VISA)
+            setattr(request.address, name, number)
+            yield request
+
+
+async def ship_and_confirm_to_cards(shop: RunningShop, responses: Responses) -> None:
+    """Send what checkout refuses to the services behind it."""
+    shipping = ShippingServiceStub(shop.channels["shipping"])
+    email = EmailServiceStub(shop.channels["email"])
+    for order in orders_to_cards():
+        items = [CartItem(product_id="cast-iron-pan", quantity=1)]
+        result = OrderResult(order_id=str(uuid.uuid4()), shipping_address=order.address)
+        result.shipping_cost.CopyFrom(Money(currency_code="USD", units=5))
+        await responses.record(shipping.ShipOrder(ShipOrderRequest(address=order.address, items=items)))
+        await responses.record(
+            email.SendOrderConfirmation(SendOrderConfirmationRequest(email=order.email, order=result))
+        )
 
 
 async def charge_cards(shop: RunningShop, responses: Responses) -> None:
@@ -177,6 +209,7 @@ async def test_no_card_number_is_in_anything_that_a_shop_writes(tmp_path: Path) 
     responses = Responses()
     async with running_shop(tmp_path, LOG_LEVEL="debug") as shop:
         await place_orders(shop, responses)
+        await ship_and_confirm_to_cards(shop, responses)
         await charge_cards(shop, responses)
         await put_a_card_into_every_text_field(shop, responses)
         await send_malformed_messages(shop, responses)

@@ -63,6 +63,7 @@ def test_an_international_domain_is_encoded(address: str, encoded: str) -> None:
         "jane(doe)@example.com",
         "jäne@example.com",
         "jane@example.com\u2028",
+        "4111-1111-1111-1111@example.com",
     ],
 )
 def test_anything_but_one_plain_address_is_rejected(address: str) -> None:

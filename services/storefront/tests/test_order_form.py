@@ -9,12 +9,20 @@ from storefront_service import order_form
 
 RATE_CARD = Path(__file__).parents[2] / "shipping/src/shipping_service/data/rate-card.json"
 INVALID = {
-    "email": ["", "ada", "ada@", "ada@example.com, bob@example.com", "x" * 65 + "@example.com", "a@-b.example"],
-    "street_address": ["", " ", "x" * 257, "1 Harbour\x00Street"],
-    "city": ["", "x" * 257, "Ham\nburg", "Ham\u202eburg", "Ham\x9bburg"],
+    "email": [
+        "",
+        "ada",
+        "ada@",
+        "ada@example.com, bob@example.com",
+        "x" * 65 + "@example.com",
+        "a@-b.example",
+        f"{CARD}@example.com",
+    ],
+    "street_address": ["", " ", "x" * 257, "1 Harbour\x00Street", f"1 {CARD}"],
+    "city": ["", "x" * 257, "Ham\nburg", "Ham\u202eburg", "Ham\x9bburg", "4242 4242-4242\u00a04242"],
     "country": ["", "x" * 257, "Atlantis"],
     "zip_code": ["", "SW1A 1AA", "²", "1.5", "9" * 10],
-    "state": ["x" * 257, "\x7f"],
+    "state": ["x" * 257, "\x7f", CARD],
     "credit_card_number": ["", "4242", "4242424242424241", "4" * 20, "\uff14" * 16, "4242x4242x4242x4242"],
     "credit_card_cvv": ["", "12", "12345", "12a"],
     "credit_card_expiration_month": ["", "0", "13", "x"],

@@ -5,14 +5,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from chassis.errors import InvalidArgument
+from chassis.values.addresses import check_address_text
 from chassis.values.email_addresses import require_email_address
-from chassis.values.fields import limit_text, require_between, require_text, require_words
+from chassis.values.fields import require_between, require_text
 from chassis.values.keys import HmacKeys
 from chassis.values.money import is_currency_code
 from checkout_service.domain import Address, Card
 
 MAX_USER_ID_LENGTH = 128
-MAX_ADDRESS_TEXT_LENGTH = 256
 MAX_CARD_NUMBER_LENGTH = 64
 _MAX_INT32 = 2**31 - 1
 
@@ -52,9 +52,7 @@ def validate(request: OrderRequest) -> OrderRequest:
     if not is_currency_code(request.user_currency):
         raise InvalidArgument.field("user_currency", "must be three capital letters (ISO 4217)")
     address = require_address(request)
-    for name in ("street_address", "city", "country"):
-        require_words(getattr(address, name), f"address.{name}", max_length=MAX_ADDRESS_TEXT_LENGTH)
-    limit_text(address.state, "address.state", max_length=MAX_ADDRESS_TEXT_LENGTH)
+    check_address_text(address, "address")
     require_between(address.zip_code, "address.zip_code", 0, _MAX_INT32)
     email = require_email_address(request.email, "email")
     return request if email == request.email else replace(request, email=email)

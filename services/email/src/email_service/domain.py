@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from chassis.errors import FailedPrecondition, InvalidArgument, NotFound, Unavailable
+from chassis.values.addresses import check_address_text
 from chassis.values.countries import format_postal_code
 from chassis.values.digests import digest, items_digest
 from chassis.values.fields import limit_count, limit_text, require_text
@@ -71,8 +72,7 @@ class Order:
         require_text(self.order_id, "order.order_id", max_length=MAX_ID_LENGTH)
         limit_text(self.tracking_id, "order.shipping_tracking_id", max_length=MAX_TEXT_LENGTH)
         limit_count(self.lines, "order.items", max_count=MAX_LINES)
-        for part in ("street_address", "city", "state", "country"):
-            limit_text(getattr(self.address, part), f"order.shipping_address.{part}", max_length=MAX_TEXT_LENGTH)
+        check_address_text(self.address, "order.shipping_address", is_complete=False)
         for index, line in enumerate(self.lines):
             limit_text(line.product_id, f"order.items[{index}].item.product_id", max_length=MAX_TEXT_LENGTH)
             if line.cost.currency_code != self.shipping_cost.currency_code:

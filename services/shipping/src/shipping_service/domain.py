@@ -12,8 +12,9 @@ from functools import cached_property
 from typing import Protocol
 
 from chassis.errors import Aborted, FailedPrecondition, IdempotencyKeyReused, InvalidArgument, Unavailable
+from chassis.values.addresses import check_address_text
 from chassis.values.countries import normalize_country
-from chassis.values.fields import limit_text, require_between, require_words
+from chassis.values.fields import limit_text, require_between
 from chassis.values.money import Money
 from chassis.values.paging import Position
 
@@ -65,10 +66,7 @@ class Parcel:
 
     def validate(self) -> None:
         """Raise InvalidArgument with the path of the first invalid field."""
-        require_words(self.address.street_address, "address.street_address", max_length=MAX_TEXT_LENGTH)
-        require_words(self.address.city, "address.city", max_length=MAX_TEXT_LENGTH)
-        limit_text(self.address.state, "address.state", max_length=MAX_TEXT_LENGTH)
-        require_words(self.address.country, "address.country", max_length=MAX_TEXT_LENGTH)
+        check_address_text(self.address, "address")
         require_between(self.address.zip_code, "address.zip_code", 0, _MAX_INT32)
         if not self.items:
             raise InvalidArgument.field("items", "must not be empty")

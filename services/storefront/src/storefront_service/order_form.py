@@ -8,14 +8,13 @@ from datetime import UTC, datetime
 from stdnum import luhn
 
 from chassis.errors import InvalidArgument
+from chassis.values.cards import SEPARATORS, has_card_number
 from chassis.values.countries import postal_formats
 from chassis.values.email_addresses import require_email_address
 from chassis.values.fields import has_control, parse_idempotency_key
 
 _MAX_TEXT = 256
 _NUMBERS = ("zip_code", "credit_card_number")
-# Spaces, dashes and invisible characters, as numbers have them that were copied from another page.
-_SEPARATORS = re.compile(r"[\s\u00ad\u200b-\u200f\u2010-\u2015\u202a-\u202e\u2060\u2212\ufeff-]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +85,8 @@ def _problem(name: str, value: str) -> str | None:
         return f"Use at most {_MAX_TEXT} characters."
     if has_control(_digits(value) if name in _NUMBERS else value):
         return "Remove line breaks and other control characters."
+    if name not in CARD_FIELDS and has_card_number(value):
+        return "Remove the card number: the form asks for it later."
     return None if _FIELDS[name].is_valid(value) else _FIELDS[name].invalid
 
 
@@ -110,7 +111,7 @@ def _is_card_number(value: str) -> bool:
 
 
 def _digits(number: str) -> str:
-    return _SEPARATORS.sub("", number)
+    return SEPARATORS.sub("", number)
 
 
 _MONTH, _CVV = (re.compile(pattern).fullmatch for pattern in ("0?[1-9]|1[0-2]", "[0-9]{3,4}"))

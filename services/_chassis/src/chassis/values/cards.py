@@ -1,0 +1,37 @@
+"""Finds card numbers that customers type into fields which are stored."""
+
+import re
+
+from stdnum import luhn
+
+from chassis.errors import InvalidArgument
+
+# Spaces, dashes and invisible characters, as numbers have them that were copied from another page.
+SEPARATORS = re.compile(r"[\s\u00ad\u200b-\u200f\u2010-\u2015\u202a-\u202e\u2060\u2212\ufeff-]+")
+_LONG_NUMBER = re.compile(rf"[0-9](?:(?:{SEPARATORS.pattern})?[0-9]){{12,}}")
+# Random, so some have digits that look like a card's: e-mail addresses may consist of them.
+_UUID = re.compile(r"[0-9a-f]{8}-?(?:[0-9a-f]{4}-?){3}[0-9a-f]{12}", re.IGNORECASE)
+_MIN_DIGITS, _MAX_DIGITS = 13, 19
+
+
+def has_card_number(text: str) -> bool:
+    """Return whether text has 13 to 19 digits, perhaps in groups, with a valid check digit, outside of UUIDs."""
+    return any(_has_card(SEPARATORS.split(number)) for number in _LONG_NUMBER.findall(_UUID.sub("x", text)))
+
+
+def refuse_card_number(value: str, field: str) -> None:
+    if has_card_number(value):
+        raise InvalidArgument.field(field, "must not contain a card number")
+
+
+def _has_card(groups: list[str]) -> bool:
+    # Any of them may be the first: a house number may precede the card's.
+    for first in range(len(groups)):
+        digits = ""
+        for group in groups[first:]:
+            digits += group
+            if len(digits) > _MAX_DIGITS:
+                break
+            if len(digits) >= _MIN_DIGITS and luhn.is_valid(digits):
+                return True
+    return False

@@ -1,0 +1,58 @@
+from dataclasses import dataclass
+
+import pytest
+
+from chassis.errors import InvalidArgument
+from chassis.values.addresses import check_address_text
+from chassis.values.cards import has_card_number
+
+VISA, LONGEST = "4111 1111 1111 1111", "6304 0000 0000 0000 000"
+
+
+@dataclass
+class Address:
+    street_address: str = "1 Harbour Street"
+    city: str = "Hamburg"
+    state: str = ""
+    country: str = "DE"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        VISA,
+        "4111111111111111",
+        "4222222222222",
+        LONGEST,
+        "Visa4111-1111-1111-1111, thanks",
+        "12 4111\u20111111\u00a01111\n1111",
+        "4111 1111 1111 1111 20095",
+    ],
+)
+def test_a_card_number_is_found(text: str) -> None:
+    assert has_card_number(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "1 Harbour Street",
+        "4111 1111 1111 1112",
+        "+49 40 1234567",
+        "1" * 20,
+        "1 " * 99,
+        "41111111-1111-1111-8abc-abcdefabcdef@example.com",
+    ],
+)
+def test_other_numbers_are_no_cards(text: str) -> None:
+    assert not has_card_number(text)
+
+
+@pytest.mark.parametrize("is_complete", [True, False])
+@pytest.mark.parametrize("name", ["street_address", "city", "state", "country"])
+def test_an_address_with_a_card_number_is_refused_and_not_quoted(name: str, is_complete: bool) -> None:
+    with pytest.raises(InvalidArgument) as refused:
+        check_address_text(Address(**{name: VISA}), "address", is_complete=is_complete)
+    assert refused.value.violations[0].field == f"address.{name}"
+    assert "4111" not in str(refused.value)
