@@ -280,3 +280,14 @@ async def test_a_client_that_reads_nothing_is_disconnected(monkeypatch: pytest.M
         client = await server.connect(GET.replace(b"/ ", b"/endless "))
         client.writer.transport.pause_reading()  # type: ignore[attr-defined]
         assert await server.recorded() == [("499", "None")]
+
+
+@pytest.mark.parametrize("path", [b"/echo", b"/healthz"])
+async def test_a_request_with_two_lengths_is_refused_with_what_follows_it(path: bytes) -> None:
+    head = b"POST " + path + b" HTTP/1.1\r\nHost: test\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n"
+    async with serving() as server:
+        client = await server.connect(head + b"0\r\n\r\n" + GET)
+        answer = await client.rest()
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert b"\r\nconnection: close\r\n" in answer
+    assert answer.count(b"HTTP/1.1") == 1

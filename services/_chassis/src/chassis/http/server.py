@@ -23,6 +23,7 @@ from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from chassis.errors import DomainError
 from chassis.http.hosts import AllowedHosts
+from chassis.http.lengths import OneLength
 from chassis.http.limits import REFUSED, Connections, HeadTimeoutProtocol, RequestLimits
 from chassis.http.probes import Probes
 from chassis.http.serving import DefaultHeaders, ObservedApplication
@@ -130,7 +131,7 @@ class Server(uvicorn.Server):
 
     def __init__(self, app: ASGIApp, **options: Any) -> None:
         config = uvicorn.Config(
-            app,
+            OneLength(app),
             ws="none",  # a websocket would pass the limits of requests
             lifespan="off",
             log_config=None,
