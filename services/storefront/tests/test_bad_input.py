@@ -1,5 +1,8 @@
+import re
+
 import pytest
 
+from chassis.values.fields import CONTROL
 from shop_lab.world.storefront import SHOP, Storefront, Visitor
 from storefront_service.web.headers import CONTENT_SECURITY_POLICY
 
@@ -38,6 +41,13 @@ async def test_a_malformed_form_is_rejected(visitor: Visitor, path: str, body: b
     assert "Form: is malformed" in response.text
 
 
+@pytest.mark.parametrize("path", ["/cart/items", "/checkout", "/orders"])
+async def test_a_form_without_its_key_is_rejected_by_the_name_of_the_field(visitor: Visitor, path: str) -> None:
+    response = await visitor.post(path, data={"product_id": "pan", "quantity": "1", "total": "1.00 USD"})
+    assert response.status_code == 400
+    assert "Key: must be 1 to 255" in response.text
+
+
 @pytest.mark.parametrize("path", ["/cart/items", "/currency", "/orders"])
 @pytest.mark.parametrize("body", [b"key=" + b"x" * 20_000, b"product_id=pan&quantity=1&" * 10_000])
 async def test_a_form_that_is_too_long_is_rejected(visitor: Visitor, path: str, body: bytes) -> None:
@@ -59,6 +69,7 @@ async def test_another_method_is_not_allowed(visitor: Visitor, method: str) -> N
     "path",
     [
         "/products/%00",
+        "/products/%E2%80%AEabc",
         "/products/..%2F..%2Fetc%2Fpasswd",
         "/static/../domain.py",
         "/static/..%2fdomain.py",
@@ -73,6 +84,7 @@ async def test_an_odd_path_is_a_page_with_status_4xx(visitor: Visitor, path: str
     response = await visitor.get(path)
     assert 400 <= response.status_code < 500
     assert "<h1>" in response.text
+    assert not re.search(f"[{CONTROL}]", response.text)
 
 
 async def test_control_characters_in_a_query_are_no_server_error(visitor: Visitor) -> None:

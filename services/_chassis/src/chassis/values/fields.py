@@ -57,10 +57,10 @@ def require_present(present: bool, field: str) -> None:
         raise InvalidArgument.field(field, "must be given")
 
 
-def parse_idempotency_key(value: str) -> str:
+def parse_idempotency_key(value: str, field: str = "idempotency-key") -> str:
     """Return a key of 1 to 255 visible ASCII characters."""
     if not _IDEMPOTENCY_KEY.fullmatch(value):
-        raise InvalidArgument.field("idempotency-key", "must be 1 to 255 visible ASCII characters")
+        raise InvalidArgument.field(field, "must be 1 to 255 visible ASCII characters")
     return value
 
 

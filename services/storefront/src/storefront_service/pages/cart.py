@@ -108,7 +108,7 @@ class CartPages:
     async def add(self, request: Request) -> Response:
         """Add a product, once per key of the form."""
         form = await read_form(request)
-        key = parse_idempotency_key(form.get("key", ""))
+        key = parse_idempotency_key(form.get("key", ""), "key")
         quantity = _parse_quantity(form.get("quantity", ""))
         product = found((await self._pages.catalog()).get(form.get("product_id", "")))
         line, session = CartLine(product.id, quantity), session_of(request)

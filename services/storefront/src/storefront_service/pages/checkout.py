@@ -94,7 +94,7 @@ class CheckoutPages:
         """Order at the total that the form showed and lead to the order's page; from a form without it to the total."""
         fields = await read_form(request)
         total = _shown_total(request, fields)
-        parse_idempotency_key(fields.get("key", ""))
+        parse_idempotency_key(fields.get("key", ""), "key")
         try:
             form = order_form.parse(fields, with_card=total is not None)
             if total is None:

@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, TypeVar
+from urllib.parse import quote
 
 import structlog
 from starlette.exceptions import HTTPException
@@ -156,4 +157,4 @@ def _return_to(request: Request) -> str:
     """Return the page that the visitor sees; after a form was rejected, the one that the form was on."""
     if request.method == "POST":
         return "/cart" if request.url.path.startswith("/cart") else "/checkout"
-    return request.url.path + (f"?{request.url.query}" if request.url.query else "")
+    return quote(request.url.path) + (f"?{request.url.query}" if request.url.query else "")
