@@ -124,6 +124,10 @@ async def test_an_email_with_white_space_around_it_is_the_same(api: Api) -> None
         ({"password": "x" * 4097}, "password is too long: at most 4096 characters"),
         ({"email": "x" * 321}, "email is too long: at most 320 characters"),
         ({"dept": "x" * 65_536}, "Request body is too long: at most 65536 bytes"),
+        (
+            {"name": "Ada\u202e", "email": "x" * 321},
+            "name has a character that is not allowed; email is too long: at most 320 characters",
+        ),
         ({"email": " \t"}, "Name, email and password required"),
         ({"email": "x" * 321, "name": ""}, "Name, email and password required"),
     ],

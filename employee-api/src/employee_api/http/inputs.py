@@ -22,6 +22,7 @@ MAX_BODY_BYTES = 64 * 1024
 _MAX_VIOLATIONS = 20
 _MAX_NAME_LENGTH = 64
 _UNKNOWN = "is unknown"
+NOT_ALLOWED = "has a character that is not allowed"
 # Their placeholders are limits and choices of the model, not the client's values.
 _RULES = {
     BROKEN_RULE: "{rule}",
@@ -30,7 +31,7 @@ _RULES = {
     "string_type": "must be text",
     "string_too_short": "is too short: at least {min_length} characters",
     "string_too_long": "is too long: at most {max_length} characters",
-    "string_pattern_mismatch": "has a character that is not allowed",
+    "string_pattern_mismatch": NOT_ALLOWED,
     "too_short": "has too few items: at least {min_length}",
     "too_long": "has too many items: at most {max_length}",
     "greater_than_equal": "must be at least {ge}",

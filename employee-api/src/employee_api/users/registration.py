@@ -21,7 +21,7 @@ from employee_api.database import Repository, transaction
 from employee_api.failure_counts import FailureCounts, count_key
 from employee_api.fields import MAX_PASSWORD_LENGTH
 from employee_api.http.authorization import Authorizer
-from employee_api.http.inputs import JsonBody, describe
+from employee_api.http.inputs import NOT_ALLOWED, JsonBody, describe
 from employee_api.http.operations import Call
 from employee_api.models import SingleUseLink
 from employee_api.schemas import Deleted
@@ -45,13 +45,14 @@ _INVITATIONS = col(SingleUseLink.purpose) == LinkPurpose.INVITATION
 
 @dataclass(frozen=True)
 class NewUserBody(JsonBody):
-    """A new user. With `strict`, errors name what is too long, and an e-mail of white space is none."""
+    """A new user. With `strict`, errors also name what is too long, and an e-mail of white space is none."""
 
     strict: bool = False
 
     @override
     def error(self, violations: Sequence[FieldViolation] = ()) -> errors.BadRequest:
-        named = self.strict and all(violation.rule.startswith("is too long") for violation in violations)
+        rules = (NOT_ALLOWED, "is too long") if self.strict else (NOT_ALLOWED,)
+        named = all(violation.rule.startswith(rules) for violation in violations)
         text = describe(violations) if named else None
         return errors.BadRequest(text, violations) if text else super().error(violations)
 
