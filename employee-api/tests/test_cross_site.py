@@ -150,10 +150,9 @@ async def test_a_malformed_host_is_refused(api_on_sqlite: Api, host: str) -> Non
     assert status_and_body(response) == INVALID_HOST
 
 
-async def test_several_hosts_are_refused_and_probes_are_answered_for_any(start_api_on_sqlite: StartApi) -> None:
+async def test_a_malformed_host_is_refused_and_probes_are_answered_for_any(start_api_on_sqlite: StartApi) -> None:
     async with start_api_on_sqlite(allowed_hosts="api.test") as api:
-        hosts = [("host", "api.test"), ("host", "evil.example")]
-        assert status_and_body(await api.client.get("/api/tasks", headers=hosts)) == INVALID_HOST
+        assert status_and_body(await api.client.get("/api/tasks", headers={"host": "a b"})) == INVALID_HOST
         for path in ("/healthz", "/readyz"):
             assert (await api.client.get(path, headers={"host": "10.0.0.1:8000"})).status_code == 200
         described = (await api.client.get("/openapi.json")).json()["paths"]
