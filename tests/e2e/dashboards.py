@@ -43,6 +43,9 @@ MAY_BE_EMPTY = {
     "Messages to the mail relay, 99th percentile",
     "Attempts to send a message in ten minutes",
     "Seconds per second spent on calls",
+    # Services have certificates with TLS only.
+    "Time left of certificates by pod",
+    "Failed reloads of certificates by pod, per second",
     # All stores are in PostgreSQL and Valkey.
     "Volumes of SQLite files, used share",
     "Size of SQLite files",
