@@ -233,7 +233,7 @@ def test_an_authority_that_has_ended_is_replaced_at_once(run: Any, kubernetes: K
     ended = Authority.create("shop", timedelta(minutes=-1))
     files = {"tls.crt": ended.certificate, "tls.key": ended.key, "ca.crt": ended.certificate}
     kubernetes.secrets[AUTHORITY]["data"] = {name: b64encode(file).decode() for name, file in files.items()}
-    run(NOW)
+    run(datetime.now(UTC))
     accepts(kubernetes.data("cart"), kubernetes.data("ad"), "ad")
 
 

@@ -83,7 +83,8 @@ async def test_over_https_no_other_host_can_set_the_cookie() -> None:
         assert {"Path=/", "Secure", "HttpOnly"} <= set(cookie.split("; "))
         assert "domain" not in cookie.lower()
         planted = {"cookie": f"session={cookie.partition(';')[0].partition('=')[2]}"}
-        assert "cast-iron-pan" not in (await visitor.get("/cart", headers=planted)).text
+        assert "/cart/empty" not in (await visitor.get("/cart", headers=planted)).text
+        assert "/cart/empty" in (await visitor.get("/cart", headers={"cookie": cookie.partition(";")[0]})).text
 
 
 async def test_pages_and_pictures_set_no_cookie_before_the_first_item(visitor: Visitor) -> None:
