@@ -12,6 +12,7 @@ from chassis.errors import DeadlineExceeded, InvalidArgument, Unavailable
 from chassis.rpc.client import channel
 from chassis.tls.certificates import Certificates
 from chassis.values.fields import parse_idempotency_key
+from chassis.values.hosts import LOOPBACK
 from shop.cart_pb2_grpc import CartServiceStub
 from shop.checkout_pb2_grpc import CheckoutServiceStub
 from shop.currency_pb2_grpc import CurrencyServiceStub
@@ -28,7 +29,6 @@ if TYPE_CHECKING:  # with the library of certificates it takes commands 100 ms
 
 # An order takes as long as its slowest dependency; other calls take milliseconds.
 TIMEOUT_SECONDS = 15.0
-_LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 
 T = TypeVar("T")
 
@@ -105,7 +105,7 @@ def tls_of(address: str, name: str) -> tuple[Certificates | None, str]:
     name is "" if it is the address's host, which it can't be behind a forwarded port. Raise InvalidArgument.
     """
     if folder := os.environ.get("TLS_FOLDER"):
-        is_here = address.rpartition(":")[0] in _LOOPBACK
+        is_here = address.rpartition(":")[0] in LOOPBACK
         server_name = f"{os.environ.get('TLS_RELEASE') or 'shop'}-{name}" if is_here else ""
         try:
             return Certificates.load(folder), server_name

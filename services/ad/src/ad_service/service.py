@@ -1,7 +1,7 @@
 """shop.AdService: maps messages to the domain and back."""
 
 from ad_service.domain import Ad, Inventory
-from chassis.rpc.serving import ServicerContext
+from chassis.rpc.calls import ServicerContext
 from chassis.values.datafile import DataFile
 from shop import ad_pb2, ad_pb2_grpc
 

@@ -6,8 +6,7 @@ from typing_extensions import override
 
 from cart_service.domain import Addition, CartStore, Line, NewQuantity, Purchase, check_user_id
 from chassis.errors import REFUSALS
-from chassis.rpc.calls import metadata_value
-from chassis.rpc.serving import ServicerContext
+from chassis.rpc.calls import ServicerContext, metadata_value
 from chassis.telemetry import semconv
 from chassis.telemetry.instruments import Telemetry
 from chassis.values.fields import limit_count, require_present

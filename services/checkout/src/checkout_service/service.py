@@ -5,8 +5,7 @@ from collections.abc import Sequence
 from typing_extensions import override
 
 from chassis.errors import InvalidArgument, NotFound
-from chassis.rpc.calls import idempotency_key, metadata_value
-from chassis.rpc.serving import ServicerContext
+from chassis.rpc.calls import ServicerContext, idempotency_key, metadata_value
 from chassis.rpc.wire import money_to_wire, parse_wire_time, time_to_wire
 from chassis.sql.retention import Retention
 from chassis.values import paging

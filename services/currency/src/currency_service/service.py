@@ -1,6 +1,6 @@
 """shop.CurrencyService: maps messages to the domain and back."""
 
-from chassis.rpc.serving import ServicerContext
+from chassis.rpc.calls import ServicerContext
 from chassis.rpc.wire import money_to_wire, parse_wire_money
 from chassis.values.fields import require_present
 from currency_service.domain import RatesSource

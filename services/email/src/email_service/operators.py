@@ -6,7 +6,7 @@ from collections.abc import Callable
 import structlog
 from typing_extensions import override
 
-from chassis.rpc.serving import ServicerContext
+from chassis.rpc.calls import ServicerContext
 from chassis.rpc.wire import time_to_wire
 from chassis.values.fields import limit_count, require_between, require_text
 from email_service.domain import MAX_ID_LENGTH, MailNotFound, message_id_of

@@ -3,7 +3,7 @@
 import structlog
 from typing_extensions import override
 
-from chassis.rpc.serving import ServicerContext
+from chassis.rpc.calls import ServicerContext
 from chassis.values.fields import limit_count
 from email_service.acceptance import Acceptance
 from email_service.domain import MAX_ID_LENGTH

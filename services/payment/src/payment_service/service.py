@@ -7,8 +7,7 @@ import structlog
 from typing_extensions import override
 
 from chassis.failpoints import Failpoints
-from chassis.rpc.calls import idempotency_key, metadata_value
-from chassis.rpc.serving import ServicerContext
+from chassis.rpc.calls import ServicerContext, idempotency_key, metadata_value
 from chassis.rpc.wire import money_to_wire, parse_wire_time, time_to_wire
 from chassis.values import paging
 from chassis.values.fields import limit_text, require_present, require_text

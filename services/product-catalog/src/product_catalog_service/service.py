@@ -1,6 +1,6 @@
 """shop.ProductCatalogService: maps messages to the domain and back."""
 
-from chassis.rpc.serving import ServicerContext
+from chassis.rpc.calls import ServicerContext
 from chassis.rpc.wire import money_to_wire
 from chassis.values.datafile import DataFile
 from product_catalog_service.domain import Catalog, Product

@@ -1,6 +1,6 @@
 """shop.RecommendationService: maps messages to the domain and back."""
 
-from chassis.rpc.serving import ServicerContext
+from chassis.rpc.calls import ServicerContext
 from recommendation_service.domain import CatalogSource, RecommendationRequest, recommend
 from shop import recommendation_pb2, recommendation_pb2_grpc
 

@@ -3,10 +3,10 @@
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-import grpc
 import structlog
 
 from chassis.errors import PermissionDenied
+from chassis.rpc.calls import ServicerContext
 from chassis.rpc.status import to_status
 from chassis.telemetry import semconv
 from chassis.telemetry.instruments import Telemetry
@@ -36,7 +36,7 @@ class Access:
         self._denied.add(0, self._attributes)  # exported from the start: an alert sees only increases of a series
         self._logged: set[bytes] = set()
 
-    async def serve(self, requests: object, context: grpc.aio.ServicerContext[Any, Any]) -> bytes:
+    async def serve(self, requests: object, context: ServicerContext) -> bytes:
         """Serve a call, or abort it before its request is read: what callers that are not allowed send takes memory."""
         # For each call: an address may be another caller's by now, and connections have no other name.
         caller, *others = context.auth_context().get(_SPIFFE_ID, ()) or (b"",)

@@ -11,6 +11,8 @@ from chassis.telemetry import semconv
 from chassis.telemetry.metrics import Attributes, Histogram
 from chassis.values.fields import parse_idempotency_key
 
+ServicerContext = grpc.aio.ServicerContext[Any, Any]
+
 # On the event loop's clock; None in background work, which no caller waits for.
 deadline: ContextVar[float | None] = ContextVar("deadline", default=None)
 
@@ -21,7 +23,7 @@ def remaining_seconds() -> float | None:
     return None if expires_at is None else expires_at - asyncio.get_running_loop().time()
 
 
-def metadata_value(context: grpc.aio.ServicerContext[Any, Any], name: str) -> str | None:
+def metadata_value(context: ServicerContext, name: str) -> str | None:
     """Return the first metadata value of this name, such as the `if-match`; None when the caller sent none."""
     for key, value in context.invocation_metadata() or ():
         if key == name:
@@ -29,7 +31,7 @@ def metadata_value(context: grpc.aio.ServicerContext[Any, Any], name: str) -> st
     return None
 
 
-def idempotency_key(context: grpc.aio.ServicerContext[Any, Any]) -> str | None:
+def idempotency_key(context: ServicerContext) -> str | None:
     """Return the call's `idempotency-key`; None when the caller sent none. Raises InvalidArgument."""
     given = metadata_value(context, "idempotency-key")
     return None if given is None else parse_idempotency_key(given)

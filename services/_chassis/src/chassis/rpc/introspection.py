@@ -13,8 +13,9 @@ from grpc_health.v1.health import SERVICE_NAME
 from grpc_reflection.v1alpha import reflection, reflection_pb2
 
 from chassis.errors import InvalidArgument
+from chassis.rpc.calls import ServicerContext
 from chassis.rpc.limits import MAX_WAITS, NO_REQUEST, Waits
-from chassis.rpc.serving import ServicerContext, decoder
+from chassis.rpc.serving import decoder
 from chassis.rpc.status import to_status
 from chassis.telemetry.instruments import Telemetry
 from chassis.telemetry.refusals import Refusals

@@ -8,13 +8,13 @@ from typing import Any, TypeVar
 import grpc
 
 from chassis.errors import ResourceExhausted
+from chassis.rpc.calls import ServicerContext
 from chassis.telemetry import semconv
 from chassis.telemetry.instruments import Telemetry
 from chassis.telemetry.metrics import Attributes
 from chassis.telemetry.refusals import Refusals
 
 T = TypeVar("T")
-ServicerContext = grpc.aio.ServicerContext[Any, Any]
 
 OPTIONS = (
     ("grpc.max_concurrent_streams", 100),

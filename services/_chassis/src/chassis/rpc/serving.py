@@ -22,6 +22,7 @@ from chassis.errors import DomainError, InvalidArgument
 from chassis.failpoints import Failpoints
 from chassis.rpc import calls
 from chassis.rpc.access import Access
+from chassis.rpc.calls import ServicerContext
 from chassis.rpc.limits import Limiter
 from chassis.rpc.status import code_of, recorded_reason, to_status
 from chassis.telemetry import semconv
@@ -39,7 +40,6 @@ _SERVER_FAULTS = frozenset({"UNKNOWN", "DEADLINE_EXCEEDED", "UNIMPLEMENTED", "IN
 # gRPC's own header of an attempt that follows failed ones.
 _PREVIOUS_ATTEMPTS = "grpc-previous-rpc-attempts"
 
-ServicerContext = grpc.aio.ServicerContext[Any, Any]
 Handler = Callable[[Any, ServicerContext], Awaitable[Message]]
 
 

@@ -12,8 +12,8 @@ import grpc
 from typing_extensions import override
 
 from chassis.errors import FailedPrecondition
+from chassis.rpc.calls import ServicerContext
 from chassis.rpc.server import Service, run
-from chassis.rpc.serving import ServicerContext
 from chassis.rpc.wire import money_from_wire, money_to_wire
 from chassis.settings import ServiceSettings
 from chassis.values.money import round_to_minor_unit, total

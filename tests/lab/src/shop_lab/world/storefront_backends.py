@@ -16,8 +16,7 @@ from cart_service.domain import Addition, CartStore
 from cart_service.service import CartLines, CartService
 from cart_service.store import MemoryCartStore
 from chassis.errors import DomainError, NotFound
-from chassis.rpc.calls import metadata_value
-from chassis.rpc.serving import ServicerContext
+from chassis.rpc.calls import ServicerContext, metadata_value
 from chassis.telemetry.instruments import Telemetry
 from chassis.values.datafile import DataFile
 from currency_service.service import CurrencyService

@@ -14,8 +14,7 @@ from chassis.errors import (
     NotFound,
     Unimplemented,
 )
-from chassis.rpc.calls import metadata_value
-from chassis.rpc.serving import ServicerContext
+from chassis.rpc.calls import ServicerContext, metadata_value
 from shop import (
     email_pb2,
     email_pb2_grpc,

@@ -6,8 +6,7 @@ from collections import Counter, defaultdict
 from typing_extensions import override
 
 from chassis.errors import REFUSALS, InvalidArgument, NotFound, Unimplemented
-from chassis.rpc.calls import metadata_value
-from chassis.rpc.serving import ServicerContext
+from chassis.rpc.calls import ServicerContext, metadata_value
 from shop import (
     cart_pb2,
     cart_pb2_grpc,

@@ -10,9 +10,8 @@ import grpc
 from typing_extensions import override
 
 from chassis.errors import FailedPrecondition, Unavailable
-from chassis.rpc.calls import metadata_value
+from chassis.rpc.calls import ServicerContext, metadata_value
 from chassis.rpc.credentials import open_channel, server_credentials
-from chassis.rpc.serving import ServicerContext
 from chassis.tls.certificates import Certificates, Identity
 from shop import shipping_pb2, shipping_pb2_grpc
 from shop_cli.local.identities import Identities
