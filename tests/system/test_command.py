@@ -10,14 +10,15 @@ import sys
 import tempfile
 from asyncio.subprocess import PIPE, STDOUT, Process
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from functools import partial
 from pathlib import Path
 
 import pytest
 
-from shop_cli.local.ports import HOST
-from shop_cli.local.workspace import discover
+from shop_cli.control_room.running import PORT as CONTROL_ROOM_PORT
+from shop_cli.local.ports import HOST, PortInUse, require_free
+from shop_cli.local.workspace import MAX_PORT_OFFSET, PORT_STEP, default_ports, discover
 from shop_kit.signals import interruptible
 from shop_kit.waiting import wait_until
 from shop_lab.world.databases import files_in, migrate_databases
@@ -197,21 +198,30 @@ async def test_up_with_postgres_in_a_folder_with_a_long_path_is_one_line(tmp_pat
 
 @pytest.mark.parametrize(("name", "usual"), [("cart", 50_051), ("cart-internal", 11_051), ("control-room", 8090)])
 async def test_up_reports_which_port_of_which_service_is_in_use(tmp_path: Path, name: str, usual: int) -> None:
-    with socket.socket() as taken:
-        port = _bind_any_port_above(usual, taken)
-        line = await refusal_of("up", "--port-offset", str(port - usual), "--folder", str(tmp_path))
+    with _reserved_offset() as offset, socket.socket() as taken:
+        port = usual + offset
+        taken.bind((HOST, port))
+        taken.listen()
+        line = await refusal_of("up", "--port-offset", str(offset), "--folder", str(tmp_path))
     assert line.startswith(f"PORT_IN_USE: {name}: port {port} is in use by another program; try ")
 
 
-def _bind_any_port_above(usual: int, taken: socket.socket) -> int:
-    for port in range(usual + 100, usual + 2_000, 100):
-        try:
-            taken.bind((HOST, port))
-        except OSError:
-            continue
-        taken.listen()
-        return port
-    raise AssertionError("no free port")
+@contextmanager
+def _reserved_offset() -> Iterator[int]:
+    """Yield an offset of which no outgoing connection can have a port, and other tests' shops take none."""
+    ports = [*default_ports(discover()).values(), CONTROL_ROOM_PORT]
+    for offset in range(11_000, MAX_PORT_OFFSET + 1, PORT_STEP):
+        with ExitStack() as locks:
+            try:
+                for port in ports:
+                    lock = locks.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+                    lock.bind((HOST, port + offset))
+                    require_free(port + offset, "")
+            except (OSError, PortInUse):
+                continue
+            yield offset
+            return
+    raise AssertionError("no free offset")
 
 
 def test_the_demo_shows_an_order_its_confirmation_and_trace_and_leaves_nothing(
