@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from chassis.telemetry import semconv
-from checkout_service.peers.checks import PARTS
+from checkout_service.peers.checks import CHECKS
 from shop import cart_pb2
 from shop_internal.payment_ledger_pb2 import ResolveOrFenceResponse
 from shop_internal.shipment_manifest_pb2 import ResolveShipmentResponse, Shipment
@@ -156,5 +156,5 @@ def valid_charge(**changed: Any) -> dict[str, Any]:
     ],
 )
 def test_an_invalid_outcome_of_a_resolved_key_is_found(service: str, response: Any, part: str) -> None:
-    checked = PARTS[f"shop.internal.{service}/ResolveOrFence"](None, response, {})
+    checked = CHECKS[f"shop.internal.{service}/ResolveOrFence"](None, response, {})
     assert next((name for name, valid in checked if not valid), "") == part

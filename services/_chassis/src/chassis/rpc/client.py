@@ -3,8 +3,8 @@
 import asyncio
 import json
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, TypeAlias, cast
 
 import grpc
@@ -14,6 +14,7 @@ from opentelemetry import trace
 from opentelemetry.trace import Span, SpanKind
 
 from chassis.errors import DeadlineExceeded, PeerBroken
+from chassis.lazy_log import log
 from chassis.rpc import calls
 from chassis.rpc.connection import Connection
 from chassis.rpc.status import from_rpc_error, recorded_reason
@@ -23,7 +24,8 @@ from chassis.telemetry.metrics import Attributes
 from chassis.telemetry.propagation import baggage_attributes, is_unsampled
 from chassis.tls.certificates import Certificates
 
-Requirement: TypeAlias = Callable[[Any, Any, Mapping[str, str]], None]
+Check: TypeAlias = Callable[[Any, Any, Mapping[str, str]], Iterable[tuple[str, bool]]]
+"""Examines a request's response and trailing metadata: yields parts of them, and whether each is valid."""
 
 OPTIONS = (
     # Detects a peer that vanished without closing its connection in about two seconds; the kernel takes minutes.
@@ -49,7 +51,7 @@ def channel(
     *,
     timeout_seconds: float,
     retryable: Sequence[str] = (),
-    checks: Mapping[str, Requirement] | None = None,
+    checks: Mapping[str, Check] | None = None,
     telemetry: Telemetry | None = None,
     certificates: Certificates | None = None,
     server_name: str = "",
@@ -62,7 +64,7 @@ def channel(
         timeout_seconds: by default; the time left of the call being served may shorten it.
         retryable: methods that are safe to repeat (reads, and writes with an idempotency key). On UNAVAILABLE they
             are attempted up to three times.
-        checks: by full name of a method; each gets request, response and trailing metadata, and may raise PeerBroken.
+        checks: by full name of a method; a call whose response has an invalid part raises PeerBroken.
         certificates: for mutual TLS; without them, calls are in plaintext.
         server_name: in the server's certificate, if that is not the host of the target, as behind a forwarded port.
     """
@@ -70,10 +72,9 @@ def channel(
     if server_name:
         options.append(("grpc.ssl_target_name_override", server_name))
     name = target if "://" in target or target.startswith("unix:") else f"dns:///{target}"
-    connection = Connection(name, options, certificates)
-    opened = _Channel(connection, target, timeout_seconds, telemetry or Telemetry(), checks or {})
+    wrap = partial(_Method, target, timeout_seconds, telemetry or Telemetry(), checks or {})
     # Stubs use only unary_unary, and their owners only get_state and close, which _Channel has.
-    return cast("grpc.aio.Channel", opened)
+    return cast("grpc.aio.Channel", _Channel(name, options, certificates, wrap))
 
 
 def _service_config(service: str, retryable: Sequence[str]) -> str:
@@ -100,15 +101,18 @@ def _service_config(service: str, retryable: Sequence[str]) -> str:
     return json.dumps(config)
 
 
-@dataclass(frozen=True)
-class _Channel:
+class _Channel(Connection):
     """The part of grpc.aio.Channel that the shop uses; every method is wrapped once, when a stub is created."""
 
-    _connection: Connection
-    target: str
-    timeout_seconds: float
-    telemetry: Telemetry
-    checks: Mapping[str, Requirement]
+    def __init__(
+        self,
+        target: str,
+        options: Sequence[tuple[str, Any]],
+        certificates: Certificates | None,
+        wrap: "Callable[[str], _Method]",
+    ) -> None:
+        super().__init__(target, options, certificates)
+        self._wrap = wrap
 
     def unary_unary(
         self,
@@ -117,31 +121,25 @@ class _Channel:
         response_deserializer: Callable[[bytes], Any] | None = None,
         _registered_method: bool | None = None,
     ) -> "_Method":
-        wrapped = _Method(method.lstrip("/"), self)
+        wrapped = self._wrap(method.lstrip("/"))
 
         def use(raw: grpc.aio.Channel) -> None:
             wrapped.raw = raw.unary_unary(method, request_serializer, response_deserializer)
 
-        self._connection.use(use)
+        self.use(use)
         return wrapped
-
-    def get_state(self) -> grpc.ChannelConnectivity:
-        """Return READY if a backend is connected and reports the service as healthy."""
-        return self._connection.get_state()
-
-    async def close(self, grace: float | None = None) -> None:
-        await self._connection.close(grace)
 
 
 class _Method:
     raw: Any
     """gRPC's method of the channel in use."""
 
-    def __init__(self, name: str, channel: _Channel) -> None:
+    def __init__(
+        self, target: str, timeout_seconds: float, telemetry: Telemetry, checks: Mapping[str, Check], name: str
+    ) -> None:
         self.name = name
-        self.timeout_seconds = channel.timeout_seconds
-        self.check = channel.checks.get(name)
-        telemetry, target = channel.telemetry, channel.target
+        self.timeout_seconds = timeout_seconds
+        self.check = checks.get(name)
         self._tracer = telemetry.tracer
         self._follows_parents = telemetry.follows_parents
         self._propagation = telemetry.propagation
@@ -167,6 +165,13 @@ class _Method:
         if remaining <= 0:
             raise DeadlineExceeded(f"no time left to call {self.name}")
         return min(timeout_seconds, remaining)
+
+    def require_valid(self, parts: Iterable[tuple[str, bool]]) -> None:
+        for part, valid in parts:
+            if not valid:
+                # Never the value: it may be anything, such as the number of a card.
+                log.error("peer broken", method=self.name, part=part)
+                raise PeerBroken(f"{self.name} returned an invalid {part}")
 
     def start_span(self) -> tuple[Span, Mapping[str, str]]:
         """Start the span of a call, unless its trace is not sampled. Return it with the headers of the call."""
@@ -209,7 +214,7 @@ class _Call:
             self._raw = method.raw(self._request, timeout=timeout_seconds, metadata=metadata)
             response = await self._raw
             if method.check is not None:
-                method.check(self._request, response, dict(await self.trailing_metadata()))
+                method.require_valid(method.check(self._request, response, dict(await self.trailing_metadata())))
         except PeerBroken as error:
             code = error.reason
             span.set_attribute(semconv.ERROR_REASON, code)

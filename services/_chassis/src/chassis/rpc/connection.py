@@ -19,9 +19,7 @@ _LONGEST_CALL_SECONDS = 60.0
 class Connection:
     """A channel: in plaintext, or by mutual TLS with the certificates that are present."""
 
-    def __init__(
-        self, target: str, options: Sequence[tuple[str, Any]], certificates: Certificates | None = None
-    ) -> None:
+    def __init__(self, target: str, options: Sequence[tuple[str, Any]], certificates: Certificates | None) -> None:
         self._target = target
         self._options = options
         self._identity = certificates.refresh() if certificates else None
@@ -39,14 +37,15 @@ class Connection:
         use(self._channel)
 
     def get_state(self) -> grpc.ChannelConnectivity:
+        """Return READY if a backend is connected and reports the service as healthy."""
         return self._channel.get_state()
 
-    async def close(self, grace_seconds: float | None) -> None:
+    async def close(self, grace: float | None = None) -> None:
         if self._following is not None:
             self._following.cancel()
             await asyncio.gather(self._following, return_exceptions=True)
         for channel in self._opened:
-            await channel.close(grace_seconds)
+            await channel.close(grace)
 
     async def _follow(self, certificates: Certificates) -> None:
         """If the certificates have changed, replace the channel as soon as a backend has accepted the new ones.

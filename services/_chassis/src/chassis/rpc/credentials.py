@@ -1,7 +1,7 @@
 """gRPC's credentials of mutual TLS, from certificates that are replaced while a process runs."""
 
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any
 
 import grpc
 
@@ -10,28 +10,18 @@ from chassis.tls.certificates import Certificates, Identity
 
 def server_credentials(certificates: Certificates) -> grpc.ServerCredentials:
     """Return credentials that require a client certificate. Each new connection is served with the present files."""
-    served = certificates.current
+    served: Identity | None = None
 
-    def replacement() -> grpc.ServerCertificateConfiguration | None:
-        """Return what changed since the last connection; gRPC calls this for one connection after the other."""
+    def changed() -> Any:
+        """Return what changed since the last connection, None for nothing; gRPC calls this for each connection."""
         nonlocal served
         present = certificates.refresh()
         if present is served:
             return None
         served = present
-        return _configuration(present)
+        return grpc.ssl_server_certificate_configuration([(present.key, present.certificate)], present.authorities)
 
-    return grpc.dynamic_ssl_server_credentials(
-        _configuration(served),
-        cast("Any", replacement),  # its type lacks None, which means that nothing changed
-        require_client_authentication=True,
-    )
-
-
-def _configuration(identity: Identity) -> grpc.ServerCertificateConfiguration:
-    return grpc.ssl_server_certificate_configuration(
-        [(identity.key, identity.certificate)], root_certificates=identity.authorities
-    )
+    return grpc.dynamic_ssl_server_credentials(changed(), changed, require_client_authentication=True)
 
 
 def open_channel(target: str, identity: Identity | None, options: Sequence[tuple[str, Any]] = ()) -> grpc.aio.Channel:
