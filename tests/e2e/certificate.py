@@ -16,7 +16,7 @@ SPIFFE_ID = "spiffe://cluster.local/ns/e2e/sa/operator"
 
 def main(folder: Path) -> None:
     secret = {key: base64.b64decode(value) for key, value in json.load(sys.stdin)["data"].items()}
-    issued = Authority.load(secret["tls.crt"], secret["tls.key"]).issue(["e2e"], SPIFFE_ID, timedelta(days=1))
+    issued = Authority(secret["tls.crt"], secret["tls.key"]).issue(["e2e"], SPIFFE_ID, timedelta(days=1))
     folder.mkdir(mode=0o700, exist_ok=True)
     for name, content in {"tls.crt": issued.certificate, "tls.key": issued.key, "ca.crt": secret["ca.crt"]}.items():
         (folder / name).touch(0o600)

@@ -39,7 +39,7 @@ class Release:
 
     def authority(self) -> Authority:
         data = json.loads(self.kubectl("get", "secret", f"{self.name}-authority", "--output=json"))["data"]
-        return Authority.load(base64.b64decode(data["tls.crt"]), base64.b64decode(data["tls.key"]))
+        return Authority(base64.b64decode(data["tls.crt"]), base64.b64decode(data["tls.key"]))
 
     def suspend(self, suspended: bool) -> None:
         patch = json.dumps({"spec": {"suspend": suspended}})

@@ -48,12 +48,12 @@ def test_a_certificate_is_verified_by_its_authority_alone(authority: Authority, 
 
 
 def test_a_loaded_authority_issues_what_the_first_one_verifies(authority: Authority) -> None:
-    loaded = Authority.load(authority.certificate, authority.key)
+    loaded = Authority(authority.certificate, authority.key)
     assert len(verify(authority, loaded.issue(NAMES, SPIFFE_ID, DAY))) == 2
 
 
 def test_a_certificate_that_another_one_issued_is_refused(authority: Authority, issued: Issued) -> None:
-    forged = Authority.load(issued.certificate, issued.key).issue(NAMES, SPIFFE_ID, DAY)
+    forged = Authority(issued.certificate, issued.key).issue(NAMES, SPIFFE_ID, DAY)
     verifier = PolicyBuilder().store(Store(x509.load_pem_x509_certificates(authority.certificate)))
     certificate, issuer = map(x509.load_pem_x509_certificate, (forged.certificate, issued.certificate))
     with pytest.raises(VerificationError):
@@ -101,4 +101,4 @@ def rsa_key() -> bytes:
 @pytest.mark.parametrize("key", [lambda: Authority.create("shop", DAY).key, rsa_key, lambda: b"garbage"])
 def test_a_key_that_is_not_the_certificates_is_refused(authority: Authority, key: Callable[[], bytes]) -> None:
     with pytest.raises(ValueError, match=r"\w"):
-        Authority.load(authority.certificate, key())
+        Authority(authority.certificate, key())

@@ -1,4 +1,4 @@
-"""From pages of which origins browsers may use the API; `chassis.http.hosts` checks the host."""
+"""From pages of which origins browsers may use the API; `chassis.http.checks` checks the host."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

@@ -22,8 +22,7 @@ from typing_extensions import override
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from chassis.errors import DomainError
-from chassis.http.hosts import AllowedHosts
-from chassis.http.lengths import OneLength
+from chassis.http.checks import AllowedHosts, with_one_length
 from chassis.http.limits import REFUSED, Connections, HeadTimeoutProtocol, RequestLimits
 from chassis.http.probes import Probes
 from chassis.http.serving import DefaultHeaders, ObservedApplication
@@ -131,7 +130,7 @@ class Server(uvicorn.Server):
 
     def __init__(self, app: ASGIApp, **options: Any) -> None:
         config = uvicorn.Config(
-            OneLength(app),
+            with_one_length(app),
             ws="none",  # a websocket would pass the limits of requests
             lifespan="off",
             log_config=None,

@@ -53,10 +53,7 @@ _REASONS = frozenset(ErrorReason.keys()) | {code.name for code in grpc.StatusCod
 def code_of(error: errors.DomainError) -> grpc.StatusCode:
     """Return the status code of the error's kind."""
     # Errors of services are subclasses of the kinds.
-    for kind in type(error).__mro__:
-        if kind in _CODES:
-            return _CODES[kind]
-    return grpc.StatusCode.INTERNAL
+    return next((_CODES[kind] for kind in type(error).__mro__ if kind in _CODES), grpc.StatusCode.INTERNAL)
 
 
 def recorded_reason(error: Exception) -> str:

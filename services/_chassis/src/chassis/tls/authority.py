@@ -28,12 +28,18 @@ class Issued:
 
 
 class Authority:
-    """An ECDSA P-256 authority without intermediates; `certificate` and `key` are PEM."""
+    """An ECDSA P-256 authority without intermediates; `certificate` and `key` are PEM.
 
-    def __init__(self, certificate: x509.Certificate, key: EllipticCurvePrivateKey) -> None:
-        self._subject, self._key = certificate.subject, key
-        self.certificate, self.key = certificate.public_bytes(Encoding.PEM), _to_pem(key)
-        self.expires_at = certificate.not_valid_after_utc
+    Raises ValueError if they are no such pair.
+    """
+
+    def __init__(self, certificate: bytes, key: bytes) -> None:
+        self.certificate, self.key = certificate, key
+        loaded, private = x509.load_pem_x509_certificate(certificate), load_pem_private_key(key, None)
+        if not isinstance(private, EllipticCurvePrivateKey) or private.public_key() != loaded.public_key():
+            raise ValueError("the key does not belong to the certificate, or is of another type")
+        self._subject, self._private = loaded.subject, private
+        self.expires_at = loaded.not_valid_after_utc
 
     @classmethod
     def create(cls, name: str, valid: timedelta) -> Self:
@@ -42,15 +48,8 @@ class Authority:
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
         builder = _certificate(subject, subject, key, datetime.now(UTC) + valid, is_authority=True)
         identifier = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
-        return cls(builder.add_extension(identifier, critical=False).sign(key, SHA256()), key)
-
-    @classmethod
-    def load(cls, certificate: bytes, key: bytes) -> Self:
-        """Load what `certificate` and `key` returned. Raise ValueError if they are no such pair."""
-        loaded, private = x509.load_pem_x509_certificate(certificate), load_pem_private_key(key, None)
-        if not isinstance(private, EllipticCurvePrivateKey) or private.public_key() != loaded.public_key():
-            raise ValueError("the key does not belong to the certificate, or is of another type")
-        return cls(loaded, private)
+        issued = _sign(builder.add_extension(identifier, critical=False), key, key)
+        return cls(issued.certificate, issued.key)
 
     def issue(self, names: Sequence[str], spiffe_id: str, valid: timedelta, addresses: Sequence[str] = ()) -> Issued:
         """Issue a certificate for a server and client, which ends with the authority's at the latest.
@@ -73,7 +72,7 @@ class Authority:
         ]
         expires_at = min(datetime.now(UTC) + valid, self.expires_at)
         usages = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
-        issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
+        issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._private.public_key())
         builder = (
             _certificate(x509.Name([]), self._subject, key, expires_at, is_authority=False)
             .add_extension(x509.ExtendedKeyUsage(usages), critical=False)
@@ -81,7 +80,7 @@ class Authority:
             .add_extension(x509.SubjectAlternativeName(alternatives), critical=True)
             .add_extension(issuer, critical=False)
         )
-        return Issued(builder.sign(self._key, SHA256()).public_bytes(Encoding.PEM), _to_pem(key))
+        return _sign(builder, self._private, key)
 
 
 def _certificate(
@@ -99,5 +98,6 @@ def _certificate(
     )
 
 
-def _to_pem(key: EllipticCurvePrivateKey) -> bytes:
-    return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+def _sign(builder: x509.CertificateBuilder, signer: EllipticCurvePrivateKey, key: EllipticCurvePrivateKey) -> Issued:
+    certificate = builder.sign(signer, SHA256()).public_bytes(Encoding.PEM)
+    return Issued(certificate, key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))

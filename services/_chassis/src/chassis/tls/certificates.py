@@ -1,7 +1,6 @@
 """The certificate of a process, which is replaced on disk while the process runs."""
 
 import ssl
-import threading
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -40,7 +39,6 @@ class Certificates:
         self.current = _load(folder)
         self.failed_reloads = 0
         self._checked_at = time.monotonic()
-        self._lock = threading.Lock()
 
     @staticmethod
     @cache  # the settings of a service and those of its telemetry share one object, so that files are read once
@@ -51,13 +49,9 @@ class Certificates:
     def refresh(self) -> Identity:
         """Return the present identity, after a look at the files if the last one was a second ago. From any thread."""
         now = time.monotonic()
-        if now - self._checked_at < _CHECK_SECONDS or not self._lock.acquire(blocking=False):
-            return self.current
-        try:
-            self._checked_at = now
+        if now - self._checked_at >= _CHECK_SECONDS:
+            self._checked_at = now  # first, so that no other thread looks meanwhile
             self._reload()
-        finally:
-            self._lock.release()
         return self.current
 
     def _reload(self) -> None:

@@ -122,7 +122,7 @@ def main(now: datetime, environment: Mapping[str, str] = os.environ, account: Pa
     leaves = [secrets.read(leaf) or {} for leaf in subjects]
     if all(reached(authority, leaf, now) for leaf in leaves):
         authority = next_step(authority, now)
-    signer = Authority.load(authority["tls.crt"], authority["tls.key"])
+    signer = Authority(authority["tls.crt"], authority["tls.key"])
     secrets.write(name, authority)
     for leaf, subject in subjects.items():
         issued = signer.issue(**subject, valid=LEAF_VALID)

@@ -1,6 +1,7 @@
 """Finds card numbers that customers type into fields which are stored."""
 
 import re
+from itertools import accumulate
 
 from stdnum import luhn
 
@@ -26,12 +27,8 @@ def refuse_card_number(value: str, field: str) -> None:
 
 def _has_card(groups: list[str]) -> bool:
     # Any of them may be the first: a house number may precede the card's.
-    for first in range(len(groups)):
-        digits = ""
-        for group in groups[first:]:
-            digits += group
-            if len(digits) > _MAX_DIGITS:
-                break
-            if len(digits) >= _MIN_DIGITS and luhn.is_valid(digits):
-                return True
-    return False
+    return any(
+        _MIN_DIGITS <= len(digits) <= _MAX_DIGITS and luhn.is_valid(digits)
+        for first in range(len(groups))
+        for digits in accumulate(groups[first : first + _MAX_DIGITS])
+    )

@@ -9,11 +9,9 @@ def network(address: str) -> str:
         parsed = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
         return address
-    if isinstance(parsed, ipaddress.IPv6Address):
-        if parsed.ipv4_mapped is not None:
-            return str(parsed.ipv4_mapped)
-        return str(ipaddress.ip_network((parsed, 64), strict=False))
-    return address
+    if parsed.version == 4:  # noqa: PLR2004
+        return address
+    return str(parsed.ipv4_mapped or ipaddress.ip_network((parsed, 64), strict=False))
 
 
 def public_network(address: str) -> str | None:

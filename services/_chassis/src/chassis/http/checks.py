@@ -1,0 +1,44 @@
+"""Refuses requests for hosts that are not this server's, and those that a proxy before it may see end elsewhere."""
+
+import structlog
+from starlette.datastructures import Headers
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from chassis.telemetry import semconv
+from chassis.telemetry.instruments import Telemetry
+from chassis.values.hosts import host_problem
+
+log = structlog.get_logger()
+
+
+class AllowedHosts:
+    """Refuses other hosts with 421 and malformed ones with 400; Starlette's TrustedHostMiddleware knows only 400."""
+
+    def __init__(self, app: ASGIApp, allowed: frozenset[str], telemetry: Telemetry) -> None:
+        self._app = app
+        self._allowed = allowed
+        self._refusals = telemetry.counter(semconv.HTTP_REFUSALS)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        app = self._app
+        problem = host_problem(Headers(scope=scope).get("host"), self._allowed)  # h11 refuses several
+        if problem is not None:
+            self._refusals.add(1, ((semconv.HTTP_REFUSAL_REASON, "host"),))
+            log.warning("request refused", reason="host")
+            app = JSONResponse({"error": problem[1]}, problem[0])
+        await app(scope, receive, send)
+
+
+def with_one_length(app: ASGIApp) -> ASGIApp:
+    """Refuse a request with both Content-Length and Transfer-Encoding, and what follows it on the connection."""
+
+    async def serve(scope: Scope, receive: Receive, send: Send) -> None:
+        headers = Headers(scope=scope)
+        if "content-length" in headers and "transfer-encoding" in headers:
+            log.warning("request refused", reason="length")
+            await JSONResponse({"error": "Bad Request"}, 400, {"connection": "close"})(scope, receive, send)
+        else:
+            await app(scope, receive, send)
+
+    return serve
