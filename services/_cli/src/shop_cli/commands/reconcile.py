@@ -1,81 +1,81 @@
 """`shop reconcile`: compare the records that checkout, payment, shipping and e-mail have of orders."""
 
-import json
-import os
-import subprocess
-import sys
+import math
+import time
 from collections.abc import Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime
-from typing import Annotated, Any
+from typing import Annotated
 
+import grpc
 import typer
 
-from shop_cli.clients import default_address, tls_of
-from shop_cli.commands.options import Json
+from chassis.errors import DomainError
+from chassis.rpc.client import channel
+from checkout_service.reconciliation.reader import Records, open_reader
+from checkout_service.reconciliation.rules import Mismatch
+from shop_cli.clients import TIMEOUT_SECONDS, default_address, tls_of
+from shop_cli.commands.options import Json, async_command
 from shop_cli.local.run_file import find_run
-from shop_cli.local.workspace import discover, find
 from shop_cli.output.printing import counted, print_json, print_table
 from shop_cli.output.visible import visible
 
-_SERVICES = ("checkout", "payment", "shipping", "email")
-_FIELDS = ("kind", "order_id", "state", "since", "detail")
+_DISAGREE, _NOT_READ = 1, 2
 
 WindowHours = Annotated[float, typer.Option(min=0.01, help="Compare the orders of so many hours.")]
 GraceMinutes = Annotated[float, typer.Option(min=0, help="How long the steps of an order may take.")]
 
 
-def reconcile(*, window_hours: WindowHours = 24, grace_minutes: GraceMinutes = 10, as_json: Json = False) -> None:
+@async_command
+async def reconcile(*, window_hours: WindowHours = 24, grace_minutes: GraceMinutes = 10, as_json: Json = False) -> None:
     """Compare orders, charges, shipments and e-mails, and print the orders whose records disagree.
 
     Exit status: 0 if all records agree, 1 if some do not, 2 if they could not be read.
     """
-    ran = _run(WINDOW_HOURS=str(window_hours), GRACE_MINUTES=str(grace_minutes))
-    lines = [json.loads(line) for line in ran.stdout.splitlines()]
-    mismatches = [line for line in lines if line["event"] == "mismatch"]
+    try:
+        async with open_reader(_channel) as reader:
+            records = await reader.read(time.time() - window_hours * 3600)
+    except DomainError as error:
+        typer.echo(visible(_failure(error)), err=True)
+        raise typer.Exit(_NOT_READ) from error
+    mismatches = records.mismatches(settled_before=time.time() - grace_minutes * 60)
     if as_json:
-        print_json(*({name: mismatch[name] for name in _FIELDS} for mismatch in mismatches))
+        print_json(*map(asdict, mismatches))
     elif mismatches:
         print_table(["Kind", "Order", "State", "Since", "Detail"], map(_row, mismatches))
-    last = lines[-1] if lines else {}
-    summary = _summary(last) if last.get("event") == "reconciled" else _failure(last, ran.stderr)
-    typer.echo(visible(summary), err=True)
-    raise typer.Exit(ran.returncode)
+    typer.echo(_summary(records, len(mismatches)), err=True)
+    raise typer.Exit(_DISAGREE if mismatches else 0)
 
 
-def _run(**settings: str) -> subprocess.CompletedProcess[str]:
-    """Run the reconciliation of checkout's image, with the internal addresses of the shop that commands call."""
-    programs = {name: find(discover(), name) for name in _SERVICES}
-    addresses = {
-        program.internal_address_variable: default_address(name, internal=True) for name, program in programs.items()
-    }
-    certificates, server_name = tls_of(addresses["CHECKOUT_INTERNAL_ADDR"], "checkout")
-    tls_folder = str(certificates.folder) if certificates else ""
-    tls = {"TLS_FOLDER": tls_folder, "TLS_RELEASE": server_name.removesuffix("-checkout")}
-    return subprocess.run(  # noqa: S603 - our own program
-        [sys.executable, "-P", "-m", f"{programs['checkout'].module}.reconciliation"],
-        env={**os.environ, **addresses, **settings, **tls, "LOG_LEVEL": "info"},
-        capture_output=True,
-        text=True,
-        check=False,
+def _channel(name: str, service: str, method: str) -> grpc.aio.Channel:
+    address = default_address(name, internal=True)
+    certificates, server_name = tls_of(address, name)
+    return channel(
+        address,
+        service,
+        timeout_seconds=TIMEOUT_SECONDS,
+        retryable=[method],
+        certificates=certificates,
+        server_name=server_name,
     )
 
 
-def _row(mismatch: dict[str, Any]) -> Sequence[str]:
-    since = f"{datetime.fromtimestamp(mismatch['since'], UTC):%Y-%m-%d %H:%M:%S}"
-    return mismatch["kind"], mismatch["order_id"], mismatch["state"], since, mismatch["detail"]
+def _row(mismatch: Mismatch) -> Sequence[str]:
+    since = f"{datetime.fromtimestamp(mismatch.since, UTC):%Y-%m-%d %H:%M:%S}"
+    return mismatch.kind, mismatch.order_id, mismatch.state, since, mismatch.detail
 
 
-def _summary(line: dict[str, Any]) -> str:
-    mails = "" if line["mails_are_read"] else "; e-mails were not compared"
-    orders, charges, shipments = (counted(line[f"{name}s"], name) for name in ("order", "charge", "shipment"))
-    mismatches = counted(line["mismatches"], "mismatch", "mismatches")
-    return f"{orders}, {charges} and {shipments} compared, {mismatches}{mails}"
+def _summary(records: Records, mismatches: int) -> str:
+    mails = "" if records.complete_since.messages < math.inf else "; e-mails were not compared"
+    orders, charges = counted(len(records.orders), "order"), counted(records.charges, "charge")
+    compared = f"{orders}, {charges} and {counted(records.shipments, 'shipment')} compared"
+    return f"{compared}, {counted(mismatches, 'mismatch', 'mismatches')}{mails}"
 
 
-def _failure(line: dict[str, Any], stderr: str) -> str:
-    if line.get("reason") == "UNAVAILABLE":  # no connection, which gRPC describes at length
+def _failure(error: DomainError) -> str:
+    if error.reason == "UNAVAILABLE":  # no connection, which gRPC describes at length
         advice = (
             "was one killed or frozen? (`shop status`)" if find_run() else "no shop runs here (`shop up` starts one)"
         )
-        return f"NOTHING_LISTENS: {', '.join(_SERVICES)} do not all answer: {advice}"
-    return f"{line['reason']}: {line['message']}" if "reason" in line else stderr.strip()
+        return f"NOTHING_LISTENS: checkout, payment, shipping, email do not all answer: {advice}"
+    return f"{error.reason}: {error.message}"

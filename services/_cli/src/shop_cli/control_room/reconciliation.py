@@ -3,23 +3,19 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any
 
+import grpc
 from opentelemetry import trace
 from opentelemetry.trace import NonRecordingSpan, SpanContext
 
 from chassis.errors import DomainError
 from chassis.rpc import client
 from checkout_service.domain import RELEASED_CART
-from checkout_service.reconciliation.reader import Reader, Records
+from checkout_service.reconciliation.reader import Reader, Records, open_reader
 from checkout_service.reconciliation.rules import Mismatch
 from shop_cli.local.processes import Shop
-from shop_internal.mail_records_pb2_grpc import MailRecordsStub
-from shop_internal.orders_pb2_grpc import OrderJournalStub
-from shop_internal.payment_ledger_pb2_grpc import PaymentLedgerStub
-from shop_internal.shipment_manifest_pb2_grpc import ShipmentManifestStub
 
 WINDOW_SECONDS = 15 * 60
 # An order whose worker has died is taken over after 15 s; frozen services delay it further.
@@ -100,22 +96,14 @@ class Reconciler:
 @asynccontextmanager
 async def open_reconciler(shop: Shop) -> AsyncIterator[Reconciler]:
     """Yield a reconciler that reads the records of a shop through its internal services."""
-    async with AsyncExitStack() as stack:
 
-        def open_stub(stub: Any, name: str, service: str) -> Any:
-            process, full_name = shop[name], f"shop.internal.{service}"
-            channel = client.channel(
-                process.internal_address, full_name, timeout_seconds=_CALL_SECONDS, certificates=process.certificates
-            )
-            stack.push_async_callback(channel.close)
-            return stub(channel)
-
-        reader = Reader(
-            open_stub(OrderJournalStub, "checkout", "OrderJournal"),
-            open_stub(PaymentLedgerStub, "payment", "PaymentLedger"),
-            open_stub(ShipmentManifestStub, "shipping", "ShipmentManifest"),
-            open_stub(MailRecordsStub, "email", "MailRecords"),
+    def channel(name: str, service: str, _method: str) -> grpc.aio.Channel:
+        process = shop[name]
+        return client.channel(
+            process.internal_address, service, timeout_seconds=_CALL_SECONDS, certificates=process.certificates
         )
+
+    async with open_reader(channel) as reader:
         yield Reconciler(reader)
 
 

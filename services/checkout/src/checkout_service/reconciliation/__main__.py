@@ -9,10 +9,9 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
-from contextlib import AsyncExitStack
 from dataclasses import asdict
-from typing import Any
 
+import grpc
 import structlog
 
 from chassis.errors import DomainError
@@ -21,12 +20,8 @@ from chassis.rpc import client
 from chassis.settings import NonNegativeFloat, PositiveFloat, Settings, load
 from chassis.telemetry import logging, otlp, semconv
 from chassis.telemetry.instruments import Telemetry
-from checkout_service.reconciliation.reader import Reader, Records
+from checkout_service.reconciliation.reader import Records, open_reader
 from checkout_service.reconciliation.rules import Kind, Mismatch
-from shop_internal.mail_records_pb2_grpc import MailRecordsStub
-from shop_internal.orders_pb2_grpc import OrderJournalStub
-from shop_internal.payment_ledger_pb2_grpc import PaymentLedgerStub
-from shop_internal.shipment_manifest_pb2_grpc import ShipmentManifestStub
 
 log = structlog.get_logger()
 
@@ -46,8 +41,6 @@ class ReconciliationSettings(Settings):
     window_hours: PositiveFloat = 24
     # How long the steps of an order may take before a missing one is a mismatch.
     grace_minutes: NonNegativeFloat = 10
-    # Behind forwarded ports, what servers are called in their certificates: `shop` for `shop-payment`.
-    tls_release: str = ""
 
 
 def main() -> int:
@@ -71,28 +64,17 @@ def main() -> int:
 
 
 async def _read(settings: ReconciliationSettings, telemetry: Telemetry) -> Records:
-    async with AsyncExitStack() as stack:
-
-        def open_stub(stub: Any, peer: str, service: str, method: str) -> Any:
-            opened = client.channel(
-                getattr(settings, f"{peer}_internal_addr"),
-                f"shop.internal.{service}",
-                timeout_seconds=_CALL_SECONDS,
-                retryable=[method],
-                telemetry=telemetry,
-                certificates=settings.tls_folder,
-                server_name=f"{settings.tls_release}-{peer}" if settings.tls_release else "",
-            )
-            stack.push_async_callback(opened.close)
-            return stub(opened)
-
-        has_email = settings.email_internal_addr is not None
-        reader = Reader(
-            open_stub(OrderJournalStub, "checkout", "OrderJournal", "ScanOrders"),
-            open_stub(PaymentLedgerStub, "payment", "PaymentLedger", "ListCharges"),
-            open_stub(ShipmentManifestStub, "shipping", "ShipmentManifest", "ListShipments"),
-            open_stub(MailRecordsStub, "email", "MailRecords", "FindMails") if has_email else None,
+    def channel(peer: str, service: str, method: str) -> grpc.aio.Channel:
+        return client.channel(
+            getattr(settings, f"{peer}_internal_addr"),
+            service,
+            timeout_seconds=_CALL_SECONDS,
+            retryable=[method],
+            telemetry=telemetry,
+            certificates=settings.tls_folder,
         )
+
+    async with open_reader(channel, with_messages=settings.email_internal_addr is not None) as reader:
         return await reader.read(time.time() - settings.window_hours * 3600)
 
 

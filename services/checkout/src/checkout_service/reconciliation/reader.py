@@ -3,10 +3,12 @@
 import math
 from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any, TypeVar
 
+import grpc
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from chassis.errors import InvalidArgument, NotFound, Unimplemented
@@ -162,6 +164,26 @@ class Reader:
             messages |= {message.order_id: _message_from_wire(message) for message in found.mails}
             messages_since = _complete_since(found.complete_since)
         return messages, messages_since
+
+
+@asynccontextmanager
+async def open_reader(
+    channel: Callable[[str, str, str], grpc.aio.Channel], *, with_messages: bool = True
+) -> AsyncIterator[Reader]:
+    """Open a reader. `channel` gets the name of a peer, its internal service, and the method to retry."""
+    async with AsyncExitStack() as stack:
+
+        def open_stub(stub: Any, peer: str, service: str, method: str) -> Any:
+            opened = channel(peer, f"shop.internal.{service}", method)
+            stack.push_async_callback(opened.close)
+            return stub(opened)
+
+        yield Reader(
+            open_stub(OrderJournalStub, "checkout", "OrderJournal", "ScanOrders"),
+            open_stub(PaymentLedgerStub, "payment", "PaymentLedger", "ListCharges"),
+            open_stub(ShipmentManifestStub, "shipping", "ShipmentManifest", "ListShipments"),
+            open_stub(MailRecordsStub, "email", "MailRecords", "FindMails") if with_messages else None,
+        )
 
 
 async def _pages(
