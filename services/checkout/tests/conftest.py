@@ -17,10 +17,11 @@ from chassis.rpc import server
 from chassis.rpc.status import from_rpc_error
 from chassis.sql.url import sqlite_path
 from chassis.telemetry.instruments import Telemetry
+from chassis.values.addresses import Address
 from chassis.values.money import Money
 from checkout_service import outbox, placing
 from checkout_service.__main__ import Settings, build
-from checkout_service.domain import Address, Order, OrderLine, order_id_of
+from checkout_service.domain import Order, OrderLine, order_id_of
 from checkout_service.journal.opening import MIGRATIONS, open_journal
 from checkout_service.peers import channels
 from checkout_service.ports import Entry, Journal

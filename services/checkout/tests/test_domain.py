@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chassis.errors import InvalidArgument
+from chassis.values.addresses import Address
 from chassis.values.keys import HmacKeys
 from chassis.values.money import Money
 from checkout_service.domain import (
-    Address,
     Card,
     Order,
     charge_key,

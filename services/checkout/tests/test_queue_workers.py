@@ -11,8 +11,9 @@ import pytest
 from chassis.errors import Internal, Unavailable, Unimplemented
 from chassis.rpc.wire import money_to_wire
 from chassis.sql import retention
+from chassis.values.addresses import Address
 from checkout_service import outbox, queue_workers, recovery
-from checkout_service.domain import Address, State, Transition
+from checkout_service.domain import State, Transition
 from checkout_service.journal import sql
 from checkout_service.journal.opening import open_journal
 from checkout_service.ports import EMAIL, Entry, Journal, JournalUnavailable

@@ -9,8 +9,9 @@ from chassis.errors import InvalidArgument
 from chassis.rpc.client import channel
 from chassis.telemetry import semconv
 from chassis.telemetry.instruments import Telemetry
+from chassis.values.addresses import Address
 from chassis.values.money import Money
-from checkout_service.domain import Address, CartLine, QuoteRefused
+from checkout_service.domain import CartLine, QuoteRefused
 from checkout_service.peers import shipping_quotes
 from checkout_service.peers.shipping_quotes import ShippingQuotes
 from shop.shipping_pb2_grpc import ShippingServiceStub

@@ -15,9 +15,10 @@ import pytest
 from chassis.rpc.wire import money_to_wire
 from chassis.sql.migrate import migrate
 from chassis.sql.url import sqlite_path
+from chassis.values.addresses import Address
 from chassis.values.money import Money
 from checkout_service import queue_workers
-from checkout_service.domain import Address, Order, OrderLine, State
+from checkout_service.domain import Order, OrderLine, State
 from checkout_service.journal import snapshots
 from checkout_service.journal.opening import MIGRATIONS, open_journal
 from checkout_service.peers.wire import order_to_wire

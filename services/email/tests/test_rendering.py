@@ -2,8 +2,9 @@ from dataclasses import replace
 
 import pytest
 
+from chassis.values.addresses import Address
 from chassis.values.money import Money
-from email_service.domain import Address, ConfirmationEmail, Line, Order
+from email_service.domain import ConfirmationEmail, Line, Order
 from email_service.rendering import ConfirmationTemplates
 
 TEMPLATES = ConfirmationTemplates()

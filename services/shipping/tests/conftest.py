@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from chassis.values.addresses import Address
 from chassis.values.money import Money
-from shipping_service.domain import Address, Bracket, Item, Manifest, Parcel, RateCard, Zone
+from shipping_service.domain import Bracket, Item, Manifest, Parcel, RateCard, Zone
 from shipping_service.manifest.sql import MIGRATIONS, open_manifest
 from shop_kit.databases import execute
 

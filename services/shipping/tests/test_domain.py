@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chassis.errors import IdempotencyKeyReused, InvalidArgument
+from chassis.values.addresses import Address
 from shipping_service.__main__ import Settings
 from shipping_service.domain import (
-    Address,
     Entry,
     Item,
     Parcel,

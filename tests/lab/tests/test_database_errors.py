@@ -15,9 +15,10 @@ from cart_service.domain import Addition, CartStore, NewQuantity, Purchase, Stor
 from cart_service.valkey import open_valkey_store
 from chassis.errors import Unavailable
 from chassis.sql.migrate import migrate
+from chassis.values.addresses import Address
 from chassis.values.money import Money
 from chassis.values.paging import Position
-from checkout_service.domain import Address, Order, OrderLine, Refusal, State, Transition, order_id_of
+from checkout_service.domain import Order, OrderLine, Refusal, State, Transition, order_id_of
 from checkout_service.journal import sql as journal_sql
 from checkout_service.journal import statements as journal_statements
 from checkout_service.journal.opening import open_journal
@@ -122,7 +123,7 @@ def ledger_steps(ledger: payment.Ledger, key: str) -> Iterator[Coroutine[Any, An
 
 
 def manifest_steps(manifest: shipping.Manifest, key: str) -> Iterator[Coroutine[Any, Any, Any]]:
-    address = shipping.Address("Main 1", "Berlin", "BE", "Germany", 10115)
+    address = Address("Main 1", "Berlin", "BE", "Germany", 10115)
     yield manifest.record(shipping.Entry(key, shipping.Parcel(address, (shipping.Item("mug", 1),))))
     yield from (manifest.find(key), manifest.list_shipments(FIRST, 1), manifest.check())
     yield manifest.delete_old(older_than_seconds=-60, limit=9)

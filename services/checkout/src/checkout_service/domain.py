@@ -8,6 +8,7 @@ from enum import StrEnum
 from functools import cached_property
 
 from chassis.errors import FailedPrecondition, FieldViolation
+from chassis.values.addresses import Address
 from chassis.values.money import Money, total
 
 _RANDOM_ID_VERSION = 7
@@ -56,15 +57,6 @@ RELEASED_CART = frozenset({State.ABANDONED, State.DECLINED, State.VOIDED})
 
 # A lost order is recorded again for changes to these states only: its attempt is charged, so no later one is.
 RESTORABLE = frozenset({State.SHIPPED, State.VOIDING, State.NEEDS_REVIEW})
-
-
-@dataclass(frozen=True, slots=True)
-class Address:
-    street_address: str
-    city: str
-    state: str
-    country: str
-    zip_code: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeAlias
 
 from chassis.errors import Unavailable
+from chassis.values.addresses import Address
 from chassis.values.money import Money
 from chassis.values.paging import Position
 from checkout_service.commands import ChargeOutcome, ShipOutcome, VoidOutcome
 from checkout_service.domain import (
     PLACED,
-    Address,
     Card,
     Cart,
     CartLine,

@@ -5,16 +5,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from chassis.errors import InvalidArgument
-from chassis.values.addresses import check_address_text
+from chassis.values.addresses import Address, check_address
 from chassis.values.email_addresses import require_email_address
-from chassis.values.fields import require_between, require_text
+from chassis.values.fields import require_text
 from chassis.values.keys import HmacKeys
 from chassis.values.money import is_currency_code
-from checkout_service.domain import Address, Card
+from checkout_service.domain import Card
 
 MAX_USER_ID_LENGTH = 128
 MAX_CARD_NUMBER_LENGTH = 64
-_MAX_INT32 = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +50,7 @@ def validate(request: OrderRequest) -> OrderRequest:
     require_text(request.user_id, "user_id", max_length=MAX_USER_ID_LENGTH)
     if not is_currency_code(request.user_currency):
         raise InvalidArgument.field("user_currency", "must be three capital letters (ISO 4217)")
-    address = require_address(request)
-    check_address_text(address, "address")
-    require_between(address.zip_code, "address.zip_code", 0, _MAX_INT32)
+    check_address(require_address(request), "address")
     email = require_email_address(request.email, "email")
     return request if email == request.email else replace(request, email=email)
 

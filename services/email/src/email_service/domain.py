@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from chassis.errors import FailedPrecondition, InvalidArgument, NotFound, Unavailable
-from chassis.values.addresses import check_address_text
+from chassis.values.addresses import Address, check_address
 from chassis.values.countries import format_postal_code
 from chassis.values.digests import digest, items_digest
 from chassis.values.fields import limit_count, limit_text, require_text
@@ -40,22 +40,11 @@ class Line:
     cost: Money
 
 
-@dataclass(frozen=True, slots=True)
-class Address:
-    """The shipping address; unknown parts are empty or zero."""
-
-    street_address: str
-    city: str
-    state: str
-    country: str
-    zip_code: int
-
-    @property
-    def lines(self) -> list[str]:
-        """The lines of an address label, without blank ones."""
-        region = " ".join(filter(None, [self.state, format_postal_code(self.zip_code, self.country)]))
-        lines = [*self.street_address.splitlines(), ", ".join(filter(None, [self.city, region])), self.country]
-        return [line for line in map(str.strip, lines) if line]
+def label(address: Address) -> list[str]:
+    """Return the lines of an address label, without blank ones."""
+    region = " ".join(filter(None, [address.state, format_postal_code(address.zip_code, address.country)]))
+    lines = [*address.street_address.splitlines(), ", ".join(filter(None, [address.city, region])), address.country]
+    return [line for line in map(str.strip, lines) if line]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +61,7 @@ class Order:
         require_text(self.order_id, "order.order_id", max_length=MAX_ID_LENGTH)
         limit_text(self.tracking_id, "order.shipping_tracking_id", max_length=MAX_TEXT_LENGTH)
         limit_count(self.lines, "order.items", max_count=MAX_LINES)
-        check_address_text(self.address, "order.shipping_address", is_complete=False)
+        check_address(self.address, "order.shipping_address", is_complete=False)
         for index, line in enumerate(self.lines):
             limit_text(line.product_id, f"order.items[{index}].item.product_id", max_length=MAX_TEXT_LENGTH)
             if line.cost.currency_code != self.shipping_cost.currency_code:

@@ -8,7 +8,7 @@ from urllib.parse import quote
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
 
 from chassis.values.money import format_amount
-from email_service.domain import ConfirmationEmail, Order, digests_of
+from email_service.domain import ConfirmationEmail, Order, digests_of, label
 
 # Whoever orders chooses the recipient and the address: programs that show mail must find no link in it.
 _LINK = re.compile(r"(?<=\w)[.:@\u3002\uff0e\uff61](?=[^\W\d_]|/)")
@@ -43,7 +43,7 @@ class ConfirmationTemplates:
             ],
             "shipping": format_amount(order.shipping_cost),
             "total": format_amount(order.total),
-            "address": [_LINK.sub(r"\g<0> ", line) for line in order.address.lines],
+            "address": [_LINK.sub(r"\g<0> ", line) for line in label(order.address)],
         }
         text, html = self._text.render(values), self._html.render(values)
         return ConfirmationEmail(order.order_id, recipient, subject, text, html, digests_of(recipient, order))

@@ -1,9 +1,9 @@
 """Parses messages of the wire into the domain. Every function raises InvalidArgument with the path of a field."""
 
-from chassis.rpc.wire import parse_wire_money
+from chassis.rpc.wire import address_from_wire, parse_wire_money
 from chassis.values.fields import require_present
-from email_service.domain import Address, Line, Order
-from shop import address_pb2, order_pb2
+from email_service.domain import Line, Order
+from shop import order_pb2
 
 
 def order_from_wire(message: order_pb2.OrderResult) -> Order:
@@ -14,7 +14,7 @@ def order_from_wire(message: order_pb2.OrderResult) -> Order:
         tracking_id=message.shipping_tracking_id,
         lines=[_line_from_wire(item, f"order.items[{index}]") for index, item in enumerate(message.items)],
         shipping_cost=parse_wire_money(message.shipping_cost, field="order.shipping_cost"),
-        address=_address_from_wire(message.shipping_address),
+        address=address_from_wire(message.shipping_address),
     )
 
 
@@ -22,7 +22,3 @@ def _line_from_wire(message: order_pb2.OrderItem, field: str) -> Line:
     require_present(message.HasField("item"), f"{field}.item")
     require_present(message.HasField("cost"), f"{field}.cost")
     return Line(message.item.product_id, message.item.quantity, parse_wire_money(message.cost, field=f"{field}.cost"))
-
-
-def _address_from_wire(message: address_pb2.Address) -> Address:
-    return Address(message.street_address, message.city, message.state, message.country, message.zip_code)

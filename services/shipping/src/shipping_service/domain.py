@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Protocol
 
 from chassis.errors import Aborted, FailedPrecondition, IdempotencyKeyReused, InvalidArgument, Unavailable
-from chassis.values.addresses import check_address_text
+from chassis.values.addresses import Address, check_address
 from chassis.values.countries import normalize_country
 from chassis.values.fields import limit_text, require_between
 from chassis.values.money import Money
@@ -20,7 +20,6 @@ from chassis.values.paging import Position
 
 MAX_TEXT_LENGTH = 256
 MAX_PIECES = 1_000_000
-_MAX_INT32 = 2**31 - 1
 # The namespace of tracking ids: never change it, or repeated shipments would get other ids.
 _TRACKING_IDS = uuid.UUID("b0a1d0de-5d5c-4d6b-8a52-3d0c1f7f5b1e")
 
@@ -41,17 +40,6 @@ class ShipmentForgotten(FailedPrecondition):
 
 
 @dataclass(frozen=True, slots=True)
-class Address:
-    """The destination of a parcel. The country is a name or an ISO 3166 code of two or three letters."""
-
-    street_address: str
-    city: str
-    state: str
-    country: str
-    zip_code: int
-
-
-@dataclass(frozen=True, slots=True)
 class Item:
     product_id: str
     quantity: int
@@ -66,8 +54,7 @@ class Parcel:
 
     def validate(self) -> None:
         """Raise InvalidArgument with the path of the first invalid field."""
-        check_address_text(self.address, "address")
-        require_between(self.address.zip_code, "address.zip_code", 0, _MAX_INT32)
+        check_address(self.address, "address")
         if not self.items:
             raise InvalidArgument.field("items", "must not be empty")
         for index, item in enumerate(self.items):

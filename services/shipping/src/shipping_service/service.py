@@ -8,13 +8,13 @@ from typing_extensions import override
 
 from chassis.failpoints import Failpoints
 from chassis.rpc.calls import ServicerContext, idempotency_key, metadata_value
-from chassis.rpc.wire import money_to_wire, parse_wire_time, time_to_wire
+from chassis.rpc.wire import address_from_wire, money_to_wire, parse_wire_time, time_to_wire
 from chassis.values import paging
 from chassis.values.datafile import DataFile
 from chassis.values.digests import digest, items_digest
 from chassis.values.fields import parse_seconds, require_present, require_text
 from shipping_service import failpoints
-from shipping_service.domain import Address, Entry, Item, Parcel, RateCard, Shipper
+from shipping_service.domain import Entry, Item, Parcel, RateCard, Shipper
 from shop import shipping_pb2, shipping_pb2_grpc
 from shop_internal import record_digests_pb2, shipment_manifest_pb2, shipment_manifest_pb2_grpc
 
@@ -107,8 +107,5 @@ def _shipment_to_wire(entry: Entry, parcel: Parcel) -> shipment_manifest_pb2.Rec
 
 def _parcel_from_wire(request: shipping_pb2.GetQuoteRequest | shipping_pb2.ShipOrderRequest) -> Parcel:
     require_present(request.HasField("address"), "address")
-    address = request.address
-    return Parcel(
-        Address(address.street_address, address.city, address.state, address.country, address.zip_code),
-        tuple(Item(item.product_id, item.quantity) for item in request.items),
-    )
+    items = tuple(Item(item.product_id, item.quantity) for item in request.items)
+    return Parcel(address_from_wire(request.address), items)

@@ -1,11 +1,12 @@
-"""Mappers between amounts and Money messages, times and Timestamp messages."""
+"""Mappers between values and their messages: amounts, times and addresses."""
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
+from chassis.values.addresses import Address
 from chassis.values.fields import require_between
 from chassis.values.money import Money, parse_money
 from chassis.values.paging import MAX_SECONDS
-from shop import money_pb2
+from shop import address_pb2, money_pb2
 
 
 def money_to_wire(amount: Money) -> money_pb2.Money:
@@ -20,6 +21,10 @@ def money_from_wire(message: money_pb2.Money) -> Money:
 def parse_wire_money(message: money_pb2.Money, *, field: str) -> Money:
     """Return the amount of a message in a request. Raise InvalidArgument for the part of `field` that is invalid."""
     return parse_money(message.currency_code, message.units, message.nanos, field=field)
+
+
+def address_from_wire(message: address_pb2.Address) -> Address:
+    return Address(message.street_address, message.city, message.state, message.country, message.zip_code)
 
 
 def time_to_wire(seconds: float) -> Timestamp:

@@ -1,17 +1,32 @@
-"""The text of delivery addresses. All services apply these rules."""
+"""Delivery addresses, and the rules that all services apply to them."""
+
+from dataclasses import dataclass
 
 from chassis.values.cards import refuse_card_number
-from chassis.values.fields import limit_text, require_words
+from chassis.values.fields import limit_text, require_between, require_words
 
 MAX_TEXT_LENGTH = 256
 
 
-def check_address_text(address: object, field: str, *, is_complete: bool = True) -> None:
-    """Raise InvalidArgument for the first text of an address that is too long, has a card number, or is missing.
+@dataclass(frozen=True, slots=True)
+class Address:
+    """A delivery address; unknown parts are empty or zero. The country is a name or an ISO 3166 code."""
 
-    Only a complete address must have street, city and country.
+    street_address: str
+    city: str
+    state: str
+    country: str
+    zip_code: int
+
+
+def check_address(address: Address, field: str, *, is_complete: bool = True) -> None:
+    """Raise InvalidArgument for the first part of an address that is too long, has a card number, or is missing.
+
+    Only a complete address must have street, city and country, and a postal code that is not negative.
     """
     for name in ("street_address", "city", "state", "country"):
         path = f"{field}.{name}"
         check = require_words if is_complete and name != "state" else limit_text
         refuse_card_number(check(getattr(address, name), path, max_length=MAX_TEXT_LENGTH), path)
+    if is_complete:
+        require_between(address.zip_code, f"{field}.zip_code", 0, 2**31 - 1)

@@ -8,10 +8,11 @@ from typing import Any
 
 import orjson
 
-from chassis.rpc.wire import money_from_wire
+from chassis.rpc.wire import address_from_wire, money_from_wire
 from chassis.sql.database import Row
+from chassis.values.addresses import Address
 from chassis.values.money import Money
-from checkout_service.domain import Address, Order, OrderLine
+from checkout_service.domain import Order, OrderLine
 from shop.checkout_pb2 import PlaceOrderResponse
 
 VERSION = 2
@@ -52,9 +53,8 @@ def load(row: Row) -> Order:
 
 def _load_protobuf(snapshot: bytes) -> tuple[Address, tuple[OrderLine, ...], Money]:
     order = PlaceOrderResponse.FromString(snapshot).order
-    address = order.shipping_address
     return (
-        Address(address.street_address, address.city, address.state, address.country, address.zip_code),
+        address_from_wire(order.shipping_address),
         tuple(OrderLine(line.item.product_id, line.item.quantity, money_from_wire(line.cost)) for line in order.items),
         money_from_wire(order.shipping_cost),
     )

@@ -9,8 +9,9 @@ from chassis.errors import InvalidArgument, OutOfRange
 from chassis.rpc.cache import TtlCache
 from chassis.rpc.wire import money_from_wire, money_to_wire
 from chassis.telemetry.instruments import Telemetry
+from chassis.values.addresses import Address
 from chassis.values.money import Money
-from checkout_service.domain import Address, Cart, CartLine, ProductWithdrawn
+from checkout_service.domain import Cart, CartLine, ProductWithdrawn
 from checkout_service.peers.errors import READ_REFUSALS, reading
 from checkout_service.peers.shipping_quotes import ShippingQuotes
 from checkout_service.peers.wire import lines_from_wire

@@ -6,8 +6,9 @@ from typing_extensions import override
 
 from chassis.errors import DomainError, Unimplemented
 from chassis.rpc.wire import time_to_wire
+from chassis.values.addresses import Address
 from checkout_service.commands import Fenced, Forgotten, InDoubt, KeyReused, ShipOutcome, Shipped, Unsupported
-from checkout_service.domain import Address, OrderLine
+from checkout_service.domain import OrderLine
 from checkout_service.peers.errors import refused_or_in_doubt
 from checkout_service.peers.internal_service import InternalService
 from checkout_service.peers.wire import address_to_wire, lines_to_wire

@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 from chassis.rpc.wire import money_from_wire
 from chassis.telemetry import semconv
 from chassis.telemetry.instruments import Telemetry
+from chassis.values.addresses import Address
 from chassis.values.money import Money
-from checkout_service.domain import Address, CartLine, QuoteRefused
+from checkout_service.domain import CartLine, QuoteRefused
 from checkout_service.peers.errors import READ_REFUSALS, reading
 from checkout_service.peers.wire import address_to_wire, lines_to_wire
 from shop import shipping_pb2

@@ -3,8 +3,9 @@
 from collections import Counter
 from collections.abc import Iterable
 
-from chassis.rpc.wire import money_to_wire
-from checkout_service.domain import Address, Card, CartLine, OrderLine
+from chassis.rpc.wire import address_from_wire, money_to_wire
+from chassis.values.addresses import Address
+from checkout_service.domain import Card, CartLine, OrderLine
 from checkout_service.ports import Entry
 from checkout_service.requests import OrderRequest
 from shop import address_pb2, cart_pb2, checkout_pb2, order_pb2, payment_pb2
@@ -17,7 +18,7 @@ def request_from_wire(
     return OrderRequest(
         request.user_id,
         request.user_currency,
-        _address_from_wire(request.address) if request.HasField("address") else None,
+        address_from_wire(request.address) if request.HasField("address") else None,
         request.email,
         _card_from_wire(request.credit_card) if request.HasField("credit_card") else None,
         key,
@@ -69,10 +70,6 @@ def card_to_wire(card: Card) -> payment_pb2.CreditCardInfo:
         credit_card_expiration_year=card.expiration_year,
         credit_card_expiration_month=card.expiration_month,
     )
-
-
-def _address_from_wire(address: address_pb2.Address) -> Address:
-    return Address(address.street_address, address.city, address.state, address.country, address.zip_code)
 
 
 def _card_from_wire(card: payment_pb2.CreditCardInfo) -> Card:

@@ -16,8 +16,9 @@ from chassis.sql.database import NOW, Database, Row, open_database
 from chassis.sql.migrate import migrate
 from chassis.sql.queue_head import QueueHead
 from chassis.telemetry.instruments import Telemetry
+from chassis.values.addresses import Address
 from chassis.values.paging import Position
-from shipping_service.domain import Address, Entry, Item, Manifest, ManifestUnavailable, Parcel
+from shipping_service.domain import Entry, Item, Manifest, ManifestUnavailable, Parcel
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 

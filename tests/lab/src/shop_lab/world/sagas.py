@@ -17,10 +17,11 @@ from typing_extensions import override
 from chassis.sql.database import Database, Parameters, Row, Statement
 from chassis.sql.migrate import migrate
 from chassis.sql.sqlite import add_functions, fetch
+from chassis.values.addresses import Address
 from chassis.values.money import Money
 from checkout_service import commands, saga
 from checkout_service.commands import Unsupported
-from checkout_service.domain import OPEN, Address, Order, OrderLine, State, Transition, order_id_of
+from checkout_service.domain import OPEN, Order, OrderLine, State, Transition, order_id_of
 from checkout_service.journal.opening import MIGRATIONS
 from checkout_service.journal.sql import SqlJournal
 from checkout_service.ports import Entry
