@@ -27,13 +27,11 @@ async def register(api: Api) -> tuple[int, Any]:
     ("settings", "expected"),
     [
         ({}, UNEXPECTED),
-        ({"database_away_status": 503}, AWAY),
         ({"auth_mode": "observe"}, AWAY),
         ({"auth_mode": "enforce"}, AWAY),
-        ({"auth_mode": "enforce", "database_away_status": 500}, UNEXPECTED),
     ],
 )
-async def test_a_refused_connection_has_the_status_of_the_setting(
+async def test_a_refused_connection_is_a_503_with_authorization(
     clock: Clock, settings: dict[str, Any], expected: Any
 ) -> None:
     async with api_starter("postgresql://user:secret@127.0.0.1:1/name", clock)(**settings) as api:

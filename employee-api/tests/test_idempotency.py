@@ -12,8 +12,7 @@ import pytest
 from sqlalchemy import select, update
 from sqlmodel import col
 
-from employee_api.clock import utc_now
-from employee_api.database import shared_transaction
+from employee_api.database import shared_transaction, utc_now
 from employee_api.errors import EmailTaken
 from employee_api.models import StoredResponse, User
 from employee_api.users.repository import NewUser, UserRepository

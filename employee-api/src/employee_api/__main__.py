@@ -23,8 +23,7 @@ from chassis.telemetry import logging
 from chassis.values.hosts import LOOPBACK, parse_host_patterns
 from employee_api import app
 from employee_api.access import MANAGEMENT_ROLES
-from employee_api.clock import utc_now
-from employee_api.database import MIGRATIONS
+from employee_api.database import MIGRATIONS, utc_now
 from employee_api.errors import ApiError
 from employee_api.health import check_database
 from employee_api.http.inputs import JsonBody

@@ -14,7 +14,7 @@ from employee_api.auth.login_limiter import LoginLimiter
 from employee_api.auth.logins import LoginHandlers
 from employee_api.auth.sessions import SessionHandlers
 from employee_api.auth.sign_ins import DeviceRepository, SignInHandlers
-from employee_api.clock import Clock, utc_now
+from employee_api.database import Clock, utc_now
 from employee_api.exports.handlers import ExportHandlers
 from employee_api.exports.streaming import CsvExporter
 from employee_api.failure_counts import FailureCounts
@@ -70,7 +70,5 @@ def build(
         exports=ExportHandlers(CsvExporter(engine, telemetry.tracer, defuse_formulas=settings.csv_defuse_formulas)),
     )
     policy = CrossSitePolicy(settings.allowed_origins, refused_unenforced=not settings.allow_cross_site)
-    stored, reports_away = StoredResponses(engine, clock), settings.reports_database_away
-    return create_application(
-        table, authorizer, policy, stored, checks_host=bool(settings.allowed_hosts), reports_database_away=reports_away
-    )
+    stored = StoredResponses(engine, clock)
+    return create_application(table, authorizer, policy, stored, checks_host=bool(settings.allowed_hosts))

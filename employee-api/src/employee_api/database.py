@@ -2,10 +2,11 @@
 
 import sqlite3
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -18,12 +19,18 @@ from sqlalchemy.pool import NullPool
 
 from chassis.sql import sqlite
 from chassis.sql.sqlalchemy_url import UNPREPARED
-from employee_api.clock import Clock
 
 # Connection failures, resources (disk full, too many connections), shutdowns, and a read-only server (a standby).
 _POSTGRES_AWAY = ("08", "53", "57P", "25006")
 
 MIGRATIONS = Path(__file__).parent / "migrations"
+
+Clock = Callable[[], datetime]
+"""What the application reads the time from, so that tests can set it."""
+
+
+def utc_now() -> datetime:
+    return datetime.now(UTC)
 
 
 @dataclass

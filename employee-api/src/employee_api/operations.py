@@ -66,7 +66,7 @@ def operations(
         Operation("POST", "/api/auth/logout", "End the session, if there is one", logins.logout, headers=_COOKIE),
         Operation(
             "GET", "/api/auth/sign-ins", "List the attempts to sign in to your account, newest first",
-            sign_ins.list_own_sign_ins, _SELF,
+            sign_ins.list_sign_ins, _SELF, named="list_own_sign_ins",
         ),
         Operation(
             "GET", "/api/auth/users/{id}/sign-ins", "List the attempts to sign in to an account, newest first",
@@ -151,7 +151,7 @@ def operations(
         ),
         Operation(
             "GET", "/api/auth/users/{id}/sessions", "List an employee's sessions",
-            sessions.list_sessions_of_user, _SUBORDINATE, failures=(_NO_USER,),
+            sessions.list_sessions, _SUBORDINATE, named="list_sessions_of_user", failures=(_NO_USER,),
         ),
         Operation(
             "DELETE", "/api/auth/users/{id}/sessions", "End all sessions of an employee",
@@ -170,7 +170,7 @@ def operations(
         ),
         Operation(
             "GET", "/api/auth/users/{id}/tokens", "List an employee's API tokens",
-            tokens.list_tokens_of_user, _SUBORDINATE, failures=(_NO_USER,),
+            tokens.list_tokens, _SUBORDINATE, named="list_tokens_of_user", failures=(_NO_USER,),
         ),
         Operation(
             "DELETE", "/api/auth/users/{id}/tokens/{token_id}", "Revoke an employee's API token",
@@ -223,14 +223,10 @@ def operations(
         *(
             Operation(
                 "GET", f"/api/export/{table}", f"Export the {table} created in a month, or all of them, as CSV",
-                handler, _MANAGEMENT, reads=_EXPORT, csv_example=csv_example(table),
+                exports.export, _MANAGEMENT, named=f"export_{table}", reads=_EXPORT, csv_example=csv_example(table),
                 failures=(errors.TooManyExports(),),
             )
-            for table, handler in (
-                (Table.TASKS, exports.export_tasks),
-                (Table.USERS, exports.export_users),
-                (Table.ACTIVITIES, exports.export_activities),
-            )
+            for table in Table
         ),
         Operation("GET", "/healthz", "Whether the process is alive", health.healthz, reads=_ANY_QUERY, served=False),
         Operation(

@@ -2,7 +2,7 @@
 
 import os
 from dataclasses import field
-from enum import IntEnum, StrEnum
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -11,8 +11,8 @@ from msgspec import Meta
 from chassis.http.server import HttpServiceSettings
 from chassis.settings import Parse, Port, PositiveInt, SecretStr
 from chassis.sql.settings import DatabaseSettings, DatabaseUrl
+from chassis.values.hosts import ORIGIN
 from employee_api.breached_passwords import parse_breached_passwords_file
-from employee_api.origins import parse_origins
 
 
 class AuthMode(StrEnum):
@@ -31,13 +31,7 @@ class RegistrationMode(StrEnum):
     CLOSED = "closed"
 
 
-class DatabaseAwayStatus(IntEnum):
-    """The status of responses while the database is away."""
-
-    INTERNAL_SERVER_ERROR = 500
-    SERVICE_UNAVAILABLE = 503
-
-
+_DEFAULT_PORTS = {"http": ":80", "https": ":443"}
 _MAX_PASSWORD_THREADS = 4
 _PASSWORD_MIN_LENGTH = 12
 _LONGEST_MIN_LENGTH = 64  # NIST SP 800-63B: passwords of 64 characters must be allowed
@@ -49,6 +43,14 @@ def _password_threads() -> int:
     """Return one less than the number of cores: one is for everything else. Each hash takes 19 MiB."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return max(1, min(cores - 1, _MAX_PASSWORD_THREADS))
+
+
+def _parse_origins(text: str) -> frozenset[str]:
+    """Parse origins, separated by commas, and return them as browsers send them."""
+    origins = frozenset(part.strip().lower() for part in text.split(",") if part.strip())
+    if not all(ORIGIN.fullmatch(origin) for origin in origins):
+        raise ValueError("must be exact origins, such as https://app.example.com, separated by commas")
+    return frozenset(origin.removesuffix(_DEFAULT_PORTS[origin.partition(":")[0]]) for origin in origins)
 
 
 class EmployeeApiSettings(HttpServiceSettings, DatabaseSettings):
@@ -68,16 +70,8 @@ class EmployeeApiSettings(HttpServiceSettings, DatabaseSettings):
     password_min_length: Annotated[int, Meta(ge=1, le=_LONGEST_MIN_LENGTH)] | None = None
     breached_passwords_file: Annotated[Path, Parse(parse_breached_passwords_file)] | None = None
     csv_defuse_formulas: bool = True
-    allowed_origins: Annotated[frozenset[str], Parse(parse_origins)] = frozenset()
+    allowed_origins: Annotated[frozenset[str], Parse(_parse_origins)] = frozenset()
     allow_cross_site: bool = False
-    database_away_status: DatabaseAwayStatus | None = None
-
-    @property
-    def reports_database_away(self) -> bool:
-        """Whether requests get a 503 while the database is away, instead of the documented 500."""
-        if self.database_away_status is None:
-            return self.auth_mode is not AuthMode.OFF
-        return self.database_away_status is DatabaseAwayStatus.SERVICE_UNAVAILABLE
 
     @property
     def min_password_length(self) -> int:

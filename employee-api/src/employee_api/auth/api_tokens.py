@@ -19,7 +19,7 @@ from employee_api.http.operations import Call
 from employee_api.models import ApiToken, User
 from employee_api.schemas import Deleted
 from employee_api.tokens import hash_token, new_token
-from employee_api.users.locks import existing_user, lock_user
+from employee_api.users.locks import lock_user, user_of
 
 _MAX_TOKENS = 50
 MAX_TOKEN_AGE = timedelta(days=90)
@@ -57,15 +57,15 @@ class ApiTokenHandlers(Repository):
             await connection.execute(insert(ApiToken).values(token.model_dump(exclude={"token", "scopes"}) | row))
             values = {"token_id": token.id, "name": token.name, "scopes": scopes}
             await record(connection, owner, "created_token", now, Subject("user", user.id, user.name, after=values))
-        call.location(f"/api/auth/tokens/{token.id}")
+        call.response_headers["location"] = f"/api/auth/tokens/{token.id}"
         call.response_headers["cache-control"] = "no-store"
         return token
 
     async def list_tokens(self, call: Call[None]) -> list[TokenOutput]:
-        return await self._list(call.user.id)
-
-    async def list_tokens_of_user(self, call: Call[None]) -> list[TokenOutput]:
-        return await self._list(await existing_user(call, self))
+        """Return all tokens of a user, newest first."""
+        query = select(*TokenOutput.columns(ApiToken)).where(col(ApiToken.user_id) == await user_of(call, self))
+        rows = await self.find_rows(query.order_by(col(ApiToken.created_at).desc(), col(ApiToken.id)))
+        return [TokenOutput.model_validate(row | {"scopes": row["scopes"].split()}) for row in rows]
 
     async def revoke_token(self, call: Call[None]) -> Deleted:
         return await self._revoke(call.user.id, call.path_id(TokenNotFound()), call.user)
@@ -73,12 +73,6 @@ class ApiTokenHandlers(Repository):
     async def revoke_token_of_user(self, call: Call[None]) -> Deleted:
         user_id, token_id = call.path_id(UserNotFound()), call.path_id(TokenNotFound(), "token_id")
         return await self._revoke(user_id, token_id, call.actor)
-
-    async def _list(self, user_id: uuid.UUID) -> list[TokenOutput]:
-        """Return all tokens of a user, newest first."""
-        query = select(*TokenOutput.columns(ApiToken)).where(col(ApiToken.user_id) == user_id)
-        rows = await self.find_rows(query.order_by(col(ApiToken.created_at).desc(), col(ApiToken.id)))
-        return [TokenOutput.model_validate(row | {"scopes": row["scopes"].split()}) for row in rows]
 
     async def _revoke(self, user_id: uuid.UUID, token_id: uuid.UUID, actor: Actor | None) -> Deleted:
         async with transaction(self.engine) as connection:

@@ -17,7 +17,7 @@ from employee_api.http.operations import Call
 from employee_api.models import Session, User
 from employee_api.schemas import Deleted
 from employee_api.tokens import hash_token, new_token
-from employee_api.users.locks import existing_user, lock_user
+from employee_api.users.locks import lock_user, user_of
 
 # `last_seen_at` is updated once in this fraction of the idle time: a write with every request would be too costly.
 _UPDATES_PER_IDLE_TIME = 20
@@ -71,10 +71,14 @@ class SessionHandlers(Repository):
         return Actor(user_id, role, approved)
 
     async def list_sessions(self, call: Call[None]) -> list[SessionOutput]:
-        return await self._list(call, call.user.id)
-
-    async def list_sessions_of_user(self, call: Call[None]) -> list[SessionOutput]:
-        return await self._list(call, await existing_user(call, self))
+        """Return the sessions of a user that have not ended, newest first."""
+        user_id, token = await user_of(call, self), session_token(call.request)
+        current = token and hash_token(token)
+        query = select(Session).where(col(Session.user_id) == user_id, *self._active(self.clock()))
+        rows = await self.find_rows(query.order_by(col(Session.created_at).desc()))
+        for row in rows:
+            row.update(id=_session_id(row["token_hash"]), current=row["token_hash"] == current)
+        return [SessionOutput.model_validate(row) for row in rows]
 
     async def end_session(self, call: Call[None]) -> Deleted:
         session_id = call.path_id(SessionNotFound())
@@ -102,16 +106,6 @@ class SessionHandlers(Repository):
         """Delete the session with this token, if there is one."""
         async with self.engine.begin() as connection:
             await connection.execute(delete(Session).where(col(Session.token_hash) == hash_token(token)))
-
-    async def _list(self, call: Call[None], user_id: uuid.UUID) -> list[SessionOutput]:
-        """Return the sessions of a user that have not ended, newest first."""
-        token = session_token(call.request)
-        current = token and hash_token(token)
-        query = select(Session).where(col(Session.user_id) == user_id, *self._active(self.clock()))
-        rows = await self.find_rows(query.order_by(col(Session.created_at).desc()))
-        for row in rows:
-            row.update(id=_session_id(row["token_hash"]), current=row["token_hash"] == current)
-        return [SessionOutput.model_validate(row) for row in rows]
 
     async def _end(self, user_id: uuid.UUID, actor: Actor | None, *conditions: ColumnElement[bool]) -> EndedSessions:
         async with transaction(self.engine) as connection:

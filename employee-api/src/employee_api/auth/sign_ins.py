@@ -13,7 +13,7 @@ from employee_api.http.operations import Call
 from employee_api.models import Device, SignIn, User
 from employee_api.pagination import PageQuery, fetch_page
 from employee_api.tokens import hash_token, new_token
-from employee_api.users.locks import existing_user
+from employee_api.users.locks import user_of
 
 _TABLE = SQLModel.metadata.tables["sign_ins"]
 _RETENTION = timedelta(days=90)
@@ -46,15 +46,9 @@ class SignInHandlers(Repository):
             await connection.execute(insert(SignIn).from_select([*row, "user_id"], attempt))
             await connection.execute(delete(SignIn).where(col(SignIn.created_at) <= now - _RETENTION))
 
-    async def list_own_sign_ins(self, call: Call[PageQuery]) -> SignInPage:
-        return await self._page(call.user.id, call.input)
-
     async def list_sign_ins(self, call: Call[PageQuery]) -> SignInPage:
-        return await self._page(await existing_user(call, self), call.input)
-
-    async def _page(self, user_id: uuid.UUID, page: PageQuery) -> SignInPage:
-        own = select(*SignInOutput.columns(SignIn)).where(col(SignIn.user_id) == user_id)
-        return await fetch_page(self.reads, own, SignIn, page, SignInPage)
+        of_user = select(*SignInOutput.columns(SignIn)).where(col(SignIn.user_id) == await user_of(call, self))
+        return await fetch_page(self.reads, of_user, SignIn, call.input, SignInPage)
 
 
 class DeviceRepository(Repository):

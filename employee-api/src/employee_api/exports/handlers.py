@@ -68,17 +68,9 @@ _CSV = "text/csv; charset=utf-8"
 class ExportHandlers:
     exporter: CsvExporter
 
-    async def export_tasks(self, call: Call[ExportQuery]) -> Response:
-        return await self._export(call, Table.TASKS)
-
-    async def export_users(self, call: Call[ExportQuery]) -> Response:
-        return await self._export(call, Table.USERS)
-
-    async def export_activities(self, call: Call[ExportQuery]) -> Response:
-        return await self._export(call, Table.ACTIVITIES)
-
-    async def _export(self, call: Call[ExportQuery], table: Table) -> Response:
-        query = call.input
+    async def export(self, call: Call[ExportQuery]) -> Response:
+        """Stream the table that the path ends with."""
+        query, table = call.input, Table(call.request.url.path.rpartition("/")[2])
         headers = {"content-disposition": f'attachment; filename="{table}-{query.month or "all"}.csv"'}
         if call.request.method == "HEAD":
             # Streamed, so that it has the headers of a file, whose length is unknown.

@@ -3,7 +3,6 @@
 from collections.abc import Awaitable, Callable, Sequence
 from functools import cache
 from http import HTTPStatus
-from typing import Any
 
 import structlog
 from starlette.applications import Starlette
@@ -42,12 +41,12 @@ def create_application(
     stored: StoredResponses,
     *,
     checks_host: bool,
-    reports_database_away: bool,
 ) -> Starlette:
     """Create the application that serves the operations, `/openapi.json` and `/docs`.
 
-    While the database is away requests get an unexpected error, or DatabaseUnavailable if that is to be reported.
+    While the database is away requests get DatabaseUnavailable; without authorization the documented unexpected error.
     """
+    reports_database_away = authorizer.mode is not AuthMode.OFF
 
     def describe() -> openapi.Json:
         documented = [policy.documented(operation) for operation in operations]
@@ -69,11 +68,7 @@ def create_application(
     app = Starlette(
         routes=routes,
         middleware=[Middleware(Compression)],
-        exception_handlers={
-            ApiError: _api_error_response,
-            HTTPException: _http_error_response,
-            Exception: _unexpected_error_response,
-        },
+        exception_handlers=dict.fromkeys((ApiError, HTTPException, Exception), _error_response),
     )
     app.router.redirect_slashes = False  # a path with a trailing slash is unknown
     # Outside Starlette's own handling of errors, so that pages of allowed origins can read a 500, too.
@@ -117,12 +112,11 @@ def _operation_routes(
     return [route(path, by_method) for path, by_method in by_path.items()]
 
 
-async def _api_error_response(request: Request, error: Any) -> Response:
-    return error_response(request, error)
-
-
-async def _http_error_response(request: Request, error: Any) -> Response:
-    # Raised by Starlette: unknown path, wrong method.
+async def _error_response(request: Request, error: Exception) -> Response:
+    if isinstance(error, ApiError):
+        return error_response(request, error)
+    if not isinstance(error, HTTPException):  # Starlette raises it again after this response; the chassis logs it
+        return error_response(request, UnexpectedError())
     if error.status_code != HTTPStatus.METHOD_NOT_ALLOWED:
         return error_response(request, PathNotFound())
     # Only this error knows the methods of the path.
@@ -131,8 +125,3 @@ async def _http_error_response(request: Request, error: Any) -> Response:
     response = Response(status_code=HTTPStatus.NO_CONTENT) if options else error_response(request, MethodNotAllowed())
     response.headers["allow"] = ", ".join(sorted([*methods, "OPTIONS"]))
     return response
-
-
-async def _unexpected_error_response(request: Request, _error: Exception) -> Response:
-    # Starlette raises the error again after this response; the chassis logs it.
-    return error_response(request, UnexpectedError())

@@ -10,7 +10,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp
 from typing_extensions import override
 
-from chassis.values.hosts import authority_of, parse_authority
+from chassis.values.hosts import is_foreign
 from employee_api.errors import ApiError, CrossSiteRequest, JsonRequired, PreflightRefused
 from employee_api.http.authorization import Authorizer
 from employee_api.http.inputs import JsonBody
@@ -18,7 +18,6 @@ from employee_api.http.operations import Operation
 from employee_api.http.problems import error_response
 
 _SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
-_OWN_SITES = frozenset({"same-origin", "none"})
 _CORS_METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 _CORS_REQUEST_HEADERS = (
     "Authorization",
@@ -90,19 +89,12 @@ class CrossSitePolicy:
         )
 
     def _is_foreign(self, headers: Headers) -> bool:
-        """Return whether a browser sent the request from a page of an origin that is neither its target nor allowed.
-
-        Pages can change neither header, and programs send none. Sec-Fetch-Site decides because it holds behind proxies
-        that change `Host`; browsers leave it out over plain HTTP. The scheme of an Origin is not compared: behind a
-        proxy that ends TLS the request arrives without it.
-        """
-        origins, sites = headers.getlist("origin"), headers.getlist("sec-fetch-site")
-        if origins and self.allowed_origins.issuperset(origins):
+        """Return whether a browser sent the request from a page of an origin that is neither its target nor allowed."""
+        origin, site = headers.get("origin"), headers.get("sec-fetch-site")
+        if origin in self.allowed_origins:
             return False
-        if sites:
-            return not _OWN_SITES.issuperset(sites)
-        own = parse_authority(headers.get("host", ""))
-        return any(own is None or authority_of(origin) != own for origin in origins)
+        # Sec-Fetch-Site decides alone where browsers send it: it holds behind proxies that change `Host`.
+        return is_foreign(origin if site is None else None, site, headers.get("host", ""))
 
 
 class _Cors(CORSMiddleware):

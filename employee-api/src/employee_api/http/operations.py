@@ -77,16 +77,13 @@ class Call(Generic[InputT]):
         """The entity tags of which the client requires one, for `require_match`; None if it requires none."""
         return _joined(self.request, "if-match")
 
-    def location(self, path: str) -> None:
-        """Set the path of the resource that the operation has created."""
-        self.response_headers["location"] = path
-
 
 @dataclass(frozen=True)
 class Operation:
-    """A method on a path. The handler's name is its name, and the handler's annotations are its input and output.
+    """A method on a path. The handler's annotations are its input and output.
 
     Attributes:
+        named: its name, unique in the API, unless that is the handler's.
         reads: makes the input from its model, where that is not the query of a GET, or else a JSON body.
         status: of success.
         headers: the headers of its success, besides the ones that every response has. An `ETag` is made of the output,
@@ -106,6 +103,7 @@ class Operation:
     handler: Callable[[Call[Any]], Awaitable[Any]]
     access: Access = Access.OPEN
     _: KW_ONLY
+    named: str = ""
     reads: Callable[[type[BaseModel] | None], RequestInput] | None = None
     status: HTTPStatus = HTTPStatus.OK
     headers: tuple[str, ...] = ()
@@ -117,8 +115,7 @@ class Operation:
 
     @property
     def name(self) -> str:
-        """The name of the operation, unique in the API."""
-        return self.handler.__name__
+        return self.named or self.handler.__name__
 
     @cached_property
     def input(self) -> RequestInput:

@@ -10,14 +10,14 @@ from sqlmodel import col
 from employee_api.access import Actor
 from employee_api.activities import Subject, record
 from employee_api.database import Repository, transaction
-from employee_api.errors import CommentNotFound, NotTheAuthor, UnknownAuthor
+from employee_api.errors import CommentNotFound, NotTheAuthor, TaskNotFound, UnknownAuthor
 from employee_api.http.authorization import Authorizer
 from employee_api.http.operations import Call, InputT
 from employee_api.models import Comment
 from employee_api.pagination import PageQuery, fetch_page
 from employee_api.schemas import Deleted
 from employee_api.tasks.schemas import CommentInput, CommentOutput, CommentPage, CommentPatch, TaskOutput
-from employee_api.tasks.tasks import get_task, id_of_task, lock_users
+from employee_api.tasks.tasks import get_task, lock_users
 
 
 @dataclass
@@ -27,7 +27,7 @@ class CommentHandlers(Repository):
     authorizer: Authorizer
 
     async def list_comments(self, call: Call[PageQuery]) -> CommentPage:
-        task_id = id_of_task(call)
+        task_id = call.path_id(TaskNotFound())
         async with self.reads.connect() as connection:
             await get_task(connection, task_id)
         matching = select(*CommentOutput.columns(Comment)).where(col(Comment.task_id) == task_id)
@@ -38,7 +38,7 @@ class CommentHandlers(Repository):
 
     async def add_comment(self, call: Call[CommentInput]) -> CommentOutput:
         """Add a comment, by the user of the session if there is one."""
-        task_id, now, body = id_of_task(call), self.clock(), call.input.body
+        task_id, now, body = call.path_id(TaskNotFound()), self.clock(), call.input.body
         author_id = call.actor.id if call.actor else call.input.author_id
         comment = CommentOutput(
             id=uuid.uuid4(), task_id=task_id, author_id=author_id, body=body, created_at=now, edited_at=None
@@ -51,7 +51,7 @@ class CommentHandlers(Repository):
             await connection.execute(insert(Comment).values(comment.model_dump()))
             commented = Subject("task", task_id, task.title, after={"comment_id": comment.id})
             await record(connection, call.actor, "commented", now, commented)
-        call.location(f"/api/tasks/{task_id}/comments/{comment.id}")
+        call.response_headers["location"] = f"/api/tasks/{task_id}/comments/{comment.id}"
         return comment
 
     async def edit_comment(self, call: Call[CommentPatch]) -> CommentOutput:
@@ -115,4 +115,4 @@ async def _get_comment(connection: AsyncConnection, task_id: uuid.UUID, comment_
 
 
 def _ids(call: Call[InputT]) -> tuple[uuid.UUID, uuid.UUID]:
-    return id_of_task(call), call.path_id(CommentNotFound(), "comment_id")
+    return call.path_id(TaskNotFound()), call.path_id(CommentNotFound(), "comment_id")

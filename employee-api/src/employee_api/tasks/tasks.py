@@ -17,7 +17,7 @@ from employee_api.access import Actor
 from employee_api.activities import Subject, record
 from employee_api.database import Repository, transaction
 from employee_api.http.etags import require_match
-from employee_api.http.operations import Call, InputT
+from employee_api.http.operations import Call
 from employee_api.models import Task, User
 from employee_api.pagination import fetch_page
 from employee_api.schemas import Deleted
@@ -80,7 +80,7 @@ class TaskHandlers(Repository):
         return await fetch_page(self.reads, matching, Task, query, TaskPage, key=key, descending=descending)
 
     async def get_task(self, call: Call[None]) -> TaskOutput:
-        task_id = id_of_task(call)
+        task_id = call.path_id(errors.TaskNotFound())
         async with self.reads.connect() as connection:
             return await get_task(connection, task_id)
 
@@ -93,12 +93,13 @@ class TaskHandlers(Repository):
             await _lock_assignee_and_reporter(connection, call.actor, values)
             await connection.execute(insert(Task).values(task.model_dump()))
             await record(connection, call.actor, "created", now, Subject("task", task.id, task.title, after=values))
-        call.location(f"/api/tasks/{task.id}")
+        call.response_headers["location"] = f"/api/tasks/{task.id}"
         return task
 
     async def change_task(self, call: Call[TaskPatch]) -> TaskOutput:
         """Apply a patch and return the task; a patch without effect records no activity."""
-        task_id, now, requested = id_of_task(call), self.clock(), call.input.model_dump(exclude_unset=True)
+        task_id, now = call.path_id(errors.TaskNotFound()), self.clock()
+        requested = call.input.model_dump(exclude_unset=True)
         async with transaction(self.engine) as connection:
             await _lock_assignee_and_reporter(connection, call.actor, requested)
             task = await get_task(connection, task_id, lock=True)
@@ -129,7 +130,7 @@ class TaskHandlers(Repository):
 
     async def delete_task(self, call: Call[None]) -> Deleted:
         """Delete a task and its comments."""
-        task_id, now = id_of_task(call), self.clock()
+        task_id, now = call.path_id(errors.TaskNotFound()), self.clock()
         async with transaction(self.engine) as connection:
             await lock_users(connection, call.actor)
             task = await get_task(connection, task_id, lock=True)
@@ -138,11 +139,6 @@ class TaskHandlers(Repository):
             values = task.model_dump(include=set(TaskInput.model_fields))
             await record(connection, call.actor, "deleted", now, Subject("task", task_id, task.title, before=values))
         return Deleted(id=task_id)
-
-
-def id_of_task(call: Call[InputT]) -> uuid.UUID:
-    """Return the id of the task that the path names."""
-    return call.path_id(errors.TaskNotFound())
 
 
 async def _lock_assignee_and_reporter(connection: AsyncConnection, actor: Actor | None, values: dict[str, Any]) -> None:

@@ -47,7 +47,7 @@ class UserHandlers(Repository):
         self.authorizer.require_higher(call.actor, call.input.role or DEFAULT_ROLE, "add_user")
         new = await call.while_connected(self.new_users.prepare(call.input))
         user = await self.users.add(new, call.actor)
-        call.location(f"/api/auth/users/{user.id}")
+        call.response_headers["location"] = f"/api/auth/users/{user.id}"
         return user
 
     async def delete_user(self, call: Call[None]) -> Deleted:

@@ -12,7 +12,7 @@ from sqlmodel import col
 
 from employee_api.access import Actor, outranks
 from employee_api.database import Repository
-from employee_api.models import ApiToken, Device, Session, SingleUseLink
+from employee_api.models import ApiToken, Device, Session, SingleUseLink, User
 from employee_api.tokens import hash_token, new_token
 from employee_api.users.locks import can_manage, lock_users
 
@@ -68,7 +68,7 @@ async def use_link(
     link = (await connection.execute(select(SingleUseLink).where(usable))).first()
     if link is None:
         return None
-    users = await lock_users(connection, {link.user_id, link.creator_id} - {None})
+    users = await lock_users(connection, col(User.id).in_([link.user_id, link.creator_id]))
     creator, role = users.get(link.creator_id), users[link.user_id]["role"] if link.user_id else link.role
     if require_manager and not (creator and can_manage(creator) and outranks(creator["role"], role)):
         return None

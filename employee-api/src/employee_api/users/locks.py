@@ -1,7 +1,6 @@
 """Locks the rows of users for a change, and refuses changes after which no user would have a management role."""
 
 import uuid
-from collections.abc import Collection
 
 from sqlalchemy import ColumnElement, RowMapping, and_, or_, select
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -20,8 +19,10 @@ _CAN_MANAGE: ColumnElement[bool] = and_(
 )
 
 
-async def existing_user(call: Call[InputT], rows: Repository) -> uuid.UUID:
-    """Return the id that the path names, of a user who exists. Raises UserNotFound."""
+async def user_of(call: Call[InputT], rows: Repository) -> uuid.UUID:
+    """Return the id of the user whom the path names, else of the session's. Raises UserNotFound."""
+    if "id" not in call.request.path_params:
+        return call.user.id
     user_id = call.path_id(UserNotFound())
     if await rows.find_row(select(col(User.id)).where(col(User.id) == user_id)) is None:
         raise UserNotFound
@@ -41,8 +42,7 @@ async def lock_user(
     conditions: list[ColumnElement[bool]] = [col(User.id).in_([user_id, *([actor.id] if actor else [])])]
     if ends_management is not None:
         conditions.append(_CAN_MANAGE)
-    query = select(*AccountOutput.columns(User)).where(or_(*conditions)).order_by(col(User.id)).with_for_update()
-    users = {row["id"]: row for row in (await connection.execute(query)).mappings()}
+    users = await lock_users(connection, or_(*conditions))
     if actor is not None and (actor.id not in users or users[actor.id]["deactivated_at"] is not None):
         raise AuthenticationRequired
     if user_id not in users:
@@ -62,11 +62,9 @@ def can_manage(row: RowMapping) -> bool:
     return row["role"] in MANAGEMENT_ROLES and row["approved"] and row["deactivated_at"] is None
 
 
-async def lock_users(connection: AsyncConnection, user_ids: Collection[uuid.UUID]) -> dict[uuid.UUID, RowMapping]:
-    """Lock users until the transaction ends, and return their accounts by id."""
-    query = (
-        select(*AccountOutput.columns(User)).where(col(User.id).in_(user_ids)).order_by(col(User.id)).with_for_update()
-    )
+async def lock_users(connection: AsyncConnection, condition: ColumnElement[bool]) -> dict[uuid.UUID, RowMapping]:
+    """Lock the users for whom it holds until the transaction ends, and return their accounts by id."""
+    query = select(*AccountOutput.columns(User)).where(condition).order_by(col(User.id)).with_for_update()
     return {row["id"]: row for row in (await connection.execute(query)).mappings()}
 
 

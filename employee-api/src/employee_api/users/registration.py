@@ -121,7 +121,7 @@ class RegistrationHandlers(Repository):
             user = await self.users.add(new, call.actor)
         else:
             user = await self._add_invited(new, invitation, call.actor)
-        call.location(f"/api/auth/users/{user.id}")
+        call.response_headers["location"] = f"/api/auth/users/{user.id}"
         return user
 
     async def _add_invited(self, new: NewUser, invitation: str, actor: Actor | None) -> UserOutput:
