@@ -1,7 +1,6 @@
 """Issues all certificates of a release anew, from an authority of its own: `python -m chassis.tls.renewal`.
 
-Calls go on while that authority is replaced: its successor is trusted, then signs, and then the old one is no longer
-trusted. Each run takes one such step at most, and none before every Secret has had the last one for an hour.
+Calls go on while that authority is replaced: all trust its successor before that signs.
 """
 
 import json
@@ -23,8 +22,6 @@ from chassis.tls.authority import Authority
 # Issued every day: a month is for runs that fail.
 LEAF_VALID = timedelta(days=30)
 AUTHORITY_VALID = timedelta(days=365)
-# Kubernetes replaces mounted files within minutes.
-STEP = timedelta(hours=1)
 _ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 Data = Mapping[str, bytes]
@@ -37,31 +34,23 @@ def new_authority() -> Data:
     return {"tls.crt": created.certificate, "tls.key": created.key, "ca.crt": created.certificate}
 
 
-def next_step(authority: Data, now: datetime) -> Data:
-    """Return the next step of a replacement, which begins when a third of the authority's life is left."""
+def succeed(authority: Data, now: datetime) -> Data:
+    """Return the authority with a successor, once a third of its life is left; the successor, after a month."""
     if "next.crt" in authority:
-        return {"tls.crt": authority["next.crt"], "tls.key": authority["next.key"], "ca.crt": authority["ca.crt"]}
-    if authority["ca.crt"] != authority["tls.crt"]:
-        return {**authority, "ca.crt": authority["tls.crt"]}
-    if _end(authority) - now > AUTHORITY_VALID / 3:
+        # By then every certificate that is still valid was issued with a bundle that has the successor.
+        if _certificate(authority, "next.crt").not_valid_before_utc > now - LEAF_VALID:
+            return authority
+        bundle = authority["tls.crt"] + authority["next.crt"]
+        return {"tls.crt": authority["next.crt"], "tls.key": authority["next.key"], "ca.crt": bundle}
+    if _certificate(authority).not_valid_after_utc - now > AUTHORITY_VALID / 3:
         return authority
     new = new_authority()
-    bundle = authority["ca.crt"] + new["ca.crt"]
+    bundle = authority["tls.crt"] + new["tls.crt"]
     return {**authority, "next.crt": new["tls.crt"], "next.key": new["tls.key"], "ca.crt": bundle}
 
 
-def _end(authority: Data) -> datetime:
-    return x509.load_pem_x509_certificate(authority["tls.crt"]).not_valid_after_utc
-
-
-def reached(authority: Data, leaf: Data, now: datetime) -> bool:
-    """Return whether a Secret has had a certificate of the authority, and all that it trusts, for long enough."""
-    try:
-        issued, signer = (x509.load_pem_x509_certificate(found["tls.crt"]) for found in (leaf, authority))
-    except (KeyError, ValueError):
-        return False
-    lasts = issued.issuer == signer.subject and leaf.get("ca.crt") == authority["ca.crt"]
-    return lasts and issued.not_valid_before_utc < now - STEP
+def _certificate(authority: Data, name: str = "tls.crt") -> x509.Certificate:
+    return x509.load_pem_x509_certificate(authority[name])
 
 
 class Secrets:
@@ -75,23 +64,20 @@ class Secrets:
         self._token = (account / "token").read_text()
         self._path = f"/api/v1/namespaces/{environment['NAMESPACE']}/secrets"
         self._metadata, self._creator = json.loads(environment["METADATA"]), environment["HOSTNAME"]
-        self._versions: dict[str, str] = {}
 
-    def read(self, name: str) -> Data | None:
-        found = self._request("GET", name)
-        if found is None:
-            return None
-        self._versions[name] = found["metadata"]["resourceVersion"]
-        return {key: b64decode(value) for key, value in found.get("data", {}).items()}
+    def read(self, name: str) -> tuple[Data, str]:
+        """Return a Secret and its version; both are empty if there is none."""
+        found = self._request("GET", name) or {}
+        data = {key: b64decode(value) for key, value in found.get("data", {}).items()}
+        return data, found.get("metadata", {}).get("resourceVersion", "")
 
-    def write(self, name: str, data: Data) -> None:
-        """Replace a Secret that was read, or create it. Raise OSError if another process was faster."""
-        version = self._versions.get(name)
+    def write(self, name: str, data: Data, version: str | None = None) -> None:
+        """Create or replace a Secret. Raise OSError if it has not this version, or exists and that is empty."""
         metadata = {**self._metadata, "name": name} | ({"resourceVersion": version} if version else {})
         encoded = {key: b64encode(value).decode() for key, value in data.items()}
         kind = {"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/tls"}
         # Of two managers that create it, the second has a conflict. POST would need the right to create any Secret.
-        manager = "shop-authority&force=true" if version else self._creator
+        manager = self._creator if version == "" else "shop-authority&force=true"
         self._request(
             "PATCH", f"{name}?fieldManager={manager}", json.dumps({**kind, "metadata": metadata, "data": encoded})
         )
@@ -116,14 +102,12 @@ def main(now: datetime, environment: Mapping[str, str] = os.environ, account: Pa
     """
     secrets = Secrets(environment, account)
     subjects, name = json.loads(environment["SUBJECTS"]), environment["AUTHORITY"]
-    authority = secrets.read(name)
-    if authority is None or _end(authority) < now:  # in steps it could not be replaced: nobody accepts it any more
+    authority, version = secrets.read(name)
+    if not authority or _certificate(authority).not_valid_after_utc < now:  # nobody accepts it any more
         authority = new_authority()
-    leaves = [secrets.read(leaf) or {} for leaf in subjects]
-    if all(reached(authority, leaf, now) for leaf in leaves):
-        authority = next_step(authority, now)
+    authority = succeed(authority, now)
     signer = Authority(authority["tls.crt"], authority["tls.key"])
-    secrets.write(name, authority)
+    secrets.write(name, authority, version)
     for leaf, subject in subjects.items():
         issued = signer.issue(**subject, valid=LEAF_VALID)
         secrets.write(leaf, {"tls.crt": issued.certificate, "tls.key": issued.key, "ca.crt": authority["ca.crt"]})
