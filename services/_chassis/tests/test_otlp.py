@@ -12,7 +12,7 @@ import pytest
 import structlog
 from opentelemetry import trace
 
-from chassis.rpc.credentials import server_credentials
+from chassis.rpc.connection import server_credentials
 from chassis.telemetry import logging, otlp, semconv
 from chassis.telemetry.instruments import Telemetry
 from chassis.tls import certificates

@@ -1,6 +1,6 @@
 """Serve servicers in the test's process on a real port, with telemetry in memory."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -9,6 +9,7 @@ import grpc
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
+from chassis.process import ReadinessCheck
 from chassis.rpc import server
 from chassis.settings import ServiceSettings
 from chassis.telemetry.instruments import Telemetry
@@ -18,22 +19,36 @@ Registration = tuple[Callable[[Any, Any], None], object]
 
 
 @asynccontextmanager
-async def serve(
-    *registrations: Registration, telemetry: Telemetry | None = None, **settings: object
-) -> AsyncIterator[str]:
-    """Serve servicers as a service with these settings does, on a free port of loopback; yield `host:port`.
+async def running(
+    *registrations: Registration,
+    internal: Sequence[Registration] = (),
+    checks: Sequence[ReadinessCheck] = (),
+    telemetry: Telemetry | None = None,
+    **settings: object,
+) -> AsyncIterator[server.Service]:
+    """Run a service with these settings, on free ports of loopback; its readiness is checked at the start alone.
 
     Each registration is a generated add_..._to_server function and a servicer.
     """
     service = server.Service(load_settings(ServiceSettings, settings), telemetry or Telemetry())
+    for register, servicer in registrations:
+        service.add_servicer(register, servicer)
+    for register, servicer in internal:
+        service.add_internal_servicer(register, servicer)
+    for check in checks:
+        service.add_readiness_check(check)
+    async with service.channels:
+        await service.start()
+        try:
+            yield service
+        finally:
+            await service.drain()
 
-    @asynccontextmanager
-    async def build() -> AsyncIterator[None]:
-        for register, servicer in registrations:
-            service.add_servicer(register, servicer)
-        yield
 
-    async with server.serving(service, build()):
+@asynccontextmanager
+async def serve(*registrations: Registration, **options: Any) -> AsyncIterator[str]:
+    """Run a service as `running` does; yield the `host:port` of its public port."""
+    async with running(*registrations, **options) as service:
         yield f"127.0.0.1:{service.port}"
 
 

@@ -1,8 +1,10 @@
-"""Refuses requests for hosts that are not this server's, and those that a proxy before it may see end elsewhere."""
+"""Requests that do not reach the application: probes, for other hosts, and those that a proxy may see end elsewhere."""
+
+from collections.abc import Awaitable, Callable
 
 import structlog
 from starlette.datastructures import Headers
-from starlette.responses import JSONResponse
+from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from chassis.telemetry import semconv
@@ -42,3 +44,22 @@ def with_one_length(app: ASGIApp) -> ASGIApp:
             await app(scope, receive, send)
 
     return serve
+
+
+class Probes:
+    """Answers the probes of Kubernetes: `/healthz` while the process runs, `/readyz` while it should get requests."""
+
+    def __init__(self, app: ASGIApp, is_ready: Callable[[], Awaitable[bool]]) -> None:
+        self._app = app
+        self._is_ready = is_ready
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        app = await self._response(scope) if scope["path"] in {"/healthz", "/readyz"} else self._app
+        await app(scope, receive, send)
+
+    async def _response(self, scope: Scope) -> Response:
+        if scope["method"] not in ("GET", "HEAD"):
+            return JSONResponse({"error": "Method Not Allowed"}, 405, {"allow": "GET, HEAD"})
+        if scope["path"] == "/readyz" and not await self._is_ready():
+            return JSONResponse({"error": "Not ready"}, 503)
+        return JSONResponse({"status": "ok"})

@@ -12,7 +12,6 @@ import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from functools import partial
-from pathlib import Path
 from typing import Annotated, Any, TypeVar, cast
 
 import structlog
@@ -22,13 +21,11 @@ from typing_extensions import override
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from chassis.errors import DomainError
-from chassis.http.checks import AllowedHosts, with_one_length
+from chassis.http.checks import AllowedHosts, Probes, with_one_length
 from chassis.http.limits import REFUSED, Connections, HeadTimeoutProtocol, RequestLimits
-from chassis.http.probes import Probes
 from chassis.http.serving import DefaultHeaders, ObservedApplication
 from chassis.process import ReadinessCheck, run_process
 from chassis.settings import Parse, Port, PositiveFloat, PositiveInt, ServerSettings
-from chassis.sql.migrate import CONNECT_TIMEOUT_SECONDS
 from chassis.telemetry.instruments import Telemetry
 from chassis.telemetry.refusals import Refusals
 from chassis.values.hosts import parse_host_patterns
@@ -113,11 +110,9 @@ class HttpService:
             async with asyncio.timeout(_READINESS_TIMEOUT_SECONDS):
                 for check in self._checks:
                     await check()
-        except (DomainError, TimeoutError) as error:
-            log.warning("not ready", reason=error.reason if isinstance(error, DomainError) else "TIMEOUT")
-            return False
-        except Exception:
-            log.exception("not ready")
+        except Exception as error:
+            unexpected = not isinstance(error, DomainError | TimeoutError)
+            log.warning("not ready", reason=getattr(error, "reason", type(error).__name__), exc_info=unexpected)
             return False
         return True
 
@@ -155,20 +150,19 @@ def run(
     name: str,
     settings_type: type[HttpSettingsT],
     build: Build[HttpSettingsT],
-    *,
-    migrations: Path | None = None,
-    connect_seconds: float = CONNECT_TIMEOUT_SECONDS,
+    **options: Any,
 ) -> None:
     """Run an HTTP service until SIGTERM or SIGINT, then exit with status 0.
 
-    `build` opens stores, channels and tasks and yields the application; it exits after the drain.
+    `build` opens stores, channels and tasks and yields the application; it exits after the drain. `options` are those
+    of `run_process`.
     """
 
     def start(settings: HttpSettingsT, telemetry: Telemetry) -> AbstractAsyncContextManager[Mapping[str, int]]:
         service = HttpService(settings, telemetry)
         return serving(service, build(settings, service))
 
-    run_process(name, settings_type, start, migrations=migrations, connect_seconds=connect_seconds)
+    run_process(name, settings_type, start, **options)
 
 
 @asynccontextmanager

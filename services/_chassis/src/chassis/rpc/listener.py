@@ -11,7 +11,7 @@ from grpc_health.v1 import health_pb2
 from grpc_health.v1.health import SERVICE_NAME
 
 from chassis.rpc import limits
-from chassis.rpc.credentials import server_credentials
+from chassis.rpc.connection import server_credentials
 from chassis.rpc.introspection import Health, Introspection
 from chassis.rpc.limits import Limiter
 from chassis.rpc.serving import WrappingRegistrar

@@ -23,13 +23,8 @@ Event = MutableMapping[str, Any]
 _LONG_NUMBER = re.compile(r"[0-9](?:[ -]?[0-9]){11,}")
 _CARD = re.compile(r"(?<![0-9A-Fa-f-])[0-9]{12,19}(?![0-9A-Fa-f-])")
 
-_SEVERITIES = {
-    "debug": SeverityNumber.DEBUG,
-    "info": SeverityNumber.INFO,
-    "warning": SeverityNumber.WARN,
-    "error": SeverityNumber.ERROR,
-    "critical": SeverityNumber.FATAL,
-}
+# Levels that OpenTelemetry names otherwise.
+_SEVERITIES = {"WARNING": "WARN", "CRITICAL": "FATAL"}
 
 
 def configure(service_name: str, *, level: str = "info", logger: Logger | None = None, final: bool = False) -> None:
@@ -82,12 +77,12 @@ def _add_trace_ids(_logger: Any, _method: str, event: Event) -> Event:
 
 def _export(logger: Logger, _logger: Any, _method: str, event: Event) -> Event:
     """Emit an event as an OpenTelemetry log record, in the context of the current span."""
-    level = event["level"]
+    level = event["level"].upper()
     skipped = ("event", "level", "time", "trace_id", "span_id")
     logger.emit(
         LogRecord(
-            severity_text=level.upper(),
-            severity_number=_SEVERITIES[level],
+            severity_text=level,
+            severity_number=SeverityNumber[_SEVERITIES.get(level, level)],
             body=str(event["event"]),
             attributes={
                 key: value if isinstance(value, str | int | float | bool) else str(value)

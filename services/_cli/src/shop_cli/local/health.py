@@ -9,7 +9,7 @@ from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
 from grpc_health.v1.health_pb2_grpc import HealthStub
 
 from chassis.rpc.client import OPTIONS
-from chassis.rpc.credentials import open_channel
+from chassis.rpc.connection import open_channel
 from chassis.tls.certificates import Identity
 from shop_cli.local.child_process import CHECK_SECONDS
 from shop_cli.local.workspace import Program

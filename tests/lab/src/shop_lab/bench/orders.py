@@ -8,7 +8,7 @@ from functools import partial
 from itertools import cycle, islice
 from statistics import median, quantiles
 
-from chassis.rpc.credentials import open_channel
+from chassis.rpc.connection import open_channel
 from shop import cart_pb2, cart_pb2_grpc, checkout_pb2, empty_pb2, product_catalog_pb2_grpc
 from shop_cli.local.processes import Shop
 from shop_cli.local.workspace import root

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import grpc
 
-from chassis.rpc.credentials import open_channel
+from chassis.rpc.connection import open_channel
 from shop.cart_pb2 import AddItemRequest, CartItem
 from shop.cart_pb2_grpc import CartServiceStub
 from shop.checkout_pb2 import PlaceOrderRequest

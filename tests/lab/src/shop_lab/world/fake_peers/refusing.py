@@ -11,7 +11,7 @@ from typing_extensions import override
 
 from chassis.errors import FailedPrecondition, Unavailable
 from chassis.rpc.calls import ServicerContext, metadata_value
-from chassis.rpc.credentials import open_channel, server_credentials
+from chassis.rpc.connection import open_channel, server_credentials
 from chassis.tls.certificates import Certificates, Identity
 from shop import shipping_pb2, shipping_pb2_grpc
 from shop_cli.local.identities import Identities
