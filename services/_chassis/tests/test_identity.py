@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,32 +17,23 @@ from chassis.errors import Unavailable
 from chassis.rpc import client, connection, server
 from chassis.settings import ServiceSettings, load
 from chassis.telemetry import semconv
-from chassis.telemetry.instruments import Telemetry
 from chassis.tls import certificates
 from chassis.tls.authority import Authority, Issued
 from chassis.tls.certificates import Certificates
 from shop import cart_pb2
 from shop.cart_pb2_grpc import CartServiceStub
 from shop_internal import ordered_cart_pb2
-from shop_internal.ordered_cart_pb2_grpc import OrderedCartServicer, OrderedCartStub, add_OrderedCartServicer_to_server
-from shop_kit.carts import REGISTER, Carts, Context
+from shop_internal.ordered_cart_pb2_grpc import OrderedCartStub
+from shop_kit.carts import REGISTER, REGISTER_INTERNAL, Carts, Context, OrderedCarts
 from shop_kit.certificates import HOUR, issue, issue_bad, new_authority, renew, spiffe_id
 from shop_kit.metrics import measured
-from shop_kit.settings import load_settings
+from shop_kit.serving import running
 from shop_kit.waiting import wait_until
 
 AUTHORITY, FOREIGN = new_authority(), new_authority("foreign")
 GET = cart_pb2.GetCartRequest(user_id="u")
 ORDERED_CART, REMOVAL = (OrderedCartStub, "shop.internal.OrderedCart"), ordered_cart_pb2.RemoveOrderedRequest()
 GET_CART, REMOVE = "shop.CartService/GetCart", "shop.internal.OrderedCart/RemoveOrdered"
-
-
-class OrderedCarts(OrderedCartServicer):
-    async def RemoveOrdered(self, _request: Any, _context: Any) -> ordered_cart_pb2.RemoveOrderedResponse:
-        return ordered_cart_pb2.RemoveOrderedResponse()
-
-    async def RemoveAllOrdered(self, _request: Any, _context: Any) -> ordered_cart_pb2.RemoveAllOrderedResponse:
-        raise NotImplementedError
 
 
 @pytest.fixture
@@ -58,21 +49,10 @@ def look_at_each_refresh(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection, "_CONNECT_SECONDS", 0.01)
 
 
-@asynccontextmanager
-async def serving(
-    folder: Path, carts: Carts | None = None, telemetry: Telemetry | None = None, **settings: Any
-) -> AsyncIterator[server.Service]:
+def serving(folder: Path, carts: Carts | None = None, **options: Any) -> AbstractAsyncContextManager[server.Service]:
     allowed = json.dumps({spiffe_id("checkout"): [GET_CART, REMOVE]})
-    values = {"tls_folder": folder, "allowed_calls": allowed, **settings}
-    service = server.Service(load_settings(ServiceSettings, values), telemetry or Telemetry())
-    service.add_servicer(REGISTER, carts or Carts())
-    service.add_internal_servicer(add_OrderedCartServicer_to_server, OrderedCarts())
-    async with service.channels:
-        await service.start()
-        try:
-            yield service
-        finally:
-            await service.drain()
+    options = {"tls_folder": folder, "allowed_calls": allowed, **options}
+    return running((REGISTER, carts or Carts()), internal=[(REGISTER_INTERNAL, OrderedCarts())], **options)
 
 
 @asynccontextmanager

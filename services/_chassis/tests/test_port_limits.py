@@ -11,14 +11,13 @@ import pytest
 import structlog
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from chassis.rpc import limits, server
-from chassis.settings import ServiceSettings
+from chassis.rpc import limits
 from chassis.telemetry import refusals
 from shop import cart_pb2, cart_pb2_grpc
 from shop_kit.carts import REGISTER, Carts
 from shop_kit.http2 import CONTINUATION, HEADERS, PREFACE, Connection, call, frame, header, message, settings
 from shop_kit.metrics import measured
-from shop_kit.settings import load_settings
+from shop_kit.serving import running
 from shop_kit.waiting import wait_until
 
 GET_CART = b"/shop.CartService/GetCart"
@@ -55,17 +54,11 @@ class Port:
 @asynccontextmanager
 async def serving(carts: Carts | None = None, **values: Any) -> AsyncIterator[Port]:
     telemetry, metrics = measured()
-    service = server.Service(load_settings(ServiceSettings, values), telemetry)
-    service.add_servicer(REGISTER, carts or Carts())
-    service.add_internal_servicer(REGISTER, carts or Carts())
-    async with service.channels:
-        await service.start()
+    served = REGISTER, carts or Carts()
+    async with running(served, internal=[served], telemetry=telemetry, **values) as service:
         port = Port(service.port, service.internal_port or 0, service.health_port, metrics)
-        try:
-            async with port.clients:
-                yield port
-        finally:
-            await service.drain()
+        async with port.clients:
+            yield port
 
 
 @pytest.fixture

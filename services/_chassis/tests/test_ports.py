@@ -6,7 +6,7 @@ Internal services are on a port of their own: clients of the public port can nei
 import asyncio
 import gc
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 import grpc
@@ -18,30 +18,16 @@ from grpc_reflection.v1alpha import reflection_pb2
 from chassis import errors
 from chassis.rpc import server
 from chassis.rpc.status import from_rpc_error
-from chassis.settings import ServiceSettings
-from chassis.telemetry.instruments import Telemetry
 from shop import cart_pb2, cart_pb2_grpc
 from shop_internal import ordered_cart_pb2, ordered_cart_pb2_grpc
-from shop_kit.carts import REGISTER, Carts
+from shop_kit.carts import REGISTER, REGISTER_INTERNAL, Carts, OrderedCarts
 from shop_kit.http2 import PREFACE, Connection, call
 from shop_kit.metrics import measured
 from shop_kit.reflection import methods_at
-from shop_kit.settings import load_settings
+from shop_kit.serving import running
 from shop_kit.waiting import wait_until
 
 PUBLIC, INTERNAL = "shop.CartService", "shop.internal.OrderedCart"
-
-
-class OrderedCarts(ordered_cart_pb2_grpc.OrderedCartServicer):
-    async def RemoveOrdered(
-        self, request: ordered_cart_pb2.RemoveOrderedRequest, context: Any
-    ) -> ordered_cart_pb2.RemoveOrderedResponse:
-        return ordered_cart_pb2.RemoveOrderedResponse()
-
-    async def RemoveAllOrdered(
-        self, request: ordered_cart_pb2.RemoveAllOrderedRequest, context: Any
-    ) -> ordered_cart_pb2.RemoveAllOrderedResponse:
-        return ordered_cart_pb2.RemoveAllOrderedResponse()
 
 
 class Store:
@@ -52,30 +38,16 @@ class Store:
             raise errors.Unavailable("the store is down")
 
 
-@asynccontextmanager
-async def running(
-    store: Store | None = None,
-    *,
-    internal: bool = True,
-    carts: Carts | None = None,
-    telemetry: Telemetry | None = None,
-    **settings: Any,
-) -> AsyncIterator[server.Service]:
-    service = server.Service(load_settings(ServiceSettings, settings), telemetry or Telemetry())
-    service.add_servicer(REGISTER, carts or Carts())
-    if internal:
-        service.add_internal_servicer(ordered_cart_pb2_grpc.add_OrderedCartServicer_to_server, OrderedCarts())
-    service.add_readiness_check((store or Store()).ping)
-    await service.start()
-    try:
-        yield service
-    finally:
-        await service.drain()
+def start(
+    store: Store | None = None, *, carts: Carts | None = None, **options: Any
+) -> AbstractAsyncContextManager[server.Service]:
+    options = {"internal": [(REGISTER_INTERNAL, OrderedCarts())], "checks": [(store or Store()).ping], **options}
+    return running((REGISTER, carts or Carts()), **options)
 
 
 @pytest.fixture
 async def service() -> AsyncIterator[server.Service]:
-    async with running() as started:
+    async with start() as started:
         yield started
 
 
@@ -138,7 +110,7 @@ async def test_a_full_port_sheds_calls_and_the_other_one_serves_them() -> None:
     ports = [("shop.port.name", name) for name in ("public", "internal")]
     shed = [("shop.server.shed_requests", port, ("shop.server.shed.reason", "in_flight")) for port in ports]
     async with (
-        running(carts=Carts(hang), telemetry=telemetry, max_concurrent_rpcs=1, grace_seconds=0) as service,
+        start(carts=Carts(hang), telemetry=telemetry, max_concurrent_rpcs=1, grace_seconds=0) as service,
         grpc.aio.insecure_channel(f"127.0.0.1:{service.port}") as public,
         grpc.aio.insecure_channel(f"127.0.0.1:{service.internal_port}") as internal,
     ):
@@ -199,7 +171,7 @@ async def test_a_service_whose_store_never_responded_is_ready_on_neither_port() 
     store = Store()
     store.broken = True
     async with (
-        running(store) as service,
+        start(store) as service,
         grpc.aio.insecure_channel(f"127.0.0.1:{service.port}") as public,
         grpc.aio.insecure_channel(f"127.0.0.1:{service.internal_port}") as internal,
     ):
@@ -208,7 +180,7 @@ async def test_a_service_whose_store_never_responded_is_ready_on_neither_port() 
 
 async def test_readiness_follows_the_store_and_liveness_does_not() -> None:
     store = Store()
-    async with running(store) as service, grpc.aio.insecure_channel(f"127.0.0.1:{service.port}") as channel:
+    async with start(store) as service, grpc.aio.insecure_channel(f"127.0.0.1:{service.port}") as channel:
         assert [await health(channel, name) for name in ("", PUBLIC, "liveness")] == ["SERVING"] * 3
         store.broken = True
         for _ in range(3):
@@ -232,7 +204,7 @@ async def test_a_check_with_a_defect_makes_the_service_not_ready_and_is_repeated
     monkeypatch.setattr(server, "_READINESS_INTERVAL_SECONDS", 0.05)
     store = Store()
     monkeypatch.setattr(store, "ping", check)
-    async with running(store) as service, grpc.aio.insecure_channel(f"127.0.0.1:{service.port}") as channel:
+    async with start(store) as service, grpc.aio.insecure_channel(f"127.0.0.1:{service.port}") as channel:
         stub: Any = health_pb2_grpc.HealthStub(channel)
         watch = stub.Watch(health_pb2.HealthCheckRequest(service=PUBLIC))
         seen = [(await watch.read()).status]
@@ -245,7 +217,7 @@ async def test_a_check_with_a_defect_makes_the_service_not_ready_and_is_repeated
 
 
 async def test_a_draining_service_reports_not_serving_before_it_stops() -> None:
-    async with running() as service, grpc.aio.insecure_channel(f"127.0.0.1:{service.port}") as channel:
+    async with start() as service, grpc.aio.insecure_channel(f"127.0.0.1:{service.port}") as channel:
         stub: Any = health_pb2_grpc.HealthStub(channel)
         watch = stub.Watch(health_pb2.HealthCheckRequest(service=PUBLIC))
         assert (await watch.read()).status == health_pb2.HealthCheckResponse.SERVING
@@ -264,7 +236,7 @@ async def test_a_stop_waits_for_calls_in_flight_and_not_for_streams_that_clients
 
     async with (
         asyncio.timeout(60),  # well before the grace period ends
-        running(carts=Carts(handle), grace_seconds=600) as service,
+        start(carts=Carts(handle), grace_seconds=600) as service,
         grpc.aio.insecure_channel(f"127.0.0.1:{service.port}") as channel,
     ):
         health: Any = health_pb2_grpc.HealthStub(channel)
@@ -304,11 +276,11 @@ async def test_a_service_goes_on_after_a_method_name_that_is_not_utf_8(
 
 
 async def test_a_service_without_internal_services_has_no_internal_port() -> None:
-    async with running(internal=False) as service:
+    async with start(internal=[]) as service:
         assert service.internal_port is None
 
 
 async def test_an_internal_port_in_use_fails_the_start_with_its_setting(service: server.Service) -> None:
     with pytest.raises(OSError, match=f"INTERNAL_PORT: can't listen on 127.0.0.1:{service.internal_port}"):
-        async with running(internal_port=service.internal_port):
+        async with start(internal_port=service.internal_port):
             pass

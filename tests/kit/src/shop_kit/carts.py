@@ -6,8 +6,10 @@ from typing import Any
 import grpc
 
 from shop import cart_pb2, cart_pb2_grpc, empty_pb2
+from shop_internal import ordered_cart_pb2, ordered_cart_pb2_grpc
 
 REGISTER = cart_pb2_grpc.add_CartServiceServicer_to_server
+REGISTER_INTERNAL = ordered_cart_pb2_grpc.add_OrderedCartServicer_to_server
 
 Context = grpc.aio.ServicerContext[Any, Any]
 Handler = Callable[[Context], Awaitable[cart_pb2.Cart]]
@@ -27,6 +29,20 @@ class Carts(cart_pb2_grpc.CartServiceServicer):
 
     async def EmptyCart(self, request: cart_pb2.EmptyCartRequest, context: Context) -> empty_pb2.Empty:
         return empty_pb2.Empty()
+
+
+class OrderedCarts(ordered_cart_pb2_grpc.OrderedCartServicer):
+    """The internal service, which does nothing."""
+
+    async def RemoveOrdered(
+        self, request: ordered_cart_pb2.RemoveOrderedRequest, context: Context
+    ) -> ordered_cart_pb2.RemoveOrderedResponse:
+        return ordered_cart_pb2.RemoveOrderedResponse()
+
+    async def RemoveAllOrdered(
+        self, request: ordered_cart_pb2.RemoveAllOrderedRequest, context: Context
+    ) -> ordered_cart_pb2.RemoveAllOrderedResponse:
+        return ordered_cart_pb2.RemoveAllOrderedResponse()
 
 
 def raising(error: Exception) -> Handler:
