@@ -8,7 +8,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from chassis.errors import DomainError
-from chassis.http.serving import DefaultHeaders
+from chassis.http.serving import with_headers
 from storefront_service.clients.cart import CartClient
 from storefront_service.clients.catalog import CatalogClient
 from storefront_service.clients.confirmations import ConfirmationsClient
@@ -59,4 +59,4 @@ def create_app(clients: Clients, signer: SessionSigner, limits: OrderLimits, *, 
     routes.router.redirect_slashes = False  # it would trust Host, and redirect from https to http behind a proxy
     # Outside Starlette's own middleware, so that the page for an unexpected error has a session and headers too.
     shop = ShopMiddleware(routes, signer, errors.forbidden, secure_cookie=secure_cookie)
-    return DefaultHeaders(shop, SECURITY_HEADERS)
+    return with_headers(shop, SECURITY_HEADERS)

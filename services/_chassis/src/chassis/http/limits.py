@@ -1,6 +1,7 @@
 """Limits that uvicorn lacks: how long a request may take to arrive, and how many are served at once but for probes."""
 
 import asyncio
+from dataclasses import dataclass, field
 from typing import Any
 
 import h11
@@ -16,34 +17,31 @@ _RETRY_AFTER_SECONDS = 5
 REFUSED = _IN_FLIGHT, _NO_REQUEST, _CONNECTION = "in_flight", "no_request", "connection"
 
 
-class RequestLimits:
-    """Refuses a request with 503 beyond `max_requests` in flight, and with 408 when its body takes too long to arrive.
+def with_limits(app: ASGIApp, refusals: Refusals, *, max_requests: int, body_seconds: float) -> ASGIApp:
+    """Refuse a request with 503 beyond `max_requests` in flight, and with 408 when its body takes too long to arrive.
 
     uvicorn's `limit_concurrency` would refuse probes too, and Kubernetes would restart the overloaded pod. A slow body,
     which takes more than `body_seconds` from the end of its head, looks to the application like a client that leaves.
     """
+    in_flight = 0
 
-    def __init__(self, app: ASGIApp, refusals: Refusals, *, max_requests: int, body_seconds: float) -> None:
-        self._app = app
-        self._refusals = refusals
-        self._max_requests = max_requests
-        self._body_seconds = body_seconds
-        self._in_flight = 0
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if self._in_flight >= self._max_requests:
-            self._refusals.add(_IN_FLIGHT)
+    async def serve(scope: Scope, receive: Receive, send: Send) -> None:
+        nonlocal in_flight
+        if in_flight >= max_requests:
+            refusals.add(_IN_FLIGHT)
             headers = {"retry-after": str(_RETRY_AFTER_SECONDS), "connection": "close"}
             await JSONResponse({"error": "Too many connections"}, 503, headers)(scope, receive, send)
             return
-        self._in_flight += 1
+        in_flight += 1
         try:
-            request = _TimedRequest(receive, send, self._body_seconds)
-            await request.serve(self._app, scope)
+            request = _TimedRequest(receive, send, body_seconds)
+            await request.serve(app, scope)
             if request.is_late:
-                self._refusals.add(_NO_REQUEST)
+                refusals.add(_NO_REQUEST)
         finally:
-            self._in_flight -= 1
+            in_flight -= 1
+
+    return serve
 
 
 class _TimedRequest:
@@ -84,16 +82,16 @@ class _TimedRequest:
             await self._send(message)
 
 
+@dataclass
 class Connections:
     """The open connections of a server, those first that have received nothing for the longest time.
 
     Beyond the limit the first that waits for a request is closed, or the new one if none does.
     """
 
-    def __init__(self, limit: int, refusals: Refusals) -> None:
-        self._limit = limit
-        self._refusals = refusals
-        self._open: dict[HeadTimeoutProtocol, None] = {}
+    _limit: int
+    _refusals: Refusals
+    _open: "dict[HeadTimeoutProtocol, None]" = field(default_factory=dict)
 
     def add(self, added: "HeadTimeoutProtocol") -> None:
         """Add a connection, or one that has received something."""

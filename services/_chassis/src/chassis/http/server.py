@@ -21,9 +21,9 @@ from typing_extensions import override
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from chassis.errors import DomainError
-from chassis.http.checks import AllowedHosts, Probes, with_one_length
-from chassis.http.limits import REFUSED, Connections, HeadTimeoutProtocol, RequestLimits
-from chassis.http.serving import DefaultHeaders, ObservedApplication
+from chassis.http.checks import with_allowed_hosts, with_one_length, with_probes
+from chassis.http.limits import REFUSED, Connections, HeadTimeoutProtocol, with_limits
+from chassis.http.serving import ObservedApplication, with_headers
 from chassis.process import ReadinessCheck, run_process
 from chassis.settings import Parse, Port, PositiveFloat, PositiveInt, ServerSettings
 from chassis.telemetry.instruments import Telemetry
@@ -93,14 +93,14 @@ class HttpService:
         """Return the application as it is served: limited, observed, and with `/healthz` and `/readyz`."""
         settings = self.settings
         # Probes are outside the limits: an overloaded pod must not be restarted for being busy; and have its address.
-        limited = RequestLimits(
+        limited = with_limits(
             app, self.refusals, max_requests=settings.max_connections, body_seconds=settings.body_timeout_seconds
         )
-        checked = AllowedHosts(limited, settings.allowed_hosts, self.telemetry)
+        checked = with_allowed_hosts(limited, settings.allowed_hosts, self.telemetry)
         observed = ObservedApplication(checked, self.telemetry, self._unobserved, trusts=settings.trust_traces)
-        probed = Probes(observed, self.is_ready)
+        probed = with_probes(observed, self.is_ready)
         # uvicorn has its own types of ASGI.
-        return cast("ASGIApp", ProxyHeadersMiddleware(cast("Any", DefaultHeaders(probed)), [*settings.trusted_proxies]))
+        return cast("ASGIApp", ProxyHeadersMiddleware(cast("Any", with_headers(probed)), [*settings.trusted_proxies]))
 
     async def is_ready(self) -> bool:
         """Return whether the service does not drain and every readiness check succeeds within two seconds."""

@@ -34,26 +34,24 @@ _TLS_HEADERS = {"strict-transport-security": "max-age=31536000"}
 _DEFAULT_HEADERS = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
 
 
-class DefaultHeaders:
-    """Adds headers to every response that has no such ones: by default those against caches and guesses of its type.
+def with_headers(app: ASGIApp, headers: Mapping[str, str] = _DEFAULT_HEADERS) -> ASGIApp:
+    """Add headers to every response that has no such ones: by default those against caches and guesses of its type.
 
     Over TLS also HSTS: browsers then refuse plain HTTP, and certificates that are not valid.
     """
 
-    def __init__(self, app: ASGIApp, headers: Mapping[str, str] = _DEFAULT_HEADERS) -> None:
-        self._app = app
-        self._headers = headers
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def serve(scope: Scope, receive: Receive, send: Send) -> None:
         async def send_with_defaults(message: Message) -> None:
             if message["type"] == "http.response.start":
-                headers = MutableHeaders(scope=message)
+                own = MutableHeaders(scope=message)
                 over_tls = _TLS_HEADERS if scope["scheme"] == "https" else {}  # as a trusted proxy says
-                for name, value in {**self._headers, **over_tls}.items():
-                    headers.setdefault(name, value)
+                for name, value in {**headers, **over_tls}.items():
+                    own.setdefault(name, value)
             await send(message)
 
-        await self._app(scope, receive, send_with_defaults)
+        await app(scope, receive, send_with_defaults)
+
+    return serve
 
 
 class ObservedApplication:

@@ -25,10 +25,7 @@ def remaining_seconds() -> float | None:
 
 def metadata_value(context: ServicerContext, name: str) -> str | None:
     """Return the first metadata value of this name, such as the `if-match`; None when the caller sent none."""
-    for key, value in context.invocation_metadata() or ():
-        if key == name:
-            return str(value)
-    return None
+    return next((str(value) for key, value in context.invocation_metadata() or () if key == name), None)
 
 
 def idempotency_key(context: ServicerContext) -> str | None:

@@ -4,6 +4,7 @@ import asyncio
 import json
 import time
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias, cast
 
@@ -140,9 +141,7 @@ class _Method:
         self.name = name
         self.timeout_seconds = timeout_seconds
         self.check = checks.get(name)
-        self._tracer = telemetry.tracer
-        self._follows_parents = telemetry.follows_parents
-        self._propagation = telemetry.propagation
+        self._telemetry = telemetry
         self.durations = telemetry.histogram(semconv.RPC_CLIENT_DURATION)
         host, _, port = target.rpartition(":")
         self.attributes: Attributes = (
@@ -175,24 +174,25 @@ class _Method:
 
     def start_span(self) -> tuple[Span, Mapping[str, str]]:
         """Start the span of a call, unless its trace is not sampled. Return it with the headers of the call."""
-        if self._follows_parents and is_unsampled():
-            return trace.INVALID_SPAN, self._propagation.inject()
+        telemetry = self._telemetry
+        if telemetry.follows_parents and is_unsampled():
+            return trace.INVALID_SPAN, telemetry.propagation.inject()
         attributes = {**dict(self.attributes), **self._port, **baggage_attributes()}
-        span = self._tracer.start_span(self.name, None, SpanKind.CLIENT, attributes)
+        span = telemetry.tracer.start_span(self.name, None, SpanKind.CLIENT, attributes)
         # The span is not made the current one: nothing else that the caller does during the call belongs below it.
-        return span, self._propagation.inject(trace.set_span_in_context(span))
+        return span, telemetry.propagation.inject(trace.set_span_in_context(span))
 
 
+@dataclass
 class _Call:
     """A call that starts when it is awaited, once."""
 
-    def __init__(self, method: _Method, request: Message, timeout: float, metadata: Sequence[tuple[str, str]]) -> None:
-        self._method = method
-        self._request = request
-        self._timeout_seconds = timeout
-        self._metadata = metadata
-        self._raw: Any = None
-        self._trailers: tuple[tuple[str, str], ...] | None = None
+    _method: _Method
+    _request: Message
+    _timeout_seconds: float
+    _metadata: Sequence[tuple[str, str]]
+    _raw: Any = None
+    _trailers: tuple[tuple[str, str], ...] | None = None
 
     def __await__(self) -> Generator[Any, None, Any]:
         return self._run().__await__()

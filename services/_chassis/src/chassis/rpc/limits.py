@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Awaitable
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import grpc
@@ -85,14 +86,14 @@ class Limiter:
         self._next_check = 0 if is_full else len(self._responses) + _CHECKED_RESPONSES
 
 
+@dataclass
 class Waits:
     """Calls that wait for their clients: if there are too many, the one that has waited longest yields."""
 
-    def __init__(self, refusals: Refusals, reason: str, limit: int) -> None:
-        self._refusals = refusals
-        self._reason = reason
-        self._limit = limit
-        self._started: dict[Any, float] = {}
+    _refusals: Refusals
+    _reason: str
+    _limit: int
+    _started: dict[Any, float] = field(default_factory=dict)
 
     async def wait(self, context: ServicerContext, awaitable: Awaitable[T]) -> T:
         """Wait in the task of a call, which is aborted with RESOURCE_EXHAUSTED if it has to yield."""

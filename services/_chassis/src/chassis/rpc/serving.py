@@ -21,7 +21,7 @@ from opentelemetry.trace import Span, SpanKind
 from chassis.errors import DomainError, InvalidArgument
 from chassis.failpoints import Failpoints
 from chassis.rpc import calls
-from chassis.rpc.access import Access
+from chassis.rpc.access import Serve, for_callers
 from chassis.rpc.calls import ServicerContext
 from chassis.rpc.limits import Limiter
 from chassis.rpc.status import code_of, recorded_reason, to_status
@@ -73,9 +73,9 @@ class WrappingRegistrar:
             path = f"{service_name}/{name}"
             handle = _with_failpoint(path, handler.unary_unary, self._failpoints)
             decode = decoder(handler.request_deserializer, service.FindMethodByName(name).input_type)
-            serve: Any = _Method(path, handle, decode, self._telemetry, self._limiter).serve
+            serve: Serve = _Method(path, handle, decode, self._telemetry, self._limiter).serve
             if self._callers is not None:
-                serve = Access(path, serve, self._callers, self._telemetry).serve
+                serve = for_callers(path, self._callers, serve, self._telemetry)
             # No serializers: `serve` decodes requests, because gRPC would answer malformed ones with INTERNAL.
             # As a stream: grpc.aio never ends a unary call whose client half-closes it without a message.
             wrapped[name] = grpc.stream_unary_rpc_method_handler(serve)

@@ -62,12 +62,10 @@ def load_propagation(names: str) -> Propagation:
     chosen = dict.fromkeys(name.strip() for name in names.split(","))
     if [*chosen] == ["none"]:
         return Propagation()
-    if "none" in chosen:
-        raise ValueError("none excludes all other propagators")
     known = {found.name: found for found in entry_points(group="opentelemetry_propagator")}
     for name in chosen:
         if name not in known:
-            raise ValueError(f"unknown propagator {name!r}; known are {', '.join(sorted({*known, 'none'}))}")
+            raise ValueError(f"must be none, or some of {', '.join(sorted(known))}, not {name!r}")
     return Propagation(*(known[name].load()() for name in chosen))
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
+from typing import Any, cast
 from uuid import uuid4
 
 from opentelemetry import trace
@@ -52,7 +52,9 @@ def start_export(service_name: str, settings: OtlpSettings) -> Telemetry:
     loggers = LoggerProvider(resource, shutdown_on_exit=False)
     sizes = (settings.otel_blrp_max_queue_size, settings.otel_blrp_max_export_batch_size)
     loggers.add_log_record_processor(CountedLogRecords(logs_to, logs, *sizes, settings.otel_blrp_schedule_delay))
-    reader = PeriodicExportingMetricReader(ExporterWithHistograms(metrics_to, resource, histograms, metrics))
+    reader = PeriodicExportingMetricReader(
+        cast("MetricExporter", ExporterWithHistograms(metrics_to, resource, histograms, metrics))
+    )
     meters = MeterProvider([reader], resource, shutdown_on_exit=False)
     trace.set_tracer_provider(tracers)  # instrumentation libraries use the global provider
     telemetry = Telemetry(

@@ -18,26 +18,23 @@ from opentelemetry.sdk.metrics.export import (
 from opentelemetry.sdk.metrics.export import Histogram as SdkHistogram
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
-from typing_extensions import override
 
 from chassis.telemetry.drops import DropCounter
 from chassis.telemetry.instruments import SCOPE
 from chassis.telemetry.metrics import Attributes, Histogram, Series
 
 
-class ExporterWithHistograms(MetricExporter):
+class ExporterWithHistograms:
     """Adds histograms to every export of another exporter, and counts the exports that fail."""
 
     def __init__(
         self, exporter: MetricExporter, resource: Resource, histograms: Mapping[str, Histogram], drops: DropCounter
     ) -> None:
-        super().__init__()
         self._exporter = exporter
         self._resource = resource
         self._histograms = histograms
         self._drops = drops
 
-    @override
     def export(self, metrics_data: MetricsData, timeout_millis: float = 10_000, **kwargs: Any) -> MetricExportResult:
         histograms = [_to_metric(histogram) for histogram in list(self._histograms.values()) if histogram.series]
         added = ScopeMetrics(InstrumentationScope(f"{SCOPE}.histograms"), histograms, "")
@@ -50,13 +47,8 @@ class ExporterWithHistograms(MetricExporter):
         self._drops.log()
         return result
 
-    @override
-    def force_flush(self, timeout_millis: float = 10_000) -> bool:
-        return self._exporter.force_flush(timeout_millis)
-
-    @override
-    def shutdown(self, timeout_millis: float = 30_000, **kwargs: Any) -> None:
-        self._exporter.shutdown(timeout_millis, **kwargs)
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._exporter, name)
 
 
 def _to_metric(histogram: Histogram) -> Metric:

@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from chassis.http.serving import DefaultHeaders
+from chassis.http.serving import with_headers
 
 _HEADERS = {
     "content-security-policy": (
@@ -30,7 +30,7 @@ _READS = frozenset({"GET", "HEAD"})
 
 
 def access_control(port: int, token: str) -> list[Middleware]:
-    return [Middleware(DefaultHeaders, headers=_HEADERS), Middleware(AccessControl, port=port, token=token)]
+    return [Middleware(with_headers, headers=_HEADERS), Middleware(AccessControl, port=port, token=token)]
 
 
 class AccessControl:

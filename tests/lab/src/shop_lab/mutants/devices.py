@@ -494,7 +494,7 @@ DEVICES = (
     Device(
         "listed callers",
         f"{_CHASSIS}/rpc/access.py",
-        "if caller in self._allowed and not others:",
+        "if caller in allowed and not others:",
         "if caller is not None:",
         "test_identity.py::test_a_caller_may_make_the_calls_that_the_table_lists_and_no_others",
     ),
