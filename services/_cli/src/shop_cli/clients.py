@@ -46,12 +46,10 @@ async def _client(
     is_internal = service.startswith("shop.internal.")
     if at is None or isinstance(at, str):
         target = _checked(at or default_address(name, internal=is_internal))
-        certificates, server_name = tls_of(target, name)
+        tls = tls_of(target, name)
     else:
-        target, certificates, server_name = at.internal_address if is_internal else at.address, at.certificates, ""
-    opened = channel(
-        target, service, timeout_seconds=TIMEOUT_SECONDS, certificates=certificates, server_name=server_name
-    )
+        target, tls = at.internal_address if is_internal else at.address, {"certificates": at.certificates}
+    opened = channel(target, service, timeout_seconds=TIMEOUT_SECONDS, **tls)
     try:
         yield stub(opened)
     except Unavailable as error:
@@ -98,22 +96,22 @@ def default_address(name: str, *, internal: bool) -> str:
     return f"localhost:{default_ports(programs)[key]}"
 
 
-def tls_of(address: str, name: str) -> tuple[Certificates | None, str]:
-    """Return the certificates for calls to a program, and the name in the program's own certificate.
+def tls_of(address: str, name: str) -> dict[str, Any]:
+    """Return the options of a channel to a program for TLS, none for plaintext. Raise InvalidArgument.
 
-    They are in $TLS_FOLDER, or the folder of the running shop to which the address belongs; None for plaintext. The
-    name is "" if it is the address's host, which it can't be behind a forwarded port. Raise InvalidArgument.
+    The certificates are in $TLS_FOLDER, or the folder of the running shop to which the address belongs. Behind a
+    forwarded port the address's host is not the name in the program's own certificate.
     """
     if folder := os.environ.get("TLS_FOLDER"):
         is_here = address.rpartition(":")[0] in LOOPBACK
         server_name = f"{os.environ.get('TLS_RELEASE') or 'shop'}-{name}" if is_here else ""
         try:
-            return Certificates.load(folder), server_name
+            return {"certificates": Certificates.load(folder), "server_name": server_name}
         except ValueError as error:
             raise InvalidArgument.field("TLS_FOLDER", f"{folder} {error}") from error
     run = find_run()
-    folder = run.tls_folder if run and address in run.addresses.values() else ""
-    return Certificates.load(folder) if folder else None, ""
+    is_own = run and run.tls_folder and address in run.addresses.values()
+    return {"certificates": Certificates.load(run.tls_folder)} if run and is_own else {}
 
 
 def _checked(address: str) -> str:

@@ -49,15 +49,7 @@ async def reconcile(*, window_hours: WindowHours = 24, grace_minutes: GraceMinut
 
 def _channel(name: str, service: str, method: str) -> grpc.aio.Channel:
     address = default_address(name, internal=True)
-    certificates, server_name = tls_of(address, name)
-    return channel(
-        address,
-        service,
-        timeout_seconds=TIMEOUT_SECONDS,
-        retryable=[method],
-        certificates=certificates,
-        server_name=server_name,
-    )
+    return channel(address, service, timeout_seconds=TIMEOUT_SECONDS, retryable=[method], **tls_of(address, name))
 
 
 def _row(mismatch: Mismatch) -> Sequence[str]:

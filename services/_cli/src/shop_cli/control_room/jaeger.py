@@ -1,4 +1,4 @@
-"""The subset of Jaeger's HTTP API v3 that the storefront uses: read a trace by its id, and search traces."""
+"""The part of Jaeger's HTTP API v3 that the storefront uses: a search for traces."""
 
 import json
 from collections.abc import Iterable
@@ -17,9 +17,6 @@ from shop_cli.local.telemetry_store import TelemetryStore, TraceQuery
 
 
 def routes(telemetry: TelemetryStore) -> list[Route]:
-    async def get_trace(request: Request) -> Response:
-        return _traces(telemetry.trace(request.path_params["trace_id"].lower().zfill(32)))
-
     async def find_traces(request: Request) -> Response:
         try:
             query = _query(request)
@@ -27,10 +24,7 @@ def routes(telemetry: TelemetryStore) -> list[Route]:
             return _error(400, str(error))
         return _traces(span for found in telemetry.summaries(query) for span in telemetry.trace(found.trace_id))
 
-    return [
-        Route("/api/v3/traces/{trace_id}", get_trace),
-        Route("/api/v3/traces", find_traces),
-    ]
+    return [Route("/api/v3/traces", find_traces)]
 
 
 def _query(request: Request) -> TraceQuery:
@@ -45,7 +39,7 @@ def _query(request: Request) -> TraceQuery:
         attributes={name: str(value) for name, value in attributes.items()},
         since_nanos=_nanos(given.get("start_time_min", "1970-01-01T00:00:00Z")),
         until_nanos=_nanos(given.get("start_time_max", "2200-01-01T00:00:00Z")),
-        limit=int(given.get("search_depth") or given.get("num_traces") or 20),
+        limit=int(given.get("num_traces", 20)),
     )
 
 

@@ -1,7 +1,7 @@
 """Readiness checks of local processes."""
 
 import asyncio
-from contextlib import suppress
+from contextlib import closing, suppress
 from typing import Any
 
 import grpc
@@ -27,11 +27,12 @@ async def is_serving(program: Program, address: str, identity: Identity | None =
         async with asyncio.timeout(_TIMEOUT_SECONDS):
             # While the process starts, this is refused at once and costs less than a gRPC channel.
             host, _, port = address.rpartition(":")
-            _, writer = await asyncio.open_connection(host, int(port))
-            writer.close()
-            if program.protocol == "grpc":
-                return await _grpc_is_serving(address, identity)
-            return await _http_is_serving(address)
+            reader, writer = await asyncio.open_connection(host, int(port))
+            with closing(writer):
+                if program.protocol == "grpc":
+                    return await _grpc_is_serving(address, identity)
+                writer.write(f"GET /readyz HTTP/1.0\r\nHost: {address}\r\n\r\n".encode())
+                return (await reader.readline()).split()[1:2] == [b"200"]
     except (OSError, TimeoutError, grpc.aio.AioRpcError):
         return None
 
@@ -54,14 +55,3 @@ async def _grpc_is_serving(address: str, identity: Identity | None) -> bool:
         health: Any = HealthStub(channel)
         response = await health.Check(HealthCheckRequest())
     return bool(response.status == HealthCheckResponse.SERVING)
-
-
-async def _http_is_serving(address: str) -> bool:
-    host, _, port = address.rpartition(":")
-    reader, writer = await asyncio.open_connection(host, int(port))
-    try:
-        writer.write(f"GET /readyz HTTP/1.0\r\nHost: {address}\r\n\r\n".encode())
-        status_line = await reader.readline()
-    finally:
-        writer.close()
-    return status_line.split()[1:2] == [b"200"]

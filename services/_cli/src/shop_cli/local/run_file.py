@@ -81,12 +81,10 @@ def _private_files() -> Iterator[None]:
 
 @contextmanager
 def published(run: Run) -> Iterator[None]:
-    """Write the run file of a shop whose folder is locked by this process, readable by its owner only; remove it."""
+    """Write the run file of a shop whose folder this process has `locked`; remove it on leaving."""
     path = Path(run.folder) / DATA / _RUN
     draft = path.with_suffix(".new")
-    draft.unlink(missing_ok=True)
-    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-        json.dump(asdict(run), file)
+    draft.write_text(json.dumps(asdict(run)))
     draft.replace(path)
     try:
         yield
