@@ -114,20 +114,16 @@
 {{- $store := include "shop.store" (list $root $service) -}}
 {{- $role := include "shop.role" $name -}}
 {{- $external := $root.Values.externalDatabase -}}
-{{- if eq $store "postgresql" }}
-- name: DATABASE_URL
-  value: "postgresql://{{ $role }}@{{ include "shop.name" (list $root "postgresql") }}:5432/{{ $role }}"
-{{- else if eq $store "external-postgresql" }}
-- name: DATABASE_URL
-  value: "postgresql://{{ $role }}@{{ include "shop.urlHost" $external.host }}:{{ $external.port }}/{{ $role }}"
-{{- else if eq $store "sqlite" }}
-- {name: DATABASE_URL, value: "sqlite:////data/{{ $name }}.db"}
-{{- end }}
 {{- if include "shop.usesPassword" (list $root $service) }}
+{{- $own := print (include "shop.name" (list $root "postgresql")) ":5432" }}
+{{- $server := eq $store "postgresql" | ternary $own (printf "%s:%v" (include "shop.urlHost" $external.host) $external.port) }}
+- {name: DATABASE_URL, value: "postgresql://{{ $role }}@{{ $server }}/{{ $role }}"}
 # libpq's own variable: in the address, a password would have to be escaped.
 - name: PGPASSWORD
   valueFrom: {secretKeyRef: {name: {{ include "shop.secretName" . }}, key: database-password}}
 - {name: PGCONNECT_TIMEOUT, value: "5"}
+{{- else if eq $store "sqlite" }}
+- {name: DATABASE_URL, value: "sqlite:////data/{{ $name }}.db"}
 {{- end }}
 {{- if and (eq $store "postgresql") $root.Values.tls.enabled }}
 - {name: PGSSLMODE, value: verify-full}
@@ -146,19 +142,15 @@
 {{- $root := index . 0 -}}
 {{- $store := include "shop.store" (list $root (index . 2)) -}}
 {{- $external := $root.Values.externalValkey -}}
-{{- if eq $store "valkey" }}
-{{- $name := include "shop.name" (list $root "valkey") }}
+{{- if hasSuffix "valkey" $store }}
+{{- $own := eq $store "valkey" }}{{- $name := include "shop.name" (list $root "valkey") }}
+{{- $server := ternary (print $name ":6379") (printf "%s:%v" (include "shop.urlHost" $external.host) $external.port) $own }}
+{{- $tls := ternary $root.Values.tls.enabled $external.tls $own }}
+{{- $ca := ternary "/etc/shop-tls/ca.crt" (ternary "/etc/shop-ca/ca.crt" "" (not (empty $external.caSecret.name))) $own }}
 - name: VALKEY_PASSWORD
-  valueFrom: {secretKeyRef: {name: {{ $root.Values.valkey.existingSecret | default $name }}, key: valkey-password}}
-{{- $tls := $root.Values.tls.enabled }}
-- {name: REDIS_URL, value: "{{ ternary "rediss" "redis" $tls }}://:$(VALKEY_PASSWORD)@{{ $name }}:6379/0{{ ternary "?ssl_ca_certs=/etc/shop-tls/ca.crt" "" $tls }}"}
-{{- else if eq $store "external-valkey" }}
-- name: VALKEY_PASSWORD
-  valueFrom: {secretKeyRef: {name: {{ $external.existingSecret }}, key: valkey-password}}
-{{- $scheme := ternary "rediss" "redis" $external.tls }}
-{{- $query := ternary "?ssl_ca_certs=/etc/shop-ca/ca.crt" "" (and $external.tls (not (empty $external.caSecret.name))) }}
+  valueFrom: {secretKeyRef: {name: {{ ternary ($root.Values.valkey.existingSecret | default $name) $external.existingSecret $own }}, key: valkey-password}}
 - name: REDIS_URL
-  value: "{{ $scheme }}://:$(VALKEY_PASSWORD)@{{ include "shop.urlHost" $external.host }}:{{ $external.port }}/0{{ $query }}"
+  value: "{{ ternary "rediss" "redis" $tls }}://:$(VALKEY_PASSWORD)@{{ $server }}/0{{ if and $tls $ca }}?ssl_ca_certs={{ $ca }}{{ end }}"
 {{- end }}
 {{- end -}}
 
