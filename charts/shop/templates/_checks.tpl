@@ -1,66 +1,56 @@
 {{/* What the schema can't express. Each check fails the render and names the key to change. */}}
 {{- define "shop.checks" -}}
-{{- if not .Values.enabled -}}
-{{- fail "enabled: only the `condition` of an umbrella chart's dependency can leave out the shop" -}}
-{{- end -}}
-{{- $fullname := include "shop.fullname" . -}}
-{{- if not (regexMatch "^[a-z]([-a-z0-9]{0,28}[a-z0-9])?$" $fullname) -}}
-{{- fail (printf "fullnameOverride: names can't begin with %q; set at most 30 lowercase letters, digits and hyphens, a letter first" $fullname) -}}
-{{- end -}}
-{{- $services := include "shop.services" . | fromJson -}}
+{{- $values := .Values -}}{{- $services := include "shop.services" . | fromJson -}}
+{{- $fullname := include "shop.fullname" . -}}{{- $external := $values.externalDatabase -}}
+{{- include "shop.refuse" (dict
+  "enabled: only the `condition` of an umbrella chart's dependency can leave out the shop" (not $values.enabled)
+  (printf "fullnameOverride: names can't begin with %q; set at most 30 lowercase letters, digits and hyphens, a letter first" $fullname)
+    (not (regexMatch "^[a-z]([-a-z0-9]{0,28}[a-z0-9])?$" $fullname))
+  "meshPolicies: a mesh sees no methods of calls that are encrypted already; disable tls, or set it to none"
+    (and $values.tls.enabled (ne $values.meshPolicies "none"))
+  (printf "externalDatabase.caSecret.name: sslmode %s needs a Secret with the server's certificate authority" $external.sslmode)
+    (and (not $values.postgresql.enabled) (hasPrefix "verify-" $external.sslmode) (not $external.caSecret.name))
+  "gateway.parentRefs: the routes need a Gateway to attach to" (and $values.gateway.enabled (not $values.gateway.parentRefs))
+  "load.enabled: there is no service \"storefront\" to visit" (and $values.load.enabled (not (hasKey $services "storefront")))
+) -}}
 {{- range $name, $service := $services -}}
 {{- include "shop.storeChecks" (list $ $name $service) -}}
 {{- include "shop.podChecks" (list $ $name $service) -}}
 {{- end -}}
-{{- if and .Values.tls.enabled (ne .Values.meshPolicies "none") -}}
-{{- fail "meshPolicies: a mesh sees no methods of calls that are encrypted already; disable tls, or set it to none" -}}
-{{- end -}}
 {{- include "shop.retentionCheck" $services -}}
-{{- $external := .Values.externalDatabase -}}
-{{- if and (not .Values.postgresql.enabled) (hasPrefix "verify-" $external.sslmode) (not $external.caSecret.name) -}}
-{{- fail (printf "externalDatabase.caSecret.name: sslmode %s needs a Secret with the server's certificate authority" $external.sslmode) -}}
-{{- end -}}
-{{- if and .Values.gateway.enabled (not .Values.gateway.parentRefs) -}}
-{{- fail "gateway.parentRefs: the routes need a Gateway to attach to" -}}
-{{- end -}}
 {{- include "shop.telemetryChecks" . -}}
 {{- include "shop.tlsChecks" . -}}
 {{- include "shop.routeCheck" (list . $services) -}}
 {{- include "shop.employeeCheck" (get $services "employee-api" | default dict) -}}
 {{- include "shop.alertChecks" . -}}
-{{- if and .Values.load.enabled (not (hasKey $services "storefront")) -}}
-{{- fail "load.enabled: there is no service \"storefront\" to visit" -}}
 {{- end -}}
+
+{{/* Fails with the first message, in alphabetical order, that comes with a true condition. */}}
+{{- define "shop.refuse" -}}
+{{- range $message, $condition := . -}}{{- if $condition -}}{{- fail $message -}}{{- end -}}{{- end -}}
 {{- end -}}
 
 {{/* Settings of an existing endpoint need one, and a collector needs somewhere to send to. */}}
 {{- define "shop.telemetryChecks" -}}
 {{- $telemetry := .Values.telemetry -}}{{- $observability := .Values.observability -}}
-{{- $tls := or $telemetry.tls.caSecret.name $telemetry.tls.clientSecret -}}
-{{- if and $tls (not (hasPrefix "https://" (default "" $telemetry.endpoint))) -}}
-{{- fail "telemetry.tls: certificates need a telemetry.endpoint that begins with https://" -}}
-{{- end -}}
-{{- if and $telemetry.headersSecret.name (not $telemetry.endpoint) -}}
-{{- fail "telemetry.headersSecret.name: headers need a telemetry.endpoint; those of the chart's collector are in observability.collector.exportTo" -}}
-{{- end -}}
-{{- if and (ne $telemetry.protocol "grpc") (not $telemetry.endpoint) -}}
-{{- fail (printf "telemetry.protocol: %s needs a telemetry.endpoint; the chart's collector receives grpc" $telemetry.protocol) -}}
-{{- end -}}
+{{- $collects := include "shop.collects" . -}}{{- $monitor := $observability.serviceMonitor -}}
 {{- $exportTo := $observability.collector.exportTo -}}
 {{- $destinations := or $exportTo.traces $exportTo.metrics $exportTo.logs -}}
-{{- if and $observability.collector.enabled (not $observability.enabled) (not $destinations) (not $observability.serviceMonitor.enabled) -}}
-{{- fail "observability.collector.exportTo: a collector without observability.enabled needs traces, metrics, logs or a serviceMonitor" -}}
-{{- end -}}
-{{- if and $destinations (not (include "shop.collects" .)) -}}
-{{- fail "observability.collector.enabled: exportTo is for the chart's collector, which is not enabled" -}}
-{{- end -}}
-{{- $monitor := $observability.serviceMonitor -}}
-{{- if and $monitor.enabled (not (include "shop.collects" .)) -}}
-{{- fail "observability.serviceMonitor.enabled: it selects the chart's collector; enable observability.collector, too" -}}
-{{- end -}}
-{{- if and $monitor.enabled .Values.networkPolicy.enabled (not $monitor.from) -}}
-{{- fail "observability.serviceMonitor.from: the network policy admits no Prometheus; name the peers that scrape" -}}
-{{- end -}}
+{{- include "shop.refuse" (dict
+  "telemetry.tls: certificates need a telemetry.endpoint that begins with https://"
+    (and (or $telemetry.tls.caSecret.name $telemetry.tls.clientSecret) (not (hasPrefix "https://" (default "" $telemetry.endpoint))))
+  "telemetry.headersSecret.name: headers need a telemetry.endpoint; those of the chart's collector are in observability.collector.exportTo"
+    (and $telemetry.headersSecret.name (not $telemetry.endpoint))
+  (printf "telemetry.protocol: %s needs a telemetry.endpoint; the chart's collector receives grpc" $telemetry.protocol)
+    (and (ne $telemetry.protocol "grpc") (not $telemetry.endpoint))
+  "observability.collector.exportTo: a collector without observability.enabled needs traces, metrics, logs or a serviceMonitor"
+    (and $observability.collector.enabled (not $observability.enabled) (not $destinations) (not $monitor.enabled))
+  "observability.collector.enabled: exportTo is for the chart's collector, which is not enabled" (and $destinations (not $collects))
+  "observability.serviceMonitor.enabled: it selects the chart's collector; enable observability.collector, too"
+    (and $monitor.enabled (not $collects))
+  "observability.serviceMonitor.from: the network policy admits no Prometheus; name the peers that scrape"
+    (and $monitor.enabled .Values.networkPolicy.enabled (not $monitor.from))
+) -}}
 {{- end -}}
 
 {{/* A route without a host would match every host, so a service without a URL has none. */}}
@@ -78,15 +68,13 @@
 {{- define "shop.employeeCheck" -}}
 {{- if and .url .exposed -}}
 {{- $env := merge dict .env .secretRefs -}}{{- $at := "services.employee-api.env" -}}
-{{- if not $env.AUTH_MODE -}}
-{{- fail (printf "%s.AUTH_MODE: the API has a public url; set enforce, or \"off\" for full access without a sign-in" $at) -}}
-{{- end -}}
-{{- if and (ne (toString $env.AUTH_MODE) "off") (not $env.TRUSTED_PROXIES) -}}
-{{- fail (printf "%s.TRUSTED_PROXIES: name the addresses or networks of what the url leads to, or all clients share one" $at) -}}
-{{- end -}}
-{{- if and (hasKey $env "ALLOWED_HOSTS") (not $env.ALLOWED_HOSTS) -}}
-{{- fail (printf "%s.ALLOWED_HOSTS: it is empty; without the variable, they are those of the Service and the url" $at) -}}
-{{- end -}}
+{{- include "shop.refuse" (dict
+  (print $at ".AUTH_MODE: the API has a public url; set enforce, or \"off\" for full access without a sign-in") (not $env.AUTH_MODE)
+  (print $at ".TRUSTED_PROXIES: name the addresses or networks of what the url leads to, or all clients share one")
+    (and (ne (toString $env.AUTH_MODE) "off") (not $env.TRUSTED_PROXIES))
+  (print $at ".ALLOWED_HOSTS: it is empty; without the variable, they are those of the Service and the url")
+    (and (hasKey $env "ALLOWED_HOSTS") (not $env.ALLOWED_HOSTS))
+) -}}
 {{- end -}}
 {{- end -}}
 
@@ -103,19 +91,17 @@
 {{- define "shop.storeChecks" -}}
 {{- $root := index . 0 -}}{{- $name := index . 1 -}}{{- $service := index . 2 -}}
 {{- $store := include "shop.store" (list $root $service) -}}
-{{- if or (gt (int $service.replicas) 1) $service.autoscaling.enabled -}}
-{{- if eq $store "sqlite" -}}
-{{- fail (printf "services.%s.replicas: a SQLite file supports one replica; set postgresql.enabled, externalDatabase.host or services.%s.secretRefs.DATABASE_URL" $name $name) -}}
-{{- else if eq $store "memory" -}}
-{{- fail (printf "services.%s.replicas: a store in memory supports one replica; set valkey.enabled, externalValkey.host or services.%s.secretRefs.REDIS_URL" $name $name) -}}
-{{- end -}}
-{{- end -}}
-{{- if and (eq $store "external-postgresql") (not $service.existingSecret) -}}
-{{- fail (printf "services.%s.existingSecret: an external database needs a Secret with the key database-password (or secretRefs.DATABASE_URL)" $name) -}}
-{{- end -}}
-{{- if and (eq $store "external-valkey") (not $root.Values.externalValkey.existingSecret) -}}
-{{- fail (printf "externalValkey.existingSecret: an external Valkey needs a Secret with the key valkey-password (or services.%s.secretRefs.REDIS_URL)" $name) -}}
-{{- end -}}
+{{- $several := or (gt (int $service.replicas) 1) $service.autoscaling.enabled -}}
+{{- include "shop.refuse" (dict
+  (printf "services.%s.replicas: a SQLite file supports one replica; set postgresql.enabled, externalDatabase.host or services.%s.secretRefs.DATABASE_URL" $name $name)
+    (and $several (eq $store "sqlite"))
+  (printf "services.%s.replicas: a store in memory supports one replica; set valkey.enabled, externalValkey.host or services.%s.secretRefs.REDIS_URL" $name $name)
+    (and $several (eq $store "memory"))
+  (printf "services.%s.existingSecret: an external database needs a Secret with the key database-password (or secretRefs.DATABASE_URL)" $name)
+    (and (eq $store "external-postgresql") (not $service.existingSecret))
+  (printf "externalValkey.existingSecret: an external Valkey needs a Secret with the key valkey-password (or services.%s.secretRefs.REDIS_URL)" $name)
+    (and (eq $store "external-valkey") (not $root.Values.externalValkey.existingSecret))
+) -}}
 {{- end -}}
 
 {{/* Lists of a pod are keyed by name or path: Kubernetes and server-side apply reject a key that appears twice. */}}

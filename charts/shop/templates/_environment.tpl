@@ -116,7 +116,7 @@
 {{- $external := $root.Values.externalDatabase -}}
 {{- if include "shop.usesPassword" (list $root $service) }}
 {{- $own := print (include "shop.name" (list $root "postgresql")) ":5432" }}
-{{- $server := eq $store "postgresql" | ternary $own (printf "%s:%v" (include "shop.urlHost" $external.host) $external.port) }}
+{{- $server := eq $store "postgresql" | ternary $own (printf "%s:%v" (include "shop.urlHost" ($external.host | default "")) $external.port) }}
 - {name: DATABASE_URL, value: "postgresql://{{ $role }}@{{ $server }}/{{ $role }}"}
 # libpq's own variable: in the address, a password would have to be escaped.
 - name: PGPASSWORD
@@ -144,13 +144,13 @@
 {{- $external := $root.Values.externalValkey -}}
 {{- if hasSuffix "valkey" $store }}
 {{- $own := eq $store "valkey" }}{{- $name := include "shop.name" (list $root "valkey") }}
-{{- $server := ternary (print $name ":6379") (printf "%s:%v" (include "shop.urlHost" $external.host) $external.port) $own }}
+{{- $server := ternary (print $name ":6379") (printf "%s:%v" (include "shop.urlHost" ($external.host | default "")) $external.port) $own }}
 {{- $tls := ternary $root.Values.tls.enabled $external.tls $own }}
 {{- $ca := ternary "/etc/shop-tls/ca.crt" (ternary "/etc/shop-ca/ca.crt" "" (not (empty $external.caSecret.name))) $own }}
 - name: VALKEY_PASSWORD
   valueFrom: {secretKeyRef: {name: {{ ternary ($root.Values.valkey.existingSecret | default $name) $external.existingSecret $own }}, key: valkey-password}}
 - name: REDIS_URL
-  value: "{{ ternary "rediss" "redis" $tls }}://:$(VALKEY_PASSWORD)@{{ $server }}/0{{ if and $tls $ca }}?ssl_ca_certs={{ $ca }}{{ end }}"
+  value: "redis{{ if $tls }}s{{ end }}://:$(VALKEY_PASSWORD)@{{ $server }}/0{{ if and $tls $ca }}?ssl_ca_certs={{ $ca }}{{ end }}"
 {{- end }}
 {{- end -}}
 
