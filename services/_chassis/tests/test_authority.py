@@ -1,8 +1,6 @@
-import ssl
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
-from pathlib import Path
 
 import pytest
 from cryptography import x509
@@ -47,11 +45,6 @@ def test_a_certificate_is_verified_by_its_authority_alone(authority: Authority, 
         verify(Authority.create("shop", DAY), issued)
 
 
-def test_a_loaded_authority_issues_what_the_first_one_verifies(authority: Authority) -> None:
-    loaded = Authority(authority.certificate, authority.key)
-    assert len(verify(authority, loaded.issue(NAMES, SPIFFE_ID, DAY))) == 2
-
-
 def test_a_certificate_that_another_one_issued_is_refused(authority: Authority, issued: Issued) -> None:
     forged = Authority(issued.certificate, issued.key).issue(NAMES, SPIFFE_ID, DAY)
     verifier = PolicyBuilder().store(Store(x509.load_pem_x509_certificates(authority.certificate)))
@@ -68,11 +61,6 @@ def test_a_new_certificate_is_valid_for_a_peer_whose_clock_is_behind(issued: Iss
 def test_a_certificate_ends_with_its_authority_at_the_latest(authority: Authority) -> None:
     certificate = x509.load_pem_x509_certificate(authority.issue(NAMES, SPIFFE_ID, 100 * DAY).certificate)
     assert certificate.not_valid_after_utc == authority.expires_at
-
-
-def test_openssl_loads_a_certificate_with_its_key(issued: Issued, tmp_path: Path) -> None:
-    (tmp_path / "pair.pem").write_bytes(issued.key + issued.certificate)
-    ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(tmp_path / "pair.pem")
 
 
 @pytest.mark.parametrize(

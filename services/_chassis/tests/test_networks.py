@@ -94,14 +94,18 @@ async def test_a_proxy_of_either_version_is_trusted(address: str, trusted: str) 
         assert await client_seen(address, port, **{"x-forwarded-for": "198.51.100.7"}) == "198.51.100.7"
 
 
-async def client_address(connection: str, trusted: str, *forwarded: str) -> str:
-    """Return the address that the application sees, of a request with these lines of X-Forwarded-For."""
+async def response_to(connection: str, trusted: str, *headers: tuple[str, str]) -> httpx2.Response:
+    """Return the response to a request from an address, by a service that trusts these proxies."""
     settings = load_settings(HttpServiceSettings, {"trusted_proxies": trusted})
-    service = HttpService(settings, Telemetry())
-    app = service.wrap(Starlette(routes=[Route("/", show_client)]))
+    app = HttpService(settings, Telemetry()).wrap(Starlette(routes=[Route("/", show_client)]))
     transport = httpx2.ASGITransport(app, client=(connection, 1234))
     async with httpx2.AsyncClient(transport=transport, base_url="http://test") as client:
-        return (await client.get("/", headers=[("x-forwarded-for", line) for line in forwarded])).text
+        return await client.get("/", headers=[*headers])
+
+
+async def client_address(connection: str, trusted: str, *forwarded: str) -> str:
+    """Return the address that the application sees, of a request with these lines of X-Forwarded-For."""
+    return (await response_to(connection, trusted, *(("x-forwarded-for", line) for line in forwarded))).text
 
 
 @pytest.mark.parametrize(
@@ -144,11 +148,7 @@ async def test_the_client_is_the_last_address_that_is_no_trusted_proxy(
 async def test_browsers_are_told_to_use_tls_where_a_trusted_proxy_says_that_they_do(
     trusted: str, scheme: str, expected: str | None
 ) -> None:
-    settings = load_settings(HttpServiceSettings, {"trusted_proxies": trusted})
-    app = HttpService(settings, Telemetry()).wrap(Starlette(routes=[Route("/", show_client)]))
-    transport = httpx2.ASGITransport(app, client=("10.0.0.1", 1234))
-    async with httpx2.AsyncClient(transport=transport, base_url="http://test") as client:
-        response = await client.get("/", headers={"x-forwarded-proto": scheme})
+    response = await response_to("10.0.0.1", trusted, ("x-forwarded-proto", scheme))
     assert response.headers.get("strict-transport-security") == expected
 
 
