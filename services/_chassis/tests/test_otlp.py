@@ -10,7 +10,6 @@ from pathlib import Path
 import grpc
 import pytest
 import structlog
-from opentelemetry import trace
 
 from chassis.rpc.connection import server_credentials
 from chassis.telemetry import logging, otlp, semconv
@@ -33,7 +32,6 @@ def protocol(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def collector(protocol: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Collector]:
-    monkeypatch.setattr(trace, "set_tracer_provider", lambda _provider: None)
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_PROTOCOL", protocol)
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", f"authorization={SECRET.replace(' ', '%20')},x-tenant=7")
     for signal in ("BSP", "BLRP"):
@@ -60,7 +58,6 @@ async def test_telemetry_arrives_while_certificates_and_their_authority_are_repl
 ) -> None:
     old, new = new_authority(), new_authority("new")
     folders = {name: renew(tmp_path / name, old, name) for name in ("collector", "cart")}
-    monkeypatch.setattr(trace, "set_tracer_provider", lambda _provider: None)
     monkeypatch.setattr(certificates, "_CHECK_SECONDS", 0)
     for variable, name in (("CERTIFICATE", "ca.crt"), ("CLIENT_CERTIFICATE", "tls.crt"), ("CLIENT_KEY", "tls.key")):
         monkeypatch.setenv(f"OTEL_EXPORTER_OTLP_{variable}", str(folders["cart"] / name))

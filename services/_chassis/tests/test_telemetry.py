@@ -10,7 +10,6 @@ from collections.abc import Iterator
 import orjson
 import pytest
 import structlog
-from opentelemetry import trace
 from opentelemetry.context import Context as OtelContext
 
 from chassis.telemetry import logging, otlp, process_metrics, semconv
@@ -25,7 +24,6 @@ from shop_kit.waiting import wait_until
 
 @pytest.fixture
 def collector(monkeypatch: pytest.MonkeyPatch) -> Iterator[Collector]:
-    monkeypatch.setattr(trace, "set_tracer_provider", lambda _provider: None)
     with grpc_collector() as started:
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", started.url)
         yield started

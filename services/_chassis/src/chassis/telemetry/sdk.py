@@ -10,7 +10,6 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any, cast
 from uuid import uuid4
 
-from opentelemetry import trace
 from opentelemetry.sdk._logs import LoggerProvider
 from opentelemetry.sdk._logs.export import LogRecordExporter
 from opentelemetry.sdk.metrics import MeterProvider
@@ -56,7 +55,6 @@ def start_export(service_name: str, settings: OtlpSettings) -> Telemetry:
         cast("MetricExporter", ExporterWithHistograms(metrics_to, resource, histograms, metrics))
     )
     meters = MeterProvider([reader], resource, shutdown_on_exit=False)
-    trace.set_tracer_provider(tracers)  # instrumentation libraries use the global provider
     telemetry = Telemetry(
         tracers.get_tracer(SCOPE),
         meters.get_meter(SCOPE),
