@@ -291,3 +291,5 @@ async def test_a_request_with_two_lengths_is_refused_with_what_follows_it(path: 
     assert answer.startswith(b"HTTP/1.1 400 ")
     assert b"\r\nconnection: close\r\n" in answer
     assert answer.count(b"HTTP/1.1") == 1
+    refusals = server.telemetry.counter(semconv.HTTP_REFUSALS)
+    assert refusals.values == {((semconv.HTTP_REFUSAL_REASON, "length"),): 1}

@@ -134,6 +134,17 @@ async def test_a_request_that_takes_too_long_to_arrive_is_refused(monkeypatch: p
         assert port.refused("no_request") == 2
 
 
+async def test_a_client_that_does_not_acknowledge_the_settings_is_disconnected(monkeypatch: pytest.MonkeyPatch) -> None:
+    quick = [(name, 200 if name == "grpc.http2.settings_timeout" else value) for name, value in limits.OPTIONS]
+    monkeypatch.setattr(limits, "OPTIONS", quick)
+    async with serving() as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port.number)
+        writer.write(PREFACE)
+        async with asyncio.timeout(20):
+            assert await reader.read()
+        writer.close()
+
+
 async def test_responses_that_clients_do_not_read_are_bounded(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -1,10 +1,11 @@
 import os
+import resource
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,12 @@ import grpc
 import orjson
 import pytest
 
+from chassis.rpc import server
+from chassis.settings import ServiceSettings
+from chassis.telemetry.instruments import Telemetry
 from shop import cart_pb2
+from shop_kit.settings import load_settings
+from shop_kit.waiting import wait_until
 
 PROGRAM = """
 import asyncio
@@ -137,3 +143,16 @@ def test_with_reload_a_changed_source_file_restarts_the_service(tmp_path: Path) 
         running.send_signal(signal.SIGTERM)
         assert running.wait(10) == 0
         assert "closed again\n" in running.stdout.readlines()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only glibc keeps it")
+async def test_freed_memory_is_returned_to_the_system(monkeypatch: pytest.MonkeyPatch) -> None:
+    def resident_bytes() -> int:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+
+    monkeypatch.setattr(server, "_TRIM_SECONDS", 0.05)
+    blocks = [b"block" * 2_000 for _ in range(5_000)]
+    del blocks[:-1]  # the last is the end of the heap
+    held = resident_bytes()
+    async with server.serving(server.Service(load_settings(ServiceSettings, {}), Telemetry()), nullcontext()):
+        await wait_until(lambda: resident_bytes() < held - 40_000_000)

@@ -100,7 +100,7 @@
     - alert: OrdersRefused
       expr: >-
         sum by (shop_http_refusal_reason) (
-        increase(shop_http_refusals_total{ {{- $in -}} ,shop_http_refusal_reason!="host"}[10m])) > 20
+        increase(shop_http_refusals_total{ {{- $in -}} ,shop_http_refusal_reason!~"host|length"}[10m])) > 20
       labels: {severity: ticket}
       annotations:
         summary: The storefront refuses many orders because of a limit

@@ -30,12 +30,14 @@ def with_allowed_hosts(app: ASGIApp, allowed: frozenset[str], telemetry: Telemet
     return serve
 
 
-def with_one_length(app: ASGIApp) -> ASGIApp:
+def with_one_length(app: ASGIApp, telemetry: Telemetry) -> ASGIApp:
     """Refuse a request with both Content-Length and Transfer-Encoding, and what follows it on the connection."""
+    refusals = telemetry.counter(semconv.HTTP_REFUSALS)
 
     async def serve(scope: Scope, receive: Receive, send: Send) -> None:
         headers = Headers(scope=scope)
         if "content-length" in headers and "transfer-encoding" in headers:
+            refusals.add(1, ((semconv.HTTP_REFUSAL_REASON, "length"),))
             log.warning("request refused", reason="length")
             await JSONResponse({"error": "Bad Request"}, 400, {"connection": "close"})(scope, receive, send)
         else:

@@ -123,9 +123,9 @@ class Server(uvicorn.Server):
     The application gets no lifespan events. `options` are those of uvicorn.Config.
     """
 
-    def __init__(self, app: ASGIApp, **options: Any) -> None:
+    def __init__(self, app: ASGIApp, telemetry: Telemetry, **options: Any) -> None:
         config = uvicorn.Config(
-            with_one_length(app),
+            with_one_length(app, telemetry),
             ws="none",  # a websocket would pass the limits of requests
             lifespan="off",
             log_config=None,
@@ -180,6 +180,7 @@ async def serving(
         connections = Connections(settings.max_connections + _SPARE_CONNECTIONS, service.refusals)
         server = Server(
             service.wrap(app),
+            service.telemetry,
             http=partial(HeadTimeoutProtocol, head_seconds=settings.header_timeout_seconds, all_open=connections),
             timeout_keep_alive=_KEEP_ALIVE_SECONDS,
             timeout_graceful_shutdown=max(1, round(settings.grace_seconds)),

@@ -28,6 +28,8 @@ OPTIONS = (
     ("grpc.server.max_pending_requests", 500),
     ("grpc.server.max_pending_requests_hard_limit", 500),
     ("grpc.server_handshake_timeout_ms", 10_000),
+    # Until a client acknowledges our settings, gRPC accepts 16 MiB of headers a call.
+    ("grpc.http2.settings_timeout", 10_000),
     # By default a connection that sends much gets a buffer of 4 MiB.
     ("grpc.experimental.tcp_max_read_chunk_size", 64 * 1024),
 )

@@ -160,7 +160,7 @@ DENIED_REQUESTS = _counter(
     "shop.server.denied_requests", "{request}", "Calls refused because their caller may not make them", RPC_METHOD
 )
 HTTP_REFUSALS = _counter(
-    "shop.http.refusals", "{request}", "HTTP requests refused for their host or by a limit", HTTP_REFUSAL_REASON
+    "shop.http.refusals", "{request}", "HTTP requests refused for host, lengths or a limit", HTTP_REFUSAL_REASON
 )
 RETRIED_REQUESTS = _counter(
     "shop.server.retried_requests", "{request}", "Received calls that repeat a failed attempt", RPC_METHOD

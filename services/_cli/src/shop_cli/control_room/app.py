@@ -11,6 +11,7 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 
 from chassis.errors import DomainError, InvalidArgument, NotFound
 from chassis.http.server import Server
+from chassis.telemetry.instruments import Telemetry
 from shop_cli.control_room import api, jaeger, pages
 from shop_cli.control_room.access import access_control
 from shop_cli.control_room.room import ControlRoom
@@ -45,7 +46,7 @@ def create_app(room: ControlRoom, port: int, token: str) -> Starlette:
 async def served(room: ControlRoom, port: int, token: str) -> AsyncIterator[None]:
     """Serve the control room on a port of loopback while in the context. Raise PortInUse."""
     require_free(port, "control room")
-    server = Server(create_app(room, port, token))
+    server = Server(create_app(room, port, token), Telemetry())
     listener = socket.create_server((HOST, port))
     serving = asyncio.create_task(server.serve([listener]), name="control room")
     try:

@@ -27,7 +27,7 @@ from shop_lab.bench.rounds import Rows, Spread
 
 _GET_CART, _LIST_PRODUCTS = b"/shop.CartService/GetCart", b"/shop.ProductCatalogService/ListProducts"
 _LIKE_THE_IMAGE = {"MALLOC_ARENA_MAX": "1", "PYTHONOPTIMIZE": "2"}
-_FLOOD_SECONDS, _SETTLING_SECONDS = 5, 3
+_FLOOD_SECONDS, _SETTLING_SECONDS = 5, 6
 _WINDOW, _STREAMS = 65_535, 100
 
 
@@ -125,7 +125,7 @@ _ATTACKS: dict[str, Callable[[_Attacker], Awaitable[object]]] = {
 
 
 async def measure() -> Rows:
-    """Return megabytes of the service before, at the peak of, and three seconds after each flood."""
+    """Return megabytes of the service before, at the peak of, and six seconds after each flood."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     return {name: await _flood(name) for name in _ATTACKS}
