@@ -25,7 +25,7 @@ if [[ ${TLS:-} == 1 ]]; then
 fi
 # The gRPC services: those that have a smoke call.
 services=()
-for smoke in services/[a-z]*/src/*/smoke.py; do services+=("$(cut -d / -f 2 <<<"$smoke")"); done
+for smoke in services/[a-z]*/tests/smoke.py; do services+=("$(cut -d / -f 2 <<<"$smoke")"); done
 steps=(server_side_apply missing_images install_shop order_by_notes order_in_storefront helm_tests restored_backup
     restored_sqlite_backup network_policies upgrade_under_load telemetry restart_under_load "${rotations[@]}"
     replace_key_under_load scale_and_spread scale_storefront size_checkout restart_with_customers
@@ -128,10 +128,9 @@ YAML
 }
 
 run_pod() { # NAME LABELS SCRIPT ARGS...
-    local service package scripts=(--from-file=tests/e2e/{load,probe,orders,callers}.py)
+    local service scripts=(--from-file=tests/e2e/{load,probe,orders,callers}.py)
     for service in "${services[@]}"; do
-        package=${service//-/_}
-        scripts+=("--from-file=smoke_$package.py=services/$service/src/${package}_service/smoke.py")
+        scripts+=("--from-file=smoke_${service//-/_}.py=services/$service/tests/smoke.py")
     done
     k create configmap e2e-scripts "${scripts[@]}" --dry-run=client --output=yaml | k apply -f - >/dev/null
     k delete pod "$1" --ignore-not-found >/dev/null

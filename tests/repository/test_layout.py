@@ -21,8 +21,8 @@ PROGRAMS = {program.name: program for program in discover(ROOT)}
 SERVICES = sorted(name for name in PROGRAMS if (ROOT / "services" / name).exists())
 GRPC_SERVICES = [name for name in SERVICES if PROGRAMS[name].protocol == "grpc"]
 PACKAGE_FILES = ("__init__.py", "__main__.py", "py.typed")
-GRPC_PACKAGE_FILES = ("domain.py", "service.py", "smoke.py")
-GRPC_TEST_FILES = ("test_domain.py", "test_service.py")
+GRPC_PACKAGE_FILES = ("domain.py", "service.py")
+GRPC_TEST_FILES = ("smoke.py", "test_domain.py", "test_service.py")
 
 each_service = pytest.mark.parametrize("service", SERVICES)
 each_grpc_service = pytest.mark.parametrize("service", GRPC_SERVICES)
@@ -137,7 +137,7 @@ def test_a_service_has_one_name_everywhere(service: str) -> None:
 
 @each_grpc_service
 def test_a_smoke_call_runs_without_the_code_of_its_service(service: str) -> None:
-    imported = {name.partition(".")[0] for name in imports_of(package_of(service) / "smoke.py")}
+    imported = {name.partition(".")[0] for name in imports_of(ROOT / "services" / service / "tests" / "smoke.py")}
     assert imported - sys.stdlib_module_names <= {"chassis", "shop"}
 
 

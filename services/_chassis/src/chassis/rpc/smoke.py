@@ -1,6 +1,6 @@
-"""Smoke calls: one valid call that each service ships, for tests, benchmarks and checks of a running release.
+"""Smoke calls: one valid call of each service, for tests, benchmarks and checks of a running release.
 
-A service defines `smoke_call(unique: str) -> SmokeCall` in `<package>/smoke.py`; `unique` is an id that no other call
+A service defines `smoke_call(unique: str) -> SmokeCall` in `tests/smoke.py`; `unique` is an id that no other call
 has used. That module imports only this one and generated messages, because tests/e2e/load.py runs it in a container
 that lacks the rest of the service's code.
 """

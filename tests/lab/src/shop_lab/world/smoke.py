@@ -1,18 +1,24 @@
 """The smoke calls of all services of the workspace."""
 
-from collections.abc import Mapping
-from importlib import import_module
-from typing import cast
+import runpy
+from collections.abc import Callable, Mapping
+from functools import cache
 
 import grpc
 
 from chassis.rpc.smoke import SmokeCall
-from shop_cli.local.workspace import Program, discover_services
+from shop_cli.local.workspace import Program, discover_services, root
 
 
 def smoke_call(program: Program, unique: str) -> SmokeCall:
-    """Return the smoke call that a service ships; see `chassis.rpc.smoke`."""
-    return cast("SmokeCall", import_module(f"{program.module}.smoke").smoke_call(unique))
+    """Return the smoke call of a service; see `chassis.rpc.smoke`."""
+    return _load(program.name)(unique)
+
+
+@cache
+def _load(service: str) -> Callable[[str], SmokeCall]:
+    found: Callable[[str], SmokeCall] = runpy.run_path(f"{root()}/services/{service}/tests/smoke.py")["smoke_call"]
+    return found
 
 
 def smoke_calls(unique: str) -> dict[str, SmokeCall]:
