@@ -7,6 +7,7 @@ import signal
 import socket
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import field
 from typing import Annotated, Any, Literal
 
@@ -56,8 +57,8 @@ def main() -> int:
     """Run until the end of the duration or a signal. Return 1 if there were errors or dropped arrivals, else 0."""
     settings = load(LoadSettings)
     logging.configure("load-generator", level=settings.log_level)
-    sources = math.ceil(settings.rate)
-    plan = ArrivalPlan.of(settings.rate, settings.shape, duration_seconds=settings.duration_seconds)
+    sources = math.ceil(settings.rate)  # independent, their arrivals add up to the rate
+    plan = ArrivalPlan.of(settings.rate / sources, settings.shape, duration_seconds=settings.duration_seconds)
     environment = Environment(host=settings.storefront_url)
     figures = Figures(environment)
     customers = Customers(
@@ -67,10 +68,11 @@ def main() -> int:
         think_seconds=settings.think_seconds,
         max_sessions=settings.max_sessions,
     )
-    environment.user_classes.append(source_of(customers, plan.split(sources)))
+    environment.user_classes.append(source_of(customers, plan))
     if settings.master_addr:
         return _work(environment, settings.master_addr)
-    stopped = _event_set_by_signals()
+    stopped = Event()
+    _call_on_signals(stopped.set)
     runner = _create_runner(environment, settings)
     while isinstance(runner, MasterRunner) and len(runner.clients.ready) < settings.workers:
         if stopped.wait(_POLL_SECONDS):
@@ -106,17 +108,14 @@ def _work(environment: Environment, master_addr: str) -> int:
     """Send customers as the master directs, until it quits or a signal arrives."""
     host, _, port = master_addr.rpartition(":")
     runner = environment.create_worker_runner(host, int(port))
-    for number in (signal.SIGINT, signal.SIGTERM):
-        gevent.signal_handler(number, runner.quit)
+    _call_on_signals(runner.quit)
     runner.greenlet.join()
     return 0
 
 
-def _event_set_by_signals() -> Event:
-    stopped = Event()
+def _call_on_signals(stop: Callable[[], object]) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
-        gevent.signal_handler(number, stopped.set)
-    return stopped
+        gevent.signal_handler(number, stop)
 
 
 def _report_until(stopped: Event, settings: LoadSettings, figures: Figures, customers: Customers) -> None:

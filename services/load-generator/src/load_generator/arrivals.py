@@ -60,10 +60,6 @@ class ArrivalPlan:
         chosen = SHAPES[shape]
         return cls(rate, chosen, duration_seconds or chosen.period_seconds)
 
-    def split(self, sources: int) -> "ArrivalPlan":
-        """Return the plan of one of several independent sources, whose arrivals add up to this plan's."""
-        return ArrivalPlan(self.rate / sources, self.shape, self.period_seconds)
-
     def arrivals(self, generator: random.Random, *, begin: float = 0.0) -> Iterator[float]:
         """Yield arrival times in seconds since the start of the run, from `begin` on, without end.
 

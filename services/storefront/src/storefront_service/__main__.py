@@ -19,7 +19,8 @@ from shop.recommendation_pb2_grpc import RecommendationServiceStub
 from shop_internal.cart_lines_pb2_grpc import CartLinesStub
 from shop_internal.mail_records_pb2_grpc import MailRecordsStub
 from shop_internal.orders_pb2_grpc import OrderJournalStub, OrderQuotesStub
-from storefront_service.app import Clients, create_app
+from storefront_service.app import create_app
+from storefront_service.clients import Clients
 from storefront_service.clients.cart import CartClient
 from storefront_service.clients.catalog import CatalogClient
 from storefront_service.clients.confirmations import ConfirmationsClient

@@ -1,7 +1,5 @@
 """Builds the ASGI application from its clients, for the process and for tests."""
 
-from dataclasses import dataclass
-
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.routing import Route
@@ -9,13 +7,7 @@ from starlette.types import ASGIApp
 
 from chassis.errors import DomainError
 from chassis.http.serving import with_headers
-from storefront_service.clients.cart import CartClient
-from storefront_service.clients.catalog import CatalogClient
-from storefront_service.clients.confirmations import ConfirmationsClient
-from storefront_service.clients.currency import CurrencyClient
-from storefront_service.clients.orders import OrdersClient
-from storefront_service.clients.suggestions import SuggestionsClient
-from storefront_service.clients.traces import TracesClient
+from storefront_service.clients import Clients
 from storefront_service.limits import OrderLimits
 from storefront_service.pages.browsing import BrowsingPages
 from storefront_service.pages.cart import CartPages
@@ -30,28 +22,17 @@ from storefront_service.web.static import StaticFiles
 from storefront_service.web.templates import Templates
 
 
-@dataclass(frozen=True)
-class Clients:
-    catalog: CatalogClient
-    currencies: CurrencyClient
-    carts: CartClient
-    suggestions: SuggestionsClient
-    orders: OrdersClient
-    confirmations: ConfirmationsClient
-    traces: TracesClient
-
-
 def create_app(clients: Clients, signer: SessionSigner, limits: OrderLimits, *, secure_cookie: bool) -> ASGIApp:
     """Create the application; with `secure_cookie`, browsers send the session's cookie over https only."""
     static = StaticFiles()
-    pages = Pages(Templates(static), clients.catalog, clients.currencies, clients.carts)
+    pages = Pages(Templates(static), clients)
     errors = ErrorPages(pages)
     routes = Starlette(
         routes=[
-            *BrowsingPages(pages, clients.suggestions).routes(),
-            *CartPages(pages, clients.carts, clients.currencies, clients.suggestions, clients.orders).routes(),
-            *CheckoutPages(pages, clients.carts, clients.orders, limits).routes(),
-            *OrderPages(pages, clients.carts, clients.orders, clients.confirmations, clients.traces).routes(),
+            *BrowsingPages(pages, clients).routes(),
+            *CartPages(pages, clients).routes(),
+            *CheckoutPages(pages, clients, limits).routes(),
+            *OrderPages(pages, clients).routes(),
             Route("/static/{name:path}", static.serve),
         ],
         exception_handlers=dict.fromkeys((DomainError, PartDown, HTTPException, Exception), errors.respond),

@@ -9,9 +9,9 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from chassis.errors import InvalidArgument
-from storefront_service.clients.suggestions import SuggestionsClient
+from storefront_service.clients import Clients
 from storefront_service.domain import Ad, Product
-from storefront_service.pages.frame import Frame, Pages, found
+from storefront_service.pages.frame import Frame, Pages, found, require
 from storefront_service.sessions import new_key
 
 _MAX_QUERY = 256
@@ -21,7 +21,7 @@ _FEATURED, _IN_HERO = 12, 3
 @dataclass(frozen=True)
 class BrowsingPages:
     _pages: Pages
-    _suggestions: SuggestionsClient
+    _clients: Clients
 
     def routes(self) -> list[Route]:
         return [
@@ -35,7 +35,7 @@ class BrowsingPages:
 
     async def home(self, request: Request) -> Response:
         catalog = await self._pages.catalog()
-        frame, ad = await asyncio.gather(self._pages.frame(request), self._suggestions.ad([]))
+        frame, ad = await asyncio.gather(self._pages.frame(request), self._clients.suggestions.ad([]))
         selection = catalog.selection(_FEATURED + _IN_HERO)
         featured, hero = await self._pages.priced(selection[:_FEATURED], frame.currency), selection[_FEATURED:]
         return self._pages.render("home.html", frame, hero=hero, featured=featured, tiles=catalog.emblems(), ad=ad)
@@ -46,7 +46,7 @@ class BrowsingPages:
         if len(query) > _MAX_QUERY:
             raise InvalidArgument.field("q", f"must have at most {_MAX_QUERY} characters")
         frame, catalog = await asyncio.gather(self._pages.frame(request), self._pages.catalog())
-        products = await self._pages.search(query) if query else catalog.products
+        products = await require("catalog", self._clients.catalog.search(query)) if query else catalog.products
         title = f"Results for “{query}”" if query else "All products"
         return await self._list(frame, title, products, query=query)
 
@@ -54,7 +54,7 @@ class BrowsingPages:
         name = request.path_params["name"]
         catalog = await self._pages.catalog()
         products = found(catalog.in_category(name) or None)
-        frame, ad = await asyncio.gather(self._pages.frame(request), self._suggestions.ad([name]))
+        frame, ad = await asyncio.gather(self._pages.frame(request), self._clients.suggestions.ad([name]))
         return await self._list(frame, name.capitalize(), products, current=name, ad=ad)
 
     async def product(self, request: Request) -> Response:
@@ -63,8 +63,8 @@ class BrowsingPages:
         user_id = self._pages.user_id(request)
         frame, recommended, ad = await asyncio.gather(
             self._pages.frame(request),
-            self._suggestions.recommended(user_id, [product.id]),
-            self._suggestions.ad(product.categories, page=request.url.path),
+            self._clients.suggestions.recommended(user_id, [product.id]),
+            self._clients.suggestions.ad(product.categories, page=request.url.path),
         )
         others = await self._pages.priced([product, *catalog.known(recommended)], frame.currency)
         return self._pages.render("product.html", frame, priced=others[0], recommended=others[1:], ad=ad, key=new_key())

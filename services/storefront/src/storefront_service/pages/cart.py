@@ -11,10 +11,7 @@ from starlette.routing import Route
 from chassis.errors import DomainError, InvalidArgument
 from chassis.values.fields import parse_idempotency_key
 from chassis.values.money import Money, is_currency_code, total
-from storefront_service.clients.cart import CartClient
-from storefront_service.clients.currency import CurrencyClient
-from storefront_service.clients.orders import OrdersClient
-from storefront_service.clients.suggestions import SuggestionsClient
+from storefront_service.clients import Clients
 from storefront_service.domain import CartLine, Catalog, Product, Receipt
 from storefront_service.pages.frame import CURRENCY_COOKIE, Pages, found, require
 from storefront_service.web.forms import read_form
@@ -74,10 +71,7 @@ def view_receipt(receipt: Receipt, catalog: Catalog) -> CartView:
 @dataclass(frozen=True)
 class CartPages:
     _pages: Pages
-    _carts: CartClient
-    _currencies: CurrencyClient
-    _suggestions: SuggestionsClient
-    _orders: OrdersClient
+    _clients: Clients
 
     def routes(self) -> list[Route]:
         return [
@@ -90,10 +84,10 @@ class CartPages:
 
     async def cart(self, request: Request) -> Response:
         user_id = self._pages.user_id(request)
-        lines, catalog = await asyncio.gather(require("cart", self._carts.read(user_id)), self._pages.catalog())
+        lines, catalog = await asyncio.gather(require("cart", self._clients.carts.read(user_id)), self._pages.catalog())
         frame, recommended = await asyncio.gather(
             self._pages.frame(request, lines),
-            self._suggestions.recommended(user_id, [line.product_id for line in lines]),
+            self._clients.suggestions.recommended(user_id, [line.product_id for line in lines]),
         )
         view = await view_cart(self._pages, catalog, lines, frame.currency)
         return self._pages.render(
@@ -114,31 +108,31 @@ class CartPages:
         line, session = CartLine(product.id, quantity), session_of(request)
         if not session.begun or await self._is_unused(session.user_id):
             session.begin()
-        await require("cart", self._carts.add(session.user_id, line, key))
+        await require("cart", self._clients.carts.add(session.user_id, line, key))
         return RedirectResponse(f"/cart?added={product.id}", _SEE_OTHER)
 
     async def set_quantity(self, request: Request) -> Response:
         """Set the quantity of a product in the cart, sold or not; 0 removes it."""
         form = await read_form(request)
         line = CartLine(form.get("product_id", ""), _parse_quantity(form.get("quantity", ""), lowest=0))
-        await require("cart", self._carts.set_quantity(self._pages.user_id(request), line))
+        await require("cart", self._clients.carts.set_quantity(self._pages.user_id(request), line))
         return RedirectResponse("/cart", _SEE_OTHER)
 
     async def empty(self, request: Request) -> Response:
-        await require("cart", self._carts.empty(self._pages.user_id(request)))
+        await require("cart", self._clients.carts.empty(self._pages.user_id(request)))
         return RedirectResponse("/cart", _SEE_OTHER)
 
     async def _is_unused(self, user_id: str) -> bool:
         """Return whether a session has neither items nor orders, so that somebody else may have left its cookie."""
         try:
-            return not await self._carts.read(user_id) and not await self._orders.of_user(user_id)
+            return not await self._clients.carts.read(user_id) and not await self._clients.orders.of_user(user_id)
         except DomainError:
             return False
 
     async def choose_currency(self, request: Request) -> Response:
         form = await read_form(request)
         code = form.get("currency_code", "")
-        codes = await require("currency", self._currencies.codes())
+        codes = await require("currency", self._clients.currencies.codes())
         if not is_currency_code(code) or code not in codes:
             raise InvalidArgument.field("currency_code", "is not a currency of this shop")
         response = RedirectResponse(_local_path(form.get("return_to", "")), _SEE_OTHER)

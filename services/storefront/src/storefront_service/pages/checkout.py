@@ -19,8 +19,7 @@ from chassis.values.countries import COUNTRY_NAMES
 from chassis.values.fields import parse_idempotency_key
 from chassis.values.money import Money
 from storefront_service import order_form
-from storefront_service.clients.cart import CartClient
-from storefront_service.clients.orders import OrdersClient
+from storefront_service.clients import Clients
 from storefront_service.domain import Receipt, session_label
 from storefront_service.limits import LimitReached, OrderLimits
 from storefront_service.pages.cart import view_cart, view_receipt
@@ -37,11 +36,8 @@ _INVALID, _DECLINED, _CONFLICT, _TOO_MANY, _UNAVAILABLE = 422, 402, 409, 429, 50
 _ORDERED_BEFORE = "CART_ORDERED"
 # The order exists: its page shows how it ends.
 _EXISTS = {"ORDER_IN_PROGRESS", "ORDER_IN_FLIGHT", "ORDER_NEEDS_REVIEW", "ORDER_SETTLED", _ORDERED_BEFORE}
-_KEY_REUSED = "IDEMPOTENCY_KEY_REUSED"
-_CART_EMPTY = "CART_EMPTY"
 _OF_SESSION = "session"
 _MAX_COOKIE = 3500  # browsers drop cookies of more than 4096 bytes
-_TOTAL_CHANGED = "TOTAL_CHANGED"
 _TOTAL = re.compile(r"([0-9]{1,18}\.[0-9]{2,9}) ([A-Z]{3})")
 
 
@@ -66,8 +62,7 @@ class Rejection:
 @dataclass(frozen=True)
 class CheckoutPages:
     _pages: Pages
-    _carts: CartClient
-    _orders: OrdersClient
+    _clients: Clients
     _limits: OrderLimits
 
     def routes(self) -> list[Route]:
@@ -101,7 +96,7 @@ class CheckoutPages:
                 return await self._lead_to_total(request, fields)
             user_id, client = self._pages.user_id(request), request.client
             with self._limits.order(user_id, client.host if client else "", form.email) as uncount:
-                placed = await self._orders.place(user_id, total, form)
+                placed = await self._clients.orders.place(user_id, total, form)
                 if placed.repeated:
                     uncount()
         except order_form.InvalidForm as error:
@@ -122,14 +117,14 @@ class CheckoutPages:
 
     async def _quote(self, request: Request, fields: Mapping[str, str]) -> Receipt:
         form, frame = order_form.parse(fields, with_card=False), await self._pages.frame(request, ())
-        return await self._orders.quote(frame.user_id, frame.currency, form)
+        return await self._clients.orders.quote(frame.user_id, frame.currency, form)
 
     async def _after(self, error: DomainError, request: Request, fields: Mapping[str, str]) -> Response:
         order_id = error.metadata.get("order_id", "")
         log.info("order not placed", reason=error.reason, order_id=order_id)
         if order_id and error.reason in _EXISTS:
             return _order_page(order_id, repeated=error.reason == _ORDERED_BEFORE)
-        if error.reason == _CART_EMPTY:
+        if error.reason == "CART_EMPTY":
             return RedirectResponse("/cart", _SEE_OTHER)
         if isinstance(error, LimitReached):
             return await self._form_later(request, fields, error)
@@ -157,7 +152,7 @@ class CheckoutPages:
     ) -> Response:
         """Show the form: with a total it asks for the card too, without one for the other fields alone."""
         user_id = self._pages.user_id(request)
-        lines, catalog = await asyncio.gather(require("cart", self._carts.read(user_id)), self._pages.catalog())
+        lines, catalog = await asyncio.gather(require("cart", self._clients.carts.read(user_id)), self._pages.catalog())
         frame = await self._pages.frame(request, lines)
         cart = (
             view_receipt(receipt, catalog) if receipt else await view_cart(self._pages, catalog, lines, frame.currency)
@@ -189,13 +184,13 @@ def _shown_total(request: Request, fields: Mapping[str, str]) -> Money | None:
 def rejection_of(error: DomainError) -> Rejection:
     """Return what the form shows for an error of checkout."""
     order_id = error.metadata.get("order_id", "")
-    if error.reason == _KEY_REUSED:
+    if error.reason == "IDEMPOTENCY_KEY_REUSED":
         text = "This form was already sent with other details. Look at your orders before you order again."
         return Rejection(_CONFLICT, "Check your orders", text)
     if isinstance(error, InvalidArgument) and any(found.field == "user_currency" for found in error.violations):
         text = "The shop no longer takes the currency you chose. Check the prices below, and enter your card again."
         return Rejection(_INVALID, "Your currency has changed", text, repeatable=True)
-    if error.reason == _TOTAL_CHANGED:
+    if error.reason == "TOTAL_CHANGED":
         text = f"It is {error.metadata['total']} now, and nothing was ordered. Enter your card again to accept it."
         return Rejection(_CONFLICT, "The total has changed", text, repeatable=True)
     if isinstance(error, InvalidArgument) and error.violations:

@@ -14,9 +14,7 @@ from starlette.responses import HTMLResponse
 
 from chassis.errors import REFUSALS, DomainError
 from chassis.values.money import Money
-from storefront_service.clients.cart import CartClient
-from storefront_service.clients.catalog import CatalogClient
-from storefront_service.clients.currency import CurrencyClient
+from storefront_service.clients import Clients
 from storefront_service.domain import BASE_CURRENCY, CartLine, Catalog, Product
 from storefront_service.web.headers import PRIVATE
 from storefront_service.web.middleware import session_of
@@ -87,9 +85,7 @@ class Pages:
     """Shared by the pages of all features: loads the frame, shows prices and renders templates."""
 
     _templates: Templates
-    _catalog: CatalogClient
-    _currencies: CurrencyClient
-    _carts: CartClient
+    _clients: Clients
 
     def user_id(self, request: Request) -> str:
         return session_of(request).user_id
@@ -99,8 +95,8 @@ class Pages:
         user_id = self.user_id(request)
         lines, codes, catalog = await asyncio.gather(
             self._cart(user_id, cart),
-            _or_none(self._currencies.codes()),
-            _or_none(self._catalog.current()),
+            _or_none(self._clients.currencies.codes()),
+            _or_none(self._clients.catalog.current()),
         )
         chosen = request.cookies.get(CURRENCY_COOKIE, BASE_CURRENCY)
         known = codes or (BASE_CURRENCY,)
@@ -115,16 +111,12 @@ class Pages:
 
     async def catalog(self) -> Catalog:
         """Return the catalog. Raise PartDown."""
-        return await require("catalog", self._catalog.current())
-
-    async def search(self, query: str) -> list[Product]:
-        """Return the products that match. Raise PartDown, or InvalidArgument for a query that is too long."""
-        return await require("catalog", self._catalog.search(query))
+        return await require("catalog", self._clients.catalog.current())
 
     async def prices(self, amounts: Sequence[Money], currency: str) -> list[Money]:
         """Return amounts in a currency, or as they are while conversion is unavailable."""
         try:
-            return await self._currencies.convert(amounts, currency)
+            return await self._clients.currencies.convert(amounts, currency)
         except DomainError as error:
             log.info("page with prices of the catalog", reason=error.reason)
             return list(amounts)
@@ -143,7 +135,11 @@ class Pages:
         return self._templates.render(template, values)
 
     async def _cart(self, user_id: str, known: Sequence[CartLine] | None) -> Sequence[CartLine] | None:
-        return await _or_none(self._carts.read(user_id, timeout_seconds=_COUNT_SECONDS)) if known is None else known
+        return (
+            await _or_none(self._clients.carts.read(user_id, timeout_seconds=_COUNT_SECONDS))
+            if known is None
+            else known
+        )
 
 
 async def _or_none(call: Awaitable[T]) -> T | None:

@@ -13,10 +13,8 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response, Stream
 from starlette.routing import Route
 
 from chassis.errors import DomainError
-from storefront_service.clients.cart import CartClient
-from storefront_service.clients.confirmations import Confirmation, ConfirmationsClient
-from storefront_service.clients.orders import OrdersClient
-from storefront_service.clients.traces import TracesClient
+from storefront_service.clients import Clients
+from storefront_service.clients.confirmations import Confirmation
 from storefront_service.domain import Catalog, Order, Trace
 from storefront_service.pages.cart import view_receipt
 from storefront_service.pages.frame import CURRENCY_COOKIE, DELIVERY_COOKIE, Pages, PartDown, found, require
@@ -38,10 +36,7 @@ _EMAIL_POLICY = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 
 @dataclass
 class OrderPages:
     _pages: Pages
-    _carts: CartClient
-    _orders: OrdersClient
-    _confirmations: ConfirmationsClient
-    _traces: TracesClient
+    _clients: Clients
     _streams: int = 0
 
     def routes(self) -> list[Route]:
@@ -56,7 +51,7 @@ class OrderPages:
 
     async def list_orders(self, request: Request) -> Response:
         orders, frame, catalog = await asyncio.gather(
-            require("orders", self._orders.of_user(self._pages.user_id(request))),
+            require("orders", self._clients.orders.of_user(self._pages.user_id(request))),
             self._pages.frame(request),
             _catalog_or_empty(self._pages),
         )
@@ -67,7 +62,7 @@ class OrderPages:
         """Sign out: drop the cart, and delete the cookies that lead to it, to the orders and to the last address."""
         session, response = session_of(request), RedirectResponse("/orders", 303)
         with contextlib.suppress(DomainError):  # then it expires by itself
-            await self._carts.empty(session.user_id)
+            await self._clients.carts.empty(session.user_id)
         session.end()
         response.delete_cookie(DELIVERY_COOKIE, path="/checkout")
         response.delete_cookie(CURRENCY_COOKIE)
@@ -77,8 +72,10 @@ class OrderPages:
         order, frame, catalog = await asyncio.gather(
             self._find(request), self._pages.frame(request), _catalog_or_empty(self._pages)
         )
-        trace = await self._traces.of_order(order.order_id, order.created_at)
-        trace_awaited = self._traces.available and not trace and datetime.now(UTC) - order.created_at < _TRACE_MAX_DELAY
+        trace = await self._clients.traces.of_order(order.order_id, order.created_at)
+        trace_awaited = (
+            self._clients.traces.available and not trace and datetime.now(UTC) - order.created_at < _TRACE_MAX_DELAY
+        )
         return self._pages.render(
             "order.html",
             frame,
@@ -86,7 +83,7 @@ class OrderPages:
             order=order,
             rows=view_receipt(order.receipt, catalog).rows if order.receipt else (),
             trace=trace,
-            traces_available=self._traces.available,
+            traces_available=self._clients.traces.available,
             trace_awaited=trace_awaited,
             live=not order.state.is_final or trace_awaited,
             repeated="repeated" in request.query_params,
@@ -116,11 +113,11 @@ class OrderPages:
 
     async def _find(self, request: Request) -> Order:
         user_id, order_id = self._pages.user_id(request), request.path_params["order_id"]
-        return found(await require("orders", self._orders.find(user_id, order_id)))
+        return found(await require("orders", self._clients.orders.find(user_id, order_id)))
 
     async def _confirmation(self, request: Request) -> Confirmation | None:
         order = await self._find(request)
-        return await require("email", self._confirmations.find(order.order_id))
+        return await require("email", self._clients.confirmations.find(order.order_id))
 
     async def _counted(self, events: AsyncIterator[str]) -> AsyncIterator[str]:
         self._streams += 1
@@ -146,14 +143,14 @@ class OrderPages:
                 return
             await asyncio.sleep(_POLL_SECONDS)
             try:
-                order = await self._orders.find(order.user_id, order.order_id) or order
+                order = await self._clients.orders.find(order.user_id, order.order_id) or order
             except DomainError:
                 yield ": checkout does not respond\n\n"  # try again: it may recover before the stream ends
 
     async def _trace_events(self, order: Order, until: float) -> AsyncIterator[str]:
         sent: Trace | None = None
-        while self._traces.available and time.monotonic() < until:
-            trace = await self._traces.of_order(order.order_id, order.created_at)
+        while self._clients.traces.available and time.monotonic() < until:
+            trace = await self._clients.traces.of_order(order.order_id, order.created_at)
             if trace is not None:
                 # Services export at different times: a trace is complete when it grows no more.
                 if trace == sent:
