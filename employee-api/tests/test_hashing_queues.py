@@ -1,7 +1,6 @@
 import asyncio
 import threading
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from starlette.requests import ClientDisconnect, Request
@@ -9,7 +8,7 @@ from starlette.types import Message
 
 from employee_api.errors import TooManyPasswords
 from employee_api.http.operations import Call
-from employee_api.users.passwords import HashingQueue, HashingQueues
+from employee_api.users.passwords import HashingQueue, PasswordHasher
 
 LOGIN, NEW_PASSWORD, KNOWN_DEVICE = HashingQueue.LOGIN, HashingQueue.NEW_PASSWORD, HashingQueue.KNOWN_DEVICE
 
@@ -17,8 +16,8 @@ LOGIN, NEW_PASSWORD, KNOWN_DEVICE = HashingQueue.LOGIN, HashingQueue.NEW_PASSWOR
 class Work:
     """Work for one thread, which waits until it is released; `done` has the names in the order of execution."""
 
-    def __init__(self, executor: ThreadPoolExecutor) -> None:
-        self.queues = HashingQueues(executor, threads=1)
+    def __init__(self) -> None:
+        self.hasher = PasswordHasher(1, memory_kib=8, passes=1)
         self.done: list[str] = []
         self.released = threading.Event()
 
@@ -37,15 +36,15 @@ class Work:
             self.released.wait(10)
             self.done.append(name)
 
-        await self.queues.run(queue, work)
+        await self.hasher.run(queue, work)
 
 
 @pytest.fixture
 def work() -> Iterator[Work]:
-    with ThreadPoolExecutor(1) as executor:
-        work = Work(executor)
-        yield work
-        work.released.set()
+    work = Work()
+    yield work
+    work.released.set()
+    work.hasher.close()
 
 
 @pytest.mark.parametrize(("flood", "queue"), [(NEW_PASSWORD, LOGIN), (LOGIN, KNOWN_DEVICE)])
@@ -91,12 +90,11 @@ async def test_a_client_that_leaves_frees_its_place(work: Work) -> None:
 async def test_a_client_that_leaves_when_its_turn_comes_does_not_lose_the_thread(work: Work, leaving: int) -> None:
     first = await work.occupy()
     waiting = await work.add(LOGIN, "login", 2)
-    work.queues._threads.release()  # as if another thread had become free
+    work.hasher._threads.release()  # as if another thread had become free
     waiting[leaving].cancel()
     work.released.set()
     await asyncio.gather(first, *waiting, return_exceptions=True)
-    _started, result = await work.queues.run(LOGIN, lambda: "served")
-    assert result == "served"
+    assert await work.hasher.run(LOGIN, lambda: "served") == "served"
 
 
 async def test_a_wait_ends_when_the_client_disconnects(work: Work) -> None:
@@ -106,7 +104,7 @@ async def test_a_wait_ends_when_the_client_disconnects(work: Work) -> None:
     call = Call(Request({"type": "http"}, disconnect), None, None)
     first = await work.occupy()
     with pytest.raises(ClientDisconnect):
-        await call.while_connected(work.queues.run(LOGIN, lambda: work.done.append("left")))
+        await call.while_connected(work.hasher.run(LOGIN, lambda: work.done.append("left")))
     work.released.set()
     await first
     assert work.done == ["first"]

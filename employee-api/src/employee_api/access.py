@@ -1,5 +1,7 @@
 """Who makes a request, and what an operation requires of them."""
 
+import hashlib
+import secrets
 import uuid
 from dataclasses import dataclass
 from enum import Enum, StrEnum
@@ -15,6 +17,16 @@ DEVICE_COOKIE = "__Host-device"
 
 # Lets programs, and scanners for leaked secrets, recognize an API token.
 API_TOKEN_PREFIX = "shop_"  # noqa: S105 - no secret
+
+
+def new_token() -> str:
+    """Return 256 random bits: unlike passwords, they can't be guessed from a fast hash."""
+    return secrets.token_urlsafe(32)
+
+
+def hash_token(token: str) -> bytes:
+    """Return what is stored of a token, or of any text that a client sends as one."""
+    return hashlib.sha256(token.encode(errors="surrogateescape")).digest()
 
 
 class Scope(StrEnum):

@@ -25,6 +25,7 @@ from employee_api.http.idempotency import StoredResponses
 from employee_api.operations import operations
 from employee_api.settings import EmployeeApiSettings
 from employee_api.tasks.comments import CommentHandlers
+from employee_api.tasks.search import register_functions
 from employee_api.tasks.tasks import TaskHandlers
 from employee_api.users.accounts import UserHandlers
 from employee_api.users.locks import find_role
@@ -43,6 +44,7 @@ def build(
 ) -> Starlette:
     """Build the application; the caller closes the engine and the hasher."""
     idle, absolute = (timedelta(seconds=s) for s in (settings.session_idle_seconds, settings.session_absolute_seconds))
+    register_functions(engine)
     sessions, tokens = SessionHandlers(engine, clock, idle, absolute), ApiTokenHandlers(engine, clock)
     users = UserRepository(engine, clock, random.SystemRandom())
     finders = partial(find_actor, sessions, tokens), partial(find_role, users)

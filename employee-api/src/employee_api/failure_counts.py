@@ -9,7 +9,7 @@ from sqlalchemy import case, delete, select
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlmodel import col
 
-from employee_api.database import Repository, shared_transaction, transaction
+from employee_api.database import Repository, transaction
 from employee_api.models import FailureCount
 
 
@@ -46,14 +46,6 @@ class FailureCounts(Repository):
             counts = {row["key_hash"]: FailureCount(**row) for row in counted}
             await connection.execute(delete(FailureCount).where(col(FailureCount.key_hash).in_(deletable)))
         return counts
-
-    async def add_apart(self, key: bytes) -> FailureCount:
-        """Count a failure that counts even if the changes of the request are rolled back.
-
-        Call it before the request changes anything: SQLite allows one writer at a time.
-        """
-        async with shared_transaction():
-            return (await self.add([key]))[key]
 
     async def reset(self, keys: Iterable[bytes]) -> None:
         """Set the counts of these keys to zero."""

@@ -18,13 +18,8 @@ class Health(Output):
     status: Literal["ok"] = "ok"
 
 
-async def healthz(_call: Call[None]) -> Health:
-    """Return what the chassis does."""
-    return Health()
-
-
-async def readyz(_call: Call[None]) -> Health:
-    """Return what the chassis does while the service is ready."""
+async def probe(_call: Call[None]) -> Health:
+    """Return what the chassis does while the service is alive, or ready."""
     return Health()
 
 

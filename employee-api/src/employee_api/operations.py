@@ -228,9 +228,12 @@ def operations(
             )
             for table in Table
         ),
-        Operation("GET", "/healthz", "Whether the process is alive", health.healthz, reads=_ANY_QUERY, served=False),
         Operation(
-            "GET", "/readyz", "Whether the database answers and its migrations have run", health.readyz,
-            reads=_ANY_QUERY, failures=(errors.NotReady(),), served=False,
+            "GET", "/healthz", "Whether the process is alive", health.probe,
+            named="healthz", reads=_ANY_QUERY, served=False,
+        ),
+        Operation(
+            "GET", "/readyz", "Whether the database answers and its migrations have run", health.probe,
+            named="readyz", reads=_ANY_QUERY, failures=(errors.NotReady(),), served=False,
         ),
     ]  # fmt: skip

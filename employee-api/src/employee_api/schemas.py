@@ -53,17 +53,16 @@ class Page(Output, Generic[ItemT]):
     next: str | None = Field(description="The `cursor` of the next page; null on the last page")
 
 
-class Deleted(Output):
-    """The id of what was deleted."""
-
-    success: Literal[True] = True
-    id: uuid.UUID
-
-
 class Success(Output):
     """The operation succeeded."""
 
     success: Literal[True] = True
+
+
+class Deleted(Success):
+    """The id of what was deleted."""
+
+    id: uuid.UUID
 
 
 class Error(Output):

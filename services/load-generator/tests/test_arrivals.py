@@ -43,7 +43,7 @@ def test_a_seed_repeats_the_arrivals() -> None:
 
 
 def test_several_sources_together_make_the_rate() -> None:
-    source = ArrivalPlan.of(50, "steady").split(5)
+    source = ArrivalPlan.of(50 / 5, "steady")
     arrived = [at for number in range(5) for at in take(source, 200, str(number))]
     assert len(arrived) == pytest.approx(10_000, abs=4 * math.sqrt(10_000))
 

@@ -9,7 +9,7 @@ from sqlmodel import col
 from starlette.requests import Request
 
 from chassis.errors import FieldViolation
-from employee_api.access import API_TOKEN_PREFIX, Actor
+from employee_api.access import API_TOKEN_PREFIX, Actor, hash_token, new_token
 from employee_api.activities import Subject, record
 from employee_api.auth.schemas import NewTokenOutput, TokenInput, TokenOutput
 from employee_api.auth.sessions import SessionHandlers, bearer_token, session_token
@@ -18,7 +18,6 @@ from employee_api.errors import BadRequest, TokenNotFound, TooManyTokens, UserNo
 from employee_api.http.operations import Call
 from employee_api.models import ApiToken, User
 from employee_api.schemas import Deleted
-from employee_api.tokens import hash_token, new_token
 from employee_api.users.locks import lock_user, user_of
 
 _MAX_TOKENS = 50

@@ -1,13 +1,13 @@
 """Requests and responses about authentication: logins, sessions and API tokens."""
 
 import uuid
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import Field
 
 from employee_api.access import Scope
 from employee_api.fields import Moment, NonEmptyText, Timestamp, TokenName
-from employee_api.schemas import Input, Output, Page, StrictInput
+from employee_api.schemas import Input, Output, Page, StrictInput, Success
 
 Scopes = Annotated[list[Scope], Field(min_length=1, max_length=len(Scope))]
 
@@ -45,10 +45,9 @@ class SessionOutput(Output):
     current: bool = Field(description="Whether it is the session of this request")
 
 
-class EndedSessions(Output):
+class EndedSessions(Success):
     """How many sessions were ended."""
 
-    success: Literal[True] = True
     ended: int
 
 

@@ -8,7 +8,7 @@ from sqlalchemy import ColumnElement, delete, insert, or_, select, update
 from sqlmodel import col
 from starlette.requests import Request
 
-from employee_api.access import SESSION_COOKIE, Actor
+from employee_api.access import SESSION_COOKIE, Actor, hash_token, new_token
 from employee_api.activities import Subject, record
 from employee_api.auth.schemas import EndedSessions, SessionOutput
 from employee_api.database import Repository, transaction
@@ -16,7 +16,6 @@ from employee_api.errors import SessionNotFound, UserNotFound
 from employee_api.http.operations import Call
 from employee_api.models import Session, User
 from employee_api.schemas import Deleted
-from employee_api.tokens import hash_token, new_token
 from employee_api.users.locks import lock_user, user_of
 
 # `last_seen_at` is updated once in this fraction of the idle time: a write with every request would be too costly.

@@ -7,12 +7,12 @@ from enum import StrEnum
 from sqlalchemy import delete, insert, literal, or_, select, update
 from sqlmodel import SQLModel, col
 
+from employee_api.access import hash_token, new_token
 from employee_api.auth.schemas import SignInOutput, SignInPage
 from employee_api.database import Repository, transaction
 from employee_api.http.operations import Call
 from employee_api.models import Device, SignIn, User
 from employee_api.pagination import PageQuery, fetch_page
-from employee_api.tokens import hash_token, new_token
 from employee_api.users.locks import user_of
 
 _TABLE = SQLModel.metadata.tables["sign_ins"]

@@ -22,11 +22,7 @@ class Compression:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-
-        async def app(_scope: Scope, receive: Receive, compress: Send) -> None:
+        async def app(scope: Scope, receive: Receive, compress: Send) -> None:
             chosen = compress
 
             async def send_or_compress(message: Message) -> None:
@@ -35,14 +31,12 @@ class Compression:
                     chosen = send
                 await chosen(message)
 
-            # In the scope itself, where routing leaves the route for the span.
             await self._app(scope, receive, send_or_compress)
 
-        headers = MutableHeaders(raw=list(scope["headers"]))
+        headers = MutableHeaders(scope=scope)
         # Starlette only looks for the word "gzip", whatever its quality.
         headers["accept-encoding"] = "gzip" if _accepts_gzip(headers) else "identity"
-        compressed = GZipMiddleware(app, compresslevel=_LEVEL, thread_minimum_size=_MAX_BYTES_IN_LOOP)
-        await compressed({**scope, "headers": headers.raw}, receive, send)
+        await GZipMiddleware(app, compresslevel=_LEVEL, thread_minimum_size=_MAX_BYTES_IN_LOOP)(scope, receive, send)
 
 
 def _accepts_gzip(headers: Headers) -> bool:

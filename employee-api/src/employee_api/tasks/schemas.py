@@ -3,13 +3,12 @@
 import uuid
 from datetime import date
 from enum import StrEnum
-from typing import Literal
 
 from pydantic import Field
 
 from employee_api.fields import CalendarDate, CommentText, Id, LongText, Month, SearchText, Timestamp, Title
 from employee_api.pagination import PageQuery
-from employee_api.schemas import Output, Page, Patch, StrictInput
+from employee_api.schemas import Output, Page, Patch, StrictInput, Success
 
 
 class Status(StrEnum):
@@ -56,10 +55,9 @@ class TaskAssignment(StrictInput):
     assignee_id: Id | None = Field(description="Null unassigns the tasks")
 
 
-class AssignmentOutput(Output):
+class AssignmentOutput(Success):
     """The tasks are assigned."""
 
-    success: Literal[True] = True
     changed: list[uuid.UUID] = Field(description="The ids of the tasks that had another assignee before")
 
 
@@ -117,17 +115,16 @@ class TaskPage(Page[TaskOutput]):
     """Tasks in the requested order."""
 
 
-class CommentInput(StrictInput):
-    """A new comment."""
-
-    body: CommentText
-    author_id: Id | None = Field(default=None, description="Ignored when there is a session: its user is the author")
-
-
 class CommentPatch(StrictInput):
     """The new text of a comment."""
 
     body: CommentText
+
+
+class CommentInput(CommentPatch):
+    """A new comment."""
+
+    author_id: Id | None = Field(default=None, description="Ignored when there is a session: its user is the author")
 
 
 class CommentOutput(Output):

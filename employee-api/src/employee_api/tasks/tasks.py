@@ -5,7 +5,6 @@ Every transaction locks users before tasks, each in the order of their ids, so t
 
 import uuid
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import RowMapping, delete, insert, select, update
@@ -31,7 +30,7 @@ from employee_api.tasks.schemas import (
     TaskPatch,
     TaskQuery,
 )
-from employee_api.tasks.search import SORT_KEYS, matching_tasks, register_functions
+from employee_api.tasks.search import SORT_KEYS, matching_tasks
 
 
 async def get_task(connection: AsyncConnection, task_id: uuid.UUID, *, lock: bool = False) -> TaskOutput:
@@ -68,11 +67,7 @@ async def lock_users(connection: AsyncConnection, actor: Actor | None, *others: 
     return existing
 
 
-@dataclass
 class TaskHandlers(Repository):
-    def __post_init__(self) -> None:
-        register_functions(self.engine)
-
     async def list_tasks(self, call: Call[TaskQuery]) -> TaskPage:
         query = call.input
         descending = query.order is Order.DESCENDING

@@ -81,24 +81,11 @@ class UserHandlers(Repository):
 
     async def deactivate_user(self, call: Call[None]) -> AccountOutput:
         """End the user's sessions and API tokens and refuse new ones, until they are reactivated."""
-        user_id = call.path_id(UserNotFound())
-        async with transaction(self.engine) as connection:
-            account = await lock_user(connection, user_id, call.actor, ends_management="deactivated")
-            if account.deactivated_at is not None:
-                return account
-            await end_access(connection, user_id)
-            changed = {"deactivated_at": self.clock()}
-            return await self._save(connection, call.actor, account, "deactivated", changed)
+        return await self._end_access(call, "deactivated", self.clock(), ends_management="deactivated")
 
     async def reactivate_user(self, call: Call[None]) -> AccountOutput:
-        user_id = call.path_id(UserNotFound())
-        async with transaction(self.engine) as connection:
-            account = await lock_user(connection, user_id, call.actor)
-            if account.deactivated_at is None:
-                return account
-            # A login that was under way during the deactivation may have created a session since.
-            await end_access(connection, user_id)
-            return await self._save(connection, call.actor, account, "reactivated", {"deactivated_at": None})
+        # A login that was under way during the deactivation may have created a session since.
+        return await self._end_access(call, "reactivated", None)
 
     def _visible(self, user: UserT, reader: Actor | None) -> UserT:
         """Return what the reader may see of a user: e-mails are for management, as their export is."""
@@ -125,6 +112,17 @@ class UserHandlers(Repository):
             if not changed:
                 return account
             return await self._save(connection, actor, account, "updated", changed)
+
+    async def _end_access(
+        self, call: Call[None], action: str, deactivated_at: datetime | None, *, ends_management: str | None = None
+    ) -> AccountOutput:
+        user_id = call.path_id(UserNotFound())
+        async with transaction(self.engine) as connection:
+            account = await lock_user(connection, user_id, call.actor, ends_management=ends_management)
+            if (account.deactivated_at is None) == (deactivated_at is None):
+                return account
+            await end_access(connection, user_id)
+            return await self._save(connection, call.actor, account, action, {"deactivated_at": deactivated_at})
 
     async def _save(
         self,

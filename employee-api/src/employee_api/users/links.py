@@ -10,10 +10,9 @@ from sqlalchemy import ColumnElement, Row, and_, delete, insert, or_, select, up
 from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlmodel import col
 
-from employee_api.access import Actor, outranks
+from employee_api.access import Actor, hash_token, new_token, outranks
 from employee_api.database import Repository
 from employee_api.models import ApiToken, Device, Session, SingleUseLink, User
-from employee_api.tokens import hash_token, new_token
 from employee_api.users.locks import can_manage, lock_users
 
 

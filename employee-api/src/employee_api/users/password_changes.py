@@ -1,13 +1,12 @@
 """Changes of passwords: by their users, and with single-use links from management users."""
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 
-from sqlalchemy import delete, select, update
-from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy import delete, update
 from sqlmodel import col
 
-from employee_api.access import DEVICE_COOKIE
+from employee_api.access import DEVICE_COOKIE, hash_token
 from employee_api.activities import Subject, record
 from employee_api.database import Repository, transaction
 from employee_api.errors import HigherRoleRequired, InvalidPasswordReset, UserNotFound, WrongPassword
@@ -15,7 +14,6 @@ from employee_api.http.authorization import Authorizer
 from employee_api.http.operations import Call
 from employee_api.models import SingleUseLink, User
 from employee_api.schemas import Success
-from employee_api.tokens import hash_token
 from employee_api.users.links import LinkPurpose, create_link, end_access, is_usable, use_link
 from employee_api.users.locks import lock_user
 from employee_api.users.registration import NewUserPreparer
@@ -71,17 +69,12 @@ class PasswordHandlers(Repository):
         password_hash = await call.while_connected(self.new_users.hash(call.input.password))
         now = self.clock()
         async with transaction(self.engine) as connection:
-            user = await self._use(connection, token, now)
+            purpose, enforced = LinkPurpose.PASSWORD_RESET, self.authorizer.enforced
+            link = await use_link(connection, purpose, token, now, require_manager=enforced)
+            if link is None:
+                raise InvalidPasswordReset
+            user = await lock_user(connection, link.user_id, None)
             await connection.execute(update(User).where(col(User.id) == user.id).values(password_hash=password_hash))
             await end_access(connection, user.id)
-            await record(connection, None, "reset_password", now, user)
+            await record(connection, None, "reset_password", now, Subject("user", user.id, user.name))
         return Success()
-
-    async def _use(self, connection: AsyncConnection, token: str, now: datetime) -> Subject:
-        """Use the link and return its user, who is locked."""
-        purpose = LinkPurpose.PASSWORD_RESET
-        link = await use_link(connection, purpose, token, now, require_manager=self.authorizer.enforced)
-        if link is None or link.user_id is None:
-            raise InvalidPasswordReset
-        name = await connection.execute(select(col(User.name)).where(col(User.id) == link.user_id))
-        return Subject("user", link.user_id, name.scalar_one())

@@ -6,7 +6,7 @@ import sys
 import threading
 import time
 from collections.abc import AsyncIterator, Callable
-from concurrent.futures import Executor, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from enum import Enum
 from typing import TypeVar
@@ -60,33 +60,11 @@ class HashingQueue(Enum):
     NEW_PASSWORD = "new password"  # noqa: S105 - not a password
 
 
-class HashingQueues:
-    """Runs at most `threads` functions at once in an executor; raises TooManyPasswords if 200 of the kind wait.
-
-    Use it from one event loop. A caller that is cancelled while it waits leaves its queue.
-    """
-
-    def __init__(self, executor: Executor, threads: int) -> None:
-        self._executor = executor
-        self._threads = asyncio.Semaphore(threads)
-        # Only the first of each kind waits for a thread, the others behind it: so the kinds take turns.
-        self._first = {queue: BoundedSemaphore(1, _MAX_WAITING - 1) for queue in HashingQueue}
-
-    async def run(self, queue: HashingQueue, work: Callable[[], T]) -> tuple[float, T]:
-        """Run `work` and return the reading of time.perf_counter at its start, and its result."""
-        async with self._first[queue].slot():
-            await self._threads.acquire()
-        started = time.perf_counter()
-        running = asyncio.get_running_loop().run_in_executor(self._executor, work)
-        running.add_done_callback(lambda _: self._threads.release())
-        # A hash that has begun can't be stopped, and occupies its thread until it ends.
-        return started, await shared_result(running)
-
-
 class PasswordHasher:
     """Hashes at most `threads` passwords at once; further calls wait, in queues that are served in turn.
 
-    A hash costs `memory_kib` of memory and `passes` over it. The telemetry records spans of the waits.
+    A hash costs `memory_kib` of memory and `passes` over it. The telemetry records spans of the waits. Use it from one
+    event loop. A caller that is cancelled while it waits leaves its queue.
     """
 
     def __init__(
@@ -103,11 +81,13 @@ class PasswordHasher:
         self._dummy_hash = self._context.hash("")
         self._tracer = (telemetry or Telemetry()).tracer
         self._executor = ThreadPoolExecutor(threads, thread_name_prefix="password", initializer=_lower_priority)
-        self._queues = HashingQueues(self._executor, threads)
+        self._threads = asyncio.Semaphore(threads)
+        # Only the first of each kind waits for a thread, the others behind it: so the kinds take turns.
+        self._first = {queue: BoundedSemaphore(1, _MAX_WAITING - 1) for queue in HashingQueue}
 
     async def hash(self, password: str) -> str:
         """Hash a new password. Raises TooManyPasswords."""
-        return await self._run(HashingQueue.NEW_PASSWORD, lambda: self._context.hash(normalize_password(password)))
+        return await self.run(HashingQueue.NEW_PASSWORD, lambda: self._context.hash(normalize_password(password)))
 
     async def verify(
         self, password: str, stored: str | None, queue: HashingQueue = HashingQueue.LOGIN
@@ -116,17 +96,23 @@ class PasswordHasher:
 
         Return whether it is correct, and a new hash to store if `stored` was made with other parameters.
         """
-        return await self._run(queue, lambda: self._verify(password, stored))
+        return await self.run(queue, lambda: self._verify(password, stored))
 
     def close(self) -> None:
         """Cancel the waiting calls and end the threads when they have finished theirs."""
         self._executor.shutdown(wait=False, cancel_futures=True)
 
-    async def _run(self, queue: HashingQueue, work: Callable[[], T]) -> T:
+    async def run(self, queue: HashingQueue, work: Callable[[], T]) -> T:
+        """Run `work` in a thread when its turn comes. Raises TooManyPasswords if 200 of the kind wait."""
         submitted = time.perf_counter()
-        started, result = await self._queues.run(queue, work)
+        async with self._first[queue].slot():
+            await self._threads.acquire()
+        started = time.perf_counter()
+        running = asyncio.get_running_loop().run_in_executor(self._executor, work)
+        running.add_done_callback(lambda _: self._threads.release())
         record_wait(self._tracer, "password.wait", submitted, started)
-        return result
+        # A hash that has begun can't be stopped, and occupies its thread until it ends.
+        return await shared_result(running)
 
     def _verify(self, password: str, stored: str | None) -> tuple[bool, str | None]:
         normalized = normalize_password(password)

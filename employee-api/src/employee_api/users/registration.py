@@ -17,7 +17,7 @@ from employee_api import errors
 from employee_api.access import Actor
 from employee_api.activities import Subject, record
 from employee_api.breached_passwords import is_breached
-from employee_api.database import Repository, transaction
+from employee_api.database import Repository, shared_transaction, transaction
 from employee_api.failure_counts import FailureCounts, count_key
 from employee_api.fields import MAX_PASSWORD_LENGTH
 from employee_api.http.authorization import Authorizer
@@ -194,8 +194,9 @@ class RegistrationHandlers(Repository):
             return
         count = (await self.counts.read([key])).get(key)
         if count is None or count.failures < self.per_address:
-            # Concurrent attempts get distinct counts.
-            count = await self.counts.add_apart(key)
+            # Concurrent attempts get distinct counts, which remain if the changes of the request are rolled back.
+            async with shared_transaction():
+                count = (await self.counts.add([key]))[key]
             if count.failures <= self.per_address:
                 return
         wait = count.begun_at + self.counts.window - self.clock()

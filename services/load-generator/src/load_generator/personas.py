@@ -129,7 +129,7 @@ def _address(session: Session) -> dict[str, str]:
 
 
 def _expect_one_order(session: Session) -> None:
-    session.repeats()
+    session.figures.record_repeat()
     session.think()
     orders = session.open("/orders")
     session.expect(orders.order_ids() == {session.order_id}, orders, "one checkout form led to several orders")

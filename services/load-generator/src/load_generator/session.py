@@ -75,7 +75,7 @@ class Session:
         # In a cluster and behind a forwarded port the storefront is http, even if its public URL is https.
         self._cookies = CookieJar(DefaultCookiePolicy(secure_protocols=("https", "http")))
         self._agent = _agent(self._cookies, timeout_seconds=PATIENCE_SECONDS, max_redirects=5)
-        self._figures = figures
+        self.figures = figures
         self._planned = arrival
         self._think_seconds = think_seconds
         self._end = end
@@ -123,7 +123,7 @@ class Session:
     def expect(self, condition: object, page: Page, reason: str) -> None:
         """Check what a person should see on a page. If it is missing, record the reason and raise SessionFailed."""
         if not condition:
-            self._figures.record_failure(page, reason)
+            self.figures.record_failure(page, reason)
             raise SessionFailed(reason)
 
     def form(self, page: Page, action: str) -> Form:
@@ -140,12 +140,9 @@ class Session:
         self.expect(page.order_ids() <= {order_id}, page, "the order page shows another order")
         if self.order_id is None:
             self.order_id = order_id
-            self._figures.record_order((time.monotonic() - self._planned) * 1000)
+            self.figures.record_order((time.monotonic() - self._planned) * 1000)
         else:
             self.expect(order_id == self.order_id, page, "a repeat led to another order")
-
-    def repeats(self) -> None:
-        self._figures.record_repeat()
 
     def _attempt(self, form: Form, fields: dict[str, str]) -> Any:
         """Post a form. Return SessionFailed, because gevent prints what a greenlet raises."""

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
@@ -10,7 +11,7 @@ from starlette.routing import Route
 
 from chassis.errors import InvalidArgument
 from storefront_service.clients import Clients
-from storefront_service.domain import Ad, Product
+from storefront_service.domain import Product
 from storefront_service.pages.frame import Frame, Pages, found, require
 from storefront_service.sessions import new_key
 
@@ -77,17 +78,7 @@ class BrowsingPages:
         product = found(catalog.get(request.path_params["product_id"]))
         return RedirectResponse(f"/products/{product.id}", status_code=308)
 
-    async def _list(
-        self,
-        frame: Frame,
-        title: str,
-        products: Sequence[Product],
-        *,
-        query: str = "",
-        current: str = "",
-        ad: Ad | None = None,
-    ) -> Response:
+    async def _list(self, frame: Frame, title: str, products: Sequence[Product], **more: Any) -> Response:
+        values = {"query": "", "current": "", "ad": None} | more
         priced = await self._pages.priced(products, frame.currency)
-        return self._pages.render(
-            "products.html", frame, title=title, products=priced, query=query, current=current, ad=ad
-        )
+        return self._pages.render("products.html", frame, title=title, products=priced, **values)

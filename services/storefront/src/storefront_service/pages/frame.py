@@ -135,11 +135,9 @@ class Pages:
         return self._templates.render(template, values)
 
     async def _cart(self, user_id: str, known: Sequence[CartLine] | None) -> Sequence[CartLine] | None:
-        return (
-            await _or_none(self._clients.carts.read(user_id, timeout_seconds=_COUNT_SECONDS))
-            if known is None
-            else known
-        )
+        if known is not None:
+            return known
+        return await _or_none(self._clients.carts.read(user_id, timeout_seconds=_COUNT_SECONDS))
 
 
 async def _or_none(call: Awaitable[T]) -> T | None:

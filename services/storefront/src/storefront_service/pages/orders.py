@@ -72,10 +72,9 @@ class OrderPages:
         order, frame, catalog = await asyncio.gather(
             self._find(request), self._pages.frame(request), _catalog_or_empty(self._pages)
         )
-        trace = await self._clients.traces.of_order(order.order_id, order.created_at)
-        trace_awaited = (
-            self._clients.traces.available and not trace and datetime.now(UTC) - order.created_at < _TRACE_MAX_DELAY
-        )
+        traces = self._clients.traces
+        trace = await traces.of_order(order.order_id, order.created_at)
+        trace_awaited = traces.available and not trace and datetime.now(UTC) - order.created_at < _TRACE_MAX_DELAY
         return self._pages.render(
             "order.html",
             frame,
@@ -83,7 +82,7 @@ class OrderPages:
             order=order,
             rows=view_receipt(order.receipt, catalog).rows if order.receipt else (),
             trace=trace,
-            traces_available=self._clients.traces.available,
+            traces_available=traces.available,
             trace_awaited=trace_awaited,
             live=not order.state.is_final or trace_awaited,
             repeated="repeated" in request.query_params,

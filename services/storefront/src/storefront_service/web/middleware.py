@@ -1,7 +1,5 @@
 """Wraps every request: opens its session, and rejects forms of other sites."""
 
-from collections.abc import Awaitable, Callable
-
 from starlette.datastructures import MutableHeaders
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -14,8 +12,6 @@ from storefront_service.sessions import LIFETIME_SECONDS, Session, SessionSigner
 
 _STATIC = "/static/"  # caches store what is below it
 
-Handle = Callable[[Scope, Receive, Send], Awaitable[None]]
-
 
 def session_of(request: Request) -> Session:
     session: Session = request.scope["session"]
@@ -25,7 +21,7 @@ def session_of(request: Request) -> Session:
 class ShopMiddleware:
     """Opens the visitor's session, and lets `forbidden` respond to forms of other sites."""
 
-    def __init__(self, app: ASGIApp, signer: SessionSigner, forbidden: Handle, *, secure_cookie: bool) -> None:
+    def __init__(self, app: ASGIApp, signer: SessionSigner, forbidden: ASGIApp, *, secure_cookie: bool) -> None:
         self._app = app
         self._signer = signer
         self._forbidden = forbidden
