@@ -21,7 +21,6 @@ from sqlalchemy import (
     create_engine,
     delete,
     insert,
-    inspect,
     make_url,
     select,
     table,
@@ -155,19 +154,11 @@ def _read(connection: Connection, rows_of: Any) -> list[dict[str, Any]]:
     return sorted(map(dict, rows), key=repr)
 
 
-def _assert_all_kept(engine: Engine) -> None:
+def test_migrating_preserves_every_value(engine: Engine, alembic: Config) -> None:
+    command.upgrade(alembic, "head")
     with engine.connect() as connection:
         for rows_of, rows in ROWS:
             assert _read(connection, rows_of) == sorted(map(_migrated, rows), key=repr)
-
-
-def test_migrating_preserves_every_value_there_and_back(engine: Engine, alembic: Config) -> None:
-    command.upgrade(alembic, "head")
-    _assert_all_kept(engine)
-    command.downgrade(alembic, "0001")
-    _assert_all_kept(engine)
-    command.upgrade(alembic, "head")
-    _assert_all_kept(engine)
 
 
 def test_the_statements_of_an_earlier_release_work_on_the_new_schema(engine: Engine, alembic: Config) -> None:
@@ -240,23 +231,8 @@ async def test_a_token_of_an_earlier_release_during_a_rollout_ends_after_90_days
             assert (await api.client.get("/api/auth/users", headers=bearer)).status_code == status
 
 
-def tables(url: str) -> set[str]:
-    driver = "sqlite" if url.startswith("sqlite") else "postgresql+psycopg"
-    engine = create_engine(make_url(url).set(drivername=driver))
-    try:
-        return set(inspect(engine).get_table_names())
-    finally:
-        engine.dispose()
-
-
-def test_every_migration_can_be_reverted_and_applied_again_and_agrees_with_the_models(
-    empty_url: str, alembic: Config
-) -> None:
+def test_the_migrations_agree_with_the_models(empty_url: str, alembic: Config) -> None:
     migrate(empty_url, MIGRATIONS)
-    command.check(alembic)
-    command.downgrade(alembic, "base")
-    assert tables(empty_url) == {"alembic_version"}
-    command.upgrade(alembic, "head")
     command.check(alembic)
 
 

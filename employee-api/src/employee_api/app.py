@@ -60,10 +60,6 @@ def build(
     )
     table = operations(
         logins=logins,
-        passwords=passwords,
-        sign_ins=sign_ins,
-        sessions=sessions,
-        tokens=tokens,
         registration=registration,
         users=UserHandlers(engine, clock, users, new_users, authorizer),
         tasks=TaskHandlers(engine, clock),

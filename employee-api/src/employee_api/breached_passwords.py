@@ -20,8 +20,15 @@ def is_breached(password: str, path: Path) -> bool:
     with path.open("rb") as file:
         hashed = _has_hashes(file)
         # Published lists contain SHA-1.
-        wanted = hashlib.sha1(password.encode(), usedforsecurity=False).hexdigest() if hashed else password
-        return _search(file, wanted.upper().encode() if hashed else wanted.encode(), hashed=hashed)
+        sha1 = hashlib.sha1(password.encode(), usedforsecurity=False).hexdigest().upper()
+        wanted = (sha1 if hashed else password).encode()
+
+        def is_reached(offset: int) -> bool:
+            key = _key_from(file, offset, hashed=hashed)
+            return key is None or key >= wanted
+
+        first = bisect_left(range(file.seek(0, 2)), True, key=is_reached)
+        return _key_from(file, first, hashed=hashed) == wanted
 
 
 def parse_breached_passwords_file(name: str) -> Path:
@@ -44,15 +51,6 @@ def parse_breached_passwords_file(name: str) -> Path:
 def _has_hashes(file: BinaryIO) -> bool:
     file.seek(0)
     return _SHA1_LINE.fullmatch(file.readline(_MAX_LINE_BYTES).strip()) is not None
-
-
-def _search(file: BinaryIO, wanted: bytes, *, hashed: bool) -> bool:
-    def is_reached(offset: int) -> bool:
-        key = _key_from(file, offset, hashed=hashed)
-        return key is None or key >= wanted
-
-    size = file.seek(0, 2)
-    return _key_from(file, bisect_left(range(size), True, key=is_reached), hashed=hashed) == wanted
 
 
 def _key_from(file: BinaryIO, offset: int, *, hashed: bool) -> bytes | None:

@@ -9,10 +9,7 @@ from http import HTTPStatus
 from employee_api import errors, health
 from employee_api.access import Access
 from employee_api.activities import ActivityHandlers
-from employee_api.auth.api_tokens import ApiTokenHandlers
 from employee_api.auth.logins import LoginBody, LoginHandlers
-from employee_api.auth.sessions import SessionHandlers
-from employee_api.auth.sign_ins import SignInHandlers
 from employee_api.exports.handlers import ExportHandlers, ExportParameters
 from employee_api.exports.queries import Table, csv_example
 from employee_api.http.inputs import RequestInput
@@ -20,7 +17,6 @@ from employee_api.http.operations import Operation
 from employee_api.tasks.comments import CommentHandlers
 from employee_api.tasks.tasks import TaskHandlers
 from employee_api.users.accounts import UserHandlers
-from employee_api.users.password_changes import PasswordHandlers
 from employee_api.users.registration import NewUserBody, RegistrationHandlers
 
 _OPEN, _SELF, _SESSION, _MANAGEMENT, _SUBORDINATE = Access
@@ -45,10 +41,6 @@ _REGISTRATION_REFUSALS = (errors.RegistrationClosed(), errors.InvitationRequired
 def operations(
     *,
     logins: LoginHandlers,
-    passwords: PasswordHandlers,
-    sign_ins: SignInHandlers,
-    sessions: SessionHandlers,
-    tokens: ApiTokenHandlers,
     registration: RegistrationHandlers,
     users: UserHandlers,
     tasks: TaskHandlers,
@@ -56,6 +48,7 @@ def operations(
     activities: ActivityHandlers,
     exports: ExportHandlers,
 ) -> list[Operation]:
+    passwords, sign_ins, sessions, tokens = logins.passwords, logins.sign_ins, logins.sessions, logins.tokens
     new_user = partial(_NEW_USER, strict=users.authorizer.enforced)
     return [
         Operation(

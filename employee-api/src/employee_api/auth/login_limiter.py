@@ -90,10 +90,6 @@ class LoginLimiter:
         longest = max(waits, default=timedelta(0))
         return TooManyFailedLogins(retry_after_seconds=longest.total_seconds()) if longest > timedelta(0) else None
 
-    async def record_success(self, attempt: Attempt) -> None:
-        """Reset the count of the e-mail from this network, or of the device; others go on guessing."""
-        await self.counts.reset([attempt.own])
-
     async def is_first_refusal(self, email: str) -> bool:
         """Return whether no attempt with this e-mail has been refused in the window, and count a refusal if so."""
         key = count_key("refusal", email)

@@ -98,7 +98,7 @@ class LoginHandlers:
 
         A wrong one counts like a failed login, so that a session does not help to guess it.
         """
-        account = await self.users.find_own_account(call.user.id)
+        account = await self.users.find_account(id=call.user.id)
         if account is None:
             raise AuthenticationRequired
         async with self._attempt(call, email_key(account.user.email), operation) as attempt:
@@ -108,7 +108,7 @@ class LoginHandlers:
             if not correct:
                 await self._record_failure(call, attempt, Outcome.WRONG_PASSWORD)
                 raise WrongPassword
-            await self.limiter.record_success(attempt)
+            await self.limiter.counts.reset([attempt.own])  # others go on guessing
         return account
 
     @asynccontextmanager
@@ -127,7 +127,7 @@ class LoginHandlers:
 
     async def _verify(self, call: Call[LoginInput], queue: HashingQueue) -> tuple[Account | None, Outcome]:
         """Return the account with this e-mail, and what becomes of the attempt."""
-        account = await self.users.find_account(call.input.email)
+        account = await self.users.find_account(email_key=email_key(call.input.email))
         stored = account.password_hash if account else None
         verification = self.password_hasher.verify(call.input.password, stored, queue)
         correct, new_hash = await call.while_connected(verification)
@@ -154,7 +154,7 @@ class LoginHandlers:
                 device_token = call.request.cookies[DEVICE_COOKIE]
                 await self.devices.use(attempt.device)
             await self.sign_ins.record(attempt.email, Outcome.SUCCESS, call.origin)
-            await self.limiter.record_success(attempt)
+            await self.limiter.counts.reset([attempt.own])  # others go on guessing
         call.cookies.append(_cookie(SESSION_COOKIE, token, self.sessions.absolute))
         call.cookies.append(_cookie(DEVICE_COOKIE, device_token, DEVICE_LIFETIME))
 

@@ -33,9 +33,10 @@ class Compression:
 
             await self._app(scope, receive, send_or_compress)
 
-        headers = MutableHeaders(scope=scope)
-        # Starlette only looks for the word "gzip", whatever its quality.
-        headers["accept-encoding"] = "gzip" if _accepts_gzip(headers) else "identity"
+        if scope["type"] == "http":
+            headers = MutableHeaders(scope=scope)
+            # Starlette only looks for the word "gzip", whatever its quality.
+            headers["accept-encoding"] = "gzip" if _accepts_gzip(headers) else "identity"
         await GZipMiddleware(app, compresslevel=_LEVEL, thread_minimum_size=_MAX_BYTES_IN_LOOP)(scope, receive, send)
 
 

@@ -10,7 +10,3 @@ down_revision: str | None = ${'"' + down_revision + '"' if down_revision else No
 
 def upgrade() -> None:
     ${upgrades if upgrades else "pass"}
-
-
-def downgrade() -> None:
-    ${downgrades if downgrades else "pass"}

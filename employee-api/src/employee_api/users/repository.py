@@ -4,7 +4,7 @@ import random
 import uuid
 from dataclasses import asdict, dataclass
 
-from sqlalchemy import ColumnElement, insert, select, update
+from sqlalchemy import insert, select, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlmodel import col
@@ -53,17 +53,10 @@ class UserRepository(Repository):
             # Stored values are valid: validating thousands of them again would take most of the request's time.
             return [UserOutput.model_construct(None, **dict(zip(names, row, strict=True))) for row in rows]
 
-    async def find_account(self, email: str) -> Account | None:
-        """Return the account with this e-mail, compared by `email_key`."""
-        return await self._find_account(col(User.email_key) == email_key(email))
-
-    async def find_own_account(self, user_id: uuid.UUID) -> Account | None:
-        """Return the account of a user."""
-        return await self._find_account(col(User.id) == user_id)
-
-    async def _find_account(self, condition: ColumnElement[bool]) -> Account | None:
-        query = select(*UserOutput.columns(User), col(User.password_hash), col(User.deactivated_at)).where(condition)
-        row = await self.find_row(query)
+    async def find_account(self, **unique: object) -> Account | None:
+        """Return the account with this `id` or `email_key`."""
+        columns = (*UserOutput.columns(User), col(User.password_hash), col(User.deactivated_at))
+        row = await self.find_row(select(*columns).filter_by(**unique))
         if row is None:
             return None
         return Account(UserOutput.model_validate(row), row["password_hash"], row["deactivated_at"] is not None)

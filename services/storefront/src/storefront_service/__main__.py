@@ -1,6 +1,6 @@
 """Entry point of the storefront: `python -m storefront_service`."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 
 import grpc
@@ -78,9 +78,7 @@ async def build(settings: Settings, service: HttpService) -> AsyncIterator[ASGIA
 def connect(settings: Settings, telemetry: Telemetry, stack: AsyncExitStack) -> Clients:
     """Open the channels to all services. They retry reads, and writes that may be repeated. The stack closes them."""
 
-    def channel(
-        target: str, service: str, timeout_seconds: float = _READ_SECONDS, retryable: Sequence[str] = ()
-    ) -> grpc.aio.Channel:
+    def channel(target: str, service: str, *retryable: str, timeout_seconds: float = _READ_SECONDS) -> grpc.aio.Channel:
         opened = client.channel(
             target,
             service,
@@ -92,19 +90,17 @@ def connect(settings: Settings, telemetry: Telemetry, stack: AsyncExitStack) -> 
         stack.push_async_callback(opened.close)
         return opened
 
-    catalog = channel(
-        settings.product_catalog_addr, "shop.ProductCatalogService", retryable=["ListProducts", "SearchProducts"]
+    catalog = channel(settings.product_catalog_addr, "shop.ProductCatalogService", "ListProducts", "SearchProducts")
+    currency = channel(settings.currency_addr, "shop.CurrencyService", "GetSupportedCurrencies", "Convert")
+    cart = channel(settings.cart_addr, "shop.CartService", "GetCart", "AddItem")
+    cart_lines = channel(settings.cart_internal_addr, "shop.internal.CartLines", "SetQuantity")
+    recommendation = channel(
+        settings.recommendation_addr, "shop.RecommendationService", timeout_seconds=_OPTIONAL_SECONDS
     )
-    currency = channel(settings.currency_addr, "shop.CurrencyService", retryable=["GetSupportedCurrencies", "Convert"])
-    cart = channel(settings.cart_addr, "shop.CartService", retryable=["GetCart", "AddItem"])
-    cart_lines = channel(settings.cart_internal_addr, "shop.internal.CartLines", retryable=["SetQuantity"])
-    recommendation = channel(settings.recommendation_addr, "shop.RecommendationService", _OPTIONAL_SECONDS)
-    ad = channel(settings.ad_addr, "shop.AdService", _OPTIONAL_SECONDS)
-    checkout = channel(settings.checkout_addr, "shop.CheckoutService", _ORDER_SECONDS)
-    journal = channel(
-        settings.checkout_internal_addr, "shop.internal.OrderJournal", retryable=["GetOrder", "ListOrders"]
-    )
-    quotes = channel(settings.checkout_internal_addr, "shop.internal.OrderQuotes", retryable=["QuoteOrder"])
+    ad = channel(settings.ad_addr, "shop.AdService", timeout_seconds=_OPTIONAL_SECONDS)
+    checkout = channel(settings.checkout_addr, "shop.CheckoutService", timeout_seconds=_ORDER_SECONDS)
+    journal = channel(settings.checkout_internal_addr, "shop.internal.OrderJournal", "GetOrder", "ListOrders")
+    quotes = channel(settings.checkout_internal_addr, "shop.internal.OrderQuotes", "QuoteOrder")
     mail_records = channel(settings.email_internal_addr, "shop.internal.MailRecords")
     url = settings.traces_url.get_secret_value() if settings.traces_url else None
     return Clients(

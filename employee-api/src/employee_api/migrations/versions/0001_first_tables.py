@@ -14,11 +14,6 @@ def upgrade() -> None:
     _create_sessions()
 
 
-def downgrade() -> None:
-    for table in ("sessions", "activities", "comments", "tasks", "users"):
-        op.drop_table(table)
-
-
 def _create(table: str, key: sa.Column[object], *columns: sa.schema.SchemaItem) -> None:
     op.create_table(table, key, *columns, sa.PrimaryKeyConstraint(key.name, name=f"pk_{table}"))
 

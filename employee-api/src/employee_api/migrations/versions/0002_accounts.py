@@ -9,8 +9,6 @@ from alembic import op
 revision: str = "0002"
 down_revision: str | None = "0001"
 
-_TABLES = ("api_tokens", "single_use_links", "sign_ins", "devices", "failure_counts", "stored_responses")
-
 
 def upgrade() -> None:
     with op.batch_alter_table("users") as users:
@@ -24,19 +22,6 @@ def upgrade() -> None:
     _create_secrets()
     _create_logs()
     _create_stored_responses()
-
-
-def downgrade() -> None:
-    for table in reversed(_TABLES):
-        op.drop_table(table)
-    for table, columns in (
-        ("sessions", ("user_agent", "address")),
-        ("comments", ("edited_at",)),
-        ("users", ("deactivated_at", "approved")),
-    ):
-        with op.batch_alter_table(table) as altered:
-            for column in columns:
-                altered.drop_column(column)
 
 
 def _create(table: str, key: sa.Column[object], *columns: sa.schema.SchemaItem) -> None:

@@ -18,11 +18,6 @@ def upgrade() -> None:
     _strip_email_keys()
 
 
-def downgrade() -> None:
-    with op.batch_alter_table("single_use_links") as links:
-        links.drop_column("dept")
-
-
 def _strip_email_keys() -> None:
     connection = op.get_bind()
     keys = {row.id: row.email_key for row in connection.execute(sa.select(_USERS))}

@@ -10,7 +10,3 @@ _INDEX = "ix_activities_subject_id_created_at_id"
 
 def upgrade() -> None:
     op.create_index(_INDEX, "activities", ["subject_id", "created_at", "id"])
-
-
-def downgrade() -> None:
-    op.drop_index(_INDEX, table_name="activities")

@@ -1,4 +1,4 @@
-"""API tokens end 90 days after their creation at the latest. A downgrade does not make them longer again."""
+"""API tokens end 90 days after their creation at the latest."""
 
 from datetime import timedelta
 
@@ -18,7 +18,3 @@ def upgrade() -> None:
         latest = token.created_at + timedelta(days=90)
         if token.expires_at is None or token.expires_at > latest:
             connection.execute(sa.update(_TOKENS).where(_TOKENS.c.id == token.id).values(expires_at=latest))
-
-
-def downgrade() -> None:
-    pass
