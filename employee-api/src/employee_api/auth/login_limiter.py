@@ -90,13 +90,6 @@ class LoginLimiter:
         longest = max(waits, default=timedelta(0))
         return TooManyFailedLogins(retry_after_seconds=longest.total_seconds()) if longest > timedelta(0) else None
 
-    async def is_first_refusal(self, email: str) -> bool:
-        """Return whether no attempt with this e-mail has been refused in the window, and count a refusal if so."""
-        key = count_key("refusal", email)
-        if await self.counts.read([key]):
-            return False
-        return (await self.counts.add([key]))[key].failures == 1
-
     def _wait(self, count: FailureCount, limit: int) -> timedelta:
         if count.failures < limit:
             return timedelta(0)

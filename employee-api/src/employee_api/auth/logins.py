@@ -19,6 +19,7 @@ from employee_api.auth.sessions import SessionHandlers, session_token
 from employee_api.auth.sign_ins import DEVICE_LIFETIME, DeviceRepository, Outcome, SignInHandlers
 from employee_api.database import shared_transaction
 from employee_api.errors import AuthenticationRequired, InvalidCredentials, WrongPassword
+from employee_api.failure_counts import count_key
 from employee_api.http.authorization import Authorizer, add_log_fields
 from employee_api.http.inputs import MAX_BODY_BYTES, JsonBody
 from employee_api.http.operations import Call
@@ -165,8 +166,9 @@ class LoginHandlers:
 
     async def _record_refusal(self, call: Call[Any], attempt: Attempt) -> None:
         """Record the first refusal of a window: an attacker must not fill the table with attempts that cost nothing."""
+        counts, key = self.limiter.counts, count_key("refusal", attempt.email)
         async with shared_transaction():
-            if await self.limiter.is_first_refusal(attempt.email):
+            if not await counts.read([key]) and (await counts.add([key]))[key].failures == 1:
                 await self.sign_ins.record(attempt.email, Outcome.LIMITED, call.origin)
 
 

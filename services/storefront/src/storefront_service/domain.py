@@ -173,6 +173,11 @@ class Trace:
         return max((span.start + span.duration for span in self.spans), default=0.0)
 
 
+def is_local_path(text: str) -> bool:
+    """Return whether a link leads to a path of this shop: browsers take two slashes for another host."""
+    return text.startswith("/") and text[1:2] not in {"/", "\\"} and text.isprintable()
+
+
 def session_label(user_id: str) -> str:
     """Return a session id for telemetry; the user id cannot be computed from it."""
     return hashlib.sha256(f"session {user_id}".encode()).hexdigest()[:16]

@@ -28,9 +28,6 @@ LIMITS = {
 _MAX_KEYS = 100_000
 _HOUR_SECONDS = 3600.0
 
-Keys = Sequence[tuple[str, str]]
-"""Names of limits, each with whom it counts for."""
-
 
 class LimitReached(ResourceExhausted):
     """There were too many orders, declined cards or confirmations; nothing was done."""
@@ -39,7 +36,8 @@ class LimitReached(ResourceExhausted):
 class OrderLimits:
     """Allows so many events an hour for each key, at once or spread (generic cell rate algorithm).
 
-    The state of a key is when all of its allowance is back. Beyond 100,000, those counted least recently are forgotten.
+    A key is the name of a limit and whom it counts for; its state is when all of its allowance is back. Beyond 100,000,
+    those counted least recently are forgotten.
     """
 
     def __init__(
@@ -72,7 +70,7 @@ class OrderLimits:
                 self._count(declines)
             raise
 
-    def _check(self, keys: Keys) -> None:
+    def _check(self, keys: Sequence[tuple[str, str]]) -> None:
         now = self._clock()
         wait, name = max((self._full_at.get(key, now) - now + self._shares[key[0]], key[0]) for key in keys)
         if wait > _HOUR_SECONDS:
@@ -80,7 +78,7 @@ class OrderLimits:
             log.warning("request refused", reason=name)
             raise LimitReached(LIMITS[name], retry_after_seconds=wait - _HOUR_SECONDS)
 
-    def _count(self, keys: Keys, events: int = 1) -> None:
+    def _count(self, keys: Sequence[tuple[str, str]], events: int = 1) -> None:
         now = self._clock()
         for key in keys:
             self._full_at[key] = max(self._full_at.pop(key, now), now) + events * self._shares[key[0]]

@@ -8,7 +8,7 @@ from chassis.errors import DomainError
 from shop import ad_pb2, recommendation_pb2
 from shop.ad_pb2_grpc import AdServiceStub
 from shop.recommendation_pb2_grpc import RecommendationServiceStub
-from storefront_service.domain import Ad
+from storefront_service.domain import Ad, is_local_path
 
 log = structlog.get_logger()
 
@@ -40,8 +40,4 @@ class SuggestionsClient:
             log.info("page without an ad", reason=error.reason)
             return None
         ads = (Ad(ad.redirect_url, ad.text) for ad in found)
-        return next((ad for ad in ads if _is_local(ad.url) and ad.url != page), None)
-
-
-def _is_local(url: str) -> bool:
-    return url.startswith("/") and not url.startswith("//")
+        return next((ad for ad in ads if is_local_path(ad.url) and ad.url != page), None)

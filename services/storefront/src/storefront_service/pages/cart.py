@@ -12,7 +12,7 @@ from chassis.errors import DomainError, InvalidArgument
 from chassis.values.fields import parse_idempotency_key
 from chassis.values.money import Money, is_currency_code, total
 from storefront_service.clients import Clients
-from storefront_service.domain import CartLine, Catalog, Product, Receipt
+from storefront_service.domain import CartLine, Catalog, Product, Receipt, is_local_path
 from storefront_service.pages.frame import CURRENCY_COOKIE, Pages, found, require
 from storefront_service.web.forms import read_form
 from storefront_service.web.headers import PERSONAL
@@ -135,7 +135,8 @@ class CartPages:
         codes = await require("currency", self._clients.currencies.codes())
         if not is_currency_code(code) or code not in codes:
             raise InvalidArgument.field("currency_code", "is not a currency of this shop")
-        response = RedirectResponse(_local_path(form.get("return_to", "")), _SEE_OTHER)
+        back = form.get("return_to", "")
+        response = RedirectResponse(back if is_local_path(back) else "/", _SEE_OTHER)
         response.set_cookie(CURRENCY_COOKIE, code, max_age=_YEAR_SECONDS, httponly=True, samesite="lax")
         return response
 
@@ -145,9 +146,3 @@ def _parse_quantity(text: str, *, lowest: int = 1) -> int:
     if not is_number or not lowest <= int(text) <= MAX_QUANTITY:
         raise InvalidArgument.field("quantity", f"must be a number from {lowest} to {MAX_QUANTITY:,}")
     return int(text)
-
-
-def _local_path(text: str) -> str:
-    """Return a path of this shop; the home page instead of any other address."""
-    is_path = text.startswith("/") and text[1:2] not in {"/", "\\"} and text.isprintable()
-    return text if is_path else "/"

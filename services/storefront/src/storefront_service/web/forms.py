@@ -21,10 +21,6 @@ async def read_form(request: Request) -> dict[str, str]:
         body += chunk
         if len(body) > MAX_BYTES:
             raise HTTPException(413)
-    return _parse(bytes(body))
-
-
-def _parse(body: bytes) -> dict[str, str]:
     malformed = InvalidArgument.field("form", "is malformed")
     try:
         pairs = parse_qsl(body.decode("ascii"), keep_blank_values=True, max_num_fields=_MAX_FIELDS, errors="strict")
