@@ -17,13 +17,13 @@ def take(plan: ArrivalPlan, seconds: float, seed: str = "1") -> list[float]:
 
 
 def test_sessions_arrive_at_the_rate() -> None:
-    arrived = take(ArrivalPlan.of(50, "steady"), 200)
+    arrived = take(ArrivalPlan(50, "steady"), 200)
     assert len(arrived) == pytest.approx(10_000, abs=4 * math.sqrt(10_000))
 
 
 def test_times_between_arrivals_are_exponential() -> None:
     """Of an exponential distribution the deviation equals the mean, and 1/e of all values exceed it."""
-    gaps = [after - before for before, after in itertools.pairwise(take(ArrivalPlan.of(50, "steady"), 200))]
+    gaps = [after - before for before, after in itertools.pairwise(take(ArrivalPlan(50, "steady"), 200))]
     mean = statistics.fmean(gaps)
     exceeding = sum(gap > mean for gap in gaps) / len(gaps)
     assert [statistics.stdev(gaps) / mean, exceeding] == [pytest.approx(1, abs=0.05), pytest.approx(0.368, abs=0.02)]
@@ -32,25 +32,25 @@ def test_times_between_arrivals_are_exponential() -> None:
 def test_arrivals_in_disjoint_seconds_are_a_poisson_count() -> None:
     """The variance of the number per second equals its mean: neither evenly spaced nor in bursts."""
     counts = [0] * 500
-    for at in take(ArrivalPlan.of(20, "steady"), 500):
+    for at in take(ArrivalPlan(20, "steady"), 500):
         counts[int(at)] += 1
     assert statistics.variance(counts) / statistics.fmean(counts) == pytest.approx(1, abs=0.25)
 
 
 def test_a_seed_repeats_the_arrivals() -> None:
-    plan = ArrivalPlan.of(10, "daily", duration_seconds=60)
+    plan = ArrivalPlan(10, "daily", duration_seconds=60)
     assert take(plan, 60, "seed") == take(plan, 60, "seed") != take(plan, 60, "another")
 
 
 def test_several_sources_together_make_the_rate() -> None:
-    source = ArrivalPlan.of(50 / 5, "steady")
+    source = ArrivalPlan(50 / 5, "steady")
     arrived = [at for number in range(5) for at in take(source, 200, str(number))]
     assert len(arrived) == pytest.approx(10_000, abs=4 * math.sqrt(10_000))
 
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_arrivals_follow_the_shape(shape: str) -> None:
-    plan = ArrivalPlan.of(200, shape, duration_seconds=100)
+    plan = ArrivalPlan(200, shape, duration_seconds=100)
     counts = [0] * 20
     for at in take(plan, 100):
         counts[int(at / 5)] += 1
@@ -65,13 +65,13 @@ def test_no_factor_exceeds_the_peak_of_its_shape(shape: str) -> None:
 
 
 def test_a_run_without_an_end_repeats_the_shape() -> None:
-    plan = ArrivalPlan.of(20, "spike")
+    plan = ArrivalPlan(20, "spike")
     arrived = take(plan, 1200)
     assert sum(840 <= at < 900 for at in arrived) == pytest.approx(6000, abs=400)
 
 
 def test_a_source_that_begins_late_joins_the_shape_where_it_is() -> None:
-    plan = ArrivalPlan.of(100, "spike", duration_seconds=100)
+    plan = ArrivalPlan(100, "spike", duration_seconds=100)
     late = plan.arrivals(generator(), begin=40)
     arrived = list(itertools.takewhile(lambda at: at < 50, late))
     assert min(arrived) > 40

@@ -84,7 +84,9 @@ class _Description:
             "tags": [operation.tag],
             "responses": self._responses(operation),
         }
-        if parameters := [*_path_parameters(operation), *self._query_parameters(operation), *_headers(operation)]:
+        names = re.findall(r"\{(\w+)\}", operation.path)
+        ids = [_parameter(name, "path", "A UUID", EXAMPLE_ID, required=True) for name in names]
+        if parameters := [*ids, *self._query_parameters(operation), *_headers(operation)]:
             described["parameters"] = parameters
         if isinstance(operation.input, JsonBody):
             described["requestBody"] = {
@@ -200,11 +202,6 @@ def _example(schema: Json, definitions: dict[str, Json]) -> Any:
     if schema.get("type") == "object":
         return {name: _example(field, definitions) for name, field in schema.get("properties", {}).items()}
     return _EXAMPLES_BY_FORMAT.get(schema.get("format", ""), _EXAMPLES_BY_TYPE.get(schema.get("type", "")))
-
-
-def _path_parameters(operation: Operation) -> Iterator[Json]:
-    for name in re.findall(r"\{(\w+)\}", operation.path):
-        yield _parameter(name, "path", "A UUID", EXAMPLE_ID, required=True)
 
 
 def _headers(operation: Operation) -> Iterator[Json]:

@@ -66,9 +66,8 @@ class CommentHandlers(Repository):
             values = {"body": body, "edited_at": now}
             await connection.execute(update(Comment).where(col(Comment.id) == comment_id).values(values))
             named = {"comment_id": comment_id}
-            await record(
-                connection, call.actor, "comment_edited", now, Subject("task", task_id, task.title, named, named)
-            )
+            edited = Subject("task", task_id, task.title, named, named)
+            await record(connection, call.actor, "comment_edited", now, edited)
         return comment.model_copy(update=values)
 
     async def delete_comment(self, call: Call[None]) -> Deleted:

@@ -58,7 +58,7 @@ def main() -> int:
     settings = load(LoadSettings)
     logging.configure("load-generator", level=settings.log_level)
     sources = math.ceil(settings.rate)  # independent, their arrivals add up to the rate
-    plan = ArrivalPlan.of(settings.rate / sources, settings.shape, duration_seconds=settings.duration_seconds)
+    plan = ArrivalPlan(settings.rate / sources, settings.shape, settings.duration_seconds)
     environment = Environment(host=settings.storefront_url)
     figures = Figures(environment)
     customers = Customers(

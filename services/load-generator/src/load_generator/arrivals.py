@@ -48,17 +48,11 @@ SHAPES: Mapping[str, Shape] = {
 
 @dataclass(frozen=True, slots=True)
 class ArrivalPlan:
-    """Arrivals at `rate` sessions a second, times the factor of the shape."""
+    """Arrivals at `rate` sessions a second, times the factor of the shape, in a run that by default has no end."""
 
     rate: float
-    shape: Shape
-    period_seconds: float
-
-    @classmethod
-    def of(cls, rate: float, shape: str, *, duration_seconds: float | None = None) -> "ArrivalPlan":
-        """Return the plan of a run that takes `duration_seconds`, or by default has no end."""
-        chosen = SHAPES[shape]
-        return cls(rate, chosen, duration_seconds or chosen.period_seconds)
+    shape: str
+    duration_seconds: float | None = None
 
     def arrivals(self, generator: random.Random, *, begin: float = 0.0) -> Iterator[float]:
         """Yield arrival times in seconds since the start of the run, from `begin` on, without end.
@@ -66,9 +60,10 @@ class ArrivalPlan:
         Thinning (Lewis and Shedler): candidates arrive at the peak rate, and are accepted with the probability
         `factor / peak` of their time.
         """
-        seconds = begin
+        seconds, shape = begin, SHAPES[self.shape]
+        period_seconds = self.duration_seconds or shape.period_seconds
         while True:
-            seconds += generator.expovariate(self.rate * self.shape.peak)
-            factor = self.shape.factor(seconds % self.period_seconds / self.period_seconds)
-            if generator.random() * self.shape.peak < factor:
+            seconds += generator.expovariate(self.rate * shape.peak)
+            factor = shape.factor(seconds % period_seconds / period_seconds)
+            if generator.random() * shape.peak < factor:
                 yield seconds

@@ -8,10 +8,12 @@ down_revision: str | None = None
 
 
 def upgrade() -> None:
-    _create_users()
+    texts = _texts("name", "email", "email_key", "password_hash", "role", "color", "avatar", "dept")
+    unique = sa.UniqueConstraint("email_key", name="uq_users_email_key")
+    _create("users", _id(), *texts, _timestamp("created_at"), unique)
+    op.create_index("ix_users_created_at_id", "users", ["created_at", "id"])
     _create_tasks_and_comments()
-    _create_activities()
-    _create_sessions()
+    _create_activities_and_sessions()
 
 
 def _create(table: str, key: sa.Column[object], *columns: sa.schema.SchemaItem) -> None:
@@ -34,13 +36,6 @@ def _user(table: str, column: str) -> sa.Column[object]:
     """Return a reference to a user, without whom the row remains."""
     user = sa.ForeignKey("users.id", name=f"fk_{table}_{column}_users", ondelete="SET NULL")
     return sa.Column(column, sa.Uuid(), user, nullable=True, index=True)
-
-
-def _create_users() -> None:
-    texts = _texts("name", "email", "email_key", "password_hash", "role", "color", "avatar", "dept")
-    unique = sa.UniqueConstraint("email_key", name="uq_users_email_key")
-    _create("users", _id(), *texts, _timestamp("created_at"), unique)
-    op.create_index("ix_users_created_at_id", "users", ["created_at", "id"])
 
 
 def _create_tasks_and_comments() -> None:
@@ -67,7 +62,7 @@ def _create_tasks_and_comments() -> None:
     op.create_index("ix_comments_task_id_created_at_id", "comments", ["task_id", "created_at", "id"])
 
 
-def _create_activities() -> None:
+def _create_activities_and_sessions() -> None:
     _create(
         "activities",
         _id(),
@@ -79,9 +74,6 @@ def _create_activities() -> None:
         _timestamp("created_at"),
     )
     op.create_index("ix_activities_created_at_id", "activities", ["created_at", "id"])
-
-
-def _create_sessions() -> None:
     user = sa.ForeignKey("users.id", name="fk_sessions_user_id_users", ondelete="CASCADE")
     _create(
         "sessions",

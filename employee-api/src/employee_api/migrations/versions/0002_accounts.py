@@ -20,8 +20,7 @@ def upgrade() -> None:
         sessions.add_column(_added_text("address"))
         sessions.add_column(_added_text("user_agent"))
     _create_secrets()
-    _create_logs()
-    _create_stored_responses()
+    _create_records()
 
 
 def _create(table: str, key: sa.Column[object], *columns: sa.schema.SchemaItem) -> None:
@@ -82,7 +81,7 @@ def _create_secrets() -> None:
     )
 
 
-def _create_logs() -> None:
+def _create_records() -> None:
     texts, created_at = _texts("outcome", "address", "user_agent"), _timestamp("created_at")
     _create("sign_ins", _id(), _user("sign_ins"), *texts, created_at)
     op.create_index("ix_sign_ins_created_at_id", "sign_ins", ["created_at", "id"])
@@ -90,9 +89,6 @@ def _create_logs() -> None:
     _create("devices", _hash("token_hash"), _user("devices"), *times)
     failures, begun_at = sa.Column("failures", sa.Integer(), nullable=False), _timestamp("begun_at", index=True)
     _create("failure_counts", _hash("key_hash"), failures, begun_at, _timestamp("last_at"))
-
-
-def _create_stored_responses() -> None:
     _create(
         "stored_responses",
         _hash("key_hash"),

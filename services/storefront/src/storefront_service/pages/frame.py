@@ -93,8 +93,9 @@ class Pages:
     async def frame(self, request: Request, cart: Sequence[CartLine] | None = None) -> Frame:
         """Load the frame; parts that are slow or fail are left out. The cart is read unless it is given."""
         user_id = self.user_id(request)
+        carts = self._clients.carts
         lines, codes, catalog = await asyncio.gather(
-            self._cart(user_id, cart),
+            _or_none(carts.read(user_id, timeout_seconds=_COUNT_SECONDS) if cart is None else asyncio.sleep(0, cart)),
             _or_none(self._clients.currencies.codes()),
             _or_none(self._clients.catalog.current()),
         )
@@ -133,11 +134,6 @@ class Pages:
 
     def fragment(self, template: str, values: Mapping[str, Any]) -> str:
         return self._templates.render(template, values)
-
-    async def _cart(self, user_id: str, known: Sequence[CartLine] | None) -> Sequence[CartLine] | None:
-        if known is not None:
-            return known
-        return await _or_none(self._clients.carts.read(user_id, timeout_seconds=_COUNT_SECONDS))
 
 
 async def _or_none(call: Awaitable[T]) -> T | None:
