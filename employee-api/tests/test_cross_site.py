@@ -128,26 +128,11 @@ async def test_a_body_must_be_declared_as_json_when_enforced(start_api_on_sqlite
         assert await number_of_users(api) == (content_type in JSON)
 
 
-@pytest.mark.parametrize("host", ["api.test", "API.test:8443", "api.test.", "a.b.example.com", "[::1]:8000"])
-async def test_listed_hosts_are_served(start_api_on_sqlite: StartApi, host: str) -> None:
-    async with start_api_on_sqlite(allowed_hosts="api.test, *.example.com,[::1]") as api:
-        assert (await api.client.get("/api/tasks", headers={"host": host})).status_code == 200
-
-
-@pytest.mark.parametrize("host", ["evil.example", "example.com", "api.test.evil.example", "xexample.com", "10.0.0.1"])
-@pytest.mark.parametrize("mode", ["off", "observe", "enforce"])
-async def test_other_hosts_are_refused_in_every_mode(start_api_on_sqlite: StartApi, mode: str, host: str) -> None:
+@pytest.mark.parametrize("mode", MODES)
+async def test_other_hosts_are_refused_in_every_mode(start_api_on_sqlite: StartApi, mode: str) -> None:
     async with start_api_on_sqlite(auth_mode=mode, allowed_hosts="api.test,*.example.com") as api:
         for path in ("/api/tasks", "/docs", "/nowhere"):
-            assert status_and_body(await api.client.get(path, headers={"host": host})) == UNKNOWN_HOST
-
-
-@pytest.mark.parametrize(
-    "host", ["", "a b", "api.test/x", "a@api.test", "api.test:x", "api.test:1:2", "[::1", "a..b", "\xe9", "a,b"]
-)
-async def test_a_malformed_host_is_refused(api_on_sqlite: Api, host: str) -> None:
-    response = await api_on_sqlite.client.get("/api/tasks", headers={b"host": host.encode("latin-1")})
-    assert status_and_body(response) == INVALID_HOST
+            assert status_and_body(await api.client.get(path, headers={"host": "evil.example"})) == UNKNOWN_HOST
 
 
 async def test_a_malformed_host_is_refused_and_probes_are_answered_for_any(start_api_on_sqlite: StartApi) -> None:

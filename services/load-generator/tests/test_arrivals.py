@@ -54,7 +54,7 @@ def test_arrivals_follow_the_shape(shape: str) -> None:
     counts = [0] * 20
     for at in take(plan, 100):
         counts[int(at / 5)] += 1
-    expected = [200 * 5 * plan.shape.factor((part + 0.5) / 20) for part in range(20)]
+    expected = [200 * 5 * SHAPES[shape].factor((part + 0.5) / 20) for part in range(20)]
     assert counts == [pytest.approx(count, abs=4 * math.sqrt(count) + 10) for count in expected]
 
 
