@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from locust.env import Environment
-from locust.stats import StatsEntry, StatsError
+from locust.stats import RequestStats, StatsEntry, StatsError
 
 from load_generator.pages import Page
 
@@ -19,8 +19,12 @@ _CHART_POINTS = 720
 
 class Figures:
     def __init__(self, environment: Environment) -> None:
-        self._stats = environment.stats
+        self._environment = environment
         self.start()
+
+    @property
+    def _stats(self) -> RequestStats:
+        return self._environment.stats  # a worker's is replaced when it gets its runner
 
     def start(self) -> None:
         self._began = self._reported = time.monotonic()
