@@ -6,23 +6,63 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chassis.errors import InvalidArgument
-from recommendation_service.domain import Catalog, Product, RecommendationRequest, recommend
+from recommendation_service.domain import (
+    Catalog,
+    Product,
+    Purchases,
+    Ranking,
+    RecommendationRequest,
+    recommend,
+    same_category,
+    same_price_band,
+)
 
-KITCHEN = [Product(f"kitchen-{number}", ("kitchen",)) for number in range(8)]
+KITCHEN = [Product(f"kitchen-{number}", ("kitchen",), price=20 * number) for number in range(8)]
 OUTDOORS = [Product(f"outdoors-{number}", ("outdoors",)) for number in range(8)]
 KNIFE = Product("knife", ("kitchen", "outdoors"))
 POEM = Product("poem", ())
 CATALOG = Catalog([*KITCHEN, *OUTDOORS, KNIFE, POEM])
 SMALL = Catalog([*KITCHEN[:3], *OUTDOORS[:6]])
+PURCHASES = Purchases(
+    [{"poem", "knife"}, {"poem", "knife", "kitchen-1"}, {"poem", "withdrawn"}, {"knife", "outdoors-1", "outdoors-2"}]
+)
+RANKINGS = [same_category, PURCHASES.rank, same_price_band]
+every_version = pytest.mark.parametrize("rank", RANKINGS, ids=["v1", "v2", "v3"])
 
 
-def recommended(*product_ids: str, user_id: str = "ada", catalog: Catalog = CATALOG) -> list[str]:
-    return recommend(catalog, RecommendationRequest(user_id, product_ids))
+def recommended(
+    *product_ids: str, user_id: str = "ada", catalog: Catalog = CATALOG, rank: Ranking = same_category
+) -> list[str]:
+    return recommend(catalog, RecommendationRequest(user_id, product_ids), rank)
 
 
+@every_version
 @pytest.mark.parametrize("given_ids", [(), ("knife",), ("poem",), ("submarine",), ("kitchen-1",) * 1000])
-def test_five_products_are_recommended_whatever_is_given(given_ids: tuple[str, ...]) -> None:
-    assert len(recommended(*given_ids)) == 5
+def test_five_products_are_recommended_whatever_is_given(given_ids: tuple[str, ...], rank: Ranking) -> None:
+    assert len(recommended(*given_ids, rank=rank)) == 5
+
+
+def test_v1_chooses_what_the_service_chose_before_it_had_versions() -> None:
+    expected = ["kitchen-1", "kitchen-2", "outdoors-5", "outdoors-0", "outdoors-1"]
+    assert recommended("kitchen-0", "submarine", user_id="", catalog=SMALL) == expected
+    assert recommended("knife") == ["kitchen-0", "outdoors-1", "outdoors-3", "kitchen-3", "outdoors-7"]
+
+
+def test_v2_recommends_first_what_was_bought_most_often_with_the_given_products() -> None:
+    assert recommended("poem", rank=PURCHASES.rank)[:2] == ["knife", "kitchen-1"]
+    chosen = recommended("poem", "kitchen-1", rank=PURCHASES.rank)
+    assert chosen[0] == "knife"
+    assert set(recommended("knife", rank=PURCHASES.rank)[1:4]) == {"kitchen-1", "outdoors-1", "outdoors-2"}
+
+
+@pytest.mark.parametrize(
+    ("given_id", "band"),
+    [("kitchen-1", {"kitchen-0"}), ("kitchen-3", {"kitchen-4"}), ("kitchen-5", {"kitchen-6", "kitchen-7"})],
+)
+def test_v3_recommends_first_what_is_in_the_same_price_band(given_id: str, band: set[str]) -> None:
+    # Prices are 0, 20, 40, …; bands begin at 0, 25, 50 and 100 dollars.
+    chosen = recommended(given_id, rank=same_price_band, catalog=Catalog(KITCHEN))
+    assert set(chosen[: len(band)]) == band
 
 
 def test_products_of_the_same_category_come_first() -> None:
@@ -56,7 +96,9 @@ def test_recommendations_are_the_same_in_every_process() -> None:
     program = (
         "from recommendation_service.domain import *\n"
         "catalog = Catalog(Product(str(number), ('a',)) for number in range(100))\n"
-        "print(recommend(catalog, RecommendationRequest('ada', ['7'])))"
+        "together = Purchases([[str(number) for number in range(50)]])\n"
+        "for rank in (same_category, together.rank, same_price_band):\n"
+        "    print(recommend(catalog, RecommendationRequest('ada', ['7']), rank))"
     )
     outputs = {
         subprocess.run(
@@ -70,11 +112,11 @@ def test_recommendations_are_the_same_in_every_process() -> None:
 ANY_ID = st.sampled_from([*CATALOG.ids, "submarine", ""])
 
 
-@given(st.lists(ANY_ID, max_size=20), st.text(max_size=5))
+@given(st.lists(ANY_ID, max_size=20), st.text(max_size=5), st.sampled_from(RANKINGS))
 def test_at_most_five_distinct_products_are_recommended_and_none_of_the_given_ones(
-    product_ids: list[str], user_id: str
+    product_ids: list[str], user_id: str, rank: Ranking
 ) -> None:
-    chosen = recommended(*product_ids, user_id=user_id)
+    chosen = recommended(*product_ids, user_id=user_id, rank=rank)
     assert not set(chosen) & set(product_ids)
     assert len(set(chosen)) == len(chosen) <= 5
     assert set(chosen) <= set(CATALOG.ids)

@@ -29,6 +29,12 @@ async def test_related_products_come_first_and_the_given_one_is_left_out(stub: R
     assert await recommended(stub, "pan") == ["knife", "tent"]
 
 
+async def test_the_version_that_has_chosen_is_in_the_trailing_metadata(stub: RecommendationServiceStub) -> None:
+    call = stub.ListRecommendations(ListRecommendationsRequest(product_ids=["pan"]))
+    await call
+    assert ("recommendation-version", "v1") in tuple(await call.trailing_metadata())
+
+
 async def test_too_many_products_are_rejected_with_the_name_of_the_field(stub: RecommendationServiceStub) -> None:
     assert await rejected_fields(recommended(stub, *["pan"] * 1001)) == ["product_ids"]
 

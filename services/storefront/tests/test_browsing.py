@@ -5,6 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from chassis.errors import Unavailable
+from shop_kit.waiting import wait_until
 from shop_lab.world.storefront import SHOP, Visitor
 from shop_lab.world.storefront_backends import Backends, Peer
 
@@ -46,8 +47,33 @@ async def test_a_category_shows_its_products(visitor: Visitor) -> None:
     assert "Kettlebell" not in page
 
 
-async def test_a_product_page_recommends_other_products(visitor: Visitor) -> None:
-    assert "Goes well with it" in await visitor.page("/products/cast-iron-pan")
+async def heading_of_recommendations(visitor: Visitor, path: str, wanted: str = "") -> str:
+    """Return it, as soon as a page does not leave out the recommendations because their service is slow."""
+
+    async def heading() -> str:
+        page = await visitor.get(path, headers={"shop-version": wanted})
+        return "".join(re.findall(r'<h2 id="recommended">(.*)</h2>', page.text))
+
+    return await wait_until(heading)
+
+
+@pytest.mark.parametrize(
+    ("version", "shown"), [("v2", ' <span class="quiet">· v2</span>'), ("<script>", ""), ("v" * 17, ""), ("", "")]
+)
+async def test_the_version_that_recommends_other_products_is_on_the_page(
+    visitor: Visitor, backends: Backends, version: str, shown: str
+) -> None:
+    backends.recommendation.trailers = (("recommendation-version", version),)
+    assert await heading_of_recommendations(visitor, "/products/cast-iron-pan") == f"Goes with this{shown}"
+
+
+@pytest.mark.parametrize(("wanted", "sent"), [("v2", "v2"), ("V2", None), ("v" * 17, None), ("", None)])
+@pytest.mark.parametrize("path", ["/products/cast-iron-pan", "/cart"])
+async def test_the_header_of_a_tester_reaches_the_routes_of_the_recommendation(
+    visitor: Visitor, backends: Backends, path: str, wanted: str, sent: str | None
+) -> None:
+    await heading_of_recommendations(visitor, path, wanted)
+    assert backends.recommendation.metadata.get("shop-version") == sent
 
 
 async def test_the_ad_on_a_product_page_leads_to_another_page(visitor: Visitor) -> None:

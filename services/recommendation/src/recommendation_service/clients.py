@@ -49,4 +49,6 @@ class CachedCatalog(CatalogSource):
 
     async def _fetch(self, _key: str) -> Catalog:
         response = await self._stub.ListProducts(empty_pb2.Empty())
-        return Catalog(Product(product.id, tuple(product.categories)) for product in response.products)
+        return Catalog(
+            Product(product.id, tuple(product.categories), product.price_usd.units) for product in response.products
+        )

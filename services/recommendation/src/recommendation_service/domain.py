@@ -1,7 +1,9 @@
 """Selection of the products to recommend."""
 
 import random
-from collections.abc import Collection, Iterable, Sequence
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -12,6 +14,8 @@ MAX_RECOMMENDED = 5
 MAX_PRODUCT_IDS = 1_000
 
 _MAX_USER_ID_LENGTH = 128
+# Each is the lowest price of a band, in dollars; below the first one is a band, too.
+_PRICE_BANDS = (25, 50, 100)
 
 
 class CatalogUnavailable(Unavailable):
@@ -23,30 +27,37 @@ class CatalogUnavailable(Unavailable):
 
 @dataclass(frozen=True, slots=True)
 class Product:
-    """The part of a product that recommendations depend on."""
+    """The part of a product that recommendations depend on. The price is in whole dollars."""
 
     id: str
     categories: tuple[str, ...]
+    price: int = 0
+
+
+class _Groups:
+    """Products that have something in common; a product may be in several groups."""
+
+    def __init__(self, groups_by_id: Mapping[str, Collection[Hashable]]) -> None:
+        self._groups_by_id = groups_by_id
+        self._ids_by_group: dict[Hashable, set[str]] = {}
+        for product_id, groups in groups_by_id.items():
+            for group in groups:
+                self._ids_by_group.setdefault(group, set()).add(product_id)
+
+    def related(self, given: Iterable[str]) -> set[str]:
+        """Return the products that share a group with a given one, including those. Ignore unknown ids."""
+        groups = {group for product_id in given for group in self._groups_by_id.get(product_id, ())}
+        return {product_id for group in groups for product_id in self._ids_by_group[group]}
 
 
 class Catalog:
-    """All products, by category."""
+    """All products, by category and by price band."""
 
     def __init__(self, products: Iterable[Product]) -> None:
-        self._categories = {product.id: product.categories for product in products}
-        self._ids_by_category: dict[str, set[str]] = {}
-        for product_id, categories in self._categories.items():
-            for category in categories:
-                self._ids_by_category.setdefault(category, set()).add(product_id)
-
-    @property
-    def ids(self) -> Collection[str]:
-        return self._categories.keys()
-
-    def related(self, given: Iterable[str]) -> set[str]:
-        """Return the products that share a category with a given one, including those. Ignore unknown ids."""
-        categories = {category for product_id in given for category in self._categories.get(product_id, ())}
-        return {product_id for category in categories for product_id in self._ids_by_category[category]}
+        known = {product.id: product for product in products}
+        self.ids: Collection[str] = known.keys()
+        self.by_category = _Groups({id_: product.categories for id_, product in known.items()})
+        self.by_price = _Groups({id_: [bisect_right(_PRICE_BANDS, product.price)] for id_, product in known.items()})
 
 
 class CatalogSource(Protocol):
@@ -73,17 +84,50 @@ class RecommendationRequest:
         limit_count(self.product_ids, "product_ids", max_count=MAX_PRODUCT_IDS)
 
 
-def recommend(catalog: Catalog, request: RecommendationRequest) -> list[str]:
-    """Choose up to MAX_RECOMMENDED products that are not in the request: related ones first, then others.
+# Returns the products that go with the given ones, best first; those in a set are equally good.
+Ranking = Callable[[Catalog, Sequence[str]], Sequence[Collection[str]]]
+
+
+def same_category(catalog: Catalog, given: Sequence[str]) -> Sequence[Collection[str]]:
+    return [catalog.by_category.related(given)]
+
+
+def same_price_band(catalog: Catalog, given: Sequence[str]) -> Sequence[Collection[str]]:
+    return [catalog.by_price.related(given)]
+
+
+class Purchases:
+    """Products that were bought together, each purchase without repetitions."""
+
+    def __init__(self, purchases: Iterable[Collection[str]]) -> None:
+        self._counts: dict[str, Counter[str]] = {}
+        for purchase in purchases:
+            for product_id in purchase:
+                self._counts.setdefault(product_id, Counter()).update(purchase)
+
+    def rank(self, _catalog: Catalog, given: Sequence[str]) -> Sequence[Collection[str]]:
+        """Rank products by how often they were bought with the given ones."""
+        counts: Counter[str] = Counter()
+        for product_id in given:
+            counts.update(self._counts.get(product_id, {}))
+        ids_by_count: dict[int, set[str]] = {}
+        for product_id, count in counts.items():
+            ids_by_count.setdefault(count, set()).add(product_id)
+        return [ids_by_count[count] for count in sorted(ids_by_count, reverse=True)]
+
+
+def recommend(catalog: Catalog, request: RecommendationRequest, rank: Ranking = same_category) -> list[str]:
+    """Choose up to MAX_RECOMMENDED products that are not in the request: the best ones first, then others.
 
     The choice is pseudorandom: every process chooses the same for the same user, products (in any order) and catalog.
     """
     given = sorted(set(request.product_ids))
     choice = random.Random("\0".join([request.user_id, *given]))  # noqa: S311 - a choice, not a secret
-    related = catalog.related(given).difference(given)
-    others = set(catalog.ids).difference(related, given)
+    left = set(catalog.ids).difference(given)
     chosen: list[str] = []
-    for candidates in (related, others):
+    for equals in (*rank(catalog, given), catalog.ids):
+        candidates = left.intersection(equals)
+        left -= candidates
         # Sorted, because the order of a set differs between processes.
         chosen += choice.sample(sorted(candidates), min(len(candidates), MAX_RECOMMENDED - len(chosen)))
     return chosen

@@ -1,20 +1,23 @@
 """shop.RecommendationService: maps messages to the domain and back."""
 
 from chassis.rpc.calls import ServicerContext
-from recommendation_service.domain import CatalogSource, RecommendationRequest, recommend
+from recommendation_service.domain import CatalogSource, Ranking, RecommendationRequest, recommend, same_category
 from shop import recommendation_pb2, recommendation_pb2_grpc
 
 
 class RecommendationService(recommendation_pb2_grpc.RecommendationServiceServicer):
-    """Recommends products of the latest catalog."""
+    """Recommends products of the latest catalog, and returns the version that has chosen as trailing metadata."""
 
-    def __init__(self, catalog: CatalogSource) -> None:
+    def __init__(self, catalog: CatalogSource, version: str = "v1", rank: Ranking = same_category) -> None:
         self._catalog = catalog
+        self._version = (("recommendation-version", version),)
+        self._rank = rank
 
     async def ListRecommendations(
         self, request: recommendation_pb2.ListRecommendationsRequest, context: ServicerContext
     ) -> recommendation_pb2.ListRecommendationsResponse:
         # Validated before the catalog is read.
         validated = RecommendationRequest(request.user_id, request.product_ids)
-        chosen = recommend(await self._catalog.current(), validated)
+        context.set_trailing_metadata(self._version)
+        chosen = recommend(await self._catalog.current(), validated, self._rank)
         return recommendation_pb2.ListRecommendationsResponse(product_ids=chosen)

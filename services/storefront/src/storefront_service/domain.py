@@ -71,6 +71,14 @@ class CartLine:
 
 
 @dataclass(frozen=True, slots=True)
+class Recommended:
+    """Products that go with others, and the version of the service that has chosen them, if it says which."""
+
+    product_ids: tuple[str, ...] = ()
+    version: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Ad:
     """A short text that links to a page of this shop."""
 

@@ -1,6 +1,8 @@
 """Optional parts of a page: recommendations and ads. A page omits them when they are slow or fail."""
 
+import re
 from collections.abc import Sequence
+from typing import Any
 
 import structlog
 
@@ -8,11 +10,13 @@ from chassis.errors import DomainError
 from shop import ad_pb2, recommendation_pb2
 from shop.ad_pb2_grpc import AdServiceStub
 from shop.recommendation_pb2_grpc import RecommendationServiceStub
-from storefront_service.domain import Ad, is_local_path
+from storefront_service.domain import Ad, Recommended, is_local_path
 
 log = structlog.get_logger()
 
-_MAX_PRODUCTS = 100
+_MAX_PRODUCTS, _MAX_RECOMMENDED = 100, 5
+# A peer's version is shown on pages, a visitor's is sent in calls: neither may be any text.
+_VERSION = re.compile(r"[a-z0-9][a-z0-9.-]{0,15}", re.ASCII)
 
 
 class SuggestionsClient:
@@ -22,15 +26,23 @@ class SuggestionsClient:
         self._recommendations = recommendations
         self._ads = ads
 
-    async def recommended(self, user_id: str, product_ids: Sequence[str]) -> list[str]:
-        """Return the ids of up to five products that go with the given ones; none when the service fails."""
+    async def recommended(self, user_id: str, product_ids: Sequence[str], version: str) -> Recommended:
+        """Return up to five products that go with the given ones; none when the service fails.
+
+        Routes of a mesh or gateway lead a call to the `version` of the service that a tester wants; empty means any.
+        """
         known = product_ids[:_MAX_PRODUCTS]
         request = recommendation_pb2.ListRecommendationsRequest(user_id=user_id, product_ids=known)
+        wanted = (("shop-version", version),) if _VERSION.fullmatch(version) else ()
+        call = self._recommendations.ListRecommendations(request, metadata=wanted)
         try:
-            return list((await self._recommendations.ListRecommendations(request)).product_ids)
+            found = tuple((await call).product_ids[:_MAX_RECOMMENDED])
         except DomainError as error:
             log.info("page without recommendations", reason=error.reason)
-            return []
+            return Recommended()
+        trailers: dict[str, Any] = dict(await call.trailing_metadata())
+        named = _VERSION.fullmatch(str(trailers.get("recommendation-version", "")))
+        return Recommended(found, named[0] if named else "")
 
     async def ad(self, contexts: Sequence[str], *, page: str = "") -> Ad | None:
         """Return an ad for a page's keywords that leads to another page; None when the service fails."""

@@ -64,11 +64,19 @@ class BrowsingPages:
         user_id = self._pages.user_id(request)
         frame, recommended, ad = await asyncio.gather(
             self._pages.frame(request),
-            self._clients.suggestions.recommended(user_id, [product.id]),
+            self._clients.suggestions.recommended(user_id, [product.id], request.headers.get("shop-version", "")),
             self._clients.suggestions.ad(product.categories, page=request.url.path),
         )
-        others = await self._pages.priced([product, *catalog.known(recommended)], frame.currency)
-        return self._pages.render("product.html", frame, priced=others[0], recommended=others[1:], ad=ad, key=new_key())
+        others = await self._pages.priced([product, *catalog.known(recommended.product_ids)], frame.currency)
+        return self._pages.render(
+            "product.html",
+            frame,
+            priced=others[0],
+            recommended=others[1:],
+            version=recommended.version,
+            ad=ad,
+            key=new_key(),
+        )
 
     async def redirect_without_slash(self, request: Request) -> Response:
         return RedirectResponse("/" + request.path_params["path"].strip("/"))

@@ -87,7 +87,9 @@ class CartPages:
         lines, catalog = await asyncio.gather(require("cart", self._clients.carts.read(user_id)), self._pages.catalog())
         frame, recommended = await asyncio.gather(
             self._pages.frame(request, lines),
-            self._clients.suggestions.recommended(user_id, [line.product_id for line in lines]),
+            self._clients.suggestions.recommended(
+                user_id, [line.product_id for line in lines], request.headers.get("shop-version", "")
+            ),
         )
         view = await view_cart(self._pages, catalog, lines, frame.currency)
         return self._pages.render(
@@ -96,7 +98,8 @@ class CartPages:
             cache=PERSONAL,
             cart=view,
             added=catalog.get(request.query_params.get("added", "")),
-            recommended=await self._pages.priced(catalog.known(recommended), frame.currency),
+            recommended=await self._pages.priced(catalog.known(recommended.product_ids), frame.currency),
+            version=recommended.version,
         )
 
     async def add(self, request: Request) -> Response:

@@ -52,18 +52,29 @@ SERVICES = Path(__file__).parents[5] / "services"
 
 
 class Peer(FakePeer):
-    """A servicer of a real service that fails or hangs on request."""
+    """A servicer of a real service that fails or hangs on request.
+
+    Attributes:
+        metadata: of the latest call.
+        trailers: replace those of the servicer, if they are not empty.
+    """
 
     def __init__(self, servicer: object) -> None:
         super().__init__()
         self._servicer = servicer
+        self.metadata: dict[str, str | bytes] = {}
+        self.trailers: tuple[tuple[str, str], ...] = ()
 
     def __getattr__(self, method: str) -> Callable[[Any, ServicerContext], Awaitable[Any]]:
         handle = getattr(self._servicer, method)
 
         async def call(request: Any, context: ServicerContext) -> Any:
+            self.metadata = dict(context.invocation_metadata() or ())
             await self.begin(method)
-            return await handle(request, context)
+            response = await handle(request, context)
+            if self.trailers:
+                context.set_trailing_metadata(self.trailers)
+            return response
 
         return call
 

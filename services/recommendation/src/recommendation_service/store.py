@@ -1,0 +1,15 @@
+"""Parses the file of purchases: a JSON list of lists, each with the ids of products that were bought together."""
+
+from typing import Annotated
+
+from msgspec import Meta, json
+
+from recommendation_service.domain import Purchases
+
+Id = Annotated[str, Meta(min_length=1, max_length=64)]
+Purchase = Annotated[set[Id], Meta(min_length=2, max_length=100)]
+
+
+def parse_purchases(raw: bytes) -> Purchases:
+    """Parse the content of the file. Raise ValueError that names the invalid entry."""
+    return Purchases(json.decode(raw, type=list[Purchase]))
