@@ -1,23 +1,33 @@
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, nullcontext
+from pathlib import Path
 
 import pytest
 
 from cart_service.domain import CartStore
+from cart_service.sql import MIGRATIONS, open_sql_store
 from cart_service.store import MemoryCartStore
 from cart_service.valkey import open_valkey_store
 
 OpenStore = Callable[..., AbstractAsyncContextManager[CartStore]]
 
 
-@pytest.fixture(params=["memory", "valkey"])
+@pytest.fixture(scope="session")
+def migrations() -> Path:
+    return MIGRATIONS
+
+
+@pytest.fixture(params=["memory", "valkey", "sqlite", "postgres"])
 def open_store(request: pytest.FixtureRequest) -> OpenStore:
     """Opens each kind of store in turn, empty: one suite tests them all."""
     if request.param == "memory":
         return lambda: nullcontext(MemoryCartStore(3600))
-    url = request.getfixturevalue("empty_valkey_url")
-    # Long enough for many concurrent calls on a slow machine.
-    return lambda: open_valkey_store(url, 3600, timeout_seconds=60)
+    if request.param == "valkey":
+        url = request.getfixturevalue("empty_valkey_url")
+        # Long enough for many concurrent calls on a slow machine.
+        return lambda: open_valkey_store(url, 3600, timeout_seconds=60)
+    url = request.getfixturevalue(f"{request.param}_url")
+    return lambda: open_sql_store(url, 3600)
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 
 import hypothesis.strategies as st
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
@@ -139,12 +140,18 @@ class CartMachine(RuleBasedStateMachine):
         self.generations.pop(user, None)
 
 
-def test_a_store_behaves_like_a_dictionary_with_etags(open_store: OpenStore) -> None:
+# SQL reads and writes whole carts, whose changes are those of the memory store.
+@pytest.mark.parametrize(
+    ("open_store", "examples"),
+    [("memory", 200), ("valkey", 200), ("sqlite", 20), ("postgres", 20)],
+    indirect=["open_store"],
+)
+def test_a_store_behaves_like_a_dictionary_with_etags(open_store: OpenStore, examples: int) -> None:
     CartMachine.open_store = staticmethod(open_store)
     run_state_machine_as_test(
         CartMachine,
         settings=settings(
-            max_examples=200,
+            max_examples=examples,
             stateful_step_count=30,
             deadline=None,
             suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],

@@ -3,7 +3,7 @@
 import pytest
 
 from cart_service import store as module
-from cart_service.domain import Addition, Line, Purchase
+from cart_service.domain import KEY_TTL_SECONDS, Addition, Line, Purchase
 from cart_service.store import MemoryCartStore
 from shop_kit.clock import Clock
 
@@ -38,7 +38,7 @@ async def test_an_addition_to_an_expired_cart_starts_a_new_one(store: MemoryCart
 
 async def test_a_key_expires(store: MemoryCartStore, clock: Clock) -> None:
     await store.add(Addition("ada", "pan", 1, "k"))
-    clock.seconds += module.KEY_TTL_SECONDS
+    clock.seconds += KEY_TTL_SECONDS
     await store.add(Addition("ada", "pan", 1, "k"))
     assert (await store.read("ada")).lines
 

@@ -1,6 +1,8 @@
 """The behaviour that all stores share, beside what test_machine.py covers; conftest.py lists the stores."""
 
 import asyncio
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 
 import pytest
 
@@ -14,6 +16,8 @@ from cart_service.domain import (
     Purchase,
     QuantityTooLarge,
 )
+
+OpenStore = Callable[..., AbstractAsyncContextManager[CartStore]]
 
 
 async def quantities(store: CartStore, user_id: str = "ada") -> dict[str, int]:
@@ -157,3 +161,15 @@ async def test_concurrent_repeats_of_a_removal_take_effect_once(store: CartStore
     removals = [remove_ordered(store, ordered, pan=7) for _ in range(300)]
     await asyncio.gather(*removals, *(add(store, "pan") for _ in range(300)))
     assert await quantities(store) == {"pan": 1293}
+
+
+@pytest.mark.parametrize("open_store", ["valkey", "sqlite", "postgres"], indirect=True)
+async def test_replicas_share_carts_keys_and_generations(open_store: OpenStore) -> None:
+    async with open_store() as store, open_store() as other:
+        additions = [Addition("ada", "pan", 1, f"k{number}") for number in range(200)]
+        await asyncio.gather(*(replica.add(addition) for addition in additions for replica in (store, other)))
+        await asyncio.gather(*(replica.add(Addition("ada", "pan", 1)) for _ in range(50) for replica in (store, other)))
+        assert (await other.read("ada")).lines[0].quantity == 300
+        purchase = Purchase("ada", (await other.read("ada")).etag, (Line("pan", 1),))
+        await asyncio.gather(*(replica.remove_ordered(purchase) for _ in range(100) for replica in (store, other)))
+        assert (await other.read("ada")).lines[0].quantity == 299

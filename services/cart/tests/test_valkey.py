@@ -186,16 +186,6 @@ async def test_a_cart_of_an_earlier_release_has_a_generation(store: ValkeyCartSt
     assert (await store.read("ada")).lines == (Line("pan", 1),)
 
 
-async def test_replicas_share_carts_keys_and_generations(store: ValkeyCartStore, server: ValkeyServer) -> None:
-    async with open_valkey_store(f"unix://{server.unix_socket_path}", ttl_seconds=100, timeout_seconds=60) as other:
-        additions = [Addition("ada", "pan", 1, f"k{number}") for number in range(200)]
-        await asyncio.gather(*(replica.add(addition) for addition in additions for replica in (store, other)))
-        assert (await other.read("ada")).lines[0].quantity == 200
-        purchase = Purchase("ada", (await other.read("ada")).etag, (Line("pan", 1),))
-        await asyncio.gather(*(replica.remove_ordered(purchase) for _ in range(100) for replica in (store, other)))
-        assert (await other.read("ada")).lines[0].quantity == 199
-
-
 async def test_an_operation_is_a_span_and_a_duration_without_values(recorded: Recorded, server: ValkeyServer) -> None:
     url = f"unix://{server.unix_socket_path}?db=2"
     async with open_valkey_store(url, ttl_seconds=100, timeout_seconds=60, telemetry=recorded.telemetry) as store:

@@ -51,25 +51,28 @@ def run_process(
 ) -> None:
     """Serve until SIGTERM or SIGINT, in a configured process; exit with one line per OSError that `serving` raises.
 
-    With the argument `migrate` on the command line, migrate the database and return instead.
+    With the argument `migrate` on the command line, migrate the database and return instead. A service whose
+    `database_url` is empty has none.
 
     `connect_seconds` is how long to wait for PostgreSQL to accept a connection.
     """
     if migrations is not None and sys.argv[1:] == ["migrate"]:
         try:
-            migrate(load_database_url(settings_type), migrations, connect_seconds=connect_seconds)
+            if url := load_database_url(settings_type):
+                migrate(url, migrations, connect_seconds=connect_seconds)
         except DatabaseUnusable as error:
             sys.exit(str(error))
         return
     settings = load(settings_type)
     if not settings.use_http_proxy:
         ignore_proxies()
-    if migrations is not None:
-        _migrate(load_database_url(settings_type), migrations, connect_seconds)
+    url = "" if migrations is None else load_database_url(settings_type)
+    if migrations is not None and url:
+        _migrate(url, migrations, connect_seconds)
     telemetry = otlp.configure(name)
     logging.configure(name, level=settings.log_level, logger=telemetry.logger, final=True)
-    if migrations is not None:
-        observe_volume(telemetry, load_database_url(settings_type))
+    if url:
+        observe_volume(telemetry, url)
     problems: list[str] = []
     try:
         # uvloop: 15 % more calls a second than asyncio's own loop.

@@ -1,1 +1,1 @@
-"""Carts, in memory or in Valkey."""
+"""Carts, in memory, in Valkey or in PostgreSQL."""

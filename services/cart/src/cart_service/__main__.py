@@ -1,4 +1,4 @@
-"""Entry point of the cart service: `python -m cart_service`."""
+"""`python -m cart_service` runs the cart service; with `migrate` it updates the database's schema and exits."""
 
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
@@ -8,9 +8,11 @@ from msgspec import Meta
 
 from cart_service.domain import CartStore
 from cart_service.service import CartLines, CartService, OrderedCart
+from cart_service.sql import MIGRATIONS, open_sql_store
 from cart_service.store import MemoryCartStore
 from chassis.rpc.server import Service, run
 from chassis.settings import Parse, SecretStr, ServiceSettings
+from chassis.sql.settings import DatabaseUrl
 from chassis.telemetry.instruments import Telemetry
 from shop import cart_pb2_grpc
 from shop_internal import cart_lines_pb2_grpc, ordered_cart_pb2_grpc
@@ -23,12 +25,17 @@ def _parse_url(url: str) -> SecretStr:
 
 
 class Settings(ServiceSettings):
+    database_url: DatabaseUrl = SecretStr("")
     redis_url: Annotated[SecretStr, Parse(_parse_url)] | None = None
     cart_ttl_seconds: Annotated[float, Meta(ge=1)] = 30 * 24 * 3600
 
 
 def open_store(settings: Settings, telemetry: Telemetry) -> AbstractAsyncContextManager[CartStore]:
-    """Open a store in Valkey if REDIS_URL is set, otherwise in memory."""
+    """Open a store in the database at DATABASE_URL, in Valkey at REDIS_URL, or in memory. Raise OSError with both."""
+    if database_url := settings.database_url.get_secret_value():
+        if settings.redis_url is not None:
+            raise OSError("REDIS_URL: DATABASE_URL is set, too; carts are in one of them")
+        return open_sql_store(database_url, settings.cart_ttl_seconds, telemetry)
     if settings.redis_url is None:
         return nullcontext(MemoryCartStore(settings.cart_ttl_seconds))
     from cart_service.valkey import open_valkey_store  # noqa: PLC0415 - importing the client costs 0.3 s and 10 MB
@@ -49,4 +56,4 @@ async def build(settings: Settings, service: Service) -> AsyncIterator[None]:
 
 
 if __name__ == "__main__":
-    run("cart", Settings, build)
+    run("cart", Settings, build, migrations=MIGRATIONS)

@@ -2,7 +2,9 @@
 
 import re
 import secrets
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from chassis.errors import FailedPrecondition, InvalidArgument, Unavailable
@@ -11,6 +13,10 @@ from chassis.values.fields import limit_count, parse_idempotency_key, require_be
 MAX_LINES = 200
 MAX_QUANTITY = 2**31 - 1
 """The largest quantity of one product in a cart: the largest int32, its type on the wire."""
+KEY_TTL_SECONDS = 24 * 3600.0
+"""How long an idempotency key is stored."""
+ANONYMOUS_TTL_SECONDS = 12 * 3600.0
+"""Lifetime of an anonymous cart after its last change, and of its idempotency keys."""
 
 _MAX_ADDED = 10_000
 _MAX_USER_ID_LENGTH = 128
@@ -135,6 +141,54 @@ def new_etag(previous: str = "") -> str:
 def generation_of(etag: str) -> str:
     """Return the part of an etag that stays while items are added or changed."""
     return etag[:_GENERATION_LENGTH]
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """What a store holds of a cart; its methods return what a change leaves, or itself if there is nothing to change.
+
+    Without quantities, the etag is what an order named the cart by that it emptied; without an etag, there is no cart.
+    """
+
+    quantities: Mapping[str, int] = field(default_factory=dict)
+    etag: str = ""
+    anonymous: bool = False
+
+    def add(self, addition: Addition) -> "Contents":
+        """Raise CartFull or QuantityTooLarge if the cart cannot hold it."""
+        before = self.quantities.get(addition.product_id, 0)
+        if not before and len(self.quantities) >= MAX_LINES:
+            raise CartFull
+        if before + addition.quantity > MAX_QUANTITY:
+            raise QuantityTooLarge
+        after = {**self.quantities, addition.product_id: before + addition.quantity}
+        etag = new_etag(self.etag if self.quantities else "")
+        return Contents(after, etag, addition.anonymous and (self.anonymous or not self.etag))
+
+    def empty(self, if_match: str | None) -> "Contents":
+        return Contents() if self.quantities and if_match in {None, self.etag} else self
+
+    def set_quantity(self, new: NewQuantity) -> "Contents":
+        if new.product_id not in self.quantities:
+            return self
+        changed = {**self.quantities, new.product_id: new.quantity}
+        left = {product_id: quantity for product_id, quantity in changed.items() if quantity}
+        return replace(self, quantities=left, etag=new_etag(self.etag)) if left else Contents()
+
+    def remove_ordered(self, purchase: Purchase) -> "Contents":
+        """Begin a new generation, of a customer's cart; a repeat finds another generation than the ordered one."""
+        if not self.quantities or generation_of(self.etag) != generation_of(purchase.etag):
+            return self
+        remaining = Counter(self.quantities)
+        for line in purchase.lines:
+            remaining[line.product_id] -= line.quantity
+        remaining = +remaining
+        return Contents(remaining, new_etag() if remaining else purchase.etag)
+
+    def cart(self, user_id: str) -> Cart:
+        if not self.quantities:
+            return Cart(user_id, (), new_etag(), ordered_etag=self.etag or None)
+        return Cart(user_id, tuple(Line(*line) for line in sorted(self.quantities.items())), self.etag)
 
 
 class CartStore(Protocol):

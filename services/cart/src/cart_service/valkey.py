@@ -14,6 +14,8 @@ from redis.exceptions import RedisError
 from typing_extensions import override
 
 from cart_service.domain import (
+    ANONYMOUS_TTL_SECONDS,
+    KEY_TTL_SECONDS,
     MAX_LINES,
     MAX_QUANTITY,
     Addition,
@@ -27,7 +29,6 @@ from cart_service.domain import (
     StoreUnavailable,
     new_etag,
 )
-from cart_service.store import KEY_TTL_SECONDS
 from chassis.errors import IdempotencyKeyReused
 from chassis.telemetry import semconv
 from chassis.telemetry.instruments import Telemetry
@@ -45,7 +46,7 @@ A hash with no other field is a cart that an order emptied, and the etag is what
 
 _MAX_CONNECTIONS = 64
 _KEY_TTL_MILLISECONDS = int(KEY_TTL_SECONDS * 1000)
-_ANONYMOUS_TTL_MILLISECONDS = 12 * 3600 * 1000
+_ANONYMOUS_TTL_MILLISECONDS = int(ANONYMOUS_TTL_SECONDS * 1000)
 _CUSTOMERS = "carts"
 """The index of customers' carts by the time when they end."""
 _READ = Operation("HGETALL", "HGETALL cart")

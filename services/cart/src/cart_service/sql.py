@@ -1,0 +1,191 @@
+# ruff: noqa: S608 - the fragments are constants
+"""Carts in PostgreSQL, or in a SQLite file: they outlive the process and, in PostgreSQL, are shared by all replicas.
+
+A change reads a cart and writes it back if its version is still the same; otherwise it begins again.
+"""
+
+import asyncio
+import secrets
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+from weakref import WeakValueDictionary
+
+import orjson
+from typing_extensions import override
+
+from cart_service.domain import (
+    ANONYMOUS_TTL_SECONDS,
+    KEY_TTL_SECONDS,
+    Addition,
+    Cart,
+    CartStore,
+    Contents,
+    NewQuantity,
+    Purchase,
+    StoreUnavailable,
+)
+from chassis.background import in_background, repeat
+from chassis.errors import IdempotencyKeyReused
+from chassis.sql.database import NOW, Database, Row, open_database
+from chassis.telemetry.instruments import Telemetry
+
+MIGRATIONS = Path(__file__).parent / "migrations"
+
+MAX_ANONYMOUS = 150_000
+"""How many anonymous carts are kept; the least recently changed others are evicted."""
+
+_CHECK_WITHIN_SECONDS = 1
+_CLEANING_SECONDS = 60.0
+_DELETED_AT_ONCE = 500
+# How long a removed cart remains as a row without lines, and so does the key that the store gives an addition without
+# one: for longer than a transaction whose reply is lost is repeated.
+_REPEATED_WITHIN_SECONDS = 60.0
+
+FIND = f"""
+    SELECT carts.version, carts.etag, carts.quantities, carts.anonymous, carts.ends_at > {NOW} AS lives, cart_keys.added
+    FROM (SELECT CAST(:user_id AS TEXT) AS user_id) AS wanted
+    LEFT JOIN carts ON carts.user_id = wanted.user_id
+    LEFT JOIN cart_keys ON cart_keys.user_id = wanted.user_id AND cart_keys.cart_key = :key
+"""
+
+CREATE = f"""
+    INSERT INTO carts (user_id, version, etag, quantities, anonymous, ends_at)
+    VALUES (:user_id, 1, :etag, :quantities, :anonymous, {NOW} + :ttl_seconds)
+    ON CONFLICT DO NOTHING RETURNING version
+"""
+
+UPDATE = f"""
+    UPDATE carts SET version = version + 1, etag = :etag, quantities = :quantities, anonymous = :anonymous,
+        ends_at = {NOW} + :ttl_seconds
+    WHERE user_id = :user_id AND version = :version RETURNING version
+"""
+
+# The etag of an addition is new: the cart has it if this transaction, or a repeated one, has changed the cart.
+RECORD_KEY = f"""
+    INSERT INTO cart_keys (user_id, cart_key, added, ends_at)
+    SELECT user_id, :key, :added, {NOW} + :key_ttl_seconds
+    FROM carts WHERE user_id = :user_id AND etag = :etag ON CONFLICT DO NOTHING
+"""
+
+
+def _deletion(table: str, key: str, condition: str, rows: str) -> str:
+    """Return SQL that deletes some of the rows for which the condition holds, even if a row changes meanwhile."""
+    chosen = f"SELECT {key} FROM {table} WHERE {condition} ORDER BY ends_at {rows}"
+    return f"DELETE FROM {table} WHERE {condition} AND ({key}) IN ({chosen}) RETURNING user_id"
+
+
+_ENDED = f"ends_at < {NOW}"
+
+DELETIONS = (
+    _deletion("carts", "user_id", _ENDED, "LIMIT :limit"),
+    _deletion("cart_keys", "user_id, cart_key", _ENDED, "LIMIT :limit"),
+    _deletion("carts", "user_id", "anonymous", "DESC LIMIT :limit OFFSET :kept"),
+)
+
+
+@asynccontextmanager
+async def open_sql_store(
+    url: str, ttl_seconds: float, telemetry: Telemetry | None = None
+) -> AsyncIterator["SqlCartStore"]:
+    """Open a store in a database whose tables exist, and delete what has ended in the background."""
+    async with open_database(url, telemetry, unavailable=StoreUnavailable) as database:
+        store = SqlCartStore(database, ttl_seconds)
+        async with in_background(partial(repeat, store.clean, _CLEANING_SECONDS, "old carts cannot be deleted")):
+            yield store
+
+
+class SqlCartStore(CartStore):
+    """Stores each cart as a row.
+
+    Args:
+        ttl_seconds: lifetime of a customer's cart after its last change.
+    """
+
+    def __init__(self, database: Database, ttl_seconds: float) -> None:
+        self._database = database
+        self._ttl_seconds = ttl_seconds
+        # Changes of one cart that this process makes at the same time would only get into each other's way.
+        self._locks = WeakValueDictionary[str, asyncio.Lock]()
+
+    @override
+    async def add(self, addition: Addition) -> bool:
+        ttl_seconds = ANONYMOUS_TTL_SECONDS if addition.anonymous else KEY_TTL_SECONDS
+        key = {
+            "key": addition.key or secrets.token_hex(16),
+            "added": f"{addition.quantity} {addition.product_id}",
+            "key_ttl_seconds": ttl_seconds if addition.key else _REPEATED_WITHIN_SECONDS,
+        }
+        return await self._change(addition.user_id, lambda contents: contents.add(addition), key)
+
+    @override
+    async def read(self, user_id: str) -> Cart:
+        return _contents(await self._find(user_id)).cart(user_id)
+
+    @override
+    async def empty(self, user_id: str, if_match: str | None) -> None:
+        await self._change(user_id, lambda contents: contents.empty(if_match))
+
+    @override
+    async def set_quantity(self, new: NewQuantity) -> None:
+        await self._change(new.user_id, lambda contents: contents.set_quantity(new))
+
+    @override
+    async def remove_ordered(self, purchase: Purchase) -> None:
+        await self._change(purchase.user_id, lambda contents: contents.remove_ordered(purchase))
+
+    @override
+    async def check(self) -> None:
+        await self._find("", within_seconds=_CHECK_WITHIN_SECONDS)
+
+    async def clean(self) -> None:
+        """Delete carts and keys that have ended, and anonymous carts beyond MAX_ANONYMOUS."""
+        parameters = {"limit": _DELETED_AT_ONCE, "kept": MAX_ANONYMOUS}
+        for statement in DELETIONS:
+            while (await self._database.write((statement, parameters)))[0]:
+                pass
+
+    async def _find(self, user_id: str, key: str = "", *, within_seconds: float | None = None) -> Row:
+        parameters = {"user_id": user_id, "key": key}
+        (row,) = await self._database.read(FIND, parameters, within_seconds=within_seconds)
+        return row
+
+    async def _change(
+        self, user_id: str, change: Callable[[Contents], Contents], key: Mapping[str, Any] | None = None
+    ) -> bool:
+        """Return False if the key is stored, as a concurrent repeat or a transaction whose reply was lost has done."""
+        async with self._locks.setdefault(user_id, asyncio.Lock()):
+            while True:
+                row = await self._find(user_id, key["key"] if key else "")
+                if key and row["added"]:
+                    if row["added"] != key["added"]:
+                        raise IdempotencyKeyReused
+                    return False
+                before = _contents(row)
+                after = change(before)
+                if after is before or await self._write(user_id, row["version"], after, key):
+                    return True
+
+    async def _write(self, user_id: str, version: int | None, after: Contents, key: Mapping[str, Any] | None) -> bool:
+        """Return False, without any change, if the cart has another version."""
+        lives = ANONYMOUS_TTL_SECONDS if after.anonymous else self._ttl_seconds
+        parameters = {
+            "user_id": user_id,
+            "version": version,
+            "etag": after.etag,
+            "quantities": orjson.dumps(after.quantities).decode(),
+            "anonymous": after.anonymous,
+            "ttl_seconds": lives if after.etag else _REPEATED_WITHIN_SECONDS,
+            **(key or {}),
+        }
+        batch = [CREATE if version is None else UPDATE, *([RECORD_KEY] if key else [])]
+        written, *_ = await self._database.write(*((statement, parameters) for statement in batch))
+        return bool(written)
+
+
+def _contents(row: Row) -> Contents:
+    if not row["lives"]:
+        return Contents()
+    return Contents(orjson.loads(row["quantities"]), row["etag"], bool(row["anonymous"]))

@@ -1,0 +1,132 @@
+"""What only the stores in databases have: replies of commits that are lost, and rows that nothing deletes by itself."""
+
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typing_extensions import override
+
+from cart_service import sql
+from cart_service.__main__ import Settings, open_store
+from cart_service.domain import Addition, CartStore, Line, NewQuantity, Purchase, StoreUnavailable
+from cart_service.sql import SqlCartStore, open_sql_store
+from chassis.settings import load
+from chassis.sql.database import Database, Parameters, Row, Statement, open_database
+from chassis.telemetry.instruments import Telemetry
+from shop_kit.databases import execute
+
+TENT = Addition("ada", "tent", 1)
+
+
+class LostReply(Database):
+    """Repeats the first transaction, as if its reply was lost, when something else has happened meanwhile."""
+
+    def __init__(self, database: Database, meanwhile: Callable[[], Awaitable[object]]) -> None:
+        self.database = database
+        self.meanwhile: Callable[[], Awaitable[object]] | None = meanwhile
+
+    @override
+    async def write(self, *batch: Statement) -> Sequence[Sequence[Row]]:
+        if self.meanwhile is not None:
+            await self.database.write(*batch)
+            await self.meanwhile()
+            self.meanwhile = None
+        return await self.database.write(*batch)
+
+    @override
+    async def read(self, text: str, parameters: Parameters, **limits: Any) -> Sequence[Row]:
+        return await self.database.read(text, parameters, **limits)
+
+    @override
+    async def report(self, text: str, parameters: Parameters) -> Sequence[Row]:
+        raise NotImplementedError
+
+
+async def quantities(store: CartStore, user_id: str = "ada") -> dict[str, int]:
+    return {line.product_id: line.quantity for line in (await store.read(user_id)).lines}
+
+
+@pytest.mark.parametrize("before", [{}, {"pan": 5}])
+@pytest.mark.parametrize(
+    ("meanwhile", "after"),
+    [
+        (lambda store: store.check(), {"pan": 1}),
+        (lambda store: store.add(TENT), {"pan": 1, "tent": 1}),
+        (lambda store: store.set_quantity(NewQuantity("ada", "pan", 9)), {"pan": 9}),
+        (lambda store: store.empty("ada", None), {}),
+    ],
+    ids=["nothing", "added", "changed", "emptied"],
+)
+async def test_an_addition_whose_reply_is_lost_takes_effect_once(
+    database_url: str,
+    before: dict[str, int],
+    meanwhile: Callable[[CartStore], Awaitable[object]],
+    after: dict[str, int],
+) -> None:
+    async with open_database(database_url, unavailable=StoreUnavailable) as database:
+        other = SqlCartStore(database, 3600)
+        for product_id, quantity in before.items():
+            await other.add(Addition("ada", product_id, quantity))
+        store = SqlCartStore(LostReply(database, lambda: meanwhile(other)), 3600)
+        await store.add(Addition("ada", "pan", 1))
+        expected = {**after, "pan": 6} if before and after.get("pan") == 1 else after
+        assert await quantities(other) == expected
+
+
+def let_time_pass(url: str, seconds: int) -> None:
+    for table in ("carts", "cart_keys"):
+        execute(url, f"UPDATE {table} SET ends_at = ends_at - {seconds}")  # noqa: S608 - constants
+
+
+async def test_carts_and_keys_are_deleted_when_they_have_ended(database_url: str) -> None:
+    async with open_sql_store(database_url, ttl_seconds=100_000) as store:
+        for user_id in ("customer", "ordered", "nobody"):
+            await store.add(Addition(user_id, "pan", 2, "k", anonymous=user_id != "customer"))
+            await store.set_quantity(NewQuantity(user_id, "pan", 3))
+        await store.remove_ordered(Purchase("ordered", (await store.read("ordered")).etag, (Line("pan", 1),)))
+        let_time_pass(database_url, 12 * 3600 + 1)
+        assert await quantities(store, "nobody") == {}
+        await store.clean()
+        found = execute(database_url, "SELECT user_id FROM carts ORDER BY user_id")
+        assert found == [("customer",), ("ordered",)]
+        assert execute(database_url, "SELECT user_id FROM cart_keys") == [("customer",)]
+        await store.add(Addition("nobody", "tent", 1, "k", anonymous=True))
+        assert await quantities(store, "nobody") == {"tent": 1}
+
+
+async def test_an_emptied_cart_is_deleted(database_url: str) -> None:
+    async with open_sql_store(database_url, ttl_seconds=100_000) as store:
+        await store.add(TENT)
+        await store.empty("ada", None)
+        let_time_pass(database_url, 61)
+        await store.clean()
+    assert execute(database_url, "SELECT user_id FROM carts UNION SELECT user_id FROM cart_keys") == []
+
+
+async def test_of_too_many_anonymous_carts_the_oldest_are_evicted(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sql, "MAX_ANONYMOUS", 2)
+    async with open_sql_store(database_url, ttl_seconds=100_000) as store:
+        await store.add(TENT)
+        for number in range(5):
+            await store.add(Addition(f"nobody-{number}", "pan", 1, anonymous=True))
+        await store.clean()
+    found = execute(database_url, "SELECT user_id FROM carts ORDER BY user_id")
+    assert found == [("ada",), ("nobody-3",), ("nobody-4",)]
+
+
+@pytest.mark.parametrize("url", ["", "sqlite:///carts.db"])
+def test_a_migration_makes_the_database_that_is_set(url: str, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "cart_service", "migrate"]
+    subprocess.run(command, env={"DATABASE_URL": url}, cwd=tmp_path, check=True, timeout=60)
+    assert [file.name for file in tmp_path.iterdir()] == (["carts.db"] if url else [])
+
+
+def test_a_database_and_a_valkey_are_refused() -> None:
+    both = load(Settings, {"DATABASE_URL": "sqlite:///carts.db", "REDIS_URL": "redis://valkey"})
+    with pytest.raises(OSError, match="REDIS_URL: DATABASE_URL is set, too"):
+        open_store(both, Telemetry())
