@@ -17,7 +17,7 @@ SCHEMA_CONTENTS = functools.cache(utils.schema_contents)
 UNKNOWN_KINDS = {"GRPCRoute", "HTTPRoute"}
 CUSTOM_SCHEMAS = {
     kind: json.loads((Path(__file__).with_name("schemas") / f"{kind.lower()}.json").read_text())
-    for kind in ("Certificate", "PrometheusRule", "ServiceMonitor")
+    for kind in ("Certificate", "Cluster", "Database", "PrometheusRule", "ServiceMonitor")
 }
 
 

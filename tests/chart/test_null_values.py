@@ -9,7 +9,7 @@ import pytest
 Keys = tuple[str, ...]
 
 # Maps whose entries a user removes with `null`.
-MAPS = {"services", "slos", "resources", "settings", "labels", "calls", "internalCalls", "callers"}
+MAPS = {"services", "slos", "resources", "settings", "labels", "calls", "internalCalls", "callers", "spec"}
 REMOVABLE = {
     ("defaults", "scheduling", "topologySpreadConstraints"),
     ("postgresql", "settings"),

@@ -305,3 +305,29 @@ def test_test_pods_reach_every_service_and_no_store(render: Any, ports: dict[str
 @pytest.mark.parametrize("enabled", [True, False])
 def test_policies_can_be_disabled(render: Any, enabled: bool) -> None:
     assert bool(render({"networkPolicy": {"enabled": enabled}}).all("NetworkPolicy")) is enabled
+
+
+INSTANCE = Pod(
+    "pg-1", {"cnpg.io/cluster": "shop-pg-required", "app.kubernetes.io/instance": "shop-pg-required"}, NAMESPACE
+)
+OTHER = Pod(
+    "pg-2", {"cnpg.io/cluster": "shop-pg-preferred", "app.kubernetes.io/instance": "shop-pg-preferred"}, NAMESPACE
+)
+OPERATOR = Pod("operator", {"app.kubernetes.io/name": "cloudnative-pg"}, {"kubernetes.io/metadata.name": "cnpg-system"})
+
+
+def test_instances_of_a_cluster_reach_each_other_and_only_their_services_and_the_operator_reach_them(
+    render: Any,
+) -> None:
+    manifests = render(yaml.safe_load((CHART / "ci/cloudnativepg-values.yaml").read_text()))
+    policies, pods = manifests.all("NetworkPolicy"), pods_of(manifests)
+    sources = [*pods.values(), OUTSIDER, ELSEWHERE, OPERATOR, OTHER, INSTANCE]
+    found = {
+        (source.name, port) for source in sources for port in ALL_PORTS if reaches(policies, source, INSTANCE, port)
+    }
+    services = {(f"shop-{name}", 5432) for name in ("cart", "employee-api", "payment", "shipping")}
+    assert found == services | {("operator", 5432), ("operator", 8000), ("pg-1", 5432), ("pg-1", 8000)}
+    assert reaches(policies, INSTANCE, DNS, 53, protocol="UDP")
+    (egress,) = [found["spec"]["egress"] for found in policies if found["metadata"]["name"] == "shop-pg-required"]
+    assert [rule for rule in egress if "to" not in rule] == [{"ports": [{"port": 443}]}, {"ports": [{"port": 6443}]}]
+    assert {"to": [{"ipBlock": {"cidr": "192.0.2.4/32"}}], "ports": [{"port": 443}]} in egress

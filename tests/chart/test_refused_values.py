@@ -30,6 +30,13 @@ REFUSED = {
     "{valkey: {enabled: false}, services: {cart: {replicas: 2}}}": "cart.replicas: a store in memory supports one",
     "{postgresql: {enabled: false}, externalDatabase: {host: db}}": "services.checkout.existingSecret: an external",
     "{valkey: {enabled: false}, externalValkey: {host: valkey}}": "externalValkey.existingSecret: an external Valkey",
+    "services: {cart: {store: postgresql, env: {REDIS_URL: x}}}": "cart.store: it is postgresql; remove REDIS_URL",
+    "services: {payment: {durability: preferred}}": "services.payment.durability: its ledger must not lose a commit",
+    "services: {shipping: {durability: asynchronous}}": "shipping.durability: its ledger must not lose a commit",
+    "postgresql: {enabled: false, cloudnativepg: {enabled: true}}": "enabled: it needs postgresql.enabled",
+    "postgresql: {cloudnativepg: {enabled: true, spec: {postgresql: {synchronous: {dataDurability: preferred}}}}}": (
+        "postgresql.cloudnativepg.spec.postgresql.synchronous: the durability of these services is required"
+    ),
     # A manifest that is retained for less time than orders.
     "services: {shipping: {env: {RETENTION_DAYS: 89}}, checkout: {env: {RETENTION_DAYS: 90}}}": (
         "services.shipping.env.RETENTION_DAYS: 89 days are fewer than the 90 days"
@@ -83,6 +90,8 @@ REFUSED = {
 OUTSIDE_THE_SCHEMA = [
     "replicas: 2",
     "services: {cart: {replica: 2}}",
+    "services: {email: {durability: none}}",
+    "postgresql: {cloudnativepg: {instances: 3}}",
     "services: {cart: {replicas: -1}}",
     "services: {cart: {protocol: thrift}}",
     "services: {storefront: {port: 80}}",

@@ -2,6 +2,7 @@
 {{- define "shop.checks" -}}
 {{- $values := .Values -}}{{- $services := include "shop.services" . | fromJson -}}
 {{- $fullname := include "shop.fullname" . -}}{{- $external := $values.externalDatabase -}}
+{{- $cloudnativepg := $values.postgresql.cloudnativepg.enabled -}}
 {{- include "shop.refuse" (dict
   "enabled: only the `condition` of an umbrella chart's dependency can leave out the shop" (not $values.enabled)
   (printf "fullnameOverride: names can't begin with %q; set at most 30 lowercase letters, digits and hyphens, a letter first" $fullname)
@@ -10,6 +11,9 @@
     (and $values.tls.enabled (ne $values.meshPolicies "none"))
   (printf "externalDatabase.caSecret.name: sslmode %s needs a Secret with the server's certificate authority" $external.sslmode)
     (and (not $values.postgresql.enabled) (hasPrefix "verify-" $external.sslmode) (not $external.caSecret.name))
+  "postgresql.cloudnativepg.enabled: it needs postgresql.enabled" (and $cloudnativepg (not $values.postgresql.enabled))
+  "postgresql.cloudnativepg.enabled: the cluster has no CloudNativePG operator; offline, render with --api-versions postgresql.cnpg.io/v1"
+    (and $cloudnativepg (not (.Capabilities.APIVersions.Has "postgresql.cnpg.io/v1")))
   "gateway.parentRefs: the routes need a Gateway to attach to" (and $values.gateway.enabled (not $values.gateway.parentRefs))
   "load.enabled: there is no service \"storefront\" to visit" (and $values.load.enabled (not (hasKey $services "storefront")))
 ) -}}
@@ -90,6 +94,7 @@
 
 {{- define "shop.storeChecks" -}}
 {{- $root := index . 0 -}}{{- $name := index . 1 -}}{{- $service := index . 2 -}}
+{{- $unused := get (dict "postgresql" "REDIS_URL" "valkey" "DATABASE_URL") $service.store -}}
 {{- $store := include "shop.store" (list $root $service) -}}
 {{- $several := or (gt (int $service.replicas) 1) $service.autoscaling.enabled -}}
 {{- include "shop.refuse" (dict
@@ -101,6 +106,10 @@
     (and (eq $store "external-postgresql") (not $service.existingSecret))
   (printf "externalValkey.existingSecret: an external Valkey needs a Secret with the key valkey-password (or services.%s.secretRefs.REDIS_URL)" $name)
     (and (eq $store "external-valkey") (not $root.Values.externalValkey.existingSecret))
+  (printf "services.%s.store: it is %s; remove %s" $name $service.store $unused)
+    (or (hasKey $service.env $unused) (hasKey $service.secretRefs $unused))
+  (printf "services.%s.durability: its ledger must not lose a commit, as %s may; set required" $name $service.durability)
+    (and (has $name (list "payment" "shipping")) (ne $service.durability "required"))
 ) -}}
 {{- end -}}
 

@@ -114,6 +114,15 @@
 {{- $store := include "shop.store" (list $root $service) -}}
 {{- $role := include "shop.role" $name -}}
 {{- $external := $root.Values.externalDatabase -}}
+{{- if eq $store "cloudnativepg" }}
+{{- $server := include "shop.name" (list $root (printf "pg-%s-rw" $service.durability)) }}
+- {name: DATABASE_URL, value: "postgresql://{{ $role }}@{{ $server }}:5432/{{ $role }}"}
+- name: PGPASSWORD
+  valueFrom: {secretKeyRef: {name: {{ include "shop.roleSecret" . }}, key: password}}
+- {name: PGCONNECT_TIMEOUT, value: "5"}
+- {name: PGSSLMODE, value: verify-full}
+- {name: PGSSLROOTCERT, value: /etc/shop-ca/ca.crt}
+{{- end }}
 {{- if include "shop.usesPassword" (list $root $service) }}
 {{- $own := print (include "shop.name" (list $root "postgresql")) ":5432" }}
 {{- $server := eq $store "postgresql" | ternary $own (printf "%s:%v" (include "shop.urlHost" ($external.host | default "")) $external.port) }}

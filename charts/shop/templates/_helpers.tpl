@@ -87,7 +87,7 @@ labels:
   "load-generator" .Values.load.enabled
   "loki" (include "shop.storesLogs" .)
   "otel-collector" (include "shop.collects" .)
-  "postgresql" .Values.postgresql.enabled
+  "postgresql" (and .Values.postgresql.enabled (not .Values.postgresql.cloudnativepg.enabled))
   "prometheus" $observability.enabled
   "reconciliation" (include "shop.reconciles" .)
   "test" (include "shop.tests" .)
@@ -165,7 +165,7 @@ shop.{{ . | replace "-" " " | title | replace " " "" }}Service
 {{- . | replace "-" "_" -}}
 {{- end -}}
 
-{{/* Where a service's data are: postgresql, external-postgresql, sqlite, valkey, external-valkey, memory, custom (its entry
+{{/* Where a service's data are: postgresql, cloudnativepg, external-postgresql, sqlite, valkey, external-valkey, memory, custom (its entry
      sets the address) or empty: (list $ service). */}}
 {{- define "shop.store" -}}
 {{- $values := (index . 0).Values -}}{{- $service := index . 1 -}}
@@ -173,7 +173,7 @@ shop.{{ . | replace "-" " " | title | replace " " "" }}Service
 {{- if and $variable (or (hasKey $service.env $variable) (hasKey $service.secretRefs $variable)) -}}
 custom
 {{- else if eq $service.store "postgresql" -}}
-{{- if $values.postgresql.enabled }}postgresql{{ else -}}
+{{- if $values.postgresql.enabled }}{{ ternary "cloudnativepg" "postgresql" $values.postgresql.cloudnativepg.enabled }}{{ else -}}
 {{- if $values.externalDatabase.host }}external-postgresql{{ else }}sqlite{{ end -}}
 {{- end -}}
 {{- else if eq $service.store "valkey" -}}
@@ -190,7 +190,9 @@ custom
 {{- define "shop.caSecret" -}}
 {{- $values := (index . 0).Values -}}{{- $service := index . 1 -}}
 {{- $secret := dict "name" "" -}}
-{{- if not (has (include "shop.store" .) (list "sqlite" "memory")) -}}
+{{- if eq (include "shop.store" .) "cloudnativepg" -}}
+{{- $secret = dict "name" (include "shop.name" (list (index . 0) (printf "pg-%s-ca" $service.durability))) "key" "ca.crt" -}}
+{{- else if not (has (include "shop.store" .) (list "sqlite" "memory")) -}}
 {{- if and (eq $service.store "postgresql") (not $values.postgresql.enabled) -}}
 {{- $secret = $values.externalDatabase.caSecret -}}
 {{- else if and (eq $service.store "valkey") (not $values.valkey.enabled) -}}
