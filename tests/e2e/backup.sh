@@ -27,7 +27,11 @@ fi
 # ------------------------------------------------------------------ the documented commands
 
 # Their blocks are counted from the beginning of the section.
+server=$release-postgresql-0
 if k get statefulset "$release-postgresql" >/dev/null 2>&1; then
+    database=postgresql back_up=1 restore=2 reconcile=3
+elif k get service "$release-pg-required-rw" >/dev/null 2>&1; then
+    server=service/$release-pg-required-rw
     database=postgresql back_up=1 restore=2 reconcile=3
 else
     database=sqlite back_up=4 restore=5 reconcile=3
@@ -39,7 +43,7 @@ documented() { # NUMBER: run a block of commands in the page's section on back-u
         /^```$/ { inside = 0 }
         section && inside && block == wanted
         section && /^```sh$/ { inside = 1; block++ }' charts/shop/docs/data.md |
-        sed -e "s/\bshop-/$release-/g" -e "s/instance=shop/instance=$release/" \
+        sed -e "s|shop-postgresql-0|$server|" -e "s/\bshop-/$release-/g" -e "s/instance=shop/instance=$release/" \
             -e "s/--namespace shop/--namespace $namespace/" >"$work/commands.sh"
     [[ -s $work/commands.sh ]] || fail "the page has no block $1"
     (cd "$work" && bash -euo pipefail commands.sh)
@@ -47,7 +51,7 @@ documented() { # NUMBER: run a block of commands in the page's section on back-u
 
 query() { # SERVICE SQL: run a statement in the database of a service
     if [[ $database == postgresql ]]; then
-        k exec "$release-postgresql-0" -- psql --username=postgres --dbname="$1" --quiet --tuples-only --no-align \
+        k exec "$server" --quiet -- psql --username=postgres --dbname="$1" --quiet --tuples-only --no-align \
             --command="$2"
     else
         k exec "deployment/$release-$1" -- python -c 'import sqlite3, sys

@@ -180,7 +180,8 @@ server_side_apply() {
         # Kinds that need custom resource definitions are left out.
         helm template render charts/shop --namespace "$namespace-render" -f "$values" --skip-tests \
             --set gateway.enabled=false,observability.serviceMonitor.enabled=false \
-            --set observability.prometheusRule.enabled=false,tls.issuer=authority >"$work/render.yaml"
+            --set observability.prometheusRule.enabled=false,tls.issuer=authority \
+            --set postgresql.cloudnativepg.enabled=false >"$work/render.yaml"
         kubectl apply --server-side --dry-run=server --namespace "$namespace-render" -f "$work/render.yaml" \
             >"$work/applied" || fail "$values"
         printf '%-50s %s objects\n' "$values" "$(wc -l <"$work/applied")"
