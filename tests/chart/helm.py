@@ -14,7 +14,7 @@ from helm_python import _native
 from helm_python.chart import Chart
 from helm_python.errors import HelmError
 
-API_VERSIONS = ["postgresql.cnpg.io/v1"]
+API_VERSIONS = ["keda.sh/v1alpha1", "postgresql.cnpg.io/v1"]
 """Of operators, which a render takes as installed."""
 
 

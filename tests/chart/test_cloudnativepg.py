@@ -83,7 +83,7 @@ def test_services_verify_the_primary_by_the_operators_authority(render: Any) -> 
 def test_clusters_outlive_the_release_and_databases_their_objects(render: Any) -> None:
     manifests = render(EVERYTHING)
     for found in manifests.all("Cluster"):
-        assert found["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}
+        assert found["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep"
     assert not [found for found in manifests.all("Database") if "databaseReclaimPolicy" in found["spec"]]
 
 

@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,9 @@ import jsonschema  # type: ignore[import-untyped]
 import pytest
 import yaml
 
+Object = dict[str, Any]
+Files = dict[str, str]
+RenderTwice = Callable[[Object], tuple[Files, Files]]
 ROOT = Path(__file__).resolve().parents[2]
 CHART = ROOT / "charts/shop"
 EXISTING_SECRET = yaml.safe_load((CHART / "ci/existing-secret-values.yaml").read_text())
@@ -31,10 +35,104 @@ def test_the_examples_install_the_chart_with_existing_secrets() -> None:
     assert EXAMPLES["HelmRelease"]["spec"]["chartRef"]["name"] == EXAMPLES["OCIRepository"]["metadata"]["name"]
 
 
-def test_with_existing_secrets_each_render_is_the_same_and_has_no_secret(helm: Any) -> None:
-    first, second = (helm("render", values=EXISTING_SECRET, name="shop", namespace="shop") for _ in range(2))
+def test_a_sync_runs_no_test() -> None:
+    assert EXAMPLES["Application"]["spec"]["source"]["helm"]["skipTests"] is True
+    assert "test" not in EXAMPLES["HelmRelease"]["spec"]
+
+
+@pytest.fixture(scope="module")
+def render_twice(render_files: Any, open_chart: Any) -> Iterator[RenderTwice]:
+    """Render the chart in two processes, one after the other."""
+    with open_chart(CHART) as another:
+
+        def rendered(values: Object) -> tuple[Files, Files]:
+            first = render_files(json.dumps(values), "shop", "shop")
+            return first, another("render", values=values, name="shop", namespace="shop")
+
+        yield rendered
+
+
+def test_nothing_but_generated_secrets_is_random(render_twice: RenderTwice, matrix_values: Object) -> None:
+    first, second = render_twice(matrix_values)
+    generated = {path for path, text in first.items() if "kind: Secret\n" in text}
+    assert generated <= {"shop/templates/secret.yaml"}
+    assert {path for path in first.keys() | second.keys() if first[path] != second[path]} == generated
+
+
+def test_with_every_existing_secret_each_render_is_the_same(render_twice: RenderTwice) -> None:
+    grafana = {"observability": {"enabled": True, "grafana": {"existingSecret": "shop-keys"}}}
+    first, second = render_twice({**EXISTING_SECRET, **grafana, "tls": {"enabled": True}})
     assert first == second
     assert "kind: Secret\n" not in "".join(first.values())
+
+
+def test_only_tests_are_hooks(render: Any, matrix_values: Object) -> None:
+    hooks = [found["metadata"]["annotations"] for found in render(matrix_values).hooks]
+    assert {(hook["helm.sh/hook"], hook["helm.sh/hook-delete-policy"]) for hook in hooks} <= {
+        ("test", "before-hook-creation")
+    }
+
+
+def test_an_upgrade_changes_no_job_in_place(render: Any, matrix_values: Object) -> None:
+    before = {job["metadata"]["name"]: job["spec"] for job in render(matrix_values).all("Job")}
+    if before:
+        upgraded = render({**matrix_values, "image": {"tag": "next"}, "scheduling": {"priorityClassName": "next"}})
+        assert not [
+            job for job in upgraded.all("Job") if job["spec"] != before.get(job["metadata"]["name"], job["spec"])
+        ]
+        assert before.keys() != {job["metadata"]["name"] for job in upgraded.all("Job")}
+
+
+def wave(found: Object) -> int:
+    return int(found["metadata"].get("annotations", {}).get("argocd.argoproj.io/sync-wave", 0))
+
+
+def needs(pod: Object) -> Iterator[tuple[str, str]]:
+    """Yield kind and name of what a pod does not start without."""
+    yield "ServiceAccount", pod["spec"]["serviceAccountName"]
+    for volume in pod["spec"]["volumes"]:
+        for kind, key, name in (
+            ("ConfigMap", "configMap", "name"),
+            ("Secret", "secret", "secretName"),
+            ("PersistentVolumeClaim", "persistentVolumeClaim", "claimName"),
+        ):
+            if key in volume:
+                yield kind, volume[key][name]
+
+
+def test_no_wave_waits_for_a_later_one(render: Any, matrix_values: Object) -> None:
+    manifests = render(matrix_values)
+    waves = {(found["kind"], found["metadata"]["name"]): wave(found) for found in manifests.objects}
+    for found in [*manifests.all("Deployment"), *manifests.all("StatefulSet"), *manifests.all("Job")]:
+        for kind, name in needs(found["spec"]["template"]):
+            assert waves.get((kind, name), 0) <= wave(found), (found["metadata"]["name"], name)
+            # A claim may be pending until its pod is there.
+            assert kind != "PersistentVolumeClaim" or waves[kind, name] == wave(found)
+
+
+def test_stores_services_and_what_depends_on_them_follow_in_waves(render: Any) -> None:
+    urls = {"storefront": {"url": "https://shop.example.com"}, "cart": {"autoscaling": {"enabled": True}}}
+    gateway = {"enabled": True, "parentRefs": [{"name": "public"}], "grpcHostnames": ["grpc.example.com"]}
+    ingress = {"enabled": True, "annotations": {"example.com/own": "x"}}
+    enabled = {"enabled": True}
+    manifests = render(
+        {
+            "services": urls,
+            "gateway": gateway,
+            "ingress": ingress,
+            "load": enabled,
+            "observability": enabled,
+        }
+    )
+    found = {(found["kind"], found["metadata"]["name"]): wave(found) for found in manifests.objects if wave(found)}
+    last = ("HTTPRoute", "GRPCRoute", "Ingress", "HorizontalPodAutoscaler", "CronJob")
+    assert {number for (kind, _), number in found.items() if kind in last} == {3}
+    assert {kind for kind, _ in found} == {"StatefulSet", "Deployment", *last}
+    assert {number for (kind, _), number in found.items() if kind == "StatefulSet"} == {1}
+    assert found["Deployment", "shop-checkout"] == 2
+    assert found["Deployment", "shop-prometheus"] == found["Deployment", "shop-load-generator"] == 3
+    (route,) = manifests.all("Ingress")
+    assert route["metadata"]["annotations"]["example.com/own"] == "x"
 
 
 def test_the_documented_secret_has_every_key_that_pods_read(render: Any) -> None:

@@ -199,6 +199,13 @@ def test_rules_read_metrics_and_labels_that_exist(rules: list[Any]) -> None:
         result(parse(rule["expr"]))
 
 
+def test_an_autoscaler_reads_one_number_of_metrics_and_labels_that_exist(render: Any) -> None:
+    scaling = {"enabled": True, "keda": {"requestsInFlight": 20, "prometheusUrl": "http://mine"}}
+    manifests = render({"services": {"ad": {"autoscaling": scaling}}})
+    (trigger,) = manifests.one("ScaledObject", "shop-ad")["spec"]["triggers"]
+    assert result(parse(trigger["metadata"]["query"])) == set()
+
+
 @pytest.mark.parametrize("page", RUNBOOKS, ids=lambda page: page.stem)
 def test_runbooks_read_metrics_and_labels_that_exist(page: Path) -> None:
     found = re.findall(r"^```promql\n(.*?)\n```$", page.read_text(), re.MULTILINE | re.DOTALL)

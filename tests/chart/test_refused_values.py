@@ -28,6 +28,13 @@ REFUSED = {
     "services: {checkout: {sidecars: [{name: x}, {name: x}]}}": 'checkout.sidecars: "x" is already used',
     # Stores that replicas cannot share, and stores that nobody could sign in to.
     "{valkey: {enabled: false}, services: {cart: {replicas: 2}}}": "cart.replicas: a store in memory supports one",
+    "{highAvailability: true, valkey: {enabled: false}}": "cart.replicas: a store in memory supports one",
+    "services: {ad: {autoscaling: {enabled: true, keda: {requestsInFlight: 9}}}}": (
+        "services.ad.autoscaling.keda.prometheusUrl: without observability.enabled there is no Prometheus"
+    ),
+    "services: {ad: {autoscaling: {enabled: true, minReplicas: 7}}}": (
+        "services.ad.autoscaling.maxReplicas: 6 are fewer than the minReplicas, 7"
+    ),
     "{postgresql: {enabled: false}, externalDatabase: {host: db}}": "services.checkout.existingSecret: an external",
     "{valkey: {enabled: false}, externalValkey: {host: valkey}}": "externalValkey.existingSecret: an external Valkey",
     "services: {cart: {store: postgresql, env: {REDIS_URL: x}}}": "cart.store: it is postgresql; remove REDIS_URL",
@@ -97,6 +104,9 @@ OUTSIDE_THE_SCHEMA = [
     "services: {storefront: {port: 80}}",
     "services: {storefront: {url: shop.example.com}}",
     "services: {storefront: {url: 'https://shop.example.com/'}}",
+    "services: {ad: {autoscaling: {keda: {requestsInFlight: 0}}}}",
+    "services: {ad: {autoscaling: {keda: {prometheusUrl: 'http://mine:9090'}}}}",
+    "networkPolicy: {kedaFrom: []}",
     "load: {rate: 0}",
     "load: {shape: square}",
     "services: {cart: {exposed: true}}",

@@ -104,12 +104,6 @@ def test_false_and_zero_override_a_default(render: Any) -> None:
     assert manifests.environment("cart")["GRACE_SECONDS"] == "9"
 
 
-@pytest.mark.parametrize(("replicas", "expected"), [(1, False), (2, True)])
-def test_two_replicas_have_a_disruption_budget(render: Any, replicas: int, expected: bool) -> None:
-    manifests = render({"services": {"ad": {"replicas": replicas}}})
-    assert manifests.has("PodDisruptionBudget", "shop-ad") is expected
-
-
 def test_a_data_file_replaces_that_of_the_service(render: Any) -> None:
     files = {"CATALOG_FILE": {"name": "products.json", "content": "{}"}}
     manifests = render({"services": {"product-catalog": {"files": files}}})

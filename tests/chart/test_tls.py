@@ -175,13 +175,6 @@ def test_a_job_runs_at_the_installation_and_whenever_it_changes_and_a_cron_job_d
     assert authority_job(other)["metadata"]["name"] != job["metadata"]["name"]
 
 
-def test_with_existing_secrets_each_render_is_the_same_and_has_no_key(helm: Any) -> None:
-    values = yaml.safe_load((CHART / "ci/existing-secret-values.yaml").read_text()) | {"tls": {"enabled": True}}
-    first, second = (helm("render", values=values, name="shop", namespace="shop") for _ in range(2))
-    assert first == second
-    assert "kind: Secret\n" not in "".join(first.values())
-
-
 @pytest.mark.parametrize("issuer", ["cert-manager", "existing"])
 def test_the_authority_is_rendered_for_no_other_issuer(render: Any, issuer: str) -> None:
     tls = {**CERT_MANAGER, "issuer": issuer} if issuer == "cert-manager" else {"enabled": True, "issuer": issuer}

@@ -20,6 +20,7 @@
 {{- range $name, $service := $services -}}
 {{- include "shop.storeChecks" (list $ $name $service) -}}
 {{- include "shop.podChecks" (list $ $name $service) -}}
+{{- include "shop.autoscalingChecks" (list $ (printf "services.%s.autoscaling" $name) $service.autoscaling) -}}
 {{- end -}}
 {{- include "shop.retentionCheck" $services -}}
 {{- include "shop.telemetryChecks" . -}}
@@ -110,6 +111,18 @@
     (or (hasKey $service.env $unused) (hasKey $service.secretRefs $unused))
   (printf "services.%s.durability: its ledger must not lose a commit, as %s may; set required" $name $service.durability)
     (and (has $name (list "payment" "shipping")) (ne $service.durability "required"))
+) -}}
+{{- end -}}
+
+{{- define "shop.autoscalingChecks" -}}
+{{- $root := index . 0 -}}{{- $at := index . 1 -}}{{- $scaling := index . 2 -}}
+{{- include "shop.refuse" (dict
+  (printf "%s.maxReplicas: %v are fewer than the minReplicas, %v" $at $scaling.maxReplicas $scaling.minReplicas)
+    (and $scaling.enabled (gt $scaling.minReplicas $scaling.maxReplicas))
+  (print $at ".keda: the cluster has no KEDA operator; offline, render with --api-versions keda.sh/v1alpha1")
+    (and $scaling.enabled $scaling.keda (not ($root.Capabilities.APIVersions.Has "keda.sh/v1alpha1")))
+  (print $at ".keda.prometheusUrl: without observability.enabled there is no Prometheus of the chart's; name another")
+    (and $scaling.enabled $scaling.keda (not $scaling.keda.prometheusUrl) (not $root.Values.observability.enabled))
 ) -}}
 {{- end -}}
 

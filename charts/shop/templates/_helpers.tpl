@@ -24,11 +24,17 @@ app.kubernetes.io/managed-by: {{ (index . 0).Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" (index . 0).Chart.Name (index . 0).Chart.Version | replace "+" "_" }}
 {{- end -}}
 
+{{/* (list $ name [wave]). Argo CD waits until one wave is healthy: first what pods need, stores in 1, services in 2, and
+     in 3 what may be unhealthy without them, or must not hold them up. Helm and Flux ignore waves. */}}
 {{- define "shop.metadata" -}}
 name: {{ include "shop.name" . }}
 namespace: {{ (index . 0).Release.Namespace }}
 labels:
   {{- include "shop.labels" . | nindent 2 }}
+{{- range slice . 2 }}
+annotations:
+  argocd.argoproj.io/sync-wave: {{ . | quote }}
+{{- end }}
 {{- end -}}
 
 {{/* Services: each entry merged over the defaults. sprig's merge would drop false and 0. */}}
@@ -48,8 +54,13 @@ labels:
 
 {{- define "shop.services" -}}
 {{- $services := dict -}}
+{{- $defaults := deepCopy .Values.defaults -}}
+{{- if .Values.highAvailability -}}
+{{- $_ := set $defaults "replicas" (max 2 $defaults.replicas) -}}
+{{- $_ := set $defaults.autoscaling "minReplicas" (max 2 $defaults.autoscaling.minReplicas) -}}
+{{- end -}}
 {{- range $name, $own := .Values.services -}}
-{{- $service := include "shop.merged" (list $.Values.defaults $own) | fromJson -}}
+{{- $service := include "shop.merged" (list $defaults $own) | fromJson -}}
 {{- if and $service.enabled (not (kindIs "invalid" $own)) -}}
 {{- range $key := list "calls" "internalCalls" -}}
 {{- range $callee, $methods := get $service $key | default dict -}}

@@ -5,7 +5,7 @@
 apiVersion: apps/v1
 kind: Deployment
 metadata:
-  {{- include "shop.metadata" (list .root .name) | nindent 2 }}
+  {{- include "shop.metadata" (list .root .name 3) | nindent 2 }}
 spec:
   replicas: 1
   revisionHistoryLimit: 3

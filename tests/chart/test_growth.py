@@ -1,0 +1,146 @@
+"""More replicas: of everything at once, by autoscalers, and disruption budgets that let a node be drained."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import jsonschema  # type: ignore[import-untyped]
+import pytest
+import yaml
+
+Object = dict[str, Any]
+SCHEMA = json.loads((Path(__file__).with_name("schemas") / "scaledobject.json").read_text())
+AUTOSCALED = {"autoscaling": {"enabled": True, "minReplicas": 1, "maxReplicas": 3}}
+BY_CALLS = {"autoscaling": {**AUTOSCALED["autoscaling"], "keda": {"requestsInFlight": 20}}}
+OBSERVABILITY = {"observability": {"enabled": True}}
+WITHOUT_STORES = yaml.safe_load("""
+defaults: {existingSecret: mine}
+postgresql: {enabled: false}
+externalDatabase: {host: db}
+valkey: {enabled: false}
+externalValkey: {host: valkey, existingSecret: mine}
+""")
+
+
+def replicas(manifests: Any) -> dict[str, int]:
+    """Return the least number of replicas of each workload."""
+    found = {found["metadata"]["name"]: found["spec"].get("replicas", 0) for found in workloads(manifests)}
+    for scaler in manifests.all("HorizontalPodAutoscaler"):
+        found[scaler["spec"]["scaleTargetRef"]["name"]] = scaler["spec"]["minReplicas"]
+    for scaler in manifests.all("ScaledObject"):
+        found[scaler["spec"]["scaleTargetRef"]["name"]] = scaler["spec"]["minReplicaCount"]
+    return found
+
+
+def workloads(manifests: Any) -> list[Object]:
+    return [*manifests.all("Deployment"), *manifests.all("StatefulSet")]
+
+
+def budgets(manifests: Any) -> dict[str, Object]:
+    """Return the disruption budget of each workload that has one; fail if one is for other pods."""
+    found = {}
+    for budget in manifests.all("PodDisruptionBudget"):
+        (name,) = [
+            workload["metadata"]["name"]
+            for workload in workloads(manifests)
+            if workload["spec"]["selector"] == budget["spec"]["selector"]
+        ]
+        found[name] = budget["spec"]
+    return found
+
+
+def check_drain(manifests: Any) -> None:
+    """Fail if pods that are all healthy, or none of which is, would not be evicted one after the other."""
+    found = replicas(manifests)
+    for name, budget in budgets(manifests).items():
+        assert budget["unhealthyPodEvictionPolicy"] == "AlwaysAllow", name
+        allowed = budget["maxUnavailable"] if "maxUnavailable" in budget else found[name] - budget["minAvailable"]
+        assert min(allowed, found[name]) >= 1, name
+
+
+def test_no_disruption_budget_stops_a_drain(render: Any, matrix_values: Object) -> None:
+    check_drain(render(matrix_values))
+
+
+@pytest.mark.parametrize("own", [{}, BY_CALLS, AUTOSCALED, {"replicas": 1}, {"replicas": 5}], ids=str)
+def test_high_availability_stops_no_drain_either(render: Any, own: Object) -> None:
+    values = {"highAvailability": True, "services": {"checkout": own, "ad": own}, **OBSERVABILITY}
+    check_drain(render(values))
+
+
+def test_high_availability_is_two_replicas_of_every_service(render: Any, values: Object) -> None:
+    manifests = render({"highAvailability": True, "load": {"enabled": True}, **OBSERVABILITY})
+    services = {f"shop-{name}" for name in values["services"]}
+    assert {name for name, number in replicas(manifests).items() if number == 2} == services
+    assert budgets(manifests).keys() == services
+    assert manifests.one("Deployment", "shop-load-generator")["spec"]["replicas"] == 1
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({"services": {"ad": {"replicas": 1}}}, 1),
+        ({"services": {"ad": {"replicas": 3}}}, 3),
+        ({"defaults": {"replicas": 3}}, 3),
+        ({"defaults": {"replicas": 1}}, 2),
+        ({"services": {"ad": AUTOSCALED}}, 1),
+        ({"defaults": AUTOSCALED}, 2),
+    ],
+)
+def test_an_own_number_wins_over_high_availability(render: Any, given: Object, expected: int) -> None:
+    assert replicas(render({"highAvailability": True, **given}))["shop-ad"] == expected
+
+
+@pytest.mark.parametrize(("own", "expected"), [({}, False), ({"replicas": 2}, True), (AUTOSCALED, True)], ids=str)
+def test_what_may_have_two_replicas_has_a_disruption_budget(render: Any, own: Object, expected: bool) -> None:
+    assert ("shop-ad" in budgets(render({"services": {"ad": own}}))) is expected
+
+
+def test_the_notes_warn_of_stores_that_are_not_highly_available(render: Any) -> None:
+    warning = "WARNING: highAvailability does not replicate"
+    assert warning in render({"highAvailability": True}).notes
+    assert warning not in render({"highAvailability": True, **WITHOUT_STORES}).notes
+    assert warning not in render().notes
+
+
+def test_an_autoscaler_looks_at_the_service_s_own_container(render: Any) -> None:
+    scaler = render({"services": {"checkout": AUTOSCALED}}).one("HorizontalPodAutoscaler", "shop-checkout")["spec"]
+    ((metric,), down) = scaler["metrics"], scaler["behavior"]["scaleDown"]
+    assert metric["containerResource"]["container"] == "checkout"
+    # From three replicas to one in about four minutes, and no more than one pod at a time.
+    assert down == {"stabilizationWindowSeconds": 120, "policies": [{"type": "Pods", "value": 1, "periodSeconds": 60}]}
+
+
+def test_keda_scales_in_place_of_the_autoscaler(render: Any) -> None:
+    manifests = render({"services": {"checkout": BY_CALLS, "ad": AUTOSCALED}, **OBSERVABILITY})
+    assert [found["metadata"]["name"] for found in manifests.all("HorizontalPodAutoscaler")] == ["shop-ad"]
+    assert "replicas" not in manifests.one("Deployment", "shop-checkout")["spec"]
+    found = manifests.one("ScaledObject", "shop-checkout")
+    jsonschema.validate(found, SCHEMA)
+    scaler = found["spec"]
+    assert scaler["scaleTargetRef"] == {"name": "shop-checkout"}
+    assert (scaler["minReplicaCount"], scaler["maxReplicaCount"]) == (1, 3)
+    (trigger,) = scaler["triggers"]
+    assert trigger["metadata"]["threshold"] == "20"
+    assert trigger["metadata"]["serverAddress"] == "http://shop-prometheus.shop.svc:9090"
+
+
+@pytest.mark.parametrize(("own", "expected"), [(BY_CALLS, True), (AUTOSCALED, False)])
+def test_keda_may_read_the_chart_s_prometheus_if_it_must(render: Any, own: Object, expected: bool) -> None:
+    manifests = render({"services": {"checkout": own}, **OBSERVABILITY})
+    operators = [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "keda"}}}]
+    rule = {"from": operators, "ports": [{"port": 9090}]}
+    assert (rule in manifests.one("NetworkPolicy", "shop-prometheus")["spec"]["ingress"]) is expected
+
+
+def test_keda_reads_another_prometheus(render: Any) -> None:
+    own = {"autoscaling": {"enabled": True, "keda": {"requestsInFlight": 0.5, "prometheusUrl": "http://mine:9090"}}}
+    (trigger,) = render({"services": {"ad": own}}).one("ScaledObject", "shop-ad")["spec"]["triggers"]
+    assert trigger["metadata"]["serverAddress"] == "http://mine:9090"
+
+
+def test_the_operator_is_named_that_is_missing(helm: Any) -> None:
+    values = {"services": {"ad": BY_CALLS}, **OBSERVABILITY}
+    with pytest.raises(ValueError, match=re.escape("services.ad.autoscaling.keda: the cluster has no KEDA operator")):
+        helm("render", values=values, name="shop", namespace="shop", api_versions=[])
