@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from checkout_service.reconciliation.__main__ import DISAGREE
+from checkout_service.reconciliation.__main__ import ReconciliationSettings
 
 
 def environment(manifests: Any) -> dict[str, Any]:
@@ -25,11 +25,11 @@ def test_the_job_exports_its_metrics(render: Any) -> None:
     assert found["OTEL_EXPORTER_OTLP_ENDPOINT"] == "http://shop-otel-collector:4317"
 
 
-def test_a_job_is_repeated_unless_it_found_a_mismatch(render: Any) -> None:
+def test_a_failed_pod_is_a_failed_check_unless_it_was_evicted(render: Any) -> None:
     job = render().one("CronJob", "shop-reconciliation")["spec"]["jobTemplate"]["spec"]
-    (rule,) = job["podFailurePolicy"]["rules"]
-    assert (rule["action"], rule["onExitCodes"]["values"]) == ("FailJob", [DISAGREE])
-    assert (job["backoffLimit"], job["template"]["spec"]["restartPolicy"]) == (3, "Never")
+    assert (job["backoffLimit"], job["template"]["spec"]["restartPolicy"]) == (0, "Never")
+    assert job["podFailurePolicy"]["rules"] == [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]}]
+    assert job["activeDeadlineSeconds"] > 2 * ReconciliationSettings.wait_seconds
 
 
 def test_without_email_the_other_records_are_compared(render: Any) -> None:

@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
+from checkout_service.reconciliation.__main__ import AGREE, DISAGREE, NOT_READ
 from shop.address_pb2 import Address
 from shop.cart_pb2 import CartItem
 from shop.email_pb2 import SendOrderConfirmationRequest
@@ -331,3 +332,35 @@ async def test_records_that_cannot_be_read_are_an_error(own_shop: RunningShop) -
     await own_shop.processes["payment"].restart()
     assert reconciled.exit_status == 2
     assert reconciled.summary.startswith("NOTHING_LISTENS: checkout, payment, shipping, email do not all answer: ")
+
+
+async def start_job(shop: RunningShop, wait_seconds: float) -> asyncio.subprocess.Process:
+    """Start what the CronJob runs."""
+    environment = {**shop.addresses, "WAIT_SECONDS": str(wait_seconds)}
+    return await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "checkout_service.reconciliation", env=environment, stdout=PIPE
+    )
+
+
+async def test_the_job_waits_for_peers_that_answer_late(own_shop: RunningShop) -> None:
+    late = [own_shop.processes[name] for name in ("payment", "email")]
+    await asyncio.gather(*(process.stop() for process in late))
+    job = await start_job(own_shop, wait_seconds=60)
+    assert job.stdout
+    waiting = json.loads(await job.stdout.readline())
+    await asyncio.gather(*(process.restart() for process in late))
+    output, _ = await job.communicate()
+    assert waiting["event"] == "waiting"
+    assert {"payment", "email"} <= set(waiting["peers"].split(", "))
+    assert json.loads(output.splitlines()[-1])["event"] == "reconciled"
+    assert job.returncode in {AGREE, DISAGREE}
+
+
+async def test_the_job_names_a_peer_that_never_answers(own_shop: RunningShop) -> None:
+    await own_shop.processes["payment"].stop()
+    job = await start_job(own_shop, wait_seconds=1)
+    output, _ = await job.communicate()
+    await own_shop.processes["payment"].restart()
+    *_, last = map(json.loads, output.splitlines())
+    assert (job.returncode, last["event"], last["reason"]) == (NOT_READ, "records not read", "UNAVAILABLE")
+    assert "payment" in last["message"].partition(" did not answer for 1 s: ")[0].split(", ")

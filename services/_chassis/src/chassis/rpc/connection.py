@@ -59,9 +59,9 @@ class Connection:
         self._uses.append(use)
         use(self._channel)
 
-    def get_state(self) -> grpc.ChannelConnectivity:
+    def get_state(self, *, try_to_connect: bool = False) -> grpc.ChannelConnectivity:
         """Return READY if a backend is connected and reports the service as healthy."""
-        return self._channel.get_state()
+        return self._channel.get_state(try_to_connect)
 
     async def close(self, grace: float | None = None) -> None:
         if self._following is not None:

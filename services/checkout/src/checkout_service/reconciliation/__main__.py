@@ -1,6 +1,7 @@
 """`python -m checkout_service.reconciliation` compares the records of orders, logs what disagrees, and exits.
 
-Exit status: 0 if all records agree, 1 if some do not, 2 if they could not be read.
+Peers may be as new as it is: it waits for them, and reads again if one is replaced meanwhile.
+Exit status: 0 if all records agree, 1 if some do not, 2 if they could not be read in time.
 """
 
 import asyncio
@@ -8,19 +9,19 @@ import math
 import sys
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 
 import grpc
 import structlog
 
-from chassis.errors import DomainError
+from chassis.errors import DeadlineExceeded, DomainError, Unavailable
 from chassis.proxies import ignore_proxies
 from chassis.rpc import client
 from chassis.settings import NonNegativeFloat, PositiveFloat, Settings, load
 from chassis.telemetry import logging, otlp, semconv
 from chassis.telemetry.instruments import Telemetry
-from checkout_service.reconciliation.reader import Records, open_reader
+from checkout_service.reconciliation.reader import Reader, Records, open_reader
 from checkout_service.reconciliation.rules import Kind, Mismatch
 
 log = structlog.get_logger()
@@ -28,6 +29,9 @@ log = structlog.get_logger()
 AGREE, DISAGREE, NOT_READ = 0, 1, 2
 _NAME = "reconciliation"
 _CALL_SECONDS = 15.0
+_POLL_SECONDS = 0.1
+# What a connection takes at most, without anything to wait for.
+_CONNECTED_SECONDS = 0.5
 
 
 class ReconciliationSettings(Settings):
@@ -41,6 +45,8 @@ class ReconciliationSettings(Settings):
     window_hours: PositiveFloat = 24
     # How long the steps of an order may take before a missing one is a mismatch.
     grace_minutes: NonNegativeFloat = 10
+    # How long its peers may take to answer: the network policies of a new pod are not in force at once.
+    wait_seconds: NonNegativeFloat = 120
 
 
 def main() -> int:
@@ -64,8 +70,10 @@ def main() -> int:
 
 
 async def _read(settings: ReconciliationSettings, telemetry: Telemetry) -> Records:
+    channels: dict[str, grpc.aio.Channel] = {}
+
     def channel(peer: str, service: str, method: str) -> grpc.aio.Channel:
-        return client.channel(
+        channels[peer] = client.channel(
             getattr(settings, f"{peer}_internal_addr"),
             service,
             timeout_seconds=_CALL_SECONDS,
@@ -73,9 +81,46 @@ async def _read(settings: ReconciliationSettings, telemetry: Telemetry) -> Recor
             telemetry=telemetry,
             certificates=settings.tls_folder,
         )
+        return channels[peer]
 
     async with open_reader(channel, with_messages=settings.email_internal_addr is not None) as reader:
-        return await reader.read(time.time() - settings.window_hours * 3600)
+        return await _read_in_time(reader, channels, settings)
+
+
+async def _read_in_time(
+    reader: Reader, channels: Mapping[str, grpc.aio.Channel], settings: ReconciliationSettings
+) -> Records:
+    """Read once all peers answer, and again if one stops to. Raise an error that names those that never did."""
+    until = time.monotonic() + settings.wait_seconds
+    while True:
+        missing = await _wait_for(channels, until)
+        try:
+            return await reader.read(time.time() - settings.window_hours * 3600)
+        except (Unavailable, DeadlineExceeded) as error:
+            if missing:
+                seconds = settings.wait_seconds
+                raise Unavailable(f"{missing} did not answer for {seconds:g} s: {error.message}") from error
+            if time.monotonic() >= until:
+                raise
+        await asyncio.sleep(_POLL_SECONDS)
+
+
+async def _wait_for(channels: Mapping[str, grpc.aio.Channel], until: float) -> str:
+    """Wait until all peers are healthy, or until a time. Return the names of those that are not."""
+    started, waited_for = time.monotonic(), ""
+    while missing := ", ".join(
+        peer
+        for peer, channel in channels.items()
+        if channel.get_state(try_to_connect=True) is not grpc.ChannelConnectivity.READY
+    ):
+        now = time.monotonic()
+        if now >= until:
+            break
+        if missing != waited_for and now > started + _CONNECTED_SECONDS:
+            log.info("waiting", peers=missing)
+            waited_for = missing
+        await asyncio.sleep(_POLL_SECONDS)
+    return missing
 
 
 def _report(records: Records, mismatches: Sequence[Mismatch], telemetry: Telemetry) -> None:
