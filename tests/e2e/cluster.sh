@@ -11,7 +11,7 @@
 #   TLS                  if it is 1, with mutual TLS, whose certificates are replaced under load
 #   ROTATION_MINUTES     for so long (30)
 set -euo pipefail
-cd "$(dirname "$0")/../.."
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
 namespace=${NAMESPACE:-shop} release=${RELEASE:-shop} rate=${LOAD_RATE:-2} customer_rate=${CUSTOMER_RATE:-1}
 read -ra helm_args <<<"${HELM_ARGS:-}"
@@ -156,11 +156,12 @@ finish_pod() { # NAME SECONDS: wait for its end and print its log; fail if it fa
     [[ $phase == Succeeded ]] || fail "$1 ended as ${phase:-nothing}"
 }
 
+only=() # services whose calls alone are the load
 test_pod_labels="{app.kubernetes.io/name: test, app.kubernetes.io/instance: $release}"
 
 under_load() { # SECONDS COMMAND...: run the command during load; no call may fail
     local seconds=$1; shift
-    run_pod e2e-load "$test_pod_labels" load.py "$seconds" "$rate"
+    run_pod e2e-load "$test_pod_labels" load.py "$seconds" "$rate" "${only[@]}"
     for _ in $(seq 90); do [[ $(k logs e2e-load 2>/dev/null) != *started* ]] || break; sleep 1; done
     [[ $(k logs e2e-load) == *started* ]] || fail "the load did not start"
     local begun=$SECONDS
@@ -541,6 +542,11 @@ production_tls() {
     tests/e2e/production.sh "$work" "$namespace-production" "${helm_args[@]}"
 }
 
-begun=$SECONDS
-for step in "${@:-${steps[@]}}"; do "$step"; done
-log "all steps passed in $((SECONDS - begun)) s"
+run_steps() {
+    local begun=$SECONDS step
+    for step in "${@:-${steps[@]}}"; do "$step"; done
+    log "all steps passed in $((SECONDS - begun)) s"
+}
+
+# Another script may have steps of its own.
+[[ ${BASH_SOURCE[0]} != "$0" ]] || run_steps "$@"

@@ -1,8 +1,9 @@
 """A steady load on a running release: each round makes every service's smoke call and lists employees.
 
-`python load.py SECONDS RATE` starts RATE rounds a second for SECONDS. Beside this script are the smoke modules of the
-services as `smoke_<name>.py`; addresses come from <NAME>_ADDR variables and EMPLOYEE_API_URL. Prints `started` after a
-first round without a failure, one line of JSON at the end, and exits with status 1 if a call failed.
+`python load.py SECONDS RATE [NAME...]` starts RATE rounds a second for SECONDS; with names, a round has the calls of
+these services alone. Beside this script are the smoke modules of the services as `smoke_<name>.py`; addresses come from
+<NAME>_ADDR variables and EMPLOYEE_API_URL. Prints `started` after a first round without a failure, one line of JSON at
+the end, and exits with status 1 if a call failed.
 """
 
 import asyncio
@@ -13,7 +14,7 @@ import sys
 import time
 import urllib.request
 import uuid
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
 
@@ -25,13 +26,15 @@ from chassis.rpc.smoke import SmokeCall, send
 from chassis.settings import Settings, load_one
 
 WARM_UP_SECONDS = 60
+# The objective of orders.
+IN_TIME_SECONDS = 2.5
 
 
 class Tally:
     """Counts calls and failures, and records durations."""
 
     def __init__(self) -> None:
-        self.calls = 0
+        self.calls = self.in_time = 0
         self.seconds: list[float] = []
         self.slowest: dict[str, float] = {}
         self.failed: collections.Counter[str] = collections.Counter()
@@ -45,6 +48,8 @@ class Tally:
         except (DomainError, OSError) as error:
             self.failed[f"{name}: {type(error).__name__} {error}"] += 1
             print(f"{time.time():.3f} {name}: {type(error).__name__} {error}", flush=True)  # noqa: T201
+        else:
+            self.in_time += time.perf_counter() - started < IN_TIME_SECONDS
         seconds = time.perf_counter() - started
         self.seconds.append(seconds)
         self.slowest[name] = max(seconds, self.slowest.get(name, 0.0))
@@ -55,6 +60,7 @@ class Tally:
         return {
             "calls": self.calls,
             "failed": dict(self.failed),
+            "in_time": round(self.in_time / self.calls, 4),
             "p50_ms": round(ordered[len(ordered) // 2] * 1000, 1),
             "p99_ms": round(ordered[len(ordered) * 99 // 100] * 1000, 1),
             "slowest_ms": {name: round(seconds * 1000) for name, seconds in sorted(self.slowest.items())},
@@ -62,9 +68,10 @@ class Tally:
 
 
 class Shop:
-    """The smoke calls of all services, over channels that retry as the services' own channels do."""
+    """The smoke calls of services, by default of all, over channels that retry as the services' own channels do."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, names: Sequence[str]) -> None:
+        self._names = names
         self._makers: dict[str, Callable[[str], SmokeCall]] = {
             path.stem.removeprefix("smoke_"): import_module(path.stem).smoke_call
             for path in sorted(folder.glob("smoke_*.py"))
@@ -88,10 +95,11 @@ class Shop:
     async def make_round(self, tally: Tally) -> None:
         """Make all calls concurrently."""
         async with asyncio.TaskGroup() as tasks:
-            for name, make in self._makers.items():
+            for name in self._names or self._makers:
                 unique = uuid.uuid4().hex
-                tasks.create_task(tally.watch(name, send(make(unique), self._channels, key=unique)))
-            tasks.create_task(tally.watch("employee-api", asyncio.to_thread(list_employees)))
+                tasks.create_task(tally.watch(name, send(self._makers[name](unique), self._channels, key=unique)))
+            if not self._names:
+                tasks.create_task(tally.watch("employee-api", asyncio.to_thread(list_employees)))
 
 
 def _with_setup(calls: Iterable[SmokeCall]) -> Iterator[SmokeCall]:
@@ -120,9 +128,9 @@ async def warm_up(shop: Shop) -> None:
         await asyncio.sleep(1)
 
 
-async def main(seconds: float, rate: float) -> int:
+async def main(seconds: float, rate: float, names: Sequence[str]) -> int:
     """Start rounds at a steady rate, however long they take; return 0 when every call succeeded."""
-    shop, tally = Shop(Path(__file__).parent), Tally()
+    shop, tally = Shop(Path(__file__).parent, names), Tally()
     await warm_up(shop)
     print("started", flush=True)  # noqa: T201
     started = time.monotonic()
@@ -135,4 +143,4 @@ async def main(seconds: float, rate: float) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(asyncio.run(main(float(sys.argv[1]), float(sys.argv[2]))))
+    sys.exit(asyncio.run(main(float(sys.argv[1]), float(sys.argv[2]), sys.argv[3:])))
