@@ -28,7 +28,9 @@ def test_the_job_exports_its_metrics(render: Any) -> None:
 def test_a_failed_pod_is_a_failed_check_unless_it_was_evicted(render: Any) -> None:
     job = render().one("CronJob", "shop-reconciliation")["spec"]["jobTemplate"]["spec"]
     assert (job["backoffLimit"], job["template"]["spec"]["restartPolicy"]) == (0, "Never")
-    assert job["podFailurePolicy"]["rules"] == [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]}]
+    assert job["podFailurePolicy"]["rules"] == [
+        {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}
+    ]
     assert job["activeDeadlineSeconds"] > 2 * ReconciliationSettings.wait_seconds
 
 

@@ -42,7 +42,7 @@ def test_a_sqlite_file_is_in_a_volume_that_outlives_its_pod(render: Any, name: s
     )
     assert manifests.one("Deployment", f"shop-{name}")["spec"]["strategy"] == {"type": "Recreate"}
     claim = manifests.one("PersistentVolumeClaim", f"shop-{name}")
-    assert claim["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}
+    assert claim["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep"
 
 
 def test_a_database_s_certificate_authority_is_mounted_where_libpq_reads_it(
