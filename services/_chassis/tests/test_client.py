@@ -1,13 +1,15 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterator
-from typing import Any
+from contextlib import nullcontext
+from typing import Any, get_args
 
 import grpc
 import pytest
 
 from chassis import errors
 from chassis.rpc import calls, client
+from chassis.settings import Balancing
 from chassis.telemetry import semconv
 from shop import cart_pb2, cart_pb2_grpc
 from shop_kit.carts import REGISTER, Carts, Context, raising
@@ -19,13 +21,20 @@ class CartLost(errors.NotFound):
     pass
 
 
-def stub(address: str, *, retryable: tuple[str, ...] = (), recorded: Recorded | None = None) -> Any:
+def stub(
+    address: str,
+    *,
+    retryable: tuple[str, ...] = (),
+    recorded: Recorded | None = None,
+    balancing: Balancing = "clients",
+) -> Any:
     channel = client.channel(
         address,
         "shop.CartService",
         timeout_seconds=5,
         retryable=retryable,
         telemetry=recorded.telemetry if recorded else None,
+        balancing=balancing,
     )
     return cart_pb2_grpc.CartServiceStub(channel)
 
@@ -87,17 +96,20 @@ async def test_an_outgoing_call_never_outlives_the_call_being_served() -> None:
     assert seen[0] <= 1.1
 
 
-@pytest.mark.parametrize(("retryable", "attempts"), [(("GetCart",), 3), ((), 1)])
+@pytest.mark.parametrize(
+    ("balancing", "retryable", "attempts"),
+    [("clients", ("GetCart",), 3), ("clients", (), 1), ("mesh", ("GetCart",), 1)],
+)
 async def test_only_retryable_methods_are_retried_which_is_counted_where_retries_arrive(
-    recorded: Recorded, retryable: tuple[str, ...], attempts: int
+    recorded: Recorded, balancing: Balancing, retryable: tuple[str, ...], attempts: int
 ) -> None:
     failing = Carts(raising(errors.Unavailable("down")))
     async with serve((REGISTER, failing), telemetry=recorded.telemetry) as address:
         with pytest.raises(errors.Unavailable):
-            await stub(address, retryable=retryable).GetCart(cart_pb2.GetCartRequest())
+            await stub(address, retryable=retryable, balancing=balancing).GetCart(cart_pb2.GetCartRequest())
     assert len(recorded.spans()) == attempts
     counted = recorded.telemetry.counter(semconv.RETRIED_REQUESTS).values
-    assert counted == ({(("rpc.method", "shop.CartService/GetCart"),): attempts - 1} if retryable else {})
+    assert counted == ({(("rpc.method", "shop.CartService/GetCart"),): 2} if attempts == 3 else {})
 
 
 @pytest.mark.parametrize(
@@ -214,6 +226,17 @@ async def test_calls_are_balanced_over_all_backends() -> None:
         for _ in range(30):
             await carts.GetCart(cart_pb2.GetCartRequest())
     assert counts == {"a": 10, "b": 10, "c": 10}
+
+
+async def test_behind_a_mesh_a_backend_that_is_not_healthy_fails_no_call() -> None:
+    async with serve((REGISTER, Carts())) as address:
+        unhealthy = "shop.AdService"  # which this backend does not serve
+        for balancing in get_args(Balancing):
+            channel = client.channel(address, unhealthy, timeout_seconds=5, balancing=balancing)
+            carts = cart_pb2_grpc.CartServiceStub(channel)
+            with pytest.raises(errors.Unavailable) if balancing == "clients" else nullcontext():
+                await carts.GetCart(cart_pb2.GetCartRequest())
+            await channel.close()
 
 
 async def test_a_channel_without_calls_closes_its_connection_until_the_next_call(

@@ -22,6 +22,7 @@ MAX_PORT = 65_535
 
 SettingsT = TypeVar("SettingsT", bound="Settings")
 
+Balancing = Literal["clients", "mesh"]
 Port = Annotated[int, Meta(ge=0, le=MAX_PORT)]
 PositiveInt = Annotated[int, Meta(gt=0)]
 PositiveFloat = Annotated[float, Meta(gt=0)]
@@ -73,6 +74,8 @@ class Settings:
 
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     use_http_proxy: bool = False
+    # Who chooses the backend of a call, and repeats one that failed: clients, or a service mesh in front of them.
+    balancing: Balancing = "clients"
     # With tls.crt, tls.key and ca.crt: gRPC is then mutual TLS, as server and as client. Unset: plaintext.
     tls_folder: Annotated[Certificates, Parse(Certificates.load)] | None = None
 

@@ -86,6 +86,7 @@ def connect(settings: Settings, telemetry: Telemetry, stack: AsyncExitStack) -> 
             retryable=retryable,
             telemetry=telemetry,
             certificates=settings.tls_folder,
+            balancing=settings.balancing,
         )
         stack.push_async_callback(opened.close)
         return opened

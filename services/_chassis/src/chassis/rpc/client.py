@@ -19,6 +19,7 @@ from chassis.lazy_log import log
 from chassis.rpc import calls
 from chassis.rpc.connection import Connection
 from chassis.rpc.status import from_rpc_error, recorded_reason
+from chassis.settings import Balancing
 from chassis.telemetry import semconv
 from chassis.telemetry.instruments import Telemetry
 from chassis.telemetry.metrics import Attributes
@@ -56,8 +57,9 @@ def channel(
     telemetry: Telemetry | None = None,
     certificates: Certificates | None = None,
     server_name: str = "",
+    balancing: Balancing = "clients",
 ) -> grpc.aio.Channel:
-    """Open a channel to one service, balanced over all its addresses.
+    """Open a channel to one service, balanced over all its addresses unless a mesh does that.
 
     Args:
         target: `host:port`, where the host's DNS name resolves to all backends; or any gRPC target URI.
@@ -68,8 +70,12 @@ def channel(
         checks: by full name of a method; a call whose response has an invalid part raises PeerBroken.
         certificates: for mutual TLS; without them, calls are in plaintext.
         server_name: in the server's certificate, if that is not the host of the target, as behind a forwarded port.
+        balancing: by a mesh, the channel is one connection to its proxy, which retries. Health is not checked: the
+            proxy would send the check to one pod, and that pod's end would fail the calls to all others.
     """
-    options = [*OPTIONS, ("grpc.service_config", _service_config(service, retryable))]
+    options: list[tuple[str, Any]] = [*OPTIONS]
+    if balancing == "clients":
+        options.append(("grpc.service_config", _service_config(service, retryable)))
     if server_name:
         options.append(("grpc.ssl_target_name_override", server_name))
     name = target if "://" in target or target.startswith("unix:") else f"dns:///{target}"

@@ -73,8 +73,14 @@ class Service:
 
     def channel(self, target: str, service: str, **options: Any) -> grpc.aio.Channel:
         """Open a channel to a peer, with options of `client.channel`; it is closed when this service stops."""
-        certificates = self.settings.tls_folder
-        opened = client.channel(target, service, telemetry=self.telemetry, certificates=certificates, **options)
+        opened = client.channel(
+            target,
+            service,
+            telemetry=self.telemetry,
+            certificates=self.settings.tls_folder,
+            balancing=self.settings.balancing,
+            **options,
+        )
         self.channels.push_async_callback(opened.close)
         return opened
 

@@ -80,6 +80,7 @@ async def _read(settings: ReconciliationSettings, telemetry: Telemetry) -> Recor
             retryable=[method],
             telemetry=telemetry,
             certificates=settings.tls_folder,
+            balancing=settings.balancing,
         )
         return channels[peer]
 
