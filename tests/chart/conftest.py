@@ -5,6 +5,7 @@ import hashlib
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -123,9 +124,19 @@ def open_chart() -> Callable[[Path], AbstractContextManager[Helm]]:
 
 
 @pytest.fixture(scope="session")
-def helm() -> Iterator[Helm]:
+def meshed_chart(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the shop's chart as for a cluster with the APIs of meshes: the library has no `--api-versions`."""
+    chart = tmp_path_factory.mktemp("chart") / "shop"
+    shutil.copytree(CHART, chart)
+    template = chart / "templates/_mesh.tpl"
+    template.write_text(template.read_text().replace("$.Capabilities.APIVersions.Has .", "true"))
+    return chart
+
+
+@pytest.fixture(scope="session")
+def helm(meshed_chart: Path) -> Iterator[Helm]:
     """Call a Helm function on the shop's chart."""
-    with opened(CHART) as call:
+    with opened(meshed_chart) as call:
         yield call
 
 
@@ -178,6 +189,18 @@ def values() -> Object:
 def matrix_values(request: pytest.FixtureRequest) -> Object:
     """Return the values of each file of the matrix in turn."""
     return load_values(request.param)
+
+
+MESHES = [("sidecar", "istio"), ("ambient", "istio"), ("sidecar", "linkerd")]
+GATEWAYS = [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "gateways"}}}]
+
+
+@pytest.fixture(params=MESHES, ids=" ".join)
+def mesh(request: pytest.FixtureRequest) -> Object:
+    """Return the values of a shop in each mesh in turn, with all that can be in it and beside it."""
+    mode, policies = request.param
+    shop = {"load": {"enabled": True}, "observability": {"enabled": True}, "networkPolicy": {"ingressFrom": GATEWAYS}}
+    return {**shop, "mesh": mode, "meshPolicies": policies}
 
 
 @pytest.fixture(scope="session")

@@ -10,12 +10,19 @@ import pytest
 from jsonschema import validate  # type: ignore[import-untyped]
 
 ROOT = Path(__file__).resolve().parents[2]
-IN_IMAGES = ["load", "probe", "orders", "callers"]  # of tests/e2e
-SCHEMAS = json.loads((ROOT / "tests/chart/schemas/meshes.json").read_text())
 HEALTH = "grpc.health.v1.Health/*"
+IN_IMAGES = ["load", "probe", "orders", "callers", "mesh_callers"]  # of tests/e2e
+SCHEMAS = json.loads((ROOT / "tests/chart/schemas/meshes.json").read_text())
 GATEWAY = "spiffe://cluster.local/ns/gateways/sa/public"
 CALLERS = {GATEWAY: {"cart": ["AddItem"], "payment": ["PaymentLedger/ListCharges"]}}
 URL = {"services": {"storefront": {"url": "https://shop.example.com"}}}
+MESHED = {
+    "tls": {"callers": CALLERS},
+    "load": {"enabled": True},
+    "networkPolicy": {
+        "ingressFrom": [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "gateways"}}}]
+    },
+}
 TLS = {"tls": {"enabled": True, "callers": CALLERS}}
 
 Table = dict[tuple[str, str], set[str]]
@@ -118,10 +125,9 @@ def test_who_only_looks_at_records_may_change_none(values: dict[str, Any], calle
     assert changing <= {"CartLines/SetQuantity"}
 
 
-def mesh_objects(render: Any, mesh: str) -> list[dict[str, Any]]:
-    """Return what the chart renders for a mesh, after a check by the mesh's schemas."""
-    objects = render({"meshPolicies": mesh, "tls": {"callers": CALLERS}}).objects
-    found = [each for each in objects if f"{each['apiVersion']} {each['kind']}" in SCHEMAS]
+def mesh_objects(manifests: Any) -> list[dict[str, Any]]:
+    """Return what is for a mesh alone, after a check by its schemas."""
+    found = [each for each in manifests.objects if f"{each['apiVersion']} {each['kind']}" in SCHEMAS]
     for each in found:
         validate(each, SCHEMAS[f"{each['apiVersion']} {each['kind']}"])
     names = [(each["apiVersion"], each["kind"], each["metadata"]["name"]) for each in found]
@@ -134,52 +140,94 @@ def of_labels(selector: dict[str, Any]) -> str:
     return str(selector["matchLabels"]["app.kubernetes.io/name"])
 
 
-def test_istio_allows_the_same_calls_and_checks_of_health(
-    render: Any, values: dict[str, Any], grpc_services: list[str]
-) -> None:
+def servers_of(values: dict[str, Any]) -> Table:
+    """Return the peers of servers that have no methods: accounts of the release, and namespaces of gateways."""
+    http = [name for name, entry in values["services"].items() if (entry or {}).get("protocol") == "http"]
+    table: Table = {("gateways", name): set() for name in http} | {(identity("test"), name): set() for name in http}
+    table[identity("load-generator"), "storefront"] = set()
+    for name, entry in values["services"].items():
+        if store := (entry or {}).get("store"):
+            table[identity(name), store] = set()
+    return table
+
+
+def istio_table(manifests: Any) -> Table:
+    """Return the methods that Istio's policies allow by caller and callee; none for all connections."""
     found: Table = {}
-    for policy in mesh_objects(render, "istio"):
-        assert policy["spec"]["action"] == "ALLOW"  # a workload with such a policy denies all else
-        for rule in policy["spec"]["rules"]:
-            ((source,), (target,)) = rule["from"], rule["to"]
-            (principal,) = source["source"]["principals"]
-            paths = {path.removeprefix("/") for path in target["operation"]["paths"]}
-            found[f"spiffe://{principal}", of_labels(policy["spec"]["selector"])] = paths
-    assert found == expected_table(values) | {("spiffe://*", name): {HEALTH} for name in grpc_services}
+    for policy in mesh_objects(manifests):
+        if policy["kind"] != "AuthorizationPolicy":
+            continue
+        spec = policy["spec"]
+        assert spec["action"] == "ALLOW"  # a workload with such a policy denies all else
+        if "selector" in spec:
+            target = of_labels(spec["selector"])
+        else:
+            ((target),) = (ref["name"].removeprefix("shop-").removesuffix("-clusterip") for ref in spec["targetRefs"])
+        for rule in spec["rules"]:
+            operations = rule.get("to", [{"operation": {"paths": []}}])
+            methods = {path.removeprefix("/") for to in operations for path in to["operation"]["paths"]}
+            for source in rule["from"]:
+                callers = [f"spiffe://{name}" for name in source["source"].get("principals", ())]
+                for caller in [*callers, *source["source"].get("namespaces", ())]:
+                    found[caller, target] = methods
+    return found
 
 
-def test_linkerd_allows_the_same_calls_and_checks_of_health(
-    render: Any, values: dict[str, Any], grpc_services: list[str]
+@pytest.mark.parametrize("mode", ["sidecar", "ambient"])
+def test_istio_allows_the_same_calls_connections_and_checks_of_health(
+    render: Any, values: dict[str, Any], grpc_services: list[str], mode: str
 ) -> None:
-    by_name = {(each["kind"], each["metadata"]["name"]): each["spec"] for each in mesh_objects(render, "linkerd")}
-    servers = {name: spec for (kind, name), spec in by_name.items() if kind == "Server"}
-    internal = [name for name in grpc_services if values["services"][name].get("internal")]
-    assert {(of_labels(spec["podSelector"]), spec["port"]) for spec in servers.values()} == {
-        *((name, port) for name in grpc_services for port in ("grpc", "grpc-health")),
-        *((name, "grpc-internal") for name in internal),
-    }
-    assert {spec["accessPolicy"] for spec in servers.values()} == {"deny"}
+    expected = expected_table(values) | servers_of(values)
+    expected |= {("spiffe://*", name): {HEALTH} for name in grpc_services}
+    if mode == "ambient":  # where methods are known: pods accept nothing but its connections
+        expected |= {(identity("waypoint"), name): set() for name in grpc_services}
+    assert istio_table(render({**MESHED, "mesh": mode})) == expected
+
+
+def linkerd_table(manifests: Any) -> Table:
+    """Return the methods that Linkerd's policies allow by caller and callee; none for all connections."""
+    by_name = {(each["kind"], each["metadata"]["name"]): each["spec"] for each in mesh_objects(manifests)}
     found: Table = {}
     for kind, name in by_name:
         if kind != "AuthorizationPolicy":
             continue
-        (required,) = by_name[kind, name]["requiredAuthenticationRefs"]
-        route = by_name["GRPCRoute", by_name[kind, name]["targetRef"]["name"]]
-        ((match,),) = (rule["matches"] for rule in route["rules"])
-        method = f"{match['method']['service']}/{match['method'].get('method', '*')}"
-        (callee,) = {of_labels(servers[parent["name"]]["podSelector"]) for parent in route["parentRefs"]}
-        for account in by_name[required["kind"], required["name"]].get("identityRefs", [{}]):
-            caller = "spiffe://cluster.local/ns/{namespace}/sa/{name}".format_map(account) if account else "spiffe://*"
-            found.setdefault((caller, callee), set()).add(method)
-    assert found == expected_table(values) | {("spiffe://*", name): {HEALTH} for name in grpc_services}
+        (required,), target = by_name[kind, name]["requiredAuthenticationRefs"], by_name[kind, name]["targetRef"]
+        to, methods = by_name[target["kind"], target["name"]], set()
+        if target["kind"] == "GRPCRoute":
+            ((match,),) = (rule["matches"] for rule in to["rules"])
+            methods = {f"{match['method']['service']}/{match['method'].get('method', '*')}"}
+            to = by_name["Server", to["parentRefs"][0]["name"]]
+        for peer in by_name[required["kind"], required["name"]].get("identityRefs", [{}]):
+            caller = f"spiffe://cluster.local/ns/{peer['namespace']}/sa/{peer['name']}" if "namespace" in peer else ""
+            caller = caller or peer.get("name", "spiffe://*")
+            found.setdefault((caller, of_labels(to["podSelector"])), set()).update(methods)
+    return found
+
+
+def test_linkerd_allows_the_same_calls_connections_and_checks_of_health(
+    render: Any, values: dict[str, Any], grpc_services: list[str]
+) -> None:
+    manifests = render({**MESHED, "mesh": "sidecar", "meshPolicies": "linkerd"})
+    assert linkerd_table(manifests) == expected_table(values) | servers_of(values) | {
+        ("spiffe://*", name): {HEALTH} for name in grpc_services
+    }
+    servers = [each["spec"] for each in mesh_objects(manifests) if each["kind"] == "Server"]
+    assert {server["accessPolicy"] for server in servers} == {"deny"}
+    ports = {(of_labels(server["podSelector"]), server["port"]) for server in servers}
+    containers = {
+        (pod["metadata"]["labels"]["app.kubernetes.io/name"], port["name"])
+        for _, pod in manifests.pod_templates()
+        for container in pod["spec"]["containers"]
+        for port in container.get("ports", ())
+        if pod["metadata"]["labels"]["app.kubernetes.io/component"] in {"service", "database", "cache"}
+    }
+    assert ports == containers
 
 
 def test_linkerd_knows_service_accounts_only(render: Any) -> None:
     callers = {"spiffe://example.org/alice": {"cart": ["GetCart"]}}
-    with pytest.raises(
-        ValueError, match="Linkerd knows service accounts only, which spiffe://example.org/alice is not"
-    ):
-        render({"meshPolicies": "linkerd", "tls": {"callers": callers}})
+    with pytest.raises(ValueError, match=r"accounts only, which spiffe://example.org/alice is not"):
+        render({"mesh": "sidecar", "meshPolicies": "linkerd", "tls": {"callers": callers}})
 
 
 def test_the_routes_of_gateways_match_the_schema(render: Any) -> None:

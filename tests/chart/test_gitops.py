@@ -41,9 +41,9 @@ def test_a_sync_runs_no_test() -> None:
 
 
 @pytest.fixture(scope="module")
-def render_twice(render_files: Any, open_chart: Any) -> Iterator[RenderTwice]:
+def render_twice(render_files: Any, open_chart: Any, meshed_chart: Path) -> Iterator[RenderTwice]:
     """Render the chart in two processes, one after the other."""
-    with open_chart(CHART) as another:
+    with open_chart(meshed_chart) as another:
 
         def rendered(values: Object) -> tuple[Files, Files]:
             first = render_files(json.dumps(values), "shop", "shop")

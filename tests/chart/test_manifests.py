@@ -14,7 +14,7 @@ import pytest
 from kubernetes_validate import utils
 
 SCHEMA_CONTENTS = functools.cache(utils.schema_contents)
-UNKNOWN_KINDS = {"GRPCRoute", "HTTPRoute"}
+UNKNOWN_KINDS = {"AuthorizationPolicy", "GRPCRoute", "HTTPRoute", "PeerAuthentication"}
 CUSTOM_SCHEMAS = {
     kind: json.loads((Path(__file__).with_name("schemas") / f"{kind.lower()}.json").read_text())
     for kind in ("Certificate", "Cluster", "Database", "PrometheusRule", "ServiceMonitor")

@@ -331,3 +331,67 @@ def test_instances_of_a_cluster_reach_each_other_and_only_their_services_and_the
     (egress,) = [found["spec"]["egress"] for found in policies if found["metadata"]["name"] == "shop-pg-required"]
     assert [rule for rule in egress if "to" not in rule] == [{"ports": [{"port": 443}]}, {"ports": [{"port": 6443}]}]
     assert {"to": [{"ipBlock": {"cidr": "192.0.2.4/32"}}], "ports": [{"port": 443}]} in egress
+
+
+def control_planes() -> list[Pod]:
+    names = ["istio-system", "linkerd"]
+    return [Pod(f"in {name}", {"app": "control"}, {"kubernetes.io/metadata.name": name}) for name in names]
+
+
+PORTS = {
+    "sidecar istio": ({15012}, {15020, 15021}, None),
+    "ambient istio": ({15012}, {15020, 15021}, 15008),
+    "sidecar linkerd": ({8080, 8086, 8090}, {4191}, 4143),
+}
+
+
+def test_networks_admit_the_ports_of_the_mesh_and_no_other_pods(render: Any, mesh: dict[str, Any]) -> None:
+    manifests = render(mesh)
+    control, scraped, tunnel = PORTS[f"{mesh['mesh']} {mesh['meshPolicies']}"]
+    policies, every = (
+        manifests.all("NetworkPolicy"),
+        {443, 4143, 4191, 8080, 8086, 8090, 15001, 15008, 15012, 15017, 15020, 15021},
+    )
+    for pod in pods_of(manifests).values():
+        for server in control_planes():
+            assert {port for port in every if reaches(policies, pod, server, port)} == control
+            assert {port for port in every if reaches(policies, server, pod, port)} == scraped
+        assert not [port for port in every if reaches(policies, pod, ELSEWHERE, port)]
+    before = matrix_of(render({**mesh, "mesh": "none"}), (OUTSIDER, ELSEWHERE))
+    assert matrix_of(manifests, (OUTSIDER, ELSEWHERE)) == before
+    if tunnel is None:
+        return
+    # A tunnel hides the port, but leads only to pods that may be reached, by whom and at which ports the mesh decides.
+    pods = pods_of(manifests)
+    tunnels = {
+        (source, target)
+        for source, from_pod in pods.items()
+        for target, to_pod in pods.items()
+        if source != target and reaches(policies, from_pod, to_pod, tunnel)
+    }
+    assert tunnels == {(source, target) for source, target, _ in before}
+
+
+def test_in_ambient_mode_methods_are_checked_on_the_way(
+    render: Any, values: dict[str, Any], grpc_services: list[str]
+) -> None:
+    manifests = render({"mesh": "ambient", "services": {"new": {}}})
+    (gateway,) = manifests.all("Gateway")
+    assert gateway["spec"]["gatewayClassName"] == "istio-waypoint"
+    waypoint = Pod("waypoint", gateway["spec"]["infrastructure"]["labels"], NAMESPACE)
+    policies, pods = manifests.all("NetworkPolicy"), pods_of(manifests)
+    for name in [*grpc_services, "new"]:
+        labels = manifests.one("Service", f"shop-{name}-clusterip")["metadata"]["labels"]
+        assert labels["istio.io/use-waypoint"] == gateway["metadata"]["name"]
+        assert reaches(policies, waypoint, pods[name], 15008)
+    callers = {caller for caller, entry in values["services"].items() if (entry or {}).get("calls")}
+    reached = {name for name, pod in pods.items() if reaches(policies, pod, waypoint, 15008)}
+    assert reached == callers | {"reconciliation"}
+    assert not reaches(policies, waypoint, pods["postgresql"], 15008)
+
+
+def test_in_ambient_mode_probes_come_from_an_address_of_its_own(render: Any) -> None:
+    for mode, expected in (("ambient", ["169.254.7.127/32"]), ("sidecar", [])):
+        spec = render({"mesh": mode}).one("NetworkPolicy", "shop-default-deny")["spec"]
+        blocks = [peer["ipBlock"]["cidr"] for rule in spec["ingress"] for peer in rule["from"] if "ipBlock" in peer]
+        assert blocks[:1] == expected

@@ -7,8 +7,6 @@
   "enabled: only the `condition` of an umbrella chart's dependency can leave out the shop" (not $values.enabled)
   (printf "fullnameOverride: names can't begin with %q; set at most 30 lowercase letters, digits and hyphens, a letter first" $fullname)
     (not (regexMatch "^[a-z]([-a-z0-9]{0,28}[a-z0-9])?$" $fullname))
-  "meshPolicies: a mesh sees no methods of calls that are encrypted already; disable tls, or set it to none"
-    (and $values.tls.enabled (ne $values.meshPolicies "none"))
   (printf "externalDatabase.caSecret.name: sslmode %s needs a Secret with the server's certificate authority" $external.sslmode)
     (and (not $values.postgresql.enabled) (hasPrefix "verify-" $external.sslmode) (not $external.caSecret.name))
   "postgresql.cloudnativepg.enabled: it needs postgresql.enabled" (and $cloudnativepg (not $values.postgresql.enabled))
@@ -22,6 +20,7 @@
 {{- include "shop.podChecks" (list $ $name $service) -}}
 {{- include "shop.autoscalingChecks" (list $ (printf "services.%s.autoscaling" $name) $service.autoscaling) -}}
 {{- end -}}
+{{- include "shop.meshChecks" . -}}
 {{- include "shop.retentionCheck" $services -}}
 {{- include "shop.telemetryChecks" . -}}
 {{- include "shop.tlsChecks" . -}}

@@ -1,13 +1,14 @@
 {{/* A service's environment: (list $ name service). The entry's variables replace the chart's in place, so that $(NAME)
      still refers to an earlier variable. Server-side apply rejects a name that appears twice. */}}
 {{- define "shop.env" -}}
-{{- $service := index . 2 -}}
+{{- $service := index . 2 -}}{{- $mesh := include "shop.mesh" (index . 0) | fromJson -}}
 {{- $variables := include "shop.chartEnv" . | fromYamlArray -}}
 {{- range $name, $reference := $service.secretRefs -}}
 {{- $variables = append $variables (dict "name" $name "valueFrom" (dict "secretKeyRef" $reference)) -}}
 {{- end -}}
 {{- range $name, $value := $service.env -}}
 {{- if kindIs "float64" $value -}}{{- $value = include "shop.number" $value -}}{{- end -}}
+{{- if and (eq $name "TRUSTED_PROXIES") $mesh.proxy -}}{{- $value = printf "%v,%s" $value $mesh.proxy -}}{{- end -}}
 {{- $variables = append $variables (dict "name" $name "value" (toString $value)) -}}
 {{- end -}}
 {{- $names := list -}}{{- $byName := dict -}}
@@ -47,7 +48,7 @@
 {{- if and $root.Values.tls.enabled (eq $service.protocol "grpc") }}
 - {name: ALLOWED_CALLS, value: {{ include "shop.allowedCalls" . | quote }}}
 {{- end }}
-{{- include "shop.tlsEnv" $root }}
+{{- include "shop.connectionEnv" $root }}
 {{- include "shop.postgresqlEnv" . }}
 {{- include "shop.valkeyEnv" . }}
 {{- range $service.secrets }}
@@ -78,10 +79,10 @@
 {{- $root := index . 0 -}}{{- $client := index . 1 -}}
 {{- range $callee, $_ := include "shop.callers" $root | fromJson }}
 {{- if get ($client.calls | default dict) $callee }}
-- {name: {{ include "shop.variable" $callee }}_ADDR, value: "{{ include "shop.name" (list $root $callee) }}:50051"}
+- {name: {{ include "shop.variable" $callee }}_ADDR, value: "{{ include "shop.host" (list $root $callee) }}:50051"}
 {{- end }}
 {{- if get ($client.internalCalls | default dict) $callee }}
-- {name: {{ include "shop.variable" $callee }}_INTERNAL_ADDR, value: "{{ include "shop.name" (list $root $callee) }}:50052"}
+- {name: {{ include "shop.variable" $callee }}_INTERNAL_ADDR, value: "{{ include "shop.host" (list $root $callee) }}:50052"}
 {{- end }}
 {{- end }}
 {{- end -}}
@@ -103,9 +104,11 @@
 {{- (index . 2).existingSecret | default (include "shop.name" .) -}}
 {{- end -}}
 
-{{- define "shop.tlsEnv" -}}
+{{- define "shop.connectionEnv" -}}
 {{- if .Values.tls.enabled }}
 - {name: TLS_FOLDER, value: /etc/shop-tls}
+{{- else if ne .Values.mesh "none" }}
+- {name: BALANCING, value: mesh}
 {{- end }}
 {{- end -}}
 

@@ -15,7 +15,7 @@ import urllib.request
 from collections.abc import Callable
 
 import grpc
-from health import open_channel
+from health import final_status, open_channel
 
 from shop import (
     address_pb2,
@@ -55,10 +55,9 @@ def eventually(claim: str, check: Callable[[], bool]) -> None:
 
 
 def channel(variable: str) -> grpc.Channel:
-    """Open a channel and wait until it is connected: network policies apply to a new pod after a moment."""
-    opened = open_channel(os.environ[variable])
-    grpc.channel_ready_future(opened).result(timeout=TIMEOUT_SECONDS)
-    return opened
+    """Open a channel to a service that serves: policies of the network and a mesh admit a new pod after a moment."""
+    require(f"{variable} serves", true=final_status("grpc", "", os.environ[variable]) == "SERVING")
+    return open_channel(os.environ[variable])
 
 
 def fill_cart(user_id: str, metadata: Metadata) -> dict[str, int]:

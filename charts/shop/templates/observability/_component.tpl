@@ -1,6 +1,7 @@
 {{/* A Deployment of one pod, its configuration and its Service: (dict "root" $ "name" … "values" … "userId" … "ports"
      (dict name port) "files" (dict name content) "container" yaml "volumes" yaml). */}}
 {{- define "shop.component" -}}
+{{- $mesh := include "shop.mesh" .root | fromJson }}
 ---
 apiVersion: apps/v1
 kind: Deployment
@@ -61,6 +62,6 @@ spec:
     {{- include "shop.selector" (list .root .name) | nindent 4 }}
   ports:
     {{- range $name, $port := .ports }}
-    - {name: {{ $name }}, port: {{ $port }}}
+    - {name: {{ $name }}, port: {{ $port }}{{ with $mesh }}, appProtocol: {{ eq $name "otlp" | ternary .grpc .tcp }}{{ end }}}
     {{- end }}
 {{- end -}}

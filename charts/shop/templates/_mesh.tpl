@@ -1,0 +1,91 @@
+{{/* What a service mesh changes, as JSON; {} without one. `control`: ports of its own servers that proxies connect to;
+     `scraped`: ports of proxies that its own pods connect to; `tunnel`: the port at which connections of pods in the mesh
+     arrive instead of their own; `proxy`: the address from which a pod's own proxy connects to it; `outside`: what keeps a
+     pod out of the mesh. */}}
+{{- define "shop.mesh" -}}
+{{- $istio := dict
+  "apis" (list "security.istio.io/v1")
+  "control" (list (dict "port" 15012)) "scraped" (list (dict "port" 15020) (dict "port" 15021))
+  "grpc" "grpc" "tcp" "tcp" -}}
+{{- $meshes := dict
+  "sidecar istio" (merge (dict
+    "labels" (dict "sidecar.istio.io/inject" "true")
+    "annotations" (dict "sidecar.istio.io/nativeSidecar" "true")
+    "outside" (dict "labels" (dict "sidecar.istio.io/inject" "false"))
+    "proxy" "127.0.0.0/8") $istio)
+  "ambient istio" (merge (dict
+    "apis" (list "security.istio.io/v1" "gateway.networking.k8s.io/v1")
+    "labels" (dict "istio.io/dataplane-mode" "ambient")
+    "outside" (dict "labels" (dict "istio.io/dataplane-mode" "none"))
+    "tunnel" 15008) $istio)
+  "sidecar linkerd" (dict
+    "apis" (list "policy.linkerd.io/v1beta3" "gateway.networking.k8s.io/v1")
+    "annotations" (dict "linkerd.io/inject" "enabled" "config.beta.linkerd.io/proxy-enable-native-sidecar" "true")
+    "outside" (dict "annotations" (dict "linkerd.io/inject" "disabled"))
+    "control" (list (dict "port" 8080) (dict "port" 8086) (dict "port" 8090)) "scraped" (list (dict "port" 4191))
+    "grpc" "kubernetes.io/h2c" "tcp" "linkerd.io/opaque"
+    "proxy" "127.0.0.0/8"
+    "tunnel" 4143) -}}
+{{- get $meshes (printf "%s %s" .Values.mesh .Values.meshPolicies) | default dict | toJson -}}
+{{- end -}}
+
+{{/* Host of a gRPC service for its clients: (list $ name). A proxy would send to the pod that a headless Service's client
+     chose, also after its end. A Service's clusterIP can't be changed, so the mesh has another one. */}}
+{{- define "shop.host" -}}
+{{- include "shop.name" . -}}
+{{- if ne (index . 0).Values.mesh "none" -}}-clusterip{{- end -}}
+{{- end -}}
+
+{{- define "shop.meshChecks" -}}
+{{- $mesh := include "shop.mesh" . | fromJson -}}{{- $meshed := ne .Values.mesh "none" -}}
+{{- $missing := list -}}{{- $nameless := list -}}
+{{- range $mesh.apis -}}
+{{- if not ($.Capabilities.APIVersions.Has .) -}}{{- $missing = append $missing . -}}{{- end -}}
+{{- end -}}
+{{- range .Values.networkPolicy.ingressFrom -}}
+{{- if not (include "shop.namespaceOf" .) -}}{{- $nameless = append $nameless . -}}{{- end -}}
+{{- end -}}
+{{- include "shop.refuse" (dict
+  (printf "mesh: %s has no %s mode; set mesh to sidecar, or meshPolicies to istio" .Values.meshPolicies .Values.mesh)
+    (and $meshed (not $mesh))
+  "mesh: its proxies encrypt, and see no methods of calls that are encrypted already; disable tls, or set mesh to none"
+    (and $meshed .Values.tls.enabled)
+  (printf "mesh: the cluster has no %s; install %s first, or render offline with --api-versions %[1]s" (join "," $missing) .Values.meshPolicies)
+    $missing
+  "networkPolicy.ingressFrom: a mesh knows callers by their namespaces; select each by the label kubernetes.io/metadata.name"
+    (and $meshed $nameless)
+) -}}
+{{- end -}}
+
+{{/* Name of the namespace that a peer of a network policy selects; empty if it selects otherwise. */}}
+{{- define "shop.namespaceOf" -}}
+{{- dig "namespaceSelector" "matchLabels" "kubernetes.io/metadata.name" "" . -}}
+{{- end -}}
+
+{{/* Who connects to servers of HTTP and to stores, as JSON: components and namespaces by server. Of gRPC services, callers
+     are known by method. */}}
+{{- define "shop.connections" -}}
+{{- $services := include "shop.services" . | fromJson -}}
+{{- $components := include "shop.components" . | fromJsonArray -}}
+{{- $servers := dict "postgresql" dict "valkey" dict -}}
+{{- range $name, $service := $services -}}
+{{- if eq $service.protocol "http" -}}{{- $_ := set $servers $name dict -}}{{- end -}}
+{{- end -}}
+{{- range $edge := include "shop.edges" . | fromYamlArray -}}
+{{- $from := first $edge -}}{{- $to := index $edge 1 -}}
+{{- if hasKey $servers $to -}}
+{{- $peers := get $servers $to -}}
+{{- if has $from $components -}}
+{{- $_ := set $peers "components" (append ($peers.components | default list) $from) -}}
+{{- else if eq $from "ingressFrom" -}}
+{{- range $.Values.networkPolicy.ingressFrom -}}
+{{- $_ := set $peers "namespaces" (append ($peers.namespaces | default list) (include "shop.namespaceOf" .) | uniq) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- range $name := list "postgresql" "valkey" -}}
+{{- if not (has $name $components) -}}{{- $_ := unset $servers $name -}}{{- end -}}
+{{- end -}}
+{{- toJson $servers -}}
+{{- end -}}

@@ -1,0 +1,150 @@
+"""What a service mesh changes: addresses, protocols and pods. Nothing is replaced. Policies: test_callers.py."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from jsonschema import validate  # type: ignore[import-untyped]
+
+CHART = Path(__file__).resolve().parents[2] / "charts" / "shop"
+CLOUDNATIVEPG = yaml.safe_load((CHART / "ci/cloudnativepg-values.yaml").read_text())
+IN_MESH = {"service", "job", "test", "load"}
+Object = dict[str, Any]
+
+
+def test_while_a_release_is_switched_all_is_rendered_but_the_policies(render: Any, mesh: Object) -> None:
+    strict, permissive = (
+        {(found["apiVersion"], found["kind"], found["metadata"]["name"]) for found in render(each).objects}
+        for each in (mesh, {**mesh, "meshPermissive": True})
+    )
+    assert permissive < strict
+    assert {api.partition("/")[0] for api, kind, _ in strict - permissive if kind != "GRPCRoute"} == {
+        {"istio": "security.istio.io", "linkerd": "policy.linkerd.io"}[mesh["meshPolicies"]]
+    }
+    assert not [kind for _, kind, _ in permissive if kind in {"AuthorizationPolicy", "PeerAuthentication", "Server"}]
+
+
+def test_services_require_mutual_tls(render: Any, values: Object) -> None:
+    manifests = render({"mesh": "sidecar", "observability": {"enabled": True}})
+    spec = manifests.one("PeerAuthentication", "shop-services")["spec"]
+    assert spec["mtls"] == {"mode": "STRICT"}
+    selected = {
+        name
+        for name, pod in manifests.pod_templates()
+        if spec["selector"]["matchLabels"].items() <= pod["metadata"]["labels"].items()
+    }
+    assert selected == {f"shop-{name}" for name in values["services"]}
+
+
+def addresses(manifests: Any) -> Iterator[tuple[str, str, int]]:
+    """Yield who has the address of which host and port: variables of containers, and what the tests check."""
+    for name, pod in manifests.pod_templates():
+        for variable in pod["spec"]["containers"][0].get("env", ()):
+            lines = [variable.get("value", "")] if variable["name"].endswith("_ADDR") else []
+            if variable["name"] == "TARGETS":
+                lines = [line.rpartition(" ")[2] for line in variable["value"].splitlines()]
+            for line in lines:
+                host, _, port = line.rpartition(":")
+                yield name, host, int(port)
+
+
+def test_every_address_is_one_of_a_service_with_a_virtual_address(render: Any, mesh: Object) -> None:
+    manifests = render(mesh)
+    services = {found["metadata"]["name"]: found["spec"] for found in manifests.all("Service")}
+    used = {*addresses(manifests)}
+    assert {name for name, _, _ in used} >= {
+        "shop-checkout",
+        "shop-reconciliation",
+        "shop-test-order",
+        "shop-test-health",
+    }
+    for _, host, port in used:
+        assert services[host].get("clusterIP") is None
+        assert port in {found["port"] for found in services[host]["ports"]}
+    without = {(name, host.removesuffix("-clusterip"), port) for name, host, port in used}
+    assert without == {*addresses(render({**mesh, "mesh": "none"}))}
+
+
+def test_a_mesh_adds_services_and_declares_protocols_but_replaces_nothing(
+    render: Any, mesh: Object, grpc_services: list[str]
+) -> None:
+    with_mesh, without = (
+        {found["metadata"]["name"]: found for found in render(each).all("Service")}
+        for each in (mesh, {**mesh, "mesh": "none"})
+    )
+    assert with_mesh.keys() - without.keys() == {f"shop-{name}-clusterip" for name in grpc_services}
+    grpc = {"istio": "grpc", "linkerd": "kubernetes.io/h2c"}[mesh["meshPolicies"]]
+    tcp = {"istio": "tcp", "linkerd": "linkerd.io/opaque"}[mesh["meshPolicies"]]
+    for name, found in with_mesh.items():
+        before = without[name.removesuffix("-clusterip")]
+        assert found["spec"]["selector"] == before["spec"]["selector"]
+        declared = {port.get("appProtocol") for port in found["spec"]["ports"] if port["name"] != "otlp"}
+        assert {port["appProtocol"] for port in found["spec"]["ports"] if port["name"] == "otlp"} <= {grpc}
+        is_grpc = name.removeprefix("shop-").removesuffix("-clusterip") in grpc_services
+        is_http = name in {"shop-storefront", "shop-employee-api"}
+        expected = {grpc} if is_grpc else {"http"} if is_http else {None} if "load" in name else {tcp}
+        assert declared == expected, name
+        if name in without:
+            assert found["spec"].get("clusterIP") == before["spec"].get("clusterIP")
+
+
+def test_pods_of_services_and_their_clients_are_in_the_mesh_stores_and_telemetry_are_not_changed(
+    render: Any, mesh: Object
+) -> None:
+    labels, annotations = {
+        "sidecar istio": ({"sidecar.istio.io/inject": "true"}, {"sidecar.istio.io/nativeSidecar": "true"}),
+        "ambient istio": ({"istio.io/dataplane-mode": "ambient"}, {}),
+        "sidecar linkerd": (
+            {},
+            {"linkerd.io/inject": "enabled", "config.beta.linkerd.io/proxy-enable-native-sidecar": "true"},
+        ),
+    }[f"{mesh['mesh']} {mesh['meshPolicies']}"]
+    before = dict(render({**mesh, "mesh": "none"}).pod_templates())
+    for name, pod in render(mesh).pod_templates():
+        meta = pod["metadata"]
+        if meta["labels"]["app.kubernetes.io/component"] not in IN_MESH:
+            assert pod == before[name]
+            continue
+        assert labels.items() <= meta["labels"].items(), name
+        assert annotations.items() <= meta.get("annotations", {}).items(), name
+        variables = {each["name"]: each.get("value") for each in pod["spec"]["containers"][0]["env"]}
+        assert variables.get("BALANCING") == (None if "load" in name else "mesh"), name
+
+
+def test_instances_of_an_operator_stay_outside(render: Any, mesh: Object) -> None:
+    cluster = render({**CLOUDNATIVEPG, **mesh}).all("Cluster")[0]
+    validate(cluster, json.loads((Path(__file__).parent / "schemas/cluster.json").read_text()))
+    outside = [*cluster["spec"]["inheritedMetadata"].values()]
+    assert outside in (
+        [{"sidecar.istio.io/inject": "false"}],
+        [{"istio.io/dataplane-mode": "none"}],
+        [{"linkerd.io/inject": "disabled"}],
+    )
+
+
+def test_what_a_pod_says_of_itself_precedes_the_mesh(render: Any) -> None:
+    labels = {"sidecar.istio.io/inject": "false"}
+    pod = render({"mesh": "sidecar", "services": {"ad": {"podLabels": labels}}}).pod("ad")
+    assert pod["metadata"]["labels"]["sidecar.istio.io/inject"] == "false"
+
+
+@pytest.mark.parametrize(("mode", "added"), [("none", ""), ("sidecar", ",127.0.0.0/8"), ("ambient", "")])
+def test_the_proxy_of_a_pod_is_trusted_with_the_address_of_its_clients(render: Any, mode: str, added: str) -> None:
+    values = {"mesh": mode, "services": {"storefront": {"env": {"TRUSTED_PROXIES": "10.0.0.0/16"}}}}
+    assert render(values).environment("storefront")["TRUSTED_PROXIES"] == f"10.0.0.0/16{added}"
+    assert "TRUSTED_PROXIES" not in render({"mesh": mode}).environment("storefront")
+
+
+@pytest.mark.parametrize(
+    ("policies", "api"), [("istio", "security.istio.io/v1"), ("linkerd", "policy.linkerd.io/v1beta3")]
+)
+def test_a_mesh_needs_its_apis(open_chart: Any, policies: str, api: str) -> None:
+    values = {"mesh": "sidecar", "meshPolicies": policies}
+    message = (
+        rf"mesh: the cluster has no {api}[^;]*; install {policies} first, or render offline with --api-versions {api}"
+    )
+    with open_chart(CHART) as helm, pytest.raises(ValueError, match=message):
+        helm("render", values=values, name="shop", namespace="shop")
