@@ -115,7 +115,7 @@ def test_pods_of_services_and_their_clients_are_in_the_mesh_stores_and_telemetry
 
 
 def test_instances_of_an_operator_stay_outside(render: Any, mesh: Object) -> None:
-    cluster = render({**CLOUDNATIVEPG, **mesh}).all("Cluster")[0]
+    cluster = render({**CLOUDNATIVEPG, **mesh, "tls": {"enabled": False}}).all("Cluster")[0]
     validate(cluster, json.loads((Path(__file__).parent / "schemas/cluster.json").read_text()))
     outside = [*cluster["spec"]["inheritedMetadata"].values()]
     assert outside in (

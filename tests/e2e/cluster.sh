@@ -2,7 +2,7 @@
 # Installs the shop on the cluster that KUBECONFIG names and tests it there: orders, in the storefront and without it, chart
 # tests, restored back-ups, network policies, upgrade and restart under load and with customers, scaling, telemetry,
 # sizing, reinstallation, shops side by side, any user id, who may call what, production values over TLS. Each step is a
-# function; without arguments all steps run in order.
+# function; without arguments all steps run in order. mesh.sh, which sources this file, has those of a mesh.
 #
 #   NAMESPACE, RELEASE   namespace, which must not exist, and release name (shop, shop)
 #   HELM_ARGS            additional arguments of helm, such as "-f my-values.yaml"
@@ -108,6 +108,7 @@ spec:
   # Never ready, so that no Service selects it as one of its own pods.
   readinessGates: [{conditionType: example.com/never}]
   automountServiceAccountToken: false
+  ${account:+serviceAccountName: $account}
   enableServiceLinks: false
   securityContext: {runAsNonRoot: true, runAsUser: 10001, seccompProfile: {type: RuntimeDefault}}
   containers:
@@ -117,10 +118,12 @@ spec:
       command: [${command#, }]
       env:
 $(for service in "${services[@]}"; do
-        printf '        - {name: %s_ADDR, value: "%s-%s:50051"}\n' "$(tr a-z- A-Z_ <<<"$service")" "$release" "$service"
+        printf '        - {name: %s_ADDR, value: "%s-%s%s:50051"}\n' "$(tr a-z- A-Z_ <<<"$service")" "$release" "$service" \
+            "${balancing:+-clusterip}"
     done)
         - {name: EMPLOYEE_API_URL, value: "http://$release-employee-api:8000"}
         ${rotations:+- {name: TLS_FOLDER, value: /tls\}}
+        ${balancing:+- {name: BALANCING, value: $balancing\}}
       securityContext: {allowPrivilegeEscalation: false, readOnlyRootFilesystem: true, capabilities: {drop: [ALL]}}
       volumeMounts: [{name: scripts, mountPath: /scripts}${more_mounts-}]
   volumes: [{name: scripts, configMap: {name: e2e-scripts}}${more_volumes-}]
@@ -128,7 +131,7 @@ YAML
 }
 
 run_pod() { # NAME LABELS SCRIPT ARGS...
-    local service scripts=(--from-file=tests/e2e/{load,probe,orders,callers}.py)
+    local service scripts=(--from-file=tests/e2e/{load,probe,orders,callers,mesh_callers}.py)
     for service in "${services[@]}"; do
         scripts+=("--from-file=smoke_${service//-/_}.py=services/$service/tests/smoke.py")
     done
@@ -180,7 +183,7 @@ server_side_apply() {
     for values in charts/shop/ci/*.yaml charts/shop/values-production.yaml; do
         # Kinds that need custom resource definitions are left out.
         helm template render charts/shop --namespace "$namespace-render" -f "$values" --skip-tests \
-            --set gateway.enabled=false,observability.serviceMonitor.enabled=false \
+            --set mesh=none,gateway.enabled=false,observability.serviceMonitor.enabled=false \
             --set observability.prometheusRule.enabled=false,tls.issuer=authority \
             --set postgresql.cloudnativepg.enabled=false >"$work/render.yaml"
         kubectl apply --server-side --dry-run=server --namespace "$namespace-render" -f "$work/render.yaml" \

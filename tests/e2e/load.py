@@ -80,7 +80,7 @@ class Shop:
         retryable = collections.defaultdict(set)
         for call in _with_setup(calls.values()):
             retryable[call.service].add(call.method.rpartition("/")[2])
-        certificates = load_one(Settings, "tls_folder")
+        certificates, balancing = (load_one(Settings, name) for name in ("tls_folder", "balancing"))
         self._channels: dict[str, grpc.aio.Channel] = {
             call.service: channel(
                 os.environ[f"{name.upper()}_ADDR"],
@@ -88,6 +88,7 @@ class Shop:
                 timeout_seconds=15,
                 retryable=sorted(retryable[call.service]),
                 certificates=certificates,
+                balancing=balancing,
             )
             for name, call in calls.items()
         }

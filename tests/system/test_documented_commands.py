@@ -49,6 +49,7 @@ RUN_ELSEWHERE = {
     r"kind create cluster .*": ("Makefile", "kind create cluster --config kind-config.yaml"),
     r"skaffold dev": ("tests/e2e/skaffold.sh", "skaffold dev"),
     r"charts/shop/replace-hmac-key.sh .*": ("tests/e2e/cluster.sh", "charts/shop/replace-hmac-key.sh"),
+    r"helm upgrade .* --set (mesh=sidecar,)?meshPermissive=.*": ("tests/e2e/mesh.sh", "meshPermissive=true"),
     r"helm install .*": ("tests/e2e/cluster.sh", 'helm install "$release" charts/shop'),
     r"kubectl .*port-forward .*": ("charts/shop/templates/NOTES.txt", "port-forward service/"),
     r"kubectl .* (pg_dump|pg_restore) .*": ("tests/e2e/backup.sh", "documented "),
