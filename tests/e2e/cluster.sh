@@ -400,10 +400,10 @@ patch_checkout() { k patch "deployment/$release-checkout" --type=json --patch "[
 
 orders_a_second=0
 place_orders() { # ORDERS IN_FLIGHT: of three lines; set orders_a_second, and print what an order costs each workload
-    local before after
+    local before after stored
     run_pod e2e-orders "$test_pod_labels" orders.py "$1" 3 "$2"
     for _ in $(seq 180); do [[ $(k logs e2e-orders 2>/dev/null) != *filled* ]] || break; sleep 1; done
-    before=$(used)
+    before=$(used) stored=$(commits)
     finish_pod e2e-orders 300 | tee "$work/orders.json"
     sleep 2 # confirmations, telemetry
     after=$(used)
@@ -413,6 +413,13 @@ place_orders() { # ORDERS IN_FLIGHT: of three lines; set orders_a_second, and pr
         {ms = ($5 - $2) * 10 / orders; sum += ms}
         ms >= 0.05 {printf "%-24s %10.2f %10.1f\n", $1, ms, $6 / 1024}
         END {printf "%-24s %10.2f\n", "all", sum}'
+    (echo "$stored" && commits) | awk -v orders="$1" '
+        NR == 1 {commits = $1; bytes = $2}
+        END {printf "%.1f commits and %.1f kB of write-ahead log an order\n", ($1 - commits) / orders, ($2 - bytes) / orders / 1000}'
+}
+
+commits() { # so far, and bytes of the write-ahead log
+    query postgres "SELECT sum(xact_commit) || ' ' || (pg_current_wal_lsn() - '0/0') FROM pg_stat_database"
 }
 
 used() { # for each workload: its name, hundredths of a second of CPU so far, resident KiB of its largest main process
