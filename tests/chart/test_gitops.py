@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import jsonschema  # type: ignore[import-untyped]
+import kubernetes_validate  # type: ignore[import-untyped]
 import pytest
 import yaml
 
@@ -21,12 +22,29 @@ EXAMPLES = {
     for file in sorted((CHART / "examples").glob("*.yaml"))
     for document in yaml.safe_load_all(file.read_text())
 }
+SHARED_SCHEMAS = json.loads((ROOT / "tests/chart/schemas/meshes.json").read_text())
 
 
 @pytest.mark.parametrize("kind", EXAMPLES)
 def test_an_example_matches_the_schema_of_its_kind(kind: str) -> None:
-    schema = json.loads((ROOT / f"tests/chart/schemas/{kind.lower()}.json").read_text())
-    jsonschema.validate(EXAMPLES[kind], schema)
+    example = EXAMPLES[kind]
+    if kind == "Service":
+        kubernetes_validate.validate(example, "1.34.0", strict=True)
+        return
+    schema = SHARED_SCHEMAS.get(f"{example['apiVersion']} {kind}")
+    file = ROOT / f"tests/chart/schemas/{kind.lower()}.json"
+    jsonschema.validate(example, schema or json.loads(file.read_text()))
+
+
+def test_rollouts_by_others_fit_what_the_chart_renders(render: Any) -> None:
+    flagger, rollout = EXAMPLES["Canary"]["spec"], EXAMPLES["Rollout"]["spec"]
+    manifests = render({"mesh": "sidecar", "services": {"recommendation": {"versions": {"v1": {}}}}})
+    target = manifests.one("Deployment", flagger["targetRef"]["name"])["spec"]["selector"]["matchLabels"]
+    assert "app.kubernetes.io/version" in target
+    assert manifests.has("Service", flagger["service"]["gatewayRefs"][0]["name"])
+    assert manifests.all("GRPCRoute") == []
+    pods = render().one("Deployment", rollout["workloadRef"]["name"])["spec"]["template"]["metadata"]["labels"]
+    assert pods.items() >= EXAMPLES["Service"]["spec"]["selector"].items()
 
 
 def test_the_examples_install_the_chart_with_existing_secrets() -> None:

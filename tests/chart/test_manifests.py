@@ -102,7 +102,7 @@ def test_pods_conform_to_pod_security_restricted_and_have_no_credentials_of_the_
 
 def test_every_component_has_its_own_service_account(render: Any, matrix_values: dict[str, Any]) -> None:
     manifests = render(matrix_values)
-    twice = re.compile("test-health|authority-")  # other pods have their accounts, too
+    twice = re.compile("test-health|authority-|-v2$")  # other pods have their accounts, too
     used = [pod["spec"]["serviceAccountName"] for name, pod in manifests.pod_templates() if not twice.search(name)]
     assert sorted(used) == sorted(found["metadata"]["name"] for found in manifests.all("ServiceAccount"))
     assert len(set(used)) == len(used)
@@ -161,7 +161,9 @@ def test_selectors_contain_nothing_that_an_upgrade_changes(render: Any, matrix_v
     manifests = render(matrix_values)
     for found in [*manifests.all("Deployment"), *manifests.all("StatefulSet")]:
         stable = {"app.kubernetes.io/name", "app.kubernetes.io/instance"}
-        selector = found["spec"]["selector"]["matchLabels"]
+        selector = dict(found["spec"]["selector"]["matchLabels"])
+        # A version of a service is one that the values name, not the chart's.
+        assert found["metadata"]["name"].endswith(selector.pop("app.kubernetes.io/version", ""))
         assert set(selector) == stable
         assert selector.items() <= found["spec"]["template"]["metadata"]["labels"].items()
         for claim in found["spec"].get("volumeClaimTemplates", []):

@@ -28,6 +28,17 @@ REFUSED = {
     "services: {checkout: {sidecars: [{name: checkout}]}}": 'checkout.sidecars: "checkout" is already used',
     "services: {checkout: {initContainers: [{name: migrate}]}}": 'checkout.sidecars: "migrate" is already used',
     "services: {checkout: {sidecars: [{name: x}, {name: x}]}}": 'checkout.sidecars: "x" is already used',
+    # Versions.
+    "services: {cart: {versions: {v1: {weight: 100}}}}": 'services.cart.versions: there is no version "v1"',
+    **{
+        f"services: {{recommendation: {{versions: {versions}}}}}": f"services.recommendation.versions: {message}"
+        for versions, message in {
+            "{v1: {weight: 90}, v4: {weight: 10}}": 'there is no version "v4"; the service has v1, v2, v3',
+            "{v1: {weight: 90}, v2: {weight: 11}}": "the weights add up to 101, not 100",
+            "{v1: {weight: 90}, v2: {}}": "the weights add up to 90, not 100",
+            "{v1: {weight: 0}}": "the weights add up to 0, not 100",
+        }.items()
+    },
     # Stores that replicas cannot share, and stores that nobody could sign in to.
     "{valkey: {enabled: false}, services: {cart: {replicas: 2}}}": "cart.replicas: a store in memory supports one",
     "{highAvailability: true, valkey: {enabled: false}}": "cart.replicas: a store in memory supports one",
@@ -125,6 +136,10 @@ OUTSIDE_THE_SCHEMA = [
     "services: {cart: {exposed: [shop.CartService/AddItem]}}",
     "services: {cart: {image: {digest: 'sha256:short'}}}",
     "services: {Cart: {}}",
+    "services: {recommendation: {versions: [v1]}}",
+    "services: {recommendation: {versions: {v1: {weight: 101}}}}",
+    "services: {recommendation: {versions: {v1: {weight: 0.5}}}}",
+    "services: {recommendation: {versions: {v1: {calls: {}}}}}",
     "services: {cart: {env: {lower: x}}}",
     "services: {cart: {shutdown: {preStopSeconds: 6}}}",
     "services: {cart: {podLabels: {app.kubernetes.io/name: x}}}",

@@ -17,8 +17,11 @@
 ) -}}
 {{- range $name, $service := $services -}}
 {{- include "shop.storeChecks" (list $ $name $service) -}}
-{{- include "shop.podChecks" (list $ $name $service) -}}
 {{- include "shop.autoscalingChecks" (list $ (printf "services.%s.autoscaling" $name) $service.autoscaling) -}}
+{{- include "shop.versionChecks" (list $name $service.versions) -}}
+{{- end -}}
+{{- range include "shop.workloads" . | fromJson -}}
+{{- include "shop.podChecks" (list $ .name .) -}}
 {{- end -}}
 {{- include "shop.meshChecks" . -}}
 {{- include "shop.retentionCheck" $services -}}
@@ -123,6 +126,18 @@
   (print $at ".keda.prometheusUrl: without observability.enabled there is no Prometheus of the chart's; name another")
     (and $scaling.enabled $scaling.keda (not $scaling.keda.prometheusUrl) (not $root.Values.observability.enabled))
 ) -}}
+{{- end -}}
+
+{{/* A version is a value of the service's variable, and weights are shares of its calls: (list name versions). */}}
+{{- define "shop.versionChecks" -}}
+{{- $name := index . 0 -}}{{- $versions := index . 1 -}}{{- $sum := include "shop.weights" $versions -}}
+{{- $known := get (dict "recommendation" (list "v1" "v2" "v3")) $name | default list -}}
+{{- $refused := dict (printf "services.%s.versions: the weights add up to %s, not 100" $name $sum) (and $sum (ne $sum "100")) -}}
+{{- range $version, $_ := $versions -}}
+{{- $has := join ", " $known | default "none" -}}
+{{- $_ := set $refused (printf "services.%s.versions: there is no version %q; the service has %s" $name $version $has) (not (has $version $known)) -}}
+{{- end -}}
+{{- include "shop.refuse" $refused -}}
 {{- end -}}
 
 {{/* Lists of a pod are keyed by name or path: Kubernetes and server-side apply reject a key that appears twice. */}}

@@ -206,9 +206,10 @@
      make new series, so a job has none. */}}
 {{- define "shop.resourceAttributes" -}}
 {{- $root := index . 0 -}}{{- $name := index . 1 -}}
-{{- $workload := include "shop.name" (list $root $name) -}}
+{{- $version := (index . 2).version -}}
+{{- $workload := list (include "shop.name" (list $root $name)) $version | compact | join "-" -}}
 {{- $attributes := dict
-  "service.version" (include "shop.imageVersion" (list $root (index . 2)))
+  "service.version" ($version | default (include "shop.imageVersion" (list $root (index . 2))))
   "k8s.namespace.name" $root.Release.Namespace
   "shop.release" (include "shop.fullname" $root) }}
 {{- $own := dict

@@ -24,14 +24,14 @@ app.kubernetes.io/managed-by: {{ (index . 0).Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" (index . 0).Chart.Name (index . 0).Chart.Version | replace "+" "_" }}
 {{- end -}}
 
-{{/* (list $ name [wave]). Argo CD waits until one wave is healthy: first what pods need, stores in 1, services in 2, and
-     in 3 what may be unhealthy without them, or must not hold them up. Helm and Flux ignore waves. */}}
+{{/* (list $ name [wave [version]]). Argo CD waits until one wave is healthy: first what pods need, stores in 1, services in 2,
+     and in 3 what may be unhealthy without them, or must not hold them up. Helm and Flux ignore waves. */}}
 {{- define "shop.metadata" -}}
-name: {{ include "shop.name" . }}
+name: {{ list (include "shop.name" .) (gt (len .) 3 | ternary (last .) "") | compact | join "-" }}
 namespace: {{ (index . 0).Release.Namespace }}
 labels:
   {{- include "shop.labels" . | nindent 2 }}
-{{- range slice . 2 }}
+{{- range slice . 2 (min 3 (len .)) | compact }}
 annotations:
   argocd.argoproj.io/sync-wave: {{ . | quote }}
 {{- end }}
@@ -69,10 +69,46 @@ annotations:
 {{- end -}}
 {{- $_ := set $service "port" (ternary 50051 (int $service.port) (eq $service.protocol "grpc")) -}}
 {{- $_ := set $service "internalPort" 50052 -}}
+{{- range $version, $of := $service.versions -}}
+{{- if kindIs "invalid" $of -}}{{- $_ := unset $service.versions $version -}}{{- end -}}
+{{- end -}}
 {{- $_ := set $services $name $service -}}
 {{- end -}}
 {{- end -}}
 {{- toJson $services -}}
+{{- end -}}
+
+{{/* What has a Deployment, as JSON: each service with its `name`, or each of its versions, with their `version` as well. */}}
+{{- define "shop.workloads" -}}
+{{- $workloads := dict -}}
+{{- range $name, $service := include "shop.services" . | fromJson -}}
+{{- range $version, $own := $service.versions | default (dict "" dict) -}}
+{{- $workload := include "shop.merged" (list $service $own) | fromJson -}}
+{{- $_ := set $workload "name" $name -}}{{- $_ := set $workload "version" $version -}}
+{{- if $version -}}{{- $_ := set $workload.env (printf "%s_VERSION" (include "shop.variable" $name)) $version -}}{{- end -}}
+{{- /* The digest of one image must not be beside the tag of another. */}}
+{{- with $own.image -}}{{- $_ := set $workload "image" (merge (deepCopy .) (dict "digest" "" "tag" "")) -}}{{- end -}}
+{{- $_ := set $workloads (list $name $version | compact | join "-") $workload -}}
+{{- end -}}
+{{- end -}}
+{{- toJson $workloads -}}
+{{- end -}}
+
+{{/* Sum of the weights of versions; empty if none has one. */}}
+{{- define "shop.weights" -}}
+{{- $weighted := false -}}{{- $sum := 0 -}}
+{{- range . -}}
+{{- $weighted = or $weighted (hasKey . "weight") -}}{{- $sum = add $sum (int .weight) -}}
+{{- end -}}
+{{- if $weighted }}{{ $sum }}{{ end -}}
+{{- end -}}
+
+{{/* Labels that select the pods of a workload: (list $ workload). */}}
+{{- define "shop.workloadSelector" -}}
+{{ include "shop.selector" (list (index . 0) (index . 1).name) }}
+{{- with (index . 1).version }}
+app.kubernetes.io/version: {{ . }}
+{{- end }}
 {{- end -}}
 
 {{/* "true" if records are reconciled, which needs the services that have some. */}}

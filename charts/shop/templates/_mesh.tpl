@@ -38,8 +38,11 @@
 
 {{- define "shop.meshChecks" -}}
 {{- $mesh := include "shop.mesh" . | fromJson -}}{{- $meshed := ne .Values.mesh "none" -}}
-{{- $missing := list -}}{{- $nameless := list -}}
-{{- range $mesh.apis -}}
+{{- $missing := list -}}{{- $nameless := list -}}{{- $apis := $mesh.apis | default list -}}
+{{- range include "shop.services" . | fromJson -}}
+{{- if and $mesh (include "shop.weights" .versions) -}}{{- $apis = append $apis "gateway.networking.k8s.io/v1" -}}{{- end -}}
+{{- end -}}
+{{- range uniq $apis -}}
 {{- if not ($.Capabilities.APIVersions.Has .) -}}{{- $missing = append $missing . -}}{{- end -}}
 {{- end -}}
 {{- range .Values.networkPolicy.ingressFrom -}}
