@@ -11,7 +11,7 @@ from jsonschema import validate  # type: ignore[import-untyped]
 
 ROOT = Path(__file__).resolve().parents[2]
 HEALTH = "grpc.health.v1.Health/*"
-IN_IMAGES = ["load", "probe", "orders", "callers", "mesh_callers"]  # of tests/e2e
+IN_IMAGES = ["load", "probe", "orders", "callers", "mesh_callers", "recommendations"]  # of tests/e2e
 SCHEMAS = json.loads((ROOT / "tests/chart/schemas/meshes.json").read_text())
 GATEWAY = "spiffe://cluster.local/ns/gateways/sa/public"
 CALLERS = {GATEWAY: {"cart": ["AddItem"], "payment": ["PaymentLedger/ListCharges"]}}

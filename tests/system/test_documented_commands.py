@@ -51,6 +51,8 @@ RUN_ELSEWHERE = {
     r"charts/shop/replace-hmac-key.sh .*": ("tests/e2e/cluster.sh", "charts/shop/replace-hmac-key.sh"),
     r"helm upgrade .* --set (mesh=sidecar,)?meshPermissive=.*": ("tests/e2e/mesh.sh", "meshPermissive=true"),
     r"helm install .*": ("tests/e2e/cluster.sh", 'helm install "$release" charts/shop'),
+    r"helm upgrade .*": ("tests/e2e/canary.sh", 'helm upgrade "$release" charts/shop'),
+    r"python tests/e2e/rollout.py .*": ("tests/e2e/canary.sh", "python3 tests/e2e/rollout.py"),
     r"kubectl .*port-forward .*": ("charts/shop/templates/NOTES.txt", "port-forward service/"),
     r"kubectl .* (pg_dump|pg_restore) .*": ("tests/e2e/backup.sh", "documented "),
     r"kubectl .*(checkout\.db|/data/copy\.db).*": ("tests/e2e/backup.sh", "documented "),
