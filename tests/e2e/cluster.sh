@@ -353,7 +353,7 @@ scale_and_spread() {
 scale_and_measure() {
     k scale "deployment/$release-product-catalog" --replicas=3 >/dev/null
     wait_until_ready
-    sleep 70 # the TTL of DNS, the age of a connection, half a minute to measure
+    sleep 100 # the TTL of DNS, the age of a connection, half a minute to measure, its export
     forward_prometheus
     python3 tests/e2e/spread.py "$prometheus" product-catalog 3 || fail "the load is not spread"
 }
