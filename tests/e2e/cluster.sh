@@ -345,7 +345,7 @@ replace_key() {
 
 scale_and_spread() {
     log "scale product-catalog from 1 to 3 under load: each pod receives its share"
-    under_load 200 scale_and_measure
+    under_load 240 scale_and_measure
     k scale "deployment/$release-product-catalog" --replicas=1 >/dev/null
     wait_until_ready
 }
@@ -353,7 +353,7 @@ scale_and_spread() {
 scale_and_measure() {
     k scale "deployment/$release-product-catalog" --replicas=3 >/dev/null
     wait_until_ready
-    sleep 100 # the TTL of DNS, the age of a connection, half a minute to measure, its export
+    sleep 120 # the TTL of DNS, the age of a connection, a minute to measure, its export
     forward_prometheus
     python3 tests/e2e/spread.py "$prometheus" product-catalog 3 || fail "the load is not spread"
 }

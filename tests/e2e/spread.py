@@ -1,4 +1,4 @@
-"""Checks in Prometheus how a service's calls of the last 30 s spread over its pods: each must have a fifth of them."""
+"""Checks in Prometheus how a service's calls of the last minute spread over its pods: each must have a fifth."""
 
 import sys
 
@@ -7,7 +7,7 @@ from dashboards import get
 
 def calls_by_pod(prometheus: str, service: str) -> dict[str, float]:
     """Return each pod's calls per second."""
-    query = f'sum by (k8s_pod_name) (rate(rpc_server_call_duration_seconds_count{{service_name="{service}"}}[30s]))'
+    query = f'sum by (k8s_pod_name) (rate(rpc_server_call_duration_seconds_count{{service_name="{service}"}}[1m]))'
     samples = get(prometheus, "query", query=query)["result"]
     return {sample["metric"]["k8s_pod_name"]: float(sample["value"][1]) for sample in samples}
 
