@@ -131,7 +131,7 @@ YAML
 }
 
 run_pod() { # NAME LABELS SCRIPT ARGS...
-    local service scripts=(--from-file=tests/e2e/{load,probe,orders,callers,mesh_callers,recommendations}.py)
+    local service scripts=(--from-file=tests/{e2e/{load,probe,orders,callers,mesh_callers,recommendations},kit/src/shop_smoke}.py)
     for service in "${services[@]}"; do
         scripts+=("--from-file=smoke_${service//-/_}.py=services/$service/tests/smoke.py")
     done

@@ -22,8 +22,8 @@ import grpc
 
 from chassis.errors import DomainError
 from chassis.rpc.client import channel
-from chassis.rpc.smoke import SmokeCall, send
 from chassis.settings import Settings, load_one
+from shop_smoke import SmokeCall, send
 
 WARM_UP_SECONDS = 60
 # The objective of orders.

@@ -20,7 +20,6 @@ import grpc
 
 from chassis.errors import DomainError
 from chassis.rpc.client import channel
-from chassis.rpc.smoke import SmokeCall
 from chassis.settings import Settings, load_one
 from shop.cart_pb2 import AddItemRequest, CartItem
 from shop.cart_pb2_grpc import CartServiceStub
@@ -28,6 +27,7 @@ from shop.checkout_pb2 import PlaceOrderRequest
 from shop.checkout_pb2_grpc import CheckoutServiceStub
 from shop.empty_pb2 import Empty
 from shop.product_catalog_pb2_grpc import ProductCatalogServiceStub
+from shop_smoke import SmokeCall
 
 PAUSE_SECONDS = 20
 _ADMITTED_WITHIN_SECONDS = 60

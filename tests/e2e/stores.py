@@ -19,11 +19,11 @@ from typing import Any, TypeVar, cast
 
 from chassis.errors import DomainError
 from chassis.rpc.client import channel
-from chassis.rpc.smoke import SmokeCall
 from shop.cart_pb2 import AddItemRequest, CartItem, GetCartRequest
 from shop.cart_pb2_grpc import CartServiceStub
 from shop.checkout_pb2 import PlaceOrderRequest
 from shop.checkout_pb2_grpc import CheckoutServiceStub
+from shop_smoke import SmokeCall
 
 T = TypeVar("T")
 REPEATED_FOR_SECONDS = 120

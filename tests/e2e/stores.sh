@@ -88,7 +88,7 @@ has_other_primary() { # UID
 # ------------------------------------------------------------------ customers
 
 start() { # ARGS...: run stores.py in a pod
-    k create configmap e2e-stores --from-file=tests/e2e/stores.py \
+    k create configmap e2e-stores --from-file=tests/{e2e/stores,kit/src/shop_smoke}.py \
         --from-file=smoke_checkout.py=services/checkout/tests/smoke.py --dry-run=client --output=yaml |
         k apply -f - >/dev/null
     k apply -f - >/dev/null <<YAML

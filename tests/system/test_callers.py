@@ -12,7 +12,6 @@ import pytest
 import pytest_asyncio
 import yaml
 
-from chassis.rpc.smoke import send
 from shop.cart_pb2 import CartItem
 from shop.checkout_pb2_grpc import CheckoutServiceStub
 from shop.shipping_pb2 import ShipOrderRequest
@@ -24,6 +23,7 @@ from shop_kit.waiting import wait_until
 from shop_lab.world.running_shop import RunningShop, order_request, running_shop
 from shop_lab.world.smoke import by_full_name, smoke_calls
 from shop_lab.world.storefront import Visitor
+from shop_smoke import send
 
 Pairs = set[tuple[str, str]]
 ROOT = Path(__file__).parents[2]

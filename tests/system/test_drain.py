@@ -12,13 +12,13 @@ import pytest
 
 from chassis.errors import DomainError
 from chassis.rpc.client import channel
-from chassis.rpc.smoke import send
 from shop_cli.local.ports import reserved
 from shop_cli.local.processes import Process
 from shop_cli.local.workspace import Program, discover_services
 from shop_kit.waiting import wait_until
 from shop_lab.world.running_shop import RunningShop
 from shop_lab.world.smoke import by_full_name, smoke_call
+from shop_smoke import send
 
 CALLERS = 4
 PAUSE_SECONDS = 0.02

@@ -5,10 +5,10 @@ import uuid
 
 import pytest
 
-from chassis.rpc.smoke import send
 from shop_cli.local.workspace import Program, discover_services
 from shop_lab.world.running_shop import RunningShop
 from shop_lab.world.smoke import by_full_name, smoke_call
+from shop_smoke import send
 
 CONCURRENT_CALLS = 8
 

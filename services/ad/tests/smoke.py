@@ -1,7 +1,7 @@
 """The smoke call of the ad service."""
 
-from chassis.rpc.smoke import SmokeCall
 from shop.ad_pb2 import AdRequest
+from shop_smoke import SmokeCall
 
 
 def smoke_call(unique: str) -> SmokeCall:

@@ -1,7 +1,7 @@
 """The smoke call of the cart service."""
 
-from chassis.rpc.smoke import SmokeCall
 from shop.cart_pb2 import GetCartRequest
+from shop_smoke import SmokeCall
 
 
 def smoke_call(unique: str) -> SmokeCall:

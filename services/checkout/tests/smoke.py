@@ -1,10 +1,10 @@
 """The smoke call of the checkout service."""
 
-from chassis.rpc.smoke import SmokeCall
 from shop.address_pb2 import Address
 from shop.cart_pb2 import AddItemRequest, CartItem
 from shop.checkout_pb2 import PlaceOrderRequest
 from shop.payment_pb2 import CreditCardInfo
+from shop_smoke import SmokeCall
 
 
 def smoke_call(unique: str) -> SmokeCall:

@@ -1,8 +1,8 @@
 """The smoke call of the currency service."""
 
-from chassis.rpc.smoke import SmokeCall
 from shop.currency_pb2 import CurrencyConversionRequest
 from shop.money_pb2 import Money
+from shop_smoke import SmokeCall
 
 
 def smoke_call(unique: str) -> SmokeCall:

@@ -1,11 +1,11 @@
 """The smoke call of the email service."""
 
-from chassis.rpc.smoke import SmokeCall
 from shop.address_pb2 import Address
 from shop.cart_pb2 import CartItem
 from shop.email_pb2 import SendOrderConfirmationRequest
 from shop.money_pb2 import Money
 from shop.order_pb2 import OrderItem, OrderResult
+from shop_smoke import SmokeCall
 
 
 def smoke_call(unique: str) -> SmokeCall:

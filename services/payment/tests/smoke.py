@@ -1,8 +1,8 @@
 """The smoke call of the payment service."""
 
-from chassis.rpc.smoke import SmokeCall
 from shop.money_pb2 import Money
 from shop.payment_pb2 import ChargeRequest, CreditCardInfo
+from shop_smoke import SmokeCall
 
 
 def smoke_call(unique: str) -> SmokeCall:

@@ -1,7 +1,7 @@
 """The smoke call of the product catalog."""
 
-from chassis.rpc.smoke import SmokeCall
 from shop.product_catalog_pb2 import GetProductRequest
+from shop_smoke import SmokeCall
 
 
 def smoke_call(unique: str) -> SmokeCall:

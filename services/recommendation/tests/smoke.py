@@ -1,7 +1,7 @@
 """The smoke call of the recommendation service."""
 
-from chassis.rpc.smoke import SmokeCall
 from shop.recommendation_pb2 import ListRecommendationsRequest
+from shop_smoke import SmokeCall
 
 
 def smoke_call(unique: str) -> SmokeCall:

@@ -1,9 +1,9 @@
 """The smoke call of the shipping service."""
 
-from chassis.rpc.smoke import SmokeCall
 from shop.address_pb2 import Address
 from shop.cart_pb2 import CartItem
 from shop.shipping_pb2 import GetQuoteRequest
+from shop_smoke import SmokeCall
 
 
 def smoke_call(unique: str) -> SmokeCall:

@@ -6,12 +6,12 @@ from functools import cache
 
 import grpc
 
-from chassis.rpc.smoke import SmokeCall
 from shop_cli.local.workspace import Program, discover_services, root
+from shop_smoke import SmokeCall
 
 
 def smoke_call(program: Program, unique: str) -> SmokeCall:
-    """Return the smoke call of a service; see `chassis.rpc.smoke`."""
+    """Return the smoke call of a service; see `shop_smoke`."""
     return _load(program.name)(unique)
 
 
@@ -27,5 +27,5 @@ def smoke_calls(unique: str) -> dict[str, SmokeCall]:
 
 
 def by_full_name(channels: Mapping[str, grpc.aio.Channel]) -> dict[str, grpc.aio.Channel]:
-    """Return channels by the services' full names, such as `shop.CartService` as `chassis.rpc.smoke.send` needs."""
+    """Return channels by the services' full names, such as `shop.CartService` as `shop_smoke.send` needs."""
     return {call.service: channels[name] for name, call in smoke_calls("").items()}

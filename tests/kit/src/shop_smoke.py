@@ -1,8 +1,8 @@
 """Smoke calls: one valid call of each service, for tests, benchmarks and checks of a running release.
 
 A service defines `smoke_call(unique: str) -> SmokeCall` in `tests/smoke.py`; `unique` is an id that no other call
-has used. That module imports only this one and generated messages, because tests/e2e/load.py runs it in a container
-that lacks the rest of the service's code.
+has used. Both modules import the standard library, gRPC and generated messages alone, because tests/e2e/load.py runs
+them in an image of the shop, without the rest of the kit.
 """
 
 from collections.abc import Mapping
