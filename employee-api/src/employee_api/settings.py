@@ -10,7 +10,7 @@ from msgspec import Meta
 
 from chassis.http.server import HttpServiceSettings
 from chassis.settings import Parse, Port, PositiveInt, SecretStr
-from chassis.sql.settings import DatabaseSettings, DatabaseUrl
+from chassis.sql.settings import DatabaseUrl
 from chassis.values.hosts import ORIGIN
 from employee_api.breached_passwords import parse_breached_passwords_file
 
@@ -53,7 +53,7 @@ def _parse_origins(text: str) -> frozenset[str]:
     return frozenset(origin.removesuffix(_DEFAULT_PORTS[origin.partition(":")[0]]) for origin in origins)
 
 
-class EmployeeApiSettings(HttpServiceSettings, DatabaseSettings):
+class EmployeeApiSettings(HttpServiceSettings):
     """Settings of the process. A field's name in capitals is its environment variable."""
 
     port: Port = 8000

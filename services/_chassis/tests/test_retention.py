@@ -19,7 +19,7 @@ class Rows:
         self.failures = failures
         self.ages: set[float] = set()
 
-    async def delete_old(self, *, older_than_seconds: float, limit: int) -> int:
+    async def delete_old(self, older_than_seconds: float, limit: int) -> int:
         if self.failures:
             self.failures -= 1
             raise Unavailable("the store does not answer")

@@ -6,7 +6,7 @@ import pytest
 from msgspec import Meta
 
 from chassis.settings import FilePath, HmacKeySettings, Port, PositiveFloat, SecretStr, Settings, load
-from chassis.sql.settings import DatabaseSettings, DatabaseUrl, load_database_url
+from chassis.sql.settings import DatabaseUrl, load_database_url
 
 SECRET = "a-secret-that-must-not-leak"
 
@@ -29,7 +29,7 @@ class Example(Settings):
     token: SecretStr | None = None
 
 
-class Stored(HmacKeySettings, DatabaseSettings):
+class Stored(HmacKeySettings):
     database_url: DatabaseUrl = SecretStr("sqlite:///default.db")
     name: str
 

@@ -240,7 +240,7 @@ class Journal(Protocol):
     async def settle_complete(self) -> list[str]:
         """Set up to 100 SHIPPED orders without outbox items to DONE. Return their ids."""
 
-    async def delete_old(self, *, older_than_seconds: float, limit: int) -> int:
+    async def delete_old(self, older_than_seconds: float, limit: int) -> int:
         """Delete up to `limit` orders in a terminal state that were begun and last changed before that time.
 
         Return how many were deleted. Orders that need an operator remain.

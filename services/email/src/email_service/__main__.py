@@ -9,7 +9,7 @@ from typing import Annotated
 from chassis.background import in_background, repeat
 from chassis.rpc.server import Service, run
 from chassis.settings import Parse, SecretStr, ServiceSettings
-from chassis.sql.settings import DatabaseSettings, DatabaseUrl
+from chassis.sql.settings import DatabaseUrl
 from email_service.acceptance import Acceptance
 from email_service.housekeeping import INTERVAL_SECONDS, housekeep
 from email_service.metrics import MessageMetrics
@@ -33,7 +33,7 @@ def _parse_base_url(text: str) -> str:
     return text.rstrip("/")
 
 
-class Settings(DatabaseSettings, ServiceSettings):
+class Settings(ServiceSettings):
     smtp_url: Annotated[Relay, Parse(parse_relay)] | None = None
     database_url: DatabaseUrl = SecretStr("sqlite:///.shop/email.db")
     email_from: Annotated[Sender, Parse(parse_sender)] = Sender("Shop", "orders@shop.example")

@@ -8,7 +8,7 @@ from chassis.background import in_background
 from chassis.rpc.server import Service, run
 from chassis.settings import FilePath, PositiveFloat, SecretStr, ServiceSettings
 from chassis.sql.retention import Retention
-from chassis.sql.settings import DatabaseSettings, DatabaseUrl
+from chassis.sql.settings import DatabaseUrl
 from chassis.values.datafile import DataFile
 from shipping_service.domain import Shipper
 from shipping_service.manifest.sql import MIGRATIONS, open_manifest
@@ -18,7 +18,7 @@ from shop import shipping_pb2_grpc
 from shop_internal import shipment_manifest_pb2_grpc
 
 
-class Settings(DatabaseSettings, ServiceSettings):
+class Settings(ServiceSettings):
     database_url: DatabaseUrl = SecretStr("sqlite:///.shop/shipping.db")
     rate_card_file: FilePath = Path(__file__).parent / "data" / "rate-card.json"
     # How long entries remain in the manifest. A key that is used again later ships again.

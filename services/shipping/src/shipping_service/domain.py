@@ -154,7 +154,7 @@ class Manifest(Protocol):
     async def list_shipments(self, after: Position, limit: int) -> list[Entry]:
         """Return up to `limit` shipments that follow a position, in their order."""
 
-    async def delete_old(self, *, older_than_seconds: float, limit: int) -> int:
+    async def delete_old(self, older_than_seconds: float, limit: int) -> int:
         """Delete up to `limit` entries, the oldest first. Return how many: their keys are free again."""
 
     async def check(self) -> None:

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from typing import Protocol
+from collections.abc import Awaitable, Callable
 
 import structlog
 
@@ -16,18 +16,14 @@ _BATCH = 200
 _PAUSE_SECONDS = 0.2
 
 
-class DeleteOld(Protocol):
-    async def __call__(self, *, older_than_seconds: float, limit: int) -> int:
-        """Delete up to so many rows and return how many were deleted. Raises Unavailable."""
-
-
 class Retention:
     """Deletes old rows in small batches, so that they delay no other write. Every replica runs it.
 
-    `rows` says in the log what the rows are.
+    `delete_old` deletes rows older than so many seconds, up to a limit, and returns how many. `rows` names them in the
+    log.
     """
 
-    def __init__(self, delete_old: DeleteOld, *, days: float, rows: str) -> None:
+    def __init__(self, delete_old: Callable[[float, int], Awaitable[int]], *, days: float, rows: str) -> None:
         self._delete_old = delete_old
         self._seconds = days * _DAY_SECONDS
         self._rows = rows
@@ -43,7 +39,7 @@ class Retention:
 
     async def _delete_all(self) -> None:
         total = 0
-        while deleted := await self._delete_old(older_than_seconds=self._seconds, limit=_BATCH):
+        while deleted := await self._delete_old(self._seconds, _BATCH):
             total += deleted
             await asyncio.sleep(_PAUSE_SECONDS)
         if total:

@@ -17,12 +17,6 @@ def _parse_database_url(url: str) -> SecretStr:
 DatabaseUrl = Annotated[SecretStr, Parse(_parse_database_url)]
 
 
-class DatabaseSettings(Settings):
-    """Settings of a process that stores rows. Subclasses set a default for `database_url`."""
-
-    database_url: DatabaseUrl
-
-
 def load_database_url(settings: type[Settings], environment: Mapping[str, str] = os.environ) -> str:
     """Read only DATABASE_URL, with its default from the settings: a migration needs no other setting."""
     url: SecretStr = load_one(settings, "database_url", environment)

@@ -220,7 +220,7 @@ class SqlJournal(Journal):
         return await self._heads["complete"].take(settle, _SETTLED_AT_ONCE)
 
     @override
-    async def delete_old(self, *, older_than_seconds: float, limit: int) -> int:
+    async def delete_old(self, older_than_seconds: float, limit: int) -> int:
         values: dict[str, Any] = {"older_than_seconds": older_than_seconds}
 
         async def delete(limit: int, passed: int) -> Sequence[Row]:

@@ -83,7 +83,7 @@ class SqlManifest(Manifest):
         return [_entry_from_row(row) for row in rows]
 
     @override
-    async def delete_old(self, *, older_than_seconds: float, limit: int) -> int:
+    async def delete_old(self, older_than_seconds: float, limit: int) -> int:
         async def delete(limit: int, passed: int) -> Sequence[Row]:
             parameters = {"older_than_seconds": older_than_seconds, "limit": limit, "passed": passed}
             (deleted,) = await self._database.write((DELETE_OLD, parameters))
