@@ -97,6 +97,7 @@ SOURCES := $(wildcard services/*/src) employee-api/src tests/kit/src tests/lab/s
 TESTS := $(wildcard services/*/tests) employee-api/tests $(patsubst %/,%,$(sort $(dir $(wildcard tests/*/*.py tests/system/*/*.py)))) tests/lab/tests
 # Packages that are imported by another name than their own.
 RENAMED := shop-chassis=chassis,shop-protos=shop|shop_internal,shop-cli=shop_cli,employee-api=employee_api
+RENAMED := $(RENAMED),shop-kit=shop_kit|shop_smoke
 RENAMED := $(RENAMED),grpcio-health-checking=grpc_health,grpcio-reflection=grpc_reflection,grpcio-status=grpc_status
 RENAMED := $(RENAMED),googleapis-common-protos=google
 
