@@ -47,7 +47,7 @@ def test_connections_are_those_of_all_replicas(values: dict[str, Any]) -> None:
 
 
 def test_one_postgresql_ends_where_its_cores_do() -> None:
-    orders = number("8 cores end at # orders")
+    orders = number("8 cores take # orders")
     assert orders == 8 * round(BUSY / MILLISECONDS["postgresql"], -1)
-    assert number("orders, # commits") == round(orders * number("An order is # commits"), -2)
+    assert number("orders, # commits") == round(orders * number("An order makes # commits"), -2)
     assert number("and # MB a second") == round(orders * number("and # kB of write-ahead log") / 1000)
