@@ -70,25 +70,22 @@
 {{- define "shop.connections" -}}
 {{- $services := include "shop.services" . | fromJson -}}
 {{- $components := include "shop.components" . | fromJsonArray -}}
-{{- $servers := dict "postgresql" dict "valkey" dict -}}
-{{- range $name, $service := $services -}}
-{{- if eq $service.protocol "http" -}}{{- $_ := set $servers $name dict -}}{{- end -}}
+{{- $servers := dict -}}
+{{- range $name := $components -}}
+{{- if or (has $name (list "postgresql" "valkey")) (eq (dig $name "protocol" "" $services) "http") -}}
+{{- $_ := set $servers $name (dict "components" list "namespaces" list) -}}
+{{- end -}}
 {{- end -}}
 {{- range $edge := include "shop.edges" . | fromYamlArray -}}
-{{- $from := first $edge -}}{{- $to := index $edge 1 -}}
-{{- if hasKey $servers $to -}}
-{{- $peers := get $servers $to -}}
-{{- if has $from $components -}}
-{{- $_ := set $peers "components" (append ($peers.components | default list) $from) -}}
-{{- else if eq $from "ingressFrom" -}}
+{{- with $peers := get $servers (index $edge 1) -}}
+{{- if has (first $edge) $components -}}
+{{- $_ := set $peers "components" (append $peers.components (first $edge)) -}}
+{{- else if eq (first $edge) "ingressFrom" -}}
 {{- range $.Values.networkPolicy.ingressFrom -}}
-{{- $_ := set $peers "namespaces" (append ($peers.namespaces | default list) (include "shop.namespaceOf" .) | uniq) -}}
+{{- $_ := set $peers "namespaces" (append $peers.namespaces (include "shop.namespaceOf" .) | uniq) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
-{{- end -}}
-{{- range $name := list "postgresql" "valkey" -}}
-{{- if not (has $name $components) -}}{{- $_ := unset $servers $name -}}{{- end -}}
 {{- end -}}
 {{- toJson $servers -}}
 {{- end -}}

@@ -35,6 +35,21 @@ priorityClassName: {{ . }}
 {{- end }}
 {{- end -}}
 
+{{/* Metadata of a pod that a mesh has, too: (list $ name component). */}}
+{{- define "shop.podMetadata" -}}
+{{- $mesh := include "shop.mesh" (index . 0) | fromJson -}}
+labels:
+  {{- include "shop.selector" . | nindent 2 }}
+  app.kubernetes.io/part-of: shop
+  app.kubernetes.io/component: {{ index . 2 }}
+  {{- with $mesh.labels }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+{{- with $mesh.annotations }}
+annotations: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end -}}
+
 {{- define "shop.containerSecurity" -}}
 allowPrivilegeEscalation: false
 readOnlyRootFilesystem: true
