@@ -117,29 +117,23 @@
 {{- $store := include "shop.store" (list $root $service) -}}
 {{- $role := include "shop.role" $name -}}
 {{- $external := $root.Values.externalDatabase -}}
-{{- if eq $store "cloudnativepg" }}
-{{- $server := include "shop.name" (list $root (printf "pg-%s-rw" $service.durability)) }}
-- {name: DATABASE_URL, value: "postgresql://{{ $role }}@{{ $server }}:5432/{{ $role }}"}
-- name: PGPASSWORD
-  valueFrom: {secretKeyRef: {name: {{ include "shop.roleSecret" . }}, key: password}}
-- {name: PGCONNECT_TIMEOUT, value: "5"}
-- {name: PGSSLMODE, value: verify-full}
-- {name: PGSSLROOTCERT, value: /etc/shop-ca/ca.crt}
-{{- end }}
-{{- if include "shop.usesPassword" (list $root $service) }}
-{{- $own := print (include "shop.name" (list $root "postgresql")) ":5432" }}
-{{- $server := eq $store "postgresql" | ternary $own (printf "%s:%v" (include "shop.urlHost" ($external.host | default "")) $external.port) }}
-- {name: DATABASE_URL, value: "postgresql://{{ $role }}@{{ $server }}/{{ $role }}"}
+{{- $servers := dict
+  "cloudnativepg" (printf "%s:5432" (include "shop.name" (list $root (printf "pg-%s-rw" $service.durability))))
+  "postgresql" (printf "%s:5432" (include "shop.name" (list $root "postgresql")))
+  "external-postgresql" (printf "%s:%v" (include "shop.urlHost" ($external.host | default "")) $external.port) }}
+{{- $operated := eq $store "cloudnativepg" }}
+{{- if hasKey $servers $store }}
+- {name: DATABASE_URL, value: "postgresql://{{ $role }}@{{ get $servers $store }}/{{ $role }}"}
 # libpq's own variable: in the address, a password would have to be escaped.
 - name: PGPASSWORD
-  valueFrom: {secretKeyRef: {name: {{ include "shop.secretName" . }}, key: database-password}}
+  valueFrom: {secretKeyRef: {name: {{ include (ternary "shop.roleSecret" "shop.secretName" $operated) $ }}, key: {{ ternary "password" "database-password" $operated }}}}
 - {name: PGCONNECT_TIMEOUT, value: "5"}
 {{- else if eq $store "sqlite" }}
 - {name: DATABASE_URL, value: "sqlite:////data/{{ $name }}.db"}
 {{- end }}
-{{- if and (eq $store "postgresql") $root.Values.tls.enabled }}
+{{- if or $operated (and (eq $store "postgresql") $root.Values.tls.enabled) }}
 - {name: PGSSLMODE, value: verify-full}
-- {name: PGSSLROOTCERT, value: /etc/shop-tls/ca.crt}
+- {name: PGSSLROOTCERT, value: /etc/shop-{{ ternary "ca" "tls" $operated }}/ca.crt}
 {{- end }}
 {{- if and (eq $service.store "postgresql") (not $root.Values.postgresql.enabled) (ne $store "sqlite") }}
 # libpq's defaults for any address, those of Secrets included.

@@ -1,5 +1,6 @@
 {{/* A Deployment of one pod, its configuration and its Service: (dict "root" $ "name" … "values" … "userId" … "ports"
-     (dict name port) "files" (dict name content) "container" yaml "volumes" yaml). */}}
+     (dict name port) "files" (dict name content) "health" (dict port ready live startSeconds) "env" list "container" yaml
+     "volumes" yaml). A container with an `env` of its own gets no other. */}}
 {{- define "shop.component" -}}
 {{- $mesh := include "shop.mesh" .root | fromJson }}
 ---
@@ -30,6 +31,22 @@ spec:
           ports:
             {{- range $name, $port := .ports }}
             - {name: {{ $name }}, containerPort: {{ $port }}}
+            {{- end }}
+          {{- if not (hasPrefix "env:" .container) }}
+          env:
+            - name: GOMEMLIMIT
+              valueFrom: {resourceFieldRef: {resource: limits.memory, divisor: "1"}}
+            {{- with .env }}
+            {{- toYaml . | nindent 12 }}
+            {{- end }}
+          {{- end }}
+          readinessProbe:
+            httpGet: {path: {{ .health.ready }}, port: {{ .health.port }}}
+          livenessProbe:
+            httpGet: {path: {{ .health.live }}, port: {{ .health.port }}}
+            failureThreshold: 6
+            {{- with .health.startSeconds }}
+            initialDelaySeconds: {{ . }}
             {{- end }}
           securityContext:
             {{- include "shop.containerSecurity" . | nindent 12 }}

@@ -63,7 +63,6 @@ DATA_LOSS|DEADLINE_EXCEEDED|INTERNAL|UNAVAILABLE|UNIMPLEMENTED|UNKNOWN
 {{- $namespace := .Release.Namespace -}}
 {{- $in := printf "k8s_namespace_name=%q" $namespace -}}
 - name: slo-rates
-  interval: 30s
   rules:
     {{- range $name, $slo := $slos }}
     {{- $metric := "rpc_server_call_duration_seconds" }}
@@ -101,7 +100,6 @@ DATA_LOSS|DEADLINE_EXCEEDED|INTERNAL|UNAVAILABLE|UNIMPLEMENTED|UNKNOWN
     {{- end }}
     {{- end }}
 - name: slo-windows
-  interval: 30s
   rules:
     {{- range list (list "5m" 10) (list "30m" 60) (list "1h" 120) (list "2h" 240) (list "6h" 720) }}
     {{- include "shop.sloWindow" (prepend . $in) | nindent 4 }}
@@ -125,7 +123,6 @@ DATA_LOSS|DEADLINE_EXCEEDED|INTERNAL|UNAVAILABLE|UNIMPLEMENTED|UNKNOWN
         / on (slo, service_name, k8s_namespace_name, objective) (1 - slo:objective:ratio{ {{- $selected -}} })
     {{- end }}
 - name: slo-alerts
-  interval: 30s
   rules:
     {{- range list (list "1h" "5m" 14.4 "page") (list "6h" "30m" 6.0 "page") (list "1d" "2h" 3.0 "ticket") (list "3d" "6h" 1.0 "ticket") }}
     {{- $long := index . 0 }}{{ $short := index . 1 }}{{ $factor := index . 2 }}
@@ -164,7 +161,7 @@ DATA_LOSS|DEADLINE_EXCEEDED|INTERNAL|UNAVAILABLE|UNIMPLEMENTED|UNKNOWN
   expr: {{ $errors }} / ignoring (objective) group_left () ({{ $requests }} > 0)
 {{- end -}}
 
-{{/* All groups of rules as YAML, with the namespace and links on every alert. */}}
+{{/* All groups of rules as YAML, with the namespace and links on every alert. One without labels is a ticket. */}}
 {{- define "shop.rules" -}}
 {{- $groups := include "shop.sloRules" . | fromYamlArray -}}
 {{- $groups = concat $groups (include "shop.symptomRules" . | fromYamlArray) -}}
@@ -172,8 +169,10 @@ DATA_LOSS|DEADLINE_EXCEEDED|INTERNAL|UNAVAILABLE|UNIMPLEMENTED|UNKNOWN
 {{- $dashboards := dict "slo-alerts" "overview" "orders" "orders" "letters" "orders" "reconciliation" "orders" "stores" "stores" "telemetry" "collector" -}}
 {{- range $groups -}}
 {{- $dashboard := get $dashboards .name | default "services" -}}
+{{- $_ := set . "interval" (.interval | default "30s") -}}
 {{- range .rules -}}
 {{- if .alert -}}
+{{- $_ := set . "labels" (.labels | default (dict "severity" "ticket")) -}}
 {{- $_ := set .labels "k8s_namespace_name" $.Release.Namespace -}}
 {{- $_ := set .annotations "runbook_url" (printf "%s/%s.md" (trimSuffix "/" $base) .alert) -}}
 {{- $_ := set .annotations "dashboard" (printf "/d/%s" (include "shop.name" (list $ $dashboard))) -}}

@@ -5,7 +5,6 @@
 {{- $service := "{{ $labels.service_name }}" -}}
 {{- $instance := "{{ $labels.service_instance_id }}" -}}
 - name: orders
-  interval: 30s
   rules:
     - alert: OrderOpenTooLong
       expr: max(shop_orders_oldest_open_age_seconds{ {{- $in -}} }) > 60
@@ -16,42 +15,35 @@
         description: Payment, shipping or checkout's database is down or slow, or an order fails every time.
     - alert: RefundsNeeded
       expr: max(shop_orders_needs_operator_age_seconds{ {{- $in -}} ,shop_order_state="NEEDS_REFUND"}) > 300
-      labels: {severity: ticket}
       annotations:
         summary: A charge could not be released, and no operator has settled its order
         description: "Refund the orders in state NEEDS_REFUND by hand, and settle them. The oldest waits for {{ "{{ $value | humanizeDuration }}" }}."
     - alert: ReviewsNeeded
       expr: max(shop_orders_needs_operator_age_seconds{ {{- $in -}} ,shop_order_state="NEEDS_REVIEW"}) > 300
-      labels: {severity: ticket}
       annotations:
         summary: It is unknown whether charged orders were shipped, and no operator has settled them
         description: "Settle the orders in state NEEDS_REVIEW. The oldest waits for {{ "{{ $value | humanizeDuration }}" }}."
     - alert: OutboxDelayed
       expr: max(shop_outbox_oldest_age_seconds{ {{- $in -}} }) > 300
       for: 1m
-      labels: {severity: ticket}
       annotations:
         summary: A confirmation, or the emptying of a cart, waits for more than five minutes
         description: The e-mail or the cart service is down or too slow. Nothing is lost; all is sent when they work again.
     - alert: DeadLetters
       expr: max by (shop_notification_kind) (shop_outbox_dead_letters{ {{- $in -}} }) > 0
-      labels: {severity: ticket}
       annotations:
         summary: Notifications of orders failed for good
         description: "{{ "{{ $value }}" }} of kind {{ "{{ $labels.shop_notification_kind }}" }} are not sent again by themselves."
     - alert: ClockSetBack
       expr: max(shop_orders_future{ {{- $in -}} }) > 0
       for: 2m
-      labels: {severity: ticket}
       annotations:
         summary: Orders are dated in the future
         description: The clock of checkout's database was ahead, or is behind now. Orders are processed all the same.
 - name: letters
-  interval: 30s
   rules:
     - alert: LettersNotSent
       expr: max by (shop_email_letter_state) (shop_email_letters{ {{- $in -}} ,shop_email_letter_state=~"REFUSED|IN_DOUBT"}) > 0
-      labels: {severity: ticket}
       annotations:
         summary: The mail relay refused letters, or did not confirm them
         description: "{{ "{{ $value }}" }} letters are {{ "{{ $labels.shop_email_letter_state }}" }}; they are not sent again by themselves."
@@ -61,7 +53,6 @@
         sum(increase(shop_email_attempts_total{ {{- $in -}} ,shop_email_attempt_outcome="NOT_SENT"}[5m])) >= 2
         unless sum(increase(shop_email_attempts_total{ {{- $in -}} ,shop_email_attempt_outcome="SENT"}[2m])) > 0
       for: 1m
-      labels: {severity: ticket}
       annotations:
         summary: The mail relay takes no letters
         description: "{{ "{{ $value | humanize }}" }} attempts in five minutes failed, and none succeeded in two. Letters wait; none is lost."
@@ -71,17 +62,14 @@
         max(shop_email_oldest_letter_age_seconds{ {{- $in -}} }) > 900
         and sum(increase(shop_email_attempts_total{ {{- $in -}} }[10m])) > 0
       for: 5m
-      labels: {severity: ticket}
       annotations:
         summary: Order confirmations wait for the mail relay for more than a quarter of an hour
         description: The relay is down or defers letters. Nothing is lost; all are sent when it works again.
 - name: reconciliation
-  interval: 30s
   rules:
     # A run exports its result once; the next one follows within a quarter of an hour.
     - alert: RecordsDisagree
       expr: max by (shop_reconciliation_mismatch_kind) (max_over_time(shop_reconciliation_mismatches{ {{- $in -}} }[30m])) > 0
-      labels: {severity: ticket}
       annotations:
         summary: Orders, charges, shipments and e-mails disagree
         description: "{{ "{{ $value }}" }} orders are {{ "{{ $labels.shop_reconciliation_mismatch_kind }}" }}."
@@ -89,31 +77,26 @@
       expr: >-
         sum(count_over_time(shop_reconciliation_orders{ {{- $in -}} }[1d])) > 0
         unless sum(count_over_time(shop_reconciliation_orders{ {{- $in -}} }[1h])) > 0
-      labels: {severity: ticket}
       annotations:
         summary: Records have not been compared for an hour, but were before
         description: The job of the reconciliation fails or does not start.
 - name: limits
-  interval: 30s
   rules:
     # A customer who reaches a limit tries again a few times; a program goes on.
     - alert: OrdersRefused
       expr: >-
         sum by (shop_http_refusal_reason) (
         increase(shop_http_refusals_total{ {{- $in -}} ,shop_http_refusal_reason!~"host|length"}[10m])) > 20
-      labels: {severity: ticket}
       annotations:
         summary: The storefront refuses many orders because of a limit
         description: "{{ "{{ $value | humanize }}" }} in ten minutes reached {{ "{{ $labels.shop_http_refusal_reason }}" }}: somebody tests cards or floods a mailbox, or the limit is too low."
 - name: saturation
-  interval: 30s
   rules:
     - alert: EventLoopLags
       expr: >-
         histogram_quantile(0.99, sum by (service_name, service_instance_id, le) (
         rate(shop_event_loop_lag_seconds_bucket{ {{- $in -}} }[5m]))) > 0.1
       for: 3m
-      labels: {severity: ticket}
       annotations:
         summary: "{{ $service }} gets too little CPU time, or something blocks its event loop"
         description: Timers of {{ $instance }} run {{ "{{ $value | humanizeDuration }}" }} late (99th percentile).
@@ -122,7 +105,6 @@
         max by (service_name, service_instance_id, db_client_connection_pool_name) (
         min_over_time(db_client_connection_pending_requests{ {{- $in -}} }[2m])) > 0
       for: 1m
-      labels: {severity: ticket}
       annotations:
         summary: Operations of {{ $service }} wait for a database connection
         description: "The pool {{ "{{ $labels.db_client_connection_pool_name }}" }} of {{ $instance }} has had no idle connection for two minutes."
@@ -135,19 +117,16 @@
         > max by (service_name) (shop_store_volume_limit_bytes{ {{- $in -}} })
         and max by (service_name) (shop_store_volume_usage_bytes{ {{- $in -}} } / shop_store_volume_limit_bytes{ {{- $in -}} }) > 0.2
       for: 30m
-      labels: {severity: ticket}
       annotations:
         summary: The volume of {{ $service }} is more than 80 % full, or will be full within four days
         description: When it is full, every write fails. Nothing that was stored is lost.
 - name: stores
-  interval: 30s
   rules:
     - alert: DatabaseSlow
       expr: >-
         histogram_quantile(0.95, sum by (service_name, db_system_name, le) (
         rate(db_client_operation_duration_seconds_bucket{ {{- $in -}} }[5m]))) > 0.25
       for: 3m
-      labels: {severity: ticket}
       annotations:
         summary: {{ printf "Operations of %s on %s are slow" $service "{{ $labels.db_system_name }}" }}
         description: "5 % of them take more than {{ "{{ $value | humanizeDuration }}" }}."
@@ -157,12 +136,10 @@
         / sum by (service_name, db_system_name) (rate(db_client_operation_duration_seconds_count{ {{- $in -}} }[5m])) > 0.05
         and sum by (service_name, db_system_name) (
         increase(db_client_operation_duration_seconds_count{ {{- $in -}} ,error_type!=""}[5m])) >= 5
-      labels: {severity: ticket}
       annotations:
         summary: {{ printf "Operations of %s on %s fail" $service "{{ $labels.db_system_name }}" }}
         description: "{{ "{{ $value | humanizePercentage }}" }} of the operations of the last five minutes failed."
 - name: replicas
-  interval: 30s
   rules:
     {{- $rpc := "rpc_server_call_duration_seconds_count" }}
     {{- $http := "http_server_request_duration_seconds_count" }}
@@ -185,7 +162,6 @@
         / (sum by (service_name) ({{ $requests }}) - on (service_name) group_right () {{ $requests }})
         and {{ $errors }} * 300 >= 5
       for: 1m
-      labels: {severity: ticket}
       annotations:
         summary: One replica of {{ $service }} fails much more often than its siblings
         description: "{{ $instance }} failed {{ "{{ $value | humanizePercentage }}" }} of its calls."
@@ -205,11 +181,9 @@
     {{- end }}
     {{- end }}
 - name: identity
-  interval: 30s
   rules:
     - alert: CallsDenied
       expr: sum by (service_name, rpc_method) (increase(shop_server_denied_requests_total{ {{- $in -}} }[10m])) > 0
-      labels: {severity: ticket}
       annotations:
         summary: "{{ $service }} refuses calls of a caller that may not make them"
         description: "{{ "{{ $value | humanize }}" }} calls of {{ "{{ $labels.rpc_method }}" }} in ten minutes. Its log names the caller."
@@ -220,17 +194,14 @@
         < 0.25 * shop_tls_certificate_lifetime_seconds{ {{- $in -}} })
         or max by (service_name, service_instance_id) (increase(shop_tls_failed_reloads_total{ {{- $in -}} }[5m])) > 0
       for: 5m
-      labels: {severity: ticket}
       annotations:
         summary: "{{ $service }} has no new certificate"
         description: "The certificate of {{ $instance }} is in its last quarter, or what replaced its files is unusable. When it ends, calls fail."
 - name: telemetry
-  interval: 30s
   rules:
     - alert: TelemetryDropped
       expr: sum by (service_name, shop_telemetry_signal) (increase(shop_telemetry_dropped_total{ {{- $in -}} }[10m])) > 0
       for: 5m
-      labels: {severity: ticket}
       annotations:
         summary: "{{ $service }} loses telemetry"
         description: "The collector did not take {{ "{{ $value | humanize }}" }} {{ "{{ $labels.shop_telemetry_signal }}" }} in ten minutes. Orders are not affected."
@@ -239,7 +210,6 @@
     - alert: CollectorDown
       expr: absent(up{ {{- $job -}} } == 1)
       for: 2m
-      labels: {severity: ticket}
       annotations:
         summary: The collector cannot be scraped
         description: While it is down, services lose telemetry. Orders are not affected.
@@ -250,7 +220,6 @@
         {{ if $i }}or {{ end }}sum by (job) (rate({__name__=~"otelcol_{{ $counter }}(_.*)?",{{ $job }}}[5m])) > 0
         {{- end }}
       for: 5m
-      labels: {severity: ticket}
       annotations:
         summary: The collector loses telemetry
         description: It has too little memory, or a store behind it does not take what it sends. Orders are not affected.
