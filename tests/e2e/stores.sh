@@ -40,7 +40,8 @@ install() { # HELM_ARGS...: in a namespace that enforces Pod Security restricted
     helm install "$release" charts/shop --namespace "$namespace" --set postgresql.cloudnativepg.enabled=true \
         --set-string 'reconciliation.schedule=0 0 29 2 *' --set reconciliation.graceMinutes=0 "${helm_args[@]}" "$@" >/dev/null
     for deployment in $(k get deployment --output name); do k rollout status --timeout=8m "$deployment" >/dev/null; done
-    wait_for 300 "healthy clusters" healthy
+    # A standby begins with a checkpoint, which PostgreSQL spreads over minutes.
+    wait_for 600 "healthy clusters" healthy
     printf 'every pod is ready after %s s\n' "$((SECONDS - begun))"
     k get pods
 }
