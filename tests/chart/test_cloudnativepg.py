@@ -105,6 +105,15 @@ def test_values_of_the_spec_replace_the_charts(render: Any) -> None:
     assert cluster["spec"]["affinity"]["enablePodAntiAffinity"] is False
 
 
+def test_pods_are_scheduled_as_the_shops(render: Any) -> None:
+    tolerated = [{"key": "stores", "operator": "Exists"}]
+    (cluster,) = render(ENABLED).all("Cluster")
+    assert "affinity" not in cluster["spec"]
+    scheduling = {"scheduling": {"tolerations": tolerated, "nodeSelector": {"disk": "fast"}}}
+    (cluster,) = render({**ENABLED, **scheduling}).all("Cluster")
+    assert cluster["spec"]["affinity"] == {"tolerations": tolerated, "nodeSelector": {"disk": "fast"}}
+
+
 def test_without_the_operator_the_render_fails(helm: Any) -> None:
     with pytest.raises(
         ValueError, match=r"postgresql\.cloudnativepg\.enabled: the cluster has no CloudNativePG operator"
