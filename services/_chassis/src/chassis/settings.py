@@ -116,7 +116,9 @@ class ServiceSettings(ServerSettings):
     max_connection_age_seconds: PositiveFloat = 60
     max_concurrent_rpcs: PositiveInt = 256
     max_connections: PositiveInt = 500
-    failpoints: Annotated[Failpoints, Parse(Failpoints)] = Failpoints()
+    failpoints: Annotated[Failpoints, Parse(Failpoints)] = field(default_factory=Failpoints)
+    # Serve what enables others meanwhile: for a shop without customers.
+    lab: bool = False
 
 
 def load(settings: type[SettingsT], environment: Mapping[str, str] = os.environ) -> SettingsT:

@@ -15,12 +15,14 @@ from google.protobuf.internal import api_implementation
 from chassis.errors import DomainError
 from chassis.process import ReadinessCheck, run_process
 from chassis.rpc import client
+from chassis.rpc.failpoints import FailpointControl
 from chassis.rpc.limits import Limiter
 from chassis.rpc.listener import Listener, Register
 from chassis.rpc.status import recorded_reason
 from chassis.settings import ServiceSettings
 from chassis.telemetry import semconv
 from chassis.telemetry.instruments import Telemetry
+from shop_internal import failpoints_pb2_grpc
 
 log = structlog.get_logger()
 
@@ -43,6 +45,7 @@ class Service:
         self.settings = settings
         self.telemetry = telemetry
         self.failpoints = settings.failpoints
+        self.failpoints.changeable = settings.lab
         self._public = Listener("public", settings, telemetry)
         self._internal: Listener | None = None
         self._listeners = [self._public]
@@ -86,6 +89,9 @@ class Service:
 
     async def start(self) -> None:
         """Start to serve. Raise OSError with the address when a port is in use."""
+        if self.settings.lab:
+            control = FailpointControl(self.failpoints)
+            self.add_internal_servicer(failpoints_pb2_grpc.add_FailpointsServicer_to_server, control)
         if self._internal is not None:
             self.internal_port = await self._listen(self._internal, self.settings.internal_port, "INTERNAL_PORT")
         self.port = await self._listen(self._public, self.settings.port, "PORT")

@@ -37,6 +37,8 @@ log = structlog.get_logger()
 # By the conventions only these codes are failures of a server: the others are errors of the caller.
 _SERVER_FAULTS = frozenset({"UNKNOWN", "DEADLINE_EXCEEDED", "UNIMPLEMENTED", "INTERNAL", "UNAVAILABLE", "DATA_LOSS"})
 
+_UNOBSERVED = "shop.internal.Failpoints"
+
 # gRPC's own header of an attempt that follows failed ones.
 _PREVIOUS_ATTEMPTS = "grpc-previous-rpc-attempts"
 
@@ -68,14 +70,16 @@ class WrappingRegistrar:
 
     def add_registered_method_handlers(self, service_name: str, method_handlers: Mapping[str, Any]) -> None:
         service = Default().FindServiceByName(service_name)
+        # Whoever looks for the cause of a fault must not find when it was set.
+        telemetry = Telemetry() if service_name == _UNOBSERVED else self._telemetry
         wrapped: dict[str, grpc.RpcMethodHandler[Any, Any]] = {}
         for name, handler in method_handlers.items():
             path = f"{service_name}/{name}"
             handle = _with_failpoint(path, handler.unary_unary, self._failpoints)
             decode = decoder(handler.request_deserializer, service.FindMethodByName(name).input_type)
-            serve: Serve = _Method(path, handle, decode, self._telemetry, self._limiter).serve
+            serve: Serve = _Method(path, handle, decode, telemetry, self._limiter).serve
             if self._callers is not None:
-                serve = for_callers(path, self._callers, serve, self._telemetry)
+                serve = for_callers(path, self._callers, serve, telemetry)
             # No serializers: `serve` decodes requests, because gRPC would answer malformed ones with INTERNAL.
             # As a stream: grpc.aio never ends a unary call whose client half-closes it without a message.
             wrapped[name] = grpc.stream_unary_rpc_method_handler(serve)
@@ -85,8 +89,9 @@ class WrappingRegistrar:
 
 
 def _with_failpoint(name: str, handler: Handler, failpoints: Failpoints) -> Handler:
-    """Return the handler, with the failpoint of its method before it if that is enabled."""
-    if name not in failpoints:
+    """Return the handler, with the failpoint of its method before it if that may act."""
+    failpoints.places.add(name)
+    if not failpoints.may_act(name):
         return handler  # decided once, so that failpoints which are off cost a call nothing
 
     async def reach_and_handle(request: Message, context: ServicerContext) -> Message:

@@ -1,0 +1,229 @@
+"""Failpoints that a laboratory sets in a running process."""
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from structlog.testing import capture_logs
+
+from chassis.failpoints import Failpoint
+from chassis.rpc import client
+from chassis.tls.certificates import Certificates
+from shop import cart_pb2, cart_pb2_grpc
+from shop_internal import failpoints_pb2 as pb2
+from shop_internal.failpoints_pb2_grpc import FailpointsStub
+from shop_kit.carts import REGISTER, REGISTER_INTERNAL, Carts, OrderedCarts
+from shop_kit.certificates import new_authority, renew, spiffe_id
+from shop_kit.metrics import measured
+from shop_kit.serving import Recorded, running
+from shop_kit.waiting import wait_until
+
+GET_CART = "shop.CartService/GetCart"
+Stubs = tuple[Any, Any]
+
+
+def wanted(**changes: Any) -> pb2.SetFailpointRequest:
+    """A failpoint of GetCart, without an action."""
+    fields = {"id": "7", "name": GET_CART, "share": 1, "seconds_to_live": 600, **changes}
+    return pb2.SetFailpointRequest(failpoint=pb2.Failpoint(**fields))
+
+
+@asynccontextmanager
+async def laboratory(**options: Any) -> AsyncIterator[Stubs]:
+    """Serve carts without internal services of their own; yield stubs of carts and failpoints."""
+    async with (
+        running((REGISTER, Carts()), **{"lab": True, **options}) as service,
+        grpc.aio.insecure_channel(f"127.0.0.1:{service.port}") as public,
+        grpc.aio.insecure_channel(f"127.0.0.1:{service.internal_port}") as internal,
+    ):
+        yield cart_pb2_grpc.CartServiceStub(public), FailpointsStub(internal)
+
+
+async def get_cart(carts: Any, timeout_seconds: float = 10) -> str:
+    """Return the name of the status."""
+    try:
+        await carts.GetCart(cart_pb2.GetCartRequest(user_id="u"), timeout=timeout_seconds)
+    except grpc.aio.AioRpcError as error:
+        return error.code().name
+    return "OK"
+
+
+def memory_bytes() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+
+
+@pytest.mark.parametrize("code", ["UNAVAILABLE", "INTERNAL", "INVALID_ARGUMENT"])
+async def test_an_error_lasts_until_it_is_cleared(code: str) -> None:
+    async with laboratory() as (carts, failpoints):
+        await failpoints.SetFailpoint(wanted(error_code=code))
+        assert await get_cart(carts) == code
+        await failpoints.ClearFailpoints(pb2.ClearFailpointsRequest(ids=["7", "unknown"]))
+        assert await get_cart(carts) == "OK"
+
+
+@pytest.mark.parametrize("action", [{"hang": True}, {"delay_seconds": 600}])
+async def test_a_call_that_waits_continues_when_the_failpoint_is_cleared(action: dict[str, Any]) -> None:
+    async with laboratory() as (carts, failpoints):
+        await failpoints.SetFailpoint(wanted(**action))
+        assert await get_cart(carts, 0.05) == "DEADLINE_EXCEEDED"
+        waiting = asyncio.ensure_future(get_cart(carts, 60))
+        await asyncio.sleep(0.05)
+        await failpoints.ClearFailpoints(pb2.ClearFailpointsRequest())
+        assert await waiting == "OK"
+
+
+async def test_a_failpoint_ends_by_itself_unless_another_one_has_replaced_it() -> None:
+    async with laboratory() as (carts, failpoints):
+        for seconds in (0.05, 600):
+            await failpoints.SetFailpoint(wanted(error_code="UNAVAILABLE", seconds_to_live=seconds))
+        await asyncio.sleep(0.1)
+        (listed,) = (await failpoints.ListFailpoints(pb2.ListFailpointsRequest())).failpoints
+        assert 0 < listed.seconds_to_live < 600
+        listed.seconds_to_live = 600
+        assert listed == wanted(error_code="UNAVAILABLE").failpoint
+        await failpoints.SetFailpoint(wanted(error_code="UNAVAILABLE", seconds_to_live=0.05))
+
+        async def healed() -> bool:
+            return await get_cart(carts) == "OK"
+
+        await wait_until(healed)
+        assert not (await failpoints.ListFailpoints(pb2.ListFailpointsRequest())).failpoints
+
+
+async def test_two_failpoints_of_one_method_both_act() -> None:
+    async with laboratory() as (carts, failpoints):
+        await failpoints.SetFailpoint(wanted(delay_seconds=0.1))
+        await failpoints.SetFailpoint(wanted(id="8", error_code="UNAVAILABLE"))
+        started = time.monotonic()
+        assert await get_cart(carts) == "UNAVAILABLE"
+        assert time.monotonic() - started >= 0.1
+        await failpoints.ClearFailpoints(pb2.ClearFailpointsRequest(ids=["8"]))
+        assert await get_cart(carts) == "OK"
+
+
+async def test_time_of_the_processor_is_burnt() -> None:
+    async with laboratory() as (carts, failpoints):
+        await failpoints.SetFailpoint(wanted(burn_seconds=0.3))
+        before = time.thread_time()
+        assert await get_cart(carts) == "OK"
+        assert time.thread_time() - before >= 0.3
+
+
+async def test_leaked_memory_is_resident_until_the_failpoint_ends() -> None:
+    async with laboratory() as (carts, failpoints):
+        await failpoints.SetFailpoint(wanted(leak_bytes=64 * 2**20))
+        before = memory_bytes()
+        for _ in range(2):
+            await get_cart(carts)
+        assert memory_bytes() - before > 100 * 2**20
+        await failpoints.ClearFailpoints(pb2.ClearFailpointsRequest())
+        await wait_until(lambda: memory_bytes() - before < 50 * 2**20)
+
+
+@pytest.mark.parametrize(("share", "failures"), [(0.01, 10), (1 / 3, 333), (0.5, 500), (1, 1000)])
+async def test_a_share_of_the_calls_is_affected_and_always_the_same_ones(share: float, failures: int) -> None:
+    async def failing() -> list[int]:
+        failpoint, found = Failpoint(GET_CART, "error", share=share), []
+        for call in range(1000):
+            try:
+                await failpoint.reach()
+            except Exception:  # noqa: BLE001 - whatever it raises
+                found.append(call)
+        return found
+
+    first = await failing()
+    assert first == await failing()
+    assert abs(len(first) - failures) <= 2
+    assert len({call % 7 for call in first}) == 7  # whatever the pattern of the calls
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"id": ""}, "id: must not be empty"),
+        ({"id": "x" * 65}, "id: must have at most 64 characters"),
+        ({"name": "shop.CartService/Get"}, "name: must be a method or place of this process"),
+        ({"share": 0}, "share: must be above 0, and at most 1"),
+        ({"share": float("nan")}, "share: must be above 0, and at most 1"),
+        ({"seconds_to_live": 0}, "seconds_to_live: must be above 0, and at most 3600"),
+        ({"seconds_to_live": 3601}, "seconds_to_live: must be above 0, and at most 3600"),
+        ({"hang": False}, "hang: must be above 0, and at most 1"),
+        ({"delay_seconds": -1}, "delay_seconds: must be above 0, and at most 600"),
+        ({"burn_seconds": 11}, "burn_seconds: must be above 0, and at most 10"),
+        ({"leak_bytes": 2**40}, "leak_bytes: must be above 0, and at most 67108864"),
+        ({"error_code": "OOPS"}, "error_code: must be one of INVALID_ARGUMENT, NOT_FOUND"),
+        ({"hang": None}, "action: must be given"),
+    ],
+)
+async def test_what_cannot_act_is_refused_in_one_line(changes: dict[str, Any], problem: str) -> None:
+    action = (
+        {} if {"hang", "delay_seconds", "burn_seconds", "leak_bytes"} & changes.keys() else {"error_code": "INTERNAL"}
+    )
+    async with laboratory() as (_, failpoints):
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await failpoints.SetFailpoint(wanted(**{**action, **changes}))
+        assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+        assert (refused.value.details() or "").startswith(f"failpoint.{problem}")
+        assert not (await failpoints.ListFailpoints(pb2.ListFailpointsRequest())).failpoints
+
+
+async def test_without_a_laboratory_there_is_no_such_service() -> None:
+    async with (
+        running((REGISTER, Carts()), internal=[(REGISTER_INTERNAL, OrderedCarts())]) as service,
+        grpc.aio.insecure_channel(f"127.0.0.1:{service.internal_port}") as internal,
+    ):
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await FailpointsStub(internal).SetFailpoint(wanted(error_code="INTERNAL"))
+        assert refused.value.code() is grpc.StatusCode.UNIMPLEMENTED
+
+
+async def test_nothing_that_is_recorded_shows_who_did_it(recorded: Recorded) -> None:
+    telemetry, read = measured()
+    both = type(telemetry)(tracer=recorded.telemetry.tracer, meter=telemetry.meter)
+    with capture_logs() as logs:
+        async with laboratory(telemetry=both) as (carts, failpoints):
+            for code in ("INTERNAL", "UNAVAILABLE"):
+                await failpoints.SetFailpoint(wanted(error_code=code))
+                assert await get_cart(carts) == code
+            await failpoints.ListFailpoints(pb2.ListFailpointsRequest())
+            await failpoints.ClearFailpoints(pb2.ClearFailpointsRequest())
+            exported = [*map(str, read()), *(span.to_json() for span in recorded.spans()), json.dumps(logs)]
+    assert sum(GET_CART in each for each in exported) >= 2
+    assert [each for each in exported if "ailpoint" in each] == []
+
+
+async def test_with_identities_only_the_caller_that_is_declared_may_set_one(tmp_path: Path) -> None:
+    authority = new_authority()
+    folders = {name: renew(tmp_path / name, authority, name) for name in ("cart", "lab", "checkout")}
+    allowed = json.dumps(
+        {spiffe_id("lab"): ["shop.internal.Failpoints/SetFailpoint"], spiffe_id("checkout"): [GET_CART]}
+    )
+    outcomes = {}
+    async with AsyncExitStack() as stack:
+        service = await stack.enter_async_context(
+            running((REGISTER, Carts()), lab=True, tls_folder=folders["cart"], allowed_calls=allowed)
+        )
+        for caller in ("lab", "checkout"):
+            certificates = Certificates.load(str(folders[caller]))
+            channel = client.channel(
+                f"127.0.0.1:{service.internal_port}",
+                "shop.internal.Failpoints",
+                timeout_seconds=5,
+                certificates=certificates,
+            )
+            stack.push_async_callback(channel.close)
+            try:
+                await FailpointsStub(channel).SetFailpoint(wanted(error_code="INTERNAL"))
+                outcomes[caller] = "OK"
+            except Exception as error:  # noqa: BLE001 - compared below
+                outcomes[caller] = str(error)
+    assert outcomes == {
+        "lab": "OK",
+        "checkout": "this caller may not call shop.internal.Failpoints/SetFailpoint: ALLOWED_CALLS does not list it",
+    }
