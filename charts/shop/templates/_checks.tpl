@@ -3,6 +3,9 @@
 {{- $values := .Values -}}{{- $services := include "shop.services" . | fromJson -}}
 {{- $fullname := include "shop.fullname" . -}}{{- $external := $values.externalDatabase -}}
 {{- $cloudnativepg := $values.postgresql.cloudnativepg.enabled -}}
+{{- /* An order that is repeated after the manifest has forgotten its key is shipped again. */ -}}
+{{- $shipments := dig "shipping" "env" "RETENTION_DAYS" 0 $services | float64 -}}
+{{- $orders := dig "checkout" "env" "RETENTION_DAYS" 0 $services | float64 -}}
 {{- include "shop.refuse" (dict
   "enabled: only the `condition` of an umbrella chart's dependency can leave out the shop" (not $values.enabled)
   (printf "fullnameOverride: names can't begin with %q; set at most 30 lowercase letters, digits and hyphens, a letter first" $fullname)
@@ -14,20 +17,19 @@
     (and $cloudnativepg (not (.Capabilities.APIVersions.Has "postgresql.cnpg.io/v1")))
   "gateway.parentRefs: the routes need a Gateway to attach to" (and $values.gateway.enabled (not $values.gateway.parentRefs))
   "load.enabled: there is no service \"storefront\" to visit" (and $values.load.enabled (not (hasKey $services "storefront")))
+  (printf "services.shipping.env.RETENTION_DAYS: %v days are fewer than the %v days of services.checkout" $shipments $orders)
+    (and (hasKey $services "shipping") (lt $shipments $orders))
 ) -}}
 {{- range $name, $service := $services -}}
-{{- include "shop.storeChecks" (list $ $name $service) -}}
-{{- include "shop.autoscalingChecks" (list $ (printf "services.%s.autoscaling" $name) $service.autoscaling) -}}
+{{- include "shop.serviceChecks" (list $ $name $service) -}}
 {{- include "shop.versionChecks" (list $name $service.versions) -}}
 {{- end -}}
 {{- range include "shop.workloads" . | fromJson -}}
 {{- include "shop.podChecks" (list $ .name .) -}}
 {{- end -}}
 {{- include "shop.meshChecks" . -}}
-{{- include "shop.retentionCheck" $services -}}
 {{- include "shop.telemetryChecks" . -}}
 {{- include "shop.tlsChecks" . -}}
-{{- include "shop.routeCheck" (list . $services) -}}
 {{- include "shop.employeeCheck" (get $services "employee-api" | default dict) -}}
 {{- include "shop.alertChecks" . -}}
 {{- end -}}
@@ -60,17 +62,6 @@
 ) -}}
 {{- end -}}
 
-{{/* A route without a host would match every host, so a service without a URL has none. */}}
-{{- define "shop.routeCheck" -}}
-{{- $root := index . 0 -}}
-{{- $enabled := or $root.Values.gateway.enabled $root.Values.ingress.enabled -}}
-{{- range index . 1 -}}
-{{- if and $enabled (eq .protocol "http") .exposed (eq (include "shop.routed" $root) "{}") -}}
-{{- fail "services.storefront.url: routes need the public URL of an HTTP service, such as https://shop.example.com" -}}
-{{- end -}}
-{{- end -}}
-{{- end -}}
-
 {{/* In public, who may use the employee API is said in words, and its limits must not count a proxy as one client. */}}
 {{- define "shop.employeeCheck" -}}
 {{- if and .url .exposed -}}
@@ -85,21 +76,14 @@
 {{- end -}}
 {{- end -}}
 
-{{/* An order that is repeated after the manifest has forgotten its key is shipped again. */}}
-{{- define "shop.retentionCheck" -}}
-{{- if and .shipping .checkout -}}
-{{- $shipments := .shipping.env.RETENTION_DAYS | float64 -}}{{- $orders := .checkout.env.RETENTION_DAYS | float64 -}}
-{{- if lt $shipments $orders -}}
-{{- fail (printf "services.shipping.env.RETENTION_DAYS: %v days are fewer than the %v days of services.checkout" $shipments $orders) -}}
-{{- end -}}
-{{- end -}}
-{{- end -}}
-
-{{- define "shop.storeChecks" -}}
+{{- define "shop.serviceChecks" -}}
 {{- $root := index . 0 -}}{{- $name := index . 1 -}}{{- $service := index . 2 -}}
 {{- $unused := get (dict "postgresql" "REDIS_URL" "valkey" "DATABASE_URL") $service.store -}}
 {{- $store := include "shop.store" (list $root $service) -}}
-{{- $several := or (gt (int $service.replicas) 1) $service.autoscaling.enabled -}}
+{{- $scaling := $service.autoscaling -}}{{- $scales := printf "services.%s.autoscaling" $name -}}
+{{- $several := or (gt (int $service.replicas) 1) $scaling.enabled -}}
+{{- /* A route without a host would match every host, so a service without a URL has none. */ -}}
+{{- $routes := or $root.Values.gateway.enabled $root.Values.ingress.enabled -}}
 {{- include "shop.refuse" (dict
   (printf "services.%s.replicas: a SQLite file supports one replica; set postgresql.enabled, externalDatabase.host or services.%s.secretRefs.DATABASE_URL" $name $name)
     (and $several (eq $store "sqlite"))
@@ -113,17 +97,13 @@
     (or (hasKey $service.env $unused) (hasKey $service.secretRefs $unused))
   (printf "services.%s.durability: its ledger must not lose a commit, as %s may; set required" $name $service.durability)
     (and (has $name (list "payment" "shipping")) (ne $service.durability "required"))
-) -}}
-{{- end -}}
-
-{{- define "shop.autoscalingChecks" -}}
-{{- $root := index . 0 -}}{{- $at := index . 1 -}}{{- $scaling := index . 2 -}}
-{{- include "shop.refuse" (dict
-  (printf "%s.maxReplicas: %v are fewer than the minReplicas, %v" $at $scaling.maxReplicas $scaling.minReplicas)
+  "services.storefront.url: routes need the public URL of an HTTP service, such as https://shop.example.com"
+    (and $routes (eq $service.protocol "http") $service.exposed (eq (include "shop.routed" $root) "{}"))
+  (printf "%s.maxReplicas: %v are fewer than the minReplicas, %v" $scales $scaling.maxReplicas $scaling.minReplicas)
     (and $scaling.enabled (gt $scaling.minReplicas $scaling.maxReplicas))
-  (print $at ".keda: the cluster has no KEDA operator; offline, render with --api-versions keda.sh/v1alpha1")
+  (print $scales ".keda: the cluster has no KEDA operator; offline, render with --api-versions keda.sh/v1alpha1")
     (and $scaling.enabled $scaling.keda (not ($root.Capabilities.APIVersions.Has "keda.sh/v1alpha1")))
-  (print $at ".keda.prometheusUrl: without observability.enabled there is no Prometheus of the chart's; name another")
+  (print $scales ".keda.prometheusUrl: without observability.enabled there is no Prometheus of the chart's; name another")
     (and $scaling.enabled $scaling.keda (not $scaling.keda.prometheusUrl) (not $root.Values.observability.enabled))
 ) -}}
 {{- end -}}

@@ -7,7 +7,8 @@
 {{- $variables = append $variables (dict "name" $name "valueFrom" (dict "secretKeyRef" $reference)) -}}
 {{- end -}}
 {{- range $name, $value := $service.env -}}
-{{- if kindIs "float64" $value -}}{{- $value = include "shop.number" $value -}}{{- end -}}
+{{- /* Values pass through JSON, which would make 2592000 "2.592e+06". */ -}}
+{{- if kindIs "float64" $value -}}{{- $value = eq $value (float64 (int64 $value)) | ternary (int64 $value) $value -}}{{- end -}}
 {{- if and (eq $name "TRUSTED_PROXIES") $mesh.proxy -}}{{- $value = printf "%v,%s" $value $mesh.proxy -}}{{- end -}}
 {{- $variables = append $variables (dict "name" $name "value" (toString $value)) -}}
 {{- end -}}
@@ -19,11 +20,6 @@
 {{- $result := list -}}
 {{- range uniq $names -}}{{- $result = append $result (get $byName .) -}}{{- end -}}
 {{- toYaml $result -}}
-{{- end -}}
-
-{{/* A number as it was written: values pass through JSON, which would make 2592000 "2.592e+06". */}}
-{{- define "shop.number" -}}
-{{- if eq . (float64 (int64 .)) }}{{ int64 . }}{{ else }}{{ . }}{{ end -}}
 {{- end -}}
 
 {{- define "shop.chartEnv" -}}
@@ -200,10 +196,10 @@
      make new series, so a job has none. */}}
 {{- define "shop.resourceAttributes" -}}
 {{- $root := index . 0 -}}{{- $name := index . 1 -}}
-{{- $version := (index . 2).version -}}
+{{- $version := (index . 2).version -}}{{- $image := (index . 2).image -}}
 {{- $workload := list (include "shop.name" (list $root $name)) $version | compact | join "-" -}}
 {{- $attributes := dict
-  "service.version" ($version | default (include "shop.imageVersion" (list $root (index . 2))))
+  "service.version" (coalesce $version $image.tag $image.digest $root.Values.image.tag $root.Chart.AppVersion)
   "k8s.namespace.name" $root.Release.Namespace
   "shop.release" (include "shop.fullname" $root) }}
 {{- $own := dict

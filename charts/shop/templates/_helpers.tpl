@@ -284,12 +284,6 @@ custom
 {{- include "shop.imageName" (dict "registry" $shared.registry "repository" $repository "tag" $tag "digest" $own.digest) -}}
 {{- end -}}
 
-{{/* Version of a service: the tag of its image, or the digest of an image without a tag of its own. */}}
-{{- define "shop.imageVersion" -}}
-{{- $root := index . 0 -}}{{- $own := (index . 1).image -}}
-{{- $own.tag | default $own.digest | default $root.Values.image.tag | default $root.Chart.AppVersion -}}
-{{- end -}}
-
 {{/* Telemetry */}}
 
 {{/* "true" if the release has a collector. */}}
@@ -304,18 +298,14 @@ custom
 
 {{/* The collector's exporters by signal, as JSON. */}}
 {{- define "shop.collectorDestinations" -}}
-{{- $exportTo := .Values.observability.collector.exportTo -}}
-{{- $traces := list -}}{{- $metrics := list -}}{{- $logs := list -}}
-{{- if .Values.observability.enabled -}}
-{{- $traces = append $traces "otlp_grpc/jaeger" -}}
-{{- $metrics = append $metrics "otlp_http/prometheus" -}}
-{{- end -}}
-{{- if include "shop.storesLogs" . -}}{{- $logs = append $logs "otlp_http/loki" -}}{{- end -}}
-{{- if $exportTo.traces -}}{{- $traces = append $traces "otlp_http/traces" -}}{{- end -}}
-{{- if $exportTo.metrics -}}{{- $metrics = append $metrics "otlp_http/metrics" -}}{{- end -}}
-{{- if $exportTo.logs -}}{{- $logs = append $logs "otlp_http/logs" -}}{{- end -}}
-{{- if .Values.observability.serviceMonitor.enabled -}}{{- $metrics = append $metrics "prometheus" -}}{{- end -}}
-{{- dict "traces" $traces "metrics" ($metrics | default (list "debug")) "logs" ($logs | default (list "debug")) | toJson -}}
+{{- $observability := .Values.observability -}}{{- $own := $observability.enabled -}}
+{{- $exportTo := $observability.collector.exportTo -}}
+{{- $traces := list (and $own "otlp_grpc/jaeger") (and $exportTo.traces "otlp_http/traces") -}}
+{{- $monitored := and $observability.serviceMonitor.enabled "prometheus" -}}
+{{- $metrics := list (and $own "otlp_http/prometheus") (and $exportTo.metrics "otlp_http/metrics") $monitored -}}
+{{- $logs := list (and (include "shop.storesLogs" .) "otlp_http/loki") (and $exportTo.logs "otlp_http/logs") -}}
+{{- $none := list "debug" -}}
+{{- dict "traces" (compact $traces) "metrics" (compact $metrics | default $none) "logs" (compact $logs | default $none) | toJson -}}
 {{- end -}}
 
 {{/* Port of a URL: its own, else that of its scheme. */}}

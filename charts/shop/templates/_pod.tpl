@@ -35,17 +35,16 @@ priorityClassName: {{ . }}
 {{- end }}
 {{- end -}}
 
-{{/* Metadata of a pod that a mesh has, too: (list $ name component). */}}
+{{/* Metadata of a pod, with labels and annotations of its own: (list $ workload component own). */}}
 {{- define "shop.podMetadata" -}}
-{{- $mesh := include "shop.mesh" (index . 0) | fromJson -}}
 labels:
-  {{- include "shop.selector" . | nindent 2 }}
+  {{- include "shop.workloadSelector" . | nindent 2 }}
   app.kubernetes.io/part-of: shop
   app.kubernetes.io/component: {{ index . 2 }}
-  {{- with $mesh.labels }}
+  {{- with (index . 3).labels }}
   {{- toYaml . | nindent 2 }}
   {{- end }}
-{{- with $mesh.annotations }}
+{{- with (index . 3).annotations }}
 annotations: {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- end -}}

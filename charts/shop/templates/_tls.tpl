@@ -32,19 +32,18 @@
 {{/* Plaintext to a server outside the release must be a decision. */}}
 {{- define "shop.tlsChecks" -}}
 {{- $tls := .Values.tls -}}
-{{- if and (eq $tls.issuer "cert-manager") (not ($tls.issuerRef | default dict).name) -}}
-{{- fail "tls.issuerRef.name: cert-manager needs the name of an issuer" -}}
-{{- end -}}
+{{- $refused := dict
+  "tls.issuerRef.name: cert-manager needs the name of an issuer"
+    (and (eq $tls.issuer "cert-manager") (not ($tls.issuerRef | default dict).name))
+  "gateway.grpcHostnames: with tls.enabled the Gateway needs a client certificate, a BackendTLSPolicy and its calls in tls.callers"
+    (and $tls.enabled .Values.gateway.enabled .Values.gateway.grpcHostnames (not $tls.callers)) -}}
 {{- $plain := dict
   "telemetry.endpoint" (hasPrefix "http:" (default "" .Values.telemetry.endpoint))
   "externalDatabase.sslmode" (and (not .Values.postgresql.enabled) (has .Values.externalDatabase.sslmode (list "disable" "allow" "prefer")))
   "externalValkey.tls" (not (or .Values.valkey.enabled .Values.externalValkey.tls)) -}}
 {{- range $key, $is := $plain -}}
-{{- if and $tls.enabled $is (not (has $key $tls.plaintext)) -}}
-{{- fail (printf "%s: it is plaintext, which tls.enabled allows only if tls.plaintext lists it" $key) -}}
+{{- $message := printf "%s: it is plaintext, which tls.enabled allows only if tls.plaintext lists it" $key -}}
+{{- $_ := set $refused $message (and $tls.enabled $is (not (has $key $tls.plaintext))) -}}
 {{- end -}}
-{{- end -}}
-{{- if and $tls.enabled .Values.gateway.enabled .Values.gateway.grpcHostnames (not $tls.callers) -}}
-{{- fail "gateway.grpcHostnames: with tls.enabled the Gateway needs a client certificate, a BackendTLSPolicy and its calls in tls.callers" -}}
-{{- end -}}
+{{- include "shop.refuse" $refused -}}
 {{- end -}}

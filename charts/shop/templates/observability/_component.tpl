@@ -1,7 +1,8 @@
 {{/* A Deployment of one pod, its configuration and its Service: (dict "root" $ "name" … "values" … "userId" … "ports"
      (dict name port) "files" (dict name content) "health" (dict port ready live startSeconds) "env" list "container" yaml
-     "volumes" yaml). A container with an `env` of its own gets no other. */}}
+     "data" (dict path size) "volumes" yaml). A container ends with its mounts; one with an `env` gets no other. */}}
 {{- define "shop.component" -}}
+{{- $checksum := dict "checksum/config" (toJson .files | sha256sum | trunc 16) -}}
 {{- $mesh := include "shop.mesh" .root | fromJson }}
 ---
 apiVersion: apps/v1
@@ -16,12 +17,7 @@ spec:
       {{- include "shop.selector" (list .root .name) | nindent 6 }}
   template:
     metadata:
-      labels:
-        {{- include "shop.selector" (list .root .name) | nindent 8 }}
-        app.kubernetes.io/part-of: shop
-        app.kubernetes.io/component: observability
-      annotations:
-        checksum/config: {{ toJson .files | sha256sum | trunc 16 }}
+      {{- include "shop.podMetadata" (list .root . "observability" (dict "annotations" $checksum)) | nindent 6 }}
     spec:
       {{- include "shop.podSpec" (list .root .name .userId (dict)) | nindent 6 }}
       containers:
@@ -52,11 +48,19 @@ spec:
             {{- include "shop.containerSecurity" . | nindent 12 }}
           resources: {{- toYaml .values.resources | nindent 12 }}
           {{- .container | nindent 10 }}
+            - {name: tmp, mountPath: /tmp}
+            {{- with .data }}
+            - {name: data, mountPath: {{ .path }}}
+            {{- end }}
       volumes:
         - name: tmp
           emptyDir: {sizeLimit: 64Mi}
         - name: config
           configMap: {name: {{ include "shop.name" (list .root .name) }}}
+        {{- with .data }}
+        - name: data
+          emptyDir: {sizeLimit: {{ .size }}}
+        {{- end }}
         {{- with .volumes }}
         {{- . | nindent 8 }}
         {{- end }}
