@@ -80,8 +80,8 @@ def channel(
         options.append(("grpc.ssl_target_name_override", server_name))
     name = target if "://" in target or target.startswith("unix:") else f"dns:///{target}"
     wrap = partial(_Method, target, timeout_seconds, telemetry or Telemetry(), checks or {})
-    # Stubs use only unary_unary, and their owners only get_state and close, which _Channel has.
-    return cast("grpc.aio.Channel", _Channel(name, options, certificates, wrap))
+    # Stubs use only unary_unary, and their owners only get_state and close, which Connection has.
+    return cast("grpc.aio.Channel", Connection(name, options, certificates, wrap))
 
 
 def _service_config(service: str, retryable: Sequence[str]) -> str:
@@ -106,35 +106,6 @@ def _service_config(service: str, retryable: Sequence[str]) -> str:
             }
         ]
     return json.dumps(config)
-
-
-class _Channel(Connection):
-    """The part of grpc.aio.Channel that the shop uses; every method is wrapped once, when a stub is created."""
-
-    def __init__(
-        self,
-        target: str,
-        options: Sequence[tuple[str, Any]],
-        certificates: Certificates | None,
-        wrap: "Callable[[str], _Method]",
-    ) -> None:
-        super().__init__(target, options, certificates)
-        self._wrap = wrap
-
-    def unary_unary(
-        self,
-        method: str,
-        request_serializer: Callable[[Any], bytes] | None = None,
-        response_deserializer: Callable[[bytes], Any] | None = None,
-        _registered_method: bool | None = None,
-    ) -> "_Method":
-        wrapped = self._wrap(method.lstrip("/"))
-
-        def use(raw: grpc.aio.Channel) -> None:
-            wrapped.raw = raw.unary_unary(method, request_serializer, response_deserializer)
-
-        self.use(use)
-        return wrapped
 
 
 class _Method:

@@ -40,11 +40,21 @@ def open_channel(target: str, identity: Identity | None, options: Sequence[tuple
 
 
 class Connection:
-    """A channel: in plaintext, or by mutual TLS with the certificates that are present."""
+    """The part of grpc.aio.Channel that the shop uses: in plaintext, or by mutual TLS with the present certificates.
 
-    def __init__(self, target: str, options: Sequence[tuple[str, Any]], certificates: Certificates | None) -> None:
+    Every method is wrapped once, when a stub is created, by its name; `raw` of the wrapper is of the channel in use.
+    """
+
+    def __init__(
+        self,
+        target: str,
+        options: Sequence[tuple[str, Any]],
+        certificates: Certificates | None,
+        wrap: Callable[[str], Any],
+    ) -> None:
         self._target = target
         self._options = options
+        self._wrap = wrap
         self._identity = certificates.refresh() if certificates else None
         self._channel = open_channel(target, self._identity, options)
         self._opened = [self._channel]
@@ -54,10 +64,15 @@ class Connection:
             following = repeat(lambda: self._follow(certificates), _FOLLOW_SECONDS, "channel not replaced")
             self._following = asyncio.create_task(following, name="follow certificates")
 
-    def use(self, use: Callable[[grpc.aio.Channel], None]) -> None:
-        """Call a function with the channel, and whenever another replaces it with that one."""
+    def unary_unary(self, method: str, *serializers: Any, _registered_method: bool | None = None, **named: Any) -> Any:
+        wrapped = self._wrap(method.lstrip("/"))
+
+        def use(channel: grpc.aio.Channel) -> None:
+            wrapped.raw = channel.unary_unary(method, *serializers, **named)
+
         self._uses.append(use)
         use(self._channel)
+        return wrapped
 
     def get_state(self, *, try_to_connect: bool = False) -> grpc.ChannelConnectivity:
         """Return READY if a backend is connected and reports the service as healthy."""
