@@ -55,6 +55,18 @@ readOnlyRootFilesystem: true
 capabilities: {drop: [ALL]}
 {{- end -}}
 
+{{/* What containers of jobs have in common, which run in checkout's image: (list $ cpu memory memoryLimit). */}}
+{{- define "shop.jobContainer" -}}
+{{- $root := index . 0 -}}
+{{- $checkout := include "shop.merged" (list $root.Values.defaults ($root.Values.services.checkout | default dict)) | fromJson -}}
+image: {{ include "shop.image" (list $root "checkout" $checkout) }}
+imagePullPolicy: {{ $root.Values.image.pullPolicy }}
+securityContext: {{- include "shop.containerSecurity" . | nindent 2 }}
+resources:
+  requests: {cpu: {{ index . 1 }}, memory: {{ index . 2 }}, ephemeral-storage: "0"}
+  limits: {memory: {{ index . 3 }}, ephemeral-storage: 128Mi}
+{{- end -}}
+
 {{/* A service's topology spread constraints: (list $ name service). */}}
 {{- define "shop.spread" -}}
 {{- $selector := include "shop.selector" (list (index . 0) (index . 1)) | fromYaml -}}

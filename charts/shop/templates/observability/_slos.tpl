@@ -31,29 +31,26 @@ DATA_LOSS|DEADLINE_EXCEEDED|INTERNAL|UNAVAILABLE|UNIMPLEMENTED|UNKNOWN
 {{- end -}}
 
 {{- define "shop.alertChecks" -}}
-{{- if and .Values.observability.prometheusRule.enabled (not (include "shop.otlpEndpoint" .)) -}}
-{{- fail "observability.prometheusRule.enabled: there are no metrics; set telemetry.endpoint or observability.enabled" -}}
-{{- end -}}
+{{- $refused := dict
+  "observability.prometheusRule.enabled: there are no metrics; set telemetry.endpoint or observability.enabled"
+    (and .Values.observability.prometheusRule.enabled (not (include "shop.otlpEndpoint" .))) -}}
 {{- $alertmanager := .Values.observability.alertmanager -}}
 {{- $receivers := list -}}
 {{- range $alertmanager.receivers }}{{ $receivers = append $receivers .name }}{{ end -}}
 {{- range list "pageReceiver" "ticketReceiver" -}}
-{{- if not (has (get $alertmanager .) $receivers) -}}
-{{- fail (printf "observability.alertmanager.%s: there is no receiver %q" . (get $alertmanager .)) -}}
-{{- end -}}
+{{- $receiver := get $alertmanager . -}}
+{{- $_ := set $refused (printf "observability.alertmanager.%s: there is no receiver %q" . $receiver) (not (has $receiver $receivers)) -}}
 {{- end -}}
 {{- $bounds := include "shop.latencyBounds" . | fromJsonArray -}}
 {{- range $name, $slo := include "shop.slos" . | fromJson -}}
-{{- if not (has ($slo.latencySeconds | float64) $bounds) -}}
-{{- fail (printf "slos.%s.latencySeconds: %v is none of the bounds of the histograms: %s" $name $slo.latencySeconds (join ", " $bounds)) -}}
+{{- $refused = merge $refused (dict
+  (printf "slos.%s.latencySeconds: %v is none of the bounds of the histograms: %s" $name $slo.latencySeconds (join ", " $bounds))
+    (not (has ($slo.latencySeconds | float64) $bounds))
+  (printf "slos.%s.method: %s serves HTTP; use route" $name $slo.service) (and $slo.method (eq $slo.protocol "http"))
+  (printf "slos.%s.route: %s serves gRPC; use method" $name $slo.service) (and $slo.route (eq $slo.protocol "grpc"))
+) -}}
 {{- end -}}
-{{- if and $slo.method (eq $slo.protocol "http") -}}
-{{- fail (printf "slos.%s.method: %s serves HTTP; use route" $name $slo.service) -}}
-{{- end -}}
-{{- if and $slo.route (eq $slo.protocol "grpc") -}}
-{{- fail (printf "slos.%s.route: %s serves gRPC; use method" $name $slo.service) -}}
-{{- end -}}
-{{- end -}}
+{{- include "shop.refuse" $refused -}}
 {{- end -}}
 
 {{/* Recording rules and burn alerts of all SLOs. Rates over five minutes are recorded for each SLO; longer windows are
