@@ -76,7 +76,7 @@ undeclared() {
     local address account="$release-ad"
     for address in "$release-recommendation"-{clusterip,v1,v2}; do
         count 120 20 20 "" "$address:50051"
-        check 'not answered and failed and all("PermissionDenied" in reason for reason in failed)'
+        check 'not answered and failed and all("RBAC: access denied" in reason for reason in failed)'
     done
 }
 

@@ -50,7 +50,7 @@ async def main(calls: int, rate: float, version: str = "", address: str = os.env
     opened = channel(address, first.service, timeout_seconds=TIMEOUT_SECONDS, balancing=balancing)
     method = opened.unary_unary(f"/{first.method}", type(first.request).SerializeToString, bytes)
     async with asyncio.timeout(ADMITTED_WITHIN_SECONDS):  # network policies take a moment to admit a new pod
-        while not answered and not any("PermissionDenied" in reason for reason in failed):
+        while not answered and not any("RBAC: access denied" in reason for reason in failed):
             await call(method, version)
             await asyncio.sleep(0.5)
     for counts in (answered, failed, slow):
