@@ -54,9 +54,10 @@ uninstall() { # and the Clusters, which outlive the release
 # ------------------------------------------------------------------ clusters
 
 healthy() { # of all clusters, each instance is ready
-    ! k get clusters.postgresql.cnpg.io --output \
-        jsonpath='{range .items[*]}{.spec.instances}/{.status.readyInstances} {.status.phase}{"\n"}{end}' |
-        grep --invert-match --quiet '^\([0-9]*\)/\1 Cluster in healthy state$'
+    local states
+    states=$(k get clusters.postgresql.cnpg.io --output \
+        jsonpath='{range .items[*]}{.spec.instances}/{.status.readyInstances} {.status.phase}{"\n"}{end}') &&
+        [[ -n $states ]] && ! grep --invert-match --quiet '^\([0-9]*\)/\1 Cluster in healthy state$' <<<"$states"
 }
 
 primary() { k get clusters.postgresql.cnpg.io "$ledgers" --output jsonpath='{.status.currentPrimary}'; }
