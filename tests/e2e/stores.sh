@@ -242,7 +242,7 @@ control() {
     sleep 30 # orders in progress
     ! reconcile || fail "the reconciliation found no mismatch"
     while read -r order; do grep --quiet "$order" "$work/reconciled" || fail "$order is not named"; done <"$work/lost"
-    grep --fixed-strings --file="$work/lost" "$work/reconciled" | head -3
+    grep --fixed-strings --max-count=3 --file="$work/lost" "$work/reconciled"
     echo "the reconciliation names each of the $(wc -l <"$work/lost") orders that lost an entry"
     uninstall
 }
