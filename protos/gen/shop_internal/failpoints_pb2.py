@@ -24,27 +24,23 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1eshop_internal/failpoints.proto\x12\rshop.internal\"\xc4\x01\n\tFailpoint\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\r\n\x05share\x18\x03 \x01(\x01\x12\x17\n\x0fseconds_to_live\x18\x04 \x01(\x01\x12\x17\n\rdelay_seconds\x18\x05 \x01(\x01H\x00\x12\x0e\n\x04hang\x18\x06 \x01(\x08H\x00\x12\x14\n\nerror_code\x18\x07 \x01(\tH\x00\x12\x16\n\x0c\x62urn_seconds\x18\x08 \x01(\x01H\x00\x12\x14\n\nleak_bytes\x18\t \x01(\x03H\x00\x42\x08\n\x06\x61\x63tion\"B\n\x13SetFailpointRequest\x12+\n\tfailpoint\x18\x01 \x01(\x0b\x32\x18.shop.internal.Failpoint\"\x16\n\x14SetFailpointResponse\"\x17\n\x15ListFailpointsRequest\"F\n\x16ListFailpointsResponse\x12,\n\nfailpoints\x18\x01 \x03(\x0b\x32\x18.shop.internal.Failpoint\"%\n\x16\x43learFailpointsRequest\x12\x0b\n\x03ids\x18\x01 \x03(\t\"\x19\n\x17\x43learFailpointsResponse2\xa6\x02\n\nFailpoints\x12W\n\x0cSetFailpoint\x12\".shop.internal.SetFailpointRequest\x1a#.shop.internal.SetFailpointResponse\x12]\n\x0eListFailpoints\x12$.shop.internal.ListFailpointsRequest\x1a%.shop.internal.ListFailpointsResponse\x12`\n\x0f\x43learFailpoints\x12%.shop.internal.ClearFailpointsRequest\x1a&.shop.internal.ClearFailpointsResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1eshop_internal/failpoints.proto\x12\rshop.internal\"G\n\tFailpoint\x12\n\n\x02id\x18\x01 \x01(\t\x12\x15\n\rspecification\x18\x02 \x01(\t\x12\x17\n\x0fseconds_to_live\x18\x03 \x01(\x01\"B\n\x13SetFailpointRequest\x12+\n\tfailpoint\x18\x01 \x01(\x0b\x32\x18.shop.internal.Failpoint\"\x16\n\x14SetFailpointResponse\"\x17\n\x15ListFailpointsRequest\"F\n\x16ListFailpointsResponse\x12,\n\nfailpoints\x18\x01 \x03(\x0b\x32\x18.shop.internal.Failpoint2\xc4\x01\n\nFailpoints\x12W\n\x0cSetFailpoint\x12\".shop.internal.SetFailpointRequest\x1a#.shop.internal.SetFailpointResponse\x12]\n\x0eListFailpoints\x12$.shop.internal.ListFailpointsRequest\x1a%.shop.internal.ListFailpointsResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'shop_internal.failpoints_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_FAILPOINT']._serialized_start=50
-  _globals['_FAILPOINT']._serialized_end=246
-  _globals['_SETFAILPOINTREQUEST']._serialized_start=248
-  _globals['_SETFAILPOINTREQUEST']._serialized_end=314
-  _globals['_SETFAILPOINTRESPONSE']._serialized_start=316
-  _globals['_SETFAILPOINTRESPONSE']._serialized_end=338
-  _globals['_LISTFAILPOINTSREQUEST']._serialized_start=340
-  _globals['_LISTFAILPOINTSREQUEST']._serialized_end=363
-  _globals['_LISTFAILPOINTSRESPONSE']._serialized_start=365
-  _globals['_LISTFAILPOINTSRESPONSE']._serialized_end=435
-  _globals['_CLEARFAILPOINTSREQUEST']._serialized_start=437
-  _globals['_CLEARFAILPOINTSREQUEST']._serialized_end=474
-  _globals['_CLEARFAILPOINTSRESPONSE']._serialized_start=476
-  _globals['_CLEARFAILPOINTSRESPONSE']._serialized_end=501
-  _globals['_FAILPOINTS']._serialized_start=504
-  _globals['_FAILPOINTS']._serialized_end=798
+  _globals['_FAILPOINT']._serialized_start=49
+  _globals['_FAILPOINT']._serialized_end=120
+  _globals['_SETFAILPOINTREQUEST']._serialized_start=122
+  _globals['_SETFAILPOINTREQUEST']._serialized_end=188
+  _globals['_SETFAILPOINTRESPONSE']._serialized_start=190
+  _globals['_SETFAILPOINTRESPONSE']._serialized_end=212
+  _globals['_LISTFAILPOINTSREQUEST']._serialized_start=214
+  _globals['_LISTFAILPOINTSREQUEST']._serialized_end=237
+  _globals['_LISTFAILPOINTSRESPONSE']._serialized_start=239
+  _globals['_LISTFAILPOINTSRESPONSE']._serialized_end=309
+  _globals['_FAILPOINTS']._serialized_start=312
+  _globals['_FAILPOINTS']._serialized_end=508
 # @@protoc_insertion_point(module_scope)

@@ -23,54 +23,38 @@ class Failpoint(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     ID_FIELD_NUMBER: _builtins.int
-    NAME_FIELD_NUMBER: _builtins.int
-    SHARE_FIELD_NUMBER: _builtins.int
+    SPECIFICATION_FIELD_NUMBER: _builtins.int
     SECONDS_TO_LIVE_FIELD_NUMBER: _builtins.int
-    DELAY_SECONDS_FIELD_NUMBER: _builtins.int
-    HANG_FIELD_NUMBER: _builtins.int
-    ERROR_CODE_FIELD_NUMBER: _builtins.int
-    BURN_SECONDS_FIELD_NUMBER: _builtins.int
-    LEAK_BYTES_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     """Chosen by the caller, up to 64 characters."""
-    name: _builtins.str
-    """The full name of a method, such as `shop.CartService/GetCart`, whose calls it affects before they are handled; or a
-    place in the code, such as `checkout.charge.before`. Several failpoints of one name act in the order of their start.
+    specification: _builtins.str
+    """What happens where, as an entry of the variable FAILPOINTS: `shop.CartService/GetCart=stall:0.5%33` delays a third of
+    the calls of a method before they are handled, `checkout.charge.before=…` acts at a place in the code. It may be
+    - `stall:SECONDS`, up to 999;
+    - `hang`, until the caller gives up or the failpoint ends;
+    - `error:CODE`, such as UNAVAILABLE, as if the handler failed so; `error` as a bug, with a traceback in the log;
+    - `burn:SECONDS` of CPU time, below 10, in which the process does nothing else;
+    - `leak:MIB` of memory, up to 99, held until the failpoint ends, at most 1 GiB in all;
+    - `kill`, the process.
+    `%PERCENT` spreads evenly, over the same calls each time; `*TIMES` is how often it acts. Several failpoints of one
+    name act in the order of their start.
     """
-    share: _builtins.float
-    """Share of the calls that it affects, above 0 and up to 1: spread evenly, and the same ones each time."""
     seconds_to_live: _builtins.float
-    """When it ends, above 0 and up to 3,600. A list has what is left."""
-    delay_seconds: _builtins.float
-    """Waits, up to 600 seconds, and continues."""
-    hang: _builtins.bool
-    """Waits until the caller gives up or the failpoint ends. Must be true."""
-    error_code: _builtins.str
-    """Fails with this status code, such as `UNAVAILABLE`, and does nothing."""
-    burn_seconds: _builtins.float
-    """Computes for so much CPU time, up to 10 seconds, in which the process does nothing else."""
-    leak_bytes: _builtins.int
-    """Allocates so many bytes, up to 64 MiB, and holds them until the failpoint ends; at most 1 GiB in all."""
+    """It ends after this time, up to 3,600, or with the process; at once if this is 0. A list has what is left. When it ends,
+    calls that wait in it continue, and memory is released.
+    """
     def __init__(
         self,
         *,
         id: _builtins.str = ...,
-        name: _builtins.str = ...,
-        share: _builtins.float = ...,
+        specification: _builtins.str = ...,
         seconds_to_live: _builtins.float = ...,
-        delay_seconds: _builtins.float = ...,
-        hang: _builtins.bool = ...,
-        error_code: _builtins.str = ...,
-        burn_seconds: _builtins.float = ...,
-        leak_bytes: _builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["action", b"action", "burn_seconds", b"burn_seconds", "delay_seconds", b"delay_seconds", "error_code", b"error_code", "hang", b"hang", "leak_bytes", b"leak_bytes"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["action", b"action", "burn_seconds", b"burn_seconds", "delay_seconds", b"delay_seconds", "error_code", b"error_code", "hang", b"hang", "id", b"id", "leak_bytes", b"leak_bytes", "name", b"name", "seconds_to_live", b"seconds_to_live", "share", b"share"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["id", b"id", "seconds_to_live", b"seconds_to_live", "specification", b"specification"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_action: _TypeAlias = _typing.Literal["delay_seconds", "hang", "error_code", "burn_seconds", "leak_bytes"]  # noqa: Y015
-    _WhichOneofArgType_action: _TypeAlias = _typing.Literal["action", b"action"]  # noqa: Y015
-    def WhichOneof(self, oneof_group: _WhichOneofArgType_action) -> _WhichOneofReturnType_action | None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Failpoint: _TypeAlias = Failpoint  # noqa: Y015
 
@@ -143,40 +127,3 @@ class ListFailpointsResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ListFailpointsResponse: _TypeAlias = ListFailpointsResponse  # noqa: Y015
-
-@_typing.final
-class ClearFailpointsRequest(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
-
-    IDS_FIELD_NUMBER: _builtins.int
-    @_builtins.property
-    def ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Empty for all."""
-
-    def __init__(
-        self,
-        *,
-        ids: _abc.Iterable[_builtins.str] | None = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["ids", b"ids"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___ClearFailpointsRequest: _TypeAlias = ClearFailpointsRequest  # noqa: Y015
-
-@_typing.final
-class ClearFailpointsResponse(_message.Message):
-    DESCRIPTOR: _descriptor.Descriptor
-
-    def __init__(
-        self,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___ClearFailpointsResponse: _TypeAlias = ClearFailpointsResponse  # noqa: Y015

@@ -45,11 +45,6 @@ class FailpointsStub(object):
                 request_serializer=shop__internal_dot_failpoints__pb2.ListFailpointsRequest.SerializeToString,
                 response_deserializer=shop__internal_dot_failpoints__pb2.ListFailpointsResponse.FromString,
                 _registered_method=True)
-        self.ClearFailpoints = channel.unary_unary(
-                '/shop.internal.Failpoints/ClearFailpoints',
-                request_serializer=shop__internal_dot_failpoints__pb2.ClearFailpointsRequest.SerializeToString,
-                response_deserializer=shop__internal_dot_failpoints__pb2.ClearFailpointsResponse.FromString,
-                _registered_method=True)
 
 
 class FailpointsServicer(object):
@@ -57,21 +52,14 @@ class FailpointsServicer(object):
     """
 
     def SetFailpoint(self, request, context):
-        """Enables a failpoint, in place of the one with its id if there is one. It ends by itself, or with the process.
+        """Enables a failpoint, in place of the one with its id if there is one.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListFailpoints(self, request, context):
-        """Lists the failpoints that are enabled.
-        """
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
-    def ClearFailpoints(self, request, context):
-        """Ends failpoints at once: calls that wait in them continue, and memory is released. Unknown ids are ignored.
+        """Lists the failpoints that were set and have not ended.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -89,11 +77,6 @@ def add_FailpointsServicer_to_server(servicer, server):
                     servicer.ListFailpoints,
                     request_deserializer=shop__internal_dot_failpoints__pb2.ListFailpointsRequest.FromString,
                     response_serializer=shop__internal_dot_failpoints__pb2.ListFailpointsResponse.SerializeToString,
-            ),
-            'ClearFailpoints': grpc.unary_unary_rpc_method_handler(
-                    servicer.ClearFailpoints,
-                    request_deserializer=shop__internal_dot_failpoints__pb2.ClearFailpointsRequest.FromString,
-                    response_serializer=shop__internal_dot_failpoints__pb2.ClearFailpointsResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -151,33 +134,6 @@ class Failpoints(object):
             '/shop.internal.Failpoints/ListFailpoints',
             shop__internal_dot_failpoints__pb2.ListFailpointsRequest.SerializeToString,
             shop__internal_dot_failpoints__pb2.ListFailpointsResponse.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
-
-    @staticmethod
-    def ClearFailpoints(request,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.unary_unary(
-            request,
-            target,
-            '/shop.internal.Failpoints/ClearFailpoints',
-            shop__internal_dot_failpoints__pb2.ClearFailpointsRequest.SerializeToString,
-            shop__internal_dot_failpoints__pb2.ClearFailpointsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -17,11 +17,9 @@ class FailpointsStub:
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     SetFailpoint: _aio.UnaryUnaryMultiCallable[_failpoints_pb2.SetFailpointRequest, _failpoints_pb2.SetFailpointResponse]
-    """Enables a failpoint, in place of the one with its id if there is one. It ends by itself, or with the process."""
+    """Enables a failpoint, in place of the one with its id if there is one."""
     ListFailpoints: _aio.UnaryUnaryMultiCallable[_failpoints_pb2.ListFailpointsRequest, _failpoints_pb2.ListFailpointsResponse]
-    """Lists the failpoints that are enabled."""
-    ClearFailpoints: _aio.UnaryUnaryMultiCallable[_failpoints_pb2.ClearFailpointsRequest, _failpoints_pb2.ClearFailpointsResponse]
-    """Ends failpoints at once: calls that wait in them continue, and memory is released. Unknown ids are ignored."""
+    """Lists the failpoints that were set and have not ended."""
 
 class FailpointsServicer(metaclass=_abc_1.ABCMeta):
     """Makes a process fail on purpose. Served with LAB=1 alone; its calls are in no trace, metric or log."""
@@ -32,7 +30,7 @@ class FailpointsServicer(metaclass=_abc_1.ABCMeta):
         request: _failpoints_pb2.SetFailpointRequest,
         context: _aio.ServicerContext[_failpoints_pb2.SetFailpointRequest, _abc.Awaitable[_failpoints_pb2.SetFailpointResponse]],
     ) -> _abc.Awaitable[_failpoints_pb2.SetFailpointResponse]:
-        """Enables a failpoint, in place of the one with its id if there is one. It ends by itself, or with the process."""
+        """Enables a failpoint, in place of the one with its id if there is one."""
 
     @_abc_1.abstractmethod
     def ListFailpoints(
@@ -40,14 +38,6 @@ class FailpointsServicer(metaclass=_abc_1.ABCMeta):
         request: _failpoints_pb2.ListFailpointsRequest,
         context: _aio.ServicerContext[_failpoints_pb2.ListFailpointsRequest, _abc.Awaitable[_failpoints_pb2.ListFailpointsResponse]],
     ) -> _abc.Awaitable[_failpoints_pb2.ListFailpointsResponse]:
-        """Lists the failpoints that are enabled."""
-
-    @_abc_1.abstractmethod
-    def ClearFailpoints(
-        self,
-        request: _failpoints_pb2.ClearFailpointsRequest,
-        context: _aio.ServicerContext[_failpoints_pb2.ClearFailpointsRequest, _abc.Awaitable[_failpoints_pb2.ClearFailpointsResponse]],
-    ) -> _abc.Awaitable[_failpoints_pb2.ClearFailpointsResponse]:
-        """Ends failpoints at once: calls that wait in them continue, and memory is released. Unknown ids are ignored."""
+        """Lists the failpoints that were set and have not ended."""
 
 def add_FailpointsServicer_to_server(servicer: FailpointsServicer, server: _aio.Server) -> None: ...

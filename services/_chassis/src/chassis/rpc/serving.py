@@ -37,8 +37,6 @@ log = structlog.get_logger()
 # By the conventions only these codes are failures of a server: the others are errors of the caller.
 _SERVER_FAULTS = frozenset({"UNKNOWN", "DEADLINE_EXCEEDED", "UNIMPLEMENTED", "INTERNAL", "UNAVAILABLE", "DATA_LOSS"})
 
-_UNOBSERVED = "shop.internal.Failpoints"
-
 # gRPC's own header of an attempt that follows failed ones.
 _PREVIOUS_ATTEMPTS = "grpc-previous-rpc-attempts"
 
@@ -71,7 +69,7 @@ class WrappingRegistrar:
     def add_registered_method_handlers(self, service_name: str, method_handlers: Mapping[str, Any]) -> None:
         service = Default().FindServiceByName(service_name)
         # Whoever looks for the cause of a fault must not find when it was set.
-        telemetry = Telemetry() if service_name == _UNOBSERVED else self._telemetry
+        telemetry = Telemetry() if service_name == "shop.internal.Failpoints" else self._telemetry
         wrapped: dict[str, grpc.RpcMethodHandler[Any, Any]] = {}
         for name, handler in method_handlers.items():
             path = f"{service_name}/{name}"
@@ -90,8 +88,8 @@ class WrappingRegistrar:
 
 def _with_failpoint(name: str, handler: Handler, failpoints: Failpoints) -> Handler:
     """Return the handler, with the failpoint of its method before it if that may act."""
-    failpoints.places.add(name)
-    if not failpoints.may_act(name):
+    failpoints.methods.add(name)
+    if not failpoints.changeable and name not in failpoints.enabled:
         return handler  # decided once, so that failpoints which are off cost a call nothing
 
     async def reach_and_handle(request: Message, context: ServicerContext) -> Message:
