@@ -1,12 +1,15 @@
 """The control room of a running shop with TLS, and the commands that use it."""
 
 import asyncio
+import contextlib
+import inspect
 import json
 import os
 import re
+import shutil
 import sys
 from asyncio.subprocess import DEVNULL, PIPE
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,11 +18,31 @@ import httpx2
 import pytest
 import pytest_asyncio
 
+import ad_service.domain
+from chassis.errors import Unavailable
+from chassis.rpc import client
+from chassis.tls.certificates import Certificates
+from shop.ad_pb2 import AdRequest
+from shop.ad_pb2_grpc import AdServiceStub
 from shop_cli.local.run_file import Run
+from shop_internal.failpoints_pb2 import Failpoint, SetFailpointRequest
+from shop_internal.failpoints_pb2_grpc import FailpointsStub
 from shop_kit.waiting import wait_until
 from shop_lab.world.running_shop import shop_up
 
 README = Path(__file__).parents[2] / "services" / "_cli" / "README.md"  # its command begins with `grpcurl -cacert`
+
+# Python imports `sitecustomize` before a program adds its own folder to the path, as the images' do.
+FINDER = """
+import importlib.util, pathlib, sys
+
+class Finder:
+    def find_spec(name, path=None, target=None):
+        file = pathlib.Path(__file__).with_name(f"{name}.py")
+        return importlib.util.spec_from_file_location(name, file) if file.exists() else None
+
+sys.meta_path.insert(0, Finder)
+"""
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -63,6 +86,16 @@ class UpShop:
 
         await wait_until(is_in_state)
 
+    @contextlib.asynccontextmanager
+    async def stub(self, stub: Callable[[Any], Any], address: str, caller: str = "operator") -> AsyncIterator[Any]:
+        """Open a stub of a service at an address, with the certificate of a caller."""
+        certificates = Certificates.load(str(Path(self.run.tls_folder).with_name(caller)))
+        channel = client.channel(address, "", timeout_seconds=10, certificates=certificates)
+        try:
+            yield stub(channel)
+        finally:
+            await channel.close()
+
     def client(self) -> httpx2.AsyncClient:
         """Return a client of the control room that sends the token."""
         headers = {"Authorization": f"Bearer {self.run.token}"}
@@ -72,7 +105,7 @@ class UpShop:
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def up(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[UpShop]:
     folder = tmp_path_factory.mktemp("shop")
-    async with shop_up(folder, "--tls") as run:
+    async with shop_up(folder, "--tls", "--lab") as run:
         yield UpShop(folder, run)
 
 
@@ -156,6 +189,45 @@ async def test_a_frozen_service_is_one_clear_line_until_it_is_resumed(up: UpShop
     assert status == 4
     assert re.fullmatch(r"(NO_RESPONSE|NOTHING_LISTENS): .*currency.*frozen.*`shop status`\)\n", output)
     await up.wait_for_state("currency", "serving")
+
+
+async def test_the_laboratory_alone_makes_a_service_fail_until_it_stops(up: UpShop) -> None:
+    internal = up.run.addresses["ad-internal"]
+    async with up.stub(AdServiceStub, up.run.addresses["ad"]) as ads, up.stub(FailpointsStub, internal) as operator:
+        wanted = Failpoint(id="7", specification="shop.AdService/GetAds=error:UNAVAILABLE", seconds_to_live=600)
+        with pytest.raises(Unavailable, match="ALLOWED_CALLS does not list it"):
+            await operator.SetFailpoint(SetFailpointRequest(failpoint=wanted))
+        async with up.stub(FailpointsStub, internal, "lab") as failpoints:
+            await failpoints.SetFailpoint(SetFailpointRequest(failpoint=wanted))
+            with pytest.raises(Unavailable, match="^unavailable$"):
+                await ads.GetAds(AdRequest())
+            await failpoints.SetFailpoint(SetFailpointRequest(failpoint=Failpoint(id="7")))
+        assert (await ads.GetAds(AdRequest())).ads
+
+
+async def test_a_service_runs_a_patched_module_until_it_is_removed(up: UpShop) -> None:
+    assert up.run.lab
+    folder = up.folder / ".shop/modules/ad"
+    folder.mkdir(parents=True)
+    original = inspect.getsource(ad_service.domain)
+    (folder / "sitecustomize.py").write_text(FINDER)
+    (folder / "ad_service.domain.py").write_text(original.replace("or self._house", "or self._house * 2"))
+    async with up.stub(AdServiceStub, up.run.addresses["ad"]) as ads:
+
+        async def counted() -> int:
+            with contextlib.suppress(Unavailable):  # while it restarts
+                return len((await ads.GetAds(AdRequest())).ads)
+            return 0
+
+        before = await counted()
+        for expected in (2 * before, before):
+            await up.shop("restart", "ad")
+
+            async def changed(expected: int = expected) -> bool:
+                return await counted() == expected
+
+            await wait_until(changed)
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 async def test_the_log_of_a_service_is_printed(up: UpShop) -> None:

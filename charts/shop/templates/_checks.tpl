@@ -16,6 +16,8 @@
   "postgresql.cloudnativepg.enabled: the cluster has no CloudNativePG operator; offline, render with --api-versions postgresql.cnpg.io/v1"
     (and $cloudnativepg (not (.Capabilities.APIVersions.Has "postgresql.cnpg.io/v1")))
   "gateway.parentRefs: the routes need a Gateway to attach to" (and $values.gateway.enabled (not $values.gateway.parentRefs))
+  "lab.enabled: it breaks services on purpose, so not with externalDatabase.host, externalValkey.host, gateway.enabled or ingress.enabled"
+    (and $values.lab.enabled (or $external.host $values.externalValkey.host $values.gateway.enabled $values.ingress.enabled))
   "load.enabled: there is no service \"storefront\" to visit" (and $values.load.enabled (not (hasKey $services "storefront")))
   (printf "services.shipping.env.RETENTION_DAYS: %v days are fewer than the %v days of services.checkout" $shipments $orders)
     (and (hasKey $services "shipping") (lt $shipments $orders))

@@ -37,6 +37,10 @@
 {{- end }}
 - {name: DRAIN_SECONDS, value: {{ include "shop.drain" $service | quote }}}
 - {name: GRACE_SECONDS, value: {{ $service.shutdown.graceSeconds | quote }}}
+{{- if $root.Values.lab.enabled }}
+- {name: LAB, value: "1"}
+- {name: PYTHONPATH, value: "/modules:/app:/packages"}
+{{- end }}
 {{- if $root.Values.development }}
 - {name: RELOAD, value: "1"}
 {{- end }}

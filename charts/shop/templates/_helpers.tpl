@@ -22,6 +22,9 @@ app.kubernetes.io/part-of: shop
 app.kubernetes.io/version: {{ (index . 0).Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ (index . 0).Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" (index . 0).Chart.Name (index . 0).Chart.Version | replace "+" "_" }}
+{{- if (index . 0).Values.lab.enabled }}
+shop/lab: "true"
+{{- end }}
 {{- end -}}
 
 {{/* (list $ name [wave [version]]). Argo CD waits until one wave is healthy: first what pods need, stores in 1, services in 2,
@@ -69,6 +72,7 @@ annotations:
 {{- end -}}
 {{- $_ := set $service "port" (ternary 50051 (int $service.port) (eq $service.protocol "grpc")) -}}
 {{- $_ := set $service "internalPort" 50052 -}}
+{{- $_ := set $service "internal" (or $service.internal (and $.Values.lab.enabled (eq $service.protocol "grpc"))) -}}
 {{- range $version, $of := $service.versions -}}
 {{- if kindIs "invalid" $of -}}{{- $_ := unset $service.versions $version -}}{{- end -}}
 {{- end -}}
@@ -131,6 +135,7 @@ app.kubernetes.io/version: {{ . }}
   "authority" (and .Values.tls.enabled (eq .Values.tls.issuer "authority"))
   "grafana" (and $observability.enabled $observability.grafana.enabled)
   "jaeger" $observability.enabled
+  "lab" .Values.lab.enabled
   "load-generator" .Values.load.enabled
   "loki" (include "shop.storesLogs" .)
   "otel-collector" (include "shop.collects" .)
@@ -156,12 +161,14 @@ shop.{{ . | replace "-" " " | title | replace " " "" }}Service
      and tests call may be missing. */}}
 {{- define "shop.callers" -}}
 {{- $services := include "shop.services" . | fromJson -}}
-{{- $clients := dict "test" .Values.tests -}}
+{{- $lab := dict -}}
+{{- $clients := dict "test" .Values.tests "lab" (dict "internalCalls" $lab) -}}
 {{- if include "shop.reconciles" . -}}{{- $_ := set $clients "reconciliation" .Values.reconciliation -}}{{- end -}}
 {{- range $caller, $calls := .Values.tls.callers -}}{{- $_ := set $clients $caller (dict "calls" $calls) -}}{{- end -}}
 {{- $callers := dict -}}
 {{- range $name, $service := $services -}}
 {{- if eq $service.protocol "grpc" -}}{{- $_ := set $callers $name dict -}}{{- end -}}
+{{- if and $.Values.lab.enabled (eq $service.protocol "grpc") -}}{{- $_ := set $lab $name (list "Failpoints/ListFailpoints" "Failpoints/SetFailpoint") -}}{{- end -}}
 {{- $_ := set $clients $name $service -}}
 {{- end -}}
 {{- range $caller, $client := $clients -}}

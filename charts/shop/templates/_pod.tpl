@@ -103,6 +103,10 @@ resources:
 - name: files
   configMap: {name: {{ include "shop.name" (list $root $name) }}}
 {{- end }}
+{{- if $root.Values.lab.enabled }}
+- name: modules
+  configMap: {name: {{ include "shop.name" (list $root $name) }}-modules, optional: true}
+{{- end }}
 {{- with include "shop.caSecret" (list $root $service) | fromJson }}
 - name: ca
   secret: {secretName: {{ .name }}, items: [{key: {{ .key }}, path: ca.crt}]}
@@ -120,6 +124,9 @@ resources:
 - {name: data, mountPath: /data}
 {{- if $service.files }}
 - {name: files, mountPath: /etc/shop, readOnly: true}
+{{- end }}
+{{- if (index . 0).Values.lab.enabled }}
+- {name: modules, mountPath: /modules, readOnly: true}
 {{- end }}
 {{- if include "shop.caSecret" . | fromJson }}
 - {name: ca, mountPath: /etc/shop-ca, readOnly: true}

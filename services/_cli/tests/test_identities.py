@@ -12,6 +12,7 @@ import shop
 import shop_internal
 from shop_cli.local.identities import Identities
 from shop_cli.local.workspace import discover, root
+from shop_internal import failpoints_pb2
 
 SERVICES = [program.name for program in discover()]
 
@@ -67,12 +68,20 @@ def test_every_declared_call_is_allowed_and_no_other(identities: Identities) -> 
     assert allowed == declared
 
 
-def test_the_operator_may_call_everything(identities: Identities) -> None:
+def test_a_laboratory_alone_may_make_services_fail(tmp_path: Path, identities: Identities) -> None:
+    in_lab = callers_of(Identities.issue(tmp_path, ["ad"], lab=True), "ad")
+    methods = [f"shop.internal.Failpoints/{name}" for name in ("ListFailpoints", "SetFailpoint")]
+    assert (tmp_path / "lab" / "tls.crt").exists()
+    assert in_lab == {**callers_of(identities, "ad"), "lab": methods}
+
+
+def test_the_operator_may_call_everything_else(identities: Identities) -> None:
     allowed = [method for service in SERVICES for method in callers_of(identities, service).get("operator", ())]
     packages = [(package, f"{package.__name__}.") for package in (shop, shop_internal)]
     modules = [found.name for package, prefix in packages for found in pkgutil.iter_modules(package.__path__, prefix)]
     described = [import_module(name).DESCRIPTOR for name in modules if name.endswith("_pb2")]
     services = [service for file in described for service in file.services_by_name.values()]
+    services.remove(failpoints_pb2.DESCRIPTOR.services_by_name["Failpoints"])
     assert sorted(allowed) == sorted(
         f"{service.full_name}/{found.name}" for service in services for found in service.methods
     )

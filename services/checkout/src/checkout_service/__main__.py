@@ -10,7 +10,6 @@ from chassis.settings import HmacKeySettings, PositiveFloat, SecretStr, ServiceS
 from chassis.sql.retention import Retention
 from chassis.sql.settings import DatabaseUrl
 from checkout_service.executor import Executor
-from checkout_service.failpoints import FAILPOINTS
 from checkout_service.journal.opening import MIGRATIONS, open_journal
 from checkout_service.metrics import OrderMetrics
 from checkout_service.outbox import Outbox
@@ -39,7 +38,6 @@ async def build(
     open_journal: Callable[..., AbstractAsyncContextManager[Journal]] = open_journal,
 ) -> AsyncIterator[None]:
     """Open the journal, connect to the peers, run the background loops, and register the servicers."""
-    service.failpoints.places.update(FAILPOINTS)
     url, lease_seconds = settings.database_url.get_secret_value(), settings.lease_seconds
     telemetry, failpoints = service.telemetry, service.failpoints
     # The same after a restart, so that this replica takes up its own orders at once.

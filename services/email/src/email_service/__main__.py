@@ -11,7 +11,6 @@ from chassis.rpc.server import Service, run
 from chassis.settings import Parse, SecretStr, ServiceSettings
 from chassis.sql.settings import DatabaseUrl
 from email_service.acceptance import Acceptance
-from email_service.failpoints import FAILPOINTS
 from email_service.housekeeping import INTERVAL_SECONDS, housekeep
 from email_service.metrics import MessageMetrics
 from email_service.mime import Sender, parse_sender
@@ -45,7 +44,6 @@ class Settings(ServiceSettings):
 @asynccontextmanager
 async def build(settings: Settings, service: Service) -> AsyncIterator[None]:
     """Open the spool, start its background tasks, and register the servicers."""
-    service.failpoints.places.update(FAILPOINTS)
     async with _product_names(settings, service) as names, _open_spool(settings, service) as (spool, notify):
         templates, sender = ConfirmationTemplates(settings.storefront_url), settings.email_from
         acceptance = Acceptance(templates, names, spool, sender, failpoints=service.failpoints, notify=notify)

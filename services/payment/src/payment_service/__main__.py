@@ -11,7 +11,6 @@ from chassis.sql.settings import DatabaseUrl
 from chassis.telemetry import semconv
 from payment_service.cards import Brand
 from payment_service.domain import PaymentProcessor
-from payment_service.failpoints import FAILPOINTS
 from payment_service.ledger.sql import MIGRATIONS, open_ledger
 from payment_service.service import PaymentLedger, PaymentService
 from shop import payment_pb2_grpc
@@ -32,7 +31,6 @@ class Settings(HmacKeySettings, ServiceSettings):
 
 @asynccontextmanager
 async def build(settings: Settings, service: Service) -> AsyncIterator[None]:
-    service.failpoints.places.update(FAILPOINTS)
     declines = service.telemetry.counter(semconv.DECLINES)
     async with open_ledger(settings.database_url.get_secret_value(), service.telemetry) as ledger:
         processor = PaymentProcessor(

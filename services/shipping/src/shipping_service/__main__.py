@@ -11,7 +11,6 @@ from chassis.sql.retention import Retention
 from chassis.sql.settings import DatabaseUrl
 from chassis.values.datafile import DataFile
 from shipping_service.domain import Shipper
-from shipping_service.failpoints import FAILPOINTS
 from shipping_service.manifest.sql import MIGRATIONS, open_manifest
 from shipping_service.service import ShipmentManifest, ShippingService
 from shipping_service.store import parse_rate_card
@@ -29,7 +28,6 @@ class Settings(ServiceSettings):
 @asynccontextmanager
 async def build(settings: Settings, service: Service) -> AsyncIterator[None]:
     """Open the manifest, run the background tasks, and register both servicers."""
-    service.failpoints.places.update(FAILPOINTS)
     rate_card = DataFile(settings.rate_card_file, parse_rate_card)
     async with open_manifest(settings.database_url.get_secret_value(), service.telemetry) as manifest:
         retention = Retention(manifest.delete_old, days=settings.retention_days, rows="entries of the manifest")

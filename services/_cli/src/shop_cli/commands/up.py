@@ -39,6 +39,10 @@ WithTls = Annotated[
     ),
 ]
 
+WithLab = Annotated[
+    bool, typer.Option("--lab", help="For `shop faults`: services can be made to fail, and run patched modules.")
+]
+
 
 @async_command
 async def up(
@@ -48,6 +52,7 @@ async def up(
     folder: Folder = None,
     postgres: WithPostgres = False,
     tls: WithTls = False,
+    lab: WithLab = False,
 ) -> None:
     """Start all services and the control room, restart services that end, and stop everything on Ctrl-C.
 
@@ -62,7 +67,7 @@ async def up(
         console.print(
             f"without effect, as OTEL_EXPORTER_OTLP_ENDPOINT is not set: {names}", markup=False, soft_wrap=True
         )
-    async with running(data, port_offset=port_offset, any_ports=any_ports, postgres=postgres, tls=tls) as room:
+    async with running(data, port_offset=port_offset, any_ports=any_ports, postgres=postgres, tls=tls, lab=lab) as room:
         await _show_until(stopped, room, folder)
         console.print("stopping ...")
     codes = {process.name: process.exit_code for process in room.processes}

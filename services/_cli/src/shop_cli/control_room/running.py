@@ -21,7 +21,7 @@ from shop_cli.local.processes import Shop
 from shop_cli.local.run_file import DATA, Run, locked, published
 from shop_cli.local.supervision import Monitor, supervise
 from shop_cli.local.telemetry_store import TelemetryStore
-from shop_cli.local.workspace import default_ports, discover
+from shop_cli.local.workspace import Program, default_ports, discover, internal_name
 
 PORT = 8090
 _NAME = "control-room"
@@ -40,19 +40,20 @@ class StoreMissing(FailedPrecondition):
 
 @asynccontextmanager
 async def running(
-    folder: Path, *, port_offset: int, any_ports: bool, postgres: bool, tls: bool
+    folder: Path, *, port_offset: int, any_ports: bool, postgres: bool, tls: bool, lab: bool
 ) -> AsyncIterator[ControlRoom]:
     """Start the shop and its control room, restart services that end, and stop everything on leaving.
 
     The folder is for data, logs and secrets. With `any_ports` the ports are free ones, not the default ones plus
     `port_offset`. With `postgres` everything is stored in PostgreSQL and Valkey instead of SQLite files and memory;
-    with `tls` services call each other by mutual TLS.
+    with `tls` services call each other by mutual TLS. With `lab` they serve failpoints, and prefer the modules in
+    `.shop/modules/<service>/`.
     Raise ShopRunning, FolderNotWritable, PortInUse or StoreMissing.
     """
     programs, telemetry = discover(), TelemetryStore()
     async with AsyncExitStack() as stack:
         stack.enter_context(locked(folder))
-        ports = {**default_ports(programs), _NAME: PORT}
+        ports = {**default_ports(programs), **(_lab_ports(programs) if lab else {}), _NAME: PORT}
         free = stack.enter_context(reserved(len(ports))) if any_ports else ()
         ports = dict(zip(ports, free or (port + port_offset for port in ports.values()), strict=True))
         for name, port in ports.items():
@@ -61,12 +62,15 @@ async def running(
             f"http://localhost:{ports[name]}" if name in ports else None for name in ("storefront", "employee-api")
         )
         names = [program.name for program in programs]
-        identities = Identities.issue(folder / DATA / "tls", names) if tls else None
-        run = _describe(ports, folder, identities)
+        identities = Identities.issue(folder / DATA / "tls", names, lab=lab) if tls else None
+        run = _describe(ports, folder, identities, lab=lab)
         stores, databases = await _start_stores(stack, folder) if postgres else ((), {})
         environment = await _environment(stack, telemetry)
         links = _links(run, storefront)
-        overrides = {name: {**databases.get(name, {}), **links.get(name, {})} for name in {*databases, *links}}
+        overrides = {name: {**databases.get(name, {}), **links.get(name, {})} for name in names}
+        for name in names if lab else ():
+            modules = (str(folder / DATA / "modules" / name), environment.get("PYTHONPATH"))
+            overrides[name] |= {"LAB": "1", "PYTHONPATH": os.pathsep.join(filter(None, modules))}
         shop = await stack.enter_async_context(
             Shop(programs, folder, ports, environment, overrides, identities=identities)
         )
@@ -84,10 +88,15 @@ async def running(
         yield room
 
 
-def _describe(ports: Mapping[str, int], folder: Path, identities: Identities | None) -> Run:
+def _lab_ports(programs: Sequence[Program]) -> Mapping[str, int]:
+    return {internal_name(program.name): program.port - 39_000 for program in programs if program.protocol == "grpc"}
+
+
+def _describe(ports: Mapping[str, int], folder: Path, identities: Identities | None, *, lab: bool) -> Run:
     addresses = {name: f"{HOST}:{port}" for name, port in ports.items() if name != _NAME}
     url, token = f"http://localhost:{ports[_NAME]}", secrets.token_urlsafe(24)
-    return Run(os.getpid(), str(folder), addresses, url, token, str(identities.operator.folder) if identities else "")
+    tls_folder = str(identities.operator.folder) if identities else ""
+    return Run(os.getpid(), str(folder), addresses, url, token, tls_folder, lab)
 
 
 async def _start_stores(stack: AsyncExitStack, folder: Path) -> tuple[Sequence[ChildProcess], Variables]:

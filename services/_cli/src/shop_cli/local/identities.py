@@ -15,7 +15,7 @@ from chassis.tls.certificates import Certificates
 from shop_cli.local.workspace import root
 
 OPERATOR = "operator"
-"""Who uses the commands; it may call everything."""
+"""Who uses the commands; it may call everything but what makes services fail."""
 
 _OPERATORS_CALLS = {
     "checkout": ["OrderJournal/RequeueNotifications", "OrderJournal/SettleOrder"],
@@ -32,15 +32,16 @@ class Identities:
     """The certificates in a folder, below it one folder for each name, and the calls that the chart declares."""
 
     folder: Path
+    lab: bool = False
 
     @classmethod
-    def issue(cls, folder: Path, names: Iterable[str]) -> "Identities":
-        """Issue a certificate to each service and to the operator; files of an earlier shop are replaced.
+    def issue(cls, folder: Path, names: Iterable[str], *, lab: bool = False) -> "Identities":
+        """Issue a certificate to each service, the operator and perhaps a laboratory, instead of an earlier shop's.
 
         The authority is new each time, and its key is nowhere stored.
         """
         authority = Authority.create("local shop", _VALID)
-        for name in (*names, OPERATOR):
+        for name in (*names, OPERATOR, *(["lab"] if lab else ())):
             names_of_host = ["localhost", f"shop-{name}"]  # the second one as in a cluster
             issued = authority.issue(names_of_host, _SPIFFE_ID.format(name), _VALID, ["127.0.0.1", "::1"])
             (folder / name).mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -49,7 +50,7 @@ class Identities:
                 path = folder / name / file
                 path.touch(mode=0o600)
                 path.write_bytes(content)
-        return cls(folder)
+        return cls(folder, lab)
 
     @property
     def operator(self) -> Certificates:
@@ -59,6 +60,8 @@ class Identities:
         """Return the variables of a process that has a service's identity."""
         declared = _callers()[name]
         callers = {**declared, OPERATOR: sorted({method for methods in declared.values() for method in methods})}
+        if self.lab:
+            callers["lab"] = ["shop.internal.Failpoints/ListFailpoints", "shop.internal.Failpoints/SetFailpoint"]
         allowed = {_SPIFFE_ID.format(caller): methods for caller, methods in callers.items()}
         return {"TLS_FOLDER": str(self.folder / name), "ALLOWED_CALLS": json.dumps(allowed)}
 

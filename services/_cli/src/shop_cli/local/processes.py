@@ -31,7 +31,7 @@ from shop_cli.local.workspace import Program, UnknownService, internal_name
 # Variables that differ between services, or that a developer may have set for another program.
 _NOT_INHERITED = (
     *("HOST", "PORT", "INTERNAL_PORT", "HEALTH_PORT", "DATABASE_URL", "FAILPOINTS", "HMAC_KEY"),
-    *("TLS_FOLDER", "ALLOWED_CALLS"),
+    *("TLS_FOLDER", "ALLOWED_CALLS", "LAB"),
 )
 
 _DEFAULTS = {

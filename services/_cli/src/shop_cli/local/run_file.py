@@ -35,6 +35,7 @@ class Run:
         addresses: `host:port` by name of the program, of internal services by `internal_name`.
         control_room: its URL, "" until it serves; `token` is its password.
         tls_folder: with the operator's certificate, "" without TLS.
+        lab: whether its services can be made to fail.
     """
 
     pid: int
@@ -43,6 +44,7 @@ class Run:
     control_room: str = ""
     token: str = field(default="", repr=False)
     tls_folder: str = ""
+    lab: bool = False
 
 
 @contextmanager

@@ -1,0 +1,78 @@
+"""A laboratory: services that can be made to fail, by one caller alone, in a shop that has no customers."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+CHART = Path(__file__).resolve().parents[2] / "charts/shop"
+LAB: dict[str, Any] = {"lab": {"enabled": True}}
+LABEL = "shop/lab"
+
+
+def test_without_it_nothing_is_left_of_it(render: Any) -> None:
+    text = json.dumps(render({"tls": {"enabled": True}}).objects)
+    assert [word for word in ('"LAB"', "Failpoints", "/modules", LABEL, "shop-lab") if word in text] == []
+
+
+def test_with_it_every_object_says_so_and_no_pod_changes_its_labels(render: Any) -> None:
+    manifests = render(LAB)
+    assert {found["metadata"].get("labels", {}).get(LABEL) for found in manifests.objects} == {"true"}
+    before = {name: pod["metadata"]["labels"] for name, pod in render().pod_templates() if "-test-" not in name}
+    after = {name: pod["metadata"]["labels"] for name, pod in manifests.pod_templates()}
+    assert {name: after[name] for name in before} == before
+
+
+def test_each_grpc_service_serves_failpoints_to_the_laboratory_alone(render: Any, grpc_services: list[str]) -> None:
+    manifests = render({**LAB, "tls": {"enabled": True}})
+    methods = [f"shop.internal.Failpoints/{name}" for name in ("ListFailpoints", "SetFailpoint")]
+    for name in grpc_services:
+        environment = manifests.environment(name)
+        assert [environment["LAB"], environment["INTERNAL_PORT"]] == ["1", "50052"]
+        allowed = json.loads(environment["ALLOWED_CALLS"])
+        assert allowed.pop("spiffe://cluster.local/ns/shop/sa/shop-lab") == methods
+        assert "Failpoints" not in json.dumps(allowed)
+        assert 50052 in [port["port"] for port in manifests.one("Service", f"shop-{name}")["spec"]["ports"]]
+    assert "shop-lab-tls" in json.dumps(manifests.objects)
+
+
+def test_network_policies_let_the_laboratory_reach_every_grpc_service(render: Any, grpc_services: list[str]) -> None:
+    policies = render(LAB)
+    lab = {"app.kubernetes.io/name": "lab", "app.kubernetes.io/instance": "shop"}
+    for name in grpc_services:
+        rules = policies.one("NetworkPolicy", f"shop-{name}")["spec"]["ingress"]
+        assert {"from": [{"podSelector": {"matchLabels": lab}}], "ports": [{"port": 50052}]} in rules
+    assert len(policies.one("NetworkPolicy", "shop-lab")["spec"]["egress"]) == len(grpc_services)
+
+
+@pytest.mark.parametrize("name", ["ad", "checkout", "storefront"])
+def test_modules_of_a_service_may_be_replaced(render: Any, name: str) -> None:
+    manifests = render(LAB)
+    spec = manifests.pod(name)["spec"]
+    assert {"name": "modules", "configMap": {"name": f"shop-{name}-modules", "optional": True}} in spec["volumes"]
+    (container,) = spec["containers"]
+    assert {"name": "modules", "mountPath": "/modules", "readOnly": True} in container["volumeMounts"]
+    dockerfile = (CHART.parents[1] / "Dockerfile").read_text()
+    (path,) = (line.split("PYTHONPATH=")[1].split()[0] for line in dockerfile.splitlines() if "PYTHONPATH=" in line)
+    assert manifests.environment(name)["PYTHONPATH"] == f"/modules:{path}"
+
+
+PRODUCTION = yaml.safe_load((CHART / "values-production.yaml").read_text())
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        PRODUCTION,
+        {"valkey": {"enabled": False}, "externalValkey": {"host": "v", "existingSecret": "v"}},
+        {"gateway": {"enabled": True, "parentRefs": [{"name": "g"}]}},
+        {"ingress": {"enabled": True}},
+    ],
+)
+def test_a_shop_that_others_use_is_no_laboratory(render: Any, values: dict[str, Any]) -> None:
+    with pytest.raises(
+        ValueError, match="lab.enabled: it breaks services on purpose, so not with externalDatabase.host"
+    ):
+        render({**values, **LAB})
