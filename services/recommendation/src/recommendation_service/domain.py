@@ -3,7 +3,7 @@
 import random
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -34,30 +34,17 @@ class Product:
     price: int = 0
 
 
-class _Groups:
-    """Products that have something in common; a product may be in several groups."""
-
-    def __init__(self, groups_by_id: Mapping[str, Collection[Hashable]]) -> None:
-        self._groups_by_id = groups_by_id
-        self._ids_by_group: dict[Hashable, set[str]] = {}
-        for product_id, groups in groups_by_id.items():
-            for group in groups:
-                self._ids_by_group.setdefault(group, set()).add(product_id)
-
-    def related(self, given: Iterable[str]) -> set[str]:
-        """Return the products that share a group with a given one, including those. Ignore unknown ids."""
-        groups = {group for product_id in given for group in self._groups_by_id.get(product_id, ())}
-        return {product_id for group in groups for product_id in self._ids_by_group[group]}
-
-
 class Catalog:
-    """All products, by category and by price band."""
+    """All products."""
 
     def __init__(self, products: Iterable[Product]) -> None:
-        known = {product.id: product for product in products}
-        self.ids: Collection[str] = known.keys()
-        self.by_category = _Groups({id_: product.categories for id_, product in known.items()})
-        self.by_price = _Groups({id_: [bisect_right(_PRICE_BANDS, product.price)] for id_, product in known.items()})
+        self._products = {product.id: product for product in products}
+        self.ids = self._products.keys()
+
+    def related(self, given: Iterable[str], groups_of: Callable[[Product], Iterable[Hashable]]) -> set[str]:
+        """Return the products that share a group with a given one, including those. Ignore unknown ids."""
+        groups = {group for id_ in self.ids & given for group in groups_of(self._products[id_])}
+        return {id_ for id_, product in self._products.items() if not groups.isdisjoint(groups_of(product))}
 
 
 class CatalogSource(Protocol):
@@ -89,11 +76,11 @@ Ranking = Callable[[Catalog, Sequence[str]], Sequence[Collection[str]]]
 
 
 def same_category(catalog: Catalog, given: Sequence[str]) -> Sequence[Collection[str]]:
-    return [catalog.by_category.related(given)]
+    return [catalog.related(given, lambda product: product.categories)]
 
 
 def same_price_band(catalog: Catalog, given: Sequence[str]) -> Sequence[Collection[str]]:
-    return [catalog.by_price.related(given)]
+    return [catalog.related(given, lambda product: [bisect_right(_PRICE_BANDS, product.price)])]
 
 
 class Purchases:
