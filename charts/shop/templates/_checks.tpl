@@ -125,10 +125,9 @@
 {{/* Lists of a pod are keyed by name or path: Kubernetes and server-side apply reject a key that appears twice. */}}
 {{- define "shop.podChecks" -}}
 {{- $root := index . 0 -}}{{- $name := index . 1 -}}{{- $service := index . 2 -}}
+{{- $refused := dict -}}
 {{- range $variable, $_ := $service.env -}}
-{{- if hasKey $service.secretRefs $variable -}}
-{{- fail (printf "services.%s.env: %s is in secretRefs, too" $name $variable) -}}
-{{- end -}}
+{{- $_ := set $refused (printf "services.%s.env: %s is in secretRefs, too" $name $variable) (hasKey $service.secretRefs $variable) -}}
 {{- end -}}
 {{- $containers := list (dict "name" $name) (dict "name" "migrate") -}}
 {{- $lists := dict
@@ -139,10 +138,9 @@
 {{- $keys := list -}}
 {{- range index $content 1 -}}
 {{- $key := get . (index $content 0) -}}
-{{- if has $key $keys -}}
-{{- fail (printf "services.%s.%s: %q is already used by the pod" $name $list $key) -}}
-{{- end -}}
+{{- if has $key $keys }}{{ $_ := set $refused (printf "services.%s.%s: %q is already used by the pod" $name $list $key) true }}{{ end -}}
 {{- $keys = append $keys $key -}}
 {{- end -}}
 {{- end -}}
+{{- include "shop.refuse" $refused -}}
 {{- end -}}

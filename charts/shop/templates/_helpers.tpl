@@ -65,11 +65,6 @@ annotations:
 {{- range $name, $own := .Values.services -}}
 {{- $service := include "shop.merged" (list $defaults $own) | fromJson -}}
 {{- if and $service.enabled (not (kindIs "invalid" $own)) -}}
-{{- range $key := list "calls" "internalCalls" -}}
-{{- range $callee, $methods := get $service $key | default dict -}}
-{{- if not $methods -}}{{- $_ := unset (get $service $key) $callee -}}{{- end -}}
-{{- end -}}
-{{- end -}}
 {{- $_ := set $service "port" (ternary 50051 (int $service.port) (eq $service.protocol "grpc")) -}}
 {{- $_ := set $service "internalPort" 50052 -}}
 {{- $_ := set $service "internal" (or $service.internal (and $.Values.lab.enabled (eq $service.protocol "grpc"))) -}}
@@ -174,6 +169,7 @@ shop.{{ . | replace "-" " " | title | replace " " "" }}Service
 {{- range $caller, $client := $clients -}}
 {{- range $key, $calls := pick $client "calls" "internalCalls" -}}
 {{- range $callee, $methods := $calls -}}
+{{- if not $methods }}{{ continue }}{{ end -}}
 {{- if and (hasKey $callers $callee) (or (eq $key "calls") (index $services $callee).internal) -}}
 {{- $names := get (get $callers $callee) $caller | default list -}}
 {{- range $methods -}}

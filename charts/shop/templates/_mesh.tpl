@@ -64,28 +64,3 @@
 {{- define "shop.namespaceOf" -}}
 {{- dig "namespaceSelector" "matchLabels" "kubernetes.io/metadata.name" "" . -}}
 {{- end -}}
-
-{{/* Who connects to servers of HTTP and to stores, as JSON: components and namespaces by server. Of gRPC services, callers
-     are known by method. */}}
-{{- define "shop.connections" -}}
-{{- $services := include "shop.services" . | fromJson -}}
-{{- $components := include "shop.components" . | fromJsonArray -}}
-{{- $servers := dict -}}
-{{- range $name := $components -}}
-{{- if or (has $name (list "postgresql" "valkey")) (eq (dig $name "protocol" "" $services) "http") -}}
-{{- $_ := set $servers $name (dict "components" list "namespaces" list) -}}
-{{- end -}}
-{{- end -}}
-{{- range $edge := include "shop.edges" . | fromYamlArray -}}
-{{- with $peers := get $servers (index $edge 1) -}}
-{{- if has (first $edge) $components -}}
-{{- $_ := set $peers "components" (append $peers.components (first $edge)) -}}
-{{- else if eq (first $edge) "ingressFrom" -}}
-{{- range $.Values.networkPolicy.ingressFrom -}}
-{{- $_ := set $peers "namespaces" (append $peers.namespaces (include "shop.namespaceOf" .) | uniq) -}}
-{{- end -}}
-{{- end -}}
-{{- end -}}
-{{- end -}}
-{{- toJson $servers -}}
-{{- end -}}
