@@ -78,7 +78,7 @@ drain() {
     wait_for_old_pods
     k get poddisruptionbudget
     kubectl drain --selector kubernetes.io/hostname --pod-selector "app.kubernetes.io/instance=$release" \
-        --ignore-daemonsets --delete-emptydir-data --dry-run=server --timeout=1m
+        --ignore-daemonsets --delete-emptydir-data --force --dry-run=server --timeout=1m
 }
 
 install_twice() {
