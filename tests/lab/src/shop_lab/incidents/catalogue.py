@@ -1,0 +1,284 @@
+"""The catalogue: each fault is a file `faults/<id>.yaml`, with the injections, the proof and the labels that it has."""
+
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from chassis.errors import InvalidArgument, NotFound
+
+FOLDER = Path(__file__).with_name("faults")
+
+Kind = Literal["fault", "control", "cascade"]
+Where = Literal["local", "postgres", "cluster"]
+"""`local`: `shop up --lab`; `postgres`: only with `--postgres` as well; `cluster`: a release with `lab.enabled`."""
+Figure = Literal["rate", "error_rate", "p50_milliseconds", "p99_milliseconds", "memory_mib", "cpu_share", "mismatches"]
+"""What `shop status` shows of a service in the last minute, what its process takes, and what `shop reconcile` finds."""
+RcaEval = Literal["cpu", "mem", "disk", "socket", "delay", "loss", "f1", "f2", "f3", "f4", "f5"]
+"""Tokens of RCAEval's folders: resources, network, and the classes of faults in code."""
+
+Text = Annotated[str, Field(min_length=1)]
+Seconds = Annotated[float, Field(gt=0, le=3600)]
+
+
+class FaultNotFound(NotFound):
+    """The catalogue has no fault of this id."""
+
+
+class FaultMalformed(InvalidArgument):
+    """A file of the catalogue is not a fault."""
+
+
+class Strict(BaseModel):
+    """A part of a fault: no other fields, no other types."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Injection(Strict):
+    """What all injections have. `after` delays it, in seconds from the start of the fault."""
+
+    after: Annotated[float, Field(ge=0, le=3600)] = 0
+
+
+class FailpointInjection(Injection):
+    """A failpoint of a running service.
+
+    Attributes:
+        specification: an entry of FAILPOINTS, as `shop.internal.Failpoints` describes them.
+        pods: how many pods of the service have it; all unless stated.
+    """
+
+    mechanism: Literal["failpoint"]
+    service: Text
+    specification: Text
+    pods: Annotated[int, Field(ge=1)] | None = None
+
+
+class PatchInjection(Injection):
+    """A unified diff against one module of a service. Its header has the module's path below `src/`."""
+
+    mechanism: Literal["patch"]
+    service: Text
+    diff: Text
+
+
+class ObjectInjection(Injection):
+    """A change to a Kubernetes object.
+
+    Attributes:
+        target: `kind/component`, such as `deployment/checkout`; the release's name is put before the component's.
+            `pods/checkout` are all pods of the component.
+        set: new values by path. `containers[checkout]` is the element of that name; null removes a field.
+        create: a manifest to create instead; `$release` and `$namespace` are replaced in it.
+        subresource: what to patch of the target, such as `resize`.
+    """
+
+    mechanism: Literal["object"]
+    target: str = Field("", pattern=r"^([a-z]+/[a-z0-9-]+)?$")
+    set: Mapping[str, Any] = {}
+    create: Mapping[str, Any] = {}
+    subresource: str = ""
+
+    @model_validator(mode="after")
+    def _one_change(self) -> Self:
+        if bool(self.target and self.set) == bool(self.create):
+            raise ValueError("an object needs either target and set, or create")
+        return self
+
+
+class StoreInjection(Injection):
+    """Statements to a store.
+
+    Attributes:
+        database: of PostgreSQL, named after its service.
+        save: a query or command with one result, which `{saved}` stands for in `restore`.
+        apply, restore: the statements of the fault and their inverse.
+        hold: statements of a transaction that stays open for the duration of the fault, instead of the above.
+    """
+
+    mechanism: Literal["store"]
+    store: Literal["postgresql", "valkey"]
+    database: str = "postgres"
+    save: str = ""
+    apply: tuple[Text, ...] = ()
+    restore: tuple[Text, ...] = ()
+    hold: tuple[Text, ...] = ()
+
+    @model_validator(mode="after")
+    def _inverse(self) -> Self:
+        if bool(self.hold) == bool(self.apply) or bool(self.apply) != bool(self.restore):
+            raise ValueError("a store needs either hold, or both apply and restore")
+        return self
+
+
+class LoadInjection(Injection):
+    """Further customers. `persona` chooses one kind of them; by default all come."""
+
+    mechanism: Literal["load"]
+    rate: Annotated[float, Field(gt=0, le=1000)]
+    shape: Literal["steady", "daily", "spike", "step"] = "steady"
+    persona: str = ""
+
+
+AnyInjection = Annotated[
+    FailpointInjection | PatchInjection | ObjectInjection | StoreInjection | LoadInjection,
+    Field(discriminator="mechanism"),
+]
+
+
+class Bounds(Strict):
+    """Values that only a shop with the fault has. A query without a result is not within them."""
+
+    above: float | None = None
+    below: float | None = None
+
+    @model_validator(mode="after")
+    def _one_bound(self) -> Self:
+        if (self.above is None) == (self.below is None):
+            raise ValueError("either above or below is required")
+        return self
+
+    def contain(self, value: float | None) -> bool:
+        """Return whether a value shows the fault."""
+        if value is None:
+            return False
+        return value > self.above if self.above is not None else value < (self.below or 0.0)
+
+
+class LocalEffect(Bounds):
+    """The effect in a local shop: a figure of a service."""
+
+    figure: Figure
+    service: Text
+
+
+class Effect(Bounds):
+    """The proof that the fault bites.
+
+    Attributes:
+        query: PromQL of one value, in which `$in` stands for the matcher of the release's namespace.
+        local: the same on what `shop up` serves, for a fault that can live there.
+        within: seconds from the start of the fault until the value is within its bounds.
+    """
+
+    query: Text
+    local: LocalEffect | None = None
+    within: Annotated[float, Field(gt=0, le=120)] = 120
+
+
+class Expected(Strict):
+    """The alerts of the fault, each as `Name(slo or service)`.
+
+    Attributes:
+        first: the alert that must fire first; empty if none may.
+        within: seconds from the start of the fault until it fires.
+        page: whether it pages.
+        may_fire: further alerts that the fault explains.
+        must_not_fire: alerts that would blame something else.
+    """
+
+    first: str = ""
+    within: Seconds = 300
+    page: bool = True
+    may_fire: tuple[Text, ...] = ()
+    must_not_fire: tuple[Text, ...] = ()
+
+
+class ItBench(Strict):
+    """ITBench's terms for the fault."""
+
+    category: Text
+    mechanism: Text
+
+
+class Labels(Strict):
+    """The fault in the vocabularies of others; what none of them has a word for stays empty."""
+
+    rcaeval: RcaEval | None = None
+    itbench: ItBench | None = None
+    openrca: str = ""
+
+
+class Step(Strict):
+    """A step of the walk from the symptom to the cause: a question, the query that answers it, what it shows."""
+
+    question: Text
+    query: Text
+    answer: Text
+
+
+class Fault(Strict):
+    """A fault of the catalogue.
+
+    Attributes:
+        id: the name of its file.
+        service: the entity at fault, a name of the shop's chart; empty for a control.
+        path: the services that the symptom passes, from the fault to the customer.
+        seconds: how long it lasts unless the command says otherwise.
+    """
+
+    id: str
+    title: Text
+    kind: Kind = "fault"
+    service: str = ""
+    path: tuple[Text, ...] = ()
+    where: tuple[Where, ...] = Field(min_length=1)
+    seconds: Seconds = 300
+    injections: tuple[AnyInjection, ...] = ()
+    effect: Effect | None = None
+    expected: Expected = Expected()
+    labels: Labels = Labels()
+    walk: tuple[Step, ...] = ()
+    mitigation: str = ""
+
+    @model_validator(mode="after")
+    def _proven(self) -> Self:
+        if self.kind != "control":
+            missing = [
+                name for name in ("service", "injections", "effect", "walk", "mitigation") if not getattr(self, name)
+            ]
+            if missing:
+                raise ValueError(f"a {self.kind} without {missing[0]} is not proven")
+        elif self.effect or self.expected.first or self.service:
+            raise ValueError("a control has no effect, no alert and no service")
+        if self.effect and not self.effect.local and {"local", "postgres"} & set(self.where):
+            raise ValueError("effect.local is required where the fault can live locally")
+        return self
+
+    @cached_property
+    def words(self) -> frozenset[str]:
+        """What nothing that an investigator reads may contain: id, title, and what labels call it."""
+        mechanism = self.labels.itbench.mechanism if self.labels.itbench else ""
+        return frozenset(filter(None, (self.id, self.title, mechanism, self.labels.openrca)))
+
+
+def load(path: Path) -> Fault:
+    """Read a fault. Raise FaultMalformed, with the file and the field in one line."""
+    try:
+        found = yaml.safe_load(path.read_text(encoding="utf-8"))
+        if not isinstance(found, dict):
+            raise FaultMalformed(message=f"{path.name}: must be a mapping")
+        return Fault(**{**found, "id": path.stem})
+    except (OSError, yaml.YAMLError) as error:
+        raise FaultMalformed(message=f"{path.name}: {' '.join(str(error).split())}") from None
+    except ValidationError as error:
+        first = error.errors()[0]
+        field = ".".join(str(part) for part in first["loc"])
+        raise FaultMalformed(message=f"{path.name}: {field + ': ' if field else ''}{first['msg']}") from None
+
+
+def load_all(folder: Path = FOLDER) -> dict[str, Fault]:
+    """Read the catalogue: all faults by their ids, in order. Raise FaultMalformed."""
+    return {path.stem: load(path) for path in sorted(folder.glob("*.yaml"))}
+
+
+def find(identifier: str, folder: Path = FOLDER) -> Fault:
+    """Read one fault. Raise FaultNotFound or FaultMalformed."""
+    path = folder / f"{identifier}.yaml"
+    if path not in folder.glob("*.yaml"):
+        raise FaultNotFound(f"no fault {identifier!r} in the catalogue: `shop faults` lists them")
+    return load(path)
