@@ -238,16 +238,11 @@ custom
 
 {{/* Secret with the certificate authority of a service's existing server, as JSON; {} if there is none: (list $ service). */}}
 {{- define "shop.caSecret" -}}
-{{- $values := (index . 0).Values -}}{{- $service := index . 1 -}}
-{{- $secret := dict "name" "" -}}
+{{- $values := (index . 0).Values -}}{{- $service := index . 1 -}}{{- $secret := dict -}}
 {{- if eq (include "shop.store" .) "cloudnativepg" -}}
 {{- $secret = dict "name" (include "shop.name" (list (index . 0) (printf "pg-%s-ca" $service.durability))) "key" "ca.crt" -}}
-{{- else if not (has (include "shop.store" .) (list "sqlite" "memory")) -}}
-{{- if and (eq $service.store "postgresql") (not $values.postgresql.enabled) -}}
-{{- $secret = $values.externalDatabase.caSecret -}}
-{{- else if and (eq $service.store "valkey") (not $values.valkey.enabled) -}}
-{{- $secret = $values.externalValkey.caSecret -}}
-{{- end -}}
+{{- else if not (or (has (include "shop.store" .) (list "sqlite" "memory" "")) (get $values $service.store).enabled) -}}
+{{- $secret = (eq $service.store "valkey" | ternary $values.externalValkey $values.externalDatabase).caSecret -}}
 {{- end -}}
 {{- $secret.name | empty | ternary (dict) $secret | toJson -}}
 {{- end -}}

@@ -15,12 +15,7 @@ securityContext:
   {{- end }}
   fsGroupChangePolicy: OnRootMismatch
   seccompProfile: {type: RuntimeDefault}
-{{- with $root.Values.image.pullSecrets }}
-imagePullSecrets:
-  {{- range . }}
-  - name: {{ . }}
-  {{- end }}
-{{- end }}
+{{- include "shop.pullSecrets" $root }}
 {{- with $own.nodeSelector | default $shared.nodeSelector }}
 nodeSelector: {{- toYaml . | nindent 2 }}
 {{- end }}
@@ -32,6 +27,15 @@ affinity: {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- with $own.priorityClassName | default $shared.priorityClassName }}
 priorityClassName: {{ . }}
+{{- end }}
+{{- end -}}
+
+{{- define "shop.pullSecrets" }}
+{{- with .Values.image.pullSecrets }}
+imagePullSecrets:
+  {{- range . }}
+  - name: {{ . }}
+  {{- end }}
 {{- end }}
 {{- end -}}
 
