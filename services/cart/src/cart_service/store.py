@@ -31,7 +31,10 @@ class MemoryCartStore(CartStore):
 
     @override
     async def add(self, addition: Addition) -> bool:
-        if addition.key is not None and self._is_repeated(addition, addition.key):
+        previous = None if addition.key is None else self._keys.get((addition.user_id, addition.key))
+        if previous is not None and previous != addition:
+            raise IdempotencyKeyReused
+        if previous is not None:
             return False
         self._replace(addition.user_id, self._contents(addition.user_id).add(addition))
         if addition.key is not None:
@@ -68,12 +71,6 @@ class MemoryCartStore(CartStore):
             self._carts.put(user_id, contents)
         else:
             self._carts.remove(user_id)
-
-    def _is_repeated(self, addition: Addition, key: str) -> bool:
-        previous = self._keys.get((addition.user_id, key))
-        if previous not in {None, addition}:
-            raise IdempotencyKeyReused
-        return previous is not None
 
 
 class _ExpiringDict(Generic[K, V]):

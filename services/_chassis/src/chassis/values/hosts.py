@@ -23,19 +23,14 @@ def parse_authority(authority: str) -> tuple[str, str] | None:
     return match["host"], "" if port in {"80", "443"} else port
 
 
-def authority_of(origin: str) -> tuple[str, str] | None:
-    """Return the host and the port of an `Origin`, as `parse_authority` does; None if it is `null` or malformed."""
-    match = ORIGIN.fullmatch(origin.lower())
-    return parse_authority(match["authority"]) if match else None
-
-
 def is_foreign(origin: str | None, site: str | None, host: str) -> bool:
     """Return whether a page of another origin sent a request with these `Origin`, `Sec-Fetch-Site` and `Host`.
 
     Pages can change neither, and programs send none. Browsers send one with each form, and the second always over
     https or to this machine. An origin's scheme is not compared: behind a proxy that ends TLS it is another.
     """
-    is_other = origin is not None and authority_of(origin) != parse_authority(host)
+    named = ORIGIN.fullmatch((origin or "").lower())  # not `null`
+    is_other = origin is not None and (named is None or parse_authority(named["authority"]) != parse_authority(host))
     return is_other or site not in {None, "same-origin", "none"}
 
 
