@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
-from alert_recorder import GROUP_WAIT_SECONDS, AlertRecorder, Firing
 from dashboards import walk
+
+from shop_lab.incidents.alerts import GROUP_WAIT_SECONDS, AlertRecorder, Firing
 
 _RESOLVE_WITHIN_SECONDS = 900
 

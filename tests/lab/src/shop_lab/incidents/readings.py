@@ -1,0 +1,164 @@
+"""What an incident is judged by: Prometheus and Alertmanager of a release, or what `shop up` serves."""
+
+import http.client
+import json
+import math
+import os
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, cast
+from urllib.parse import urlencode
+
+from chassis.errors import FailedPrecondition, Unavailable
+from shop_cli import control_room_client
+from shop_cli.local.workspace import UnknownService, discover, find
+from shop_lab.incidents.alerts import AlertRecorder, Firing
+from shop_lab.incidents.catalogue import Bounds, Effect, Figure
+
+_TIMEOUT_SECONDS = 10
+_CPU_SECONDS = 1.0
+_PAGES = 'rate(http_server_request_duration_seconds_count{$in,service_name="storefront"}[1m])'
+_FAILED = _PAGES.replace('"}', '",http_response_status_code=~"5.."}')
+_FAILED_SHARE = f"(sum({_FAILED}) or vector(0)) / sum({_PAGES})"
+_MISMATCHES = "max by (shop_reconciliation_mismatch_kind) (shop_reconciliation_mismatches{$in})"
+
+
+class QueryRefused(FailedPrecondition):
+    """Prometheus does not accept a query."""
+
+
+class Readings(Protocol):
+    """A shop, as an incident sees it. Methods raise Unavailable while their source does not answer."""
+
+    def effect(self, effect: Effect) -> float | None:
+        """Return the value of an effect now; None if there is none."""
+
+    def bounds(self, effect: Effect) -> Bounds:
+        """Return the bounds of that value."""
+
+    def failed_share(self) -> float | None:
+        """Return the share of customers' pages that failed in the last minute; None without customers."""
+
+    def mismatches(self) -> Mapping[str, int] | None:
+        """Return how many orders have records that disagree for good, by kind; None if they were not compared."""
+
+    def firings(self, since: float) -> Sequence[Firing]:
+        """Return the alerts that fired at or after a time in seconds since 1970."""
+
+
+@dataclass(frozen=True)
+class ClusterReadings(Readings):
+    """A release with observability.
+
+    Args:
+        prometheus: its base URL.
+        namespace: of the release.
+        alerts: a recorder that was started.
+    """
+
+    prometheus: str
+    namespace: str
+    alerts: AlertRecorder
+
+    def effect(self, effect: Effect) -> float | None:
+        return next(iter(self._query(effect.query).values()), None)
+
+    def bounds(self, effect: Effect) -> Bounds:
+        return effect
+
+    def failed_share(self) -> float | None:
+        return next(iter(self._query(_FAILED_SHARE).values()), None)
+
+    def mismatches(self) -> Mapping[str, int] | None:
+        found = self._query(_MISMATCHES)
+        return {kind: int(count) for kind, count in found.items() if count} if found else None
+
+    def firings(self, since: float) -> Sequence[Firing]:
+        return self.alerts.since(since)
+
+    def _query(self, query: str) -> dict[str, float]:
+        """Return the values that are numbers, by the first label."""
+        matched = query.replace("$in", f'k8s_namespace_name="{self.namespace}"')
+        url = f"{self.prometheus.rstrip('/')}/api/v1/query?{urlencode({'query': matched})}"
+        try:
+            with urllib.request.urlopen(url, timeout=_TIMEOUT_SECONDS) as response:  # noqa: S310 - the user's address
+                found = json.load(response)["data"]["result"]
+        except urllib.error.HTTPError as error:
+            raise QueryRefused(f"Prometheus refuses {matched!r}: {error}") from error
+        except (OSError, http.client.HTTPException) as error:
+            raise Unavailable(f"Prometheus does not answer at {self.prometheus}") from error
+        values = {next(iter(series["metric"].values()), ""): float(series["value"][1]) for series in found}
+        return {label: value for label, value in values.items() if not math.isnan(value)}
+
+
+@dataclass(frozen=True)
+class LocalReadings(Readings):
+    """The shop that `shop up` runs in the current folder. It has no alerts."""
+
+    def effect(self, effect: Effect) -> float | None:
+        local = effect.local
+        if local is None:
+            return None
+        if local.figure == "mismatches":
+            found = self.mismatches()
+            return None if found is None else float(sum(found.values()))
+        if local.figure in ("memory_mib", "cpu_share"):
+            return _of_process(local.service, local.figure)
+        return float(_service(local.service)[local.figure])
+
+    def bounds(self, effect: Effect) -> Bounds:
+        return effect.local or effect
+
+    def failed_share(self) -> float | None:
+        found = _service("storefront")
+        return found["error_rate"] / found["rate"] if found["rate"] else None
+
+    def mismatches(self) -> Mapping[str, int] | None:
+        found = control_room_client.status()["reconciliation"]
+        if found["unread"]:
+            return None
+        kinds = [mismatch["kind"] for mismatch in found["mismatches"]]
+        return {kind: kinds.count(kind) for kind in sorted(set(kinds))}
+
+    def firings(self, since: float) -> Sequence[Firing]:
+        return ()
+
+
+def _service(name: str) -> Mapping[str, Any]:
+    for service in control_room_client.status()["services"]:
+        if service["name"] == name:
+            return cast("Mapping[str, Any]", service)
+    raise UnknownService(f"{name} is not part of this shop")
+
+
+def _of_process(service: str, figure: Figure) -> float | None:
+    """Return what the process of a service takes; None while it does not run."""
+    module = find(discover(), service).module.encode()
+    pid = control_room_client.require_run().pid
+    for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
+        process = Path("/proc", child)
+        with suppress(OSError):  # processes end while they are read
+            if module in (process / "cmdline").read_bytes().split(b"\0"):
+                return _memory_mib(process) if figure == "memory_mib" else _cpu_share(process)
+    return None
+
+
+def _memory_mib(process: Path) -> float:
+    return int((process / "statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+
+def _cpu_share(process: Path) -> float:
+    """Return the CPUs that a process takes during a second."""
+
+    def seconds() -> float:
+        fields = (process / "stat").read_text().rpartition(")")[2].split()  # what follows the name, which may be any
+        return sum(map(int, fields[11:13])) / os.sysconf("SC_CLK_TCK")
+
+    began, before = time.monotonic(), seconds()
+    time.sleep(_CPU_SECONDS)
+    return (seconds() - before) / (time.monotonic() - began)
