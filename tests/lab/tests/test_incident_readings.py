@@ -49,7 +49,7 @@ def prometheus() -> Iterator[str]:
 
 
 def cluster(url: str) -> ClusterReadings:
-    return ClusterReadings(url, "shop-a", AlertRecorder("http://127.0.0.1:1"))
+    return ClusterReadings(url, "shop-a", AlertRecorder("http://127.0.0.1:1"), lambda: ["CHARGED_TWICE"])
 
 
 def series(value: str, **labels: str) -> dict[str, Any]:
@@ -62,18 +62,6 @@ def test_an_effect_is_read_in_the_namespace_of_the_release(
 ) -> None:
     monkeypatch.setattr(FakePrometheus, "answers", {'sum(up{k8s_namespace_name="shop-a"})': found})
     assert cluster(prometheus).effect(EFFECT) == value
-
-
-def test_mismatches_that_were_not_compared_are_not_none_at_all(
-    prometheus: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    query = 'max by (shop_reconciliation_mismatch_kind) (shop_reconciliation_mismatches{k8s_namespace_name="shop-a"})'
-    kinds = [series(count, shop_reconciliation_mismatch_kind=kind) for kind, count in (("A", "2"), ("B", "0"))]
-    found = []
-    for answer in ([], kinds, kinds[1:]):
-        monkeypatch.setattr(FakePrometheus, "answers", {query: answer})
-        found.append(cluster(prometheus).mismatches())
-    assert found == [None, {"A": 2}, {}]
 
 
 def test_a_query_that_prometheus_refuses_is_named(prometheus: str) -> None:

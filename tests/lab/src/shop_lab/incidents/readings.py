@@ -7,7 +7,8 @@ import os
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,7 +26,6 @@ _CPU_SECONDS = 1.0
 _PAGES = 'rate(http_server_request_duration_seconds_count{$in,service_name="storefront"}[1m])'
 _FAILED = _PAGES.replace('"}', '",http_response_status_code=~"5.."}')
 _FAILED_SHARE = f"(sum({_FAILED}) or vector(0)) / sum({_PAGES})"
-_MISMATCHES = "max by (shop_reconciliation_mismatch_kind) (shop_reconciliation_mismatches{$in})"
 
 
 class QueryRefused(FailedPrecondition):
@@ -45,7 +45,7 @@ class Readings(Protocol):
         """Return the share of customers' pages that failed in the last minute; None without customers."""
 
     def mismatches(self) -> Mapping[str, int] | None:
-        """Return how many orders have records that disagree for good, by kind; None if they were not compared."""
+        """Compare the records of orders, which may take a minute. Return how many disagree, by kind; None if unread."""
 
     def firings(self, since: float) -> Sequence[Firing]:
         """Return the alerts that fired at or after a time in seconds since 1970."""
@@ -59,11 +59,13 @@ class ClusterReadings(Readings):
         prometheus: its base URL.
         namespace: of the release.
         alerts: a recorder that was started.
+        compare: compare the records now, and return the kinds of mismatches; raise Unavailable.
     """
 
     prometheus: str
     namespace: str
     alerts: AlertRecorder
+    compare: Callable[[], Sequence[str]]
 
     def effect(self, effect: Effect) -> float | None:
         return next(iter(self._query(effect.query).values()), None)
@@ -75,8 +77,7 @@ class ClusterReadings(Readings):
         return next(iter(self._query(_FAILED_SHARE).values()), None)
 
     def mismatches(self) -> Mapping[str, int] | None:
-        found = self._query(_MISMATCHES)
-        return {kind: int(count) for kind, count in found.items() if count} if found else None
+        return Counter(self.compare())
 
     def firings(self, since: float) -> Sequence[Firing]:
         return self.alerts.since(since)
@@ -122,8 +123,7 @@ class LocalReadings(Readings):
         found = control_room_client.status()["reconciliation"]
         if found["unread"]:
             return None
-        kinds = [mismatch["kind"] for mismatch in found["mismatches"]]
-        return {kind: kinds.count(kind) for kind in sorted(set(kinds))}
+        return Counter(mismatch["kind"] for mismatch in found["mismatches"])
 
     def firings(self, since: float) -> Sequence[Firing]:
         return ()

@@ -1,0 +1,63 @@
+"""Whether a shop is as it should be in an incident: its invariants, and the alerts that fired."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from chassis.errors import Unavailable
+from checkout_service.reconciliation.rules import Kind
+from shop_lab.incidents.alerts import Firing
+from shop_lab.incidents.catalogue import Expected
+from shop_lab.incidents.readings import Readings
+from shop_lab.incidents.record import Verdict
+
+MAX_FAILED_SHARE = 0.05
+INVARIANTS: Mapping[str, frozenset[Kind]] = {
+    "I1": frozenset({Kind.CHARGED_TWICE}),
+    "I2": frozenset({Kind.CHARGED_NOT_SHIPPED, Kind.SHIPPED_TWICE, Kind.OPEN_TOO_LONG}),
+    "I3": frozenset({Kind.SHIPPED_NOT_CHARGED, Kind.NOT_CHARGED}),
+    "I4": frozenset({Kind.NOT_MAILED, Kind.MAIL_DIFFERS}),
+    "I5": frozenset({Kind.UNKNOWN_ORDER, Kind.ATTEMPT_DIFFERS}),
+    "I6": frozenset({Kind.REFUSED_BUT_CHARGED, Kind.REFUSED_BUT_SHIPPED}),
+    "I7": frozenset({Kind.PARCEL_DIFFERS}),
+    "I8": frozenset({Kind.AMOUNT_DIFFERS}),
+}
+"""The kinds of mismatches that violate each invariant of `world.invariants`. I9 is about customers, not records."""
+SAFETY = frozenset({"I1", "I3", "I6", "I8"})
+"""Invariants that hold during a fault as well; the others are promises for the time after it."""
+
+
+def failed_share(readings: Readings) -> float | None:
+    """Return the share of pages that failed in the last minute; None if it is unknown."""
+    try:
+        return readings.failed_share()
+    except Unavailable:  # a fault may reach what observes it
+        return None
+
+
+def check_invariants(readings: Readings) -> dict[str, Verdict]:
+    """Return whether each invariant holds now."""
+    try:
+        mismatches = readings.mismatches()
+    except Unavailable:
+        mismatches = None
+    found: dict[str, Verdict] = dict.fromkeys(INVARIANTS, "unknown")
+    if mismatches is not None:
+        found = {name: "violated" if kinds & set(mismatches) else "holds" for name, kinds in INVARIANTS.items()}
+    share = failed_share(readings)
+    found["I9"] = "unknown" if share is None else "holds" if share <= MAX_FAILED_SHARE else "violated"
+    return found
+
+
+def alert_problems(expected: Expected, firings: Sequence[Firing], began: float) -> Iterator[str]:
+    """Yield how the alerts differ from what a fault that began then should cause."""
+    fired = sorted(firings, key=lambda firing: firing.began)
+    first = next(iter(fired), None)
+    name = first.name if first else ""
+    if name != expected.first:
+        yield f"the first alert is {name or 'missing'}, not {expected.first or 'none'}"
+    elif first and first.began - began > expected.within:
+        yield f"{name} fired after {first.began - began:.0f} s, not within {expected.within:.0f} s"
+    elif first and first.paged != expected.page:
+        yield f"{name} {'paged' if first.paged else 'did not page'}"
+    explained = {expected.first, *expected.may_fire}
+    yield from (f"{found} paged" for found in sorted({firing.name for firing in fired if firing.paged} - explained))
+    yield from (f"{found} fired" for found in sorted({firing.name for firing in fired} & set(expected.must_not_fire)))
