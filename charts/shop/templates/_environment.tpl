@@ -24,6 +24,7 @@
 
 {{- define "shop.chartEnv" -}}
 {{- $root := index . 0 -}}{{- $name := index . 1 -}}{{- $service := index . 2 -}}
+{{- $shutdown := include "shop.shutdown" $service | fromJson }}
 - {name: PORT, value: {{ $service.port | quote }}}
 {{- if $service.internal }}
 - {name: INTERNAL_PORT, value: {{ $service.internalPort | quote }}}
@@ -31,11 +32,11 @@
 - {name: LOG_LEVEL, value: {{ $root.Values.logLevel }}}
 {{- if eq $service.protocol "grpc" }}
 - {name: HEALTH_PORT, value: "50053"}
-- {name: MAX_CONNECTION_AGE_SECONDS, value: {{ include "shop.connectionAge" $service | quote }}}
+- {name: MAX_CONNECTION_AGE_SECONDS, value: {{ $shutdown.connectionAge | quote }}}
 {{- else }}
 - {name: ALLOWED_HOSTS, value: {{ include "shop.allowedHosts" . | quote }}}
 {{- end }}
-- {name: DRAIN_SECONDS, value: {{ include "shop.drain" $service | quote }}}
+- {name: DRAIN_SECONDS, value: {{ $shutdown.drain | quote }}}
 - {name: GRACE_SECONDS, value: {{ $service.shutdown.graceSeconds | quote }}}
 {{- if $root.Values.lab.enabled }}
 - {name: LAB, value: "1"}

@@ -110,21 +110,10 @@ app.kubernetes.io/version: {{ . }}
 {{- end }}
 {{- end -}}
 
-{{/* "true" if records are reconciled, which needs the services that have some. */}}
-{{- define "shop.reconciles" -}}
-{{- $services := include "shop.services" . | fromJson -}}
-{{- if and .Values.reconciliation.enabled $services.checkout $services.payment $services.shipping }}true{{ end -}}
-{{- end -}}
-
-{{/* "true" if the release has pods of `helm test`, which place an order. */}}
-{{- define "shop.tests" -}}
-{{- $services := include "shop.services" . | fromJson -}}
-{{- if and $services.checkout $services.cart (get $services "product-catalog") }}true{{ end -}}
-{{- end -}}
-
-{{/* Names of what has pods in the release, as JSON; each has a service account. */}}
+{{/* Names of what has pods in the release, as JSON; each has a service account. Records are reconciled if the services are
+     installed that have some; `helm test` places an order. */}}
 {{- define "shop.components" -}}
-{{- $observability := .Values.observability -}}
+{{- $observability := .Values.observability -}}{{- $services := include "shop.services" . | fromJson -}}
 {{- $components := dict
   "alertmanager" (and $observability.enabled $observability.alertmanager.enabled)
   "authority" (and .Values.tls.enabled (eq .Values.tls.issuer "authority"))
@@ -136,10 +125,10 @@ app.kubernetes.io/version: {{ . }}
   "otel-collector" (include "shop.collects" .)
   "postgresql" (and .Values.postgresql.enabled (not .Values.postgresql.cloudnativepg.enabled))
   "prometheus" $observability.enabled
-  "reconciliation" (include "shop.reconciles" .)
-  "test" (include "shop.tests" .)
+  "reconciliation" (and .Values.reconciliation.enabled $services.checkout $services.payment $services.shipping)
+  "test" (and $services.checkout $services.cart (get $services "product-catalog"))
   "valkey" .Values.valkey.enabled -}}
-{{- $names := include "shop.services" . | fromJson | keys -}}
+{{- $names := keys $services -}}
 {{- range $name, $installed := $components -}}
 {{- if $installed }}{{ $names = append $names $name }}{{ end -}}
 {{- end -}}
@@ -158,7 +147,7 @@ shop.{{ . | replace "-" " " | title | replace " " "" }}Service
 {{- $services := include "shop.services" . | fromJson -}}
 {{- $lab := dict -}}
 {{- $clients := dict "test" .Values.tests "lab" (dict "internalCalls" $lab) -}}
-{{- if include "shop.reconciles" . -}}{{- $_ := set $clients "reconciliation" .Values.reconciliation -}}{{- end -}}
+{{- if has "reconciliation" (include "shop.components" . | fromJsonArray) -}}{{- $_ := set $clients "reconciliation" .Values.reconciliation -}}{{- end -}}
 {{- range $caller, $calls := .Values.tls.callers -}}{{- $_ := set $clients $caller (dict "calls" $calls) -}}{{- end -}}
 {{- $callers := dict -}}
 {{- range $name, $service := $services -}}
@@ -229,11 +218,6 @@ custom
 {{- else if eq $service.store "valkey" -}}
 {{- if $values.valkey.enabled }}valkey{{ else if $values.externalValkey.host }}external-valkey{{ else }}memory{{ end -}}
 {{- end -}}
-{{- end -}}
-
-{{/* "true" if the chart makes the database address, which needs the password of the service's role. */}}
-{{- define "shop.usesPassword" -}}
-{{- if has (include "shop.store" .) (list "postgresql" "external-postgresql") }}true{{ end -}}
 {{- end -}}
 
 {{/* Secret with the certificate authority of a service's existing server, as JSON; {} if there is none: (list $ service). */}}
@@ -344,25 +328,12 @@ custom
 {{- if include "shop.otlpVolume" . }}- {name: otlp-tls, mountPath: /etc/shop-otlp, readOnly: true}{{ end -}}
 {{- end -}}
 
-{{/* Shutdown: docs/scaling.md derives these times. */}}
-
-{{/* Seconds after which a server closes a connection, so that the client resolves the name again. */}}
-{{- define "shop.connectionAge" -}}
-{{- max 5 (div (int .shutdown.dnsTtlSeconds) 2) -}}
-{{- end -}}
-
-{{/* Seconds between the end of a pod's readiness and SIGTERM. gRPC adds up to a tenth to a connection's age. */}}
-{{- define "shop.preStop" -}}
-{{- if eq .protocol "grpc" -}}
-{{- $age := include "shop.connectionAge" . | int -}}
-{{- add 3 (int .shutdown.dnsTtlSeconds) $age (div (add $age 9) 10) -}}
-{{- else -}}
-6
-{{- end -}}
-{{- end -}}
-
-{{- define "shop.drain" }}2{{ end -}}
-
-{{- define "shop.terminationGrace" -}}
-{{- add (include "shop.preStop" . | int) (include "shop.drain" . | int) (int .shutdown.graceSeconds) 5 -}}
+{{/* Seconds of a stop, which docs/scaling.md derives, as JSON. `connectionAge`: after them a server closes a connection, so
+     that the client resolves the name again; `preStop`: from the end of a pod's readiness to SIGTERM. */}}
+{{- define "shop.shutdown" -}}
+{{- $ttl := int .shutdown.dnsTtlSeconds -}}{{- $age := max 5 (div $ttl 2) -}}{{- $drain := 2 -}}
+{{- /* gRPC adds up to a tenth to a connection's age. */ -}}
+{{- $preStop := ternary (add 3 $ttl $age (div (add $age 9) 10)) 6 (eq .protocol "grpc") -}}
+{{- $grace := add $preStop $drain (int .shutdown.graceSeconds) 5 -}}
+{{- dict "connectionAge" $age "preStop" $preStop "drain" $drain "terminationGrace" $grace | toJson -}}
 {{- end -}}

@@ -16,17 +16,10 @@ securityContext:
   fsGroupChangePolicy: OnRootMismatch
   seccompProfile: {type: RuntimeDefault}
 {{- include "shop.pullSecrets" $root }}
-{{- with $own.nodeSelector | default $shared.nodeSelector }}
-nodeSelector: {{- toYaml . | nindent 2 }}
+{{- range $key := list "nodeSelector" "tolerations" "affinity" "priorityClassName" }}
+{{- with get $own $key | default (get $shared $key) }}
+{{ $key }}: {{- toYaml . | nindent 2 }}
 {{- end }}
-{{- with $own.tolerations | default $shared.tolerations }}
-tolerations: {{- toYaml . | nindent 2 }}
-{{- end }}
-{{- with $own.affinity | default $shared.affinity }}
-affinity: {{- toYaml . | nindent 2 }}
-{{- end }}
-{{- with $own.priorityClassName | default $shared.priorityClassName }}
-priorityClassName: {{ . }}
 {{- end }}
 {{- end -}}
 
