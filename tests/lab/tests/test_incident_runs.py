@@ -74,12 +74,12 @@ class FakeShop(Readings):
         self.now += seconds
 
 
-def run(folder: Path, shop: FakeShop, fault: Fault = FAULT) -> Truth:
-    plan = Plan(faults=(fault.id,), seconds=(100,), seed=7)
+def run(folder: Path, shop: FakeShop, *faults: Fault) -> Truth:
+    plan = Plan(faults=tuple(fault.id for fault in faults), seconds=(100,), seed=7)
     record = Record(folder, plan, "cluster")
     truth = Truth(id=record.id, plan=plan, where="cluster", versions={}, load=Load(source="chart"))
     pace = Pace(clock=lambda: shop.now, sleep=shop.sleep, heal=60, quiet=30, resolve=30)
-    found = IncidentRun(fault, 100, shop, shop.inject, record, truth, pace).run()
+    found = IncidentRun(faults or (FAULT,), 100, shop, shop.inject, record, truth, pace).run()
     assert read(record.folder)[1] == found
     return found
 
@@ -99,11 +99,11 @@ def test_a_fault_that_acts_and_heals_is_proven(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "problem"),
     [
-        ({"delay": 200}, "no effect within 120 s"),
+        ({"delay": 200}, "no effect of ad-slow within 120 s"),
         ({"healing": 90}, "not healed within 60 s: the effect"),
         ({"mismatch": (1_100, "CHARGED_TWICE")}, "I1 did not hold during the fault"),
         ({"mismatch": (1_170, "NOT_MAILED")}, "not healed within 60 s: I4"),
-        ({"alert": {}}, f"the first alert is missing, not {FIRST}"),
+        ({"alert": {}}, f"{FIRST} did not fire"),
     ],
 )
 def test_what_differs_is_a_problem(tmp_path: Path, changes: dict[str, Any], problem: str) -> None:
@@ -122,7 +122,7 @@ def test_orders_may_be_late_during_a_fault(tmp_path: Path) -> None:
     ("changes", "message"),
     [
         ({"share": None}, "no customers visit the storefront"),
-        ({"before": 1.0}, "the effect is there before the fault: 1"),
+        ({"before": 1.0}, "the effect of ad-slow is there before it: 1"),
         ({"mismatch": (0, "CHARGED_NOT_SHIPPED")}, "I2 do not hold before the fault"),
         ({"share": 0.5}, "I9 do not hold before the fault"),
     ],
@@ -165,7 +165,22 @@ def firing(name: str, began: float, *, paged: bool = False) -> Firing:
 )
 def test_alerts_are_compared_with_those_expected(fired: list[Firing], problems: list[str]) -> None:
     expected = Expected(first="A", within=60, may_fire=("B",), must_not_fire=("D",))
-    assert list(alert_problems(expected, fired, 0)) == problems
+    assert list(alert_problems([expected], fired, 0)) == problems
+
+
+def test_two_faults_explain_each_others_alerts() -> None:
+    expected = [Expected(first="A", must_not_fire=("B",)), Expected(first="B", page=False)]
+    fired = [firing("B", 10), firing("A", 20, paged=True)]
+    assert list(alert_problems(expected, fired, 0)) == []
+    assert list(alert_problems(expected, fired[:1], 0)) == ["A did not fire"]
+
+
+def test_two_faults_at_once_are_removed_in_turn(tmp_path: Path) -> None:
+    truth = run(tmp_path, shop := FakeShop(), FAULT, QUIET)
+    assert (
+        [injected.fault.id for injected in truth.faults] == [name for name, _ in shop.injected] == [FAULT.id, QUIET.id]
+    )
+    assert [injected.times.recovered for injected in truth.faults] == [1181 * 10**9] * 2
 
 
 def test_every_mismatch_violates_an_invariant() -> None:

@@ -1,8 +1,9 @@
 """Run an incident: baseline, fault, proof that it bites, removal, proof that the shop has healed."""
 
+import math
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
 
 from chassis.errors import FailedPrecondition, Unavailable
@@ -12,7 +13,6 @@ from shop_lab.incidents.catalogue import Fault
 from shop_lab.incidents.readings import Readings
 from shop_lab.incidents.record import (
     InjectedFault,
-    ObservedAlert,
     Phase,
     Proof,
     Record,
@@ -59,44 +59,57 @@ class Pace:
 
 
 @dataclass
-class IncidentRun:
-    """A run of one fault.
-
-    Args:
-        inject: start a fault for so many seconds; leaving the context removes it.
-        truth: what is known before the start.
-        say: called with a line for each phase.
-    """
+class Observed:
+    """A fault of an incident and what was seen of it; times are Unix nanoseconds."""
 
     fault: Fault
+    times: dict[str, int] = field(default_factory=dict)
+    baseline: list[float | None] = field(default_factory=list)
+    value: float | None = None
+    healed: float | None = None
+
+
+@dataclass
+class IncidentRun:
+    """A run of one fault, or of several at once.
+
+    Args:
+        seconds: how long they last.
+        inject: start a fault, which ends by itself after so many seconds; leaving the context removes it.
+        truth: what is known before the start.
+        say: called with a line for each event.
+    """
+
+    faults: Sequence[Fault]
     seconds: float
     readings: Readings
-    inject: Callable[[Fault, float], AbstractContextManager[None]]
+    inject: Callable[[Fault, float], AbstractContextManager[object]]
     record: Record
     truth: Truth
     pace: Pace = field(default_factory=Pace)
     say: Callable[[str], None] = lambda _: None
-    _times: dict[str, int] = field(default_factory=dict)
-    _baseline: list[float | None] = field(default_factory=list)
-    _value: float | None = None
-    _healed: float | None = None
+    _observed: list[Observed] = field(default_factory=list)
     _invariants: dict[Phase, Mapping[str, Verdict]] = field(default_factory=dict)
     _problems: list[str] = field(default_factory=list)
 
+    def __post_init__(self) -> None:
+        self._observed = [Observed(fault) for fault in self.faults]
+
     def run(self) -> Truth:
-        """Run the incident and close its record. Raise NotQuiet, or what the injection raises: nothing is injected."""
+        """Run the incident and close its record. Raise NotQuiet, or what the injection raises: nothing is left."""
         self._observe_baseline()
-        self._mark("requested")
-        with self.inject(self.fault, self.seconds + _REMOVAL_SECONDS):
-            self._mark("applied")
+        with ExitStack() as stack:
+            for observed in self._observed:
+                self._mark(observed, "requested")
+                stack.enter_context(self.inject(observed.fault, self.seconds + _REMOVAL_SECONDS))
+                self._mark(observed, "applied")
             self.say("applied")
-            self._observe_fault()
-        self._mark("removed")
+            self._observe_faults()
+        for observed in self._observed:
+            self._mark(observed, "removed")
         self.say("removed")
         self._observe_healing()
-        if self.truth.where == "cluster":  # a local shop has no alerts
-            began = self._times["applied"] / 1e9
-            self._problems += verdicts.alert_problems(self.fault.expected, self._firings(), began)
+        self._observe_alerts()
         truth = self._known()
         self.record.close(truth)
         return truth
@@ -108,36 +121,39 @@ class IncidentRun:
         else:
             raise NotQuiet("no customers visit the storefront, or a page of an earlier incident has not ended")
         for _ in self.pace.ticks(self.pace.baseline):
-            self._baseline.append(self._effect())
+            for observed in self._observed:
+                observed.baseline.append(self._effect(observed.fault))
         self._invariants["before"] = found = verdicts.check_invariants(self.readings)
         if violated := [name for name, verdict in found.items() if verdict == "violated"]:
             raise NotQuiet(f"{', '.join(violated)} do not hold before the fault")
-        if self._bites(value := self._baseline[-1]):
-            raise NotQuiet(f"the effect is there before the fault: {value:.4g}")
+        for observed in self._observed:
+            if self._bites(observed.fault, value := observed.baseline[-1]):
+                raise NotQuiet(f"the effect of {observed.fault.id} is there before it: {value:.4g}")
 
-    def _observe_fault(self) -> None:
-        effect = self.fault.effect
+    def _observe_faults(self) -> None:
         for elapsed in self.pace.ticks(self.seconds):
-            value = self._effect()
-            if self._bites(value) and "effective" not in self._times:
-                self._value = value
-                self._mark("effective")
-                self.say(f"effective after {elapsed:.0f} s: {value:.4g}")
-        if effect and self._since_applied("effective") > effect.within:
-            self._problems.append(f"no effect within {effect.within:.0f} s")
+            for observed in self._observed:
+                value = self._effect(observed.fault)
+                if self._bites(observed.fault, value) and "effective" not in observed.times:
+                    observed.value = value
+                    self._mark(observed, "effective")
+                    self.say(f"effective after {elapsed:.0f} s: {value:.4g}")
+        for observed in self._observed:
+            effect, seconds = observed.fault.effect, _between(observed, "applied", "effective")
+            if effect and seconds > effect.within:
+                self._problems.append(f"no effect of {observed.fault.id} within {effect.within:.0f} s")
         self._invariants["during"] = found = verdicts.check_invariants(self.readings)
         broken = [name for name in sorted(verdicts.SAFETY) if found[name] == "violated"]
         self._problems += [f"{name} did not hold during the fault" for name in broken]
 
     def _observe_healing(self) -> None:
         for elapsed in self.pace.ticks(self.pace.heal):
-            value = self._effect()
-            if self._bites(value) or (value is None and None not in self._baseline):
+            if not all(map(self._is_gone, self._observed)):
                 continue  # and leave comparing all records for later
             found = verdicts.check_invariants(self.readings)
             if set(found.values()) == {"holds"}:
-                self._healed = value
-                self._mark("recovered")
+                for observed in self._observed:
+                    self._mark(observed, "recovered")
                 self.say(f"healed after {elapsed:.0f} s")
                 break
         else:
@@ -145,78 +161,84 @@ class IncidentRun:
             broken = ", ".join(name for name, verdict in found.items() if verdict != "holds") or "the effect"
             self._problems.append(f"not healed within {self.pace.heal:.0f} s: {broken}")
         self._invariants["after"] = found
+
+    def _observe_alerts(self) -> None:
+        if self.truth.where == "local":
+            return  # a local shop has no alerts
+        first = {fault.expected.first for fault in self.faults}
         for _ in self.pace.ticks(self.pace.resolve):
-            if all(firing.ended for firing in self._firings() if firing.name == self.fault.expected.first):
+            left = sorted({firing.name for firing in self._firings() if firing.ended is None} & first)
+            if not left:
                 break
         else:
-            self._problems.append(f"{self.fault.expected.first} did not resolve")
+            self._problems.append(f"{', '.join(left)} did not resolve")
+        expected = [fault.expected for fault in self.faults]
+        self._problems += verdicts.alert_problems(expected, self._firings(), self._began)
 
-    def _effect(self) -> float | None:
+    def _effect(self, fault: Fault) -> float | None:
         try:
-            return self.readings.effect(self.fault.effect) if self.fault.effect else None
+            return self.readings.effect(fault.effect) if fault.effect else None
         except Unavailable:  # a fault may reach what observes it
             return None
 
-    def _bites(self, value: float | None) -> bool:
-        effect = self.fault.effect
-        return effect is not None and self.readings.bounds(effect).contain(value)
+    def _bites(self, fault: Fault, value: float | None) -> bool:
+        return fault.effect is not None and self.readings.bounds(fault.effect).contain(value)
+
+    def _is_gone(self, observed: Observed) -> bool:
+        observed.healed = value = self._effect(observed.fault)
+        is_known = value is not None or None in observed.baseline
+        return is_known and not self._bites(observed.fault, value)
+
+    @property
+    def _began(self) -> float:
+        """The start of the first fault, in seconds since 1970."""
+        return min(observed.times.get("requested", self.pace.nanos()) for observed in self._observed) / 1e9
 
     def _firings(self) -> list[Firing]:
-        return list(self.readings.firings(self._times["applied"] / 1e9))
+        return list(self.readings.firings(self._began))
 
     def _pages(self) -> list[Firing]:
         # The page on six hours ends half an hour after the errors; it says nothing new then.
-        active = [firing for firing in self.readings.firings(0) if firing.ended is None]
         return [
             firing
-            for firing in active
-            if firing.labels.get("severity") == "page" and firing.labels.get("window") != "6h"
+            for firing in self.readings.firings(0)
+            if firing.ended is None and firing.labels.get("severity") == "page" and firing.labels.get("window") != "6h"
         ]
 
-    def _since_applied(self, moment: str) -> float:
-        nanos = self._times.get(moment)
-        return float("inf") if nanos is None else (nanos - self._times["applied"]) / 1e9
-
-    def _mark(self, moment: str) -> None:
-        self._times[moment] = self.pace.nanos()
+    def _mark(self, observed: Observed, moment: str) -> None:
+        observed.times[moment] = self.pace.nanos()
         self.record.save(self._known())
 
     def _known(self) -> Truth:
-        injected = InjectedFault(
-            fault=self.fault, seconds=self.seconds, times=Times(**self._times), proof=self._proof()
-        )
-        fired = self._firings() if "applied" in self._times else []
+        started = [observed for observed in self._observed if observed.times]
         return self.truth.model_copy(
             update={
-                "faults": (injected,),
-                "alerts": tuple(map(_observed, fired)),
+                "faults": tuple(map(self._injected, started)),
+                "alerts": tuple(map(verdicts.observed_alert, self._firings())),
                 "invariants": dict(self._invariants),
                 "problems": tuple(self._problems),
             }
         )
 
-    def _proof(self) -> Proof | None:
-        effect = self.fault.effect
+    def _injected(self, observed: Observed) -> InjectedFault:
+        times = Times.model_validate(observed.times)
+        return InjectedFault(fault=observed.fault, seconds=self.seconds, times=times, proof=self._proof(observed))
+
+    def _proof(self, observed: Observed) -> Proof | None:
+        effect = observed.fault.effect
         if effect is None:
             return None
-        local = effect.local if self.truth.where == "local" else None
-        query = f"{local.figure} of {local.service}" if local else effect.query
-        bounds = self.readings.bounds(effect)
+        local, bounds = effect.local if self.truth.where == "local" else None, self.readings.bounds(effect)
         return Proof(
-            query=query,
+            query=f"{local.figure} of {local.service}" if local else effect.query,
             above=bounds.above,
             below=bounds.below,
-            baseline=tuple(self._baseline),
-            value=self._value,
-            healed=self._healed,
+            baseline=tuple(observed.baseline),
+            value=observed.value,
+            healed=observed.healed,
         )
 
 
-def _observed(firing: Firing) -> ObservedAlert:
-    return ObservedAlert(
-        name=firing.name,
-        severity=firing.labels.get("severity", ""),
-        paged=firing.paged,
-        fired=int(firing.began * 1e9),
-        resolved=None if firing.ended is None else int(firing.ended * 1e9),
-    )
+def _between(observed: Observed, first: str, last: str) -> float:
+    """Return the seconds between two moments, infinite if the last one has not come."""
+    return (observed.times.get(last, math.inf) - observed.times[first]) / 1e9

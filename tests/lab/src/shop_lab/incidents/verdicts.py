@@ -7,7 +7,7 @@ from checkout_service.reconciliation.rules import Kind
 from shop_lab.incidents.alerts import Firing
 from shop_lab.incidents.catalogue import Expected
 from shop_lab.incidents.readings import Readings
-from shop_lab.incidents.record import Verdict
+from shop_lab.incidents.record import ObservedAlert, Verdict
 
 MAX_FAILED_SHARE = 0.05
 INVARIANTS: Mapping[str, frozenset[Kind]] = {
@@ -47,17 +47,34 @@ def check_invariants(readings: Readings) -> dict[str, Verdict]:
     return found
 
 
-def alert_problems(expected: Expected, firings: Sequence[Firing], began: float) -> Iterator[str]:
-    """Yield how the alerts differ from what a fault that began then should cause."""
-    fired = sorted(firings, key=lambda firing: firing.began)
-    first = next(iter(fired), None)
-    name = first.name if first else ""
-    if name != expected.first:
-        yield f"the first alert is {name or 'missing'}, not {expected.first or 'none'}"
-    elif first and first.began - began > expected.within:
-        yield f"{name} fired after {first.began - began:.0f} s, not within {expected.within:.0f} s"
-    elif first and first.paged != expected.page:
-        yield f"{name} {'paged' if first.paged else 'did not page'}"
-    explained = {expected.first, *expected.may_fire}
-    yield from (f"{found} paged" for found in sorted({firing.name for firing in fired if firing.paged} - explained))
-    yield from (f"{found} fired" for found in sorted({firing.name for firing in fired} & set(expected.must_not_fire)))
+def alert_problems(expected: Sequence[Expected], firings: Sequence[Firing], began: float) -> Iterator[str]:
+    """Yield how the alerts differ from what faults that began then should cause."""
+    fired: dict[str, Firing] = {}
+    for firing in sorted(firings, key=lambda firing: firing.began):
+        fired.setdefault(firing.name, firing)
+    firsts = {one.first: one for one in expected if one.first}
+    if (name := next(iter(fired), "")) and name not in firsts:
+        yield f"the first alert is {name}, not {' or '.join(firsts) or 'none'}"
+    for name, one in firsts.items():
+        if name not in fired:
+            yield f"{name} did not fire"
+        elif fired[name].began - began > one.within:
+            yield f"{name} fired after {fired[name].began - began:.0f} s, not within {one.within:.0f} s"
+        elif fired[name].paged != one.page:
+            yield f"{name} {'paged' if fired[name].paged else 'did not page'}"
+    explained = {name for one in expected for name in (one.first, *one.may_fire)}
+    paged = {firing.name for firing in firings if firing.paged}
+    yield from (f"{name} paged" for name in sorted(paged - explained))
+    wrong = {name for one in expected for name in one.must_not_fire} - explained
+    yield from (f"{name} fired" for name in sorted(wrong & set(fired)))
+
+
+def observed_alert(firing: Firing) -> ObservedAlert:
+    """Return an alert as records have it."""
+    return ObservedAlert(
+        name=firing.name,
+        severity=firing.labels.get("severity", ""),
+        paged=firing.paged,
+        fired=int(firing.began * 1e9),
+        resolved=None if firing.ended is None else int(firing.ended * 1e9),
+    )
