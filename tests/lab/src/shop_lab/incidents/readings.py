@@ -68,13 +68,14 @@ class ClusterReadings(Readings):
     compare: Callable[[], Sequence[str]]
 
     def effect(self, effect: Effect) -> float | None:
-        return next(iter(self._query(effect.query).values()), None)
+        values = self._query(effect.query)
+        return (min if effect.above is None else max)(values, default=None)
 
     def bounds(self, effect: Effect) -> Bounds:
         return effect
 
     def failed_share(self) -> float | None:
-        return next(iter(self._query(_FAILED_SHARE).values()), None)
+        return next(iter(self._query(_FAILED_SHARE)), None)
 
     def mismatches(self) -> Mapping[str, int] | None:
         return Counter(self.compare())
@@ -82,8 +83,8 @@ class ClusterReadings(Readings):
     def firings(self, since: float) -> Sequence[Firing]:
         return self.alerts.since(since)
 
-    def _query(self, query: str) -> dict[str, float]:
-        """Return the values that are numbers, by the first label."""
+    def _query(self, query: str) -> list[float]:
+        """Return the values of all series that are numbers."""
         matched = query.replace("$in", f'k8s_namespace_name="{self.namespace}"')
         url = f"{self.prometheus.rstrip('/')}/api/v1/query?{urlencode({'query': matched})}"
         try:
@@ -93,8 +94,8 @@ class ClusterReadings(Readings):
             raise QueryRefused(f"Prometheus refuses {matched!r}: {error}") from error
         except (OSError, http.client.HTTPException) as error:
             raise Unavailable(f"Prometheus does not answer at {self.prometheus}") from error
-        values = {next(iter(series["metric"].values()), ""): float(series["value"][1]) for series in found}
-        return {label: value for label, value in values.items() if not math.isnan(value)}
+        values = [float(series["value"][1]) for series in found]
+        return [value for value in values if not math.isnan(value)]
 
 
 @dataclass(frozen=True)
