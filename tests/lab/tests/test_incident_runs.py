@@ -38,6 +38,7 @@ class FakeShop(Readings):
     mismatch: tuple[float, str] = (1e9, "")
     alert: Mapping[str, str] = field(default_factory=lambda: LABELS)
     share: float | None = 0.0
+    log: str = ""
     now: float = 1_000.0
     injected: list[tuple[str, float]] = field(default_factory=list)
     _span: tuple[float, float] = (1e9, 1e9)
@@ -69,6 +70,9 @@ class FakeShop(Readings):
         if self.now < self._span[0] or not self.alert:
             return ()
         return [Firing(self.alert, self._span[0], None if self._acts else self._span[1])]
+
+    def visible(self) -> Mapping[str, str]:
+        return {"ad.log": self.log}
 
     def sleep(self, seconds: float) -> None:
         self.now += seconds
@@ -104,6 +108,7 @@ def test_a_fault_that_acts_and_heals_is_proven(tmp_path: Path) -> None:
         ({"mismatch": (1_100, "CHARGED_TWICE")}, "I1 did not hold during the fault"),
         ({"mismatch": (1_170, "NOT_MAILED")}, "not healed within 60 s: I4"),
         ({"alert": {}}, f"{FIRST} did not fire"),
+        ({"log": "started AD-SLOW again"}, "ad.log contains 'ad-slow'"),
     ],
 )
 def test_what_differs_is_a_problem(tmp_path: Path, changes: dict[str, Any], problem: str) -> None:

@@ -61,11 +61,12 @@ class AlertRecorder:
     def _poll(self) -> None:
         while not self._closed.wait(_POLL_SECONDS):
             try:
-                self._update(_get(f"{self.alertmanager}/api/v2/alerts?active=true&inhibited=true"), time.time())
+                self.update(_get(f"{self.alertmanager}/api/v2/alerts?active=true&inhibited=true"), time.time())
             except OSError:
                 continue  # Alertmanager or the forwarded port restarts
 
-    def _update(self, alerts: list[dict[str, Any]], now: float) -> None:
+    def update(self, alerts: list[dict[str, Any]], now: float) -> None:
+        """Record what Alertmanager lists at a time."""
         present = {json.dumps(alert["labels"], sort_keys=True): alert for alert in alerts}
         known = {json.dumps(firing.labels, sort_keys=True): firing for firing in self.active()}
         for key, firing in known.items():

@@ -17,6 +17,7 @@ from urllib.parse import urlencode
 
 from chassis.errors import FailedPrecondition, Unavailable
 from shop_cli import control_room_client
+from shop_cli.local.run_file import DATA, Run
 from shop_cli.local.workspace import UnknownService, discover, find
 from shop_lab.incidents.alerts import AlertRecorder, Firing
 from shop_lab.incidents.catalogue import Bounds, Effect, Figure
@@ -50,6 +51,9 @@ class Readings(Protocol):
     def firings(self, since: float) -> Sequence[Firing]:
         """Return the alerts that fired at or after a time in seconds since 1970."""
 
+    def visible(self) -> Mapping[str, str]:
+        """Return what investigators may read besides telemetry, by where it is: logs, environments, objects."""
+
 
 @dataclass(frozen=True)
 class ClusterReadings(Readings):
@@ -60,12 +64,14 @@ class ClusterReadings(Readings):
         namespace: of the release.
         alerts: a recorder that was started.
         compare: compare the records now, and return the kinds of mismatches; raise Unavailable.
+        objects: return the texts of the namespace's objects and logs.
     """
 
     prometheus: str
     namespace: str
     alerts: AlertRecorder
     compare: Callable[[], Sequence[str]]
+    objects: Callable[[], Mapping[str, str]] = dict
 
     def effect(self, effect: Effect) -> float | None:
         values = self._query(effect.query)
@@ -82,6 +88,9 @@ class ClusterReadings(Readings):
 
     def firings(self, since: float) -> Sequence[Firing]:
         return self.alerts.since(since)
+
+    def visible(self) -> Mapping[str, str]:
+        return self.objects()
 
     def _query(self, query: str) -> list[float]:
         """Return the values of all series that are numbers."""
@@ -129,6 +138,12 @@ class LocalReadings(Readings):
     def firings(self, since: float) -> Sequence[Firing]:
         return ()
 
+    def visible(self) -> Mapping[str, str]:
+        run = control_room_client.require_run()
+        logs = Path(run.folder, DATA, "log").glob("*.log")
+        environments = [process / "environ" for process in _processes(run)]
+        return {str(path): path.read_text(errors="replace") for path in (*logs, *environments)}
+
 
 def _service(name: str) -> Mapping[str, Any]:
     for service in control_room_client.status()["services"]:
@@ -137,12 +152,15 @@ def _service(name: str) -> Mapping[str, Any]:
     raise UnknownService(f"{name} is not part of this shop")
 
 
+def _processes(run: Run) -> list[Path]:
+    """Return the folders in /proc of the services and stores."""
+    return [Path("/proc", pid) for pid in Path(f"/proc/{run.pid}/task/{run.pid}/children").read_text().split()]
+
+
 def _of_process(service: str, figure: Figure) -> float | None:
     """Return what the process of a service takes; None while it does not run."""
     module = find(discover(), service).module.encode()
-    pid = control_room_client.require_run().pid
-    for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
-        process = Path("/proc", child)
+    for process in _processes(control_room_client.require_run()):
         with suppress(OSError):  # processes end while they are read
             if module in (process / "cmdline").read_bytes().split(b"\0"):
                 return _memory_mib(process) if figure == "memory_mib" else _cpu_share(process)

@@ -18,6 +18,8 @@ from pydantic import Field, ValidationError
 from chassis.errors import FailedPrecondition
 from shop_lab.incidents.catalogue import Fault, Strict
 
+WINDOW, TRUTH = "window.json", "truth.json"
+
 Phase = Literal["before", "during", "after"]
 Verdict = Literal["holds", "violated", "unknown"]
 Where = Literal["local", "cluster"]
@@ -133,25 +135,25 @@ class Record:
         self._window = Window(
             id=self.id, where=where, namespace=namespace, began=time.time_ns(), plan_sha256=plan.digest()
         )
-        _write(self.folder / "window.json", self._window.model_dump_json(indent=2), 0o644)
+        _write(self.folder / WINDOW, self._window.model_dump_json(indent=2), 0o644)
 
     def save(self, truth: Truth) -> None:
         """Write what is known so far."""
-        _write(self.folder / "truth.json", truth.model_dump_json(indent=2), 0o600)
+        _write(self.folder / TRUTH, truth.model_dump_json(indent=2), 0o600)
 
     def close(self, truth: Truth) -> None:
         """Write the truth and publish its hash."""
         self.save(truth)
-        digest = _digest(self.folder / "truth.json")
+        digest = _digest(self.folder / TRUTH)
         window = self._window.model_copy(update={"ended": time.time_ns(), "truth_sha256": digest})
-        _write(self.folder / "window.json", window.model_dump_json(indent=2), 0o644)
+        _write(self.folder / WINDOW, window.model_dump_json(indent=2), 0o644)
 
 
 def read(folder: Path) -> tuple[Window, Truth]:
     """Read a run that has ended. Raise RecordMalformed, also if the hashes are not those of the truth."""
     try:
-        window = Window.model_validate_json((folder / "window.json").read_bytes())
-        truth = Truth.model_validate_json((folder / "truth.json").read_bytes())
+        window = Window.model_validate_json((folder / WINDOW).read_bytes())
+        truth = Truth.model_validate_json((folder / TRUTH).read_bytes())
     except OSError as error:
         raise RecordMalformed(f"{error.filename}: {error.strerror}") from None
     except ValidationError as error:
@@ -160,7 +162,7 @@ def read(folder: Path) -> tuple[Window, Truth]:
         raise RecordMalformed(f"{folder}: {field + ': ' if field else ''}{first['msg']}") from None
     if not window.truth_sha256:
         raise RecordMalformed(f"{folder}: the incident has not ended")
-    if (window.plan_sha256, window.truth_sha256) != (truth.plan.digest(), _digest(folder / "truth.json")):
+    if (window.plan_sha256, window.truth_sha256) != (truth.plan.digest(), _digest(folder / TRUTH)):
         raise RecordMalformed(f"{folder}: truth.json is not the one whose hash window.json has")
     return window, truth
 

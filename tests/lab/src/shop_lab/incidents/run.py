@@ -10,6 +10,7 @@ from chassis.errors import FailedPrecondition, Unavailable
 from shop_lab.incidents import verdicts
 from shop_lab.incidents.alerts import Firing
 from shop_lab.incidents.catalogue import Fault
+from shop_lab.incidents.leaks import find_leaks, texts_in
 from shop_lab.incidents.readings import Readings
 from shop_lab.incidents.record import (
     InjectedFault,
@@ -145,6 +146,7 @@ class IncidentRun:
         self._invariants["during"] = found = verdicts.check_invariants(self.readings)
         broken = [name for name in sorted(verdicts.SAFETY) if found[name] == "violated"]
         self._problems += [f"{name} did not hold during the fault" for name in broken]
+        self._problems += find_leaks({**self.readings.visible(), **texts_in(self.record.folder)}, self.faults)
 
     def _observe_healing(self) -> None:
         for elapsed in self.pace.ticks(self.pace.heal):
