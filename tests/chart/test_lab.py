@@ -76,3 +76,8 @@ def test_a_shop_that_others_use_is_no_laboratory(render: Any, values: dict[str, 
         ValueError, match="lab.enabled: it breaks services on purpose, so not with externalDatabase.host"
     ):
         render({**values, **LAB})
+
+
+def test_services_export_metrics_every_second(render: Any) -> None:
+    intervals = [render(values).environment("cart")["OTEL_METRIC_EXPORT_INTERVAL"] for values in ({}, LAB)]
+    assert intervals == ["15000", "1000"]

@@ -15,9 +15,10 @@ from shop_cli.control_room.reconciliation import open_reconciler
 from shop_cli.control_room.room import ControlRoom
 from shop_cli.local.child_process import ChildProcess
 from shop_cli.local.identities import Identities
-from shop_cli.local.otlp_receiver import exporting_to, receiver
+from shop_cli.local.otlp_receiver import Sink, exporting_to, receiver
 from shop_cli.local.ports import HOST, require_free, reserved
 from shop_cli.local.processes import Shop
+from shop_cli.local.recording import FOLDER, Recording
 from shop_cli.local.run_file import DATA, Run, locked, published
 from shop_cli.local.supervision import Monitor, supervise
 from shop_cli.local.telemetry_store import TelemetryStore
@@ -65,7 +66,8 @@ async def running(
         identities = Identities.issue(folder / DATA / "tls", names, lab=lab) if tls else None
         run = _describe(ports, folder, identities, lab=lab)
         stores, databases = await _start_stores(stack, folder) if postgres else ((), {})
-        environment = await _environment(stack, telemetry)
+        sink = Recording(folder / DATA / FOLDER, telemetry) if lab else telemetry
+        environment = await _environment(stack, sink, lab=lab)
         links = _links(run, storefront)
         overrides = {name: {**databases.get(name, {}), **links.get(name, {})} for name in names}
         for name in names if lab else ():
@@ -107,15 +109,16 @@ async def _start_stores(stack: AsyncExitStack, folder: Path) -> tuple[Sequence[C
     return await stack.enter_async_context(data_stores(folder))
 
 
-async def _environment(stack: AsyncExitStack, telemetry: TelemetryStore) -> Mapping[str, str]:
-    """Return the environment of all services. They export to `telemetry`, unless the environment names an endpoint."""
+async def _environment(stack: AsyncExitStack, sink: Sink, *, lab: bool) -> Mapping[str, str]:
+    """Return the environment of all services. They export to `sink`, unless the environment names an endpoint."""
     # The addresses never change here, and idle services would renew the connections that watch their health.
     defaults = {"MAX_CONNECTION_AGE_SECONDS": "3600"}
     if not os.environ.get(_ENDPOINT):
         (port,) = stack.enter_context(reserved(1))
-        await stack.enter_async_context(receiver(port, telemetry))
+        await stack.enter_async_context(receiver(port, sink))
         defaults |= exporting_to(port, delay_milliseconds=_EXPORT_MILLISECONDS)
-        defaults["OTEL_METRIC_EXPORT_INTERVAL"] = "60000"  # figures are derived from spans
+        # Figures are derived from spans; only recordings have metrics.
+        defaults["OTEL_METRIC_EXPORT_INTERVAL"] = "1000" if lab else "60000"
     ignored = without_effect()
     return {**defaults, **{name: value for name, value in os.environ.items() if value and name not in ignored}}
 

@@ -1,0 +1,227 @@
+"""A run in the formats of others: a case of RCAEval, a ground truth of ITBench, a system of OpenRCA."""
+
+import json
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from chassis.errors import InvalidArgument
+from shop_cli.local.spans import Span
+from shop_lab.incidents import record
+from shop_lab.incidents.catalogue import Fault
+from shop_lab.incidents.record import Truth, Window
+from shop_lab.incidents.telemetry import Columns, LogRecord, Telemetry, read, write_csv
+
+_SECOND, _MILLISECOND, _MICROSECOND = 10**9, 10**6, 10**3
+# They include the time of callees, so they blame callers; a service's own time is in `_latency-90`.
+_INCLUSIVE = ("rpc-server-call-duration", "rpc-client-call-duration", "http-server-request-duration")
+_FAILED = 2  # OTLP's status of a span
+_RCAEVAL_LOGS = "time,timestamp,container_name,message,level,req_path,error"
+_RCAEVAL_TRACES = (
+    "time,traceID,spanID,serviceName,methodName,operationName,startTimeMillis,startTime,duration,"
+    "statusCode,parentSpanID"
+)
+_OPENRCA_RECORD = "level,component,timestamp,datetime,reason"
+_OPENRCA_METRICS = "timestamp,cmdb_id,kpi_name,value"
+_OPENRCA_SERVICES = "service,timestamp,rr,sr,mrt,count"
+_OPENRCA_SPANS = "timestamp,cmdb_id,span_id,trace_id,duration,type,status_code,operation_name,parent_span"
+_OPENRCA_LOGS = "log_id,timestamp,cmdb_id,log_name,value"
+
+
+class NotExportable(InvalidArgument):
+    """A format has no word for what was wrong in a run."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run that has ended."""
+
+    window: Window
+    truth: Truth
+    telemetry: Telemetry
+
+    @property
+    def faults(self) -> list[tuple[Fault, int]]:
+        """The faults, without controls, each with the time at which it was applied."""
+        found = [(injected.fault, injected.times.applied or injected.times.requested) for injected in self.truth.faults]
+        return [(fault, applied) for fault, applied in found if fault.kind != "control"]
+
+
+def export(folder: Path, form: str, out: Path) -> Path:
+    """Write a run in a format below `out`; return where. Raise NotExportable, RecordMalformed or TelemetryMissing."""
+    if form not in FORMATS:
+        raise NotExportable.field("as", f"must be one of {', '.join(FORMATS)}")
+    return FORMATS[form](Run(*record.read(folder), read(folder / "telemetry")), out)
+
+
+def _label(fault: Fault, form: str) -> Any:
+    label = getattr(fault.labels, form)
+    if not label:
+        raise NotExportable.field("as", f"{form} has no word for the fault of this run")
+    return label
+
+
+def _rcaeval(run: Run, out: Path) -> Path:
+    """Write `out/shop_<service>_<fault>_<number>/`."""
+    if len(run.faults) != 1:
+        raise NotExportable.field("as", f"rcaeval has one fault per run, this one had {len(run.faults)}")
+    ((fault, applied),) = run.faults
+    stem = f"shop_{fault.service}_{_label(fault, 'rcaeval')}"
+    folder = out / f"{stem}_{len(list(out.glob(f'{stem}_*'))) + 1}"
+    folder.mkdir(parents=True)
+    (folder / "inject_time.txt").write_text(f"{applied // _SECOND}\n", encoding="ascii")
+    (folder / "metrics.json").write_text(json.dumps(_filled(run.telemetry.metrics)), encoding="ascii")
+    write_csv(folder / "logs.csv", _RCAEVAL_LOGS, map(_rcaeval_log, run.telemetry.logs))
+    write_csv(folder / "traces.csv", _RCAEVAL_TRACES, map(_rcaeval_span, run.telemetry.spans))
+    return folder
+
+
+def _filled(columns: Columns) -> dict[str, list[tuple[int, float]]]:
+    """Return all columns over the same seconds: what is missing is the value before, or the first."""
+    chosen = {name: values for name, values in columns.items() if not any(part in name for part in _INCLUSIVE)}
+    seconds = {second for values in chosen.values() for second in values}
+    filled = {}
+    for name, values in chosen.items():
+        last, points = values[min(values)], []
+        for second in range(min(seconds), max(seconds) + 1):
+            last = values.get(second, last)
+            points.append((second, last))
+        filled[name] = points
+    return filled
+
+
+def _rcaeval_log(log: LogRecord) -> Iterable[Any]:
+    return f"{_utc(log.time_nanos):%H:%M}", log.time_nanos, log.service, log.message, log.level.lower(), "", ""
+
+
+def _rcaeval_span(span: Span) -> Iterable[Any]:
+    started, names = span.started_nanos, (span.trace_id, span.span_id, span.service, span.name, span.name)
+    times = (started // _MILLISECOND, started // _MICROSECOND, _microseconds(span))
+    return f"{_utc(started):%H:%M}", *names, *times, _FAILED * span.failed, span.parent_id
+
+
+def _itbench(run: Run, out: Path) -> Path:
+    """Write `out/<id of the run>/ground_truth.yaml`."""
+    if not run.faults:
+        raise NotExportable.field("as", "itbench has no ground truth of a run without a fault")
+    faults = [fault for fault, _ in run.faults]
+    services = list(dict.fromkeys(service for fault in faults for service in _path(fault)))
+    roots, namespace = {fault.service for fault in faults}, run.window.namespace
+    spec = {
+        "fault": [_itbench_fault(fault) for fault in faults],
+        "alerts": [_itbench_alert(alert.name, services) for alert in run.truth.alerts],
+        "groups": [group for service in services for group in _itbench_groups(service, roots, namespace)],
+        "aliases": [[f"{service}-pod-1", f"{service}-service-1"] for service in services],
+        "propagations": [_itbench_step(*step) for fault in faults for step in pairwise(_path(fault))],
+        "recommendedActions": [{"solution": {"id": fault.id, "actions": [fault.mitigation]}} for fault in faults],
+    }
+    header = {"apiVersion": "itbench.io/v1", "kind": "GroundTruth", "metadata": {"name": f"scenario-{run.window.id}"}}
+    folder = out / run.window.id
+    folder.mkdir(parents=True)
+    (folder / "ground_truth.yaml").write_text(yaml.safe_dump({**header, "spec": spec}, sort_keys=False), "utf-8")
+    return folder
+
+
+def _path(fault: Fault) -> Sequence[str]:
+    return fault.path or (fault.service,)
+
+
+def _itbench_fault(fault: Fault) -> dict[str, Any]:
+    terms = _label(fault, "itbench")
+    entity = {"group_id": f"{fault.service}-pod-1", "kind": "Pod", "name": fault.service}
+    return {"entity": entity, "category": terms.category, "condition": fault.title, "fault_mechanism": terms.mechanism}
+
+
+def _itbench_alert(alert: str, services: Sequence[str]) -> dict[str, Any]:
+    name, _, subject = alert.rstrip(")").partition("(")
+    service = subject if subject in services else services[-1]  # an SLO's alert is about what customers see
+    return {"id": name, "group_id": f"{service}-service-1", "metadata": {"description": alert}}
+
+
+def _itbench_groups(service: str, roots: Iterable[str], namespace: str) -> Iterator[dict[str, Any]]:
+    for kind, pattern in (("Pod", rf"(.+-)?{service}-[a-z0-9]+.*"), ("Service", rf"(.+-)?{service}\b")):
+        cause = {"root_cause": True} if kind == "Pod" and service in roots else {}
+        group = {"id": f"{service}-{kind.lower()}-1", "kind": kind, "namespace": namespace}
+        yield {**group, "filter": [pattern], **cause}
+
+
+def _itbench_step(source: str, target: str) -> dict[str, str]:
+    ends = {"source": f"{source}-service-1", "target": f"{target}-service-1"}
+    return {
+        **ends,
+        "condition": f"{source} fails or is slow",
+        "effect": f"{target}'s calls of {source} fail or are slow",
+    }
+
+
+def _openrca(run: Run, out: Path) -> Path:
+    """Add the run to the system in `out`: `record.csv` and `telemetry/<date>/`. All times are UTC."""
+    records = [
+        ("service", fault.service, applied // _SECOND, f"{_utc(applied):%Y-%m-%d %H:%M:%S}", _label(fault, "openrca"))
+        for fault, applied in run.faults
+    ]
+    write_csv(out / "record.csv", _OPENRCA_RECORD, records)
+    telemetry = run.telemetry
+    for file, header, rows in (
+        ("metric/metric_container.csv", _OPENRCA_METRICS, _openrca_metrics(telemetry.metrics)),
+        ("metric/metric_service.csv", _OPENRCA_SERVICES, _openrca_services(telemetry.spans)),
+        ("trace/trace_span.csv", _OPENRCA_SPANS, map(_openrca_span, telemetry.spans)),
+        ("log/log_service.csv", _OPENRCA_LOGS, map(_openrca_log, telemetry.logs)),
+    ):
+        dates: defaultdict[str, list[Iterable[Any]]] = defaultdict(list)
+        for nanos, row in rows:
+            dates[f"{_utc(nanos):%Y_%m_%d}"].append(row)
+        for date, found in dates.items():
+            write_csv(out / "telemetry" / date / file, header, found)
+    return out
+
+
+_Row = tuple[int, Iterable[Any]]
+"""A row and its time in nanoseconds since 1970."""
+
+
+def _openrca_metrics(columns: Columns) -> Iterator[_Row]:
+    for name, values in columns.items():
+        service, _, metric = name.partition("_")
+        yield from ((second * _SECOND, (second, service, metric, value)) for second, value in values.items())
+
+
+def _openrca_services(spans: Iterable[Span]) -> Iterator[_Row]:
+    """Yield for every minute and service: share of calls answered and successful in percent, milliseconds, calls."""
+    served: defaultdict[tuple[str, int], list[Span]] = defaultdict(list)
+    for span in spans:
+        if span.kind == "SERVER":
+            served[span.service, span.ended_nanos // (60 * _SECOND) * 60].append(span)
+    for (service, second), calls in served.items():
+        succeeded = 100 * sum(not span.failed for span in calls) / len(calls)
+        mean = sum(span.milliseconds for span in calls) / len(calls)
+        yield second * _SECOND, (service, second, 100.0, succeeded, mean, len(calls))
+
+
+def _openrca_span(span: Span) -> _Row:
+    ids = (span.started_nanos // _MILLISECOND, span.service, span.span_id, span.trace_id)
+    outcome = (_microseconds(span), span.kind.lower(), _FAILED * span.failed, span.name, span.parent_id)
+    return span.started_nanos, (*ids, *outcome)
+
+
+def _openrca_log(log: LogRecord) -> _Row:
+    name, value = f"log_{log.service}", f"severity: {log.level.lower()}, message: {log.message}"
+    return log.time_nanos, (f"{log.time_nanos:x}", log.time_nanos // _SECOND, log.service, name, value)
+
+
+def _utc(nanos: int) -> datetime:
+    return datetime.fromtimestamp(nanos // _SECOND, UTC)
+
+
+def _microseconds(span: Span) -> int:
+    return (span.ended_nanos - span.started_nanos) // _MICROSECOND
+
+
+FORMATS: dict[str, Callable[[Run, Path], Path]] = {"rcaeval": _rcaeval, "itbench": _itbench, "openrca": _openrca}
+"""The formats by name: functions that write a run below a folder, and return where."""
