@@ -41,7 +41,7 @@ class FakePrometheus(BaseHTTPRequestHandler):
 @pytest.fixture
 def prometheus() -> Iterator[str]:
     with ThreadingHTTPServer(("127.0.0.1", 0), FakePrometheus) as server:
-        thread = Thread(target=server.serve_forever)
+        thread = Thread(target=server.serve_forever, args=[0.01])
         thread.start()
         yield f"http://127.0.0.1:{server.server_port}"
         server.shutdown()

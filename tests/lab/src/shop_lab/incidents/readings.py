@@ -141,8 +141,11 @@ class LocalReadings(Readings):
     def visible(self) -> Mapping[str, str]:
         run = control_room_client.require_run()
         logs = Path(run.folder, DATA, "log").glob("*.log")
-        environments = [process / "environ" for process in _processes(run)]
-        return {str(path): path.read_text(errors="replace") for path in (*logs, *environments)}
+        found = {}
+        for path in (*logs, *(process / "environ" for process in _processes(run))):
+            with suppress(OSError):  # a process that has ended
+                found[str(path)] = path.read_text(errors="replace")
+        return found
 
 
 def _service(name: str) -> Mapping[str, Any]:
