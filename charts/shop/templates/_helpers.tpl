@@ -27,14 +27,14 @@ shop/lab: "true"
 {{- end }}
 {{- end -}}
 
-{{/* (list $ name [wave [version]]). Argo CD waits until one wave is healthy: first what pods need, stores in 1, services in 2,
-     and in 3 what may be unhealthy without them, or must not hold them up. Helm and Flux ignore waves. */}}
+{{/* (list $ name [wave [suffix [labels]]]). Argo CD waits until one wave is healthy: first what pods need, stores in 1,
+     services in 2, and in 3 what may be unhealthy without them, or must not hold them up. Helm and Flux ignore waves. */}}
 {{- define "shop.metadata" -}}
-name: {{ list (include "shop.name" .) (gt (len .) 3 | ternary (last .) "") | compact | join "-" }}
+{{- $given := concat . (list "" "" "") -}}
+name: {{ list (include "shop.name" .) (index $given 3) | compact | join "-" }}
 namespace: {{ (index . 0).Release.Namespace }}
-labels:
-  {{- include "shop.labels" . | nindent 2 }}
-{{- range slice . 2 (min 3 (len .)) | compact }}
+labels: {{- merge (include "shop.labels" . | fromYaml) (index $given 4 | default dict) | toYaml | nindent 2 }}
+{{- with index $given 2 }}
 annotations:
   argocd.argoproj.io/sync-wave: {{ . | quote }}
 {{- end }}
