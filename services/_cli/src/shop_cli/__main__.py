@@ -37,11 +37,15 @@ COMMANDS = {
     "reconcile": "Compare orders, charges, shipments and confirmations.",
     "load": "Send simulated customers to the storefront.",
     "prove": "Check that orders survive faults.",
+    "faults": "List faults, start and stop them in a laboratory.",
+    "incident": "Run an incident with proof, and record it.",
 }
 """The line of each command in `shop --help`."""
 
 # Commands whose module in shop_cli.commands has another name.
 _MODULES = {"trace": "traces", **dict.fromkeys(("kill", "freeze", "resume", "restart"), "faults")}
+
+_OF_LABORATORY = ("prove", "faults", "incident")
 
 _OTHER_FAILURE = 1
 _INVALID_INPUT = 2
@@ -105,20 +109,20 @@ def _add(created: typer.Typer, name: str) -> None:
 
 def find_command(name: str) -> typer.Typer | Callable[..., None]:
     """Import a command or group of commands."""
-    if name == "prove":
-        return _prove()
+    if name in _OF_LABORATORY:
+        return _find_in_laboratory(name)
     command: typer.Typer | Callable[..., None] = getattr(
         import_module(f"shop_cli.commands.{_MODULES.get(name, name)}"), name
     )
     return command
 
 
-def _prove() -> Callable[..., None]:
-    """Return the command of the laboratory, an entry point of `shop-lab`. End the program if that is not installed."""
-    for entry_point in metadata.entry_points(group="shop.commands", name="prove"):
-        command: Callable[..., None] = entry_point.load()
+def _find_in_laboratory(name: str) -> typer.Typer | Callable[..., None]:
+    """Return a command that is an entry point of `shop-lab`. End the program if that is not installed."""
+    for entry_point in metadata.entry_points(group="shop.commands", name=name):
+        command: typer.Typer | Callable[..., None] = entry_point.load()
         return command
-    sys.exit("shop prove is part of the laboratory: install shop-lab, as make setup does in the repository")
+    sys.exit(f"shop {name} is part of the laboratory: install shop-lab, as make setup does in the repository")
 
 
 def _not_imported() -> None:

@@ -1,0 +1,198 @@
+"""`shop faults` and `shop incident`: break a laboratory, undo it, and record what happened."""
+
+import re
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from importlib import metadata
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from chassis.errors import InvalidArgument
+from shop_cli.control_room_client import require_run
+from shop_cli.output.printing import console, print_table
+from shop_lab.incidents import catalogue, injector
+from shop_lab.incidents.alerts import AlertRecorder
+from shop_lab.incidents.catalogue import Fault
+from shop_lab.incidents.cluster import Cluster
+from shop_lab.incidents.local import Local
+from shop_lab.incidents.readings import ClusterReadings, LocalReadings, Readings
+from shop_lab.incidents.record import Load, Plan, Record, Truth
+from shop_lab.incidents.run import IncidentRun, Pace
+from shop_lab.incidents.targets import Target, require
+
+_DURATION = re.compile(r"(\d{1,4})([smh]?)")
+_UNITS = {"": 1, "s": 1, "m": 60, "h": 3600}
+_MAX_SECONDS = 3600
+_DIFFERS = 1
+
+faults = typer.Typer(help="List faults, start and stop them in a laboratory.", invoke_without_command=True)
+incident = typer.Typer(help="Run an incident with proof, and record it.", no_args_is_help=True)
+
+Namespace = Annotated[
+    str, typer.Option(help="A laboratory's namespace on a cluster. Default: the running shop of this machine.")
+]
+Release = Annotated[str, typer.Option(help="Its release.")]
+Identifier = Annotated[str, typer.Argument(metavar="FAULT", help="Id of a fault of the catalogue.")]
+
+
+def open_target(namespace: str = "", release: str = "shop") -> Cluster | Local:
+    """Return a laboratory. Raise NoShop, NoLaboratory or CannotAct."""
+    if namespace:
+        cluster = Cluster(namespace, release)
+        cluster.require_laboratory()
+        return cluster
+    return Local(Path(require_run().folder))
+
+
+def parse_duration(text: str) -> float:
+    """Return the seconds of a duration such as `90`, `90s`, `5m` or `1h`. Raise InvalidArgument."""
+    found = _DURATION.fullmatch(text)
+    seconds = int(found[1]) * _UNITS[found[2]] if found else 0
+    if not 0 < seconds <= _MAX_SECONDS:
+        raise InvalidArgument.field("--for", "must be a duration such as 90s or 5m, at most 1h")
+    return seconds
+
+
+@faults.callback()
+def show_catalogue(context: typer.Context) -> None:
+    """List faults, start and stop them in a laboratory."""
+    if context.invoked_subcommand is None:
+        rows = [(found.id, found.title, ", ".join(found.where)) for found in catalogue.load_all().values()]
+        print_table(["Fault", "What it does", "Where it can run"], rows)
+
+
+@faults.command("start")
+def start_fault(
+    fault: Identifier,
+    *,
+    duration: Annotated[str, typer.Option("--for", metavar="5m", help="When it ends by itself, at most 1h.")] = "5m",
+    namespace: Namespace = "",
+    release: Release = "shop",
+) -> None:
+    """Start a fault. It ends by itself, even if the shop or this command is killed."""
+    found, seconds = catalogue.find(fault), parse_duration(duration)
+    target = open_target(namespace, release)
+    record = injector.start(found, target, seconds)
+    injector.leave(record, target)
+    console.print(f"{record.token} ends in {record.seconds_left:.0f} s; `shop faults stop` ends it now", markup=False)
+
+
+@faults.command("stop")
+def stop_faults(
+    token: Annotated[str, typer.Argument(help="What `shop faults start` has printed. Default: everything.")] = "",
+    *,
+    namespace: Namespace = "",
+    release: Release = "shop",
+) -> None:
+    """Undo what was injected, now."""
+    target = open_target(namespace, release)
+    undone = injector.restore(target, everything=not token, tokens=[token])
+    if token not in {"", *(record.token for record in undone)}:
+        raise InvalidArgument.field("token", "nothing of this name is injected")
+    console.print(f"undone: {', '.join(record.token for record in undone) or 'nothing was injected'}", markup=False)
+
+
+@faults.command("list")
+def list_faults(*, namespace: Namespace = "", release: Release = "shop") -> None:
+    """List what is injected, without saying what it is."""
+    target = open_target(namespace, release)
+    injector.restore(target)
+    print_table(["Token", "Ends in "], [(record.token, f"{record.seconds_left:.0f} s") for record in target.records()])
+
+
+@incident.command("run")
+def run_incident(
+    fault: Annotated[list[str], typer.Argument(metavar="FAULT...", help="Ids of faults, which act at once.")],
+    *,
+    out: Annotated[Path, typer.Option(help="Folder of the records.")] = Path("runs"),
+    seed: Annotated[int, typer.Option(help="Of a local shop's customers: the same seed gives the same.")] = 1,
+    rate: Annotated[float, typer.Option(min=0.1, help="Customers a second of a local shop.")] = 2.0,
+    baseline: Annotated[float, typer.Option(min=1, help="Seconds before the fault.")] = 60.0,
+    duration: Annotated[str, typer.Option("--for", metavar="5m", help="Default: as the catalogue says.")] = "",
+    namespace: Namespace = "",
+    release: Release = "shop",
+) -> None:
+    """Run faults, prove that they bite and heal, and record it. Exit status 1 if the catalogue says otherwise."""
+    found = [catalogue.find(identifier) for identifier in fault]
+    seconds = parse_duration(duration) if duration else max(one.seconds for one in found)
+    target = open_target(namespace, release)
+    for one in found:
+        require(one, target)
+    injector.restore(target)
+    plan = Plan(faults=tuple(fault), seconds=(seconds,) * len(found), seed=seed)
+    load = Load(source="command", rate=rate, seed=seed) if isinstance(target, Local) else Load(source="chart")
+    record = Record(out, plan, "cluster" if namespace else "local", namespace)
+    console.print(f"record {record.folder}, plan {plan.digest()}", markup=False, soft_wrap=True)
+    truth = Truth(
+        id=record.id, plan=plan, where="cluster" if namespace else "local", versions=versions(target), load=load
+    )
+    with sending_customers(target, load), open_readings(target) as readings:
+        inject = Injecting(target).inject
+        run = IncidentRun(found, seconds, readings, inject, record, truth, Pace(baseline=baseline), _say)
+        problems = run.run().problems
+    for problem in problems:
+        _say(f"PROBLEM {problem}")
+    if problems:
+        raise typer.Exit(_DIFFERS)
+
+
+class Injecting:
+    """Injects faults while in a context."""
+
+    def __init__(self, target: Target) -> None:
+        self._target = target
+
+    @contextmanager
+    def inject(self, fault: Fault, seconds: float) -> Iterator[None]:
+        record = injector.start(fault, self._target, seconds)
+        try:
+            yield
+        finally:
+            injector.undo(record, self._target)
+
+
+def versions(target: Cluster | Local) -> dict[str, str]:
+    shop = target.version() if isinstance(target, Cluster) else metadata.version("shop-cli")
+    return {"shop": shop, "lab": metadata.version("shop-lab")}
+
+
+@contextmanager
+def sending_customers(target: Cluster | Local, load: Load) -> Iterator[None]:
+    """Send customers to a local shop while in the context; the chart has its own."""
+    if not isinstance(target, Local):
+        yield
+        return
+    settings = {
+        "RATE": f"{load.rate:g}",
+        "SHAPE": "steady",
+        "DURATION_SECONDS": "7200",
+        "SEED": f"incident {load.seed}",
+    }
+    target.send_customers(settings)
+    try:
+        yield
+    finally:
+        target.end_customers(settings["SEED"])
+
+
+@contextmanager
+def open_readings(target: Cluster | Local) -> Iterator[Readings]:
+    if isinstance(target, Local):
+        yield LocalReadings()
+        return
+    with ExitStack() as stack:
+        ports = {"prometheus": 9090, "alertmanager": 9093}
+        urls = [
+            f"http://127.0.0.1:{stack.enter_context(target.forwarded(f'service/{target.name(name)}', port))}"
+            for name, port in ports.items()
+        ]
+        recorder = AlertRecorder(urls[1])
+        recorder.start()
+        stack.callback(recorder.close)
+        yield ClusterReadings(urls[0], target.namespace, recorder, target.compare)
+
+
+def _say(text: str) -> None:
+    console.print(text, markup=False, soft_wrap=True)

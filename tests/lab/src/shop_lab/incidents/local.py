@@ -1,0 +1,200 @@
+"""A laboratory on this machine: what `shop up --lab` runs."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import redis
+
+from chassis.tls.certificates import Certificates
+from shop_cli import control_room_client
+from shop_cli.local.run_file import DATA, Run, read_run
+from shop_cli.local.workspace import discover, find, internal_name
+from shop_lab.incidents.catalogue import Where
+from shop_lab.incidents.state import Inverse, Record, RecordFolder
+from shop_lab.incidents.targets import CannotAct, Endpoint, NoLaboratory
+
+_START_SECONDS = 30.0
+
+
+@dataclass(frozen=True)
+class Local:
+    """The shop of a folder, whether it still runs or not: what was injected is restored in either case."""
+
+    folder: Path
+
+    @cached_property
+    def _records(self) -> RecordFolder:
+        return RecordFolder(self.folder / DATA / "lab")
+
+    @property
+    def run(self) -> Run:
+        """The running shop. Raise CannotAct if it has ended, NoLaboratory if it is none."""
+        run = read_run(self.folder)
+        if run is None:
+            raise CannotAct(f"no shop runs in {self.folder}: start it with `shop up --lab`")
+        if not run.lab:
+            raise NoLaboratory("the running shop is no laboratory: start it with `shop up --lab`")
+        return run
+
+    @property
+    def kinds(self) -> frozenset[Where]:
+        has_stores = "REDIS_URL" in self._environment("cart")
+        return frozenset({"local", "postgres"}) if has_stores else frozenset({"local"})
+
+    def save(self, record: Record) -> None:
+        self._records.save(record)
+
+    def records(self) -> list[Record]:
+        return self._records.records()
+
+    def forget(self, record: Record) -> None:
+        self._records.forget(record)
+
+    def locked(self) -> AbstractContextManager[None]:
+        return self._records.locked()
+
+    def guard(self, record: Record) -> None:
+        """Start a process that outlives this one, and `shop up` as well."""
+        self._detached("shop_lab.incidents.watcher", str(self.folder))
+
+    @contextmanager
+    def endpoints(self, service: str) -> Iterator[Sequence[Endpoint]]:
+        if read_run(self.folder) is None:
+            yield []
+            return
+        run = self.run
+        address = run.addresses.get(internal_name(service))
+        if address is None:
+            raise CannotAct(f"{service} has no failpoints: they are of the gRPC services of a running shop")
+        certificates = Certificates.load(str(Path(run.tls_folder).with_name("lab"))) if run.tls_folder else None
+        yield [Endpoint(service, address, certificates)]
+
+    def _modules(self, service: str) -> Path:
+        return self.folder / DATA / "modules" / service
+
+    def modules(self, service: str) -> Mapping[str, str]:
+        return {path.name: path.read_text() for path in self._modules(service).glob("*.py")}
+
+    def replace_modules(self, service: str, changes: Mapping[str, str | None]) -> None:
+        folder = self._modules(service)
+        folder.mkdir(parents=True, exist_ok=True)
+        for file, text in changes.items():
+            if text is None:
+                (folder / file).unlink(missing_ok=True)
+            else:
+                (folder / file).write_text(text)
+        if read_run(self.folder):
+            self._restart(service)
+
+    def restoring_modules(self, service: str, file: str) -> Inverse:
+        return {}
+
+    def _restart(self, service: str) -> None:
+        """Restart a service and wait until its successor serves."""
+        before = self._service(service)["restarts"]
+        control_room_client.act("restart", service, self.run)
+        end = time.monotonic() + _START_SECONDS
+        while (found := self._service(service))["restarts"] == before or found["state"] != "serving":
+            if time.monotonic() > end:
+                raise CannotAct(f"{service} did not restart in {_START_SECONDS:g} s: `shop logs {service}`")
+            time.sleep(0.2)
+
+    def _service(self, name: str) -> dict[str, Any]:
+        services = control_room_client.status(self.run)["services"]
+        for found in services:
+            if found["name"] == name:
+                return dict(found)
+        raise CannotAct(f"the shop has no service {name!r}")
+
+    def query(self, store: str, database: str, statement: str) -> str:
+        if store == "valkey":
+            return self._command(statement)
+        with self._connect(database) as connection:
+            cursor = connection.execute(statement.encode())
+            row = cursor.fetchone() if cursor.description else None
+            return "" if row is None else str(row[0])
+
+    @contextmanager
+    def _connect(self, database: str) -> Iterator[psycopg.Connection]:
+        folder = self.folder / DATA / "postgres"
+        if not folder.exists():
+            raise CannotAct("this shop has no PostgreSQL: start it with `shop up --lab --postgres`")
+        try:
+            with psycopg.connect(self._url(database), autocommit=True, connect_timeout=5) as connection:
+                yield connection
+        except psycopg.Error as error:
+            raise CannotAct(f"PostgreSQL: {' '.join(str(error).split())}") from error
+
+    def _url(self, database: str) -> str:
+        return f"postgresql://postgres@/{database}?host={self.folder / DATA / 'postgres'}"
+
+    def _command(self, command: str) -> str:
+        if read_run(self.folder) is None:
+            return ""  # its settings ended with it
+        url = self._environment("cart").get("REDIS_URL")
+        if url is None:
+            raise CannotAct("this shop has no Valkey: start it with `shop up --lab --postgres`")
+        try:
+            with redis.Redis.from_url(url, protocol=2, decode_responses=True) as connection:
+                found = connection.execute_command(*command.split())
+        except redis.RedisError as error:
+            raise CannotAct(f"Valkey: {error}") from error
+        values = list(found.items())[-1] if isinstance(found, dict) else found
+        return str(values[-1] if isinstance(values, (list, tuple)) else values)
+
+    def background(self, store: str, database: str, statements: Sequence[str], token: str) -> None:
+        """Open a session for a transaction; the watcher applies what only comes later."""
+        if statements[0] == "BEGIN":
+            self._detached("shop_lab.incidents.session", self._url(database), token, *statements)
+
+    def end_background(self, store: str, token: str) -> None:
+        self._kill(token)
+
+    def send_customers(self, settings: Mapping[str, str]) -> None:
+        options = {"rate": "RATE", "shape": "SHAPE", "duration": "DURATION_SECONDS", "seed": "SEED"}
+        arguments = [text for option, name in options.items() for text in (f"--{option}", settings[name])]
+        url = f"http://{self.run.addresses['storefront']}"
+        self._detached("shop_cli", "load", "--url", url, *arguments)
+
+    def end_customers(self, seed: str) -> None:
+        self._kill(seed)
+
+    def _environment(self, service: str) -> Mapping[str, str]:
+        """Return the variables of a service's process, none while it does not run."""
+        module = find(discover(), service).module.encode()
+        children = Path(f"/proc/{self.run.pid}/task/{self.run.pid}/children").read_text().split()
+        for process in (Path("/proc", child) for child in children):
+            with suppress(OSError):  # processes end while they are read
+                if module in (process / "cmdline").read_bytes().split(b"\0"):
+                    entries = (process / "environ").read_bytes().decode(errors="replace").split("\0")
+                    return dict(entry.split("=", 1) for entry in entries if "=" in entry)
+        return {}
+
+    def _detached(self, module: str, *arguments: str) -> None:
+        """Start a process that outlives this one."""
+        subprocess.Popen(
+            [sys.executable, "-P", "-m", module, *arguments],
+            cwd=self.folder,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+
+    def _kill(self, token: str) -> None:
+        """End the processes that were started so, with a token among their arguments."""
+        for process in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):
+                arguments = (process / "cmdline").read_bytes().split(b"\0")
+                if token.encode() in arguments and (process / "cwd").readlink() == self.folder:
+                    os.kill(int(process.name), signal.SIGTERM)

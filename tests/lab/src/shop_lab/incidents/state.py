@@ -1,0 +1,92 @@
+"""What was injected and how to undo it, saved before each act, so that any later command can restore the shop."""
+
+import base64
+import fcntl
+import json
+import os
+import secrets
+import socket
+import time
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+Inverse = dict[str, Any]
+"""How to undo one injection: its `mechanism`, and what that needs. JSON."""
+
+
+@dataclass
+class Record:
+    """What one command has injected. It names no fault: investigators may read it.
+
+    Attributes:
+        token: a random name, of all that is injected.
+        expires: when it must be undone, in seconds since 1970.
+        owner: the process that has not finished with it, as `host:pid`; "" if it is to last.
+    """
+
+    token: str = field(default_factory=lambda: secrets.token_hex(4))
+    expires: float = 0.0
+    inverses: list[Inverse] = field(default_factory=list)
+    owner: str = ""
+
+    @property
+    def seconds_left(self) -> float:
+        return max(0.0, self.expires - time.time())
+
+    def own(self) -> None:
+        """Let this process be its owner."""
+        self.owner = f"{socket.gethostname()}:{os.getpid()}"
+
+    @property
+    def abandoned(self) -> bool:
+        """Whether its owner has died, on this machine."""
+        host, _, pid = self.owner.rpartition(":")
+        return host == socket.gethostname() and not Path(f"/proc/{pid}").exists()
+
+    def dump(self) -> str:
+        return base64.b64encode(zlib.compress(json.dumps(asdict(self)).encode())).decode()
+
+    @classmethod
+    def load(cls, text: str) -> "Record":
+        return cls(**json.loads(zlib.decompress(base64.b64decode(text))))
+
+
+class RecordFolder:
+    """Records as files of a folder, on disk once they are saved."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def save(self, record: Record) -> None:
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path = self._folder / record.token
+        draft = path.with_suffix(".new")
+        with draft.open("w") as file:
+            file.write(record.dump())
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(path)
+        folder = os.open(self._folder, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+    def records(self) -> list[Record]:
+        paths = [path for path in self._folder.glob("*") if not path.suffix]
+        return [Record.load(path.read_text()) for path in sorted(paths)]
+
+    def forget(self, record: Record) -> None:
+        (self._folder / record.token).unlink(missing_ok=True)
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the lock of those that restore."""
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with (self._folder / "restoring.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield

@@ -1,0 +1,321 @@
+"""Faults of a release on a cluster, by a kubectl that has objects: saved first, undone by any later command."""
+
+import base64
+import json
+import subprocess
+import time
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typing_extensions import override
+
+from shop_lab.incidents import injector, upkeep
+from shop_lab.incidents.catalogue import Fault
+from shop_lab.incidents.cluster import Cluster, url_of
+from shop_lab.incidents.state import Record
+from shop_lab.incidents.targets import CannotAct, CannotRestore, NoLaboratory
+
+CPU = "spec/template/spec/containers[checkout]/resources/limits/cpu"
+LEVEL = "spec/template/spec/containers[checkout]/env[LOG_LEVEL]/value"
+DEPLOYMENT = "/apis/apps/v1/namespaces/shop-lab/deployments/shop-checkout"
+LABELS = {"shop/lab": "true", "app.kubernetes.io/instance": "shop"}
+
+
+def deployment() -> dict[str, Any]:
+    container = {
+        "name": "checkout",
+        "image": "shop/checkout:1.0",
+        "imagePullPolicy": "IfNotPresent",
+        "env": [{"name": "PORT", "value": "50051"}, {"name": "LOG_LEVEL", "value": "info"}],
+        "resources": {"requests": {"cpu": "50m"}},
+    }
+    pod = {"containers": [container], "securityContext": {"runAsNonRoot": True}}
+    metadata = {"name": "shop-checkout", "namespace": "shop-lab", "labels": LABELS}
+    spec = {"template": {"metadata": {}, "spec": pod}}
+    return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata, "spec": spec}
+
+
+@dataclass(frozen=True)
+class FakeCluster(Cluster):
+    """A cluster whose kubectl has objects by their URLs, and a log of its calls. What is `refused` are verbs."""
+
+    stored: dict[str, Any] = field(default_factory=dict)
+    calls: list[tuple[str, ...]] = field(default_factory=list)
+    refused: set[str] = field(default_factory=set)
+
+    @override
+    def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
+        self.calls.append(arguments)
+        verb, *rest = arguments
+        if verb in self.refused:
+            raise CannotAct(f"kubectl {verb}: Error from server (Forbidden)")
+        options = dict(text.split("=", 1) for text in rest if "=" in text)
+        named = [text for text in rest if not text.startswith("--")]
+        result: str = getattr(self, f"do_{verb}")(named, options, stdin)
+        return result
+
+    def do_get(self, named: list[str], options: dict[str, str], _stdin: None) -> str:
+        if "--selector" in options:
+            found = self._select(named[0], options["--selector"])
+            items = json.dumps({"items": [self.stored[url] for url in found]})
+            return "".join(found) if options["--output"] == "name" else items
+        url = named[0] if len(named) == 1 else self._url(*named)
+        if url not in self.stored:
+            raise CannotAct("kubectl get: Error from server (NotFound)")
+        return json.dumps(self.stored[url])
+
+    def do_create(self, _named: list[str], _options: dict[str, str], stdin: str) -> str:
+        manifest = json.loads(stdin)
+        for found in manifest.get("items", [manifest]):
+            data = {key: base64.b64encode(text.encode()).decode() for key, text in found.pop("stringData", {}).items()}
+            metadata = {**found["metadata"], "namespace": self.namespace}
+            created = {**found, **({"data": data} if data else {}), "metadata": metadata}
+            self.stored[url_of(created)] = created
+        return ""
+
+    do_apply = do_create
+
+    def do_patch(self, named: list[str], options: dict[str, str], _stdin: None) -> str:
+        apply(self.stored[self._url(*named)], json.loads(options["--patch"]))
+        return ""
+
+    def do_delete(self, named: list[str], options: dict[str, str], _stdin: None) -> str:
+        for url in self._select(named[0], options["--selector"]) if "--selector" in options else [self._url(*named)]:
+            self.stored.pop(url, None)
+        return ""
+
+    def _url(self, kind: str, name: str) -> str:
+        names = (url for url in self.stored if url.endswith(f"/{kind.removesuffix('s')}s/{name}"))
+        return next(names, "") if kind != "namespace" else f"/api/v1/namespaces/{name}"
+
+    def _select(self, kinds: str, selector: str) -> list[str]:
+        wanted = [part.partition("=") for part in selector.split(",")]
+        return [
+            url
+            for url, found in self.stored.items()
+            for labels in [found["metadata"].get("labels", {})]
+            if any(f"/{kind}s/" in url for kind in kinds.split(","))
+            and all(name in labels and (not sign or labels[name] == value) for name, sign, value in wanted)
+        ]
+
+    @property
+    def container(self) -> dict[str, Any]:
+        found: dict[str, Any] = self.stored[DEPLOYMENT]["spec"]["template"]["spec"]["containers"][0]
+        return found
+
+
+@pytest.fixture
+def cluster() -> FakeCluster:
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop-lab", "labels": LABELS}}
+    return FakeCluster("shop-lab", "shop", stored={"/api/v1/namespaces/shop-lab": namespace, DEPLOYMENT: deployment()})
+
+
+def fault(*injections: dict[str, Any]) -> Fault:
+    texts = {"title": "t", "service": "checkout", "mitigation": "m"}
+    walk = [{"question": "q", "query": "q", "answer": "a"}]
+    effect = {"query": "up", "above": 1}
+    return Fault.model_validate(
+        {"id": "cpu-limit", **texts, "where": ["cluster"], "walk": walk, "effect": effect, "injections": injections}
+    )
+
+
+def change(path: str, value: Any, **more: Any) -> dict[str, Any]:
+    return {"mechanism": "object", "target": "deployment/checkout", "set": {path: value}, **more}
+
+
+def test_a_changed_object_is_set_back_and_nothing_is_left(cluster: FakeCluster) -> None:
+    before = deepcopy(cluster.stored)
+    record = injector.start(fault(change(CPU, "100m"), change(LEVEL, "debug")), cluster, 60)
+    assert cluster.container["resources"]["limits"] == {"cpu": "100m"}
+    assert cluster.container["env"][1]["value"] == "debug"
+    injector.undo(record, cluster)
+    assert cluster.stored == before
+
+
+def test_two_faults_compose_in_any_order(cluster: FakeCluster) -> None:
+    before = deepcopy(cluster.stored)
+    first, second = (injector.start(fault(change(path, "7")), cluster, 60) for path in (CPU, LEVEL))
+    injector.undo(first, cluster)
+    assert [cluster.container["env"][1]["value"], "limits" in cluster.container["resources"]] == ["7", False]
+    injector.undo(second, cluster)
+    assert cluster.stored == before
+
+
+def test_two_faults_do_not_change_the_same_value(cluster: FakeCluster) -> None:
+    record = injector.start(fault(change(CPU, "100m")), cluster, 60)
+    with pytest.raises(CannotAct, match="another fault has changed .*limits of shop-checkout"):
+        injector.start(fault(change(CPU, "200m")), cluster, 60)
+    injector.undo(record, cluster)
+
+
+def test_the_inverse_is_saved_before_anything_acts(cluster: FakeCluster) -> None:
+    record = injector.start(fault(change(CPU, "100m")), cluster, 60)
+    verbs = [call[0] for call in cluster.calls if call[0] in ("apply", "create", "patch")]
+    assert verbs == ["apply", "create", "patch"]
+    injector.undo(record, cluster)
+
+
+@pytest.mark.parametrize("verb", ["create", "patch"])
+def test_what_may_not_be_done_is_one_line_and_leaves_nothing(cluster: FakeCluster, verb: str) -> None:
+    before = deepcopy(cluster.stored)
+    cluster.refused.add(verb)
+    with pytest.raises(CannotAct, match=rf"^kubectl {verb}: Error from server \(Forbidden\)$"):
+        injector.start(fault(change(LEVEL, "debug")), cluster, 60)
+    assert cluster.stored == before
+
+
+def test_what_a_killed_command_has_left_is_undone_by_the_next_one(cluster: FakeCluster) -> None:
+    before = deepcopy(cluster.stored)
+    record = injector.start(fault(change(CPU, "100m")), cluster, 60)
+    assert injector.restore(cluster) == []  # its owner, this process, lives
+    with subprocess.Popen(["true"]) as process:
+        record.owner = record.owner.rpartition(":")[0] + f":{process.pid}"
+    cluster.save(record)
+    assert [found.token for found in injector.restore(cluster)] == [record.token]
+    assert cluster.stored == before
+
+
+def test_what_its_command_has_left_on_purpose_lasts_until_it_expires(cluster: FakeCluster) -> None:
+    before = deepcopy(cluster.stored)
+    record = injector.start(fault(change(CPU, "100m")), cluster, 60)
+    injector.leave(record, cluster)
+    assert [injector.restore(cluster), cluster.container["resources"]["limits"]] == [[], {"cpu": "100m"}]
+    record.expires = time.time()
+    cluster.save(record)
+    injector.restore(cluster)
+    assert cluster.stored == before
+
+
+def test_while_the_cluster_does_not_answer_nothing_is_forgotten(cluster: FakeCluster) -> None:
+    before = deepcopy(cluster.stored)
+    record = injector.start(fault(change(CPU, "100m")), cluster, 60)
+    cluster.refused.update(("patch", "delete"))
+    with pytest.raises(CannotRestore, match=r"^not undone yet: kubectl patch: [^\n]*$"):
+        injector.restore(cluster, everything=True)
+    cluster.refused.clear()
+    assert [found.token for found in injector.restore(cluster, everything=True)] == [record.token]
+    assert cluster.stored == before
+
+
+@pytest.mark.parametrize("url", ["/api/v1/namespaces/shop-lab", DEPLOYMENT])
+def test_without_the_label_a_shop_is_no_laboratory(cluster: FakeCluster, url: str) -> None:
+    cluster.require_laboratory()
+    cluster.stored[url]["metadata"]["labels"] = {"app.kubernetes.io/instance": "shop"}
+    with pytest.raises(NoLaboratory, match=r"shop/lab=true|lab\.enabled=true"):
+        cluster.require_laboratory()
+
+
+@pytest.mark.parametrize("path", ["spec/replicas/x/y[z]", "spec/[", "spec/template/spec/containers[checkout]/env/x"])
+def test_a_path_that_cannot_be_set_is_refused(cluster: FakeCluster, path: str) -> None:
+    before = deepcopy(cluster.stored)
+    with pytest.raises(CannotAct):
+        injector.start(fault(change(path, "1")), cluster, 60)
+    assert cluster.stored == before
+
+
+def test_a_created_object_is_deleted_and_an_existing_one_is_no_fault(cluster: FakeCluster) -> None:
+    before = deepcopy(cluster.stored)
+    quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "$release-pods"}, "spec": {}}
+    record = injector.start(fault({"mechanism": "object", "create": quota}), cluster, 60)
+    assert "/api/v1/namespaces/shop-lab/resourcequotas/shop-pods" in cluster.stored
+    with pytest.raises(CannotAct, match="the ResourceQuota shop-pods exists already"):
+        injector.start(fault({"mechanism": "object", "create": quota}), cluster, 60)
+    injector.undo(record, cluster)
+    assert cluster.stored == before
+
+
+def test_nothing_on_the_cluster_names_the_fault(cluster: FakeCluster) -> None:
+    record = injector.start(fault(change(CPU, "100m")), cluster, 60)
+    text = json.dumps([cluster.stored, cluster.calls])
+    assert [
+        word
+        for word in ("cpu-limit", "fault", "incident", "inject", "chaos")
+        if word in text.lower().replace("default", "")
+    ] == []
+    injector.undo(record, cluster)
+
+
+def test_the_pod_of_the_upkeep_is_restricted_and_may_change_only_what_it_restores(cluster: FakeCluster) -> None:
+    record = injector.start(fault(change(CPU, "100m")), cluster, 60)
+    (job,) = (found for found in cluster.stored.values() if found["kind"] == "Job")
+    (role,) = (found for found in cluster.stored.values() if found["kind"] == "Role")
+    allowed = {"apiGroups": ["apps"], "resources": ["deployments"], "resourceNames": ["shop-checkout"]}
+    assert role["rules"] == [{**allowed, "verbs": ["get", "patch"]}]
+    container = job["spec"]["template"]["spec"]["containers"][0]
+    assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+    assert job["spec"]["template"]["spec"]["securityContext"] == {"runAsNonRoot": True}
+    assert 600 < job["spec"]["activeDeadlineSeconds"] <= 660
+    injector.undo(record, cluster)
+
+
+def test_the_pod_of_the_upkeep_restores_what_its_secret_says(
+    cluster: FakeCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = deepcopy(cluster.stored[DEPLOYMENT])
+    record = injector.start(fault(change(CPU, "100m"), change(LEVEL, "debug")), cluster, 60)
+    record.expires = time.time()
+    (tmp_path / "state").write_text(record.dump())
+    calls: list[tuple[str, str]] = []
+
+    def call(method: str, url: str, body: Any = None) -> Any:
+        calls.append((method, url))
+        if method == "PATCH":
+            cluster.patch(url, "", body)
+        return deepcopy(cluster.stored[DEPLOYMENT])
+
+    monkeypatch.setattr(upkeep, "call", call)
+    upkeep.main(str(tmp_path / "state"))
+    assert cluster.stored[DEPLOYMENT] == before
+    assert calls == [("GET", DEPLOYMENT), ("PATCH", DEPLOYMENT)] * 2
+    injector.undo(record, cluster)
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("a/b", 1),
+        ("a/c/d", {"e": 1}),
+        ("a", None),
+        ("list[x]/value", 2),
+        ("list[x]", None),
+        ("list[z]/value", 3),
+        ("list[z]", {"deep": {"deeper": 1}}),
+        ("keys/example.com~1key", "v"),
+        ("new[x]/value", 1),
+    ],
+)
+def test_every_change_can_be_undone(path: str, value: Any) -> None:
+    document = {"a": {"b": 0}, "list": [{"name": "x", "value": 1}, {"name": "y"}], "keys": {"other": 1}}
+    changed = json.loads(json.dumps(document))
+    original = upkeep.original(document, path)
+    apply(changed, upkeep.change(document, path, value))
+    assert changed != document
+    apply(changed, upkeep.restoring(changed, [original]))
+    assert sorted(json.dumps(changed)) == sorted(json.dumps(document))
+    assert upkeep.restoring(changed, [original]) == []
+
+
+def apply(document: Any, operations: list[dict[str, Any]]) -> None:
+    """Apply a JSON patch, as the API does."""
+    for operation in operations:
+        *parents, last = [part.replace("~1", "/").replace("~0", "~") for part in operation["path"].split("/")[1:]]
+        found = document
+        for key in parents:
+            found = found[int(key) if isinstance(found, list) else key]
+        if operation["op"] == "remove":
+            del found[int(last) if isinstance(found, list) else last]
+        elif isinstance(found, list):
+            found.append(operation["value"]) if last == "-" else found.__setitem__(int(last), operation["value"])
+        else:
+            found[last] = operation["value"]
+
+
+def test_records_are_of_their_release(cluster: FakeCluster) -> None:
+    record = injector.start(fault(change(CPU, "100m")), cluster, 60)
+    assert [found.token for found in cluster.records()] == [record.token]
+    assert replace(cluster, release="other").records() == []
+    assert Record.load(record.dump()) == record
+    injector.undo(record, cluster)
