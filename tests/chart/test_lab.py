@@ -79,5 +79,6 @@ def test_a_shop_that_others_use_is_no_laboratory(render: Any, values: dict[str, 
 
 
 def test_services_export_metrics_every_second(render: Any) -> None:
-    intervals = [render(values).environment("cart")["OTEL_METRIC_EXPORT_INTERVAL"] for values in ({}, LAB)]
-    assert intervals == ["15000", "1000"]
+    observed = {"observability": {"enabled": True}}
+    for values, milliseconds in ((observed, "15000"), ({**observed, **LAB}, "1000")):
+        assert render(values).environment("cart")["OTEL_METRIC_EXPORT_INTERVAL"] == milliseconds
