@@ -3,7 +3,7 @@
 import json
 import re
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 
 import httpx2
@@ -14,7 +14,7 @@ from chassis.telemetry import semconv
 from shop_cli.control_room.app import create_app
 from shop_cli.control_room.customers import Customers
 from shop_cli.control_room.reconciliation import Reconciler, Reconciliation
-from shop_cli.control_room.room import ControlRoom
+from shop_cli.control_room.room import ControlRoom, Panel
 from shop_cli.local.processes import Shop
 from shop_cli.local.spans import Span
 from shop_cli.local.supervision import Monitor
@@ -113,3 +113,30 @@ async def test_an_unknown_trace_may_be_no_longer_stored(client: httpx2.AsyncClie
     response = await client.get(f"/traces/{'b' * 32}")
     assert response.status_code == 404
     assert "no longer stored" in response.text
+
+
+class OnePanel:
+    """Shows what its form sent last."""
+
+    template = "<p>sent: {{ panel.sent }}</p>"
+    sent = ""
+
+    async def act(self, form: Mapping[str, str]) -> None:
+        self.sent = form["text"]
+
+
+@pytest.fixture
+def panel(room: ControlRoom) -> Panel:
+    room.panel = OnePanel()
+    return room.panel
+
+
+@pytest.mark.usefixtures("panel")
+async def test_a_panel_acts_on_its_form_and_shows_no_markup_of_it(client: httpx2.AsyncClient) -> None:
+    assert (await client.post("/panel", content="text=%3Cb%3E")).status_code == 303
+    assert "<p>sent: &lt;b&gt;</p>" in (await client.get("/")).text
+
+
+async def test_a_shop_that_is_no_laboratory_has_no_panel(client: httpx2.AsyncClient) -> None:
+    assert (await client.post("/panel")).status_code == 404
+    assert "Laboratory" not in (await client.get("/")).text

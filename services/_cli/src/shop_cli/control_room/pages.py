@@ -17,7 +17,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response, Stream
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from chassis.errors import InvalidArgument
+from chassis.errors import InvalidArgument, NotFound
 from shop_cli.control_room.api import describe, number, require_trace, trace_query
 from shop_cli.control_room.drawings import places, sparkline
 from shop_cli.control_room.room import ControlRoom
@@ -52,6 +52,7 @@ def routes(room: ControlRoom, environment: Environment) -> list[Route | Mount]:
         Route("/services/{name}/{action}", pages.act, methods=["POST"]),
         Route("/customers", pages.set_customers, methods=["POST"]),
         Route("/fault-demo", pages.start_fault_demo, methods=["POST"]),
+        Route("/panel", pages.act_on_panel, methods=["POST"]),
         Mount("/static", StaticFiles(directory=Path(__file__).parent / "static")),
     ]
 
@@ -73,6 +74,9 @@ class _Pages:
     def __init__(self, room: ControlRoom, environment: Environment) -> None:
         self._room = room
         self._environment = environment
+        self._fragments = {name: environment.get_template(f"_{name}.html") for name in _FRAGMENTS}
+        if room.panel:
+            self._fragments["panel"] = environment.from_string(room.panel.template)
 
     async def overview(self, request: Request) -> Response:
         return self._render("overview", **await self._values(request), query_string=request.url.query)
@@ -97,12 +101,17 @@ class _Pages:
         return RedirectResponse("/", 303)
 
     async def set_customers(self, request: Request) -> Response:
-        form = dict(parse_qsl((await request.body()).decode(errors="replace")))
-        await self._room.customers.set_rate(_rate(form.get("rate", "")))
+        await self._room.customers.set_rate(_rate((await _form(request)).get("rate", "")))
         return RedirectResponse("/", 303)
 
     async def start_fault_demo(self, _request: Request) -> Response:
         self._room.start_fault_demo()
+        return RedirectResponse("/", 303)
+
+    async def act_on_panel(self, request: Request) -> Response:
+        if self._room.panel is None:
+            raise NotFound("this shop is no laboratory")
+        await self._room.panel.act(await _form(request))
         return RedirectResponse("/", 303)
 
     async def _updates(self, request: Request) -> AsyncIterator[str]:
@@ -110,7 +119,7 @@ class _Pages:
         sent: dict[str, str] = {}
         while not self._room.closing.is_set():
             values = await self._values(request)
-            fragments = {name: self._fragment(name, values) for name in _FRAGMENTS}
+            fragments = {name: template.render(values) for name, template in self._fragments.items()}
             changed = {name: html for name, html in fragments.items() if sent.get(name) != html}
             sent = fragments
             yield f"data: {json.dumps(changed)}\n\n" if changed else ": unchanged\n\n"
@@ -123,6 +132,8 @@ class _Pages:
         return {
             **await describe(room),
             "fault_demo": room.fault_demo,
+            "panel": room.panel,
+            "fragments": self._fragments,
             "calls": calls,
             "places": places(calls),
             "states": room.monitor.states,
@@ -132,9 +143,6 @@ class _Pages:
             "query": request.query_params,
             "names": [process.name for process in room.shop],
         }
-
-    def _fragment(self, name: str, values: dict[str, Any]) -> str:
-        return self._environment.get_template(f"_{name}.html").render(values)
 
     def _render(self, template: str, **values: Any) -> Response:
         return HTMLResponse(self._environment.get_template(f"{template}.html").render(values))
@@ -160,6 +168,10 @@ def waterfall(spans: Sequence[Span]) -> list[Bar]:
 def _clock(nanos: int) -> str:
     """Return a time of the day in UTC, such as `10:30:00.000`."""
     return datetime.fromtimestamp(nanos / 1e9, UTC).strftime("%H:%M:%S.%f")[:-3]
+
+
+async def _form(request: Request) -> dict[str, str]:
+    return dict(parse_qsl((await request.body()).decode(errors="replace")))
 
 
 def _rate(text: str) -> float:

@@ -2,9 +2,9 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from chassis.errors import FailedPrecondition, NotFound
 from shop_cli.control_room.customers import Customers
@@ -24,6 +24,15 @@ class FaultDemoRunning(FailedPrecondition):
     """The demonstration of faults runs already."""
 
 
+class Panel(Protocol):
+    """A section of the page; `template` is Jinja's and has it as `panel`."""
+
+    template: str
+
+    async def act(self, form: Mapping[str, str]) -> None:
+        """Act on a form of the section. Raise a DomainError."""
+
+
 @dataclass
 class ControlRoom:
     """A running shop, and the means to observe and disturb it.
@@ -32,6 +41,7 @@ class ControlRoom:
         stores: the shop's own database servers, which are observed and disturbed like its services.
         url: the link to the control room, with its token.
         storefront, employee_api: their URLs, None if the shop has none.
+        panel: what a laboratory adds to the page.
         telemetry_elsewhere: the OTLP endpoint to which the services export instead of this process, if there is one.
     """
 
@@ -46,6 +56,7 @@ class ControlRoom:
     employee_api: str | None = None
     telemetry_elsewhere: str | None = None
     fault_demo: FaultDemo | None = None
+    panel: Panel | None = None
     closing: asyncio.Event = field(default_factory=asyncio.Event)
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
 

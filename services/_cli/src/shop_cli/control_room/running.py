@@ -5,6 +5,7 @@ import secrets
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
+from importlib import metadata
 from pathlib import Path
 
 from chassis.background import in_background
@@ -12,7 +13,7 @@ from chassis.errors import FailedPrecondition
 from shop_cli.control_room.app import served
 from shop_cli.control_room.customers import Customers
 from shop_cli.control_room.reconciliation import open_reconciler
-from shop_cli.control_room.room import ControlRoom
+from shop_cli.control_room.room import ControlRoom, Panel
 from shop_cli.local.child_process import ChildProcess
 from shop_cli.local.identities import Identities
 from shop_cli.local.otlp_receiver import Sink, exporting_to, receiver
@@ -84,10 +85,19 @@ async def running(
         room = ControlRoom(
             shop, monitor, telemetry, reconciler, customers, stores, url, storefront, employee_api, elsewhere
         )
+        room.panel = _find_panel(room, folder) if lab else None
         stack.push_async_callback(room.close)
         await stack.enter_async_context(served(room, ports[_NAME], run.token))
         stack.enter_context(published(run))
         yield room
+
+
+def _find_panel(room: ControlRoom, folder: Path) -> Panel | None:
+    """Return the panel of the laboratory, an entry point of `shop-lab`, if that is installed."""
+    for entry_point in metadata.entry_points(group="shop.control_room"):
+        panel: Panel = entry_point.load()(room, folder)
+        return panel
+    return None
 
 
 def _lab_ports(programs: Sequence[Program]) -> Mapping[str, int]:

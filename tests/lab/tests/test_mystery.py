@@ -1,0 +1,49 @@
+"""The order in which a mystery is started, answered and revealed; tests/browser plays one."""
+
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from chassis.errors import InvalidArgument
+from checkout_service.reconciliation.reader import Reader
+from shop_cli.control_room.customers import Customers
+from shop_cli.control_room.reconciliation import Reconciler
+from shop_cli.control_room.room import ControlRoom
+from shop_cli.local.processes import Shop
+from shop_cli.local.supervision import Monitor
+from shop_cli.local.telemetry_store import TelemetryStore
+from shop_cli.local.workspace import discover, find
+from shop_lab.incidents.catalogue import find as find_fault
+from shop_lab.incidents.mystery import Mystery, OutOfTurn
+
+
+@pytest.fixture
+def mystery(tmp_path: Path) -> Mystery:
+    shop = Shop([find(discover(), "ad")], tmp_path, {"ad": 1})
+    room = ControlRoom(
+        shop, Monitor(shop), TelemetryStore(), Reconciler(cast("Reader", None)), Customers(None, tmp_path / "log")
+    )
+    return Mystery(room, tmp_path)
+
+
+@pytest.mark.parametrize("step", ["answer", "reveal", "other", None])
+async def test_before_a_fault_nothing_is_answered_or_revealed(mystery: Mystery, step: str) -> None:
+    with pytest.raises(OutOfTurn):
+        await mystery.act({"step": step} if step else {})
+
+
+async def test_a_second_fault_needs_that_the_first_one_is_revealed(mystery: Mystery) -> None:
+    mystery.fault, mystery.hidden = find_fault("ad-slow"), True
+    with pytest.raises(OutOfTurn):
+        await mystery.act({"step": "start"})
+    await mystery.act({"step": "reveal"})
+    assert not mystery.hidden
+
+
+async def test_an_answer_names_a_service(mystery: Mystery) -> None:
+    mystery.fault, mystery.hidden = find_fault("ad-slow"), True
+    with pytest.raises(InvalidArgument, match="answer: must be one of ad"):
+        await mystery.act({"step": "answer", "answer": "nobody"})
+    await mystery.act({"step": "answer", "answer": " ad "})
+    assert [service for _, service in mystery.answers] == ["ad"]
