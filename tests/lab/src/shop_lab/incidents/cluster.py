@@ -17,7 +17,7 @@ from chassis.tls.certificates import Certificates
 from shop_lab.incidents import upkeep_job
 from shop_lab.incidents.catalogue import Where
 from shop_lab.incidents.state import Inverse, Record
-from shop_lab.incidents.targets import CannotAct, Endpoint, NoLaboratory
+from shop_lab.incidents.targets import END_SESSIONS, CannotAct, Endpoint, NoLaboratory
 
 LABEL = "shop/lab"
 _RUN_LABEL = "shop/run"
@@ -268,9 +268,6 @@ class Cluster:
         """Return the tag of checkout's image."""
         (checkout,) = self.objects("deployment/checkout")
         return str(checkout["spec"]["template"]["spec"]["containers"][0]["image"].rpartition(":")[2])
-
-
-END_SESSIONS = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = '{}'"
 
 
 def _paused(statement: str) -> str:

@@ -21,7 +21,7 @@ from shop_cli.local.run_file import DATA, Run, read_run
 from shop_cli.local.workspace import discover, find, internal_name
 from shop_lab.incidents.catalogue import Where
 from shop_lab.incidents.state import Inverse, Record, RecordFolder
-from shop_lab.incidents.targets import CannotAct, Endpoint, NoLaboratory
+from shop_lab.incidents.targets import END_SESSIONS, CannotAct, Endpoint, NoLaboratory
 
 _START_SECONDS = 30.0
 
@@ -159,6 +159,8 @@ class Local:
 
     def end_background(self, store: str, token: str) -> None:
         self._kill(token)
+        if store == "postgresql" and read_run(self.folder):
+            self.query(store, "postgres", END_SESSIONS.format(token))  # a server that waits does not miss its client
 
     def send_customers(self, settings: Mapping[str, str]) -> None:
         options = {"rate": "RATE", "shape": "SHAPE", "duration": "DURATION_SECONDS", "seed": "SEED"}
@@ -182,13 +184,13 @@ class Local:
 
     def _detached(self, module: str, *arguments: str) -> None:
         """Start a process that outlives this one."""
-        subprocess.Popen(
-            [sys.executable, "-P", "-m", module, *arguments],
+        subprocess.run(
+            ["setsid", "--fork", sys.executable, "-P", "-m", module, *arguments],
             cwd=self.folder,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            start_new_session=True,
+            check=True,
         )
 
     def _kill(self, token: str) -> None:

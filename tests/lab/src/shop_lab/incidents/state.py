@@ -9,7 +9,7 @@ import socket
 import time
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -77,8 +77,11 @@ class RecordFolder:
             os.close(folder)
 
     def records(self) -> list[Record]:
-        paths = [path for path in self._folder.glob("*") if not path.suffix]
-        return [Record.load(path.read_text()) for path in sorted(paths)]
+        found = []
+        for path in sorted(path for path in self._folder.glob("*") if not path.suffix):
+            with suppress(FileNotFoundError):  # another process restores
+                found.append(Record.load(path.read_text()))
+        return found
 
     def forget(self, record: Record) -> None:
         (self._folder / record.token).unlink(missing_ok=True)

@@ -10,6 +10,9 @@ from chassis.tls.certificates import Certificates
 from shop_lab.incidents.catalogue import Fault, Where
 from shop_lab.incidents.state import Inverse, Record
 
+END_SESSIONS = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = '{}'"
+"""Of PostgreSQL, with the token that is their application's name."""
+
 
 class NoLaboratory(FailedPrecondition):
     """The shop is no laboratory, so nothing in it may be broken on purpose."""

@@ -128,7 +128,8 @@ async def shop_up(folder: Path, *options: str) -> AsyncIterator[Run]:
         assert run
         yield run
     finally:
-        process.terminate()
+        with contextlib.suppress(ProcessLookupError):  # a test has killed it
+            process.terminate()
         await process.communicate()
 
 
