@@ -3,9 +3,12 @@
 from pathlib import Path
 
 import pytest
+from typing_extensions import override
 
 from shop_lab.incidents.catalogue import Labels, find
-from shop_lab.incidents.leaks import find_leaks, texts_in
+from shop_lab.incidents.cluster import Cluster
+from shop_lab.incidents.leaks import find_leaks, texts_in, texts_of
+from shop_lab.incidents.targets import CannotAct
 
 FAULT = find("ad-slow").model_copy(
     update={"labels": Labels(openrca="network delay", itbench={"category": "Network", "mechanism": "Delay"})}
@@ -36,3 +39,20 @@ def test_all_files_of_a_record_are_searched_but_the_truth(tmp_path: Path) -> Non
     for name in ("telemetry/logs.csv", "window.json", "truth.json"):
         (tmp_path / name).write_text("x")
     assert set(texts_in(tmp_path)) == {"telemetry/logs.csv", "window.json"}
+
+
+class FakeCluster(Cluster):
+    """A cluster with two pods, whose kubectl prints what it is called with."""
+
+    @override
+    def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
+        if arguments[:2] == ("logs", "pod/a"):
+            raise CannotAct("kubectl logs: the container is waiting to start")
+        return "pod/a\npod/b\n" if arguments == ("get", "pods", "--output=name") else " ".join(arguments)
+
+
+def test_objects_and_logs_are_searched_but_no_contents_of_secrets() -> None:
+    found = texts_of(FakeCluster("shop-lab", "shop"))
+    assert (found["configmaps"], found["secrets"]) == ("get configmaps --output=yaml", "get secrets --output=name")
+    assert {name for name in found if "/" in name} == {"pod/b"}  # the other one has no log
+    assert found["pod/b"].startswith("logs pod/b ")

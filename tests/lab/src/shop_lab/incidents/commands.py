@@ -16,6 +16,7 @@ from shop_lab.incidents import catalogue, injector
 from shop_lab.incidents.alerts import AlertRecorder
 from shop_lab.incidents.catalogue import Fault
 from shop_lab.incidents.cluster import Cluster
+from shop_lab.incidents.leaks import texts_of
 from shop_lab.incidents.local import Local
 from shop_lab.incidents.readings import ClusterReadings, LocalReadings, Readings
 from shop_lab.incidents.record import Load, Plan, Record, Truth
@@ -191,7 +192,7 @@ def open_readings(target: Cluster | Local) -> Iterator[Readings]:
         recorder = AlertRecorder(urls[1])
         recorder.start()
         stack.callback(recorder.close)
-        yield ClusterReadings(urls[0], target.namespace, recorder, target.compare)
+        yield ClusterReadings(urls[0], target.namespace, recorder, target.compare, lambda: texts_of(target))
 
 
 def _say(text: str) -> None:

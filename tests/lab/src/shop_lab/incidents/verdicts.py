@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from chassis.errors import Unavailable
+from chassis.errors import DomainError, Unavailable
 from checkout_service.reconciliation.rules import Kind
 from shop_lab.incidents.alerts import Firing
 from shop_lab.incidents.catalogue import Expected
@@ -37,7 +37,7 @@ def check_invariants(readings: Readings) -> dict[str, Verdict]:
     """Return whether each invariant holds now."""
     try:
         mismatches = readings.mismatches()
-    except Unavailable:
+    except DomainError:  # a fault may keep records from being read
         mismatches = None
     found: dict[str, Verdict] = dict.fromkeys(INVARIANTS, "unknown")
     if mismatches is not None:
