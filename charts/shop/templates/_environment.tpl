@@ -17,9 +17,9 @@
 {{- $names = append $names .name -}}
 {{- $_ := set $byName .name . -}}
 {{- end -}}
-{{- $result := list -}}
-{{- range uniq $names -}}{{- $result = append $result (get $byName .) -}}{{- end -}}
-{{- toYaml $result -}}
+{{- range uniq $names }}
+- {{- get $byName . | toYaml | nindent 2 }}
+{{- end }}
 {{- end -}}
 
 {{- define "shop.chartEnv" -}}
@@ -80,10 +80,10 @@
 {{- $root := index . 0 -}}{{- $client := index . 1 -}}
 {{- range $callee, $_ := include "shop.callers" $root | fromJson }}
 {{- if get ($client.calls | default dict) $callee }}
-- {name: {{ include "shop.variable" $callee }}_ADDR, value: "{{ include "shop.host" (list $root $callee) }}:50051"}
+- {name: {{ $callee | upper | replace "-" "_" }}_ADDR, value: "{{ include "shop.host" (list $root $callee) }}:50051"}
 {{- end }}
 {{- if get ($client.internalCalls | default dict) $callee }}
-- {name: {{ include "shop.variable" $callee }}_INTERNAL_ADDR, value: "{{ include "shop.host" (list $root $callee) }}:50052"}
+- {name: {{ $callee | upper | replace "-" "_" }}_INTERNAL_ADDR, value: "{{ include "shop.host" (list $root $callee) }}:50052"}
 {{- end }}
 {{- end }}
 {{- end -}}

@@ -84,7 +84,7 @@ annotations:
 {{- range $version, $own := $service.versions | default (dict "" dict) -}}
 {{- $workload := include "shop.merged" (list $service $own) | fromJson -}}
 {{- $_ := set $workload "name" $name -}}{{- $_ := set $workload "version" $version -}}
-{{- if $version -}}{{- $_ := set $workload.env (printf "%s_VERSION" (include "shop.variable" $name)) $version -}}{{- end -}}
+{{- if $version -}}{{- $_ := set $workload.env (printf "%s_VERSION" (upper $name | replace "-" "_")) $version -}}{{- end -}}
 {{- /* The digest of one image must not be beside the tag of another. */}}
 {{- with $own.image -}}{{- $_ := set $workload "image" (merge (deepCopy .) (dict "digest" "" "tag" "")) -}}{{- end -}}
 {{- $_ := set $workloads (list $name $version | compact | join "-") $workload -}}
@@ -192,11 +192,6 @@ shop.{{ . | replace "-" " " | title | replace " " "" }}Service
 {{- $_ := set $allowed $name (concat (get $allowed $name | default list) $methods | uniq) -}}
 {{- end -}}
 {{- toJson $allowed -}}
-{{- end -}}
-
-{{/* Prefix of the address variable: product-catalog becomes PRODUCT_CATALOG. */}}
-{{- define "shop.variable" -}}
-{{- . | upper | replace "-" "_" -}}
 {{- end -}}
 
 {{/* Name of a service's database and role in PostgreSQL. */}}

@@ -64,25 +64,12 @@ resources:
   limits: {memory: {{ index . 3 }}, ephemeral-storage: 128Mi}
 {{- end -}}
 
-{{/* A service's topology spread constraints: (list $ name service). */}}
-{{- define "shop.spread" -}}
-{{- $selector := include "shop.selector" (list (index . 0) (index . 1)) | fromYaml -}}
-{{- $own := dict "labelSelector" (dict "matchLabels" $selector) "matchLabelKeys" (list "pod-template-hash") -}}
-{{- $constraints := list -}}
-{{- range (index . 2).scheduling.topologySpreadConstraints -}}
-{{- $constraints = append $constraints (hasKey . "labelSelector" | ternary . (merge (deepCopy .) $own)) -}}
-{{- end -}}
-{{- toYaml $constraints -}}
-{{- end -}}
-
 {{/* Additional containers, with the restricted security context unless they have one. */}}
 {{- define "shop.containers" -}}
 {{- $security := dict "securityContext" (include "shop.containerSecurity" . | fromYaml) -}}
-{{- $containers := list -}}
-{{- range . -}}
-{{- $containers = append $containers (hasKey . "securityContext" | ternary . (merge (deepCopy .) $security)) -}}
-{{- end -}}
-{{- toYaml $containers -}}
+{{- range . }}
+- {{- hasKey . "securityContext" | ternary . (merge (deepCopy .) $security) | toYaml | nindent 2 }}
+{{- end }}
 {{- end -}}
 
 {{/* A service's volumes: (list $ name service). */}}
