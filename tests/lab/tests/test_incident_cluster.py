@@ -7,7 +7,7 @@ import time
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from typing_extensions import override
@@ -319,3 +319,24 @@ def test_records_are_of_their_release(cluster: FakeCluster) -> None:
     assert replace(cluster, release="other").records() == []
     assert Record.load(record.dump()) == record
     injector.undo(record, cluster)
+
+
+class ReconciledCluster(Cluster):
+    """A cluster whose reconciliation logs these events."""
+
+    events: ClassVar[list[dict[str, str]]] = []
+
+    @override
+    def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
+        if arguments[0] == "logs":
+            return "not JSON\n" + "\n".join(map(json.dumps, self.events))
+        return json.dumps({"spec": {"template": {"spec": {"containers": [{"env": []}]}}}})
+
+
+def test_records_that_were_not_read_are_not_taken_for_equal(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = ReconciledCluster("shop-lab", "shop")
+    monkeypatch.setattr(ReconciledCluster, "events", [{"event": "mismatch", "kind": "X"}, {"event": "reconciled"}])
+    assert found.compare() == ["X"]
+    monkeypatch.setattr(ReconciledCluster, "events", [{"event": "records not read"}])
+    with pytest.raises(CannotAct, match="could not read all records"):
+        found.compare()

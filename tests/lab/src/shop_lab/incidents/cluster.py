@@ -262,6 +262,8 @@ class Cluster:
         self.kubectl("wait", f"job/{job}", "--for=jsonpath={.status.conditions[0].status}=True", "--timeout=110s")
         lines = [json.loads(line) for line in self.kubectl("logs", f"job/{job}").splitlines() if line.startswith("{")]
         self.delete(f"/jobs/{job}")
+        if "reconciled" not in {line.get("event") for line in lines}:  # it ends without this if a service is down
+            raise CannotAct("the reconciliation could not read all records")
         return [line["kind"] for line in lines if line.get("event") == "mismatch"]
 
     def version(self) -> str:
