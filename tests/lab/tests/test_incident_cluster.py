@@ -1,6 +1,5 @@
 """Faults of a release on a cluster, by a kubectl that has objects: saved first, undone by any later command."""
 
-import base64
 import json
 import subprocess
 import time
@@ -70,9 +69,7 @@ class FakeCluster(Cluster):
     def do_create(self, _named: list[str], _options: dict[str, str], stdin: str) -> str:
         manifest = json.loads(stdin)
         for found in manifest.get("items", [manifest]):
-            data = {key: base64.b64encode(text.encode()).decode() for key, text in found.pop("stringData", {}).items()}
-            metadata = {**found["metadata"], "namespace": self.namespace}
-            created = {**found, **({"data": data} if data else {}), "metadata": metadata}
+            created = {**found, "metadata": {**found["metadata"], "namespace": self.namespace}}
             self.stored[url_of(created)] = created
         return ""
 

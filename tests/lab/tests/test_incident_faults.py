@@ -189,14 +189,17 @@ async def test_a_setting_of_a_store_is_set_back_when_its_time_is_over(shop: LabS
     assert current() == before
 
 
-async def test_further_customers_are_sent_home(shop: LabShop) -> None:
-    record = await shop.start(60, {"mechanism": "load", "rate": 1})
+@pytest.mark.parametrize(("persona", "page"), [("", "/products/"), ("card_tester", "BRAND_NOT_ACCEPTED")])
+async def test_further_customers_come_and_are_sent_home(shop: LabShop, persona: str, page: str) -> None:
+    record = await shop.start(120, {"mechanism": "load", "rate": 5, "persona": persona})
 
     def customers() -> list[Path]:
         mark = record.token.encode()
         return [path for path in Path("/proc").glob("[0-9]*/cmdline") if mark in _read(path).split(b"\0")]
 
-    assert customers()
+    await wait_until(customers)
+    log = Path(shop.run.folder) / ".shop" / "log" / "storefront.log"
+    await wait_until(lambda: page in log.read_text())
     await shop.undo(record)
     await wait_until(lambda: not customers())
 

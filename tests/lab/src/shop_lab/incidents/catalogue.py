@@ -116,12 +116,12 @@ class StoreInjection(Injection):
 
 
 class LoadInjection(Injection):
-    """Further customers. `persona` chooses one kind of them; by default all come."""
+    """Further customers: those of the load generator, or only some who try cards that are not accepted."""
 
     mechanism: Literal["load"]
     rate: Annotated[float, Field(gt=0, le=1000)]
     shape: Literal["steady", "daily", "spike", "step"] = "steady"
-    persona: str = ""
+    persona: Literal["", "card_tester"] = ""
 
 
 AnyInjection = Annotated[

@@ -120,7 +120,7 @@ class Cluster:
             "apiVersion": "v1",
             "kind": "Secret",
             "metadata": {"name": self.name(record.token), "labels": labels},
-            "stringData": {"state": record.dump()},
+            "data": {"state": base64.b64encode(record.dump().encode()).decode()},
         }
         self.kubectl("apply", "--server-side", "--force-conflicts", "--filename=-", stdin=json.dumps(manifest))
 
@@ -239,12 +239,12 @@ class Cluster:
     def _exec(self, store: str, script: str) -> str:
         return self.kubectl("exec", f"{self.name(store)}-0", "--", "sh", "-c", script)
 
-    def send_customers(self, settings: Mapping[str, str]) -> None:
+    def send_customers(self, settings: Mapping[str, str], program: str = "") -> None:
         """Start a Job of the load generator's pod; the cluster ends it, too."""
         (deployment,) = self.objects("deployment/load-generator")
         labels = {LABEL: "true", _RUN_LABEL: settings["SEED"]}
         name = self.name(f"{settings['SEED']}-customers")
-        self.create(upkeep_job.customers(name, deployment, settings, labels))
+        self.create(upkeep_job.customers(name, deployment, settings, program, labels))
 
     def end_customers(self, seed: str) -> None:
         self.delete(f"/jobs/{self.name(f'{seed}-customers')}")

@@ -34,7 +34,7 @@ incident = typer.Typer(help="Run an incident with proof, and record it.", no_arg
 Namespace = Annotated[
     str, typer.Option(help="A laboratory's namespace on a cluster. Default: the running shop of this machine.")
 ]
-Release = Annotated[str, typer.Option(help="Its release.")]
+Release = Annotated[str, typer.Option(help="Its release, or `fullnameOverride`.")]
 Identifier = Annotated[str, typer.Argument(metavar="FAULT", help="Id of a fault of the catalogue.")]
 
 

@@ -65,7 +65,7 @@ class Local:
 
     def guard(self, record: Record) -> None:
         """Start a process that outlives this one, and `shop up` as well."""
-        self._detached("shop_lab.incidents.watcher", str(self.folder))
+        self._detached("-m", "shop_lab.incidents.watcher", str(self.folder))
 
     @contextmanager
     def endpoints(self, service: str) -> Iterator[Sequence[Endpoint]]:
@@ -155,18 +155,17 @@ class Local:
     def background(self, store: str, database: str, statements: Sequence[str], token: str) -> None:
         """Open a session for a transaction; the watcher applies what only comes later."""
         if statements[0] == "BEGIN":
-            self._detached("shop_lab.incidents.session", self._url(database), token, *statements)
+            self._detached("-m", "shop_lab.incidents.session", self._url(database), token, *statements)
 
     def end_background(self, store: str, token: str) -> None:
         self._kill(token)
         if store == "postgresql" and read_run(self.folder):
             self.query(store, "postgres", END_SESSIONS.format(token))  # a server that waits does not miss its client
 
-    def send_customers(self, settings: Mapping[str, str]) -> None:
-        options = {"rate": "RATE", "shape": "SHAPE", "duration": "DURATION_SECONDS", "seed": "SEED"}
-        arguments = [text for option, name in options.items() for text in (f"--{option}", settings[name])]
-        url = f"http://{self.run.addresses['storefront']}"
-        self._detached("shop_cli", "load", "--url", url, *arguments)
+    def send_customers(self, settings: Mapping[str, str], program: str = "") -> None:
+        variables = {"STOREFRONT_URL": f"http://{self.run.addresses['storefront']}", "WEB_PORT": "0", **settings}
+        command = ("-c", program) if program else ("-m", "load_generator")
+        self._detached(*command, settings["SEED"], variables=variables)
 
     def end_customers(self, seed: str) -> None:
         self._kill(seed)
@@ -182,11 +181,12 @@ class Local:
                     return dict(entry.split("=", 1) for entry in entries if "=" in entry)
         return {}
 
-    def _detached(self, module: str, *arguments: str) -> None:
+    def _detached(self, *arguments: str, variables: Mapping[str, str] | None = None) -> None:
         """Start a process that outlives this one."""
         subprocess.run(
-            ["setsid", "--fork", sys.executable, "-P", "-m", module, *arguments],
+            ["setsid", "--fork", sys.executable, "-P", *arguments],
             cwd=self.folder,
+            env={**os.environ, **(variables or {})},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,

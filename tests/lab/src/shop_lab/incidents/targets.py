@@ -77,8 +77,11 @@ class Target(Protocol):
     def end_background(self, store: str, token: str) -> None:
         """End what `background` has started, so that its open transactions are rolled back."""
 
-    def send_customers(self, settings: Mapping[str, str]) -> None:
-        """Send customers, who end by themselves after DURATION_SECONDS. The settings are the load generator's."""
+    def send_customers(self, settings: Mapping[str, str], program: str = "") -> None:
+        """Send customers, who end by themselves after DURATION_SECONDS. The settings are the load generator's.
+
+        A program in Python runs in place of the load generator's own.
+        """
 
     def end_customers(self, seed: str) -> None: ...
 

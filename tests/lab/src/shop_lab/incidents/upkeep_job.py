@@ -82,13 +82,18 @@ def _job(name: str, record: Record, checkout: Mapping[str, Any], labels: Mapping
 
 
 def customers(
-    name: str, deployment: Mapping[str, Any], settings: Mapping[str, str], labels: Mapping[str, str]
+    name: str, deployment: Mapping[str, Any], settings: Mapping[str, str], program: str, labels: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Return a Job that sends customers as the load generator of a Deployment does, with other settings."""
+    """Return a Job that sends customers as the load generator of a Deployment does, with other settings.
+
+    A program in Python runs in place of the load generator's own.
+    """
     template = copy.deepcopy(deployment["spec"]["template"])
     (container,) = template["spec"]["containers"]
     kept = [variable for variable in container["env"] if variable["name"] not in settings]
     container["env"] = [*kept, *({"name": key, "value": value} for key, value in settings.items())]
+    if program:
+        container["command"] = ["python", "-c", program]
     for probe in ("readinessProbe", "livenessProbe"):
         container.pop(probe, None)
     template["spec"]["restartPolicy"] = "Never"

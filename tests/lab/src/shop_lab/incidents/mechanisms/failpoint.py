@@ -40,8 +40,6 @@ class FailpointMechanism:
                 raise CannotAct(f"{injection.service} did not take the failpoint: {error.message}") from error
 
     def undo(self, target: Target, inverse: Inverse) -> None:
-        if time.time() >= inverse["until"]:
-            return  # it has ended by itself
         with target.endpoints(inverse["service"]) as found:
             chosen = [endpoint for endpoint in found if endpoint.process in inverse["processes"]]
             with suppress(Unavailable):  # one that has just ended
