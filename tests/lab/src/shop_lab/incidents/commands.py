@@ -1,8 +1,9 @@
 """`shop faults` and `shop incident`: break a laboratory, undo it, and record what happened."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from importlib import metadata
 from pathlib import Path
 from typing import Annotated
@@ -16,12 +17,16 @@ from shop_lab.incidents import catalogue, injector
 from shop_lab.incidents.alerts import AlertRecorder
 from shop_lab.incidents.catalogue import Fault
 from shop_lab.incidents.cluster import Cluster
+from shop_lab.incidents.cluster_telemetry import Stores
+from shop_lab.incidents.exports import export
 from shop_lab.incidents.leaks import texts_of
 from shop_lab.incidents.local import Local
 from shop_lab.incidents.readings import ClusterReadings, LocalReadings, Readings
-from shop_lab.incidents.record import Load, Plan, Record, Truth
+from shop_lab.incidents.record import Load, Plan, Record, Truth, read
+from shop_lab.incidents.recording import read_recording, recording
 from shop_lab.incidents.run import IncidentRun, Pace
 from shop_lab.incidents.targets import Target, require
+from shop_lab.incidents.telemetry import Telemetry
 
 _DURATION = re.compile(r"(\d{1,4})([smh]?)")
 _UNITS = {"": 1, "s": 1, "m": 60, "h": 3600}
@@ -129,14 +134,27 @@ def run_incident(
     truth = Truth(
         id=record.id, plan=plan, where="cluster" if namespace else "local", versions=versions(target), load=load
     )
-    with sending_customers(target, load), open_readings(target) as readings:
+    with collecting(target) as collect, sending_customers(target, load), open_readings(target) as readings:
         inject = Injecting(target).inject
         run = IncidentRun(found, seconds, readings, inject, record, truth, Pace(baseline=baseline), _say)
         problems = run.run().problems
+        window, _ = read(record.folder)
+        collect(window.began, window.ended or 0).write(record.folder / "telemetry")
     for problem in problems:
         _say(f"PROBLEM {problem}")
     if problems:
         raise typer.Exit(_DIFFERS)
+
+
+@incident.command("export")
+def export_incident(
+    folder: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of the record of a run.")],
+    *,
+    form: Annotated[str, typer.Option("--as", help="rcaeval, itbench or openrca.")],
+    out: Annotated[Path, typer.Option(help="Folder to which it is added.")] = Path("exports"),
+) -> None:
+    """Write a run with its truth in the format of a benchmark."""
+    console.print(f"written to {export(folder, form, out)}", markup=False, soft_wrap=True)
 
 
 class Injecting:
@@ -179,20 +197,43 @@ def sending_customers(target: Cluster | Local, load: Load) -> Iterator[None]:
 
 
 @contextmanager
+def collecting(target: Cluster | Local) -> Iterator[Callable[[int, int], Telemetry]]:
+    """Yield what returns the telemetry between two times in nanoseconds; a local shop records it meanwhile."""
+    if isinstance(target, Local):
+        with recording(target.run) as folder:
+            yield partial(read_recording, folder)
+        return
+
+    def collect(since_nanos: int, until_nanos: int) -> Telemetry:
+        matcher = f'k8s_namespace_name="{target.namespace}"'
+        with forwarded(target, {"prometheus": 9090, "jaeger": 16686, "loki": 3100}) as (prometheus, jaeger, loki):
+            return Stores(prometheus, jaeger, loki, matcher).collect(since_nanos, until_nanos)
+
+    yield collect
+
+
+@contextmanager
+def forwarded(cluster: Cluster, ports: Mapping[str, int]) -> Iterator[list[str]]:
+    """Forward local ports to components of a release while in the context; yield their URLs."""
+    with ExitStack() as stack:
+        yield [
+            f"http://127.0.0.1:{stack.enter_context(cluster.forwarded(f'service/{cluster.name(name)}', port))}"
+            for name, port in ports.items()
+        ]
+
+
+@contextmanager
 def open_readings(target: Cluster | Local) -> Iterator[Readings]:
     if isinstance(target, Local):
         yield LocalReadings()
         return
-    with ExitStack() as stack:
-        ports = {"prometheus": 9090, "alertmanager": 9093}
-        urls = [
-            f"http://127.0.0.1:{stack.enter_context(target.forwarded(f'service/{target.name(name)}', port))}"
-            for name, port in ports.items()
-        ]
-        recorder = AlertRecorder(urls[1])
+    with forwarded(target, {"prometheus": 9090, "alertmanager": 9093}) as (prometheus, alertmanager):
+        recorder = AlertRecorder(alertmanager)
         recorder.start()
-        stack.callback(recorder.close)
-        yield ClusterReadings(urls[0], target.namespace, recorder, target.compare, lambda: texts_of(target))
+        try:
+            yield ClusterReadings(prometheus, target.namespace, recorder, target.compare, lambda: texts_of(target))
+        finally:
+            recorder.close()
 
 
 def _say(text: str) -> None:

@@ -1,12 +1,13 @@
 """A run in the formats of others: a case of RCAEval, a ground truth of ITBench, a system of OpenRCA."""
 
 import json
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import yaml
@@ -15,12 +16,16 @@ from chassis.errors import InvalidArgument
 from shop_cli.local.spans import Span
 from shop_lab.incidents import record
 from shop_lab.incidents.catalogue import Fault
+from shop_lab.incidents.own_time import Columns
 from shop_lab.incidents.record import Truth, Window
-from shop_lab.incidents.telemetry import Columns, LogRecord, Telemetry, read, write_csv
+from shop_lab.incidents.telemetry import LogRecord, Telemetry, read, write_csv
 
 _SECOND, _MILLISECOND, _MICROSECOND = 10**9, 10**6, 10**3
-# They include the time of callees, so they blame callers; a service's own time is in `_latency-90`.
-_INCLUSIVE = ("rpc-server-call-duration", "rpc-client-call-duration", "http-server-request-duration")
+# As RCAEval's own data: resources, traffic, and times without those of callees. A single slow second is no incident.
+_RCAEVAL_METRICS = frozenset(
+    ("cpu", "mem", "latency-90", "wait", "workload", "error", "silence", "shop-store-volume-usage")
+)
+_MEAN_OF_SECONDS = 15
 _FAILED = 2  # OTLP's status of a span
 _RCAEVAL_LOGS = "time,timestamp,container_name,message,level,req_path,error"
 _RCAEVAL_TRACES = (
@@ -29,7 +34,6 @@ _RCAEVAL_TRACES = (
 )
 _OPENRCA_RECORD = "level,component,timestamp,datetime,reason"
 _OPENRCA_METRICS = "timestamp,cmdb_id,kpi_name,value"
-_OPENRCA_SERVICES = "service,timestamp,rr,sr,mrt,count"
 _OPENRCA_SPANS = "timestamp,cmdb_id,span_id,trace_id,duration,type,status_code,operation_name,parent_span"
 _OPENRCA_LOGS = "log_id,timestamp,cmdb_id,log_name,value"
 
@@ -76,24 +80,24 @@ def _rcaeval(run: Run, out: Path) -> Path:
     folder = out / f"{stem}_{len(list(out.glob(f'{stem}_*'))) + 1}"
     folder.mkdir(parents=True)
     (folder / "inject_time.txt").write_text(f"{applied // _SECOND}\n", encoding="ascii")
-    (folder / "metrics.json").write_text(json.dumps(_filled(run.telemetry.metrics)), encoding="ascii")
+    (folder / "metrics.json").write_text(json.dumps(_smoothed(run.telemetry.metrics)), encoding="ascii")
     write_csv(folder / "logs.csv", _RCAEVAL_LOGS, map(_rcaeval_log, run.telemetry.logs))
     write_csv(folder / "traces.csv", _RCAEVAL_TRACES, map(_rcaeval_span, run.telemetry.spans))
     return folder
 
 
-def _filled(columns: Columns) -> dict[str, list[tuple[int, float]]]:
-    """Return all columns over the same seconds: what is missing is the value before, or the first."""
-    chosen = {name: values for name, values in columns.items() if not any(part in name for part in _INCLUSIVE)}
-    seconds = {second for values in chosen.values() for second in values}
-    filled = {}
+def _smoothed(columns: Columns) -> dict[str, list[tuple[int, float]]]:
+    """Return columns over the same seconds, as means; what is missing is the value before, or the first."""
+    chosen = {name: values for name, values in columns.items() if name.split("_")[1] in _RCAEVAL_METRICS}
+    seconds = sorted({second for values in chosen.values() for second in values})
+    smoothed = {}
     for name, values in chosen.items():
-        last, points = values[min(values)], []
-        for second in range(min(seconds), max(seconds) + 1):
-            last = values.get(second, last)
-            points.append((second, last))
-        filled[name] = points
-    return filled
+        latest, means = deque([values[min(values)]], _MEAN_OF_SECONDS), []
+        for second in range(seconds[0], seconds[-1] + 1):
+            latest.append(values.get(second, latest[-1]))
+            means.append((second, fmean(latest)))
+        smoothed[name] = means
+    return smoothed
 
 
 def _rcaeval_log(log: LogRecord) -> Iterable[Any]:
@@ -170,7 +174,6 @@ def _openrca(run: Run, out: Path) -> Path:
     telemetry = run.telemetry
     for file, header, rows in (
         ("metric/metric_container.csv", _OPENRCA_METRICS, _openrca_metrics(telemetry.metrics)),
-        ("metric/metric_service.csv", _OPENRCA_SERVICES, _openrca_services(telemetry.spans)),
         ("trace/trace_span.csv", _OPENRCA_SPANS, map(_openrca_span, telemetry.spans)),
         ("log/log_service.csv", _OPENRCA_LOGS, map(_openrca_log, telemetry.logs)),
     ):
@@ -190,18 +193,6 @@ def _openrca_metrics(columns: Columns) -> Iterator[_Row]:
     for name, values in columns.items():
         service, _, metric = name.partition("_")
         yield from ((second * _SECOND, (second, service, metric, value)) for second, value in values.items())
-
-
-def _openrca_services(spans: Iterable[Span]) -> Iterator[_Row]:
-    """Yield for every minute and service: share of calls answered and successful in percent, milliseconds, calls."""
-    served: defaultdict[tuple[str, int], list[Span]] = defaultdict(list)
-    for span in spans:
-        if span.kind == "SERVER":
-            served[span.service, span.ended_nanos // (60 * _SECOND) * 60].append(span)
-    for (service, second), calls in served.items():
-        succeeded = 100 * sum(not span.failed for span in calls) / len(calls)
-        mean = sum(span.milliseconds for span in calls) / len(calls)
-        yield second * _SECOND, (service, second, 100.0, succeeded, mean, len(calls))
 
 
 def _openrca_span(span: Span) -> _Row:

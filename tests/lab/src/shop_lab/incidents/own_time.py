@@ -2,8 +2,9 @@
 
 For every service that serves calls: `_workload` (calls served per second), `_latency-90` (milliseconds of its own per
 call: its spans without the time of calls to other services), `_wait` (mean milliseconds for which callers waited
-without the service at work: network, queues, and all of a call that never arrived), `_error` (failures that no
-failure of a callee explains) and `_silence` (seconds since it last served a call: it rises when the service stops).
+without the service at work: network, queues, and all of a call that never arrived), `_error` (percentage of calls
+whose failure no failure of a callee explains) and `_silence` (seconds since it last served a call: it rises when the
+service stops).
 """
 
 import math
@@ -13,8 +14,9 @@ from dataclasses import dataclass, field
 
 from chassis.telemetry import semconv
 from shop_cli.local.spans import Span
-from shop_lab.incidents.telemetry import Columns
 
+Columns = dict[str, dict[int, float]]
+"""Values by the second since 1970, by column `<service>_<metric>`."""
 _Samples = defaultdict[str, defaultdict[int, list[float]]]
 """Values by the second in which a span ended, by service."""
 
@@ -94,7 +96,11 @@ def _columns(observed: _Observed, last: int) -> Columns:
         columns[f"{service}_latency-90"] = {second: _percentile(values, 0.9) for second, values in own.items()}
         columns[f"{service}_wait"] = {second: sum(values) / len(values) for second, values in waits.items()}
         columns[f"{service}_workload"] = {second: float(len(own.get(second, ()))) for second in seconds}
-        columns[f"{service}_error"] = {second: float(len(errors.get(second, ()))) for second in seconds}
+        columns[f"{service}_error"] = {
+            second: 100 * failed / max(failed, len(own.get(second, (1,))))
+            for second in seconds
+            for failed in [len(errors.get(second, ()))]
+        }
         silence = columns[f"{service}_silence"] = {}
         for second in seconds:
             served = second if second in own else served

@@ -12,18 +12,17 @@ from google.protobuf.message import Message
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric
 
 from chassis.telemetry.semconv import METRICS, Kind
 from shop_cli.local.otlp_receiver import attributes_of, spans_of
 from shop_cli.local.recording import FOLDER
 from shop_cli.local.run_file import DATA, Run
-from shop_lab.incidents.own_time import columns_of
-from shop_lab.incidents.telemetry import Columns, LogRecord, Telemetry, TelemetryMissing, column
+from shop_lab.incidents.own_time import Columns
+from shop_lab.incidents.telemetry import LogRecord, Telemetry, TelemetryMissing, column
 
 _Request = TypeVar("_Request", bound=Message)
-_Points = dict[tuple[str, ...], dict[int, tuple[float, int]]]
-"""Sum and count by nanoseconds, by series: service, metric, instance, attributes."""
-
+_SECOND = 10**9
 _KINDS = {metric.name: metric.kind for metric in METRICS}
 
 
@@ -58,9 +57,8 @@ def read_recording(folder: Path, since_nanos: int, until_nanos: int) -> Telemetr
     if not spans:
         raise TelemetryMissing("no span was recorded: is OTEL_EXPORTER_OTLP_ENDPOINT set where `shop up` runs?")
     logs = [log for request in _requests(folder, ExportLogsServiceRequest) for log in _logs(request)]
-    metrics = _metrics(_requests(folder, ExportMetricsServiceRequest))
-    whole = Telemetry(spans, logs, metrics).between(since_nanos, until_nanos)
-    return Telemetry(whole.spans, whole.logs, {**whole.metrics, **columns_of(whole.spans)})
+    metrics = _Metrics(_requests(folder, ExportMetricsServiceRequest)).columns
+    return Telemetry(spans, logs, metrics).between(since_nanos, until_nanos)
 
 
 def _requests(folder: Path, kind: type[_Request]) -> Iterator[_Request]:
@@ -78,54 +76,71 @@ def _logs(request: ExportLogsServiceRequest) -> Iterator[LogRecord]:
                 attributes = attributes_of(log.attributes)
                 message = " ".join((log.body.string_value, *(f"{name}={value}" for name, value in attributes.items())))
                 ids = (log.trace_id.hex(), log.span_id.hex())
-                yield LogRecord(
-                    log.time_unix_nano or log.observed_time_unix_nano, service, log.severity_text, message, *ids
-                )
+                nanos = log.time_unix_nano or log.observed_time_unix_nano
+                yield LogRecord(nanos, service, log.severity_text, message, *ids)
 
 
-def _metrics(requests: Iterable[ExportMetricsServiceRequest]) -> Columns:
-    """Return a column for each metric of a service: values of gauges, rates of counters, means of histograms."""
-    columns: defaultdict[str, defaultdict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
-    means: defaultdict[str, defaultdict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
-    for (service, metric, *_), points in _points(requests).items():
-        kind, name = _KINDS.get(metric, Kind.GAUGE), column(service, metric)
-        if kind in (Kind.GAUGE, Kind.UP_DOWN_COUNTER):
-            for nanos, (value, _) in points.items():
-                columns[name][nanos // 10**9].append(value)
-            continue
-        for (before, first), (nanos, second) in zip(list(points.items()), list(points.items())[1:], strict=False):
-            grown, count = second[0] - first[0], second[1] - first[1]
-            if kind is Kind.COUNTER:
-                columns[name][nanos // 10**9].append(grown / (nanos - before) * 1e9)
+_Sums = defaultdict[str, defaultdict[int, float]]
+
+
+def _sums() -> _Sums:
+    return defaultdict(lambda: defaultdict(float))
+
+
+class _Metrics:
+    """Columns of metrics: values of gauges, rates of counters, and of histograms the rate and the mean."""
+
+    def __init__(self, requests: Iterable[ExportMetricsServiceRequest]) -> None:
+        self._columns, self._totals, self._counts = _sums(), _sums(), _sums()
+        self._latest: dict[tuple[str, ...], tuple[int, float, int]] = {}
+        self._exported: dict[str, int] = {}
+        for request in requests:
+            for group in request.resource_metrics:
+                resource = attributes_of(group.resource.attributes)
+                service, instance = (str(resource.get(name, "")) for name in ("service.name", "service.instance.id"))
+                exported = [
+                    self._add(service, instance, metric) for scope in group.scope_metrics for metric in scope.metrics
+                ]
+                self._exported[instance] = max(exported, default=0)
+
+    @property
+    def columns(self) -> Columns:
+        means = {
+            name: {second: total / self._counts[name][second] for second, total in totals.items()}
+            for name, totals in self._totals.items()
+        }
+        return {**{name: dict(values) for name, values in self._columns.items()}, **means}
+
+    def _add(self, service: str, instance: str, metric: Metric) -> int:
+        """Add the points of a metric, and return their time."""
+        nanos, kind, name = 0, _KINDS.get(metric.name, Kind.GAUGE), column(service, metric.name)
+        for point in _points(metric):
+            nanos, (value, count) = point.time_unix_nano, _value(point)
+            if kind in (Kind.COUNTER, Kind.HISTOGRAM):
+                key = (instance, metric.name, str(sorted(attributes_of(point.attributes).items())))
+                # A series that begins after its process's first export, such as one of errors, has grown from zero.
+                before, *base = self._latest.get(key, (self._exported.get(instance, nanos), 0.0, 0))
+                self._latest[key] = (nanos, value, count)
+                self._add_growth(name, kind, (before, nanos), value - base[0], count - int(base[1]))
             else:
-                means[name][nanos // 10**9] += [grown, count]
-                columns[f"{name}-count"][nanos // 10**9].append(count / (nanos - before) * 1e9)
-    return {
-        **{name: {second: sum(values) for second, values in found.items()} for name, found in columns.items()},
-        **{
-            name: {second: sum(v[::2]) / sum(v[1::2]) for second, v in found.items() if sum(v[1::2])}
-            for name, found in means.items()
-        },
-    }
+                self._columns[name][nanos // _SECOND] += value
+        return nanos
+
+    def _add_growth(self, name: str, kind: Kind, times: tuple[int, int], value: float, count: int) -> None:
+        second, seconds = times[1] // _SECOND, (times[1] - times[0]) / _SECOND
+        if not seconds:
+            return
+        if kind is Kind.COUNTER:
+            self._columns[name][second] += value / seconds
+            return
+        self._columns[f"{name}-count"][second] += count / seconds
+        if count:
+            self._totals[name][second] += value
+            self._counts[name][second] += count
 
 
-def _points(requests: Iterable[ExportMetricsServiceRequest]) -> _Points:
-    series: _Points = defaultdict(dict)
-    for request in requests:
-        for group in request.resource_metrics:
-            resource = attributes_of(group.resource.attributes)
-            service, instance = (str(resource.get(name, "")) for name in ("service.name", "service.instance.id"))
-            for scope in group.scope_metrics:
-                for metric in scope.metrics:
-                    for point in _points_of(metric):
-                        labels = str(sorted(attributes_of(point.attributes).items()))
-                        key = (service, metric.name, instance, labels)
-                        series[key][point.time_unix_nano] = _value(point)
-    return series
-
-
-def _points_of(metric: Any) -> Iterable[Any]:
-    points: Iterable[Any] = getattr(metric, metric.WhichOneof("data")).data_points
+def _points(metric: Metric) -> Iterable[Any]:
+    points: Iterable[Any] = getattr(metric, metric.WhichOneof("data") or "gauge").data_points
     return points
 
 

@@ -14,9 +14,7 @@ from typing import Any
 
 from chassis.errors import FailedPrecondition
 from shop_cli.local.spans import Span
-
-Columns = dict[str, dict[int, float]]
-"""Values by the second since 1970, by column."""
+from shop_lab.incidents.own_time import Columns, columns_of
 
 _METRICS, _SPANS, _LOGS = "metrics.csv", "spans.jsonl", "logs.jsonl"
 
@@ -46,7 +44,7 @@ class Telemetry:
     metrics: Columns = field(default_factory=dict)
 
     def between(self, since_nanos: int, until_nanos: int) -> "Telemetry":
-        """Return what is of that time, by time, and each span once."""
+        """Return what is of that time, by time and each span once, with the columns of own time."""
         spans = {span.span_id: span for span in self.spans if since_nanos <= span.ended_nanos < until_nanos}
         logs = [log for log in self.logs if since_nanos <= log.time_nanos < until_nanos]
         first, last = since_nanos // 10**9, until_nanos // 10**9
@@ -55,9 +53,9 @@ class Telemetry:
             for name, values in self.metrics.items()
         }
         return Telemetry(
-            sorted(spans.values(), key=lambda span: span.started_nanos),
+            ordered := sorted(spans.values(), key=lambda span: span.started_nanos),
             sorted(logs, key=lambda log: log.time_nanos),
-            {name: values for name, values in sorted(metrics.items()) if values},
+            {name: values for name, values in sorted({**metrics, **columns_of(ordered)}.items()) if values},
         )
 
     def write(self, folder: Path) -> None:
@@ -97,17 +95,6 @@ def column(service: str, metric: str) -> str:
     """Return the name of a metric's column. RCAEval has its own words for two, and splits names at `_`."""
     short = {"process.cpu.time": "cpu", "process.memory.usage": "mem"}.get(metric, metric)
     return f"{service}_{re.sub('[._]', '-', short)}"
-
-
-def leaks(folder: Path, words: Iterable[str]) -> list[str]:
-    """Return where files of a folder contain one of the words, in any case, as `file:line: word`."""
-    wanted = re.compile("|".join(rf"\b{re.escape(word)}\b" for word in words) or r"(?!)", re.IGNORECASE)
-    found = []
-    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
-        with path.open(encoding="utf-8", errors="replace") as file:
-            for number, line in enumerate(file, start=1):
-                found += [f"{path.relative_to(folder)}:{number}: {match}" for match in wanted.findall(line)]
-    return found
 
 
 def write_csv(path: Path, header: str, rows: Iterable[Iterable[Any]]) -> None:
