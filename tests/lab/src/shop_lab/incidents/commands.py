@@ -1,6 +1,7 @@
 """`shop faults` and `shop incident`: break a laboratory, undo it, and record what happened."""
 
 import re
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import partial
@@ -13,7 +14,7 @@ import typer
 from chassis.errors import InvalidArgument
 from shop_cli.control_room_client import require_run
 from shop_cli.output.printing import console, print_table
-from shop_lab.incidents import catalogue, injector
+from shop_lab.incidents import catalogue, injector, state
 from shop_lab.incidents.alerts import AlertRecorder
 from shop_lab.incidents.catalogue import Fault
 from shop_lab.incidents.cluster import Cluster
@@ -32,6 +33,7 @@ _DURATION = re.compile(r"(\d{1,4})([smh]?)")
 _UNITS = {"": 1, "s": 1, "m": 60, "h": 3600}
 _MAX_SECONDS = 3600
 _DIFFERS = 1
+_CUSTOMERS_SECONDS = 7200
 
 faults = typer.Typer(help="List faults, start and stop them in a laboratory.", invoke_without_command=True)
 incident = typer.Typer(help="Run an incident with proof, and record it.", no_args_is_help=True)
@@ -186,14 +188,19 @@ def sending_customers(target: Cluster | Local, load: Load) -> Iterator[None]:
     settings = {
         "RATE": f"{load.rate:g}",
         "SHAPE": "steady",
-        "DURATION_SECONDS": "7200",
+        "DURATION_SECONDS": str(_CUSTOMERS_SECONDS),
         "SEED": f"incident {load.seed}",
     }
-    target.send_customers(settings)
+    inverse = {"mechanism": "load", "token": settings["SEED"]}
+    record = state.Record(expires=time.time() + _CUSTOMERS_SECONDS, inverses=[inverse])
+    record.own()  # a killed command leaves no customers behind
+    target.save(record)
+    target.guard(record)
     try:
+        target.send_customers(settings)
         yield
     finally:
-        target.end_customers(settings["SEED"])
+        injector.undo(record, target)
 
 
 @contextmanager
