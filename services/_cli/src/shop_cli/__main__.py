@@ -39,13 +39,14 @@ COMMANDS = {
     "prove": "Check that orders survive faults.",
     "faults": "List faults, start and stop them in a laboratory.",
     "incident": "Run an incident with proof, and record it.",
+    "gameday": "Find faults of a hidden schedule.",
 }
 """The line of each command in `shop --help`."""
 
 # Commands whose module in shop_cli.commands has another name.
 _MODULES = {"trace": "traces", **dict.fromkeys(("kill", "freeze", "resume", "restart"), "faults")}
 
-_OF_LABORATORY = ("prove", "faults", "incident")
+_OF_LABORATORY = ("prove", "faults", "incident", "gameday")
 
 _OTHER_FAILURE = 1
 _INVALID_INPUT = 2

@@ -1,0 +1,119 @@
+"""A game day: a hidden schedule of faults, which players find while it runs."""
+
+import random
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+
+from chassis.errors import DomainError, InvalidArgument
+from shop_lab.incidents.catalogue import Fault, Where
+from shop_lab.incidents.readings import Readings
+from shop_lab.incidents.record import InjectedFault, Record, Times, Truth
+from shop_lab.incidents.run import Pace
+
+MIN_MINUTES = 4.0
+"""For each fault: figures are those of the last minute, and players need some."""
+_SHARE = 0.6
+"""Of its part of the game, a fault lasts at most so long: players also see the shop without one."""
+_MENDED_SECONDS = 9
+"""An effect has ended if it was not seen for so long; single readings lack it now and then."""
+
+
+@dataclass(frozen=True)
+class Turn:
+    """A fault of the schedule; times are seconds, `begins` since the start of the game."""
+
+    fault: Fault
+    begins: float
+    seconds: float
+
+
+def plan(
+    catalogue: Sequence[Fault], kinds: frozenset[Where], *, faults: int, minutes: float, seed: int
+) -> tuple[Turn, ...]:
+    """Return a schedule: different faults that can act on this kind of shop, one after the other, at random times.
+
+    Raise InvalidArgument.
+    """
+    possible = [fault for fault in catalogue if fault.kind == "fault" and kinds & set(fault.where)]
+    if faults > len(possible):
+        raise InvalidArgument.field("--faults", f"only {len(possible)} faults can act on this shop")
+    if minutes < faults * MIN_MINUTES:
+        raise InvalidArgument.field("--minutes", f"must be at least {MIN_MINUTES:g} for each fault")
+    chance, part = random.Random(seed), minutes * 60 / faults  # noqa: S311 - a schedule, which the seed repeats
+    turns = []
+    for number, fault in enumerate(chance.sample(possible, faults)):
+        seconds = min(fault.seconds, _SHARE * part)
+        turns.append(Turn(fault, number * part + chance.uniform(0, part - seconds), seconds))
+    return tuple(turns)
+
+
+@dataclass
+class Game:
+    """A game that runs.
+
+    Args:
+        inject: start a fault, which ends by itself after so many seconds; leaving the context removes it.
+        truth: what is known before the start.
+    """
+
+    turns: Sequence[Turn]
+    seconds: float
+    readings: Readings
+    inject: Callable[[Fault, float], AbstractContextManager[object]]
+    record: Record
+    truth: Truth
+    pace: Pace = field(default_factory=Pace)
+
+    def run(self) -> None:
+        """Run the schedule and close the record, also if the game is interrupted."""
+        self.record.save(self.truth)
+        began = self.pace.clock()
+        try:
+            for turn in self.turns:
+                self._wait_until(began + turn.begins)
+                self._play(turn)
+            self._wait_until(began + self.seconds)
+        finally:
+            self.record.close(self.truth)
+
+    def _wait_until(self, end: float) -> None:
+        self.pace.sleep(max(0.0, end - self.pace.clock()))
+
+    def _play(self, turn: Turn) -> None:
+        """Start a fault, watch it until its time is over, and remove it. What cannot act is a problem of the record."""
+        times = {"requested": self.pace.nanos()}
+        try:
+            with self.inject(turn.fault, turn.seconds):
+                times["applied"] = self.pace.nanos()
+                self._watch(turn, times)
+        except DomainError as error:
+            self._note(problems=(*self.truth.problems, f"{turn.fault.id}: {error.message}"))
+        finally:
+            times["removed"] = self.pace.nanos()
+            injected = InjectedFault(fault=turn.fault, seconds=turn.seconds, times=Times.model_validate(times))
+            self._note(faults=(*self.truth.faults, injected))
+
+    def _watch(self, turn: Turn, times: dict[str, int]) -> None:
+        """Note when the effect is seen first, and when it has ended before its time because somebody mended it."""
+        for _ in self.pace.ticks(turn.seconds):
+            acts = self._acts(turn.fault)
+            if acts:
+                times.setdefault("effective", self.pace.nanos())
+                times.pop("recovered", None)
+            elif acts is False and "effective" in times:
+                times.setdefault("recovered", self.pace.nanos())
+        if self.pace.nanos() - times.get("recovered", 0) < _MENDED_SECONDS * 10**9:
+            del times["recovered"]
+
+    def _acts(self, fault: Fault) -> bool | None:
+        """Return whether the effect is seen; None if that is unknown."""
+        try:
+            value = self.readings.effect(fault.effect) if fault.effect else None
+        except DomainError:  # a fault may reach what observes it
+            return None
+        return None if value is None or fault.effect is None else self.readings.bounds(fault.effect).contain(value)
+
+    def _note(self, **changes: object) -> None:
+        self.truth = self.truth.model_copy(update=changes)
+        self.record.save(self.truth)

@@ -1,0 +1,131 @@
+"""`shop gameday`: faults by a hidden schedule, the players' answers, and what it was."""
+
+import getpass
+import secrets
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from chassis.errors import FailedPrecondition, InvalidArgument
+from shop_cli.local.workspace import discover
+from shop_cli.output.printing import console, counted, print_table
+from shop_lab.incidents import catalogue, game, record, scores
+from shop_lab.incidents.commands import (
+    Injecting,
+    Namespace,
+    Release,
+    open_readings,
+    open_target,
+    sending_customers,
+    versions,
+)
+from shop_lab.incidents.local import Local
+from shop_lab.incidents.record import InjectedFault, Load, Plan, Record, Truth, Where
+
+gameday = typer.Typer(help="Find faults of a hidden schedule.", invoke_without_command=True)
+
+Out = Annotated[Path, typer.Option(help="Folder of the records.")]
+
+
+class NoGameDay(FailedPrecondition):
+    """The folder has no record of a game day."""
+
+
+@gameday.callback()
+def play(
+    context: typer.Context,
+    *,
+    faults: Annotated[int, typer.Option(min=1, max=20, help="How many faults.")] = 3,
+    minutes: Annotated[float, typer.Option(max=480, help="How long the game lasts.")] = 60,
+    seed: Annotated[int | None, typer.Option(help="Repeats a schedule. Default: at random.")] = None,
+    rate: Annotated[float, typer.Option(min=0.1, help="Customers a second of a local shop.")] = 2.0,
+    out: Out = Path("runs"),
+    namespace: Namespace = "",
+    release: Release = "shop",
+) -> None:
+    """Break a laboratory by a hidden schedule until the time is over, or Ctrl-C."""
+    if context.invoked_subcommand:
+        return
+    target = open_target(namespace, release)
+    seed = secrets.randbelow(2**31) if seed is None else seed
+    turns = game.plan(list(catalogue.load_all().values()), target.kinds, faults=faults, minutes=minutes, seed=seed)
+    where: Where = "cluster" if namespace else "local"
+    decided = Plan(
+        faults=tuple(turn.fault.id for turn in turns), seconds=tuple(turn.seconds for turn in turns), seed=seed
+    )
+    load = Load(source="command", rate=rate, seed=seed) if isinstance(target, Local) else Load(source="chart")
+    begun = Record(out, decided, where, namespace)
+    (begun.folder / scores.ANSWERS).touch()
+    truth = Truth(id=begun.id, plan=decided, where=where, versions=versions(target), load=load)
+    _say(f"{counted(faults, 'fault')} within {minutes:g} minutes; record {begun.folder}, plan {decided.digest()}")
+    _say("answer with `shop gameday answer`: first that something is wrong, then `shop gameday answer SERVICE`")
+    with sending_customers(target, load), open_readings(target) as readings:
+        game.Game(turns, minutes * 60, readings, Injecting(target).inject, begun, truth).run()
+    _say("the game is over: `shop gameday reveal`")
+
+
+@gameday.command()
+def answer(
+    service: Annotated[str, typer.Argument(metavar="[SERVICE]", help="The one at fault, once you know.")] = "",
+    *,
+    by: Annotated[str, typer.Option(help="Who answers. Default: the user.")] = "",
+    out: Out = Path("runs"),
+) -> None:
+    """Say that something is wrong, or which service is at fault."""
+    known = {program.name for program in discover()} | {fault.service for fault in catalogue.load_all().values()}
+    if service not in known | {""}:
+        raise InvalidArgument.field("SERVICE", f"must be one of {', '.join(sorted(known - {''}))}")
+    scores.add_answer(_latest(out), scores.Answer(time=time.time_ns(), actor=by or getpass.getuser(), service=service))
+    _say(f"noted: {service or 'something'} is at fault")
+
+
+@gameday.command()
+def reveal(*, out: Out = Path("runs")) -> None:
+    """Show the faults of a game that is over, how to find them, and the scores."""
+    folder = _latest(out)
+    truth = record.read(folder)[1]
+    found = scores.score(truth.faults, scores.read_answers(folder))
+    (folder / scores.SCORES).write_text(found.model_dump_json(indent=2) + "\n", encoding="utf-8")
+    for injected in truth.faults:
+        _show(injected)
+    for problem in truth.problems:
+        _say(f"PROBLEM {problem}")
+    columns = ["Fault", "Service", "Detected", "Located", "Mended"]
+    print_table(
+        columns,
+        [(one.fault, one.service, *map(_after, (one.detected, one.located, one.mended))) for one in found.faults],
+    )
+    given = found.right + found.wrong
+    _say(f"{found.right} of {counted(given, 'answer')} right: precision {found.right / max(1, given):.0%}")
+
+
+def _latest(out: Path) -> Path:
+    """Return the folder of the latest game day. Raise NoGameDay."""
+    games = list(out.glob(f"*/{scores.ANSWERS}"))
+    if not games:
+        raise NoGameDay(f"no game day in {out}: start one with `shop gameday`")
+    return max(games, key=lambda path: path.stat().st_mtime).parent
+
+
+def _show(injected: InjectedFault) -> None:
+    fault, times = injected.fault, injected.times
+    _say(f"{fault.title}: {_clock(times.applied)} to {_clock(times.removed)}")
+    _say(f"  at fault: {fault.service}; customers see it by {' → '.join(fault.path)}")
+    for step in fault.walk:
+        _say(f"  {step.question} {step.answer}: {' '.join(step.query.split())}")
+    _say(f"  {fault.mitigation}")
+
+
+def _clock(nanos: int | None) -> str:
+    return "never" if nanos is None else datetime.fromtimestamp(nanos / 1e9, UTC).strftime("%H:%M:%S")
+
+
+def _after(seconds: float | None) -> str:
+    return "-" if seconds is None else f"{seconds:.0f} s"
+
+
+def _say(text: str) -> None:
+    console.print(text, markup=False, soft_wrap=True)
