@@ -20,7 +20,7 @@ from shop_lab.incidents.catalogue import Fault
 from shop_lab.incidents.cluster import Cluster
 from shop_lab.incidents.cluster_telemetry import Stores
 from shop_lab.incidents.exports import export
-from shop_lab.incidents.leaks import texts_of
+from shop_lab.incidents.leaks import find_leaks, texts_in, texts_of
 from shop_lab.incidents.local import Local
 from shop_lab.incidents.readings import ClusterReadings, LocalReadings, Readings
 from shop_lab.incidents.record import Load, Plan, Record, Truth, read
@@ -139,9 +139,10 @@ def run_incident(
     with collecting(target) as collect, sending_customers(target, load), open_readings(target) as readings:
         inject = Injecting(target).inject
         run = IncidentRun(found, seconds, readings, inject, record, truth, Pace(baseline=baseline), _say)
-        problems = run.run().problems
+        problems = list(run.run().problems)
         window, _ = read(record.folder)
         collect(window.began, window.ended or 0).write(record.folder / "telemetry")
+    problems += find_leaks(texts_in(record.folder), found)
     for problem in problems:
         _say(f"PROBLEM {problem}")
     if problems:
