@@ -12,6 +12,8 @@ import pytest
 
 from chassis.telemetry import semconv
 from chassis.telemetry.semconv import Kind, Metric
+from shop_lab.incidents import upkeep
+from shop_lab.incidents.catalogue import Fault, ObjectInjection, load_all
 
 CHART = Path(__file__).resolve().parents[2] / "charts/shop"
 DASHBOARDS = sorted((CHART / "dashboards").glob("*.json"))
@@ -68,6 +70,10 @@ SHARED_STATE = {
     )
 }
 
+FAULTS = load_all()
+KINDS = {"deployment": "Deployment", "networkpolicy": "NetworkPolicy"}
+
+each_fault = pytest.mark.parametrize("fault", FAULTS.values(), ids=list(FAULTS))
 each_dashboard = pytest.mark.parametrize("file", DASHBOARDS, ids=lambda file: file.stem)
 
 
@@ -253,3 +259,33 @@ def test_shared_state_has_alerts(rules: list[Any]) -> None:
     read = {metric for rule in rules if "alert" in rule for metric, _ in aggregated(parse(rule["expr"]))}
     without = {metric.series[0] for metric in (semconv.ORDERS, semconv.OUTBOX_BACKLOG, semconv.RECONCILED_ORDERS)}
     assert SHARED_STATE - without <= read
+
+
+@each_fault
+def test_effects_and_walks_read_metrics_and_labels_that_exist(fault: Fault) -> None:
+    effect = [fault.effect.query] if fault.effect else []
+    for query in [*effect, *(step.query for step in fault.walk)]:
+        result(parse(query.replace("$in", 'k8s_namespace_name="shop"')))
+
+
+@each_fault
+def test_alerts_are_of_rules_and_objectives_that_exist(fault: Fault, rules: list[Any]) -> None:
+    names = {rule["alert"] for rule in rules if "alert" in rule}
+    slos = {rule["labels"]["slo"] for rule in rules if "slo" in rule.get("labels", {})}
+    expected = fault.expected
+    for alert in filter(None, (expected.first, *expected.may_fire, *expected.must_not_fire)):
+        name, _, subject = alert.rstrip(")").partition("(")
+        assert name in names, alert
+        assert name != "ErrorBudgetBurn" or subject in slos, alert
+    assert expected.within <= fault.seconds or not expected.first
+
+
+@each_fault
+def test_objects_have_what_is_changed(fault: Fault, render: Any) -> None:
+    changed = [injection for injection in fault.injections if isinstance(injection, ObjectInjection)]
+    release = render({"lab": {"enabled": True}}) if changed else None
+    for injection in changed:
+        kind, _, name = injection.target.partition("/")
+        found = release.one(KINDS[kind], f"shop-{name}")
+        for path, new in injection.set.items():
+            assert upkeep.change(found, path, new), f"{path} has this value already"

@@ -1,0 +1,92 @@
+"""The faults of the catalogue against today's services: failpoints exist, and patches apply and change behaviour."""
+
+import importlib
+import importlib.util
+import pkgutil
+import sys
+from collections.abc import Iterator
+from decimal import Decimal
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+import shop
+import shop_internal
+from ad_service.domain import Ad
+from chassis.values.money import Money
+from checkout_service.failpoints import FAILPOINTS
+from product_catalog_service.domain import Product
+from shop_lab.incidents.catalogue import FailpointInjection, Fault, PatchInjection, load_all
+from shop_lab.incidents.mechanisms.patch import module_of, patched
+
+FAULTS = load_all()
+PATCHED = [fault for fault in FAULTS.values() for one in fault.injections if isinstance(one, PatchInjection)]
+FAILING = [one for fault in FAULTS.values() for one in fault.injections if isinstance(one, FailpointInjection)]
+
+
+def methods() -> Iterator[str]:
+    for package in (shop, shop_internal):
+        for found in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
+            if found.name.endswith("_pb2"):
+                services = importlib.import_module(found.name).DESCRIPTOR.services_by_name.values()
+                yield from (f"{service.full_name}/{method.name}" for service in services for method in service.methods)
+
+
+@pytest.mark.parametrize("injection", FAILING, ids=lambda injection: injection.specification)
+def test_failpoints_are_methods_or_places_that_exist(injection: FailpointInjection) -> None:
+    assert injection.specification.partition("=")[0] in {*methods(), *FAILPOINTS}
+
+
+def loaded(text: str, name: str, folder: Path) -> ModuleType:
+    path = folder / "module.py"
+    path.write_text(text)
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def modules_of(fault: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Any, Any]:
+    """Return the module that a fault patches, and the patched one."""
+    (injection,) = [one for one in FAULTS[fault].injections if isinstance(one, PatchInjection)]
+    name = module_of(injection)
+    original = importlib.import_module(name)
+    monkeypatch.setitem(sys.modules, name, original)  # dataclasses look themselves up there
+    return original, loaded(patched(injection), name, folder)
+
+
+@pytest.mark.parametrize("fault", PATCHED, ids=lambda fault: fault.id)
+def test_a_patch_applies_and_its_module_loads(fault: Fault, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    original, changed = modules_of(fault.id, tmp_path, monkeypatch)
+    assert Path(str(original.__file__)).read_text() != Path(str(changed.__file__)).read_text()
+
+
+def test_ads_of_gifts_raise(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ads = [Ad("/", "house"), Ad("/", "gift", ("gifts",)), Ad("/", "pan", ("kitchen",))]
+    original, changed = (module.Inventory(ads) for module in modules_of("ad-category", tmp_path, monkeypatch))
+    assert original.select(["gifts"]) == [ads[1]]
+    assert changed.select(["kitchen"]) == [ads[2]]
+    with pytest.raises(KeyError):
+        changed.select(["gifts"])
+
+
+def test_the_dollar_is_ten_times_as_cheap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    original, changed = modules_of("rate-tenfold", tmp_path, monkeypatch)
+    raw = Path(str(original.__file__)).with_name("data").joinpath("rates.xml").read_bytes()
+    amount = Money("USD", 10**12)
+    before, after = (module.parse_rates(raw).convert(amount, "EUR") for module in (original, changed))
+    assert Decimal(after.total_nanos) / before.total_nanos == pytest.approx(Decimal("0.1"))
+
+
+@pytest.mark.parametrize(("nanos", "priced"), [(19 * 10**9, True), (19_900_000_000, False)])
+def test_prices_with_cents_are_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nanos: int, priced: bool
+) -> None:
+    original, changed = modules_of("price-missing", tmp_path, monkeypatch)
+    product = Product("p", "p", "p", "/p", Money("USD", nanos), ("x",))
+    assert original._product_to_wire(product).HasField("price_usd")
+    assert changed._product_to_wire(product).HasField("price_usd") is priced
