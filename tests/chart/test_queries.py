@@ -283,9 +283,8 @@ def test_alerts_are_of_rules_and_objectives_that_exist(fault: Fault, rules: list
 @each_fault
 def test_objects_have_what_is_changed(fault: Fault, render: Any) -> None:
     changed = [injection for injection in fault.injections if isinstance(injection, ObjectInjection)]
-    release = render({"lab": {"enabled": True}}) if changed else None
     for injection in changed:
         kind, _, name = injection.target.partition("/")
-        found = release.one(KINDS[kind], f"shop-{name}")
+        found = render({"lab": {"enabled": True}}).one(KINDS[kind], f"shop-{name}")
         for path, new in injection.set.items():
             assert upkeep.change(found, path, new), f"{path} has this value already"

@@ -9,15 +9,19 @@ from decimal import Decimal
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 
 import shop
 import shop_internal
 from ad_service.domain import Ad
+from chassis.rpc.cache import TtlCache
+from chassis.telemetry.instruments import Telemetry
 from chassis.values.money import Money
 from checkout_service.failpoints import FAILPOINTS
 from product_catalog_service.domain import Product
+from shop.shipping_pb2 import GetQuoteRequest
 from shop_lab.incidents.catalogue import FailpointInjection, Fault, PatchInjection, load_all
 from shop_lab.incidents.mechanisms.patch import module_of, patched
 
@@ -90,3 +94,37 @@ def test_prices_with_cents_are_missing(
     product = Product("p", "p", "p", "/p", Money("USD", nanos), ("x",))
     assert original._product_to_wire(product).HasField("price_usd")
     assert changed._product_to_wire(product).HasField("price_usd") is priced
+
+
+async def test_prices_are_not_taken_from_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    original, changed = modules_of("cache-removed", tmp_path, monkeypatch)
+    asked = []
+
+    async def fetch(product_id: str) -> str:
+        asked.append(product_id)
+        return product_id
+
+    for module in (original, changed):
+        quotes = module.ShopQuotes(None, None, None, None, Telemetry(), with_generations=False)
+        monkeypatch.setattr(quotes, "_fetch_price", fetch)
+        quotes._prices = TtlCache(fetch, 5.0)
+        for _ in range(2):
+            assert await quotes.unit_prices(["a", "b"]) == ["a", "b"]
+    assert asked == ["a", "b"] * 3
+
+
+def test_retries_have_no_budget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    original, changed = modules_of("cascade-overload", tmp_path, monkeypatch)
+    found = ["retryThrottling" in module._service_config("s", ["Get"]) for module in (original, changed)]
+    assert found == [True, False]
+
+
+async def test_quotes_have_no_cost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    card, context, request = MagicMock(), MagicMock(), GetQuoteRequest()
+    card.value.quote.return_value = Money("USD", 5 * 10**9)
+    request.address.country = "Germany"
+    found = []
+    for module in modules_of("quote-zero", tmp_path, monkeypatch):
+        reply = await module.ShippingService(card, None, None).GetQuote(request, context)
+        found.append(reply.HasField("cost_usd"))
+    assert found == [True, False]
