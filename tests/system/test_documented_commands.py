@@ -135,9 +135,13 @@ MENTIONING = [path for path in listed() if path != "CHANGELOG.md" and mentioned_
 def test_commands_within_sentences_exist(document: str) -> None:
     for arguments in mentioned_in(document, "shop"):
         command: Any = typer.main.get_command(app(arguments))
-        for word in arguments:
+        words = iter(arguments)
+        for word in words:
             if word.startswith("--"):
-                assert word in {"--help", *(name for option in command.params for name in option.opts)}
+                options = {name: option for option in command.params for name in option.opts}
+                assert word in {"--help", *options}
+                if word in options and not options[word].is_flag:
+                    next(words, None)  # its value
             elif hasattr(command, "commands") and not word.isupper():
                 command = command.commands[word]
     for program, *arguments in mentioned_in(document, "python"):
