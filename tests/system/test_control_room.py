@@ -303,7 +303,7 @@ async def test_the_page_is_updated_by_events(up: UpShop) -> None:
         async for line in events.aiter_lines():
             fragments = json.loads(line.removeprefix("data: "))
             break
-    assert set(fragments) == {"services", "reconciliation", "customers", "fault_demo", "calls", "traces"}
+    assert set(fragments) == {"services", "reconciliation", "customers", "fault_demo", "calls", "traces", "panel"}
 
 
 async def test_an_order_survives_a_frozen_payment_and_a_killed_checkout(up: UpShop) -> None:

@@ -186,7 +186,7 @@
 {{- end }}
 - {name: OTEL_PROPAGATORS, value: {{ $telemetry.propagators | quote }}}
 # A rate over a minute needs several samples in it; methods that find causes read one per second.
-- {name: OTEL_METRIC_EXPORT_INTERVAL, value: {{ ternary "1000" "15000" $root.Values.lab.enabled | quote }}}
+- {name: OTEL_METRIC_EXPORT_INTERVAL, value: {{ ternary "15000" "1000" (not $root.Values.lab.enabled) | quote }}}
 {{- if eq $telemetry.sampling "tail" }}
 - {name: OTEL_TRACES_SAMPLER, value: parentbased_always_on}
 {{- else }}
