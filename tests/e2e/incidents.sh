@@ -12,6 +12,9 @@ cd "$(dirname "$0")/../.."
 namespace=${NAMESPACE:-incidents} release=${RELEASE:-shop} warm_up=${WARM_UP_SECONDS:-120}
 read -ra helm_args <<<"${HELM_ARGS:-}"
 k() { kubectl --namespace "$namespace" "$@"; }
+# The recorder of alerts is the laboratory's.
+make --silent setup
+export PATH=$PWD/.venv/bin:$PATH
 
 kubectl create namespace "$namespace"
 kubectl label namespace "$namespace" pod-security.kubernetes.io/enforce=restricted >/dev/null
