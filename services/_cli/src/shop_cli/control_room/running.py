@@ -101,6 +101,7 @@ def _find_panel(room: ControlRoom, folder: Path) -> Panel | None:
 
 
 def _lab_ports(programs: Sequence[Program]) -> Mapping[str, int]:
+    """Return an internal port for each gRPC service: 11051 beside 50051, as those have that always serve one."""
     return {internal_name(program.name): program.port - 39_000 for program in programs if program.protocol == "grpc"}
 
 
