@@ -260,7 +260,7 @@ def test_the_pod_of_the_upkeep_restores_what_its_secret_says(
     def call(method: str, url: str, body: Any = None) -> Any:
         calls.append((method, url))
         if method == "PATCH":
-            cluster.patch(url, "", body)
+            cluster.patch(url, body)
         return deepcopy(cluster.stored[DEPLOYMENT])
 
     monkeypatch.setattr(upkeep, "call", call)

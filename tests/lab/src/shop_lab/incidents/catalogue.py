@@ -74,14 +74,12 @@ class ObjectInjection(Injection):
             `pods/checkout` are all pods of the component.
         set: new values by path. `containers[checkout]` is the element of that name; null removes a field.
         create: a manifest to create instead; `$release` and `$namespace` are replaced in it.
-        subresource: what to patch of the target, such as `resize`.
     """
 
     mechanism: Literal["object"]
     target: str = Field("", pattern=r"^([a-z]+/[a-z0-9-]+)?$")
     set: Mapping[str, Any] = {}
     create: Mapping[str, Any] = {}
-    subresource: str = ""
 
     @model_validator(mode="after")
     def _one_change(self) -> Self:

@@ -98,11 +98,10 @@ class Cluster:
     def create(self, manifest: Mapping[str, Any]) -> None:
         self.kubectl("create", "--filename=-", stdin=json.dumps(manifest))
 
-    def patch(self, url: str, subresource: str, patch: Sequence[Mapping[str, Any]]) -> None:
+    def patch(self, url: str, patch: Sequence[Mapping[str, Any]]) -> None:
         """Apply a JSON patch to the object at a URL."""
         kind, name = url.split("/")[-2:]
-        arguments = [f"--subresource={subresource.strip('/')}"] if subresource else []
-        self.kubectl("patch", kind, name, "--type=json", f"--patch={json.dumps(patch)}", *arguments)
+        self.kubectl("patch", kind, name, "--type=json", f"--patch={json.dumps(patch)}")
 
     def delete(self, url: str) -> None:
         kind, name = url.split("/")[-2:]
@@ -211,8 +210,7 @@ class Cluster:
             deployment: (annotation, f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"),
         }
         changed = [
-            {"url": url, "subresource": "", "originals": [{"path": path, "value": value}]}
-            for url, (path, value) in originals.items()
+            {"url": url, "originals": [{"path": path, "value": value}]} for url, (path, value) in originals.items()
         ]
         return {"changed": changed, "created": []}
 

@@ -109,7 +109,7 @@ def restore(inverse: dict[str, Any]) -> None:
         try:
             found = call("GET", changed["url"])
             if patch := restoring(found, changed["originals"]):
-                call("PATCH", changed["url"] + changed["subresource"], patch)
+                call("PATCH", changed["url"], patch)
         except urllib.error.HTTPError as error:
             if error.code not in _MISSING:
                 raise

@@ -38,21 +38,17 @@ def manifests(
 
 
 def _rules(record: Record) -> list[dict[str, Any]]:
-    rules = []
+    rules: list[dict[str, Any]] = []
     for inverse in record.inverses:
-        for changed in inverse.get("changed", ()):
-            subresource = changed["subresource"]
-            rules.append(_rule(changed["url"], ["get", "patch"]))
-            if subresource:
-                rules.append(_rule(changed["url"], ["patch"], subresource))
+        rules += [_rule(changed["url"], ["get", "patch"]) for changed in inverse.get("changed", ())]
         rules += [_rule(url, ["delete"]) for url in inverse.get("created", ())]
     return rules
 
 
-def _rule(url: str, verbs: Sequence[str], subresource: str = "") -> dict[str, Any]:
+def _rule(url: str, verbs: Sequence[str]) -> dict[str, Any]:
     parts = url.split("/")
     group = "" if parts[1] == "api" else parts[2]
-    return {"apiGroups": [group], "resources": [parts[-2] + subresource], "resourceNames": [parts[-1]], "verbs": verbs}
+    return {"apiGroups": [group], "resources": [parts[-2]], "resourceNames": [parts[-1]], "verbs": verbs}
 
 
 def _job(name: str, record: Record, checkout: Mapping[str, Any], labels: Mapping[str, str]) -> dict[str, Any]:

@@ -24,8 +24,7 @@ class ObjectMechanism:
         changed = []
         for found in cluster.objects(injection.target):
             originals = [_original(found, path, new, injection.target) for path, new in injection.set.items()]
-            subresource = f"/{injection.subresource}" if injection.subresource else ""
-            changed.append({"url": url_of(found), "subresource": subresource, "originals": originals})
+            changed.append({"url": url_of(found), "originals": originals})
         _refuse_overlap(changed, cluster)
         return {"changed": changed, "created": []}
 
@@ -36,14 +35,14 @@ class ObjectMechanism:
         for changed in inverse["changed"]:
             found = cluster.get(changed["url"])
             patch = [operation for path, new in injection.set.items() for operation in upkeep.change(found, path, new)]
-            cluster.patch(changed["url"], changed["subresource"], patch)
+            cluster.patch(changed["url"], patch)
 
     def undo(self, target: Target, inverse: Inverse) -> None:
         cluster = _cluster(target)
         for changed in inverse["changed"]:
             found = cluster.get(changed["url"])
             if found and (patch := upkeep.restoring(found, changed["originals"])):
-                cluster.patch(changed["url"], changed["subresource"], patch)
+                cluster.patch(changed["url"], patch)
         for url in inverse["created"]:
             cluster.delete(url)
 
