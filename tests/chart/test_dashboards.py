@@ -34,14 +34,6 @@ def test_every_panel_has_a_title_of_its_own_a_unit_and_says_what_is_good(file: P
         assert panel["fieldConfig"]["defaults"]["unit"], panel["title"]
 
 
-def test_panels_that_incidents_lead_through_exist(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(ROOT / "tests/e2e"))
-    incidents = import_module("incident_walks").INCIDENTS
-    walked = {(question.dashboard, question.panel) for incident in incidents for question in incident.questions}
-    assert walked
-    assert walked <= {(file.stem, panel["title"]) for file in FILES for panel in panels(file)}
-
-
 def test_reasons_to_be_empty_are_of_panels_that_exist(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(ROOT / "tests/e2e"))
     assert {panel["title"] for file in FILES for panel in panels(file)} >= import_module("dashboards").MAY_BE_EMPTY

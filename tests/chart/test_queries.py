@@ -51,6 +51,7 @@ RECORDED = {
     **dict.fromkeys(("slo:objective:ratio", "slo:latency_objective:seconds"), OBJECTIVE),
     **dict.fromkeys(("slo:requests:rate5m", "slo:errors:rate5m", "slo:error_budget:remaining_ratio"), OBJECTIVE),
     **{f"slo:errors:ratio_rate{window}": OBJECTIVE for window in ("5m", "30m", "1h", "2h", "6h", "1d", "3d")},
+    "peer:errors:ratio_rate2m": RESOURCE | {"peer", "rpc_method"},
     **dict.fromkeys(("instance:requests:rate5m", "instance:errors:rate5m"), RESOURCE),
 }
 ALERT = {"alertname", "alertstate", "severity", "service_name", "slo", "k8s_namespace_name"}
@@ -273,7 +274,7 @@ def test_alerts_are_of_rules_and_objectives_that_exist(fault: Fault, rules: list
     names = {rule["alert"] for rule in rules if "alert" in rule}
     slos = {rule["labels"]["slo"] for rule in rules if "slo" in rule.get("labels", {})}
     expected = fault.expected
-    for alert in filter(None, (expected.first, *expected.may_fire, *expected.must_not_fire)):
+    for alert in filter(None, (expected.first, expected.page, *expected.may_fire, *expected.must_not_fire)):
         name, _, subject = alert.rstrip(")").partition("(")
         assert name in names, alert
         assert name != "ErrorBudgetBurn" or subject in slos, alert

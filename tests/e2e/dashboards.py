@@ -1,7 +1,7 @@
 """Runs the queries of the chart's dashboards against a Prometheus.
 
 `python tests/e2e/dashboards.py http://127.0.0.1:9090` prints a line per query and exits 1 if one is rejected or has no
-result. Scripts that follow an incident from dashboard to dashboard call `walk`.
+result.
 """
 
 import json
@@ -69,12 +69,6 @@ class Panel:
     def title(self) -> str:
         return str(self.content["title"])
 
-    def names(self) -> dict[str, str]:
-        """Return the titles of a table's columns by label, and by `Value #A` for the result of query A."""
-        transformations = self.content.get("transformations", [])
-        options = [each["options"] for each in transformations if each["id"] == "organize"]
-        return dict(options[0]["renameByName"]) if options else {}
-
 
 def _dashboard(name: str) -> dict[str, Any]:
     return dict(json.loads((FOLDER / f"{name}.json").read_text()))
@@ -116,42 +110,6 @@ def defaults(prometheus: str, name: str, chosen: dict[str, str]) -> dict[str, st
 def _series(prometheus: str, query: str, values: dict[str, str]) -> list[dict[str, Any]]:
     """Run a query; raise HTTPError if it is rejected."""
     return list(get(prometheus, "query", query=_substitute(query, values))["result"])
-
-
-def _label(panel: Panel, target: dict[str, Any], labels: dict[str, str]) -> str:
-    if target.get("format") != "table":
-        legend = re.sub(r"\{\{(\w+)\}\}", lambda match: labels.get(match[1], ""), target["legendFormat"])
-        return legend.strip() or panel.title
-    if "id" in labels:
-        return labels["id"]
-    names = panel.names()
-    row = " ".join(labels[label] for label in names if label in labels)
-    column = names.get("Value") or names.get(f"Value #{target['refId']}")
-    return f"{row}: {column}"
-
-
-def walk(prometheus: str, dashboard: str, panel: str, variables: dict[str, str]) -> dict[str, float]:
-    """Return what a panel shows.
-
-    Args:
-        prometheus: its base URL.
-        dashboard: name of the file, such as `services`.
-        panel: its title.
-        variables: chosen values of the dashboard's variables, such as `{"service": "payment"}`.
-
-    Returns:
-        Values by name in the legend, such as `checkout`; in a table by row and column, such as `checkout: Failed`; in
-        the service map by arrow, such as `checkout -> payment`.
-        A number without a legend has the title of its panel. Values that are not a number are left out.
-    """
-    (found,) = [each for each in panels(dashboard) if each.title == panel]
-    values = defaults(prometheus, dashboard, variables)
-    shown = {
-        _label(found, target, series["metric"]): float(series["value"][1])
-        for target in found.content["targets"]
-        for series in _series(prometheus, target["expr"], values)
-    }
-    return {label: value for label, value in shown.items() if value == value}  # noqa: PLR0124 - false for NaN only
 
 
 def queries(name: str) -> Iterator[tuple[str, str]]:

@@ -1,40 +1,69 @@
 #!/usr/bin/env bash
-# Installs the shop with customers, all signals and a mail relay, and runs incidents.py on it: about three quarters of an
-# hour. Then runs the commands of the runbooks.
+# Installs laboratories with customers, all signals and a mail relay, and runs incidents of the catalogue there: each must
+# bite, be noticed by the alert that the catalogue names, and heal. Prints a table. Then runs the queries of the dashboards
+# and the commands of the runbooks.
 #
-#   NAMESPACE, RELEASE   namespace, which must not exist, and release name (incidents, shop)
+#   NAMESPACE, RELEASE   namespaces NAMESPACE-1 and so on, which must not exist, and release name (incidents, shop)
+#   LABORATORIES         how many there are; each runs one incident at a time (1)
 #   HELM_ARGS            additional arguments of helm, such as "-f my-values.yaml"
-#   WARM_UP_SECONDS      of customers before the first incident (120)
-#   incidents.sh [NAME...]   only these incidents; the dashboards of error budgets need ten minutes
+#   WARM_UP_SECONDS      of customers before the first incident (300)
+#   SEED, OUT            of the plans (1), and the folder of the records (runs)
+#   incidents.sh [FAULT...]   only these; ad-slow is an example and not among them
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
-namespace=${NAMESPACE:-incidents} release=${RELEASE:-shop} warm_up=${WARM_UP_SECONDS:-120}
+prefix=${NAMESPACE:-incidents} release=${RELEASE:-shop} warm_up=${WARM_UP_SECONDS:-300} seed=${SEED:-1} out=${OUT:-runs}
 read -ra helm_args <<<"${HELM_ARGS:-}"
-k() { kubectl --namespace "$namespace" "$@"; }
-# The recorder of alerts is the laboratory's.
 make --silent setup
 export PATH=$PWD/.venv/bin:$PATH
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
 
-kubectl create namespace "$namespace"
-kubectl label namespace "$namespace" pod-security.kubernetes.io/enforce=restricted >/dev/null
-helm install "$release" charts/shop --namespace "$namespace" -f tests/e2e/incident-values.yaml "${helm_args[@]}" >/dev/null
-image=$(k get deployment "$release-checkout" --output jsonpath='{.spec.template.spec.containers[0].image}')
-k create configmap mail-relay --from-file=tests/e2e/mail_relay.py
-sed "s,IMAGE,$image," tests/e2e/mail-relay.yaml | k apply -f -
-for workload in $(k get deployment,statefulset --output name); do
-    k rollout status --timeout=5m "$workload" >/dev/null
-done
-k get pods
+install() { # NAMESPACE
+    local image workload
+    kubectl create namespace "$1"
+    kubectl label namespace "$1" pod-security.kubernetes.io/enforce=restricted shop/lab=true >/dev/null
+    helm install "$release" charts/shop --namespace "$1" -f tests/e2e/incident-values.yaml "${helm_args[@]}" >/dev/null
+    image=$(kubectl --namespace "$1" get deployment "$release-checkout" --output jsonpath='{.spec.template.spec.containers[0].image}')
+    kubectl --namespace "$1" create configmap mail-relay --from-file=tests/e2e/mail_relay.py
+    sed "s,IMAGE,$image," tests/e2e/mail-relay.yaml | kubectl --namespace "$1" apply -f -
+    for workload in $(kubectl --namespace "$1" get deployment,statefulset --output name); do
+        kubectl --namespace "$1" rollout status --timeout=10m "$workload" >/dev/null
+    done
+}
 
-forwards=()
-trap 'kill "${forwards[@]}" 2>/dev/null || true' EXIT
-kubectl --namespace "$namespace" port-forward "service/$release-prometheus" 19090:9090 >/dev/null & forwards+=($!)
-kubectl --namespace "$namespace" port-forward "service/$release-alertmanager" 19093:9093 >/dev/null & forwards+=($!)
+next() { # take the next fault of the list
+    flock "$work/faults" sh -c 'head -n 1 "$0"; sed -i 1d "$0"' "$work/faults"
+}
+
+run_incidents() { # NAMESPACE
+    local fault
+    while fault=$(next) && [[ $fault ]]; do
+        echo "$(date -u +%T) $1: $fault"
+        shop incident run "$fault" --namespace "$1" --release "$release" --seed "$seed" --out "$out" ||
+            echo "$fault differs" >>"$work/problems"
+    done
+}
+
+if (($# == 0)); then
+    for file in tests/lab/src/shop_lab/incidents/faults/*.yaml; do
+        [[ $file == */ad-slow.yaml ]] || set -- "$@" "$(basename "$file" .yaml)"
+    done
+fi
+printf '%s\n' "$@" >"$work/faults"
+laboratories=$(seq -f "$prefix-%g" "${LABORATORIES:-1}")
+for namespace in $laboratories; do install "$namespace"; done
 echo "customers arrive for $warm_up s before the first incident"
 sleep "$warm_up"
-python3 tests/e2e/incidents.py "$namespace" "$release" http://127.0.0.1:19090 http://127.0.0.1:19093 "$@"
+for namespace in $laboratories; do run_incidents "$namespace" & done
+wait
+python tests/e2e/incidents.py "$out"
+
+kubectl --namespace "$prefix-1" port-forward "service/$release-prometheus" 19090:9090 >/dev/null &
+trap 'kill $!; rm -rf "$work"' EXIT
+sleep 3
 echo "every query of the dashboards has a result"
-python3 tests/e2e/dashboards.py http://127.0.0.1:19090
+python tests/e2e/dashboards.py http://127.0.0.1:19090
 echo "the commands of the runbooks"
-python3 tests/e2e/runbooks.py "$namespace" "$release"
+python tests/e2e/runbooks.py "$prefix-1" "$release"
+if [[ -s $work/problems ]]; then cat "$work/problems" >&2; exit 1; fi

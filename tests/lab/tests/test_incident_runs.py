@@ -153,7 +153,10 @@ def test_an_alert_of_a_control_is_a_false_one(tmp_path: Path) -> None:
 
 
 def firing(name: str, began: float, *, paged: bool = False) -> Firing:
-    return Firing({"alertname": name}, began, paged=paged)
+    return Firing({"alertname": name}, began, paged_at=began + 30 if paged else None)
+
+
+FIRST_IS_B = ["the first alert is B, not A"]
 
 
 @pytest.mark.parametrize(
@@ -161,23 +164,24 @@ def firing(name: str, began: float, *, paged: bool = False) -> Firing:
     [
         ([firing("A", 10, paged=True)], []),
         ([firing("A", 10, paged=True), firing("B", 20, paged=True), firing("C", 30)], []),
-        ([firing("B", 10), firing("A", 20, paged=True)], ["the first alert is B, not A"]),
+        ([firing("B", 10), firing("A", 20, paged=True)], FIRST_IS_B),
         ([firing("A", 90, paged=True)], ["A fired after 90 s, not within 60 s"]),
-        ([firing("A", 10)], ["A did not page"]),
+        ([firing("A", 10)], ["the first page is none, not A"]),
+        ([firing("A", 10, paged=True), firing("B", 5, paged=True)], [*FIRST_IS_B, "the first page is B, not A"]),
         ([firing("A", 10, paged=True), firing("C", 20, paged=True)], ["C paged"]),
         ([firing("A", 10, paged=True), firing("D", 20)], ["D fired"]),
     ],
 )
 def test_alerts_are_compared_with_those_expected(fired: list[Firing], problems: list[str]) -> None:
-    expected = Expected(first="A", within=60, may_fire=("B",), must_not_fire=("D",))
+    expected = Expected(first="A", within=60, page="A", may_fire=("B",), must_not_fire=("D",))
     assert list(alert_problems([expected], fired, 0)) == problems
 
 
 def test_two_faults_explain_each_others_alerts() -> None:
-    expected = [Expected(first="A", must_not_fire=("B",)), Expected(first="B", page=False)]
+    expected = [Expected(first="A", page="A", must_not_fire=("B",)), Expected(first="B")]
     fired = [firing("B", 10), firing("A", 20, paged=True)]
     assert list(alert_problems(expected, fired, 0)) == []
-    assert list(alert_problems(expected, fired[:1], 0)) == ["A did not fire"]
+    assert list(alert_problems(expected, fired[:1], 0)) == ["A did not fire", "the first page is none, not A"]
 
 
 def test_two_faults_at_once_are_removed_in_turn(tmp_path: Path) -> None:

@@ -85,7 +85,7 @@
     # A customer who reaches a limit tries again a few times; a program goes on.
     - alert: OrdersRefused
       expr: >-
-        sum by (shop_http_refusal_reason) (
+        sum by (service_name, shop_http_refusal_reason) (
         increase(shop_http_refusals_total{ {{- $in -}} ,shop_http_refusal_reason!~"host|length"}[10m])) > 20
       annotations:
         summary: The storefront refuses many orders because of a limit
@@ -100,6 +100,16 @@
       annotations:
         summary: "{{ $service }} gets too little CPU time, or something blocks its event loop"
         description: Timers of {{ $instance }} run {{ "{{ $value | humanizeDuration }}" }} late (99th percentile).
+    - alert: MemoryGrows
+      # 16 MiB in ten minutes, ten minutes after the start.
+      expr: >-
+        max by (service_name, service_instance_id) (
+        deriv(process_memory_usage_bytes{ {{- $in -}} }[10m]) * 600 > 16 * 2^20
+        and process_memory_usage_bytes{ {{- $in -}} } offset 10m)
+      for: 2m
+      annotations:
+        summary: "{{ $service }} takes more and more memory"
+        description: "{{ $instance }} grew by {{ "{{ $value | humanize1024 }}" }}B in ten minutes. At its limit it is killed, and its calls fail."
     - alert: PoolExhausted
       expr: >-
         max by (service_name, service_instance_id, db_client_connection_pool_name) (
@@ -165,6 +175,27 @@
       annotations:
         summary: One replica of {{ $service }} fails much more often than its siblings
         description: "{{ $instance }} failed {{ "{{ $value | humanizePercentage }}" }} of its calls."
+    # As callers see it, so that what keeps calls from a service counts as well.
+    - record: peer:errors:ratio_rate2m
+      {{- $calls := printf "rate(rpc_client_call_duration_seconds_count{%s" $in }}
+      {{- $faults := printf "%s,rpc_response_status_code=~\"%s|PEER_BROKEN\"}[2m])" $calls (include "shop.serverFaults" .) }}
+      expr: >-
+        label_replace(sum by (service_name, server_address, rpc_method) ({{ $faults }})
+        / sum by (service_name, server_address, rpc_method) ({{ $calls }}}[2m]))
+        and sum by (service_name, server_address, rpc_method) ({{ $faults }}) * 120 >= 5,
+        "peer", "$1", "server_address", "{{ include "shop.name" (list . "(.+?)") }}(-clusterip)?([.].*)?")
+    - alert: CallsFail
+      {{- $failing := printf "peer:errors:ratio_rate2m{%s} > 0.25" $in }}
+      # While callers fail in turn, and not the service's own calls: the last service of a chain is at fault.
+      expr: >-
+        label_replace(max by (peer) ({{ $failing }} and on (service_name)
+        sum by (service_name) ({{ $errors }}) / sum by (service_name) ({{ $requests }}) > 0.05),
+        "service_name", "$1", "peer", "(.+)")
+        unless on (service_name) {{ $failing }}
+      labels: {severity: page}
+      annotations:
+        summary: Calls of {{ $service }} fail, and so do those that need them
+        description: "{{ "{{ $value | humanizePercentage }}" }} of the calls of a method fail or have unusable answers, by what callers see."
     {{- $paging := list }}
     {{- range include "shop.slos" . | fromJson }}
     {{- if eq .severity "page" }}{{ $paging = append $paging .service }}{{ end }}

@@ -15,13 +15,17 @@ GROUP_WAIT_SECONDS = 30.0
 
 @dataclass
 class Firing:
-    """One alert from the moment it fired until it resolved. Times are Unix seconds; `ended` is None while it fires."""
+    """One alert from the moment it fired until it resolved. Times are Unix seconds, None for what has not happened."""
 
     labels: Mapping[str, str]
     began: float
     ended: float | None = None
     uninhibited_since: float | None = None
-    paged: bool = False
+    paged_at: float | None = None
+
+    @property
+    def paged(self) -> bool:
+        return self.paged_at is not None
 
     @property
     def name(self) -> str:
@@ -81,7 +85,8 @@ class AlertRecorder:
             else:
                 firing.uninhibited_since = firing.uninhibited_since or now
                 lasted = now - firing.uninhibited_since
-                firing.paged |= firing.labels.get("severity") == "page" and lasted >= GROUP_WAIT_SECONDS
+                if firing.labels.get("severity") == "page" and lasted >= GROUP_WAIT_SECONDS:
+                    firing.paged_at = firing.paged_at or now
 
 
 def _get(url: str) -> Any:

@@ -160,7 +160,7 @@ class Effect(Bounds):
     Attributes:
         query: PromQL of one value, in which `$in` stands for the matcher of the release's namespace.
         local: the same on what `shop up` serves, for a fault that can live there.
-        within: seconds from the start of the fault until the value is within its bounds.
+        within: seconds from the start of the fault's last injection until the value is within its bounds.
     """
 
     query: Text
@@ -174,14 +174,14 @@ class Expected(Strict):
     Attributes:
         first: the alert that must fire first; empty if none may.
         within: seconds from the start of the fault until it fires.
-        page: whether it pages.
+        page: the alert that must page first; empty if nobody may be woken.
         may_fire: further alerts that the fault explains.
         must_not_fire: alerts that would blame something else.
     """
 
     first: str = ""
     within: Seconds = 300
-    page: bool = True
+    page: str = ""
     may_fire: tuple[Text, ...] = ()
     must_not_fire: tuple[Text, ...] = ()
 

@@ -141,7 +141,8 @@ class IncidentRun:
                     self.say(f"effective after {elapsed:.0f} s: {value:.4g}")
         for observed in self._observed:
             effect, seconds = observed.fault.effect, _between(observed, "applied", "effective")
-            if effect and seconds > effect.within:
+            latest = max((injection.after for injection in observed.fault.injections), default=0)
+            if effect and seconds > effect.within + latest:
                 self._problems.append(f"no effect of {observed.fault.id} within {effect.within:.0f} s")
         self._invariants["during"] = found = verdicts.check_invariants(self.readings)
         broken = [name for name in sorted(verdicts.SAFETY) if found[name] == "violated"]

@@ -52,21 +52,27 @@ def alert_problems(expected: Sequence[Expected], firings: Sequence[Firing], bega
     fired: dict[str, Firing] = {}
     for firing in sorted(firings, key=lambda firing: firing.began):
         fired.setdefault(firing.name, firing)
-    firsts = {one.first: one for one in expected if one.first}
-    if (name := next(iter(fired), "")) and name not in firsts:
+    firsts, pages = (
+        {getattr(one, field): one for one in expected if getattr(one, field)} for field in ("first", "page")
+    )
+    if (name := next(iter(fired), "")) and name not in firsts.keys() | pages:
         yield f"the first alert is {name}, not {' or '.join(firsts) or 'none'}"
     for name, one in firsts.items():
         if name not in fired:
             yield f"{name} did not fire"
         elif fired[name].began - began > one.within:
             yield f"{name} fired after {fired[name].began - began:.0f} s, not within {one.within:.0f} s"
-        elif fired[name].paged != one.page:
-            yield f"{name} {'paged' if fired[name].paged else 'did not page'}"
-    explained = {name for one in expected for name in (one.first, *one.may_fire)}
-    paged = {firing.name for firing in firings if firing.paged}
-    yield from (f"{name} paged" for name in sorted(paged - explained))
+    paged = dict.fromkeys(firing.name for firing in sorted(firings, key=_paged_at) if firing.paged)
+    if (name := next(iter(paged), "")) not in (pages or {""}):
+        yield f"the first page is {name or 'none'}, not {' or '.join(sorted(pages)) or 'none'}"
+    explained = {name for one in expected for name in (one.first, one.page, *one.may_fire)}
+    yield from (f"{name} paged" for name in sorted(set(list(paged)[1:]) - explained))
     wrong = {name for one in expected for name in one.must_not_fire} - explained
     yield from (f"{name} fired" for name in sorted(wrong & set(fired)))
+
+
+def _paged_at(firing: Firing) -> float:
+    return firing.paged_at or 0.0
 
 
 def observed_alert(firing: Firing) -> ObservedAlert:
