@@ -7,6 +7,7 @@ import pytest
 
 from shop_lab.incidents.catalogue import find
 from shop_lab.incidents.record import InjectedFault, Load, Plan, Record, RecordMalformed, Times, Truth, read
+from shop_lab.incidents.run import NotQuiet
 
 
 def recorded(folder: Path, *, closed: bool = True) -> tuple[Path, Truth]:
@@ -38,6 +39,13 @@ def test_investigators_see_neither_the_fault_nor_when_it_began(tmp_path: Path) -
         *("schema_version", "id", "where", "namespace", "began", "ended", "plan_sha256", "truth_sha256")
     }
     assert (folder / "truth.json").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_run_in_which_nothing_was_started_leaves_no_folder(tmp_path: Path) -> None:
+    record = Record(tmp_path, Plan(faults=("ad-slow",), seconds=(60,), seed=7), "local")
+    with pytest.raises(NotQuiet), record.begun():
+        raise NotQuiet("no customers visit the storefront")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_hash_of_equal_plans_differs() -> None:

@@ -136,7 +136,12 @@ def run_incident(
     truth = Truth(
         id=record.id, plan=plan, where="cluster" if namespace else "local", versions=versions(target), load=load
     )
-    with collecting(target) as collect, sending_customers(target, load), open_readings(target) as readings:
+    with (
+        record.begun(),
+        collecting(target) as collect,
+        sending_customers(target, load),
+        open_readings(target) as readings,
+    ):
         inject = Injecting(target).inject
         run = IncidentRun(found, seconds, readings, inject, record, truth, Pace(baseline=baseline), _say)
         problems = list(run.run().problems)

@@ -8,8 +8,10 @@ import hashlib
 import json
 import os
 import secrets
+import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
 
@@ -136,6 +138,15 @@ class Record:
             id=self.id, where=where, namespace=namespace, began=time.time_ns(), plan_sha256=plan.digest()
         )
         _write(self.folder / WINDOW, self._window.model_dump_json(indent=2), 0o644)
+
+    @contextmanager
+    def begun(self) -> Iterator[None]:
+        """Remove the folder after the context unless a fault was started in it."""
+        try:
+            yield
+        finally:
+            if not (self.folder / TRUTH).exists():
+                shutil.rmtree(self.folder)
 
     def save(self, truth: Truth) -> None:
         """Write what is known so far."""
