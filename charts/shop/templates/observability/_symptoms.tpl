@@ -177,12 +177,13 @@
         description: "{{ $instance }} failed {{ "{{ $value | humanizePercentage }}" }} of its calls."
     # As callers see it, so that what keeps calls from a service counts as well.
     - record: peer:errors:ratio_rate2m
+      {{- $byMethod := "sum by (service_name, server_address, rpc_method, k8s_namespace_name)" }}
       {{- $calls := printf "rate(rpc_client_call_duration_seconds_count{%s" $in }}
       {{- $faults := printf "%s,rpc_response_status_code=~\"%s|PEER_BROKEN\"}[2m])" $calls (include "shop.serverFaults" .) }}
       expr: >-
-        label_replace(sum by (service_name, server_address, rpc_method) ({{ $faults }})
-        / sum by (service_name, server_address, rpc_method) ({{ $calls }}}[2m]))
-        and sum by (service_name, server_address, rpc_method) ({{ $faults }}) * 120 >= 5,
+        label_replace({{ $byMethod }} ({{ $faults }})
+        / {{ $byMethod }} ({{ $calls }}}[2m]))
+        and {{ $byMethod }} ({{ $faults }}) * 120 >= 5,
         "peer", "$1", "server_address", "{{ include "shop.name" (list . "(.+?)") }}(-clusterip)?([.].*)?")
     - alert: CallsFail
       {{- $failing := printf "peer:errors:ratio_rate2m{%s} > 0.25" $in }}
