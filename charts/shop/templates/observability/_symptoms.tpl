@@ -185,21 +185,24 @@
         / {{ $byMethod }} ({{ $calls }}}[2m]))
         and {{ $byMethod }} ({{ $faults }}) * 120 >= 5,
         "peer", "$1", "server_address", "{{ include "shop.name" (list . "(.+?)") }}(-clusterip)?([.].*)?")
-    - alert: CallsFail
-      {{- $failing := printf "peer:errors:ratio_rate2m{%s} > 0.25" $in }}
-      # While callers fail in turn, and not the service's own calls: the last service of a chain is at fault.
-      expr: >-
-        label_replace(max by (peer) ({{ $failing }} and on (service_name)
-        sum by (service_name) ({{ $errors }}) / sum by (service_name) ({{ $requests }}) > 0.05),
-        "service_name", "$1", "peer", "(.+)")
-        unless on (service_name) {{ $failing }}
-      labels: {severity: page}
-      annotations:
-        summary: Calls of {{ $service }} fail, and so do those that need them
-        description: "{{ "{{ $value | humanizePercentage }}" }} of the calls of a method fail or have unusable answers, by what callers see."
     {{- $paging := list }}
     {{- range include "shop.slos" . | fromJson }}
     {{- if eq .severity "page" }}{{ $paging = append $paging .service }}{{ end }}
+    {{- end }}
+    {{- $failing := printf "peer:errors:ratio_rate2m{%s} > 0.25" $in }}
+    # What customers notice: a service of an SLO that pages, or whose callers fail in turn.
+    {{- $noticed := printf "%s and on (service_name) sum by (service_name) (%s) / sum by (service_name) (%s) > 0.05" $failing $errors $requests }}
+    {{- $noticed = printf "peer:errors:ratio_rate2m{%s,peer=~\"%s\"} > 0.25 or %s" $in (join "|" (sortAlpha (uniq $paging))) $noticed }}
+    {{- range $severity, $calls := dict "page" $noticed "ticket" $failing }}
+    - alert: CallsFail
+      # The last service of a chain is at fault: one whose own calls succeed.
+      expr: >-
+        max by (service_name) (label_replace({{ $calls }}, "service_name", "$1", "peer", "(.+)"))
+        unless on (service_name) {{ $failing }}
+      labels: {severity: {{ $severity }}}
+      annotations:
+        summary: Calls of {{ $service }} fail
+        description: "{{ "{{ $value | humanizePercentage }}" }} of the calls of a method fail or have unusable answers, by what callers see."
     {{- end }}
     {{- range $name, $installed := include "shop.services" . | fromJson }}
     {{- if or $installed.replicas $installed.autoscaling.enabled }}
