@@ -1,8 +1,10 @@
 """Faults of a release on a cluster, by a kubectl that has objects: saved first, undone by any later command."""
 
 import json
+import secrets
 import subprocess
 import time
+from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -337,3 +339,31 @@ def test_records_that_were_not_read_are_not_taken_for_equal(monkeypatch: pytest.
     monkeypatch.setattr(ReconciledCluster, "events", [{"event": "records not read"}])
     with pytest.raises(CannotAct, match="could not read all records"):
         found.compare()
+
+
+class ShellCluster(Cluster):
+    """A cluster whose pods are this machine: what it executes in them runs here."""
+
+    @override
+    def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
+        command = arguments[arguments.index("--") + 1 :]
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=20).stdout
+
+
+def test_a_command_in_the_background_is_ended_by_its_token_and_nothing_else() -> None:
+    cluster, token = ShellCluster("shop-lab", "shop"), secrets.token_hex(8)
+    cluster.background("valkey", "", ["600"], token)
+    wait_for(lambda: running(token))
+    cluster.end_background("valkey", token)
+    wait_for(lambda: not running(token))
+
+
+def running(token: str) -> bool:
+    return subprocess.run(["pgrep", "--full", token], stdout=subprocess.DEVNULL, check=False).returncode == 0
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    until = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < until
+        time.sleep(0.05)

@@ -232,10 +232,10 @@ class Cluster:
         if store == "postgresql":
             self._exec(store, _psql("postgres", END_SESSIONS.format(token)))
         else:
-            self._exec(store, f"sh -c {shlex.quote(_END)} {token}")
+            self._exec(store, _END, token)
 
-    def _exec(self, store: str, script: str) -> str:
-        return self.kubectl("exec", f"{self.name(store)}-0", "--", "sh", "-c", script)
+    def _exec(self, store: str, script: str, *arguments: str) -> str:
+        return self.kubectl("exec", f"{self.name(store)}-0", "--", "sh", "-c", script, *arguments)
 
     def send_customers(self, settings: Mapping[str, str], program: str = "") -> None:
         """Start a Job of the load generator's pod; the cluster ends it, too."""
