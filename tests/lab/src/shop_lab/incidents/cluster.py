@@ -226,7 +226,8 @@ class Cluster:
             script = _psql(database, *map(_paused, statements), application=token)
         else:
             script = "; ".join(f"sleep {text}" if text.isdecimal() else _VALKEY.format(text) for text in statements)
-        self._exec(store, f"sh -c {shlex.quote(script)} {token} >/dev/null 2>&1 &")
+        # An orphan's parent is PID 1: PostgreSQL takes one that fails for a crash of its own, and restarts.
+        self._exec(store, f"sh -c {shlex.quote(f'{script}; true')} {token} >/dev/null 2>&1 &")
 
     def end_background(self, store: str, token: str) -> None:
         if store == "postgresql":
