@@ -33,7 +33,7 @@ install() { # NAMESPACE
 }
 
 next() { # take the next fault of the list
-    flock "$work/faults" sh -c 'head -n 1 "$0"; sed -i 1d "$0"' "$work/faults"
+    (flock 9 && head -n 1 "$work/faults" && sed -i 1d "$work/faults") 9>"$work/lock"
 }
 
 run_incidents() { # NAMESPACE
