@@ -35,12 +35,26 @@ async def picture_control_room(browser: Browser, run: Run) -> None:
         await tab.page.screenshot(path=PICTURES / "control-room.png")
 
 
+async def picture_mystery(browser: Browser, run: Run) -> None:
+    """Take a picture of a mystery after a minute, and of its end."""
+    async with open_tab(browser, run.control_room, viewport={**WINDOW, "height": 1500}) as tab:
+        await tab.page.goto(f"/?token={run.token}")
+        await tab.page.get_by_role("button", name="Break something").click()
+        await asyncio.sleep(60)
+        await tab.page.screenshot(path=PICTURES / "mystery.png", full_page=True)
+        await tab.page.get_by_label("Service at fault").fill("payment")
+        await tab.page.get_by_role("button", name="Answer").click()
+        await tab.page.get_by_role("button", name="Reveal").click()
+        await tab.page.get_by_label("Laboratory").screenshot(path=PICTURES / "mystery-revealed.png")
+
+
 async def main() -> None:
     PICTURES.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
-        async with shop_up(Path(folder)) as run, running_browser() as browser:
+        async with shop_up(Path(folder), "--lab") as run, running_browser() as browser:
             await picture_order(browser, run)
             await picture_control_room(browser, run)
+            await picture_mystery(browser, run)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """Faults of a release on a cluster, by a kubectl that has objects: saved first, undone by any later command."""
 
 import json
+import os
 import secrets
 import subprocess
 import time
@@ -16,6 +17,7 @@ from typing_extensions import override
 from shop_lab.incidents import injector, upkeep
 from shop_lab.incidents.catalogue import Fault
 from shop_lab.incidents.cluster import Cluster, url_of
+from shop_lab.incidents.commands import collecting
 from shop_lab.incidents.state import Record
 from shop_lab.incidents.targets import CannotAct, CannotRestore, NoLaboratory
 
@@ -348,6 +350,22 @@ class ShellCluster(Cluster):
     def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
         command = arguments[arguments.index("--") + 1 :]
         return subprocess.run(command, capture_output=True, text=True, check=True, timeout=20).stdout
+
+
+def test_a_release_that_keeps_no_logs_is_refused_before_the_fault(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kubectl = tmp_path / "kubectl"
+    kubectl.write_text(
+        "#!/bin/sh\ncase $* in *loki*) echo not found;; *) echo Forwarding from 127.0.0.1:1; exec sleep 60; esac\n"
+    )
+    kubectl.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    with (
+        pytest.raises(CannotAct, match="port 3100 of service/shop-loki: not found"),
+        collecting(Cluster("shop-lab", "shop")),
+    ):
+        pytest.fail("the release was not refused")
 
 
 def test_a_command_in_the_background_is_ended_by_its_token_and_nothing_else() -> None:

@@ -217,11 +217,15 @@ def collecting(target: Cluster | Local) -> Iterator[Callable[[int, int], Telemet
             yield partial(read_recording, folder)
         return
 
+    ports = {"prometheus": 9090, "jaeger": 16686, "loki": 3100}
+
     def collect(since_nanos: int, until_nanos: int) -> Telemetry:
         matcher = f'k8s_namespace_name="{target.namespace}"'
-        with forwarded(target, {"prometheus": 9090, "jaeger": 16686, "loki": 3100}) as (prometheus, jaeger, loki):
+        with forwarded(target, ports) as (prometheus, jaeger, loki):
             return Stores(prometheus, jaeger, loki, matcher).collect(since_nanos, until_nanos)
 
+    with forwarded(target, ports):
+        pass  # a release that lacks one is refused before the fault
     yield collect
 
 
