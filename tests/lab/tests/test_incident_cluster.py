@@ -36,7 +36,8 @@ def deployment() -> dict[str, Any]:
         "resources": {"requests": {"cpu": "50m"}},
     }
     pod = {"containers": [container], "securityContext": {"runAsNonRoot": True}}
-    metadata = {"name": "shop-checkout", "namespace": "shop-lab", "labels": LABELS}
+    owners = [{"manager": "helm"}]
+    metadata = {"name": "shop-checkout", "namespace": "shop-lab", "labels": LABELS, "managedFields": owners}
     spec = {"template": {"metadata": {}, "spec": pod}}
     return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata, "spec": spec}
 
@@ -80,8 +81,15 @@ class FakeCluster(Cluster):
     do_apply = do_create
 
     def do_patch(self, named: list[str], options: dict[str, str], _stdin: None) -> str:
-        apply(self.stored[self._url(*named)], json.loads(options["--patch"]))
+        self.change(self._url(*named), json.loads(options["--patch"]), options["--field-manager"])
         return ""
+
+    def change(self, url: str, operations: list[dict[str, Any]], manager: str) -> None:
+        """Apply a JSON patch; who changes more than the list of owners becomes one."""
+        apply(self.stored[url], operations)
+        owners = self.stored[url]["metadata"]["managedFields"]
+        if operations[0]["path"] != "/metadata/managedFields" and {"manager": manager} not in owners:
+            owners.append({"manager": manager})
 
     def do_delete(self, named: list[str], options: dict[str, str], _stdin: None) -> str:
         for url in self._select(named[0], options["--selector"]) if "--selector" in options else [self._url(*named)]:
@@ -264,13 +272,13 @@ def test_the_pod_of_the_upkeep_restores_what_its_secret_says(
     def call(method: str, url: str, body: Any = None) -> Any:
         calls.append((method, url))
         if method == "PATCH":
-            cluster.patch(url, body)
+            cluster.change(url.partition("?")[0], body, url.partition("=")[2])
         return deepcopy(cluster.stored[DEPLOYMENT])
 
     monkeypatch.setattr(upkeep, "call", call)
     upkeep.main(str(tmp_path / "state"))
     assert cluster.stored[DEPLOYMENT] == before
-    assert calls == [("GET", DEPLOYMENT), ("PATCH", DEPLOYMENT)] * 2
+    assert calls[:2] == [("GET", DEPLOYMENT), ("PATCH", f"{DEPLOYMENT}?fieldManager=upkeep")]
     injector.undo(record, cluster)
 
 

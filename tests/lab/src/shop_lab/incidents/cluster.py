@@ -18,6 +18,7 @@ from shop_lab.incidents import upkeep_job
 from shop_lab.incidents.catalogue import Where
 from shop_lab.incidents.state import Inverse, Record
 from shop_lab.incidents.targets import END_SESSIONS, CannotAct, Endpoint, NoLaboratory
+from shop_lab.incidents.upkeep import MANAGER
 
 LABEL = "shop/lab"
 _RUN_LABEL = "shop/run"
@@ -101,7 +102,8 @@ class Cluster:
     def patch(self, url: str, patch: Sequence[Mapping[str, Any]]) -> None:
         """Apply a JSON patch to the object at a URL."""
         kind, name = url.split("/")[-2:]
-        self.kubectl("patch", kind, name, "--type=json", f"--patch={json.dumps(patch)}")
+        options = ("--type=json", f"--field-manager={MANAGER}", f"--patch={json.dumps(patch)}")
+        self.kubectl("patch", kind, name, *options)
 
     def delete(self, url: str) -> None:
         kind, name = url.split("/")[-2:]

@@ -13,11 +13,15 @@ import time
 import urllib.error
 import urllib.request
 import zlib
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 _ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _API = "https://kubernetes.default.svc"
+MANAGER = "upkeep"
+"""Owns the fields that were changed, until they are set back."""
 _RETRY_SECONDS = 2.0
 _MISSING = (404, 422)
 _SEGMENT = re.compile(r"([^\[\]]+)(?:\[([^\[\]]+)\])?")
@@ -88,6 +92,23 @@ def restoring(document: Any, originals: list[dict[str, Any]]) -> list[dict[str, 
     return [operation for saved in originals for operation in change(document, saved["path"], saved["value"])]
 
 
+def disowning(document: Any) -> list[dict[str, Any]]:
+    """Return the JSON patch that leaves an object's fields to their owner: Helm does not change those of others."""
+    managers = document["metadata"].get("managedFields", [])
+    kept = [found for found in managers if found["manager"] != MANAGER]
+    return [] if kept == managers else [_operation("replace", ["metadata", "managedFields"], kept)]
+
+
+def set_back(
+    get: Callable[[], Any], patch: Callable[[list[dict[str, Any]]], Any], originals: list[dict[str, Any]]
+) -> None:
+    """Set an object's values back, and give up owning them, which only a change without new values does."""
+    for difference in (partial(restoring, originals=originals), disowning):
+        found = get()
+        if found and (operations := difference(found)):
+            patch(operations)
+
+
 def _operation(name: str, keys: list[Any], value: Any = None) -> dict[str, Any]:
     path = "".join(f"/{str(key).replace('~', '~0').replace('/', '~1')}" for key in keys)
     return {"op": name, "path": path, **({} if name == "remove" else {"value": value})}
@@ -107,9 +128,9 @@ def restore(inverse: dict[str, Any]) -> None:
     """Set the values of one inverse back, or delete what it created. Raise OSError."""
     for changed in inverse["changed"]:
         try:
-            found = call("GET", changed["url"])
-            if patch := restoring(found, changed["originals"]):
-                call("PATCH", changed["url"], patch)
+            url = changed["url"]
+            patch = partial(call, "PATCH", f"{url}?fieldManager={MANAGER}")
+            set_back(partial(call, "GET", url), patch, changed["originals"])
         except urllib.error.HTTPError as error:
             if error.code not in _MISSING:
                 raise

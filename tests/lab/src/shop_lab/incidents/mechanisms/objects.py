@@ -1,6 +1,7 @@
 """Kubernetes objects: values that are changed and set back, and objects that are created and deleted."""
 
 import json
+from functools import partial
 from string import Template
 from typing import Any
 
@@ -40,9 +41,8 @@ class ObjectMechanism:
     def undo(self, target: Target, inverse: Inverse) -> None:
         cluster = _cluster(target)
         for changed in inverse["changed"]:
-            found = cluster.get(changed["url"])
-            if found and (patch := upkeep.restoring(found, changed["originals"])):
-                cluster.patch(changed["url"], patch)
+            get, patch = partial(cluster.get, changed["url"]), partial(cluster.patch, changed["url"])
+            upkeep.set_back(get, patch, changed["originals"])
         for url in inverse["created"]:
             cluster.delete(url)
 
