@@ -132,7 +132,7 @@ def run_incident(
     plan = Plan(faults=tuple(fault), seconds=(seconds,) * len(found), seed=seed)
     load = Load(source="command", rate=rate, seed=seed) if isinstance(target, Local) else Load(source="chart")
     record = Record(out, plan, "cluster" if namespace else "local", namespace)
-    console.print(f"record {record.folder}, plan {plan.digest()}", markup=False, soft_wrap=True)
+    say(f"record {record.folder}, plan {plan.digest()}")
     truth = Truth(
         id=record.id, plan=plan, where="cluster" if namespace else "local", versions=versions(target), load=load
     )
@@ -143,13 +143,13 @@ def run_incident(
         open_readings(target) as readings,
     ):
         inject = Injecting(target).inject
-        run = IncidentRun(found, seconds, readings, inject, record, truth, Pace(baseline=baseline), _say)
+        run = IncidentRun(found, seconds, readings, inject, record, truth, Pace(baseline=baseline), say)
         problems = list(run.run().problems)
         window, _ = read(record.folder)
         collect(window.began, window.ended or 0).write(record.folder / "telemetry")
     problems += find_leaks(texts_in(record.folder), found)
     for problem in problems:
-        _say(f"PROBLEM {problem}")
+        say(f"PROBLEM {problem}")
     if problems:
         raise typer.Exit(_DIFFERS)
 
@@ -162,7 +162,7 @@ def export_incident(
     out: Annotated[Path, typer.Option(help="Folder to which it is added.")] = Path("exports"),
 ) -> None:
     """Write a run with its truth in the format of a benchmark."""
-    console.print(f"written to {export(folder, form, out)}", markup=False, soft_wrap=True)
+    say(f"written to {export(folder, form, out)}")
 
 
 class Injecting:
@@ -253,5 +253,5 @@ def open_readings(target: Cluster | Local) -> Iterator[Readings]:
             recorder.close()
 
 
-def _say(text: str) -> None:
+def say(text: str) -> None:
     console.print(text, markup=False, soft_wrap=True)

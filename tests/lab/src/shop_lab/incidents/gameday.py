@@ -11,7 +11,7 @@ import typer
 
 from chassis.errors import FailedPrecondition, InvalidArgument
 from shop_cli.local.workspace import discover
-from shop_cli.output.printing import console, counted, print_table
+from shop_cli.output.printing import counted, print_table
 from shop_lab.incidents import catalogue, game, record, scores
 from shop_lab.incidents.commands import (
     Injecting,
@@ -19,6 +19,7 @@ from shop_lab.incidents.commands import (
     Release,
     open_readings,
     open_target,
+    say,
     sending_customers,
     versions,
 )
@@ -60,11 +61,11 @@ def play(
     begun = Record(out, decided, where, namespace)
     (begun.folder / scores.ANSWERS).touch()
     truth = Truth(id=begun.id, plan=decided, where=where, versions=versions(target), load=load)
-    _say(f"{counted(faults, 'fault')} within {minutes:g} minutes; record {begun.folder}, plan {decided.digest()}")
-    _say("answer with `shop gameday answer`: first that something is wrong, then `shop gameday answer SERVICE`")
+    say(f"{counted(faults, 'fault')} within {minutes:g} minutes; record {begun.folder}, plan {decided.digest()}")
+    say("answer with `shop gameday answer`: first that something is wrong, then `shop gameday answer SERVICE`")
     with sending_customers(target, load), open_readings(target) as readings:
         game.Game(turns, minutes * 60, readings, Injecting(target).inject, begun, truth).run()
-    _say("the game is over: `shop gameday reveal`")
+    say("the game is over: `shop gameday reveal`")
 
 
 @gameday.command()
@@ -79,7 +80,7 @@ def answer(
     if service not in known | {""}:
         raise InvalidArgument.field("SERVICE", f"must be one of {', '.join(sorted(known - {''}))}")
     scores.add_answer(_latest(out), scores.Answer(time=time.time_ns(), actor=by or getpass.getuser(), service=service))
-    _say(f"noted: {service or 'something'} is at fault")
+    say(f"noted: {service or 'something'} is at fault")
 
 
 @gameday.command()
@@ -92,14 +93,14 @@ def reveal(*, out: Out = Path("runs")) -> None:
     for injected in truth.faults:
         _show(injected)
     for problem in truth.problems:
-        _say(f"PROBLEM {problem}")
+        say(f"PROBLEM {problem}")
     columns = ["Fault", "Service", "Detected", "Located", "Mended"]
     print_table(
         columns,
         [(one.fault, one.service, *map(_after, (one.detected, one.located, one.mended))) for one in found.faults],
     )
     given = found.right + found.wrong
-    _say(f"{found.right} of {counted(given, 'answer')} right: precision {found.right / max(1, given):.0%}")
+    say(f"{found.right} of {counted(given, 'answer')} right: precision {found.right / max(1, given):.0%}")
 
 
 def _latest(out: Path) -> Path:
@@ -112,11 +113,11 @@ def _latest(out: Path) -> Path:
 
 def _show(injected: InjectedFault) -> None:
     fault, times = injected.fault, injected.times
-    _say(f"{fault.title}: {_clock(times.applied)} to {_clock(times.removed)}")
-    _say(f"  at fault: {fault.service}; customers see it by {' → '.join(fault.path)}")
+    say(f"{fault.title}: {_clock(times.applied)} to {_clock(times.removed)}")
+    say(f"  at fault: {fault.service}; customers see it by {' → '.join(fault.path)}")
     for step in fault.walk:
-        _say(f"  {step.question} {step.answer}: {' '.join(step.query.split())}")
-    _say(f"  {fault.mitigation}")
+        say(f"  {step.question} {step.answer}: {' '.join(step.query.split())}")
+    say(f"  {fault.mitigation}")
 
 
 def _clock(nanos: int | None) -> str:
@@ -125,7 +126,3 @@ def _clock(nanos: int | None) -> str:
 
 def _after(seconds: float | None) -> str:
     return "-" if seconds is None else f"{seconds:.0f} s"
-
-
-def _say(text: str) -> None:
-    console.print(text, markup=False, soft_wrap=True)

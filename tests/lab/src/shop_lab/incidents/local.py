@@ -172,13 +172,10 @@ class Local:
 
     def _environment(self, service: str) -> Mapping[str, str]:
         """Return the variables of a service's process, none while it does not run."""
-        module = find(discover(), service).module.encode()
-        children = Path(f"/proc/{self.run.pid}/task/{self.run.pid}/children").read_text().split()
-        for process in (Path("/proc", child) for child in children):
-            with suppress(OSError):  # processes end while they are read
-                if module in (process / "cmdline").read_bytes().split(b"\0"):
-                    entries = (process / "environ").read_bytes().decode(errors="replace").split("\0")
-                    return dict(entry.split("=", 1) for entry in entries if "=" in entry)
+        process = process_of(service, self.run)
+        with suppress(OSError):  # it has ended
+            entries = (process / "environ").read_bytes().decode(errors="replace").split("\0") if process else ()
+            return dict(entry.split("=", 1) for entry in entries if "=" in entry)
         return {}
 
     def _detached(self, *arguments: str, variables: Mapping[str, str] | None = None) -> None:
@@ -200,3 +197,18 @@ class Local:
                 arguments = (process / "cmdline").read_bytes().split(b"\0")
                 if token.encode() in arguments and (process / "cwd").readlink() == self.folder:
                     os.kill(int(process.name), signal.SIGTERM)
+
+
+def processes(run: Run) -> list[Path]:
+    """Return the folders in /proc of the services and stores of a shop."""
+    return [Path("/proc", pid) for pid in Path(f"/proc/{run.pid}/task/{run.pid}/children").read_text().split()]
+
+
+def process_of(service: str, run: Run) -> Path | None:
+    """Return the folder in /proc of a service; None while it does not run."""
+    module = find(discover(), service).module.encode()
+    for process in processes(run):
+        with suppress(OSError):  # processes end while they are read
+            if module in (process / "cmdline").read_bytes().split(b"\0"):
+                return process
+    return None

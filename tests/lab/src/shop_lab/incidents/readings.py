@@ -17,10 +17,11 @@ from urllib.parse import urlencode
 
 from chassis.errors import FailedPrecondition, Unavailable
 from shop_cli import control_room_client
-from shop_cli.local.run_file import DATA, Run
-from shop_cli.local.workspace import UnknownService, discover, find
+from shop_cli.local.run_file import DATA
+from shop_cli.local.workspace import UnknownService
 from shop_lab.incidents.alerts import AlertRecorder, Firing
 from shop_lab.incidents.catalogue import Bounds, Effect, Figure
+from shop_lab.incidents.local import process_of, processes
 
 _TIMEOUT_SECONDS = 10
 _CPU_SECONDS = 1.0
@@ -142,7 +143,7 @@ class LocalReadings(Readings):
         run = control_room_client.require_run()
         logs = Path(run.folder, DATA, "log").glob("*.log")
         found = {}
-        for path in (*logs, *(process / "environ" for process in _processes(run))):
+        for path in (*logs, *(process / "environ" for process in processes(run))):
             with suppress(OSError):  # a process that has ended
                 found[str(path)] = path.read_text(errors="replace")
         return found
@@ -155,18 +156,12 @@ def _service(name: str) -> Mapping[str, Any]:
     raise UnknownService(f"{name} is not part of this shop")
 
 
-def _processes(run: Run) -> list[Path]:
-    """Return the folders in /proc of the services and stores."""
-    return [Path("/proc", pid) for pid in Path(f"/proc/{run.pid}/task/{run.pid}/children").read_text().split()]
-
-
 def _of_process(service: str, figure: Figure) -> float | None:
     """Return what the process of a service takes; None while it does not run."""
-    module = find(discover(), service).module.encode()
-    for process in _processes(control_room_client.require_run()):
-        with suppress(OSError):  # processes end while they are read
-            if module in (process / "cmdline").read_bytes().split(b"\0"):
-                return _memory_mib(process) if figure == "memory_mib" else _cpu_share(process)
+    process = process_of(service, control_room_client.require_run())
+    with suppress(OSError):  # it has ended
+        if process:
+            return _memory_mib(process) if figure == "memory_mib" else _cpu_share(process)
     return None
 
 
