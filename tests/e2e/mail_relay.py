@@ -1,6 +1,7 @@
 """An SMTP relay that accepts every letter and forgets it: `python mail_relay.py PORT`, until it is killed."""
 
 import asyncio
+import contextlib
 import sys
 
 _RESPONSES = {
@@ -15,7 +16,13 @@ _RESPONSES = {
 
 
 async def serve_client(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Answer the commands of a connection."""
+    """Answer the commands of a connection until its client leaves."""
+    with contextlib.suppress(ConnectionError):
+        await answer(reader, writer)
+    writer.close()
+
+
+async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     writer.write(b"220 relay\r\n")
     while line := await reader.readline():
         command = line[:4].upper()
@@ -27,7 +34,6 @@ async def serve_client(reader: asyncio.StreamReader, writer: asyncio.StreamWrite
         await writer.drain()
         if command == b"QUIT":
             break
-    writer.close()
 
 
 async def main(port: int) -> None:

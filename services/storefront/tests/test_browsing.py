@@ -1,6 +1,7 @@
 import asyncio
 import re
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -137,6 +138,17 @@ async def test_without_any_catalog_a_page_says_what_still_works(
 ) -> None:
     backends.catalog.fail(DOWN)
     assert "Your orders can still be followed" in await visitor.page(path, 503)
+
+
+@pytest.mark.parametrize("path", ["/", "/search?q=pan"])
+async def test_nothing_is_sold_by_a_catalog_without_prices(visitor: Visitor, backends: Backends, path: str) -> None:
+    backends.catalog.change = without_prices
+    assert "Your orders can still be followed" in await visitor.page(path, 503)
+
+
+def without_prices(response: Any) -> None:
+    for product in (*getattr(response, "products", ()), *getattr(response, "results", ())):
+        product.ClearField("price_usd")
 
 
 async def test_without_a_conversion_prices_are_shown_in_dollars_and_the_page_says_so(

@@ -164,13 +164,15 @@
     - alert: ReplicaFails
       {{- $errors := printf "instance:errors:rate5m{%s}" $in }}
       {{- $requests := printf "instance:requests:rate5m{%s}" $in }}
-      # More than 5 % of its calls, five times the share of its siblings, and five calls in five minutes.
+      # More than 5 % of its calls, five times the share of its siblings, and five calls in five minutes. A sibling that
+      # ended lately is none.
       expr: >-
         {{ $errors }} / {{ $requests }} > 0.05
         and {{ $errors }} / {{ $requests }}
         > 5 * (sum by (service_name) ({{ $errors }}) - on (service_name) group_right () {{ $errors }})
         / (sum by (service_name) ({{ $requests }}) - on (service_name) group_right () {{ $requests }})
         and {{ $errors }} * 300 >= 5
+        and on (service_name) count by (service_name) (count_over_time(process_memory_usage_bytes{ {{- $in -}} }[1m])) > 1
       for: 1m
       annotations:
         summary: One replica of {{ $service }} fails much more often than its siblings

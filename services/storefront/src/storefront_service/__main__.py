@@ -22,7 +22,7 @@ from shop_internal.orders_pb2_grpc import OrderJournalStub, OrderQuotesStub
 from storefront_service.app import create_app
 from storefront_service.clients import Clients
 from storefront_service.clients.cart import CartClient
-from storefront_service.clients.catalog import CatalogClient
+from storefront_service.clients.catalog import CHECKS, CatalogClient
 from storefront_service.clients.confirmations import ConfirmationsClient
 from storefront_service.clients.currency import CurrencyClient
 from storefront_service.clients.orders import OrdersClient
@@ -84,6 +84,7 @@ def connect(settings: Settings, telemetry: Telemetry, stack: AsyncExitStack) -> 
             service,
             timeout_seconds=timeout_seconds,
             retryable=retryable,
+            checks=CHECKS,
             telemetry=telemetry,
             certificates=settings.tls_folder,
             balancing=settings.balancing,

@@ -4,7 +4,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from chassis.values.addresses import Address
 from chassis.values.fields import require_between
-from chassis.values.money import Money, parse_money
+from chassis.values.money import MAX_NANOS, Money, parse_money
 from chassis.values.paging import MAX_SECONDS
 from shop import address_pb2, money_pb2
 
@@ -21,6 +21,11 @@ def money_from_wire(message: money_pb2.Money) -> Money:
 def parse_wire_money(message: money_pb2.Money, *, field: str) -> Money:
     """Return the amount of a message in a request. Raise InvalidArgument for the part of `field` that is invalid."""
     return parse_money(message.currency_code, message.units, message.nanos, field=field)
+
+
+def is_price(message: money_pb2.Money, currency_code: str) -> bool:
+    """Return whether an amount is valid, in this currency, and not negative."""
+    return message.currency_code == currency_code and message.units >= 0 and 0 <= message.nanos <= MAX_NANOS
 
 
 def address_from_wire(message: address_pb2.Address) -> Address:

@@ -6,8 +6,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from chassis.rpc.client import Check
+from chassis.rpc.wire import is_price
 from chassis.values.fields import CONTROL, is_seconds
-from chassis.values.money import MAX_NANOS, is_currency_code
+from chassis.values.money import is_currency_code
 from shop import money_pb2
 
 MAX_LINES = 200  # as our own cart's
@@ -36,7 +37,7 @@ def _check_cart(request: Any, cart: Any, trailers: Trailers) -> Parts:
 
 def _check_converted(request: Any, amount: money_pb2.Money, _: Trailers) -> Parts:
     before = getattr(request, "from")
-    yield "amount", _is_price(amount, request.to_code)
+    yield "amount", is_price(amount, request.to_code)
     yield "amount", bool(amount.units or amount.nanos) == bool(before.units or before.nanos)
 
 
@@ -52,7 +53,7 @@ def _check_charge_outcome(_request: Any, response: Any, _: Trailers) -> Parts:
     if response.HasField("charged"):
         amount = response.charged.amount
         yield "charged.transaction_id", _is_text(response.charged.transaction_id)
-        yield "charged.amount", is_currency_code(amount.currency_code) and _is_price(amount, amount.currency_code)
+        yield "charged.amount", is_currency_code(amount.currency_code) and is_price(amount, amount.currency_code)
         yield "charged.recorded_at", 0 <= response.charged.recorded_at.seconds < 10**11
 
 
@@ -60,9 +61,9 @@ CHECKS: Mapping[str, Check] = {
     "shop.CartService/GetCart": _check_cart,
     "shop.ProductCatalogService/GetProduct": lambda request, product, _: (
         ("id", product.id == request.id),
-        ("price_usd", _is_price(product.price_usd, "USD")),
+        ("price_usd", is_price(product.price_usd, "USD")),
     ),
-    "shop.ShippingService/GetQuote": lambda _request, quote, _: [("cost_usd", _is_price(quote.cost_usd, "USD"))],
+    "shop.ShippingService/GetQuote": lambda _request, quote, _: [("cost_usd", is_price(quote.cost_usd, "USD"))],
     "shop.CurrencyService/Convert": _check_converted,
     "shop.PaymentService/Charge": _check_charge,
     "shop.internal.PaymentLedger/ResolveOrFence": _check_charge_outcome,
@@ -72,11 +73,6 @@ CHECKS: Mapping[str, Check] = {
         ("shipped.tracking_id", not reply.HasField("shipped") or _is_text(reply.shipped.tracking_id)),
     ),
 }
-
-
-def _is_price(amount: money_pb2.Money, currency_code: str) -> bool:
-    """Return whether an amount is valid, in this currency, and not negative."""
-    return amount.currency_code == currency_code and amount.units >= 0 and 0 <= amount.nanos <= MAX_NANOS
 
 
 def _is_text(value: str) -> bool:

@@ -1,7 +1,10 @@
 """The product catalog, cached, and search."""
 
+from collections.abc import Iterable, Mapping
+
 from chassis.rpc.cache import TtlCache
-from chassis.rpc.wire import money_from_wire
+from chassis.rpc.client import Check
+from chassis.rpc.wire import is_price, money_from_wire
 from chassis.telemetry.instruments import Telemetry
 from shop import empty_pb2, product_catalog_pb2
 from shop.product_catalog_pb2_grpc import ProductCatalogServiceStub
@@ -34,6 +37,21 @@ class CatalogClient:
     async def _fetch(self, _key: str) -> Catalog:
         response = await self._stub.ListProducts(empty_pb2.Empty())
         return Catalog([_from_wire(product) for product in response.products])
+
+
+def _have_prices(products: Iterable[product_catalog_pb2.Product]) -> bool:
+    return all(is_price(product.price_usd, "USD") for product in products)
+
+
+CHECKS: Mapping[str, Check] = {
+    "shop.ProductCatalogService/ListProducts": lambda _request, found, _: [
+        ("products.price_usd", _have_prices(found.products))
+    ],
+    "shop.ProductCatalogService/SearchProducts": lambda _request, found, _: [
+        ("results.price_usd", _have_prices(found.results))
+    ],
+}
+"""Without a price, a currency that does not exist would be converted, and the currency service blamed."""
 
 
 def _from_wire(message: product_catalog_pb2.Product) -> Product:

@@ -3,6 +3,7 @@
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from copy import deepcopy
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -57,6 +58,7 @@ class Peer(FakePeer):
     Attributes:
         metadata: of the latest call.
         trailers: replace those of the servicer, if they are not empty.
+        change: gets a copy of each response, which is sent then.
     """
 
     def __init__(self, servicer: object) -> None:
@@ -64,6 +66,7 @@ class Peer(FakePeer):
         self._servicer = servicer
         self.metadata: dict[str, str | bytes] = {}
         self.trailers: tuple[tuple[str, str], ...] = ()
+        self.change: Callable[[Any], None] = lambda _: None
 
     def __getattr__(self, method: str) -> Callable[[Any, ServicerContext], Awaitable[Any]]:
         handle = getattr(self._servicer, method)
@@ -71,7 +74,8 @@ class Peer(FakePeer):
         async def call(request: Any, context: ServicerContext) -> Any:
             self.metadata = dict(context.invocation_metadata() or ())
             await self.begin(method)
-            response = await handle(request, context)
+            response = deepcopy(await handle(request, context))
+            self.change(response)
             if self.trailers:
                 context.set_trailing_metadata(self.trailers)
             return response
