@@ -3,17 +3,21 @@
 import json
 import os
 import secrets
+import ssl
 import subprocess
 import time
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from threading import Thread
 from typing import Any, ClassVar
 
 import pytest
 from typing_extensions import override
 
+from shop_kit.certificates import issue_bad
 from shop_lab.incidents import injector, upkeep
 from shop_lab.incidents.catalogue import Fault
 from shop_lab.incidents.cluster import Cluster, url_of
@@ -280,6 +284,38 @@ def test_the_pod_of_the_upkeep_restores_what_its_secret_says(
     assert cluster.stored[DEPLOYMENT] == before
     assert calls[:2] == [("GET", DEPLOYMENT), ("PATCH", f"{DEPLOYMENT}?fieldManager=upkeep")]
     injector.undo(record, cluster)
+
+
+def test_the_upkeep_trusts_an_authority_without_a_key_usage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    issued, create = issue_bad(None), ssl.create_default_context
+    for name, content in {
+        "ca.crt": issued.certificate,
+        "token": b"t",
+        "tls.pem": issued.certificate + issued.key,
+    }.items():
+        (tmp_path / name).write_bytes(content)
+
+    def strict(*arguments: Any, **options: Any) -> ssl.SSLContext:
+        context = create(*arguments, **options)
+        context.verify_flags |= ssl.VERIFY_X509_STRICT  # the default since Python 3.13
+        return context
+
+    monkeypatch.setattr(ssl, "create_default_context", strict)
+    monkeypatch.setattr(upkeep, "_ACCOUNT", tmp_path)
+    with HTTPServer(("127.0.0.1", 0), Answering) as server:
+        context = create(ssl.Purpose.CLIENT_AUTH)
+        context.load_cert_chain(tmp_path / "tls.pem")
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+        Thread(target=server.handle_request, daemon=True).start()
+        monkeypatch.setattr(upkeep, "_API", f"https://127.0.0.1:{server.server_address[1]}")
+        assert upkeep.call("GET", "/") == {}
+
+
+class Answering(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b"{}")
 
 
 @pytest.mark.parametrize(

@@ -28,12 +28,14 @@ class FakeShop(Readings):
     """A shop whose fault acts `delay` seconds after its start, and heals `healing` seconds after its end.
 
     Attributes:
+        unfolding: how long it takes to inject all of it.
         mismatch: of the records, from a time on.
         alert: labels of the alert that fires while the fault acts.
     """
 
     delay: float = 10
     healing: float = 20
+    unfolding: float = 0
     before: float = 0.0
     mismatch: tuple[float, str] = (1e9, "")
     alert: Mapping[str, str] = field(default_factory=lambda: LABELS)
@@ -46,6 +48,7 @@ class FakeShop(Readings):
     @contextmanager
     def inject(self, fault: Fault, seconds: float) -> Iterator[None]:
         self.injected.append((fault.id, seconds))
+        self.now += self.unfolding
         self._span = (self.now + self.delay, 1e9)
         yield
         self._span = (self._span[0], self.now + self.healing)
@@ -97,6 +100,13 @@ def test_a_fault_that_acts_and_heals_is_proven(tmp_path: Path) -> None:
     assert (set(injected.proof.baseline), injected.proof.value, injected.proof.healed) == ({0.0}, 1.0, 0.0)
     assert [(alert.name, alert.paged) for alert in truth.alerts] == [(FIRST, False)]
     assert {verdict for found in truth.invariants.values() for verdict in found.values()} == {"holds"}
+    assert truth.problems == ()
+
+
+def test_a_cascade_does_not_last_longer_because_it_takes_time_to_unfold(tmp_path: Path) -> None:
+    truth = run(tmp_path, FakeShop(unfolding=70))
+    times = truth.faults[0].times
+    assert (times.applied, times.removed) == (1_130 * 10**9, 1_160 * 10**9)
     assert truth.problems == ()
 
 

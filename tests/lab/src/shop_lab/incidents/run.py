@@ -132,7 +132,8 @@ class IncidentRun:
                 raise NotQuiet(f"the effect of {observed.fault.id} is there before it: {value:.4g}")
 
     def _observe_faults(self) -> None:
-        for elapsed in self.pace.ticks(self.seconds):
+        unfolded = self.pace.clock() - self._began
+        for elapsed in self.pace.ticks(max(0.0, self.seconds - unfolded)):
             for observed in self._observed:
                 value = self._effect(observed.fault)
                 if self._bites(observed.fault, value) and "effective" not in observed.times:
@@ -141,8 +142,7 @@ class IncidentRun:
                     self.say(f"effective after {elapsed:.0f} s: {value:.4g}")
         for observed in self._observed:
             effect, seconds = observed.fault.effect, _between(observed, "applied", "effective")
-            latest = max((injection.after for injection in observed.fault.injections), default=0)
-            if effect and seconds > effect.within + latest:
+            if effect and seconds > effect.within:
                 self._problems.append(f"no effect of {observed.fault.id} within {effect.within:.0f} s")
         self._invariants["during"] = found = verdicts.check_invariants(self.readings)
         broken = [name for name in sorted(verdicts.SAFETY) if found[name] == "violated"]
