@@ -51,7 +51,7 @@ RECORDED = {
     **dict.fromkeys(("slo:objective:ratio", "slo:latency_objective:seconds"), OBJECTIVE),
     **dict.fromkeys(("slo:requests:rate5m", "slo:errors:rate5m", "slo:error_budget:remaining_ratio"), OBJECTIVE),
     **{f"slo:errors:ratio_rate{window}": OBJECTIVE for window in ("5m", "30m", "1h", "2h", "6h", "1d", "3d")},
-    "peer:errors:ratio_rate2m": RESOURCE | {"peer", "rpc_method"},
+    **dict.fromkeys(("peer:errors:rate2m", "peer:errors:ratio_rate2m"), RESOURCE | {"peer", "rpc_method"}),
     **dict.fromkeys(("instance:requests:rate5m", "instance:errors:rate5m"), RESOURCE),
 }
 ALERT = {"alertname", "alertstate", "severity", "service_name", "slo", "k8s_namespace_name"}

@@ -156,9 +156,10 @@
     {{- $by := "sum by (service_name, service_instance_id, k8s_namespace_name)" }}
     - record: instance:requests:rate5m
       expr: {{ $by }} (rate({{ $rpc }}{ {{- $in -}} }[5m]) or rate({{ $http }}{ {{- $in -}} }[5m]))
+    # A call that hangs is cancelled, by its deadline or its caller.
     - record: instance:errors:rate5m
       expr: >-
-        {{ $by }} (rate({{ $rpc }}{ {{- $in -}} ,rpc_response_status_code=~"{{ include "shop.serverFaults" . }}"}[5m])
+        {{ $by }} (rate({{ $rpc }}{ {{- $in -}} ,rpc_response_status_code=~"{{ include "shop.serverFaults" . }}|CANCELLED"}[5m])
         or rate({{ $http }}{ {{- $in -}} ,http_response_status_code=~"5.."}[5m]))
         or 0 * instance:requests:rate5m{ {{- $in -}} }
     - alert: ReplicaFails
@@ -178,29 +179,29 @@
         summary: One replica of {{ $service }} fails much more often than its siblings
         description: "{{ $instance }} failed {{ "{{ $value | humanizePercentage }}" }} of its calls."
     # As callers see it, so that what keeps calls from a service counts as well.
+    {{- $byMethod := "sum by (service_name, server_address, rpc_method, k8s_namespace_name)" }}
+    {{- $calls := printf "rate(rpc_client_call_duration_seconds_count{%s" $in }}
+    {{- $faults := printf "%s,rpc_response_status_code=~\"%s|PEER_BROKEN\"}[2m])" $calls (include "shop.serverFaults" .) }}
+    {{- $peer := printf "\"peer\", \"$1\", \"server_address\", \"%s(-clusterip)?([.].*)?\"" (include "shop.name" (list . "(.+?)")) }}
+    - record: peer:errors:rate2m
+      expr: label_replace({{ $byMethod }} ({{ $faults }}), {{ $peer }})
     - record: peer:errors:ratio_rate2m
-      {{- $byMethod := "sum by (service_name, server_address, rpc_method, k8s_namespace_name)" }}
-      {{- $calls := printf "rate(rpc_client_call_duration_seconds_count{%s" $in }}
-      {{- $faults := printf "%s,rpc_response_status_code=~\"%s|PEER_BROKEN\"}[2m])" $calls (include "shop.serverFaults" .) }}
-      expr: >-
-        label_replace({{ $byMethod }} ({{ $faults }})
-        / {{ $byMethod }} ({{ $calls }}}[2m]))
-        and {{ $byMethod }} ({{ $faults }}) * 120 >= 5,
-        "peer", "$1", "server_address", "{{ include "shop.name" (list . "(.+?)") }}(-clusterip)?([.].*)?")
+      expr: label_replace({{ $byMethod }} ({{ $faults }}) / {{ $byMethod }} ({{ $calls }}}[2m])), {{ $peer }})
     {{- $paging := list }}
     {{- range include "shop.slos" . | fromJson }}
     {{- if eq .severity "page" }}{{ $paging = append $paging .service }}{{ end }}
     {{- end }}
-    {{- $failing := printf "peer:errors:ratio_rate2m{%s} > 0.25" $in }}
+    {{- $five := printf "and peer:errors:rate2m{%s} * 120 >= 5" $in }}
+    {{- $failing := printf "peer:errors:ratio_rate2m{%s} > 0.25 %s" $in $five }}
     # What customers notice: a service of an SLO that pages, or whose callers fail in turn.
     {{- $noticed := printf "%s and on (service_name) sum by (service_name) (%s) / sum by (service_name) (%s) > 0.05" $failing $errors $requests }}
-    {{- $noticed = printf "peer:errors:ratio_rate2m{%s,peer=~\"%s\"} > 0.25 or %s" $in (join "|" (sortAlpha (uniq $paging))) $noticed }}
+    {{- $noticed = printf "peer:errors:ratio_rate2m{%s,peer=~\"%s\"} > 0.25 %s or %s" $in (join "|" (sortAlpha (uniq $paging))) $five $noticed }}
     {{- range $severity, $calls := dict "page" $noticed "ticket" $failing }}
     - alert: CallsFail
-      # The last service of a chain is at fault: one whose own calls succeed.
+      # The last service of a chain is at fault: one whose own calls succeed. Few of them may fail many orders.
       expr: >-
         max by (service_name) (label_replace({{ $calls }}, "service_name", "$1", "peer", "(.+)"))
-        unless on (service_name) {{ $failing }}
+        unless on (service_name) (peer:errors:ratio_rate2m{ {{- $in -}} } > 0.05 and peer:errors:rate2m{ {{- $in -}} } * 120 >= 2)
       labels: {severity: {{ $severity }}}
       annotations:
         summary: Calls of {{ $service }} fail
