@@ -41,11 +41,14 @@ async def picture_mystery(browser: Browser, run: Run) -> None:
         await tab.page.goto(f"/?token={run.token}")
         await tab.page.get_by_role("button", name="Break something").click()
         await asyncio.sleep(60)
-        await tab.page.screenshot(path=PICTURES / "mystery.png", full_page=True)
-        await tab.page.get_by_label("Service at fault").fill("payment")
-        await tab.page.get_by_role("button", name="Answer").click()
-        await tab.page.get_by_role("button", name="Reveal").click()
-        await tab.page.get_by_label("Laboratory").screenshot(path=PICTURES / "mystery-revealed.png")
+        await tab.page.screenshot(path=PICTURES / "mystery.png")
+        panel = tab.page.get_by_label("Laboratory")
+        await panel.get_by_label("Service at fault").fill("payment")
+        await panel.get_by_role("button", name="Answer").click()
+        await expect(panel).to_contain_text("payment, after", timeout=SOON)
+        await panel.get_by_role("button", name="Reveal").click()
+        await expect(panel).to_contain_text("Customers see it by", timeout=SOON)
+        await panel.screenshot(path=PICTURES / "mystery-revealed.png")
 
 
 async def main() -> None:
