@@ -93,10 +93,10 @@ DEVICES = (
     ),
     Device(
         "prices are checked",
-        f"{_CHECKOUT}/peers/checks.py",
-        "return amount.currency_code == currency_code and amount.units >= 0 and 0 <= amount.nanos <= MAX_NANOS",
+        f"{_CHASSIS}/rpc/wire.py",
+        "return message.currency_code == currency_code and message.units >= 0 and 0 <= message.nanos <= MAX_NANOS",
         "return True",
-        "test_peer_checks.py::test_an_invalid_read_charges_nothing",
+        "services/checkout/tests/test_peer_checks.py::test_an_invalid_read_charges_nothing",
     ),
     Device(
         "reasons of peers are checked",
