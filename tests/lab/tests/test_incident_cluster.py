@@ -9,15 +9,20 @@ import time
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from threading import Thread
 from typing import Any, ClassVar
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
 from typing_extensions import override
 
-from shop_kit.certificates import issue_bad
+from chassis.tls.authority import Authority
+from shop_kit.certificates import issue
 from shop_lab.incidents import injector, upkeep
 from shop_lab.incidents.catalogue import Fault
 from shop_lab.incidents.cluster import Cluster, url_of
@@ -282,17 +287,18 @@ def test_the_pod_of_the_upkeep_restores_what_its_secret_says(
     monkeypatch.setattr(upkeep, "call", call)
     upkeep.main(str(tmp_path / "state"))
     assert cluster.stored[DEPLOYMENT] == before
-    assert calls[:2] == [("GET", DEPLOYMENT), ("PATCH", f"{DEPLOYMENT}?fieldManager=upkeep")]
+    assert calls == [("GET", DEPLOYMENT), ("PATCH", f"{DEPLOYMENT}?fieldManager=upkeep")] * 4
     injector.undo(record, cluster)
 
 
 def test_the_upkeep_trusts_an_authority_without_a_key_usage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    issued, create = issue_bad(None), ssl.create_default_context
-    for name, content in {
-        "ca.crt": issued.certificate,
-        "token": b"t",
-        "tls.pem": issued.certificate + issued.key,
-    }.items():
+    authority, create = (
+        without_key_usage(Authority.create("kubernetes", timedelta(hours=1))),
+        ssl.create_default_context,
+    )
+    issued = issue(authority, "api")
+    files = {"ca.crt": authority.certificate, "token": b"t", "tls.pem": issued.certificate + issued.key}
+    for name, content in files.items():
         (tmp_path / name).write_bytes(content)
 
     def strict(*arguments: Any, **options: Any) -> ssl.SSLContext:
@@ -309,6 +315,22 @@ def test_the_upkeep_trusts_an_authority_without_a_key_usage(tmp_path: Path, monk
         Thread(target=server.handle_request, daemon=True).start()
         monkeypatch.setattr(upkeep, "_API", f"https://127.0.0.1:{server.server_address[1]}")
         assert upkeep.call("GET", "/") == {}
+
+
+def without_key_usage(authority: Authority) -> Authority:
+    found, key = x509.load_pem_x509_certificate(authority.certificate), load_pem_private_key(authority.key, None)
+    kept = [extension for extension in found.extensions if not isinstance(extension.value, x509.KeyUsage)]
+    builder = x509.CertificateBuilder(
+        found.issuer,
+        found.subject,
+        found.public_key(),
+        found.serial_number,
+        found.not_valid_before_utc,
+        found.not_valid_after_utc,
+        kept,
+    )
+    certificate = builder.sign(key, SHA256())  # type: ignore[arg-type]
+    return Authority(certificate.public_bytes(Encoding.PEM), authority.key)
 
 
 class Answering(BaseHTTPRequestHandler):
