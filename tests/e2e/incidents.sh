@@ -8,11 +8,13 @@
 #   HELM_ARGS            additional arguments of helm, such as "-f my-values.yaml"
 #   WARM_UP_SECONDS      of customers before the first incident (300)
 #   SEED, OUT            of the plans (1), and the folder of the records (runs)
+#   DURATION             of each, such as 1h (as the catalogue says)
 #   incidents.sh [FAULT...]   only these; ad-slow is an example and not among them
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
 prefix=${NAMESPACE:-incidents} release=${RELEASE:-shop} warm_up=${WARM_UP_SECONDS:-300} seed=${SEED:-1} out=${OUT:-runs}
+read -ra duration <<<"${DURATION:+--for $DURATION}"
 read -ra helm_args <<<"${HELM_ARGS:-}"
 make --silent setup
 export PATH=$PWD/.venv/bin:$PATH
@@ -36,11 +38,18 @@ next() { # take the next fault of the list
     (flock 9 && head -n 1 "$work/faults" && sed -i 1d "$work/faults") 9>"$work/lock"
 }
 
+memory() { # NAMESPACE: print the working set of its containers
+    kubectl get nodes --output jsonpath='{range .items[*]}{.metadata.name}{"\n"}{end}' | while read -r node; do
+        kubectl get --raw "/api/v1/nodes/$node/proxy/metrics/resource"
+    done | awk -v "label=namespace=\"$1\"" '/^container_memory_working_set_bytes/ && index($0, label) { sum += $2 }
+        END { printf "%.0f", sum / 2 ^ 20 }'
+}
+
 run_incidents() { # NAMESPACE
     local fault
     while fault=$(next) && [[ $fault ]]; do
         echo "$(date -u +%T) $1: $fault"
-        shop incident run "$fault" --namespace "$1" --release "$release" --seed "$seed" --out "$out" ||
+        shop incident run "$fault" --namespace "$1" --release "$release" --seed "$seed" --out "$out" "${duration[@]}" ||
             echo "$fault differs" >>"$work/problems"
     done
 }
@@ -58,6 +67,11 @@ sleep "$warm_up"
 for namespace in $laboratories; do run_incidents "$namespace" & done
 wait
 python tests/e2e/incidents.py "$out"
+for namespace in $laboratories; do
+    restarts=$(kubectl --namespace "$namespace" get pods --output jsonpath='{range .items[*]}{.status.containerStatuses[0].restartCount}+{end}')
+    echo "$namespace: $((${restarts}0)) restarts, $(memory "$namespace") MiB"
+    [[ ${*//quiet/} == *[a-z]* ]] || ((${restarts}0 == 0)) || echo "$namespace restarts without a fault" >>"$work/problems"
+done
 
 kubectl --namespace "$prefix-1" port-forward "service/$release-prometheus" 19090:9090 >/dev/null &
 trap 'kill $!; rm -rf "$work"' EXIT
