@@ -104,7 +104,7 @@
       # 16 MiB in ten minutes, ten minutes after the start. Runs of a job are no leak.
       expr: >-
         max by (service_name, service_instance_id) (
-        deriv(process_memory_usage_bytes{ {{- $in -}} ,service_name!="reconciliation"}[10m]) * 600 > 16 * 2^20
+        deriv(process_memory_usage_bytes{ {{- $in -}} ,k8s_cronjob_name=""}[10m]) * 600 > 16 * 2^20
         and process_memory_usage_bytes{ {{- $in -}} } offset 10m)
       for: 2m
       annotations:
