@@ -174,7 +174,7 @@
         / (sum by (service_name) ({{ $requests }}) - on (service_name) group_right () {{ $requests }})
         and {{ $errors }} * 300 >= 5
         and on (service_name) count by (service_name) (count_over_time(process_memory_usage_bytes{ {{- $in -}} }[1m])) > 1
-      for: 1m
+      for: 2m
       annotations:
         summary: One replica of {{ $service }} fails much more often than its siblings
         description: "{{ $instance }} failed {{ "{{ $value | humanizePercentage }}" }} of its calls."
