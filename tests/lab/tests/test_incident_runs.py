@@ -157,6 +157,13 @@ def test_a_fault_that_nothing_removes_ends_by_itself(tmp_path: Path) -> None:
     assert shop.injected == [("ad-slow", 280)]
 
 
+@pytest.mark.parametrize(("window", "problems"), [("1h", (f"{FIRST} did not resolve",)), ("6h", ())])
+def test_the_first_alert_resolves_but_not_on_six_hours(tmp_path: Path, window: str, problems: tuple[str, ...]) -> None:
+    shop = FakeShop()
+    shop.firings = lambda _: [Firing({**LABELS, "window": window}, 1_072)] if shop.injected else []  # type: ignore[method-assign]
+    assert run(tmp_path, shop).problems == problems
+
+
 def test_an_alert_of_a_control_is_a_false_one(tmp_path: Path) -> None:
     assert run(tmp_path, FakeShop(alert={}), QUIET).problems == ()
     assert run(tmp_path, FakeShop(), QUIET).problems == (f"the first alert is {FIRST}, not none",)

@@ -170,7 +170,7 @@ class IncidentRun:
             return  # a local shop has no alerts
         first = {fault.expected.first for fault in self.faults}
         for _ in self.pace.ticks(self.pace.resolve):
-            left = sorted({firing.name for firing in self._firings() if firing.ended is None} & first)
+            left = sorted({firing.name for firing in _lasting(self._firings())} & first)
             if not left:
                 break
         else:
@@ -201,12 +201,7 @@ class IncidentRun:
         return list(self.readings.firings(self._began))
 
     def _pages(self) -> list[Firing]:
-        # The page on six hours ends half an hour after the errors; it says nothing new then.
-        return [
-            firing
-            for firing in self.readings.firings(0)
-            if firing.ended is None and firing.labels.get("severity") == "page" and firing.labels.get("window") != "6h"
-        ]
+        return [firing for firing in _lasting(self.readings.firings(0)) if firing.labels.get("severity") == "page"]
 
     def _mark(self, observed: Observed, moment: str) -> None:
         observed.times[moment] = self.pace.nanos()
@@ -240,6 +235,11 @@ class IncidentRun:
             value=observed.value,
             healed=observed.healed,
         )
+
+
+def _lasting(firings: Sequence[Firing]) -> list[Firing]:
+    # The burn of six hours ends half an hour after the errors; it says nothing new then.
+    return [firing for firing in firings if firing.ended is None and firing.labels.get("window") != "6h"]
 
 
 def _between(observed: Observed, first: str, last: str) -> float:
