@@ -5,6 +5,7 @@ import difflib
 import os
 import signal
 import sys
+import time
 from asyncio.subprocess import PIPE, STDOUT
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -12,21 +13,24 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+import typer.testing
 
 from chassis.errors import InvalidArgument, Unavailable
 from chassis.rpc import client
 from chassis.tls.certificates import Certificates
 from shop.ad_pb2 import AdRequest
 from shop.ad_pb2_grpc import AdServiceStub
-from shop_cli.local.run_file import Run, locked, published
+from shop_cli.local.recording import FOLDER
+from shop_cli.local.run_file import DATA, Run, locked, published
 from shop_cli.local.workspace import root
 from shop_kit.waiting import wait_until
-from shop_lab.incidents import injector
+from shop_lab.incidents import injector, watcher
 from shop_lab.incidents.catalogue import Fault
-from shop_lab.incidents.commands import parse_duration
+from shop_lab.incidents.commands import faults, incident, parse_duration
+from shop_lab.incidents.gameday import gameday
 from shop_lab.incidents.local import Local
 from shop_lab.incidents.state import Record
-from shop_lab.incidents.targets import CannotAct, NoLaboratory
+from shop_lab.incidents.targets import CannotAct, CannotRestore, NoLaboratory
 from shop_lab.world.running_shop import shop_up
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -66,7 +70,10 @@ class LabShop:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def shop(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[LabShop]:
-    async with shop_up(tmp_path_factory.mktemp("shop"), "--lab", "--tls", "--postgres") as run:
+    folder = tmp_path_factory.mktemp("shop")
+    (left := folder / DATA / "modules" / "ad" / "ad_service").mkdir(parents=True)  # by a shop that was killed
+    (left / "__init__.py").write_text("raise SystemExit")
+    async with shop_up(folder, "--lab", "--tls", "--postgres") as run:
         yield LabShop(run)
 
 
@@ -231,6 +238,42 @@ async def test_a_duration_is_a_number_with_a_unit_and_at_most_an_hour(text: str)
     assert [parse_duration(given) for given in ("90", "90s", "5m", "1h")] == [90, 90, 300, 3600]
     with pytest.raises(InvalidArgument, match="--for"):
         parse_duration(text)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "field"),
+    [
+        (["incident", "run", "quiet", "--baseline", "nan"], "--baseline"),
+        (["gameday", "--minutes", "nan"], "--minutes"),
+        (["faults", "start", "quiet"], "FAULT: quiet injects nothing"),
+    ],
+)
+async def test_what_no_fault_can_be_given_is_refused(arguments: list[str], field: str) -> None:
+    command, *rest = arguments
+    app = {"incident": incident, "gameday": gameday, "faults": faults}[command]
+    with pytest.raises(InvalidArgument, match=field):
+        typer.testing.CliRunner().invoke(app, rest, catch_exceptions=False)
+
+
+async def test_what_cannot_be_undone_is_reported_after_all_else_was(tmp_path: Path) -> None:
+    target, end = Local(tmp_path), time.time() + 600
+    store = {"mechanism": "store", "store": "postgresql", "database": "payment", "token": "a", "restore": ["SELECT 1"]}
+    target.save(Record("a", end, [store]))
+    target.save(Record("b", end, [{"mechanism": "load", "token": "b"}]))
+    with pytest.raises(CannotRestore, match="this shop has no PostgreSQL"):
+        injector.restore(target, everything=True)
+    assert [record.token for record in target.records()] == ["a"]
+
+
+async def test_one_incident_or_game_at_a_time(tmp_path: Path) -> None:
+    with Local(tmp_path).alone(), pytest.raises(CannotAct, match="another incident or game"), Local(tmp_path).alone():
+        pass
+
+
+async def test_a_recording_ends_when_nothing_is_injected_any_more(tmp_path: Path) -> None:
+    (folder := tmp_path / DATA / FOLDER).mkdir(parents=True)
+    watcher.main(str(tmp_path))
+    assert not folder.exists()
 
 
 async def test_a_shop_that_is_no_laboratory_is_refused(tmp_path: Path) -> None:

@@ -181,6 +181,7 @@ def test_inclusive_durations_are_left_out_of_rcaevals_metrics(run: Path, collect
 
 def test_itbench_gets_the_cause_its_propagation_and_the_alerts(run: Path, tmp_path: Path) -> None:
     folder = export(run, "itbench", tmp_path / "out")
+    assert export(run, "itbench", tmp_path / "out") == folder
     truth = yaml.safe_load((folder / "ground_truth.yaml").read_text())
     assert (truth["apiVersion"], truth["kind"]) == ("itbench.io/v1", "GroundTruth")
     spec = truth["spec"]
@@ -196,10 +197,12 @@ def test_itbench_gets_the_cause_its_propagation_and_the_alerts(run: Path, tmp_pa
 
 
 def test_openrca_gets_runs_of_a_system_by_date(run: Path, collected: Telemetry, tmp_path: Path) -> None:
-    for _ in range(2):
-        out = export(run, "openrca", tmp_path / "out")
-    record, again = rows_of(out / "record.csv")
-    assert record == again
+    out = tmp_path / "out"
+    for each in (run, _recorded(collected, tmp_path / "runs", find("hang-catalog"))):
+        export(each, "openrca", out)
+        with pytest.raises(NotExportable, match="has this run already"):
+            export(each, "openrca", out)
+    record, _ = rows_of(out / "record.csv")
     assert (record["level"], record["component"], record["reason"]) == ("service", "payment", "db close")
     assert datetime.fromisoformat(f"{record['datetime']}+00:00").timestamp() == int(record["timestamp"])
     (date,) = (out / "telemetry").iterdir()

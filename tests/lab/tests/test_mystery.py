@@ -1,5 +1,6 @@
 """The order in which a mystery is started, answered and revealed; tests/browser plays one."""
 
+import time
 from pathlib import Path
 from typing import cast
 
@@ -15,7 +16,10 @@ from shop_cli.local.supervision import Monitor
 from shop_cli.local.telemetry_store import TelemetryStore
 from shop_cli.local.workspace import discover, find
 from shop_lab.incidents.catalogue import find as find_fault
+from shop_lab.incidents.injector import restore
+from shop_lab.incidents.local import Local
 from shop_lab.incidents.mystery import Mystery, OutOfTurn
+from shop_lab.incidents.state import Record
 
 
 @pytest.fixture
@@ -25,6 +29,21 @@ def mystery(tmp_path: Path) -> Mystery:
         shop, Monitor(shop), TelemetryStore(), Reconciler(cast("Reader", None)), Customers(None, tmp_path / "log")
     )
     return Mystery(room, tmp_path)
+
+
+def test_what_a_killed_shop_left_behind_is_undone(mystery: Mystery, tmp_path: Path) -> None:
+    left = {"mechanism": "load", "token": "left"}
+    Local(tmp_path).save(Record(expires=time.time() + 600, inverses=[left]))
+    Mystery(mystery.room, tmp_path)
+    assert Local(tmp_path).records() == []
+
+
+def test_a_mystery_is_over_once_its_fault_was_undone(mystery: Mystery, tmp_path: Path) -> None:
+    mystery._record = Record(expires=time.time() + 600)
+    Local(tmp_path).save(mystery._record)
+    assert not mystery.is_over
+    restore(Local(tmp_path), everything=True)
+    assert mystery.is_over
 
 
 @pytest.mark.parametrize("step", ["answer", "reveal", "other", None])

@@ -2,6 +2,7 @@
 
 import os
 import secrets
+import shutil
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
@@ -71,6 +72,8 @@ async def running(
         environment = await _environment(stack, sink, lab=lab)
         links = _links(run, storefront)
         overrides = {name: {**databases.get(name, {}), **links.get(name, {})} for name in names}
+        for left in ("modules", FOLDER):  # by a shop that was killed
+            shutil.rmtree(folder / DATA / left, ignore_errors=True)
         for name in names if lab else ():
             modules = (str(folder / DATA / "modules" / name), environment.get("PYTHONPATH"))
             overrides[name] |= {"LAB": "1", "PYTHONPATH": os.pathsep.join(filter(None, modules))}

@@ -208,6 +208,11 @@ class Step(Strict):
     query: Text
     answer: Text
 
+    @property
+    def promql(self) -> str:
+        """The query of one release's Prometheus, in one line."""
+        return " ".join(self.query.replace("$in,", "").replace("{$in}", "").split())
+
 
 class Fault(Strict):
     """A fault of the catalogue.

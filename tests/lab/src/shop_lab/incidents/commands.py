@@ -1,9 +1,10 @@
 """`shop faults` and `shop incident`: break a laboratory, undo it, and record what happened."""
 
+import math
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from functools import partial
 from importlib import metadata
 from pathlib import Path
@@ -23,10 +24,10 @@ from shop_lab.incidents.exports import export
 from shop_lab.incidents.leaks import find_leaks, texts_in, texts_of
 from shop_lab.incidents.local import Local
 from shop_lab.incidents.readings import ClusterReadings, LocalReadings, Readings
-from shop_lab.incidents.record import Load, Plan, Record, Truth, read
+from shop_lab.incidents.record import Load, Plan, Record, Truth, Where, read
 from shop_lab.incidents.recording import read_recording, recording
 from shop_lab.incidents.run import IncidentRun, Pace
-from shop_lab.incidents.targets import Target, require
+from shop_lab.incidents.targets import CannotRestore, Target, require
 from shop_lab.incidents.telemetry import Telemetry
 
 _DURATION = re.compile(r"(\d{1,4})([smh]?)")
@@ -42,6 +43,7 @@ Namespace = Annotated[
     str, typer.Option(help="A laboratory's namespace on a cluster. Default: the running shop of this machine.")
 ]
 Release = Annotated[str, typer.Option(help="Its release, or `fullnameOverride`.")]
+MAX_RATE = 10_000
 Identifier = Annotated[str, typer.Argument(metavar="FAULT", help="Id of a fault of the catalogue.")]
 
 
@@ -63,6 +65,13 @@ def parse_duration(text: str) -> float:
     return seconds
 
 
+def require_finite(parameter: typer.CallbackParam, value: float) -> float:
+    """Refuse what compares with no bound, such as `nan`. Raise InvalidArgument."""
+    if not math.isfinite(value):
+        raise InvalidArgument.field(parameter.opts[0], "must be a number")
+    return value
+
+
 @faults.callback()
 def show_catalogue(context: typer.Context) -> None:
     """List faults, start and stop them in a laboratory."""
@@ -81,6 +90,8 @@ def start_fault(
 ) -> None:
     """Start a fault. It ends by itself, even if the shop or this command is killed."""
     found, seconds = catalogue.find(fault), parse_duration(duration)
+    if not found.injections:
+        raise InvalidArgument.field("FAULT", f"{fault} injects nothing, so there is nothing to start")
     target = open_target(namespace, release)
     record = injector.start(found, target, seconds)
     injector.leave(record, target)
@@ -106,7 +117,8 @@ def stop_faults(
 def list_faults(*, namespace: Namespace = "", release: Release = "shop") -> None:
     """List what is injected, without saying what it is."""
     target = open_target(namespace, release)
-    injector.restore(target)
+    with suppress(CannotRestore):
+        injector.restore(target)
     print_table(["Token", "Ends in "], [(record.token, f"{record.seconds_left:.0f} s") for record in target.records()])
 
 
@@ -116,8 +128,8 @@ def run_incident(
     *,
     out: Annotated[Path, typer.Option(help="Folder of the records.")] = Path("runs"),
     seed: Annotated[int, typer.Option(help="Of a local shop's customers: the same seed gives the same.")] = 1,
-    rate: Annotated[float, typer.Option(min=0.1, help="Customers a second of a local shop.")] = 2.0,
-    baseline: Annotated[float, typer.Option(min=1, help="Seconds before the fault.")] = 60.0,
+    rate: Annotated[float, typer.Option(min=0.1, max=MAX_RATE, help="Customers a second of a local shop.")] = 2.0,
+    baseline: Annotated[float, typer.Option(min=1, callback=require_finite, help="Seconds before the fault.")] = 60.0,
     duration: Annotated[str, typer.Option("--for", metavar="5m", help="Default: as the catalogue says.")] = "",
     namespace: Namespace = "",
     release: Release = "shop",
@@ -128,20 +140,17 @@ def run_incident(
     target = open_target(namespace, release)
     for one in found:
         require(one, target)
-    injector.restore(target)
     plan = Plan(faults=tuple(fault), seconds=(seconds,) * len(found), seed=seed)
     load = Load(source="command", rate=rate, seed=seed) if isinstance(target, Local) else Load(source="chart")
-    record = Record(out, plan, "cluster" if namespace else "local", namespace)
-    say(f"record {record.folder}, plan {plan.digest()}")
-    truth = Truth(
-        id=record.id, plan=plan, where="cluster" if namespace else "local", versions=versions(target), load=load
-    )
-    with (
-        record.begun(),
-        collecting(target) as collect,
-        sending_customers(target, load),
-        open_readings(target) as readings,
-    ):
+    where: Where = "cluster" if namespace else "local"
+    with ExitStack() as stack:
+        stack.enter_context(alone(target))
+        record = stack.enter_context(Record(out, plan, where, namespace).begun())
+        say(f"record {record.folder}, plan {plan.digest()}")
+        truth = Truth(id=record.id, plan=plan, where=where, versions=versions(target), load=load)
+        stack.enter_context(sending_customers(target, load))
+        collect = stack.enter_context(collecting(target))
+        readings = stack.enter_context(open_readings(target))
         inject = Injecting(target).inject
         run = IncidentRun(found, seconds, readings, inject, record, truth, Pace(baseline=baseline), say)
         problems = list(run.run().problems)
@@ -186,19 +195,28 @@ def versions(target: Cluster | Local) -> dict[str, str]:
 
 
 @contextmanager
-def sending_customers(target: Cluster | Local, load: Load) -> Iterator[None]:
-    """Send customers to a local shop while in the context; the chart has its own."""
+def alone(target: Cluster | Local) -> Iterator[None]:
+    """Be a local shop's only incident or game while in the context, and undo what others left. Raise CannotAct."""
+    with target.alone() if isinstance(target, Local) else nullcontext():
+        with suppress(CannotRestore):
+            injector.restore(target)
+        yield
+
+
+@contextmanager
+def sending_customers(target: Cluster | Local, load: Load, seconds: float = _CUSTOMERS_SECONDS) -> Iterator[None]:
+    """Send customers to a local shop while in the context, at most so long; the chart has its own."""
     if not isinstance(target, Local):
         yield
         return
     settings = {
         "RATE": f"{load.rate:g}",
         "SHAPE": "steady",
-        "DURATION_SECONDS": str(_CUSTOMERS_SECONDS),
+        "DURATION_SECONDS": f"{seconds:.0f}",
         "SEED": f"incident {load.seed}",
     }
     inverse = {"mechanism": "load", "token": settings["SEED"]}
-    record = state.Record(expires=time.time() + _CUSTOMERS_SECONDS, inverses=[inverse])
+    record = state.Record(expires=time.time() + seconds, inverses=[inverse])
     record.own()  # a killed command leaves no customers behind
     target.save(record)
     target.guard(record)

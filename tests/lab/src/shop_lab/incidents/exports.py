@@ -127,7 +127,7 @@ def _itbench(run: Run, out: Path) -> Path:
     }
     header = {"apiVersion": "itbench.io/v1", "kind": "GroundTruth", "metadata": {"name": f"scenario-{run.window.id}"}}
     folder = out / run.window.id
-    folder.mkdir(parents=True)
+    folder.mkdir(parents=True, exist_ok=True)
     (folder / "ground_truth.yaml").write_text(yaml.safe_dump({**header, "spec": spec}, sort_keys=False), "utf-8")
     return folder
 
@@ -166,6 +166,9 @@ def _itbench_step(source: str, target: str) -> dict[str, str]:
 
 def _openrca(run: Run, out: Path) -> Path:
     """Add the run to the system in `out`: `record.csv` and `telemetry/<date>/`. All times are UTC."""
+    known = (out / "record.csv").read_text("utf-8") if (out / "record.csv").exists() else ""
+    if any(f"service,{fault.service},{applied // _SECOND}," in known for fault, applied in run.faults):
+        raise NotExportable.field("out", f"{out} has this run already")
     records = [
         ("service", fault.service, applied // _SECOND, f"{_utc(applied):%Y-%m-%d %H:%M:%S}", _label(fault, "openrca"))
         for fault, applied in run.faults

@@ -14,11 +14,14 @@ from shop_cli.local.workspace import discover
 from shop_cli.output.printing import counted, print_table
 from shop_lab.incidents import catalogue, game, record, scores
 from shop_lab.incidents.commands import (
+    MAX_RATE,
     Injecting,
     Namespace,
     Release,
+    alone,
     open_readings,
     open_target,
+    require_finite,
     say,
     sending_customers,
     versions,
@@ -27,6 +30,8 @@ from shop_lab.incidents.local import Local
 from shop_lab.incidents.record import InjectedFault, Load, Plan, Record, Truth, Where
 
 gameday = typer.Typer(help="Find faults of a hidden schedule.", invoke_without_command=True)
+
+_MARGIN_SECONDS = 600  # for the last fault to be undone
 
 Out = Annotated[Path, typer.Option(help="Folder of the records.")]
 
@@ -40,9 +45,9 @@ def play(
     context: typer.Context,
     *,
     faults: Annotated[int, typer.Option(min=1, max=20, help="How many faults.")] = 3,
-    minutes: Annotated[float, typer.Option(max=480, help="How long the game lasts.")] = 60,
+    minutes: Annotated[float, typer.Option(max=480, callback=require_finite, help="How long the game lasts.")] = 60,
     seed: Annotated[int | None, typer.Option(help="Repeats a schedule. Default: at random.")] = None,
-    rate: Annotated[float, typer.Option(min=0.1, help="Customers a second of a local shop.")] = 2.0,
+    rate: Annotated[float, typer.Option(min=0.1, max=MAX_RATE, help="Customers a second of a local shop.")] = 2.0,
     out: Out = Path("runs"),
     namespace: Namespace = "",
     release: Release = "shop",
@@ -58,14 +63,17 @@ def play(
         faults=tuple(turn.fault.id for turn in turns), seconds=tuple(turn.seconds for turn in turns), seed=seed
     )
     load = Load(source="command", rate=rate, seed=seed) if isinstance(target, Local) else Load(source="chart")
-    begun = Record(out, decided, where, namespace)
-    (begun.folder / scores.ANSWERS).touch()
-    truth = Truth(id=begun.id, plan=decided, where=where, versions=versions(target), load=load)
-    say(f"{counted(faults, 'fault')} within {minutes:g} minutes; record {begun.folder}, plan {decided.digest()}")
-    say("answer with `shop gameday answer`: first that something is wrong, then `shop gameday answer SERVICE`")
-    with sending_customers(target, load), open_readings(target) as readings:
-        game.Game(turns, minutes * 60, readings, Injecting(target).inject, begun, truth).run()
-    say("the game is over: `shop gameday reveal`")
+    with alone(target):
+        begun = Record(out, decided, where, namespace)
+        (begun.folder / scores.ANSWERS).touch()
+        truth = Truth(id=begun.id, plan=decided, where=where, versions=versions(target), load=load)
+        say(f"{counted(faults, 'fault')} within {minutes:g} minutes; record {begun.folder}, plan {decided.digest()}")
+        say("answer with `shop gameday answer`: first that something is wrong, then `shop gameday answer SERVICE`")
+        try:
+            with sending_customers(target, load, minutes * 60 + _MARGIN_SECONDS), open_readings(target) as readings:
+                game.Game(turns, minutes * 60, readings, Injecting(target).inject, begun, truth).run()
+        finally:
+            say("the game is over: `shop gameday reveal`")
 
 
 @gameday.command()
@@ -79,7 +87,10 @@ def answer(
     known = {program.name for program in discover()} | {fault.service for fault in catalogue.load_all().values()}
     if service not in known | {""}:
         raise InvalidArgument.field("SERVICE", f"must be one of {', '.join(sorted(known - {''}))}")
-    scores.add_answer(_latest(out), scores.Answer(time=time.time_ns(), actor=by or getpass.getuser(), service=service))
+    folder = _latest(out)
+    if (folder / scores.SCORES).exists():
+        raise NoGameDay(f"the game of {folder} was revealed: start the next one with `shop gameday`")
+    scores.add_answer(folder, scores.Answer(time=time.time_ns(), actor=by or getpass.getuser(), service=service))
     say(f"noted: {service or 'something'} is at fault")
 
 
@@ -116,7 +127,7 @@ def _show(injected: InjectedFault) -> None:
     say(f"{fault.title}: {_clock(times.applied)} to {_clock(times.removed)}")
     say(f"  at fault: {fault.service}; customers see it by {' → '.join(fault.path)}")
     for step in fault.walk:
-        say(f"  {step.question} {step.answer}: {' '.join(step.query.split())}")
+        say(f"  {step.question} {step.answer}: {step.promql}")
     say(f"  {fault.mitigation}")
 
 

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 from chassis.errors import DomainError
 from shop_lab.incidents.catalogue import Fault
@@ -16,7 +17,8 @@ def start(fault: Fault, target: Target, seconds: float, *, sleep: Callable[[floa
     Raise CannotAct, and leave nothing behind, if a part of it cannot act.
     """
     require(fault, target)
-    restore(target)
+    with suppress(CannotRestore):  # the rest of another fault, which `stop` reports
+        restore(target)
     record = Record(expires=time.time() + seconds)
     record.own()
     for injection in fault.injections:
@@ -68,12 +70,17 @@ def undo(record: Record, target: Target) -> None:
 def restore(target: Target, *, everything: bool = False, tokens: Sequence[str] = ()) -> list[Record]:
     """Undo what has expired, what was abandoned and what has one of the tokens, or everything. Return what was undone.
 
-    Raise CannotRestore.
+    Raise CannotRestore if something is left, after all else was undone.
     """
-    undone = []
+    undone, left = [], []
     with target.locked():
         for record in target.records():
             if everything or record.token in tokens or record.abandoned or not record.seconds_left:
-                undo(record, target)
-                undone.append(record)
+                try:
+                    undo(record, target)
+                    undone.append(record)
+                except CannotRestore as error:
+                    left.append(error.message)
+    if left:
+        raise CannotRestore("; ".join(left))
     return undone

@@ -6,7 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -62,6 +62,16 @@ class Local:
 
     def locked(self) -> AbstractContextManager[None]:
         return self._records.locked()
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Be the only incident or game while in the context. Raise CannotAct if there is one."""
+        with ExitStack() as stack:
+            try:
+                stack.enter_context(self._records.locked("incident", wait=False))
+            except BlockingIOError:
+                raise CannotAct("another incident or game runs in this shop") from None
+            yield
 
     def guard(self, record: Record) -> None:
         """Start a process that outlives this one, and `shop up` as well."""
@@ -133,7 +143,8 @@ class Local:
             with psycopg.connect(self._url(database), autocommit=True, connect_timeout=5) as connection:
                 yield connection
         except psycopg.Error as error:
-            raise CannotAct(f"PostgreSQL: {' '.join(str(error).split())}") from error
+            hint = "" if self._environment("cart").get("REDIS_URL") else "; `shop up --lab --postgres` starts it"
+            raise CannotAct(f"PostgreSQL: {' '.join(str(error).split())}{hint}") from error
 
     def _url(self, database: str) -> str:
         return f"postgresql://postgres@/{database}?host={self.folder / DATA / 'postgres'}"

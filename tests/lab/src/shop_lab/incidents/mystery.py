@@ -4,6 +4,7 @@ import asyncio
 import secrets
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -13,9 +14,12 @@ from shop_lab.incidents import catalogue, injector
 from shop_lab.incidents.catalogue import Fault
 from shop_lab.incidents.local import Local
 from shop_lab.incidents.state import Record
+from shop_lab.incidents.targets import CannotRestore
 
 _CUSTOMERS = 2.0
 """Sessions a second, if nobody visits the shop: without calls nothing fails."""
+_SECONDS = 900
+"""Of every fault: `shop faults list` shows when it ends, which must not tell them apart."""
 
 
 class OutOfTurn(FailedPrecondition):
@@ -40,9 +44,13 @@ class Mystery:
     _record: Record = field(default_factory=Record)
     _began: float = 0.0
 
+    def __post_init__(self) -> None:
+        with suppress(CannotRestore):  # a store that was not started again
+            injector.restore(Local(self.folder), everything=True)  # what a shop that was killed left behind
+
     @property
     def is_over(self) -> bool:
-        return not self._record.seconds_left
+        return self._record.token not in {record.token for record in Local(self.folder).records()}
 
     @property
     def suspects(self) -> Sequence[str]:
@@ -87,6 +95,6 @@ def suitable() -> list[Fault]:
 
 
 def _begin(fault: Fault, target: Local) -> Record:
-    record = injector.start(fault, target, fault.seconds)
+    record = injector.start(fault, target, _SECONDS)
     injector.leave(record, target)
     return record

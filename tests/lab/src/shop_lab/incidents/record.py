@@ -140,10 +140,10 @@ class Record:
         _write(self.folder / WINDOW, self._window.model_dump_json(indent=2), 0o644)
 
     @contextmanager
-    def begun(self) -> Iterator[None]:
+    def begun(self) -> Iterator["Record"]:
         """Remove the folder after the context unless a fault was started in it."""
         try:
-            yield
+            yield self
         finally:
             if not (self.folder / TRUTH).exists():
                 shutil.rmtree(self.folder)

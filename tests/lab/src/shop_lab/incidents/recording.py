@@ -35,15 +35,16 @@ def recording(run: Run) -> Iterator[Path]:
     if not run.lab:
         raise TelemetryMissing("the shop records no telemetry: start it with `shop up --lab`")
     folder = Path(run.folder) / DATA / FOLDER
-    _remove(folder)  # of a command that was killed
+    remove(folder)  # of a command that was killed
     folder.mkdir()
     try:
         yield folder
     finally:
-        _remove(folder)
+        remove(folder)
 
 
-def _remove(folder: Path) -> None:
+def remove(folder: Path) -> None:
+    """End a recording."""
     old = folder.with_suffix(".old")
     shutil.rmtree(old, ignore_errors=True)
     with suppress(FileNotFoundError):

@@ -87,9 +87,9 @@ class RecordFolder:
         (self._folder / record.token).unlink(missing_ok=True)
 
     @contextmanager
-    def locked(self) -> Iterator[None]:
-        """Hold the lock of those that restore."""
+    def locked(self, name: str = "restoring", *, wait: bool = True) -> Iterator[None]:
+        """Hold the lock of those that restore, or another one. Raise BlockingIOError rather than wait, if so told."""
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with (self._folder / "restoring.lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        with (self._folder / f"{name}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
             yield
