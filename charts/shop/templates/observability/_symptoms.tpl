@@ -82,14 +82,20 @@
         description: The job of the reconciliation fails or does not start.
 - name: limits
   rules:
-    # A customer who reaches a limit tries again a few times; a program goes on.
+    {{- $served := printf "increase(http_server_request_duration_seconds_count{%s,http_route=\"/orders\"" $in }}
+    # A customer who reaches a limit, or whose card is declined, tries again a few times; a program goes on. Whom no limit
+    # recognizes is seen by the declined cards.
     - alert: OrdersRefused
       expr: >-
         sum by (service_name, shop_http_refusal_reason) (
         increase(shop_http_refusals_total{ {{- $in -}} ,shop_http_refusal_reason!~"host|length"}[10m])) > 20
+        or on (service_name) (
+        sum by (service_name) ({{ $served }},http_response_status_code="402"}[10m])) > 20
+        and sum by (service_name) ({{ $served }},http_response_status_code="402"}[10m]))
+        > 0.5 * sum by (service_name) ({{ $served }},http_request_method="POST"}[10m])))
       annotations:
-        summary: The storefront refuses many orders because of a limit
-        description: "{{ "{{ $value | humanize }}" }} in ten minutes reached {{ "{{ $labels.shop_http_refusal_reason }}" }}: somebody tests cards or floods a mailbox, or the limit is too low."
+        summary: The storefront refuses many orders because of a limit, or most because of their cards
+        description: "{{ "{{ $value | humanize }}" }} in ten minutes ({{ "{{ or $labels.shop_http_refusal_reason `cards declined` }}" }}): somebody tests cards or floods a mailbox, or a limit is too low."
 - name: saturation
   rules:
     - alert: EventLoopLags
