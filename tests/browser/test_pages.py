@@ -20,8 +20,8 @@ SHIFTS = """
     () => new Promise((resolve) => {
         const shifts = [];
         new PerformanceObserver((list) => {
-            for (const entry of list.getEntries())
-                shifts.push([entry.value, entry.sources.map(({node}) => (node?.outerHTML ?? node?.data)?.slice(0, 80))]);
+            for (const {value, sources} of list.getEntries())
+                shifts.push([value, sources.map(({node}) => (node?.outerHTML ?? node?.data)?.slice(0, 80))]);
         }).observe({type: "layout-shift", buffered: true});
         requestAnimationFrame(() => setTimeout(() => resolve(shifts)));
     })

@@ -30,7 +30,7 @@ class FakeShop(Readings):
     Attributes:
         unfolding: how long it takes to inject all of it.
         mismatch: of the records, from a time on.
-        alert: labels of the alert that fires while the fault acts.
+        alert: labels of the alert that fires while the fault acts, or ever after if it is `lasting`.
     """
 
     delay: float = 10
@@ -39,6 +39,7 @@ class FakeShop(Readings):
     before: float = 0.0
     mismatch: tuple[float, str] = (1e9, "")
     alert: Mapping[str, str] = field(default_factory=lambda: LABELS)
+    lasting: bool = False
     share: float | None = 0.0
     log: str = ""
     now: float = 1_000.0
@@ -72,7 +73,7 @@ class FakeShop(Readings):
     def firings(self, _since: float) -> Sequence[Firing]:
         if self.now < self._span[0] or not self.alert:
             return ()
-        return [Firing(self.alert, self._span[0], None if self._acts else self._span[1])]
+        return [Firing(self.alert, self._span[0], None if self._acts or self.lasting else self._span[1])]
 
     def visible(self) -> Mapping[str, str]:
         return {"ad.log": self.log}
@@ -159,8 +160,7 @@ def test_a_fault_that_nothing_removes_ends_by_itself(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("window", "problems"), [("1h", (f"{FIRST} did not resolve",)), ("6h", ())])
 def test_the_first_alert_resolves_but_not_on_six_hours(tmp_path: Path, window: str, problems: tuple[str, ...]) -> None:
-    shop = FakeShop()
-    shop.firings = lambda _: [Firing({**LABELS, "window": window}, 1_072)] if shop.injected else []  # type: ignore[method-assign]
+    shop = FakeShop(alert={**LABELS, "window": window}, lasting=True)
     assert run(tmp_path, shop).problems == problems
 
 
