@@ -127,7 +127,7 @@ def test_prometheus_scrapes_the_metrics_of_the_other_components(render: Any) -> 
 def test_prometheus_makes_labels_of_the_attributes_that_pods_have(render: Any) -> None:
     manifests = render(BUNDLE)
     promoted = manifests.config("prometheus", "prometheus.yml")["otlp"]["promote_resource_attributes"]
-    assert set(promoted) == {*attributes(manifests, "cart"), "service.name", "service.namespace"}
+    assert set(promoted) == {*attributes(manifests, "cart"), "k8s.cronjob.name", "service.name", "service.namespace"}
 
 
 def test_the_dimensions_of_span_metrics_have_the_names_that_spans_have(render: Any) -> None:
