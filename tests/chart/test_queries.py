@@ -25,6 +25,7 @@ RESOURCE = {
     "service_instance_id",
     "shop_release",
     "k8s_namespace_name",
+    "k8s_cronjob_name",
     "k8s_node_name",
 }
 # The collector's own metrics in Prometheus's format, and their labels.
