@@ -245,6 +245,7 @@ async def test_a_duration_is_a_number_with_a_unit_and_at_most_an_hour(text: str)
     [
         (["incident", "run", "quiet", "--baseline", "nan"], "--baseline"),
         (["gameday", "--minutes", "nan"], "--minutes"),
+        (["gameday", "--rate", "nan"], "--rate"),
         (["faults", "start", "quiet"], "FAULT: quiet injects nothing"),
     ],
 )

@@ -35,6 +35,7 @@ _UNITS = {"": 1, "s": 1, "m": 60, "h": 3600}
 _MAX_SECONDS = 3600
 _DIFFERS = 1
 _CUSTOMERS_SECONDS = 7200
+_MAX_RATE = 10_000  # the load generator's
 
 faults = typer.Typer(help="List faults, start and stop them in a laboratory.", invoke_without_command=True)
 incident = typer.Typer(help="Run an incident with proof, and record it.", no_args_is_help=True)
@@ -43,7 +44,6 @@ Namespace = Annotated[
     str, typer.Option(help="A laboratory's namespace on a cluster. Default: the running shop of this machine.")
 ]
 Release = Annotated[str, typer.Option(help="Its release, or `fullnameOverride`.")]
-MAX_RATE = 10_000
 Identifier = Annotated[str, typer.Argument(metavar="FAULT", help="Id of a fault of the catalogue.")]
 
 
@@ -70,6 +70,12 @@ def require_finite(parameter: typer.CallbackParam, value: float) -> float:
     if not math.isfinite(value):
         raise InvalidArgument.field(parameter.opts[0], "must be a number")
     return value
+
+
+Rate = Annotated[
+    float,
+    typer.Option(min=0.1, max=_MAX_RATE, callback=require_finite, help="Customers a second of a local shop."),
+]
 
 
 @faults.callback()
@@ -128,7 +134,7 @@ def run_incident(
     *,
     out: Annotated[Path, typer.Option(help="Folder of the records.")] = Path("runs"),
     seed: Annotated[int, typer.Option(help="Of a local shop's customers: the same seed gives the same.")] = 1,
-    rate: Annotated[float, typer.Option(min=0.1, max=MAX_RATE, help="Customers a second of a local shop.")] = 2.0,
+    rate: Rate = 2.0,
     baseline: Annotated[float, typer.Option(min=1, callback=require_finite, help="Seconds before the fault.")] = 60.0,
     duration: Annotated[str, typer.Option("--for", metavar="5m", help="Default: as the catalogue says.")] = "",
     namespace: Namespace = "",

@@ -14,9 +14,9 @@ from shop_cli.local.workspace import discover
 from shop_cli.output.printing import counted, print_table
 from shop_lab.incidents import catalogue, game, record, scores
 from shop_lab.incidents.commands import (
-    MAX_RATE,
     Injecting,
     Namespace,
+    Rate,
     Release,
     alone,
     open_readings,
@@ -47,7 +47,7 @@ def play(
     faults: Annotated[int, typer.Option(min=1, max=20, help="How many faults.")] = 3,
     minutes: Annotated[float, typer.Option(max=480, callback=require_finite, help="How long the game lasts.")] = 60,
     seed: Annotated[int | None, typer.Option(help="Repeats a schedule. Default: at random.")] = None,
-    rate: Annotated[float, typer.Option(min=0.1, max=MAX_RATE, help="Customers a second of a local shop.")] = 2.0,
+    rate: Rate = 2.0,
     out: Out = Path("runs"),
     namespace: Namespace = "",
     release: Release = "shop",
