@@ -169,6 +169,7 @@ def test_a_game_is_answered_and_then_revealed_with_the_walk(tmp_path: Path, caps
     shown = capsys.readouterr().out
     assert FAULT.walk[0].answer in shown
     assert FAULT.mitigation in shown
+    assert "$in" not in shown
     assert "0 of 1 answer right: precision 0%" in shown
     assert (tmp_path / truth.id / SCORES).exists()
     with pytest.raises(NoGameDay, match="was revealed: start the next one"):

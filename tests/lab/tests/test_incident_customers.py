@@ -51,3 +51,10 @@ def test_customers_of_a_killed_command_leave_with_the_next_one(tmp_path: Path) -
         shop.save(record)
         assert injector.restore(shop) == [record]
         assert (shop.sent, shop.records()) == ([], [])
+
+
+def test_customers_of_a_long_game_stay_until_its_end(tmp_path: Path) -> None:
+    shop = FakeLocal(tmp_path)
+    with sending_customers(shop, LOAD, 8 * 3600):
+        (record,) = shop.records()
+        assert record.seconds_left > 7 * 3600

@@ -15,10 +15,11 @@ from shop_cli.local.processes import Shop
 from shop_cli.local.supervision import Monitor
 from shop_cli.local.telemetry_store import TelemetryStore
 from shop_cli.local.workspace import discover, find
+from shop_lab.incidents import injector
 from shop_lab.incidents.catalogue import find as find_fault
 from shop_lab.incidents.injector import restore
 from shop_lab.incidents.local import Local
-from shop_lab.incidents.mystery import Mystery, OutOfTurn
+from shop_lab.incidents.mystery import Mystery, OutOfTurn, _begin, suitable
 from shop_lab.incidents.state import Record
 
 
@@ -66,3 +67,12 @@ async def test_an_answer_names_a_service(mystery: Mystery) -> None:
         await mystery.act({"step": "answer", "answer": "nobody"})
     await mystery.act({"step": "answer", "answer": " ad "})
     assert [service for _, service in mystery.answers] == ["ad"]
+
+
+def test_the_time_that_is_left_tells_no_fault_from_another(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    begun = []
+    monkeypatch.setattr(injector, "start", lambda fault, _target, seconds: begun.append(seconds) or Record(fault.id))
+    for fault in suitable():
+        _begin(fault, Local(tmp_path))
+    assert len(begun) > 1
+    assert len(set(begun)) == 1
