@@ -244,11 +244,12 @@
 - name: telemetry
   rules:
     - alert: TelemetryDropped
-      expr: sum by (service_name, shop_telemetry_signal) (increase(shop_telemetry_dropped_total{ {{- $in -}} }[10m])) > 0
-      for: 5m
+      expr: sum by (service_name, shop_telemetry_signal) (increase(shop_telemetry_dropped_total{ {{- $in -}} }[5m])) > 0
+      # Longer than the window: one batch that the start of a collector cost is no loss that lasts.
+      for: 6m
       annotations:
         summary: "{{ $service }} loses telemetry"
-        description: "The collector did not take {{ "{{ $value | humanize }}" }} {{ "{{ $labels.shop_telemetry_signal }}" }} in ten minutes. Orders are not affected."
+        description: "The collector did not take {{ "{{ $value | humanize }}" }} {{ "{{ $labels.shop_telemetry_signal }}" }} in five minutes. Orders are not affected."
     {{- if include "shop.collects" . }}
     {{- $job := printf "job=~\"otel-collector|%s\"" (include "shop.name" (list . "otel-collector")) }}
     - alert: CollectorDown
