@@ -20,6 +20,9 @@ SECRET = "4242424242424242"
 CREATE = "CREATE TABLE notes (id INT PRIMARY KEY, text TEXT NOT NULL)"
 INSERT = "INSERT INTO notes (id, text) VALUES (:id, :text)"
 COUNT = "SELECT count(*) AS notes FROM notes"
+SESSION = "SELECT pg_backend_pid() AS session"
+FULL_TWICE = """CREATE FUNCTION extend_notes() RETURNS trigger LANGUAGE plpgsql AS
+'BEGIN IF nextval(''tries'') % 3 > 0 THEN RAISE EXCEPTION USING ERRCODE = ''disk_full''; END IF; RETURN NEW; END'"""
 PREPARED = "SELECT count(*) AS statements FROM pg_prepared_statements"
 SETTINGS = "SELECT current_setting('synchronous_commit') AS flushed, current_setting('statement_timeout') AS timeout"
 ONE = "SELECT 1 AS one"
@@ -151,6 +154,16 @@ async def test_a_write_that_is_refused_as_read_only_is_repeated_on_a_new_connect
         admin.execute(f"ALTER DATABASE {admin.info.dbname} RESET default_transaction_read_only")
     await writing
     assert await count(server) == 1
+
+
+async def test_a_full_disk_costs_no_new_connection_for_every_try(server: Database) -> None:
+    trigger = "CREATE TRIGGER extend_notes BEFORE INSERT ON notes FOR EACH ROW EXECUTE FUNCTION extend_notes()"
+    await server.write(("CREATE SEQUENCE tries", {}), (FULL_TWICE, {}), (trigger, {}))
+    before = await server.read(SESSION, {})
+    await server.write((INSERT, {"id": 1, "text": "one"}))
+    await server.write((INSERT, {"id": 2, "text": "two"}), (COUNT, {}))
+    assert await server.read("SELECT last_value AS tries FROM tries", {}) == [{"tries": 6}]
+    assert await server.read(SESSION, {}) == before
 
 
 async def test_a_transaction_whose_connection_is_lost_restarts_from_its_beginning(

@@ -12,6 +12,7 @@ from typing import Any, Self
 import psycopg
 import structlog
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.pq import TransactionStatus
 from psycopg.rows import DictRow, dict_row
 from psycopg_pool import AsyncConnectionPool
 from typing_extensions import override
@@ -38,6 +39,8 @@ _BEGIN_POOLED = "BEGIN; " + _SETTINGS.replace("SET", "SET LOCAL")
 # has changed. 23505 is a unique value that a concurrent transaction has written: the next try sees its row.
 _TRANSIENT_CLASSES = frozenset({"08", "40", "53", "55", "57", "58"})
 _TRANSIENT_STATES = frozenset({"25006", "0A000", "23505"})
+# Of a server that goes on with its session. A full disk would otherwise cost a new one for each of many tries.
+_LASTING_CLASSES = frozenset({"23", "40", "53"})
 _PARAMETER = re.compile(r"(?<!:):([a-z]\w*)")
 _LISTED = re.compile(r"\bIN \((SELECT value->>'\w+' FROM json_each\(:\w+\))\)")
 
@@ -140,9 +143,9 @@ class PostgresDatabase(Database):
                     if loop.time() < deadline:
                         raise
                     raise TimeoutError from None
-        except BaseException:
-            # After a failover it may lead to the old server.
-            await connection.close()
+        except BaseException as error:
+            if not (_keeps_session(error) and connection.info.transaction_status == TransactionStatus.IDLE):
+                await connection.close()  # after a failover it may lead to the old server
             raise
         finally:
             giving_up.cancel()
@@ -205,6 +208,10 @@ def _is_transient(error: psycopg.Error) -> bool:
     if error.sqlstate is None:  # a connection that was refused or lost; values that cannot be sent are DataErrors
         return isinstance(error, (psycopg.OperationalError, psycopg.InterfaceError))
     return error.sqlstate[:2] in _TRANSIENT_CLASSES or error.sqlstate in _TRANSIENT_STATES
+
+
+def _keeps_session(error: BaseException) -> bool:
+    return isinstance(error, psycopg.Error) and (error.sqlstate or "")[:2] in _LASTING_CLASSES
 
 
 def _without_values(error: psycopg.Error) -> StatementRejected:
