@@ -16,6 +16,7 @@ import pytest
 from chassis.errors import Unavailable
 from shop_cli import control_room_client
 from shop_cli.local.run_file import Run
+from shop_lab.incidents import readings
 from shop_lab.incidents.alerts import AlertRecorder
 from shop_lab.incidents.catalogue import Effect
 from shop_lab.incidents.readings import ClusterReadings, LocalReadings, QueryRefused
@@ -65,6 +66,13 @@ def test_an_effect_is_read_in_the_namespace_of_the_release(
 ) -> None:
     monkeypatch.setattr(FakePrometheus, "answers", {'sum(up{k8s_namespace_name="shop-a"})': found})
     assert cluster(prometheus).effect(EFFECT) == value
+
+
+def test_budgets_that_burn_are_named_as_their_alerts(prometheus: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = [{"metric": {"slo": slo}, "value": [0, "2"]} for slo in ("get-ads", "convert")]
+    query = readings._BURNT.replace("$in", 'k8s_namespace_name="shop-a"')
+    monkeypatch.setattr(FakePrometheus, "answers", {query: found})
+    assert cluster(prometheus).burnt() == {"ErrorBudgetBurn(get-ads)", "ErrorBudgetBurn(convert)"}
 
 
 def test_a_query_that_prometheus_refuses_is_named(prometheus: str) -> None:

@@ -42,6 +42,7 @@ class FakeShop(Readings):
     lasting: bool = False
     share: float | None = 0.0
     log: str = ""
+    spent: frozenset[str] = frozenset()
     now: float = 1_000.0
     injected: list[tuple[str, float]] = field(default_factory=list)
     _span: tuple[float, float] = (1e9, 1e9)
@@ -74,6 +75,9 @@ class FakeShop(Readings):
         if self.now < self._span[0] or not self.alert:
             return ()
         return [Firing(self.alert, self._span[0], None if self._acts or self.lasting else self._span[1])]
+
+    def burnt(self) -> frozenset[str]:
+        return self.spent
 
     def visible(self) -> Mapping[str, str]:
         return {"ad.log": self.log}
@@ -167,6 +171,11 @@ def test_the_first_alert_resolves_but_not_on_six_hours(tmp_path: Path, window: s
 def test_an_alert_of_a_control_is_a_false_one(tmp_path: Path) -> None:
     assert run(tmp_path, FakeShop(alert={}), QUIET).problems == ()
     assert run(tmp_path, FakeShop(), QUIET).problems == (f"the first alert is {FIRST}, not none",)
+
+
+def test_a_budget_that_an_earlier_incident_has_burnt_says_nothing_about_this_one(tmp_path: Path) -> None:
+    assert run(tmp_path, FakeShop(spent=frozenset({FIRST})), QUIET).problems == ()
+    assert run(tmp_path, FakeShop(spent=frozenset({FIRST})), FAULT).problems == ()
 
 
 def firing(name: str, began: float, *, paged: bool = False) -> Firing:

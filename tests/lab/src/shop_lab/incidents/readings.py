@@ -28,6 +28,7 @@ _CPU_SECONDS = 1.0
 _PAGES = 'rate(http_server_request_duration_seconds_count{$in,service_name="storefront"}[1m])'
 _FAILED = _PAGES.replace('"}', '",http_response_status_code=~"5.."}')
 _FAILED_SHARE = f"(sum({_FAILED}) or vector(0)) / sum({_PAGES})"
+_BURNT = "max by (slo) (slo:errors:ratio_rate1h{$in} / on (slo, objective) (1 - slo:objective:ratio{$in})) > 1"
 
 
 class QueryRefused(FailedPrecondition):
@@ -52,6 +53,10 @@ class Readings(Protocol):
     def firings(self, since: float) -> Sequence[Firing]:
         """Return the alerts that fired at or after a time in seconds since 1970."""
 
+    def burnt(self) -> frozenset[str]:
+        """Return the alerts of error budgets that burnt within the last hour: a single error may make them fire."""
+        return frozenset()
+
     def visible(self) -> Mapping[str, str]:
         """Return what investigators may read besides telemetry, by where it is: logs, environments, objects."""
 
@@ -75,14 +80,14 @@ class ClusterReadings(Readings):
     objects: Callable[[], Mapping[str, str]] = dict
 
     def effect(self, effect: Effect) -> float | None:
-        values = self._query(effect.query)
+        values = [value for _, value in self._query(effect.query)]
         return (min if effect.above is None else max)(values, default=None)
 
     def bounds(self, effect: Effect) -> Bounds:
         return effect
 
     def failed_share(self) -> float | None:
-        return next(iter(self._query(_FAILED_SHARE)), None)
+        return next((value for _, value in self._query(_FAILED_SHARE)), None)
 
     def mismatches(self) -> Mapping[str, int] | None:
         return Counter(self.compare())
@@ -90,11 +95,14 @@ class ClusterReadings(Readings):
     def firings(self, since: float) -> Sequence[Firing]:
         return self.alerts.since(since)
 
+    def burnt(self) -> frozenset[str]:
+        return frozenset(f"ErrorBudgetBurn({labels['slo']})" for labels, _ in self._query(_BURNT))
+
     def visible(self) -> Mapping[str, str]:
         return self.objects()
 
-    def _query(self, query: str) -> list[float]:
-        """Return the values of all series that are numbers."""
+    def _query(self, query: str) -> list[tuple[Mapping[str, str], float]]:
+        """Return the labels and values of all series that are numbers."""
         matched = query.replace("$in", f'k8s_namespace_name="{self.namespace}"')
         url = f"{self.prometheus.rstrip('/')}/api/v1/query?{urlencode({'query': matched})}"
         try:
@@ -104,8 +112,8 @@ class ClusterReadings(Readings):
             raise QueryRefused(f"Prometheus refuses {matched!r}: {error}") from error
         except (OSError, http.client.HTTPException) as error:
             raise Unavailable(f"Prometheus does not answer at {self.prometheus}") from error
-        values = [float(series["value"][1]) for series in found]
-        return [value for value in values if not math.isnan(value)]
+        values = [(series["metric"], float(series["value"][1])) for series in found]
+        return [(labels, value) for labels, value in values if not math.isnan(value)]
 
 
 @dataclass(frozen=True)

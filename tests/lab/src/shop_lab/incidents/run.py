@@ -92,6 +92,7 @@ class IncidentRun:
     _observed: list[Observed] = field(default_factory=list)
     _invariants: dict[Phase, Mapping[str, Verdict]] = field(default_factory=dict)
     _problems: list[str] = field(default_factory=list)
+    _burnt: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
         self._observed = [Observed(fault) for fault in self.faults]
@@ -127,6 +128,7 @@ class IncidentRun:
         self._invariants["before"] = found = verdicts.check_invariants(self.readings)
         if violated := [name for name, verdict in found.items() if verdict == "violated"]:
             raise NotQuiet(f"{', '.join(violated)} do not hold before the fault")
+        self._burnt = self.readings.burnt()
         for observed in self._observed:
             if self._bites(observed.fault, value := observed.baseline[-1]):
                 raise NotQuiet(f"the effect of {observed.fault.id} is there before it: {value:.4g}")
@@ -176,7 +178,10 @@ class IncidentRun:
         else:
             self._problems.append(f"{', '.join(left)} did not resolve")
         expected = [fault.expected for fault in self.faults]
-        self._problems += verdicts.alert_problems(expected, self._firings(), self._began)
+        named = {name for one in expected for name in (one.first, one.page)}
+        # What an earlier incident has burnt says nothing about this one.
+        firings = [firing for firing in self._firings() if firing.name not in self._burnt - named]
+        self._problems += verdicts.alert_problems(expected, firings, self._began)
 
     def _effect(self, fault: Fault) -> float | None:
         try:
