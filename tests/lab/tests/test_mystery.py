@@ -16,11 +16,13 @@ from shop_cli.local.supervision import Monitor
 from shop_cli.local.telemetry_store import TelemetryStore
 from shop_cli.local.workspace import discover, find
 from shop_lab.incidents import injector
+from shop_lab.incidents.catalogue import Fault
 from shop_lab.incidents.catalogue import find as find_fault
 from shop_lab.incidents.injector import restore
 from shop_lab.incidents.local import Local
 from shop_lab.incidents.mystery import Mystery, OutOfTurn, _begin, suitable
 from shop_lab.incidents.state import Record
+from shop_lab.incidents.targets import Target
 
 
 @pytest.fixture
@@ -70,8 +72,13 @@ async def test_an_answer_names_a_service(mystery: Mystery) -> None:
 
 
 def test_the_time_that_is_left_tells_no_fault_from_another(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    begun = []
-    monkeypatch.setattr(injector, "start", lambda fault, _target, seconds: begun.append(seconds) or Record(fault.id))
+    begun: list[float] = []
+
+    def start(fault: Fault, _target: Target, seconds: float) -> Record:
+        begun.append(seconds)
+        return Record(fault.id)
+
+    monkeypatch.setattr(injector, "start", start)
     for fault in suitable():
         _begin(fault, Local(tmp_path))
     assert len(begun) > 1
