@@ -190,7 +190,7 @@
     {{- $faults := printf "%s,rpc_response_status_code=~\"%s|PEER_BROKEN\"}[2m])" $calls (include "shop.serverFaults" .) }}
     # Deadlines that pass at a caller whose own timers are late say nothing about its peers.
     {{- $late := printf "sum by (service_name, le) (rate(shop_event_loop_lag_seconds_bucket{%s}[2m]))" $in }}
-    {{- $late = printf "histogram_quantile(0.9, %s) > 0.1, \"rpc_response_status_code\", \"DEADLINE_EXCEEDED\", \"service_name\", \".*\"" $late }}
+    {{- $late = printf "histogram_quantile(0.95, %s) > 0.1, \"rpc_response_status_code\", \"DEADLINE_EXCEEDED\", \"service_name\", \".*\"" $late }}
     {{- $faults = printf "%s unless on (service_name, rpc_response_status_code) label_replace(%s)" $faults $late }}
     {{- $peer := printf "\"peer\", \"$1\", \"server_address\", \"%s(-clusterip)?([.].*)?\"" (include "shop.name" (list . "(.+?)")) }}
     - record: peer:errors:rate2m
