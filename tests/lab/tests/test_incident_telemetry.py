@@ -128,13 +128,13 @@ def run(collected: Telemetry, tmp_path: Path) -> Path:
     return _recorded(collected, tmp_path / "runs", SLOW_PAYMENT)
 
 
-def _recorded(collected: Telemetry, folder: Path, *faults: Fault) -> Path:
-    plan = Plan(faults=tuple(fault.id for fault in faults), seconds=(60.0,) * len(faults), seed=7)
+def _recorded(collected: Telemetry, folder: Path, *faults: Fault, seconds: float = 60) -> Path:
+    plan = Plan(faults=tuple(fault.id for fault in faults), seconds=(seconds,) * len(faults), seed=7)
     record = Record(folder, plan, "cluster", "shop")
     collected.write(record.folder / "telemetry")
     applied = collected.spans[len(collected.spans) // 2].started_nanos
     injected = tuple(
-        InjectedFault(fault=fault, seconds=60, times=Times(requested=applied, applied=applied)) for fault in faults
+        InjectedFault(fault=fault, seconds=seconds, times=Times(requested=applied, applied=applied)) for fault in faults
     )
     alerts = (ObservedAlert(name="ErrorBudgetBurn(place-order)", severity="page", paged=True, fired=applied + SECOND),)
     load = Load(source="command", rate=1, seed=7)
@@ -171,6 +171,15 @@ def test_rcaeval_reads_a_folder_that_names_service_and_fault(run: Path, tmp_path
     assert rows_of(folder / "logs.csv")[0].keys() == {
         *("time", "timestamp", "container_name", "message", "level", "req_path", "error")
     }
+
+
+def test_a_case_of_rcaeval_ends_with_the_fault(collected: Telemetry, tmp_path: Path) -> None:
+    folder = export(_recorded(collected, tmp_path, SLOW_PAYMENT, seconds=1), "rcaeval", tmp_path / "out")
+    end = int((folder / "inject_time.txt").read_text()) + 1
+    assert max(int(row["startTime"]) // 10**6 for row in rows_of(folder / "traces.csv")) <= end
+    metrics = json.loads((folder / "metrics.json").read_text())
+    assert max(second for points in metrics.values() for second, _ in points) <= end
+    assert max(second for values in collected.metrics.values() for second in values) > end
 
 
 def test_inclusive_durations_are_left_out_of_rcaevals_metrics(run: Path, collected: Telemetry, tmp_path: Path) -> None:

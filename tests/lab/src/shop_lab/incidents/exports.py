@@ -72,17 +72,20 @@ def _label(fault: Fault, form: str) -> Any:
 
 
 def _rcaeval(run: Run, out: Path) -> Path:
-    """Write `out/shop_<service>_<fault>_<number>/`."""
+    """Write `out/shop_<service>_<fault>_<number>/`, until the fault's time is over."""
     if len(run.faults) != 1:
         raise NotExportable.field("as", f"rcaeval has one fault per run, this one had {len(run.faults)}")
     ((fault, applied),) = run.faults
     stem = f"shop_{fault.service}_{_label(fault, 'rcaeval')}"
+    # The restarts and the backlog that its removal brings are no effect of the fault.
+    ends = max(injected.times.requested + int(injected.seconds * _SECOND) for injected in run.truth.faults)
+    telemetry = run.telemetry.between(0, ends)
     folder = out / f"{stem}_{len(list(out.glob(f'{stem}_*'))) + 1}"
     folder.mkdir(parents=True)
     (folder / "inject_time.txt").write_text(f"{applied // _SECOND}\n", encoding="ascii")
-    (folder / "metrics.json").write_text(json.dumps(_smoothed(run.telemetry.metrics)), encoding="ascii")
-    write_csv(folder / "logs.csv", _RCAEVAL_LOGS, map(_rcaeval_log, run.telemetry.logs))
-    write_csv(folder / "traces.csv", _RCAEVAL_TRACES, map(_rcaeval_span, run.telemetry.spans))
+    (folder / "metrics.json").write_text(json.dumps(_smoothed(telemetry.metrics)), encoding="ascii")
+    write_csv(folder / "logs.csv", _RCAEVAL_LOGS, map(_rcaeval_log, telemetry.logs))
+    write_csv(folder / "traces.csv", _RCAEVAL_TRACES, map(_rcaeval_span, telemetry.spans))
     return folder
 
 
