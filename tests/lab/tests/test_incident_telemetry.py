@@ -128,14 +128,16 @@ def run(collected: Telemetry, tmp_path: Path) -> Path:
     return _recorded(collected, tmp_path / "runs", SLOW_PAYMENT)
 
 
-def _recorded(collected: Telemetry, folder: Path, *faults: Fault, seconds: float = 60) -> Path:
+def _recorded(
+    collected: Telemetry, folder: Path, *faults: Fault, seconds: float = 60, removed_after: float | None = None
+) -> Path:
     plan = Plan(faults=tuple(fault.id for fault in faults), seconds=(seconds,) * len(faults), seed=7)
     record = Record(folder, plan, "cluster", "shop")
     collected.write(record.folder / "telemetry")
     applied = collected.spans[len(collected.spans) // 2].started_nanos
-    injected = tuple(
-        InjectedFault(fault=fault, seconds=seconds, times=Times(requested=applied, applied=applied)) for fault in faults
-    )
+    removed = None if removed_after is None else applied + int(removed_after * SECOND)
+    times = Times(requested=applied, applied=applied, removed=removed)
+    injected = tuple(InjectedFault(fault=fault, seconds=seconds, times=times) for fault in faults)
     alerts = (ObservedAlert(name="ErrorBudgetBurn(place-order)", severity="page", paged=True, fired=applied + SECOND),)
     load = Load(source="command", rate=1, seed=7)
     record.close(
@@ -173,8 +175,11 @@ def test_rcaeval_reads_a_folder_that_names_service_and_fault(run: Path, tmp_path
     }
 
 
-def test_a_case_of_rcaeval_ends_with_the_fault(collected: Telemetry, tmp_path: Path) -> None:
-    run = _recorded(collected, tmp_path, SLOW_PAYMENT, seconds=30)
+@pytest.mark.parametrize(("seconds", "removed_after"), [(30, None), (30, 90), (3600, 30)])
+def test_a_case_of_rcaeval_ends_with_the_fault(
+    seconds: float, removed_after: float | None, collected: Telemetry, tmp_path: Path
+) -> None:
+    run = _recorded(collected, tmp_path, SLOW_PAYMENT, seconds=seconds, removed_after=removed_after)
     later = 60 * SECOND
     healing = [
         replace(span, started_nanos=span.started_nanos + later, ended_nanos=span.ended_nanos + later)

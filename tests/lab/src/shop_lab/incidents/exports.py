@@ -17,7 +17,7 @@ from shop_cli.local.spans import Span
 from shop_lab.incidents import record
 from shop_lab.incidents.catalogue import Fault
 from shop_lab.incidents.own_time import Columns
-from shop_lab.incidents.record import Truth, Window
+from shop_lab.incidents.record import InjectedFault, Truth, Window
 from shop_lab.incidents.telemetry import LogRecord, Telemetry, read, write_csv
 
 _SECOND, _MILLISECOND, _MICROSECOND = 10**9, 10**6, 10**3
@@ -78,7 +78,7 @@ def _rcaeval(run: Run, out: Path) -> Path:
     ((fault, applied),) = run.faults
     stem = f"shop_{fault.service}_{_label(fault, 'rcaeval')}"
     # The restarts and the backlog that its removal brings are no effect of the fault.
-    ends = max(injected.times.requested + int(injected.seconds * _SECOND) for injected in run.truth.faults)
+    ends = max(map(_ended, run.truth.faults))
     telemetry = run.telemetry.between(0, ends)
     folder = out / f"{stem}_{len(list(out.glob(f'{stem}_*'))) + 1}"
     folder.mkdir(parents=True)
@@ -87,6 +87,12 @@ def _rcaeval(run: Run, out: Path) -> Path:
     write_csv(folder / "logs.csv", _RCAEVAL_LOGS, map(_rcaeval_log, telemetry.logs))
     write_csv(folder / "traces.csv", _RCAEVAL_TRACES, map(_rcaeval_span, telemetry.spans))
     return folder
+
+
+def _ended(injected: InjectedFault) -> int:
+    """Return when a fault's time was over, or it was removed before."""
+    over = injected.times.requested + int(injected.seconds * _SECOND)
+    return min(over, injected.times.removed or over)
 
 
 def _smoothed(columns: Columns) -> dict[str, list[tuple[int, float]]]:
