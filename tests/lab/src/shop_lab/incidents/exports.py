@@ -72,7 +72,7 @@ def _label(fault: Fault, form: str) -> Any:
 
 
 def _rcaeval(run: Run, out: Path) -> Path:
-    """Write `out/shop_<service>_<fault>_<number>/`, until the fault's time is over."""
+    """Write `out/shop_<service>_<fault>_<number>/`, until the fault ends."""
     if len(run.faults) != 1:
         raise NotExportable.field("as", f"rcaeval has one fault per run, this one had {len(run.faults)}")
     ((fault, applied),) = run.faults
@@ -90,7 +90,7 @@ def _rcaeval(run: Run, out: Path) -> Path:
 
 
 def _ended(injected: InjectedFault) -> int:
-    """Return when a fault's time was over, or it was removed before."""
+    """Return when a fault was removed or its time was over, whichever came first."""
     over = injected.times.requested + int(injected.seconds * _SECOND)
     return min(over, injected.times.removed or over)
 
