@@ -11,7 +11,7 @@ from sqlalchemy import make_url
 
 from chassis.sql.migrate import migrate
 from employee_api.database import MIGRATIONS
-from shop_lab.world.employee_api import Api, Clock, StartApi, api_starter
+from shop_kit.employee_api import Api, Clock, StartApi, api_starter
 
 
 @pytest.fixture

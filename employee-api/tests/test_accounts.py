@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from shop_lab.world.employee_accounts import MODES, NO_SESSION, log_in, path, started_with, status_and_body
-from shop_lab.world.employee_api import PASSWORD, Api, StartApi
+from shop_kit.employee_accounts import MODES, NO_SESSION, log_in, path, started_with, status_and_body
+from shop_kit.employee_api import PASSWORD, Api, StartApi
 
 USER_FIELDS = ["id", "name", "role", "email", "color", "avatar", "dept"]
 

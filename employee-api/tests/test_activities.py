@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from shop_lab.world.employee_accounts import UNKNOWN_ID, log_in, started_with
-from shop_lab.world.employee_api import Api, StartApi
+from shop_kit.employee_accounts import UNKNOWN_ID, log_in, started_with
+from shop_kit.employee_api import Api, StartApi
 
 
 async def test_activities_are_filtered_by_month(api: Api) -> None:

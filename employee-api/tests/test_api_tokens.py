@@ -10,8 +10,8 @@ from sqlmodel import col
 
 from employee_api.access import Scope
 from employee_api.models import ApiToken, Device
-from shop_lab.world.employee_accounts import MODES, NO_SESSION, UNKNOWN_ID, log_in, path, started_with, status_and_body
-from shop_lab.world.employee_api import PASSWORD, Api, StartApi
+from shop_kit.employee_accounts import MODES, NO_SESSION, UNKNOWN_ID, log_in, path, started_with, status_and_body
+from shop_kit.employee_api import PASSWORD, Api, StartApi
 
 TOKENS = "/api/auth/tokens"
 ALL_SCOPES = [str(scope) for scope in Scope]

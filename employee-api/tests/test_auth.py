@@ -9,8 +9,8 @@ from chassis.telemetry import semconv
 from chassis.telemetry.instruments import Telemetry
 from employee_api.access import DEVICE_COOKIE, SESSION_COOKIE
 from employee_api.models import Session
-from shop_lab.world.employee_accounts import NO_SESSION, UNKNOWN_ID, log_in, started_with, status_and_body
-from shop_lab.world.employee_api import PASSWORD, StartApi
+from shop_kit.employee_accounts import NO_SESSION, UNKNOWN_ID, log_in, started_with, status_and_body
+from shop_kit.employee_api import PASSWORD, StartApi
 
 NOT_ALLOWED = (403, {"error": "Not allowed"})
 

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from shop_lab.world.employee_accounts import UNKNOWN_ID, status_and_body
-from shop_lab.world.employee_api import PASSWORD, Api
+from shop_kit.employee_accounts import UNKNOWN_ID, status_and_body
+from shop_kit.employee_api import PASSWORD, Api
 
 LOGIN, REGISTER, USERS = "/api/auth/login", "/api/auth/register", "/api/auth/users"
 TEXTS = {

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from shop_lab.world.employee_api import LOCAL, PASSWORD, StartApi, serving
+from shop_kit.employee_api import LOCAL, PASSWORD, StartApi, serving
 
 CONFIGURATION = "{package_name_override: employee_client, post_hooks: []}"
 PROGRAM = """

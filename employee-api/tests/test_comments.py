@@ -4,8 +4,8 @@ import pytest
 
 from chassis.telemetry import semconv
 from chassis.telemetry.instruments import Telemetry
-from shop_lab.world.employee_accounts import UNKNOWN_ID, log_in, started_with
-from shop_lab.world.employee_api import Api, StartApi
+from shop_kit.employee_accounts import UNKNOWN_ID, log_in, started_with
+from shop_kit.employee_api import Api, StartApi
 
 EDIT = {"body": "Edited"}
 

@@ -11,8 +11,8 @@ from chassis.telemetry import semconv
 from chassis.telemetry.instruments import Telemetry
 from employee_api.access import SESSION_COOKIE
 from employee_api.settings import EmployeeApiSettings
-from shop_lab.world.employee_accounts import MODES, status_and_body
-from shop_lab.world.employee_api import PASSWORD, Api, StartApi
+from shop_kit.employee_accounts import MODES, status_and_body
+from shop_kit.employee_api import PASSWORD, Api, StartApi
 
 APP = "https://app.example.com"
 NEW_USER = {"name": "Ada", "email": "ada@x", "password": PASSWORD}

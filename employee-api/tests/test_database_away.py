@@ -10,7 +10,7 @@ from sqlalchemy.exc import DBAPIError
 
 from chassis.sql.engine import open_engine
 from employee_api.database import is_away
-from shop_lab.world.employee_api import PASSWORD, Api, Clock, StartApi, api_starter
+from shop_kit.employee_api import PASSWORD, Api, Clock, StartApi, api_starter
 
 AWAY = (503, {"error": "The database is not available"})
 UNEXPECTED = (500, {"error": "Internal server error"})

@@ -8,8 +8,8 @@ from employee_api.errors import NotReady
 from employee_api.http.docs.page import every_error, meaning
 from employee_api.http.problems import error_anchor
 from employee_api.settings import AuthMode
-from shop_lab.world.browser import accessibility_violations, open_tab, overflow, running_browser
-from shop_lab.world.employee_api import LOCAL, Api, StartApi, serving
+from shop_kit.browser import accessibility_violations, open_tab, overflow, running_browser
+from shop_kit.employee_api import LOCAL, Api, StartApi, serving
 
 
 async def test_the_root_leads_to_a_page_that_shows_every_operation_and_fetches_nothing(api_on_sqlite: Api) -> None:

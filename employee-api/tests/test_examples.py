@@ -18,7 +18,7 @@ from openapi_schema_validator import OAS31Validator
 
 from employee_api.http.openapi import EXAMPLE_ID
 from employee_api.settings import AuthMode
-from shop_lab.world.employee_api import LOCAL, StartApi, serving
+from shop_kit.employee_api import LOCAL, StartApi, serving
 
 
 def examples(part: Any, path: str = "") -> Iterator[tuple[str, Any, Any]]:

@@ -16,7 +16,7 @@ from employee_api.exports import handlers
 from employee_api.exports.queries import Table
 from employee_api.exports.streaming import CHUNK_BYTES, CsvExporter
 from employee_api.models import Task
-from shop_lab.world.employee_api import Api, StartApi
+from shop_kit.employee_api import Api, StartApi
 
 COLUMNS = {
     "tasks": "id,title,description,status,priority,assignee_id,assignee_name,reporter_id,reporter_name,due_date,"

@@ -16,8 +16,8 @@ from employee_api.database import shared_transaction, utc_now
 from employee_api.errors import EmailTaken
 from employee_api.models import StoredResponse, User
 from employee_api.users.repository import NewUser, UserRepository
-from shop_lab.world.employee_accounts import log_in, started_with
-from shop_lab.world.employee_api import PASSWORD, Api, Clock, StartApi, api_starter
+from shop_kit.employee_accounts import log_in, started_with
+from shop_kit.employee_api import PASSWORD, Api, Clock, StartApi, api_starter
 
 USERS, TASKS = "/api/auth/users", "/api/tasks"
 NEW = {"name": "Ada", "email": "ada@x", "password": PASSWORD}

@@ -12,8 +12,8 @@ from employee_api.access import DEVICE_COOKIE
 from employee_api.auth.login_limiter import LoginLimiter
 from employee_api.failure_counts import FailureCounts
 from employee_api.models import Device, FailureCount
-from shop_lab.world.employee_accounts import started_with
-from shop_lab.world.employee_api import PASSWORD, Api, StartApi
+from shop_kit.employee_accounts import started_with
+from shop_kit.employee_api import PASSWORD, Api, StartApi
 
 EMAIL = "ada@x"
 

@@ -30,7 +30,7 @@ from sqlalchemy import (
 from chassis.sql.migrate import migrate
 from employee_api.database import MIGRATIONS
 from employee_api.models import UtcDateTime
-from shop_lab.world.employee_api import Api, Clock, api_starter
+from shop_kit.employee_api import Api, Clock, api_starter
 
 MOMENT = datetime(2026, 3, 14, 15, 9, 26, 535897, tzinfo=UTC)
 ADA, BOB, WATER, BARE = (uuid.UUID(int=number) for number in range(1, 5))

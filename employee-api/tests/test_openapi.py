@@ -30,7 +30,7 @@ from employee_api.access import SESSION_COOKIE
 from employee_api.health import check_database
 from employee_api.http.openapi import EXAMPLE_ID
 from employee_api.settings import AuthMode, EmployeeApiSettings
-from shop_lab.world.employee_api import PASSWORD, Api, StartApi, password_hasher
+from shop_kit.employee_api import PASSWORD, Api, StartApi, password_hasher
 
 CHECKS = [
     not_a_server_error,

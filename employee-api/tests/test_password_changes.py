@@ -10,8 +10,8 @@ import pytest
 from sqlalchemy import func, select
 
 from employee_api.models import Session, SingleUseLink
-from shop_lab.world.employee_accounts import MODES, NO_SESSION, log_in, path, started_with, status_and_body
-from shop_lab.world.employee_api import PASSWORD, Api, StartApi
+from shop_kit.employee_accounts import MODES, NO_SESSION, log_in, path, started_with, status_and_body
+from shop_kit.employee_api import PASSWORD, Api, StartApi
 
 NEW = "nine brown otters swim"
 OWN, RESET, LOGIN = "/api/auth/me/password", "/api/auth/password-reset", "/api/auth/login"

@@ -10,8 +10,8 @@ from sqlmodel import col
 from employee_api.breached_passwords import is_breached, parse_breached_passwords_file
 from employee_api.models import User
 from employee_api.settings import AuthMode, EmployeeApiSettings
+from shop_kit.employee_api import PASSWORD, Api, StartApi, password_hasher
 from shop_kit.settings import load_settings
-from shop_lab.world.employee_api import PASSWORD, Api, StartApi, password_hasher
 
 COMPOSED, DECOMPOSED = "caf\u00e9 au lait noir", "cafe\u0301 au lait noir"
 REGISTER, LOGIN = "/api/auth/register", "/api/auth/login"

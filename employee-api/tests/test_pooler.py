@@ -2,8 +2,8 @@ import asyncio
 
 from chassis.sql.migrate import migrate
 from employee_api.database import MIGRATIONS
+from shop_kit.employee_api import Api, Clock, api_starter
 from shop_kit.postgres_relay import TransactionPooler
-from shop_lab.world.employee_api import Api, Clock, api_starter
 
 TASKS = 8  # psycopg would prepare a statement that a connection repeats so often
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from shop_lab.world.employee_api import Api, StartApi
+from shop_kit.employee_api import Api, StartApi
 
 PROBLEM = "application/problem+json"
 SECRET = "do-not-repeat-me"  # a value that no error may contain

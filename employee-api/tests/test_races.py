@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from shop_lab.world.employee_accounts import log_in, path, started_with
-from shop_lab.world.employee_api import PASSWORD, Api, Clock, StartApi, api_starter
+from shop_kit.employee_accounts import log_in, path, started_with
+from shop_kit.employee_api import PASSWORD, Api, Clock, StartApi, api_starter
 
 _WAITING = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
 

@@ -11,8 +11,8 @@ from sqlalchemy import select
 from chassis.telemetry import semconv
 from chassis.telemetry.instruments import Telemetry
 from employee_api.models import SingleUseLink
-from shop_lab.world.employee_accounts import MODES, log_in, started_with, status_and_body
-from shop_lab.world.employee_api import PASSWORD, Api, StartApi
+from shop_kit.employee_accounts import MODES, log_in, started_with, status_and_body
+from shop_kit.employee_api import PASSWORD, Api, StartApi
 
 REGISTER, INVITATIONS, LOGIN = "/api/auth/register", "/api/auth/invitations", "/api/auth/login"
 CLOSED = (403, {"error": "Registration is closed"})

@@ -14,7 +14,7 @@ from employee_api.http.compression import Compression
 from employee_api.http.etags import etag, is_unchanged, require_match
 from employee_api.http.operations import Call
 from employee_api.schemas import Error
-from shop_lab.world.employee_api import LOCAL, PASSWORD, Api, StartApi, serving
+from shop_kit.employee_api import LOCAL, PASSWORD, Api, StartApi, serving
 
 
 async def raw(client: httpx2.AsyncClient, path: str, accept_encoding: str) -> tuple[httpx2.Headers, bytes]:

@@ -7,8 +7,8 @@ import pytest
 
 from chassis.telemetry import semconv
 from chassis.telemetry.instruments import Telemetry
-from shop_lab.world.employee_accounts import NO_SESSION, UNKNOWN_ID, log_in, started_with
-from shop_lab.world.employee_api import PASSWORD, Api, StartApi
+from shop_kit.employee_accounts import NO_SESSION, UNKNOWN_ID, log_in, started_with
+from shop_kit.employee_api import PASSWORD, Api, StartApi
 
 RANKS = {"employee": 0, "manager": 1, "cto": 2, "ceo": 3}
 

@@ -4,8 +4,8 @@ from datetime import timedelta
 
 import pytest
 
-from shop_lab.world.employee_accounts import MODES, NO_SESSION, UNKNOWN_ID, log_in, path, started_with, status_and_body
-from shop_lab.world.employee_api import StartApi
+from shop_kit.employee_accounts import MODES, NO_SESSION, UNKNOWN_ID, log_in, path, started_with, status_and_body
+from shop_kit.employee_api import StartApi
 
 SESSIONS = "/api/auth/sessions"
 NOT_FOUND = (404, {"error": "Session not found"})

@@ -7,8 +7,8 @@ from opentelemetry.trace import SpanKind
 from sqlalchemy import func, select
 
 from employee_api.models import SignIn
+from shop_kit.employee_api import PASSWORD, Api, StartApi
 from shop_kit.serving import Recorded
-from shop_lab.world.employee_api import PASSWORD, Api, StartApi
 
 USER_AGENT = "Firefox"
 

@@ -10,8 +10,8 @@ from sqlalchemy import literal, select
 
 from employee_api.tasks.schemas import TaskSort
 from employee_api.tasks.search import LowerCase, unicode_lower
-from shop_lab.world.employee_accounts import UNKNOWN_ID
-from shop_lab.world.employee_api import Api
+from shop_kit.employee_accounts import UNKNOWN_ID
+from shop_kit.employee_api import Api
 
 
 async def titles(api: Api, **parameters: Any) -> list[str]:

@@ -6,8 +6,8 @@ import pytest
 from sqlalchemy import func, select
 
 from employee_api.models import Comment
-from shop_lab.world.employee_accounts import UNKNOWN_ID
-from shop_lab.world.employee_api import Api
+from shop_kit.employee_accounts import UNKNOWN_ID
+from shop_kit.employee_api import Api
 
 STATUSES = "must be 'todo', 'in_progress', 'review' or 'done'"
 PRIORITIES = "must be 'low', 'medium', 'high' or 'urgent'"

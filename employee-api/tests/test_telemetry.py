@@ -13,10 +13,10 @@ from chassis.sql.engine import MeasuredPool, open_engine
 from chassis.telemetry import semconv
 from employee_api.users.passwords import PasswordHasher
 from shop_cli.local.ports import reserved
+from shop_kit.employee_api import StartApi
 from shop_kit.hostile import http_requests, send
+from shop_kit.received_telemetry import receiving
 from shop_kit.serving import Recorded
-from shop_lab.world.employee_api import StartApi
-from shop_lab.world.received_telemetry import receiving
 
 CARD = "4111111111111111"
 TRACE_ID, PARENT_ID = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"

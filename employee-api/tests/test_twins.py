@@ -26,8 +26,8 @@ import httpx2
 import pytest
 
 from employee_api.access import SESSION_COOKIE
-from shop_lab.world.employee_accounts import UNKNOWN_ID
-from shop_lab.world.employee_api import Api, Clock, api_starter
+from shop_kit.employee_accounts import UNKNOWN_ID
+from shop_kit.employee_api import Api, Clock, api_starter
 
 REQUESTS = int(os.environ.get("EMPLOYEE_API_TWIN_REQUESTS", "0"))
 DEFAULT_REQUESTS = 2500

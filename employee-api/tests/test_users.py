@@ -10,7 +10,7 @@ from sqlmodel import col
 from employee_api.fields import month_range, parse_id
 from employee_api.models import Comment, Task, User
 from employee_api.users.rules import COLORS, avatar, email_key
-from shop_lab.world.employee_api import PASSWORD, Api
+from shop_kit.employee_api import PASSWORD, Api
 
 USER_FIELDS = ["id", "name", "role", "email", "color", "avatar", "dept"]
 

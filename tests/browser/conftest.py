@@ -9,18 +9,15 @@ import pytest_asyncio
 from playwright.async_api import Browser
 
 from shop_cli.local.workspace import discover
-from shop_lab.world.browser import Tab, open_tab, running_browser
-from shop_lab.world.running_shop import RunningShop, running_shop
+from shop_kit.browser import Tab, open_tab, running_browser
+from shop_kit.loops import share_loop
+from shop_kit.running_shop import RunningShop, running_shop
 
 OpenTab = Callable[..., Awaitable[Tab]]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run async tests on the session's loop, which started the shop's processes."""
-    here = Path(__file__).parent
-    for item in items:
-        if item.path.is_relative_to(here) and pytest_asyncio.is_async_test(item):
-            item.add_marker(pytest.mark.asyncio(loop_scope="session"), append=False)
+    share_loop(items, Path(__file__).parent)
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")

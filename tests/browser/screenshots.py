@@ -7,9 +7,9 @@ from pathlib import Path
 from playwright.async_api import Browser, expect
 
 from shop_cli.local.run_file import Run
+from shop_kit.browser import open_tab, running_browser
 from shop_kit.card_leaks import random_card
-from shop_lab.world.browser import open_tab, running_browser
-from shop_lab.world.running_shop import shop_up
+from shop_kit.running_shop import shop_up
 
 PICTURES = Path(__file__).parents[2] / ".github/screenshots"
 WINDOW = {"width": 1100, "height": 1000}

@@ -9,11 +9,11 @@ import pytest_asyncio
 from playwright.async_api import Browser, expect
 
 from shop_cli.local.run_file import Run
+from shop_kit.browser import APPEARANCES, SCREENSHOTS, Tab, accessibility_violations, open_tab, overflow
+from shop_kit.charges import read_charges
+from shop_kit.running_shop import shop_up
 from shop_lab.incidents.local import Local
 from shop_lab.incidents.mystery import suitable
-from shop_lab.world.browser import APPEARANCES, SCREENSHOTS, Tab, accessibility_violations, open_tab, overflow
-from shop_lab.world.ledgers import read_charges
-from shop_lab.world.running_shop import shop_up
 
 SOON = 60_000
 

@@ -17,7 +17,7 @@ from chassis.sql.migrate import migrate
 from chassis.telemetry.instruments import Telemetry
 from employee_api.database import MIGRATIONS
 from employee_api.models import Task
-from shop_lab.world.employee_api import PASSWORD, Api, Clock, api_starter
+from shop_kit.employee_api import PASSWORD, Api, Clock, api_starter
 
 LOCAL: dict[str, Any] = {"host": "127.0.0.1", "port": 0, "drain_seconds": 0}
 LOG_IN = """

@@ -4,10 +4,9 @@ import asyncio
 
 from playwright.async_api import expect
 
+from shop_kit.browser import Tab
 from shop_kit.card_leaks import random_card
-from shop_lab.world.browser import Tab
-from shop_lab.world.faults import down
-from shop_lab.world.running_shop import RunningShop
+from shop_kit.running_shop import RunningShop, down
 
 SOON = 60_000
 """Milliseconds in which everything recovers, on a busy machine too."""

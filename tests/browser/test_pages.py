@@ -10,8 +10,8 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, Response, expect
 
+from shop_kit.browser import APPEARANCES, SCREENSHOTS, Tab, accessibility_violations, open_tab, overflow
 from shop_kit.card_leaks import random_card
-from shop_lab.world.browser import APPEARANCES, SCREENSHOTS, Tab, accessibility_violations, open_tab, overflow
 
 MAX_KILOBYTES = 60
 MAX_SHIFT = 0.03

@@ -7,9 +7,9 @@ from playwright.async_api import Page, expect
 
 from shop_internal.orders_pb2 import ListOrdersRequest, Order
 from shop_internal.orders_pb2_grpc import OrderJournalStub
+from shop_kit.browser import ADDRESS, Tab, card_fields
 from shop_kit.card_leaks import leaked_cards, random_card
-from shop_lab.world.browser import ADDRESS, Tab, card_fields
-from shop_lab.world.running_shop import RunningShop
+from shop_kit.running_shop import RunningShop
 
 MAX_STOPS = 80
 """Elements that the Tab key reaches on a page, with room to spare."""

@@ -9,7 +9,7 @@ import sys
 
 from playwright.async_api import Browser, ViewportSize, expect
 
-from shop_lab.world.browser import SCREENSHOTS, open_tab, running_browser
+from shop_kit.browser import SCREENSHOTS, open_tab, running_browser
 
 PAGE = "/products/copper-kettle"
 WIDTH, HEIGHT = 640, 1000

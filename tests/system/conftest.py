@@ -7,15 +7,12 @@ import pytest
 import pytest_asyncio
 
 from shop_cli.local.processes import Process
-from shop_lab.world.running_shop import RunningShop, running_process, running_shop
+from shop_kit.loops import share_loop
+from shop_kit.running_shop import RunningShop, running_process, running_shop
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run async tests on the session's loop, which started the shop's processes."""
-    here = Path(__file__).parent
-    for item in items:
-        if item.path.is_relative_to(here) and pytest_asyncio.is_async_test(item):
-            item.add_marker(pytest.mark.asyncio(loop_scope="session"), append=False)
+    share_loop(items, Path(__file__).parent)
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")

@@ -19,10 +19,10 @@ from shop.shipping_pb2_grpc import ShippingServiceStub
 from shop_cli.local.workspace import discover, discover_services, find, root
 from shop_internal.orders_pb2 import ListOrdersRequest
 from shop_internal.orders_pb2_grpc import OrderJournalStub
+from shop_kit.running_shop import RunningShop, order_request, running_shop
+from shop_kit.smoke import by_full_name, smoke_calls
+from shop_kit.storefront import Visitor
 from shop_kit.waiting import wait_until
-from shop_lab.world.running_shop import RunningShop, order_request, running_shop
-from shop_lab.world.smoke import by_full_name, smoke_calls
-from shop_lab.world.storefront import Visitor
 from shop_smoke import send
 
 Pairs = set[tuple[str, str]]

@@ -32,9 +32,9 @@ from shop.payment_pb2_grpc import PaymentServiceStub
 from shop.shipping_pb2 import ShipOrderRequest
 from shop.shipping_pb2_grpc import ShippingServiceStub
 from shop_kit.card_leaks import check_digit, grouped, leaked_cards, random_card
+from shop_kit.received_telemetry import Received
 from shop_kit.reflection import methods_at
-from shop_lab.world.received_telemetry import Received
-from shop_lab.world.running_shop import RunningShop, order_request, running_shop
+from shop_kit.running_shop import RunningShop, order_request, running_shop
 
 VISA, MASTERCARD, AMEX = random_card("4"), random_card("55"), random_card("37", length=15)
 MISTYPED = VISA[:-1] + str((int(VISA[-1]) + 1) % 10)

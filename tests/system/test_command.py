@@ -19,9 +19,9 @@ import pytest
 from shop_cli.control_room.running import PORT as CONTROL_ROOM_PORT
 from shop_cli.local.ports import HOST, PortInUse, require_free
 from shop_cli.local.workspace import MAX_PORT_OFFSET, PORT_STEP, default_ports, discover
+from shop_kit.shop_databases import files_in, migrate_databases
 from shop_kit.signals import interruptible
 from shop_kit.waiting import wait_until
-from shop_lab.world.databases import files_in, migrate_databases
 
 # An order needs all services but ad and recommendation.
 ORDER_SERVICES = {"cart", "product-catalog", "shipping", "currency", "payment", "email", "checkout"}

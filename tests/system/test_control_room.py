@@ -27,8 +27,8 @@ from shop.ad_pb2_grpc import AdServiceStub
 from shop_cli.local.run_file import Run
 from shop_internal.failpoints_pb2 import Failpoint, SetFailpointRequest
 from shop_internal.failpoints_pb2_grpc import FailpointsStub
+from shop_kit.running_shop import shop_up
 from shop_kit.waiting import wait_until
-from shop_lab.world.running_shop import shop_up
 
 README = Path(__file__).parents[2] / "services" / "_cli" / "README.md"  # its command begins with `grpcurl -cacert`
 

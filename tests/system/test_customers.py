@@ -1,8 +1,8 @@
 """Simulated customers of all kinds in the real storefront."""
 
 from shop_cli.local.processes import Process
-from shop_lab.world.load_runs import run_load
-from shop_lab.world.running_shop import RunningShop
+from shop_kit.load_runs import run_load
+from shop_kit.running_shop import RunningShop
 
 # With this seed each persona begins at least two sessions early enough to end before the run does.
 SEED = 18

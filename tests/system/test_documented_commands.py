@@ -21,7 +21,7 @@ import typer.main
 
 from shop_cli.__main__ import app
 from shop_cli.local.processes import Process
-from shop_lab.world.running_shop import RunningShop, running_process
+from shop_kit.running_shop import RunningShop, running_process
 
 ROOT = Path(__file__).parents[2]
 LOCAL_PROGRAMS = {"shop", "python", "curl", "grpcurl", "date"}
@@ -38,8 +38,8 @@ RUN_ELSEWHERE = {
     r"python -m shop_lab.mutants .*": ("Makefile", "python -m shop_lab.mutants"),
     r"make kind-up deploy": (".github/workflows/e2e.yml", "make deploy"),
     r"grpcurl -cacert .*": ("tests/system/test_control_room.py", "grpcurl -cacert"),
-    r"shop prove --orders 100 --kills 8": ("tests/system/faults/test_prove.py", '"--orders", "100", "--kills", "8"'),
-    r"shop prove .*": ("tests/system/faults/conftest.py", '"prove"'),
+    r"shop prove --orders 100 --kills 8": ("tests/lab/tests/faults/test_prove.py", '"--orders", "100", "--kills", "8"'),
+    r"shop prove .*": ("tests/lab/tests/faults/conftest.py", '"prove"'),
     r"shop load .*": ("services/_cli/tests/test_load.py", '"load"'),
     r"make model": ("Makefile", "$(MAKE) model"),
     r"make setup": ("Makefile", "check: setup"),

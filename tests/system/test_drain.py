@@ -15,9 +15,9 @@ from chassis.rpc.client import channel
 from shop_cli.local.ports import reserved
 from shop_cli.local.processes import Process
 from shop_cli.local.workspace import Program, discover_services
+from shop_kit.running_shop import RunningShop
+from shop_kit.smoke import by_full_name, smoke_call
 from shop_kit.waiting import wait_until
-from shop_lab.world.running_shop import RunningShop
-from shop_lab.world.smoke import by_full_name, smoke_call
 from shop_smoke import send
 
 CALLERS = 4

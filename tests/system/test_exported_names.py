@@ -14,8 +14,8 @@ from shop.cart_pb2 import GetCartRequest
 from shop.cart_pb2_grpc import CartServiceStub
 from shop.checkout_pb2_grpc import CheckoutServiceStub
 from shop_cli.local.otlp_receiver import attributes_of
+from shop_kit.running_shop import RunningShop, order_request
 from shop_kit.waiting import wait_until
-from shop_lab.world.running_shop import RunningShop, order_request
 
 METRICS = {metric.name: metric for metric in semconv.METRICS}
 # What every process exports, whatever it does.

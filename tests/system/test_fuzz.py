@@ -15,7 +15,7 @@ from google.protobuf.message_factory import GetMessageClass
 from shop_cli.local.processes import Process
 from shop_cli.local.workspace import discover_services
 from shop_kit.reflection import methods_at
-from shop_lab.world.running_shop import RunningShop
+from shop_kit.running_shop import RunningShop
 
 SEED = 20_240_229
 REQUESTS = 120

@@ -11,8 +11,8 @@ from shop_cli.local.processes import Process
 from shop_cli.local.workspace import discover_services
 from shop_kit.hostile import grpc_calls, http_requests, send
 from shop_kit.http2 import PREFACE
-from shop_lab.world.running_shop import RunningShop
-from shop_lab.world.smoke import smoke_calls
+from shop_kit.running_shop import RunningShop
+from shop_kit.smoke import smoke_calls
 
 each_service = pytest.mark.parametrize("name", [program.name for program in discover_services()])
 

@@ -14,8 +14,8 @@ from shop.cart_pb2_grpc import CartServiceStub
 from shop.checkout_pb2 import PlaceOrderRequest
 from shop.checkout_pb2_grpc import CheckoutServiceStub
 from shop_kit.failing import failure_of
+from shop_kit.running_shop import RunningShop, order_request, running_shop
 from shop_kit.waiting import wait_until
-from shop_lab.world.running_shop import RunningShop, order_request, running_shop
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")

@@ -17,8 +17,8 @@ from shop.money_pb2 import Money as WireMoney
 from shop.order_pb2 import OrderResult
 from shop_internal.mail_records_pb2 import FindMailsRequest, GetMailRequest
 from shop_internal.mail_records_pb2_grpc import MailRecordsStub
+from shop_kit.running_shop import RunningShop, order_request
 from shop_kit.waiting import wait_until
-from shop_lab.world.running_shop import RunningShop, order_request
 
 
 @dataclass(frozen=True)

@@ -33,8 +33,8 @@ from shop_internal.orders_pb2 import SettleOrderRequest
 from shop_internal.orders_pb2_grpc import OrderJournalStub
 from shop_internal.payment_ledger_pb2 import VoidRequest
 from shop_internal.payment_ledger_pb2_grpc import PaymentLedgerStub
+from shop_kit.running_shop import RunningShop, running_shop
 from shop_kit.waiting import wait_until
-from shop_lab.world.running_shop import RunningShop, running_shop
 
 DAY = 86_400
 Disturbance = Callable[[RunningShop, OrderResult], Awaitable[None]]

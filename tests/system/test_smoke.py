@@ -6,8 +6,8 @@ import uuid
 import pytest
 
 from shop_cli.local.workspace import Program, discover_services
-from shop_lab.world.running_shop import RunningShop
-from shop_lab.world.smoke import by_full_name, smoke_call
+from shop_kit.running_shop import RunningShop
+from shop_kit.smoke import by_full_name, smoke_call
 from shop_smoke import send
 
 CONCURRENT_CALLS = 8

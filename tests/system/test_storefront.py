@@ -6,8 +6,8 @@ import pytest_asyncio
 
 from shop_cli.local.processes import Process
 from shop_kit.card_leaks import leaked_cards, random_card
+from shop_kit.storefront import Visitor
 from shop_kit.waiting import wait_until
-from shop_lab.world.storefront import Visitor
 
 
 @pytest_asyncio.fixture(loop_scope="session")

@@ -14,8 +14,8 @@ from shop.checkout_pb2_grpc import CheckoutServiceStub
 from shop_cli.local.spans import Span
 from shop_internal.orders_pb2 import ListOrdersRequest
 from shop_internal.orders_pb2_grpc import OrderJournalStub
+from shop_kit.running_shop import RunningShop, order_request
 from shop_kit.waiting import wait_until
-from shop_lab.world.running_shop import RunningShop, order_request
 
 TRACE_ID, PARENT_ID = "0af7651916cd43dd8448eb211c80319c", "00f067aa0ba902b7"
 PLACE_ORDER, CHARGE = "shop.CheckoutService/PlaceOrder", "shop.PaymentService/Charge"

@@ -29,7 +29,7 @@ from shop.empty_pb2 import Empty
 from shop.product_catalog_pb2_grpc import ProductCatalogServiceStub
 from shop_cli.local.ports import reserved
 from shop_cli.local.workspace import discover, find
-from shop_lab.world.running_shop import RunningShop, order_request, running_shop
+from shop_kit.running_shop import RunningShop, order_request, running_shop
 
 CHART = Path(__file__).resolve().parents[2] / "charts/shop"
 SECURITY, PATCHES = yaml.safe_load_all((CHART / "examples/envoy-gateway.yaml").read_text())

@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from shop_kit.fake_storefront import FakeStorefront, serving
 from shop_kit.signals import interruptible
 from shop_kit.waiting import wait_until
-from shop_lab.world.fake_storefront import FakeStorefront, serving
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from opentelemetry.proto.logs.v1.logs_pb2 import ResourceLogs
 from chassis.telemetry import otlp
 from shop_cli.local.otlp_receiver import exporting_to
 from shop_cli.local.recording import Recording
-from shop_lab.world.received_telemetry import Received, receiving
+from shop_kit.received_telemetry import Received, receiving
 
 
 async def test_exported_spans_and_metrics_are_recorded(monkeypatch: pytest.MonkeyPatch, port: int) -> None:

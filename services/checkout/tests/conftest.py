@@ -27,9 +27,9 @@ from checkout_service.peers import channels
 from checkout_service.ports import Entry, Journal
 from shop import address_pb2, checkout_pb2, checkout_pb2_grpc, payment_pb2
 from shop_internal import orders_pb2, orders_pb2_grpc
+from shop_kit.fake_peers import FakePeers
 from shop_kit.settings import load_settings
 from shop_kit.waiting import wait_until
-from shop_lab.world.fake_peers import FakePeers
 
 MUG = OrderLine("mug", 2, Money.of("EUR", 17, 980_000_000))
 INTERNAL = ("cart_internal_addr", "shipping_internal_addr", "payment_internal_addr", "email_internal_addr")

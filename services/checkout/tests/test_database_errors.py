@@ -15,9 +15,9 @@ from checkout_service import outbox, queue_workers, recovery
 from checkout_service.domain import order_id_of
 from checkout_service.journal import sql
 from checkout_service.requests import scope_of
+from shop_kit.fake_peers import FakePeers
 from shop_kit.statement_errors import StatementErrors
 from shop_kit.waiting import wait_until
-from shop_lab.world.fake_peers import FakePeers
 
 Checkout = Any
 Start = Callable[..., Any]

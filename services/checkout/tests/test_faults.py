@@ -11,7 +11,7 @@ import pytest
 
 from chassis.sql import sqlite
 from checkout_service.ports import Entry
-from shop_lab.world.fake_peers import FakePeers
+from shop_kit.fake_peers import FakePeers
 
 Start = Callable[..., Any]
 Make = Callable[..., Entry]

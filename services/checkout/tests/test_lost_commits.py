@@ -10,8 +10,8 @@ import pytest
 from chassis.errors import FailedPrecondition, Unavailable
 from checkout_service import queue_workers
 from shop import payment_pb2
+from shop_kit.fake_peers import FakePeers, Fault
 from shop_kit.waiting import wait_until
-from shop_lab.world.fake_peers import FakePeers, Fault
 
 RunSql = Callable[[str], None]
 Checkout = Any

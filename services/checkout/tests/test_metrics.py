@@ -23,10 +23,10 @@ from checkout_service.ports import EMAIL, EMPTY_CART, Entry, Statistics
 from checkout_service.reconciliation.__main__ import _report
 from checkout_service.reconciliation.reader import Records
 from checkout_service.reconciliation.rules import CompleteSince, Kind, Mismatch
+from shop_kit.fake_peers import FakePeers, Fault
 from shop_kit.metrics import Series, measured
 from shop_kit.serving import Recorded
 from shop_kit.waiting import wait_until
-from shop_lab.world.fake_peers import FakePeers, Fault
 
 Start = Callable[..., Any]
 Checkout = Any

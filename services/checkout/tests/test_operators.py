@@ -13,9 +13,9 @@ from chassis.errors import FailedPrecondition, Unavailable
 from chassis.values import paging
 from checkout_service.journal import sql
 from shop_internal import orders_pb2
+from shop_kit.fake_peers import FakePeers, Fault
 from shop_kit.serving import Recorded
 from shop_kit.waiting import wait_until
-from shop_lab.world.fake_peers import FakePeers, Fault
 
 Checkout = Any
 Start = Callable[..., Any]

@@ -32,9 +32,9 @@ from shop.cart_pb2_grpc import CartServiceStub
 from shop.email_pb2_grpc import EmailServiceStub
 from shop_internal.confirmations_pb2_grpc import ConfirmationsStub
 from shop_internal.ordered_cart_pb2_grpc import OrderedCartStub
+from shop_kit.fake_peers import FakePeers, Fault
 from shop_kit.serving import Recorded
 from shop_kit.waiting import wait_until
-from shop_lab.world.fake_peers import FakePeers, Fault
 
 A, B, C = (f"{name}@mail.example" for name in "abc")
 Placed = Callable[[str], Entry]

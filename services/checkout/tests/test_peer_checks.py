@@ -10,8 +10,8 @@ from checkout_service.peers.checks import CHECKS
 from shop import cart_pb2
 from shop_internal.payment_ledger_pb2 import ResolveOrFenceResponse
 from shop_internal.shipment_manifest_pb2 import ResolveShipmentResponse, Shipment
+from shop_kit.fake_peers import FakePeers
 from shop_kit.serving import Recorded
-from shop_lab.world.fake_peers import FakePeers
 
 Start = Callable[..., Any]
 Change = Callable[[Any], Any]

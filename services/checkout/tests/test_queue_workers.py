@@ -19,8 +19,8 @@ from checkout_service.journal.opening import open_journal
 from checkout_service.ports import EMAIL, Entry, Journal, JournalUnavailable
 from checkout_service.queue_workers import CircuitBreaker, PollTimer, QueueWorker, circuits_of
 from shop import payment_pb2
+from shop_kit.fake_peers import FakePeers, Fault
 from shop_kit.waiting import wait_until
-from shop_lab.world.fake_peers import FakePeers, Fault
 
 Checkout = Any
 Start = Callable[..., Any]

@@ -9,7 +9,7 @@ import pytest
 from chassis.errors import DomainError, FailedPrecondition, Unavailable
 from chassis.rpc.status import from_rpc_error
 from shop import address_pb2, checkout_pb2, order_pb2
-from shop_lab.world.fake_peers import FakePeers, Fault
+from shop_kit.fake_peers import FakePeers, Fault
 
 Checkout = Any
 Start = Callable[..., Any]

@@ -13,8 +13,8 @@ from checkout_service import executor, failpoints, outbox, queue_workers
 from checkout_service.journal import sql
 from shop import checkout_pb2
 from shop_internal import orders_pb2
+from shop_kit.fake_peers import FakePeers, Fault
 from shop_kit.waiting import wait_until
-from shop_lab.world.fake_peers import FakePeers, Fault
 
 Checkout = Any
 Start = Callable[..., Any]

@@ -20,9 +20,9 @@ from checkout_service.commands import InDoubt
 from checkout_service.domain import REFUSED, RELEASED_CART, Order, State, order_id_of
 from checkout_service.ports import Entry
 from checkout_service.saga import SagaResult
-from shop_lab.world import sagas
-from shop_lab.world.saga_peers import PEER_COMMANDS, Payment, Shipping
-from shop_lab.world.sagas import SCOPE, MemoryDatabase, Task, migrated_schema, now
+from shop_kit import sagas
+from shop_kit.saga_peers import PEER_COMMANDS, Payment, Shipping
+from shop_kit.sagas import SCOPE, MemoryDatabase, Task, migrated_schema, now
 
 SCHEDULES = 2_000
 MAX_TASKS = 8

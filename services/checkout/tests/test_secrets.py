@@ -13,8 +13,8 @@ import pytest
 from chassis.errors import FailedPrecondition, Unavailable
 from shop import payment_pb2
 from shop_kit.card_leaks import leaked_cards
+from shop_kit.fake_peers import FakePeers, Fault
 from shop_kit.serving import Recorded
-from shop_lab.world.fake_peers import FakePeers, Fault
 
 Start = Callable[..., Any]
 

@@ -29,8 +29,8 @@ from checkout_service.peers import internal_service
 from checkout_service.ports import Claim, Journal, JournalUnavailable
 from shop import payment_pb2
 from shop_internal import orders_pb2
+from shop_kit.fake_peers import FakePeers, Fault
 from shop_kit.waiting import wait_until
-from shop_lab.world.fake_peers import FakePeers, Fault
 
 Checkout = Any
 Start = Callable[..., Any]

@@ -15,7 +15,7 @@ from checkout_service.domain import CartLine, QuoteRefused
 from checkout_service.peers import shipping_quotes
 from checkout_service.peers.shipping_quotes import ShippingQuotes
 from shop.shipping_pb2_grpc import ShippingServiceStub
-from shop_lab.world.fake_peers import FakePeers, Fault
+from shop_kit.fake_peers import FakePeers, Fault
 
 COST = Money("USD", 4_995_000_000)
 BREMEN = Address("Lindenweg 7", "Bremen", "HB", "Germany", 28195)

@@ -24,7 +24,7 @@ from checkout_service.journal.opening import MIGRATIONS, open_journal
 from checkout_service.peers.wire import order_to_wire
 from checkout_service.ports import Entry
 from shop import payment_pb2
-from shop_lab.world.fake_peers import FakePeers
+from shop_kit.fake_peers import FakePeers
 
 Start = Callable[..., Any]
 

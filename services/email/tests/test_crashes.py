@@ -19,8 +19,8 @@ from shop_internal.confirmations_pb2 import AcceptConfirmationsRequest
 from shop_internal.confirmations_pb2_grpc import ConfirmationsStub
 from shop_internal.letter_spool_pb2_grpc import LetterSpoolStub
 from shop_kit.processes import service_process
+from shop_kit.smtp_relay import Inbox, relay
 from shop_kit.waiting import wait_until
-from shop_lab.world.smtp_relay import Inbox, relay
 
 REQUEST = SendOrderConfirmationRequest(
     email="jane@example.com", order=OrderResult(order_id="o-1", shipping_cost=Money(currency_code="EUR", units=5))

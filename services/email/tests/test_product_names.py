@@ -12,10 +12,10 @@ from email_service import product_names
 from email_service.product_names import ProductNames
 from shop import product_catalog_pb2_grpc
 from shop_kit.clock import Clock
+from shop_kit.fake_peers import Fault
+from shop_kit.fake_peers.reads import FakeCatalog
 from shop_kit.serving import serve
 from shop_kit.waiting import wait_until
-from shop_lab.world.fake_peers import Fault
-from shop_lab.world.fake_peers.reads import FakeCatalog
 
 NAMES = {"mug": "Stoneware mug", "cup": "", "lamp": "", "rug": ""}
 

@@ -18,8 +18,8 @@ from email_service.relay_url import Relay
 from email_service.smtp_relay import SmtpRelay
 from email_service.spool.sql import Spool, open_spool
 from shop_kit.databases import execute
+from shop_kit.smtp_relay import Inbox, relay
 from shop_kit.waiting import wait_until
-from shop_lab.world.smtp_relay import Inbox, relay
 
 
 def new_message(message_id: str = "o-1") -> NewMessage:

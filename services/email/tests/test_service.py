@@ -42,10 +42,10 @@ from shop_internal.mail_records_pb2_grpc import MailRecordsStub
 from shop_kit import serving as kit_serving
 from shop_kit.databases import execute
 from shop_kit.failing import failure_of, rejected_fields
+from shop_kit.fake_peers.reads import FakeCatalog
 from shop_kit.settings import load_settings
+from shop_kit.smtp_relay import Inbox, relay
 from shop_kit.waiting import wait_until
-from shop_lab.world.fake_peers.reads import FakeCatalog
-from shop_lab.world.smtp_relay import Inbox, relay
 
 SENDER = Sender("Shop", "orders@shop.example")
 ORDER_IDS = ("o-1", "o-2", "o-3")

@@ -14,7 +14,7 @@ from email_service.messages import Attempt, ClaimedMessage, Outcome
 from email_service.relay_url import Relay, parse_relay
 from email_service.smtp_relay import SmtpRelay
 from shop_kit.serving import Recorded
-from shop_lab.world.smtp_relay import Inbox, relay
+from shop_kit.smtp_relay import Inbox, relay
 
 TEXT = b"Message-ID: <o-1@shop>\r\n\r\nHello\r\n.\r\n..\r\n"
 MESSAGE = ClaimedMessage("o-1", "jane@example.com", TEXT, attempt=1, deferrals=0)

@@ -10,9 +10,9 @@ import httpx2
 import pytest
 
 from shop_cli.local.ports import reserved
+from shop_kit.fake_storefront import FakeStorefront, serving
+from shop_kit.load_runs import LoadRun, finish_load, run_load, start_load
 from shop_kit.waiting import wait_until
-from shop_lab.world.fake_storefront import FakeStorefront, serving
-from shop_lab.world.load_runs import LoadRun, finish_load, run_load, start_load
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""A payment process that ends under load. `tests/system/faults/test_deaths.py` kills it."""
+"""A payment process that ends under load. `tests/lab/tests/faults/test_deaths.py` kills it."""
 
 import asyncio
 from collections.abc import Callable

@@ -2,8 +2,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from shop_lab.world.storefront import Storefront, Visitor, storefront
-from shop_lab.world.storefront_backends import Backends
+from shop_kit.storefront import Storefront, Visitor, storefront
+from shop_kit.storefront_backends import Backends
 
 
 @pytest.fixture

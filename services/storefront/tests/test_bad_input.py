@@ -3,7 +3,7 @@ import re
 import pytest
 
 from chassis.values.fields import CONTROL
-from shop_lab.world.storefront import SHOP, Storefront, Visitor
+from shop_kit.storefront import SHOP, Storefront, Visitor
 from storefront_service.web.headers import CONTENT_SECURITY_POLICY
 
 FORM = {"content-type": "application/x-www-form-urlencoded"}

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from chassis.errors import Unavailable
+from shop_kit.storefront import SHOP, Visitor
+from shop_kit.storefront_backends import Backends, Peer
 from shop_kit.waiting import wait_until
-from shop_lab.world.storefront import SHOP, Visitor
-from shop_lab.world.storefront_backends import Backends, Peer
 
 DOWN = Unavailable("down")
 OPTIONAL = {"recommendation": "/products/cast-iron-pan", "ad": "/", "cart": "/", "currency": "/"}

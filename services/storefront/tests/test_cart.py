@@ -4,8 +4,8 @@ from collections.abc import Callable
 import pytest
 
 from chassis.errors import Unavailable
-from shop_lab.world.storefront import Storefront, Visitor, form_key
-from shop_lab.world.storefront_backends import Backends, Peer
+from shop_kit.storefront import Storefront, Visitor, form_key
+from shop_kit.storefront_backends import Backends, Peer
 
 
 def count_in_header(page: str) -> int:

@@ -5,8 +5,8 @@ import pytest
 
 from chassis.errors import Aborted, DeadlineExceeded, FailedPrecondition, FieldViolation, InvalidArgument, Unavailable
 from shop_kit.card_leaks import leaked_cards, random_card
-from shop_lab.world.storefront import Visitor, form_key, order_fields, shown_total
-from shop_lab.world.storefront_backends import Backends
+from shop_kit.storefront import Visitor, form_key, order_fields, shown_total
+from shop_kit.storefront_backends import Backends
 
 
 async def submit(visitor: Visitor) -> tuple[str, httpx2.Response]:

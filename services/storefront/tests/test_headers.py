@@ -2,7 +2,7 @@ import re
 
 import pytest
 
-from shop_lab.world.storefront import Visitor
+from shop_kit.storefront import Visitor
 from storefront_service.web.headers import CONTENT_SECURITY_POLICY
 
 MAX_PAGE_BYTES = 60_000

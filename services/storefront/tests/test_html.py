@@ -9,7 +9,7 @@ from itertools import pairwise
 import pytest
 from typing_extensions import override
 
-from shop_lab.world.storefront import Visitor, order_fields
+from shop_kit.storefront import Visitor, order_fields
 
 PATHS = [
     "/",

@@ -9,8 +9,8 @@ from chassis.telemetry import semconv
 from chassis.telemetry.instruments import Telemetry
 from shop_kit.card_leaks import leaked_cards, random_card
 from shop_kit.clock import Clock
-from shop_lab.world.storefront import Visitor, form_key, shown_total, storefront
-from shop_lab.world.storefront_backends import Backends
+from shop_kit.storefront import Visitor, form_key, shown_total, storefront
+from shop_kit.storefront_backends import Backends
 from storefront_service import limits as module
 from storefront_service.limits import LIMITS, LimitReached, OrderLimits
 

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from chassis.values.countries import postal_formats
-from shop_lab.world.storefront import CARD, order_fields
+from shop_kit.storefront import CARD, order_fields
 from storefront_service import order_form
 
 RATE_CARD = Path(__file__).parents[2] / "shipping/src/shipping_service/data/rate-card.json"

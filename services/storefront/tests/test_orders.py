@@ -5,10 +5,10 @@ import pytest
 
 from chassis.errors import Unavailable
 from shop_internal import mail_records_pb2, orders_pb2
+from shop_kit.fake_peers import Fault
+from shop_kit.storefront import Storefront, Visitor
+from shop_kit.storefront_backends import Backends
 from shop_kit.waiting import wait_until
-from shop_lab.world.fake_peers import Fault
-from shop_lab.world.storefront import Storefront, Visitor
-from shop_lab.world.storefront_backends import Backends
 
 MAIL = """From: Shop <orders@shop.example>
 To: ada@example.com

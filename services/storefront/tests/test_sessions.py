@@ -5,8 +5,8 @@ import pytest
 
 from chassis.errors import Unavailable
 from chassis.values.keys import HmacKeys
-from shop_lab.world.storefront import KEY, Storefront, Visitor, order_fields, storefront
-from shop_lab.world.storefront_backends import Backends
+from shop_kit.storefront import KEY, Storefront, Visitor, order_fields, storefront
+from shop_kit.storefront_backends import Backends
 from storefront_service.sessions import Session, SessionSigner
 
 OLD, NEW = "o" * 32, "n" * 32

@@ -4,7 +4,7 @@ import pytest
 from opentelemetry.sdk.trace import ReadableSpan
 
 from shop_kit.serving import Recorded
-from shop_lab.world.storefront import Storefront, storefront
+from shop_kit.storefront import Storefront, storefront
 
 
 @pytest.fixture

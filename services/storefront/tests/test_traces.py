@@ -18,7 +18,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from shop_lab.world.storefront import Storefront, storefront
+from shop_kit.storefront import Storefront, storefront
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
 Answer = Callable[[Request, str], Response]

@@ -35,8 +35,8 @@ from shipping_service import domain as shipping
 from shipping_service.manifest import sql as manifest_statements
 from shipping_service.manifest.sql import open_manifest
 from shop_kit.databases import execute
+from shop_kit.employee_api import PASSWORD, Clock, api_starter
 from shop_kit.statement_errors import StatementErrors
-from shop_lab.world.employee_api import PASSWORD, Clock, api_starter
 
 FIRST = Position(0.0, "")
 

@@ -23,6 +23,7 @@ from shop.ad_pb2_grpc import AdServiceStub
 from shop_cli.local.recording import FOLDER
 from shop_cli.local.run_file import DATA, Run, locked, published
 from shop_cli.local.workspace import root
+from shop_kit.running_shop import shop_up
 from shop_kit.waiting import wait_until
 from shop_lab.incidents import injector, watcher
 from shop_lab.incidents.catalogue import Fault
@@ -31,7 +32,6 @@ from shop_lab.incidents.gameday import gameday
 from shop_lab.incidents.local import Local
 from shop_lab.incidents.state import Record
 from shop_lab.incidents.targets import CannotAct, CannotRestore, NoLaboratory
-from shop_lab.world.running_shop import shop_up
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

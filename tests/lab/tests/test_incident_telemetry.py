@@ -20,6 +20,7 @@ from shop_cli.local.run_file import Run
 from shop_cli.local.spans import Span, Value
 from shop_internal.failpoints_pb2 import Failpoint, SetFailpointRequest
 from shop_internal.failpoints_pb2_grpc import FailpointsStub
+from shop_kit.running_shop import order_request, shop_up
 from shop_kit.waiting import wait_until
 from shop_lab.incidents import telemetry
 from shop_lab.incidents.catalogue import Fault, find
@@ -29,7 +30,6 @@ from shop_lab.incidents.own_time import columns_of
 from shop_lab.incidents.record import InjectedFault, Load, ObservedAlert, Plan, Record, Times, Truth
 from shop_lab.incidents.recording import read_recording, recording
 from shop_lab.incidents.telemetry import Telemetry, TelemetryMissing
-from shop_lab.world.running_shop import order_request, shop_up
 
 SECOND = 10**9
 STALL_SECONDS = 0.4

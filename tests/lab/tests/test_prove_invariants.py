@@ -10,6 +10,7 @@ from chassis.values.money import Money
 from shop.cart_pb2 import CartItem
 from shop.money_pb2 import Money as WireMoney
 from shop.order_pb2 import OrderItem, OrderResult
+from shop_kit.fake_peers import FakePeer
 from shop_lab.world.customer_plan import Customer, Intent, Line, OrderKind
 from shop_lab.world.evidence import (
     NEEDS_REVIEW,
@@ -23,9 +24,8 @@ from shop_lab.world.evidence import (
     Shipment,
 )
 from shop_lab.world.evidence_collector import with_justified_flags
-from shop_lab.world.fake_peers import FakePeer
-from shop_lab.world.fake_peers.refusing import RefusingPeers
 from shop_lab.world.invariants import check_invariants, summary_counts
+from shop_lab.world.refusing_peers import RefusingPeers
 
 TOTAL, OTHER_TOTAL = Money.of("EUR", 12, 500_000_000), Money.of("EUR", 7)
 ORDER = OrderResult(

@@ -1,4 +1,4 @@
-"""The entries of ledgers are matched to orders. `tests/system/faults/test_prove.py` reads those of real services."""
+"""The entries of ledgers are matched to orders. `tests/lab/tests/faults/test_prove.py` reads those of real services."""
 
 import sqlite3
 from contextlib import closing
@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from chassis.values.money import Money
+from shop_kit.charges import Charge
 from shop_lab.world.customer_plan import Line, valid_intent
 from shop_lab.world.evidence import Shipment
-from shop_lab.world.ledgers import Charge, card_hmac, match_ledgers, read_confirmations
+from shop_lab.world.ledgers import card_hmac, match_ledgers, read_confirmations
 
 HMAC_KEY = b"key" * 16
 INTENT = valid_intent(5, "customer-5", [Line("mug", 1)], "key")

@@ -17,16 +17,16 @@ from shop.shipping_pb2_grpc import ShippingServiceStub
 from shop_cli.local.ports import reserved
 from shop_cli.local.processes import Process, inherited
 from shop_cli.local.workspace import discover_services, find
+from shop_kit.fake_peers import FakePeer
+from shop_kit.smtp_relay import Inbox
+from shop_kit.tcp_proxy import TcpProxy, tcp_proxy
 from shop_kit.waiting import wait_until
 from shop_lab.prove import coverage
 from shop_lab.prove.fault_plan import Fault, FaultKind
 from shop_lab.prove.run import failpoints_of
 from shop_lab.prove.shop_faults import STALLED_CHARGE, STALLED_FENCE, ShopFaults
-from shop_lab.world.fake_peers import FakePeer
-from shop_lab.world.fake_peers.refusing import RefusingPeers, serve_refusing_peers
 from shop_lab.world.progress_gate import ProgressGate
-from shop_lab.world.smtp_relay import Inbox
-from shop_lab.world.tcp_proxy import TcpProxy, tcp_proxy
+from shop_lab.world.refusing_peers import RefusingPeers, serve_refusing_peers
 
 NO_PEERS = RefusingPeers()
 INBOX = Inbox()

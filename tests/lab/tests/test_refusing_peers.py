@@ -1,6 +1,6 @@
 """The peers that answer instead of the real ones: what they refuse, and what they record of it.
 
-`tests/system/faults/test_prove.py` needs refunds and reviews, so it fails without the other ones.
+`tests/lab/tests/faults/test_prove.py` needs refunds and reviews, so it fails without the other ones.
 """
 
 from collections.abc import Awaitable, Callable
@@ -19,7 +19,7 @@ from shop_internal.confirmations_pb2 import AcceptConfirmationsRequest
 from shop_internal.confirmations_pb2_grpc import ConfirmationsStub
 from shop_internal.ordered_cart_pb2 import RemoveAllOrderedRequest, RemoveOrderedRequest
 from shop_internal.ordered_cart_pb2_grpc import OrderedCartStub
-from shop_lab.world.fake_peers.refusing import serve_refusing_peers
+from shop_lab.world.refusing_peers import serve_refusing_peers
 
 
 def accept_confirmation(opened: grpc.aio.Channel) -> Awaitable[Any]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from shop_lab.world.smtp_relay import Inbox, RelayMode, relay
+from shop_kit.smtp_relay import Inbox, RelayMode, relay
 
 MAIL = "Subject: order\r\n\r\n..two dots\r\n"
 

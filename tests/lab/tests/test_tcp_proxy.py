@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from shop_lab.world.tcp_proxy import TcpProxy, tcp_proxy
+from shop_kit.tcp_proxy import TcpProxy, tcp_proxy
 
 WAIT_SECONDS = 10
 

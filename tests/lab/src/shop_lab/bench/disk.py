@@ -15,11 +15,11 @@ import psycopg
 
 from chassis.sql.url import sqlite_path
 from shop_cli.local.postgres import Postgres
+from shop_kit.smtp_relay import Inbox, relay
 from shop_kit.waiting import wait_until
 from shop_lab.bench import orders
 from shop_lab.bench.rounds import Rows, Spread
 from shop_lab.bench.shops import Variant, running
-from shop_lab.world.smtp_relay import Inbox, relay
 
 STORES = {"journal": "checkout", "ledger": "payment", "manifest": "shipping", "spool": "email"}
 ORDERS = 1_000

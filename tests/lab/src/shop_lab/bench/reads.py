@@ -11,11 +11,11 @@ from google.protobuf.message import Message
 from shop.cart_pb2 import GetCartRequest
 from shop_cli.local.ports import reserved
 from shop_cli.local.processes import Shop
+from shop_kit.smoke import smoke_calls
 from shop_lab.bench import clients, rounds
 from shop_lab.bench.measure import bare_server, cpu_seconds, resident_megabytes
 from shop_lab.bench.rounds import Figures, Row, Rows, Spread
 from shop_lab.bench.shops import Running
-from shop_lab.world.smoke import smoke_calls
 
 ECHO = "echo"
 MEMORY_CALLS = 100_000

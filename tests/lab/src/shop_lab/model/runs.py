@@ -14,10 +14,10 @@ from checkout_service import commands, saga
 from checkout_service.commands import InDoubt, Refused
 from checkout_service.domain import RELEASED_CART, State
 from checkout_service.ports import Entry
+from shop_kit import saga_peers, sagas
+from shop_kit.saga_peers import PEER_COMMANDS, Content
+from shop_kit.sagas import MemoryDatabase, migrated_schema, now
 from shop_lab.model.tlc import Step
-from shop_lab.world import saga_peers, sagas
-from shop_lab.world.saga_peers import PEER_COMMANDS, Content
-from shop_lab.world.sagas import MemoryDatabase, migrated_schema, now
 
 REQUESTS = ("ann", "ben")
 PRICES = (1, 2)

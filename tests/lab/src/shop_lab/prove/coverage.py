@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from shop_kit.charges import query
 from shop_lab.prove.fault_plan import Fault, FaultKind
-from shop_lab.world.ledgers import query
 from shop_lab.world.shop_under_test import ShopUnderTest
 
 TAKEOVERS = "takeovers"

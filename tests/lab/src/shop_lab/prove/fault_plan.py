@@ -7,8 +7,8 @@ from enum import Enum
 from itertools import cycle
 
 from shop_cli.local.workspace import internal_name
-from shop_lab.world.smtp_relay import RelayMode
-from shop_lab.world.tcp_proxy import Mode
+from shop_kit.smtp_relay import RelayMode
+from shop_kit.tcp_proxy import Mode
 
 DATABASE, SHIPPING = "postgres", "shipping"
 

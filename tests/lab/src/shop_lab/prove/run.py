@@ -12,6 +12,7 @@ from pathlib import Path
 from shop.empty_pb2 import Empty
 from shop_cli.local.child_process import ChildProcess
 from shop_cli.local.ports import HOST
+from shop_kit.smtp_relay import Inbox, relay
 from shop_lab.prove.coverage import DELETIONS, Exercise, compare_with_floors, count_exercises
 from shop_lab.prove.fault_injector import FaultInjector
 from shop_lab.prove.fault_plan import DATABASE, RELAY, Fault, FaultKind, Targets, plan_faults
@@ -27,10 +28,10 @@ from shop_lab.world.customers import (
 from shop_lab.world.dead_letters import requeued_dead_letters
 from shop_lab.world.evidence import Evidence
 from shop_lab.world.evidence_collector import collect_evidence, wait_until_quiet, with_justified_flags
-from shop_lab.world.fake_peers.refusing import serve_refusing_peers
 from shop_lab.world.invariants import PROGRESS_SHARE
 from shop_lab.world.postgres_cluster import PostgresCluster, Replication
 from shop_lab.world.progress_gate import ProgressGate
+from shop_lab.world.refusing_peers import serve_refusing_peers
 from shop_lab.world.retention import short_retention
 from shop_lab.world.shop_under_test import (
     LATE_LINKS,
@@ -42,7 +43,6 @@ from shop_lab.world.shop_under_test import (
     sent_mails_of,
     shop_under_test,
 )
-from shop_lab.world.smtp_relay import Inbox, relay
 
 _CONCURRENT_CUSTOMERS = 32
 _NAIVE_SETTLE_SECONDS = 3.0

@@ -9,15 +9,15 @@ from typing import cast
 from shop_cli.local.child_process import ChildProcess, ProcessDied
 from shop_cli.local.processes import Process
 from shop_cli.local.workspace import internal_name
+from shop_kit.fake_peers import FakePeer
+from shop_kit.smtp_relay import Inbox, RelayMode
+from shop_kit.tcp_proxy import Mode, TcpProxy
 from shop_lab.prove import coverage
 from shop_lab.prove.fault_plan import SHIPPING, Fault, FaultKind
-from shop_lab.world.fake_peers import FakePeer
-from shop_lab.world.fake_peers.refusing import RefusingPeers
 from shop_lab.world.faults import cut_off_clients, disturb, full_disk, locked, replaced
 from shop_lab.world.postgres_cluster import PostgresCluster
 from shop_lab.world.progress_gate import ProgressGate
-from shop_lab.world.smtp_relay import Inbox, RelayMode
-from shop_lab.world.tcp_proxy import Mode, TcpProxy
+from shop_lab.world.refusing_peers import RefusingPeers
 
 _REACH_SECONDS = 3.0
 _REFUSALS, _EFFECT_SECONDS = 5, 30.0

@@ -15,6 +15,7 @@ import structlog
 from chassis import errors
 from shop_internal.orders_pb2 import RequeueNotificationsRequest
 from shop_internal.orders_pb2_grpc import OrderJournalStub
+from shop_kit.charges import CHARGES, charge_from_row
 from shop_lab.simulation import services
 from shop_lab.simulation.clock import VirtualLoop, deterministic, run_to_end
 from shop_lab.simulation.customers import SimulatedCustomer
@@ -27,11 +28,9 @@ from shop_lab.world.customer_plan import Intent
 from shop_lab.world.customers import CustomerResult
 from shop_lab.world.evidence import CartEvidence, ClientOutcome, Evidence
 from shop_lab.world.ledgers import (
-    CHARGES,
     ORDERS,
     SHIPMENTS,
     Ledgers,
-    charge_from_row,
     match_ledgers,
     parse_confirmation,
     records_by_recipient,

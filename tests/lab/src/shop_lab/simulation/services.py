@@ -50,12 +50,12 @@ from shop_internal import (
     payment_ledger_pb2_grpc,
     shipment_manifest_pb2_grpc,
 )
+from shop_kit.fake_peers.reads import FakeCatalog, FakeCurrency
 from shop_kit.settings import load_settings
 from shop_lab.simulation.disk import Disk, schema_of
 from shop_lab.simulation.network import Network, bytes_to_bytes
 from shop_lab.simulation.plan import PRODUCTS
 from shop_lab.simulation.processes import Process
-from shop_lab.world.fake_peers.reads import FakeCatalog, FakeCurrency
 
 LEASE_SECONDS = 3.0
 """Of orders: shorter than the default, so that a run needs fewer turns of the background loops."""

@@ -14,9 +14,9 @@ from shop.checkout_pb2_grpc import CheckoutServiceStub
 from shop_lab.world.customer_calls import DEFINITE_ERRORS, PATIENCE_SECONDS, CustomerCalls
 from shop_lab.world.customer_plan import Customer, Intent, Line, OrderKind
 from shop_lab.world.evidence import BOUGHT_BY_ANOTHER, CART_EMPTY, ClientOutcome, OrderResponse
-from shop_lab.world.fake_peers.refusing import CARD_REFUSED, NO_DELIVERY
 from shop_lab.world.histories import Times
 from shop_lab.world.progress_gate import ProgressGate
+from shop_lab.world.refusing_peers import CARD_REFUSED, NO_DELIVERY
 
 HANGUP_SHARE = 0.1
 REPEAT_SHARE = 0.2

@@ -9,6 +9,7 @@ from typing import TypeVar
 from chassis import errors
 from shop_internal.orders_pb2 import ListOrdersRequest, OrderState
 from shop_internal.orders_pb2_grpc import OrderJournalStub
+from shop_kit.charges import query, read_charges
 from shop_lab.world.customer_plan import Intent
 from shop_lab.world.customers import CustomerResult, CustomerSimulator
 from shop_lab.world.evidence import (
@@ -20,16 +21,14 @@ from shop_lab.world.evidence import (
     OrderEvidence,
     OrderResponse,
 )
-from shop_lab.world.fake_peers.refusing import RefusingPeers
 from shop_lab.world.ledgers import (
     ORDERS,
     match_ledgers,
-    query,
-    read_charges,
     read_confirmations,
     read_manifest,
     records_by_recipient,
 )
+from shop_lab.world.refusing_peers import RefusingPeers
 from shop_lab.world.shop_under_test import ShopUnderTest
 
 QUIET_SECONDS = 30.0

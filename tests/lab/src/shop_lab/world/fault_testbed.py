@@ -12,13 +12,14 @@ from shop.checkout_pb2 import PlaceOrderRequest
 from shop.empty_pb2 import Empty
 from shop_cli.local.processes import Process
 from shop_internal.orders_pb2 import ListOrdersRequest, Order, OrderState
+from shop_kit.charges import Charge, read_charges
 from shop_lab.world.clients import ShopClients, open_clients
 from shop_lab.world.customer_plan import Customer, Intent, Line, valid_intent
 from shop_lab.world.customers import CustomerResult, CustomerSimulator
 from shop_lab.world.evidence import ClientOutcome, Evidence, OrderResponse
 from shop_lab.world.evidence_collector import collect_evidence, wait_until_quiet
 from shop_lab.world.invariants import InvariantResult, check_invariants
-from shop_lab.world.ledgers import Charge, card_hmac, read_charges
+from shop_lab.world.ledgers import card_hmac
 from shop_lab.world.progress_gate import ProgressGate
 from shop_lab.world.shop_under_test import START_SECONDS, Database, ShopUnderTest, shop_under_test
 

@@ -3,17 +3,15 @@
 import asyncio
 import resource
 import sqlite3
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager, closing, contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 from chassis.sql.url import sqlite_path
-from shop_cli.local.child_process import ChildProcess
-from shop_lab.world.tcp_proxy import Mode, TcpProxy
+from shop_kit.tcp_proxy import Mode, TcpProxy
 
 _FREE_BYTES = 16_384
 _LOCK_SECONDS = 5.0
-_SERVING_SECONDS = 60.0
 _DELAY_SECONDS = 0.15
 _SLOW_SECONDS, _COLLECT_SECONDS = 0.6, 0.3
 """How long requests are delayed, so that many are on their way, and then held, before their clients are cut off."""
@@ -57,24 +55,6 @@ def replaced(links: Sequence[TcpProxy], *addresses: str) -> Iterator[None]:
     finally:
         for link, original in zip(links, originals, strict=True):
             link.redirect(original)
-
-
-@asynccontextmanager
-async def down(process: ChildProcess, *, frozen: bool = False) -> AsyncIterator[None]:
-    """Kill a process, or freeze it so that it accepts connections and does not respond, while in the context."""
-    if frozen:
-        process.pause()
-    else:
-        process.kill()
-        await process.wait()
-    try:
-        yield
-    finally:
-        if frozen:
-            process.resume()
-        else:
-            await process.start()
-        await process.wait_until_serving(_SERVING_SECONDS)
 
 
 @contextmanager

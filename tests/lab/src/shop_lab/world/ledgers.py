@@ -4,26 +4,21 @@ import email
 import email.policy
 import hmac
 import json
-import sqlite3
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from email.message import EmailMessage
 from pathlib import Path
-from typing import Any, Generic, LiteralString, TypeVar
+from typing import Any, Generic, TypeVar
 
-import psycopg
-
-from chassis.sql.url import libpq_url, sqlite_path
 from chassis.values.money import Money
+from shop_kit.charges import Charge, query
 from shop_lab.world.customer_plan import Intent
 from shop_lab.world.evidence import Confirmation, JournalRecord, OrderEvidence, OrderResponse, Shipment
 
 E = TypeVar("E")
 
 CARD_MONTH = 12
-CHARGES = "SELECT charge_key, state, currency_code, units, nanos, card_hmac FROM charges WHERE card_hmac IS NOT NULL"
 ORDERS = (
     "SELECT email, order_id, state, currency_code, total_units, total_nanos, created_at, tracking_id"
     " FROM orders ORDER BY created_at"
@@ -33,16 +28,6 @@ SHIPMENTS = "SELECT tracking_id, parcel FROM shipments WHERE parcel IS NOT NULL"
 _CAPTURED = frozenset({"CHARGED", "FENCED"})
 """A fence has no card, so an entry with one was a charge that a fence has overwritten."""
 _REFUSED = frozenset({"DECLINED", "VOIDED", "ABANDONED"})
-
-
-@dataclass(frozen=True, slots=True)
-class Charge:
-    """An entry of payment's ledger, which identifies the card only by its HMAC."""
-
-    key: str
-    state: str
-    amount: Money
-    card_hmac: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,32 +122,12 @@ def card_hmac(intent: Intent, hmac_key: bytes) -> bytes:
     return hmac.digest(hmac_key, f"{intent.card_number}|{intent.card_year}|{CARD_MONTH}".encode(), "sha256")
 
 
-def read_charges(database_url: str) -> list[Charge]:
-    """Return all entries of payment's ledger that have a card."""
-    return [charge_from_row(row) for row in query(database_url, CHARGES)]
-
-
-def query(database_url: str, statement: LiteralString) -> list[tuple[Any, ...]]:
-    """Return the rows that a statement selects."""
-    path = sqlite_path(database_url)
-    if path is not None:
-        with closing(sqlite3.connect(path, timeout=10)) as connection:
-            return connection.execute(statement).fetchall()
-    with psycopg.connect(libpq_url(database_url)) as connection:
-        return connection.execute(statement).fetchall()
-
-
 def records_by_recipient(rows: Iterable[Iterable[Any]]) -> dict[str, list[JournalRecord]]:
     """Return the rows that ORDERS selects by the recipient of their confirmation, oldest first."""
     records: dict[str, list[JournalRecord]] = defaultdict(list)
     for recipient, order_id, state, code, units, nanos, created_at, tracking_id in rows:
         records[recipient].append(JournalRecord(order_id, state, Money.of(code, units, nanos), created_at, tracking_id))
     return records
-
-
-def charge_from_row(row: tuple[Any, ...]) -> Charge:
-    key, state, currency_code, units, nanos, card = row
-    return Charge(key, state, Money.of(currency_code, units, nanos), bytes(card))
 
 
 def read_manifest(database_url: str) -> list[tuple[str, Shipment]]:

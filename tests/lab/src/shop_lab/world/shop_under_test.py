@@ -15,10 +15,10 @@ from shop_cli.local.ports import HOST, reserved
 from shop_cli.local.processes import Shop
 from shop_cli.local.stores import Valkey
 from shop_cli.local.workspace import Program, default_ports, discover_services, find, internal_name
-from shop_lab.world.databases import MIGRATIONS, files_in, migrate_databases
+from shop_kit.shop_databases import MIGRATIONS, files_in, migrate_databases
+from shop_kit.tcp_proxy import TcpProxy, tcp_proxy
 from shop_lab.world.faulty_postgres import FaultyPostgres
 from shop_lab.world.postgres_cluster import SERVERS, PostgresCluster, Replication
-from shop_lab.world.tcp_proxy import TcpProxy, tcp_proxy
 
 Database = Literal["sqlite", "postgres"]
 

@@ -20,6 +20,7 @@ from shop.empty_pb2 import Empty
 from shop.order_pb2 import OrderResult
 from shop.product_catalog_pb2 import Product
 from shop.product_catalog_pb2_grpc import ProductCatalogServiceStub
+from shop_cli.local.child_process import ChildProcess
 from shop_cli.local.identities import Identities
 from shop_cli.local.otlp_receiver import exporting_to
 from shop_cli.local.ports import reserved
@@ -27,9 +28,9 @@ from shop_cli.local.processes import Process, Shop, inherited
 from shop_cli.local.run_file import Run, read_run
 from shop_cli.local.workspace import Program, default_ports, discover, discover_services, find
 from shop_cli.sample_order import sample_order
-from shop_lab.world.databases import files_in, migrate_databases
-from shop_lab.world.ledgers import Charge, read_charges
-from shop_lab.world.received_telemetry import Received, receiving
+from shop_kit.charges import Charge, read_charges
+from shop_kit.received_telemetry import Received, receiving
+from shop_kit.shop_databases import files_in, migrate_databases
 
 _UP_SECONDS = 90
 DEAD_PROXIES = {
@@ -176,3 +177,21 @@ async def running_shop(
             if process.internal_port
         }
         yield RunningShop(processes, folder, channels, internal_channels, received)
+
+
+@contextlib.asynccontextmanager
+async def down(process: ChildProcess, *, frozen: bool = False) -> AsyncIterator[None]:
+    """Kill a process, or freeze it so that it accepts connections and does not respond, while in the context."""
+    if frozen:
+        process.pause()
+    else:
+        process.kill()
+        await process.wait()
+    try:
+        yield
+    finally:
+        if frozen:
+            process.resume()
+        else:
+            await process.start()
+        await process.wait_until_serving(60)

@@ -16,10 +16,10 @@ from chassis.tls.certificates import Certificates, Identity
 from shop import shipping_pb2, shipping_pb2_grpc
 from shop_cli.local.identities import Identities
 from shop_cli.local.ports import HOST
+from shop_kit.fake_peers import FakePeers
+from shop_kit.fake_peers.effects import FakeShipping
+from shop_kit.fake_peers.peer import FakePeer, Fault
 from shop_kit.serving import serve
-from shop_lab.world.fake_peers import FakePeers
-from shop_lab.world.fake_peers.effects import FakeShipping
-from shop_lab.world.fake_peers.peer import FakePeer, Fault
 from shop_lab.world.shop_under_test import PEERS
 
 CARD_REFUSED, NO_DELIVERY = "CARD_REFUSED", "NO_DELIVERY"

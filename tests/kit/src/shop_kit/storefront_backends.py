@@ -46,10 +46,10 @@ from shop_internal import (
     orders_pb2,
     orders_pb2_grpc,
 )
+from shop_kit.fake_peers import FakePeer
 from shop_kit.serving import serve
-from shop_lab.world.fake_peers import FakePeer
 
-SERVICES = Path(__file__).parents[5] / "services"
+SERVICES = Path(__file__).parents[4] / "services"
 
 
 class Peer(FakePeer):

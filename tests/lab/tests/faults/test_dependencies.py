@@ -9,11 +9,12 @@ import pytest_asyncio
 
 from chassis.errors import DomainError
 from shop.cart_pb2 import AddItemRequest, CartItem, GetCartRequest
+from shop_kit.running_shop import down
 from shop_kit.waiting import wait_until
 from shop_lab.world.customers import CustomerResult
 from shop_lab.world.evidence import ClientOutcome
 from shop_lab.world.fault_testbed import FaultTestbed, fault_testbed, outcomes_of, responses_of
-from shop_lab.world.faults import down, full_disk
+from shop_lab.world.faults import full_disk
 
 RESPONSE_SECONDS = 5.0
 ADDITIONS = 1_000

@@ -19,8 +19,7 @@ from shop_internal import (
     payment_ledger_pb2_grpc,
     shipment_manifest_pb2_grpc,
 )
-from shop_kit.serving import Registration, serve
-from shop_lab.world.fake_peers.effects import (
+from shop_kit.fake_peers.effects import (
     FakeConfirmations,
     FakeEmail,
     FakeLedger,
@@ -28,8 +27,9 @@ from shop_lab.world.fake_peers.effects import (
     FakePayment,
     FakeShipping,
 )
-from shop_lab.world.fake_peers.peer import FakePeer, Fault
-from shop_lab.world.fake_peers.reads import FakeCart, FakeCatalog, FakeCurrency, FakeOrderedCart
+from shop_kit.fake_peers.peer import FakePeer, Fault
+from shop_kit.fake_peers.reads import FakeCart, FakeCatalog, FakeCurrency, FakeOrderedCart
+from shop_kit.serving import Registration, serve
 
 __all__ = ["FakePeer", "FakePeers", "Fault"]
 

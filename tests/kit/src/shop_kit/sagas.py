@@ -25,7 +25,7 @@ from checkout_service.domain import OPEN, Order, OrderLine, State, Transition, o
 from checkout_service.journal.opening import MIGRATIONS
 from checkout_service.journal.sql import SqlJournal
 from checkout_service.ports import Entry
-from shop_lab.world.saga_peers import Content, Payment, Shipping
+from shop_kit.saga_peers import Content, Payment, Shipping
 
 SCOPE = "scope"
 

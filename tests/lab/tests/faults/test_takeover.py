@@ -6,11 +6,11 @@ import pytest
 
 from shop_cli.local.processes import Process
 from shop_internal.orders_pb2 import GetOrderRequest, GetOrderResponse, ListOrdersRequest, OrderState
+from shop_kit.tcp_proxy import tcp_proxy
 from shop_kit.waiting import wait_until
 from shop_lab.prove.coverage import STALE_WRITE_MESSAGE
 from shop_lab.world.customer_plan import Intent
 from shop_lab.world.fault_testbed import FaultTestbed
-from shop_lab.world.tcp_proxy import tcp_proxy
 
 
 @pytest.fixture(params=["sqlite", "postgres"])

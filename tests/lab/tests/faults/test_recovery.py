@@ -11,8 +11,8 @@ from payment_service import failpoints as payment
 from shop_kit.waiting import wait_until
 from shop_lab.world.customer_plan import Intent
 from shop_lab.world.evidence import ClientOutcome
-from shop_lab.world.fake_peers.refusing import serve_refusing_peers
 from shop_lab.world.fault_testbed import FaultTestbed, failpoint, outcomes_of, process_with
+from shop_lab.world.refusing_peers import serve_refusing_peers
 
 
 def with_every_action(*points: str) -> pytest.MarkDecorator:

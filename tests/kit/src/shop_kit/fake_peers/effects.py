@@ -32,7 +32,7 @@ from shop_internal import (
     shipment_manifest_pb2,
     shipment_manifest_pb2_grpc,
 )
-from shop_lab.world.fake_peers.peer import FakePeer, money
+from shop_kit.fake_peers.peer import FakePeer, money
 
 
 class FakeShipping(FakePeer, shipping_pb2_grpc.ShippingServiceServicer):

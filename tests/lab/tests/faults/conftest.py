@@ -10,7 +10,12 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from shop_kit.loops import share_loop
 from shop_lab.world.fault_testbed import FaultTestbed, fault_testbed
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    share_loop(items, Path(__file__).parent)
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")

@@ -12,9 +12,9 @@ from chassis.rpc.client import channel
 from shop.cart_pb2 import GetCartRequest
 from shop.cart_pb2_grpc import CartServiceStub
 from shop.empty_pb2 import Empty
+from shop_kit.tcp_proxy import Mode, TcpProxy, tcp_proxy
 from shop_lab.world.evidence import ClientOutcome
 from shop_lab.world.fault_testbed import FaultTestbed, outcomes_of
-from shop_lab.world.tcp_proxy import Mode, TcpProxy, tcp_proxy
 
 FAULT_SECONDS = 2.0
 RECOVERY_SECONDS = 10.0

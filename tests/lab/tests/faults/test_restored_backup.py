@@ -19,15 +19,16 @@ import pytest
 import pytest_asyncio
 
 from shop.cart_pb2 import AddItemRequest, CartItem
+from shop_kit.charges import query, read_charges
 from shop_kit.waiting import wait_until
 from shop_lab.world.customer_plan import Intent
 from shop_lab.world.evidence import ClientOutcome, OrderResponse
 from shop_lab.world.evidence_collector import QUIET_SECONDS, wait_until_quiet
 from shop_lab.world.fault_testbed import FaultTestbed, failpoint, fault_testbed, responses_of
-from shop_lab.world.ledgers import query, read_charges, read_confirmations, read_manifest
+from shop_lab.world.ledgers import read_confirmations, read_manifest
 from shop_lab.world.shop_under_test import Database
 
-PAGE = (Path(__file__).parents[3] / "charts/shop/docs/data.md").read_text()
+PAGE = (Path(__file__).parents[4] / "charts/shop/docs/data.md").read_text()
 # As documented there, where `kubectl exec` runs them in the pod of PostgreSQL.
 BACK_UP = ("pg_dump", "--format=custom")
 RESTORE = ("pg_restore", "--clean", "--if-exists", "--create", "--exit-on-error")

@@ -18,7 +18,7 @@ from shop import (
     product_catalog_pb2_grpc,
 )
 from shop_internal import ordered_cart_pb2, ordered_cart_pb2_grpc
-from shop_lab.world.fake_peers.peer import FakePeer, money
+from shop_kit.fake_peers.peer import FakePeer, money
 
 RATES = {"CHF": 4, "EUR": 2, "GBP": 3, "JPY": 150, "USD": 1}
 """Units of a currency per USD."""

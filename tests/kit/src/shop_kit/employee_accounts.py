@@ -7,7 +7,7 @@ from typing import Any
 import httpx2
 
 from employee_api.access import SESSION_COOKIE
-from shop_lab.world.employee_api import PASSWORD, Api, StartApi
+from shop_kit.employee_api import PASSWORD, Api, StartApi
 
 MODES = ("off", "observe", "enforce")
 NO_SESSION = (401, {"error": "Authentication required"})

@@ -11,7 +11,7 @@ import httpx2
 from chassis.http.server import HttpService
 from chassis.telemetry.instruments import Telemetry
 from shop_kit.settings import load_settings
-from shop_lab.world.storefront_backends import Backends
+from shop_kit.storefront_backends import Backends
 from storefront_service.__main__ import Settings, build
 
 KEY = "k" * 32
