@@ -94,7 +94,7 @@ up: setup  ## Start everything, and stop it on Ctrl-C
 
 SOURCES := $(wildcard services/*/src) employee-api/src tests/kit/src tests/lab/src
 # Test folders are no packages, so mypy reads each by itself: several have a conftest.py.
-TESTS := $(wildcard services/*/tests) employee-api/tests $(patsubst %/,%,$(sort $(dir $(wildcard tests/*/*.py tests/system/*/*.py)))) tests/lab/tests
+TESTS := $(wildcard services/*/tests) employee-api/tests $(patsubst %/,%,$(sort $(dir $(wildcard tests/*/*.py tests/system/*/*.py tests/lab/*/*.py))))
 # Packages that are imported by another name than their own.
 RENAMED := shop-chassis=chassis,shop-protos=shop|shop_internal,shop-cli=shop_cli,employee-api=employee_api
 RENAMED := $(RENAMED),shop-kit=shop_kit|shop_smoke

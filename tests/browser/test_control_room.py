@@ -12,8 +12,6 @@ from shop_cli.local.run_file import Run
 from shop_kit.browser import APPEARANCES, SCREENSHOTS, Tab, accessibility_violations, open_tab, overflow
 from shop_kit.charges import read_charges
 from shop_kit.running_shop import shop_up
-from shop_lab.incidents.local import Local
-from shop_lab.incidents.mystery import suitable
 
 SOON = 60_000
 
@@ -23,7 +21,7 @@ async def run(
     browser: Browser,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> AsyncIterator[Run]:
-    async with shop_up(tmp_path_factory.mktemp("shop"), "--lab") as found:
+    async with shop_up(tmp_path_factory.mktemp("shop")) as found:
         async with open_tab(browser, f"http://{found.addresses['storefront']}") as tab:
             await tab.prepare_order()
             await tab.place_order()
@@ -115,22 +113,3 @@ async def test_traces_are_sorted_by_a_column_without_scripts(browser: Browser, r
     durations = [float(text.removesuffix(" ms")) for text in shown]
     assert durations == sorted(durations, reverse=True)
     assert len(durations) > 1
-
-
-@pytest.mark.parametrize("room", ["light"], indirect=True)
-async def test_a_mystery_breaks_a_service_and_names_it_when_it_is_revealed(room: Tab, run: Run) -> None:
-    section, laboratory = room.page.get_by_label("Laboratory"), Local(Path(run.folder))
-    await room.page.get_by_role("button", name="Break something").click()
-    await expect(section).to_contain_text("Which one?", timeout=SOON)
-    assert len(laboratory.records()) == 1
-    shown = await room.page.content()
-    assert [word for fault in suitable() for word in fault.words if word in shown] == []
-    await room.page.get_by_label("Service at fault").fill("storefront")
-    await room.page.get_by_role("button", name="Answer").click()
-    await expect(section).to_contain_text("storefront, after", timeout=SOON)
-    await room.page.get_by_role("button", name="Reveal").click()
-    await expect(section.get_by_text("wrong")).to_be_visible(timeout=SOON)
-    assert await section.get_by_role("heading", level=3).inner_text() in {fault.title for fault in suitable()}
-    assert laboratory.records() == []
-    await room.page.screenshot(path=SCREENSHOTS / "light" / "mystery.png", full_page=True)
-    assert await accessibility_violations(room.page) == []

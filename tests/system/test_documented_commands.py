@@ -155,7 +155,7 @@ def test_a_command_that_is_run_elsewhere_is_there(pattern: str) -> None:
 
 
 def test_the_commands_of_runbooks_are_run_on_a_cluster() -> None:
-    assert "tests/e2e/runbooks.py" in (ROOT / "tests/e2e/incidents.sh").read_text()
+    assert "tests/e2e/runbooks.py" in (ROOT / "tests/lab/e2e/incidents.sh").read_text()
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")

@@ -1,10 +1,11 @@
-"""The order in which a mystery is started, answered and revealed; tests/browser plays one."""
+"""A mystery in the control room, and the order in which it is started, answered and revealed."""
 
 import time
 from pathlib import Path
 from typing import cast
 
 import pytest
+from playwright.async_api import expect
 
 from chassis.errors import InvalidArgument
 from checkout_service.reconciliation.reader import Reader
@@ -15,6 +16,8 @@ from shop_cli.local.processes import Shop
 from shop_cli.local.supervision import Monitor
 from shop_cli.local.telemetry_store import TelemetryStore
 from shop_cli.local.workspace import discover, find
+from shop_kit.browser import SCREENSHOTS, accessibility_violations, open_tab, running_browser
+from shop_kit.running_shop import shop_up
 from shop_lab.incidents import injector
 from shop_lab.incidents.catalogue import Fault
 from shop_lab.incidents.catalogue import find as find_fault
@@ -23,6 +26,8 @@ from shop_lab.incidents.local import Local
 from shop_lab.incidents.mystery import Mystery, OutOfTurn, _begin, suitable
 from shop_lab.incidents.state import Record
 from shop_lab.incidents.targets import Target
+
+SOON = 300_000
 
 
 @pytest.fixture
@@ -83,3 +88,28 @@ def test_the_time_that_is_left_tells_no_fault_from_another(monkeypatch: pytest.M
         _begin(fault, Local(tmp_path))
     assert len(begun) > 1
     assert len(set(begun)) == 1
+
+
+async def test_a_mystery_breaks_a_service_and_names_it_when_it_is_revealed(tmp_path: Path) -> None:
+    async with (
+        running_browser() as browser,
+        shop_up(tmp_path, "--lab") as run,
+        open_tab(browser, run.control_room) as tab,
+    ):
+        await tab.page.goto(f"/?token={run.token}")
+        section, laboratory = tab.page.get_by_label("Laboratory"), Local(tmp_path)
+        await tab.page.get_by_role("button", name="Break something").click()
+        await expect(section).to_contain_text("Which one?", timeout=SOON)
+        assert len(laboratory.records()) == 1
+        shown = await tab.page.content()
+        assert [word for fault in suitable() for word in fault.words if word in shown] == []
+        await tab.page.get_by_label("Service at fault").fill("storefront")
+        await tab.page.get_by_role("button", name="Answer").click()
+        await expect(section).to_contain_text("storefront, after", timeout=SOON)
+        await tab.page.get_by_role("button", name="Reveal").click()
+        await expect(section.get_by_text("wrong")).to_be_visible(timeout=SOON)
+        assert await section.get_by_role("heading", level=3).inner_text() in {fault.title for fault in suitable()}
+        assert laboratory.records() == []
+        await tab.page.screenshot(path=SCREENSHOTS / "light" / "mystery.png", full_page=True)
+        assert await accessibility_violations(tab.page) == []
+        assert tab.problems == []

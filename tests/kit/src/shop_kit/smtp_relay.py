@@ -1,6 +1,6 @@
 """An SMTP relay on loopback, which records the mails that it accepts and can be slow, refuse or hang up.
 
-`tests/e2e/mail_relay.py` is another one: it runs in an image of the shop, which has no aiosmtpd.
+`tests/lab/e2e/mail_relay.py` is another one: it runs in an image of the shop, which has no aiosmtpd.
 """
 
 import asyncio

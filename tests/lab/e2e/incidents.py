@@ -1,4 +1,4 @@
-"""Prints what runs of incidents have shown as a table: `python tests/e2e/incidents.py FOLDER`."""
+"""Prints what runs of incidents have shown as a table: `python tests/lab/e2e/incidents.py FOLDER`."""
 
 import sys
 from collections.abc import Iterator

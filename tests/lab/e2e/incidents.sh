@@ -11,7 +11,7 @@
 #   DURATION             of each, such as 1h (as the catalogue says)
 #   incidents.sh [FAULT...]   only these; ad-slow is an example and not among them
 set -euo pipefail
-cd "$(dirname "$0")/../.."
+cd "$(dirname "$0")/../../.."
 
 prefix=${NAMESPACE:-incidents} release=${RELEASE:-shop} warm_up=${WARM_UP_SECONDS:-300} seed=${SEED:-1} out=${OUT:-runs}
 read -ra duration <<<"${DURATION:+--for $DURATION}"
@@ -25,10 +25,10 @@ install() { # NAMESPACE
     local image workload
     kubectl create namespace "$1"
     kubectl label namespace "$1" pod-security.kubernetes.io/enforce=restricted shop/lab=true >/dev/null
-    helm install "$release" charts/shop --namespace "$1" -f tests/e2e/incident-values.yaml "${helm_args[@]}" >/dev/null
+    helm install "$release" charts/shop --namespace "$1" -f tests/lab/e2e/incident-values.yaml "${helm_args[@]}" >/dev/null
     image=$(kubectl --namespace "$1" get deployment "$release-checkout" --output jsonpath='{.spec.template.spec.containers[0].image}')
-    kubectl --namespace "$1" create configmap mail-relay --from-file=tests/e2e/mail_relay.py
-    sed "s,IMAGE,$image," tests/e2e/mail-relay.yaml | kubectl --namespace "$1" apply -f -
+    kubectl --namespace "$1" create configmap mail-relay --from-file=tests/lab/e2e/mail_relay.py
+    sed "s,IMAGE,$image," tests/lab/e2e/mail-relay.yaml | kubectl --namespace "$1" apply -f -
     for workload in $(kubectl --namespace "$1" get deployment,statefulset --output name); do
         kubectl --namespace "$1" rollout status --timeout=10m "$workload" >/dev/null
     done
@@ -66,7 +66,7 @@ echo "customers arrive for $warm_up s before the first incident"
 sleep "$warm_up"
 for namespace in $laboratories; do run_incidents "$namespace" & done
 wait
-python tests/e2e/incidents.py "$out"
+python tests/lab/e2e/incidents.py "$out"
 for namespace in $laboratories; do
     restarts=$(kubectl --namespace "$namespace" get pods --output jsonpath='{range .items[*]}{.status.containerStatuses[0].restartCount}+{end}')
     echo "$namespace: $((${restarts}0)) restarts, $(memory "$namespace") MiB"
