@@ -86,7 +86,7 @@ def run_process(
 
 
 def _migrate(url: str, migrations: Path, connect_seconds: float) -> None:
-    """Run pending migrations in another process, by `migrate`; exit with its error if it fails.
+    """Run pending migrations in another process; exit with its error if it fails.
 
     SQLAlchemy and Alembic would take 22 MiB of this one until it ends.
     """
@@ -94,7 +94,8 @@ def _migrate(url: str, migrations: Path, connect_seconds: float) -> None:
         pending = needs_migration(url, migrations, connect_seconds=connect_seconds)
     except DatabaseUnusable as error:
         sys.exit(str(error))
-    if pending and subprocess.run([sys.executable, *sys.orig_argv[1:], "migrate"], check=False).returncode:  # noqa: S603
+    command = [sys.executable, "-P", "-m", "chassis.sql.upgrade", str(migrations)]
+    if pending and subprocess.run(command, env={**os.environ, "DATABASE_URL": url}, check=False).returncode:  # noqa: S603
         sys.exit(1)
 
 

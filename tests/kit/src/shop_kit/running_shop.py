@@ -106,7 +106,7 @@ async def running_process(name: str, folder: Path, environment: Mapping[str, str
         process = Process(find(discover(), name), port, {**inherited({}), **DEAD_PROXIES, **environment}, folder)
         await process.start()
         try:
-            await process.wait_until_serving(60)
+            await process.wait_until_serving()
             yield process
         finally:
             await process.stop()
@@ -165,7 +165,7 @@ async def running_shop(
         overrides = {program.name: {"FAILPOINTS": failpoints} for program in programs}
         shop = Shop(programs, folder, by_name, environment, overrides, identities=identities)
         processes = await stack.enter_async_context(shop)
-        await processes.wait_until_serving(60)
+        await processes.wait_until_serving()
         channels = {
             process.name: await stack.enter_async_context(open_channel(process.address, process.identity))
             for process in processes
@@ -194,4 +194,4 @@ async def down(process: ChildProcess, *, frozen: bool = False) -> AsyncIterator[
             process.resume()
         else:
             await process.start()
-        await process.wait_until_serving(60)
+        await process.wait_until_serving()

@@ -34,7 +34,6 @@ from shop_internal.mail_records_pb2 import GetMailRequest
 _USER = "demo"
 _LINES = 3
 _PLACE_ORDER = "shop.CheckoutService/PlaceOrder"
-_START_SECONDS = 60.0
 _REFRESH_SECONDS = 0.1
 _CONFIRMATION_SECONDS = 10.0
 
@@ -79,7 +78,7 @@ def _environment(otlp_port: int) -> dict[str, str]:
 
 async def _start(shop: Shop) -> None:
     console.print("[bold]Starting the services")
-    waiting = asyncio.create_task(shop.wait_until_serving(_START_SECONDS))
+    waiting = asyncio.create_task(shop.wait_until_serving())
     try:
         with StatusDisplay(shop) as display:
             while not waiting.done():

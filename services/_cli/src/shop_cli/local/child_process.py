@@ -13,6 +13,7 @@ from chassis.errors import FailedPrecondition, Unavailable
 from shop_cli.local import launch
 
 CHECK_SECONDS = 20.0
+START_SECONDS = 300.0  # on a busy machine; a process that ends fails at once
 _POLL_SECONDS = 0.02
 _LAST_LINES = 3
 
@@ -124,7 +125,7 @@ class ChildProcess:
             self.kill()
             return await self.wait()
 
-    async def wait_until_serving(self, timeout_seconds: float = 30.0) -> float:
+    async def wait_until_serving(self, timeout_seconds: float = START_SECONDS) -> float:
         """Wait until the process is ready; return the seconds since its start. Raise ProcessDied or NotServing."""
         deadline = time.monotonic() + timeout_seconds
         while not await self.is_serving():

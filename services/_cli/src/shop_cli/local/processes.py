@@ -22,7 +22,7 @@ from typing_extensions import override
 
 from chassis.tls.certificates import Certificates, Identity
 from shop_cli.local import health
-from shop_cli.local.child_process import ChildProcess
+from shop_cli.local.child_process import START_SECONDS, ChildProcess
 from shop_cli.local.identities import Identities
 from shop_cli.local.ports import HOST, require_free
 from shop_cli.local.secret_files import load_or_create
@@ -175,7 +175,7 @@ class Shop:
     async def __aexit__(self, *_: object) -> None:
         await self.stop()
 
-    async def wait_until_serving(self, timeout_seconds: float = 30.0) -> None:
+    async def wait_until_serving(self, timeout_seconds: float = START_SECONDS) -> None:
         """Wait until all processes are ready. Raise ProcessDied or NotServing for the first one that fails."""
         await asyncio.gather(*(process.wait_until_serving(timeout_seconds) for process in self))
 
