@@ -19,7 +19,6 @@ import pytest
 from shop_cli.control_room.running import PORT as CONTROL_ROOM_PORT
 from shop_cli.local.ports import HOST, PortInUse, require_free
 from shop_cli.local.workspace import MAX_PORT_OFFSET, PORT_STEP, default_ports, discover
-from shop_kit.shop_databases import files_in, migrate_databases
 from shop_kit.signals import interruptible
 from shop_kit.waiting import wait_until
 
@@ -141,7 +140,6 @@ async def test_up_says_what_to_open_is_alone_in_its_folder_and_stops_everything_
 
 
 async def test_up_restarts_a_service_that_dies_and_leaves_no_process_behind_when_killed(tmp_path: Path) -> None:
-    migrate_databases(files_in(tmp_path))
     async with command("up", "--any-ports", "--folder", str(tmp_path)) as process:
         await wait_until_serving(process, len(discover()))
         services = children(process.pid)

@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import json
 import os
 import signal
 import subprocess
@@ -94,9 +95,10 @@ def _migrate(url: str, migrations: Path, connect_seconds: float) -> None:
         pending = needs_migration(url, migrations, connect_seconds=connect_seconds)
     except DatabaseUnusable as error:
         sys.exit(str(error))
-    command = [sys.executable, "-P", "-m", "chassis.sql.upgrade", str(migrations)]
-    if pending and subprocess.run(command, env={**os.environ, "DATABASE_URL": url}, check=False).returncode:  # noqa: S603
-        sys.exit(1)
+    if pending:
+        command, databases = [sys.executable, "-P", "-m", "chassis.sql.migrate"], json.dumps({url: str(migrations)})
+        if subprocess.run(command, input=databases, text=True, check=False).returncode:  # noqa: S603
+            sys.exit(1)
 
 
 def _messages(error: BaseException) -> Iterator[str]:

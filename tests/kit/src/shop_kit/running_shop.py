@@ -30,7 +30,6 @@ from shop_cli.local.workspace import Program, default_ports, discover, discover_
 from shop_cli.sample_order import sample_order
 from shop_kit.charges import Charge, read_charges
 from shop_kit.received_telemetry import Received, receiving
-from shop_kit.shop_databases import files_in, migrate_databases
 
 _UP_SECONDS = 90
 DEAD_PROXIES = {
@@ -115,7 +114,6 @@ async def running_process(name: str, folder: Path, environment: Mapping[str, str
 @contextlib.asynccontextmanager
 async def shop_up(folder: Path, *options: str) -> AsyncIterator[Run]:
     """Run `shop up` on free ports with its data in a folder, and more options; wait until it says that it is ready."""
-    await asyncio.to_thread(migrate_databases, files_in(folder))
     command = (sys.executable, "-m", "shop_cli", "up", "--any-ports", "--folder", str(folder), *options)
     environment = {**os.environ, **DEAD_PROXIES}
     process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE, env=environment)
@@ -159,7 +157,6 @@ async def running_shop(
         by_name = dict(zip(names, ports, strict=True))
         received = await stack.enter_async_context(receiving(otlp_port))
         environment = {"PATH": "/usr/bin:/bin", **DEAD_PROXIES, **exporting_to(otlp_port), **variables}
-        await asyncio.to_thread(migrate_databases, files_in(folder))
         clients = [*(program.name for program in programs), "reconciliation", "test"]
         identities = Identities.issue(folder / "tls", clients) if tls else None
         overrides = {program.name: {"FAILPOINTS": failpoints} for program in programs}

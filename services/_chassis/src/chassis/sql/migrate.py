@@ -4,10 +4,14 @@ A folder of migrations contains only `versions/*.py`, each with `revision`, `dow
 
 SQLAlchemy and Alembic, which `chassis.sql.upgrade` imports, take most of a second, longer than the rest of a service's
 start, and 22 MiB: they are not imported when no migration is pending.
+
+`python -m chassis.sql.migrate` migrates the databases that its standard input names: {url: folder of migrations, ...}.
 """
 
+import json
 import os
 import re
+import sys
 import time
 from contextlib import closing
 from pathlib import Path
@@ -134,3 +138,11 @@ def _revisions(migrations: Path) -> tuple[set[str], set[str]]:
     if len(revisions - superseded) != 1:
         raise ValueError(f"{migrations} must have one newest revision, not {sorted(revisions - superseded)}")
     return revisions, superseded
+
+
+if __name__ == "__main__":
+    try:
+        for database_url, folder in json.load(sys.stdin).items():
+            migrate(database_url, Path(folder))
+    except OSError as unusable:
+        sys.exit(str(unusable))

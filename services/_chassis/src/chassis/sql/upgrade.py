@@ -1,11 +1,6 @@
-"""Runs pending migrations by Alembic, in one transaction. Only `chassis.sql.migrate` imports this module.
+"""Runs pending migrations by Alembic, in one transaction. Only `chassis.sql.migrate` imports this module."""
 
-`python -m chassis.sql.upgrade FOLDER` runs those of a folder on the database at DATABASE_URL.
-"""
-
-import os
 import sqlite3
-import sys
 from pathlib import Path
 
 from alembic import command
@@ -14,7 +9,7 @@ from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
 
-from chassis.sql.migrate import DatabaseUnusable, migrate
+from chassis.sql.migrate import DatabaseUnusable
 from chassis.sql.sqlalchemy_url import UNPREPARED, sqlalchemy_url
 from chassis.sql.url import sqlite_path
 
@@ -67,10 +62,3 @@ def _upgrade(connection: Connection, migrations: Path) -> None:
 def _escaped(path: Path) -> str:
     """Return a path as a value of a configuration, where a percent sign begins an interpolation."""
     return str(path).replace("%", "%%")
-
-
-if __name__ == "__main__":
-    try:
-        migrate(os.environ["DATABASE_URL"], Path(sys.argv[1]))
-    except DatabaseUnusable as error:
-        sys.exit(str(error))

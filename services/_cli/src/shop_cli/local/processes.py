@@ -12,6 +12,7 @@ thread that started it, so enter the context in a thread that lives as long as t
 """
 
 import asyncio
+import json
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -86,6 +87,11 @@ class Process(ChildProcess):
         """Of its clients here."""
         return self.certificates.refresh() if self.certificates else None
 
+    @property
+    def database_url(self) -> str:
+        """Of its database; by default that of a file in its folder."""
+        return self.environment.get("DATABASE_URL", f"sqlite:///.shop/{self.name}.db")
+
     @override
     async def start(self, **variables: str) -> None:
         """Start the process, with additional environment variables until it ends. Raise PortInUse.
@@ -144,6 +150,7 @@ class Shop:
     ) -> None:
         common = {**inherited(os.environ if environment is None else environment), **addresses(programs, ports)}
         certificates = identities.operator if identities else None
+        self._folder, self._python = folder, python
         self._processes: dict[str, Process] = {}
         for program in programs:
             name, internal_port = program.name, ports.get(internal_name(program.name), 0)
@@ -165,12 +172,29 @@ class Shop:
         for process in self:  # all or none
             process.require_free_ports()
         try:
+            await self._migrate()
             for process in self:
                 await process.start()
         except BaseException:
             await self.stop()
             raise
         return self
+
+    async def _migrate(self) -> None:
+        """Migrate all databases in one process: a service that finds an empty one takes a second to import Alembic.
+
+        A service reports itself what is wrong with its database.
+        """
+        databases = {
+            process.database_url: str(process.program.migrations) for process in self if process.program.migrations
+        }
+        child = await asyncio.create_subprocess_exec(
+            *(self._python, "-P", "-m", "chassis.sql.migrate"),
+            stdin=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL,
+            cwd=self._folder,
+        )
+        await child.communicate(json.dumps(databases).encode())
 
     async def __aexit__(self, *_: object) -> None:
         await self.stop()

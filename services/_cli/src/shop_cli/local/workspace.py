@@ -40,6 +40,7 @@ class Program:
         module: that `python -m` runs.
         port, internal_port: default ports on a developer's machine, for public and for internal services.
         secrets: variables that need a random value; the chart's `secrets`.
+        migrations: of the database that it has by default, `.shop/<name>.db` in its working directory.
     """
 
     name: str
@@ -48,6 +49,7 @@ class Program:
     protocol: Protocol
     internal_port: int | None = None
     secrets: tuple[str, ...] = ()
+    migrations: Path | None = None
 
     @property
     def address_variable(self) -> str:
@@ -133,4 +135,5 @@ def _read(path: Path) -> Program | None:
         protocol=protocol,
         internal_port=shop.get("internal-port"),
         secrets=tuple(shop.get("secrets", ())),
+        migrations=next(path.parent.glob(f"{package}/**/migrations")) if shop.get("database") else None,
     )

@@ -1,6 +1,5 @@
 """The shop that `shop prove` tests: real service processes and databases on free ports, with their own data."""
 
-import asyncio
 import os
 import secrets
 import tempfile
@@ -15,14 +14,14 @@ from shop_cli.local.ports import HOST, reserved
 from shop_cli.local.processes import Shop
 from shop_cli.local.stores import Valkey
 from shop_cli.local.workspace import Program, default_ports, discover_services, find, internal_name
-from shop_kit.shop_databases import MIGRATIONS, files_in, migrate_databases
 from shop_kit.tcp_proxy import TcpProxy, tcp_proxy
 from shop_lab.world.faulty_postgres import FaultyPostgres
 from shop_lab.world.postgres_cluster import SERVERS, PostgresCluster, Replication
 
 Database = Literal["sqlite", "postgres"]
 
-START_SECONDS = 60.0
+START_SECONDS = 300.0
+_DATABASES = ("checkout", "payment", "shipping", "email")
 LEASE_SECONDS = 2.0
 PEERS = ("cart", "product-catalog", "currency", "shipping", "payment", "email")
 """The services that checkout calls."""
@@ -124,7 +123,6 @@ async def shop_under_test(
         valkey = await stack.enter_async_context(Valkey(folder, valkey_port))
         servers = await _start_postgres(stack, replication) if database == "postgres" else None
         urls, hmac_key = _database_urls(folder, servers), secrets.token_hex(32)
-        await asyncio.to_thread(migrate_databases, urls)
         common = {"HMAC_KEY": hmac_key, "LEASE_SECONDS": str(lease_seconds)}
         ports_by_name = dict(zip(port_names, ports, strict=True))
         links = await _start_links(stack, ports_by_name) if proxied else {}
@@ -178,12 +176,12 @@ async def _start_postgres(
     if replication is not None:
         ports = stack.enter_context(reserved(SERVERS))
         cluster = PostgresCluster.running(Path(folder) / "cluster", ports, replication)
-        servers = dict.fromkeys(MIGRATIONS, await stack.enter_async_context(cluster))
+        servers = dict.fromkeys(_DATABASES, await stack.enter_async_context(cluster))
     if replication != "sync":
         # The ledgers are the evidence: they must not lose what the journal may lose.
         ledgers = await FaultyPostgres.create(Path(folder) / "postgres", settings=_UNFLUSHED)
         single = await stack.enter_async_context(ledgers)
-        servers = {**dict.fromkeys(MIGRATIONS, single), "checkout": servers.get("checkout", single)}
+        servers = {**dict.fromkeys(_DATABASES, single), "checkout": servers.get("checkout", single)}
     for name, server in servers.items():
         await server.create_database(name)
     return servers
@@ -192,7 +190,7 @@ async def _start_postgres(
 def _database_urls(folder: Path, servers: Mapping[str, FaultyPostgres | PostgresCluster] | None) -> dict[str, str]:
     if servers is not None:
         return {name: server.url(name) for name, server in servers.items()}
-    return files_in(folder)
+    return {name: f"sqlite:///{folder}/.shop/{name}.db" for name in _DATABASES}
 
 
 async def _start_links(stack: AsyncExitStack, ports: Mapping[str, int]) -> dict[str, TcpProxy]:
