@@ -139,7 +139,7 @@ test: setup  ## Run every test but long schedules
 	@# After a crash xdist can wait for ever for tests that no worker runs.
 	pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --max-worker-restart 0 -m "not long"
 
-bench: setup  ## Measure speed, memory and disk space: tables and bench.json (AGAINST=commit; needs ghz and h2load)
+bench: setup  ## Measure what an order costs: a table and bench.json (AGAINST=commit; needs ghz)
 	python -m shop_lab.bench $(if $(AGAINST),--against $(AGAINST))
 
 # --- images and clusters ---

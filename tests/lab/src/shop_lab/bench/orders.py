@@ -1,173 +1,140 @@
-"""Orders from a compiled client: latency one at a time, throughput with several in flight, CPU over all servers."""
+"""Orders in turns of seconds: a few of one shop, then a few of the next, whose ratio is one sample.
+
+The speed of a shared machine changes within seconds by as much as what is compared differs.
+"""
 
 import asyncio
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
-from itertools import cycle, islice
+from dataclasses import dataclass
+from itertools import cycle
 from statistics import median, quantiles
+from typing import Self
 
 from chassis.rpc.connection import open_channel
-from shop import cart_pb2, cart_pb2_grpc, checkout_pb2, empty_pb2, product_catalog_pb2_grpc
+from shop.cart_pb2 import AddItemRequest, CartItem
+from shop.cart_pb2_grpc import CartServiceStub
+from shop.checkout_pb2 import PlaceOrderRequest
+from shop.empty_pb2 import Empty
+from shop.product_catalog_pb2_grpc import ProductCatalogServiceStub
 from shop_cli.local.processes import Shop
 from shop_cli.local.workspace import root
 from shop_cli.sample_order import sample_order
-from shop_lab.bench import clients, rounds
-from shop_lab.bench.rounds import Figures, Row, Rows
+from shop_lab.bench.ghz import Result, ghz
 from shop_lab.bench.shops import Running
 
-METHOD = "shop.CheckoutService.PlaceOrder"
-PROTO = root() / "protos" / "shop" / "checkout.proto"
-CPU, P50, P99 = "cpu_milliseconds", "p50_milliseconds", "p99_milliseconds"
+METHOD, PROTO = "shop.CheckoutService.PlaceOrder", root() / "protos" / "shop" / "checkout.proto"
+CPU, P50, RATE = "CPU ms", "p50 ms", "orders/s"
 _CARTS_AT_ONCE = 8
 # Confirmations and telemetry in the background are part of the cost of orders, filling carts is not.
-_BACKGROUND_SECONDS = 1.0
-_TURNS = 4
-# After which the outbox of a shop is empty, so that the next one is alone.
-_SETTLED_SECONDS = 0.3
+_BACKGROUND_SECONDS = 0.7
 # Shipping's quotes depend on the country and the quantity, and checkout caches them: orders have 24 combinations.
 _COUNTRIES = ("Germany", "United States", "Canada", "Norway", "Japan", "Brazil", "India", "France")
 _QUANTITIES = (1, 2, 3)
+_KINDS = len(_COUNTRIES) * len(_QUANTITIES)
 
 
 @dataclass(frozen=True)
 class Shape:
-    """How orders are placed: so many, with so many lines each, so many of them in flight."""
+    """How orders are placed: with so many lines each, so many of them in flight."""
 
     lines: int
     in_flight: int
-    orders: int
 
     def __str__(self) -> str:
         return f"{self.lines} lines, " + ("alone" if self.in_flight == 1 else f"{self.in_flight} in flight")
 
 
-async def compare(
-    shops: Mapping[str, Running], baselines: Mapping[str, str], shapes: Sequence[Shape], number_of_rounds: int
-) -> Rows:
-    """Return the figures of each shop and shape.
+@dataclass(frozen=True)
+class Spread:
+    """Median and quartiles of a figure over all turns."""
 
-    Args:
-        shops: by name.
-        baselines: the name of the shop with which another is compared, by the other's name.
-        shapes: of the orders.
-        number_of_rounds: for each shape.
-    """
-    for running in shops.values():
-        await run(running, Shape(9, 16, 200))
-    rows: Rows = {}
-    for shape in shapes:
-        if shape.in_flight == 1:
-            made = await rounds.in_turns(partial(run_in_turns, shops, shape), number_of_rounds)
-        else:
-            measurements = {name: partial(run, running, shape) for name, running in shops.items()}
-            made = await rounds.interleaved(measurements, number_of_rounds)
-        for name, figures in made.items():
-            ratios = _ratios(figures, made[baselines[name]]) if name in baselines else {}
-            rows[f"{shape}: {name}"] = rounds.row(figures) | ratios
-    return rows
+    low: float
+    median: float
+    high: float
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> Self:
+        return cls(*(quantiles(values, n=4, method="inclusive") if len(values) > 1 else [values[0]] * 3))
+
+    def __str__(self) -> str:
+        low, middle, high = (f"{value:,.0f}" if value >= 100 else f"{value:.3g}" for value in self.of_all())
+        return f"{middle} ({low}-{high})"
+
+    def of_all(self) -> tuple[float, float, float]:
+        return self.low, self.median, self.high
 
 
-def _ratios(figures: Sequence[Figures], baseline: Sequence[Figures]) -> Row:
-    return {f"{name.partition('_')[0]}_ratio": rounds.ratio(figures, baseline, name) for name in (CPU, P50)}
+Figures = dict[str, float]
+Turn = Mapping[str, Figures]
+"""The figures of each shop in one turn."""
 
 
-async def product_ids(shop: Shop) -> list[str]:
-    async with open_channel(shop["product-catalog"].address, shop["product-catalog"].identity) as channel:
-        listed = await product_catalog_pb2_grpc.ProductCatalogServiceStub(channel).ListProducts(empty_pb2.Empty())
-    return [product.id for product in listed.products]
+def spreads(turns: Sequence[Turn], name: str, baseline: str | None) -> dict[str, Spread]:
+    """Return the spread of each figure of a shop, and of each turn's ratios to the shop that is its baseline."""
+    found = {figure: Spread.of([turn[name][figure] for turn in turns]) for figure in turns[0][name]}
+    if baseline is not None:
+        for figure in (CPU, P50):
+            ratios = [turn[name][figure] / turn[baseline][figure] for turn in turns]
+            found[f"{figure.split()[0]} ratio"] = Spread.of(ratios)
+    return found
 
 
-async def prepare(shop: Shop, shape: Shape) -> list[checkout_pb2.PlaceOrderRequest]:
-    """Fill a cart for each order; return the orders' requests."""
-    users = [uuid.uuid4().hex for _ in range(shape.orders)]
-    products = list(islice(cycle(await product_ids(shop)), shape.lines))
-    waiting = zip(users, cycle(_QUANTITIES), strict=False)
-    async with open_channel(shop["cart"].address, shop["cart"].identity) as channel:
-        stub = cart_pb2_grpc.CartServiceStub(channel)
+async def in_turns(shops: Mapping[str, Running], shape: Shape, number: int, seconds: float) -> list[Turn]:
+    """Place orders for so many seconds in each shop, in so many turns, every other one in reverse order."""
+    orders = {name: await _calibrate(running.shop, shape, seconds) for name, running in shops.items()}
+    turns: list[Turn] = []
+    for turn in range(number):
+        names = list(shops)
+        order = reversed(names) if turn % 2 else names
+        turns.append({name: await _measure(shops[name], shape, orders[name]) for name in order})
+    return turns
+
+
+async def _calibrate(shop: Shop, shape: Shape, seconds: float) -> int:
+    """Return how many orders take so long. It places each kind of order first: then prices and quotes are cached."""
+    await _place(shop, await _prepare(shop, shape.lines, _KINDS), shape.in_flight)
+    result = await _place(shop, await _prepare(shop, shape.lines, _KINDS), shape.in_flight)
+    return max(_KINDS, round(result.calls_a_second * seconds))
+
+
+async def _measure(running: Running, shape: Shape, orders: int) -> Figures:
+    requests = await _prepare(running.shop, shape.lines, orders)
+    await asyncio.sleep(_BACKGROUND_SECONDS / 2)
+    before = running.cpu_seconds()
+    result = await _place(running.shop, requests, shape.in_flight)
+    await asyncio.sleep(_BACKGROUND_SECONDS)
+    return figures_of(result, running.cpu_seconds() - before)
+
+
+def figures_of(result: Result, cpu_seconds: float) -> Figures:
+    """Return the figures of a turn, in which all servers have used so much CPU time."""
+    counted = result.milliseconds[1:]  # the first one waits for a connection
+    return {CPU: cpu_seconds / len(result.milliseconds) * 1000, P50: median(counted), RATE: result.calls_a_second}
+
+
+async def _place(shop: Shop, requests: Sequence[PlaceOrderRequest], in_flight: int) -> Result:
+    return await ghz(shop["checkout"].address, METHOD, PROTO, requests, in_flight)
+
+
+async def _prepare(shop: Shop, lines: int, orders: int) -> list[PlaceOrderRequest]:
+    """Fill a cart for each of so many orders, and return the requests that place them."""
+    users = [f"bench-{uuid.uuid4().hex}" for _ in range(orders)]
+    async with (
+        open_channel(shop["product-catalog"].address, None) as catalog,
+        open_channel(shop["cart"].address, None) as cart,
+    ):
+        products = (await ProductCatalogServiceStub(catalog).ListProducts(Empty())).products[:lines]
+        waiting, stub = iter(zip(users, cycle(_QUANTITIES), strict=False)), CartServiceStub(cart)
 
         async def fill() -> None:
             for user, quantity in waiting:
                 for product in products:
-                    item = cart_pb2.CartItem(product_id=product, quantity=quantity)
-                    await stub.AddItem(cart_pb2.AddItemRequest(user_id=user, item=item))
+                    item = CartItem(product_id=product.id, quantity=quantity)
+                    await stub.AddItem(AddItemRequest(user_id=user, item=item))
 
         await asyncio.gather(*(fill() for _ in range(_CARTS_AT_ONCE)))
     requests = [sample_order(user, "bench@example.com") for user in users]
     for request, country in zip(requests, cycle(_COUNTRIES), strict=False):
         request.address.country = country
     return requests
-
-
-async def place(shop: Shop, requests: Sequence[checkout_pb2.PlaceOrderRequest], in_flight: int) -> clients.Result:
-    return await clients.ghz(
-        shop["checkout"].address, METHOD, requests, in_flight, PROTO, certificates=shop["checkout"].certificates
-    )
-
-
-async def run(running: Running, shape: Shape) -> Figures:
-    """Place orders; return their figures, CPU per order over all servers and the client's apart."""
-    requests = await _prepare_warm(running, shape)
-    await asyncio.sleep(_BACKGROUND_SECONDS / 2)
-    before = running.cpu_seconds()
-    result = await place(running.shop, requests, shape.in_flight)
-    await asyncio.sleep(_BACKGROUND_SECONDS)
-    return figures_of([result], running.cpu_seconds() - before, result.milliseconds)
-
-
-async def run_in_turns(shops: Mapping[str, Running], shape: Shape) -> dict[str, Figures]:
-    """Place the orders of all shops, a few of one and then a few of the next; return the figures of each shop.
-
-    The speed of a shared machine changes within seconds, as much as what is compared differs.
-    """
-    a_turn = shape.orders // _TURNS + 1  # the first one does not count: it waits for a connection
-    waiting = {
-        name: await _prepare_warm(running, replace(shape, orders=_TURNS * a_turn)) for name, running in shops.items()
-    }
-    await asyncio.sleep(_BACKGROUND_SECONDS / 2)
-    before = {name: running.cpu_seconds() for name, running in shops.items()}
-    results: dict[str, list[clients.Result]] = {name: [] for name in shops}
-    for turn in range(_TURNS):
-        names = list(shops)
-        for name in reversed(names) if turn % 2 else names:
-            requests = waiting[name][turn * a_turn : (turn + 1) * a_turn]
-            results[name].append(await place(shops[name].shop, requests, shape.in_flight))
-            await asyncio.sleep(_SETTLED_SECONDS)
-    await asyncio.sleep(_BACKGROUND_SECONDS)
-    return {
-        name: figures_of(
-            results[name],
-            running.cpu_seconds() - before[name],
-            [each for result in results[name] for each in result.milliseconds[1:]],
-        )
-        for name, running in shops.items()
-    }
-
-
-async def _prepare_warm(running: Running, shape: Shape) -> list[checkout_pb2.PlaceOrderRequest]:
-    """Prepare orders, and place one of each kind before: as in steady traffic, prices and quotes are cached then."""
-    first = await prepare(running.shop, replace(shape, orders=len(_COUNTRIES) * len(_QUANTITIES)))
-    requests = await prepare(running.shop, shape)
-    await place(running.shop, first, shape.in_flight)
-    return requests
-
-
-def figures_of(results: Sequence[clients.Result], cpu_seconds: float, milliseconds: Sequence[float]) -> Figures:
-    """Return the figures of a shop's orders.
-
-    Args:
-        results: of all its orders.
-        cpu_seconds: of all servers meanwhile.
-        milliseconds: that the orders took whose latency counts.
-    """
-    orders = sum(len(result.milliseconds) for result in results)
-    p50, p99 = median(milliseconds), quantiles(milliseconds, n=100)[98]
-    return {
-        "orders_a_second": orders / sum(len(result.milliseconds) / result.calls_a_second for result in results),
-        P50: p50,
-        P99: p99,
-        "p99_to_p50": p99 / p50,
-        CPU: cpu_seconds / orders * 1000,
-        "client_cpu_milliseconds": sum(result.client_cpu_seconds for result in results) / orders * 1000,
-    }
