@@ -1,12 +1,8 @@
-"""What an incident is judged by, as Prometheus and a local shop answer."""
+"""What an incident is judged by: Prometheus, and Alertmanager's alerts as they fired, resolved and paged."""
 
 import json
-import os
-import subprocess
-import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from threading import Thread
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -14,14 +10,13 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from chassis.errors import Unavailable
-from shop_cli import control_room_client
-from shop_cli.local.run_file import Run
 from shop_lab.incidents import readings
 from shop_lab.incidents.alerts import AlertRecorder
 from shop_lab.incidents.catalogue import Effect
 from shop_lab.incidents.readings import ClusterReadings, LocalReadings, QueryRefused
 
-EFFECT = Effect(query="sum(up{$in})", above=1)
+EFFECT = Effect(query="sum(up{$in})", above=1, local={"figure": "rate", "service": "ad", "below": 2})
+IN = 'k8s_namespace_name="shop-a"'
 
 
 class FakePrometheus(BaseHTTPRequestHandler):
@@ -40,11 +35,16 @@ class FakePrometheus(BaseHTTPRequestHandler):
 
 
 @pytest.fixture
-def prometheus() -> Iterator[str]:
+def prometheus(monkeypatch: pytest.MonkeyPatch) -> Iterator[ClusterReadings]:
+    """A release whose Prometheus has an effect for three replicas, and two budgets that burn."""
+    burnt = readings._BURNT.replace("$in", IN)
+    effect = [{"metric": {}, "value": [0, value]} for value in ("1", "NaN", "3", "2")]
+    slos = [{"metric": {"slo": slo}, "value": [0, "2"]} for slo in ("get-ads", "convert")]
+    monkeypatch.setattr(FakePrometheus, "answers", {f"sum(up{{{IN}}})": effect, burnt: slos, "none": []})
     with ThreadingHTTPServer(("127.0.0.1", 0), FakePrometheus) as server:
         thread = Thread(target=server.serve_forever, args=[0.01])
         thread.start()
-        yield f"http://127.0.0.1:{server.server_port}"
+        yield cluster(f"http://127.0.0.1:{server.server_port}")
         server.shutdown()
         thread.join()
 
@@ -53,62 +53,64 @@ def cluster(url: str) -> ClusterReadings:
     return ClusterReadings(url, "shop-a", AlertRecorder("http://127.0.0.1:1"), lambda: ["CHARGED_TWICE"])
 
 
-def series(value: str) -> dict[str, Any]:
-    return {"metric": {}, "value": [0, value]}
-
-
-@pytest.mark.parametrize(
-    ("found", "value"),
-    [([series("1.5")], 1.5), ([series("NaN")], None), ([], None), ([series("1"), series("3"), series("2")], 3)],
-)
-def test_an_effect_is_read_in_the_namespace_of_the_release(
-    prometheus: str, monkeypatch: pytest.MonkeyPatch, found: list[Any], value: float | None
+def test_an_effect_is_the_furthest_value_of_the_release_and_budgets_are_named_as_their_alerts(
+    prometheus: ClusterReadings,
 ) -> None:
-    monkeypatch.setattr(FakePrometheus, "answers", {'sum(up{k8s_namespace_name="shop-a"})': found})
-    assert cluster(prometheus).effect(EFFECT) == value
+    below = Effect(query=EFFECT.query, below=1)
+    assert [prometheus.effect(effect) for effect in (EFFECT, below, Effect(query="none", above=1))] == [3, 1, None]
+    assert prometheus.burnt() == {"ErrorBudgetBurn(get-ads)", "ErrorBudgetBurn(convert)"}
 
 
-def test_budgets_that_burn_are_named_as_their_alerts(prometheus: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = [{"metric": {"slo": slo}, "value": [0, "2"]} for slo in ("get-ads", "convert")]
-    query = readings._BURNT.replace("$in", 'k8s_namespace_name="shop-a"')
-    monkeypatch.setattr(FakePrometheus, "answers", {query: found})
-    assert cluster(prometheus).burnt() == {"ErrorBudgetBurn(get-ads)", "ErrorBudgetBurn(convert)"}
-
-
-def test_a_query_that_prometheus_refuses_is_named(prometheus: str) -> None:
-    with pytest.raises(QueryRefused, match=r"^Prometheus refuses 'sum\(up"):
-        cluster(prometheus).effect(EFFECT)
-
-
-def test_a_prometheus_that_does_not_answer_is_named() -> None:
+def test_a_prometheus_that_refuses_or_does_not_answer_is_named(prometheus: ClusterReadings) -> None:
+    with pytest.raises(QueryRefused, match=r"^Prometheus refuses 'other'"):
+        prometheus.effect(Effect(query="other", above=1))
     with pytest.raises(Unavailable, match=r"^Prometheus does not answer at http://127\.0\.0\.1:1$"):
         cluster("http://127.0.0.1:1").effect(EFFECT)
 
 
-@pytest.mark.parametrize(("figure", "least"), [("cpu_share", 0), ("memory_mib", 64)])
-def test_the_process_of_a_service_is_measured(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, figure: str, least: float
-) -> None:
-    package = tmp_path / "ad_service"
-    package.mkdir()
-    (package / "__init__.py").touch()  # instead of the installed one
-    (package / "__main__.py").write_text("taken = bytearray(b'1' * 64 * 2**20)\nprint(flush=True)\nwhile True: pass\n")
-    supervisor = f"import subprocess, sys; subprocess.run([{sys.executable!r}, '-m', 'ad_service'])"
-    with subprocess.Popen(
-        [sys.executable, "-c", supervisor], cwd=tmp_path, stdout=subprocess.PIPE, start_new_session=True
-    ) as process:
-        assert process.stdout
-        process.stdout.readline()
-        monkeypatch.setattr(control_room_client, "require_run", lambda: Run(process.pid, str(tmp_path)))
-        effect = Effect(query="x", above=1, local={"figure": figure, "service": "ad", "above": 1})
-        value = LocalReadings().effect(effect)
-        (children,) = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
-        subprocess.run(["kill", "-KILL", children], check=True)
-    assert value is not None
-    assert least <= value < 4 * (least or os.cpu_count() or 1)
-
-
 def test_the_local_bounds_are_those_of_the_local_figure() -> None:
-    effect = Effect(query="x", above=1, local={"figure": "rate", "service": "ad", "below": 2})
-    assert LocalReadings().bounds(effect).contain(1.5)
-    assert not cluster("").bounds(effect).contain(0.5)
+    assert LocalReadings().bounds(EFFECT).contain(1.5)
+    assert not cluster("").bounds(EFFECT).contain(0.5)
+
+
+# ---------------------------------------------------------------- alerts
+
+
+def listed(severity: str = "page", *, inhibited: bool = False, **labels: str) -> dict[str, Any]:
+    status = {"inhibitedBy": ["other"] if inhibited else []}
+    return {"labels": {"alertname": "A", "severity": severity, **labels}, "status": status}
+
+
+def recorded(*lists: Sequence[dict[str, Any]]) -> AlertRecorder:
+    """Record what was listed every twenty seconds, first at 20."""
+    recorder = AlertRecorder("")
+    for number, alerts in enumerate(lists, start=1):
+        recorder.update(list(alerts), number * 20.0)
+    return recorder
+
+
+@pytest.mark.parametrize(
+    ("lists", "paged"),
+    [
+        ([[listed()]] * 3, True),
+        ([[listed()]] * 2, False),
+        ([[listed("ticket")]] * 3, False),
+        ([[listed()], [listed(inhibited=True)], [listed()], [listed()]], False),
+    ],
+)
+def test_an_alert_pages_once_it_was_active_and_not_inhibited_for_long_enough(
+    lists: list[list[dict[str, Any]]], *, paged: bool
+) -> None:
+    (firing,) = recorded(*lists).firings
+    assert firing.paged is paged
+
+
+def test_an_alert_that_fires_again_is_another_one() -> None:
+    recorder = recorded([listed()], [], [listed()])
+    assert [(firing.began, firing.ended) for firing in recorder.firings] == [(20, 40), (60, None)]
+    assert [firing.began for firing in recorder.active()] == [firing.began for firing in recorder.since(21)] == [60]
+
+
+def test_an_alert_is_named_with_what_it_is_about() -> None:
+    lists = [listed(slo="place-order"), listed(service_name="ad"), listed()]
+    assert [firing.name for firing in recorded(lists).firings] == ["A(place-order)", "A(ad)", "A"]

@@ -1,20 +1,27 @@
-"""The record of an incident: hashes that are published first, a truth for the instructor alone."""
+"""The record of an incident: hashes that are published first, a truth for the instructor alone, no word in the rest."""
 
 import json
 from pathlib import Path
 
 import pytest
+from typing_extensions import override
 
-from shop_lab.incidents.catalogue import find
+from shop_lab.incidents.catalogue import Labels, find
+from shop_lab.incidents.cluster import Cluster
+from shop_lab.incidents.leaks import find_leaks, texts_in, texts_of
 from shop_lab.incidents.record import InjectedFault, Load, Plan, Record, RecordMalformed, Times, Truth, read
 from shop_lab.incidents.run import NotQuiet
+from shop_lab.incidents.targets import CannotAct
+
+FAULT = find("ad-slow").model_copy(
+    update={"labels": Labels(openrca="network delay", itbench={"category": "Network", "mechanism": "Delay"})}
+)
 
 
 def recorded(folder: Path, *, closed: bool = True) -> tuple[Path, Truth]:
-    fault = find("ad-slow")
-    plan = Plan(faults=(fault.id,), seconds=(60,), seed=7)
+    plan = Plan(faults=(FAULT.id,), seconds=(60,), seed=7)
     record = Record(folder, plan, "local")
-    injected = InjectedFault(fault=fault, seconds=60, times=Times(requested=1, applied=2))
+    injected = InjectedFault(fault=FAULT, seconds=60, times=Times(requested=1, applied=2))
     load = Load(source="command", rate=2, seed=7)
     truth = Truth(id=record.id, plan=plan, where="local", versions={}, load=load, faults=(injected,))
     record.save(truth)
@@ -23,18 +30,13 @@ def recorded(folder: Path, *, closed: bool = True) -> tuple[Path, Truth]:
     return record.folder, truth
 
 
-def test_a_record_is_read_as_it_was_written(tmp_path: Path) -> None:
+def test_investigators_see_neither_the_fault_nor_when_it_began(tmp_path: Path) -> None:
     folder, truth = recorded(tmp_path)
     window, found = read(folder)
     assert found == truth
     assert window.ended
     assert window.ended > window.began
-
-
-def test_investigators_see_neither_the_fault_nor_when_it_began(tmp_path: Path) -> None:
-    folder, truth = recorded(tmp_path)
-    visible = folder.name + (folder / "window.json").read_text()
-    assert [word for word in truth.faults[0].fault.words if word in visible] == []
+    assert list(find_leaks(texts_in(tmp_path), FAULT)) == []
     assert set(json.loads((folder / "window.json").read_text())) == {
         *("schema_version", "id", "where", "namespace", "began", "ended", "plan_sha256", "truth_sha256")
     }
@@ -65,27 +67,47 @@ def test_a_truth_that_was_changed_is_refused(tmp_path: Path, old: str, new: str)
         read(path.parent)
 
 
-def test_an_incident_that_has_not_ended_is_refused(tmp_path: Path) -> None:
+def test_an_incident_that_has_not_ended_or_is_no_record_is_refused_in_one_line(tmp_path: Path) -> None:
     with pytest.raises(RecordMalformed, match="has not ended"):
         read(recorded(tmp_path, closed=False)[0])
+    with pytest.raises(RecordMalformed, match=r"^[^\n]*: No such file[^\n]*$"):
+        read(tmp_path / "none")
+    folder, _ = recorded(tmp_path)
+    (folder / "window.json").write_text("{}")
+    with pytest.raises(RecordMalformed, match=r"^[^\n]*: id: Field required$"):
+        read(folder)
+
+
+# ---------------------------------------------------------------- words
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "message"),
+    ("name", "text", "words"),
     [
-        ("window.json", "{}", "id: Field required"),
-        ("truth.json", "[", "Invalid JSON"),
-        ("truth.json", None, "No such file"),
+        ("pod.yaml", "name: shop-ad-slow-1", ["ad-slow"]),
+        ("ad-slow.json", "", ["ad-slow"]),
+        ("log", f"... {FAULT.title.lower()} ...", [FAULT.title]),
+        ("log", 'reason: "Network Delay"', ["network delay"]),
+        ("log", '{"mechanism": "delay"}', ["Delay"]),
+        ("log", 'retry after a delay of 2 s: {"retry_delay": 1}', []),
     ],
 )
-def test_a_folder_that_is_no_record_is_refused_in_one_line(
-    tmp_path: Path, name: str, text: str | None, message: str
-) -> None:
-    folder, _ = recorded(tmp_path)
-    (folder / name).unlink()
-    if text is not None:
-        (folder / name).write_text(text)
-    with pytest.raises(RecordMalformed) as refused:
-        read(folder)
-    assert message in str(refused.value)
-    assert "\n" not in str(refused.value)
+def test_a_word_of_a_fault_is_found_but_no_word_that_everyone_uses(name: str, text: str, words: list[str]) -> None:
+    assert list(find_leaks({name: text}, FAULT)) == [f"{name} contains {word!r}" for word in words]
+
+
+class FakeCluster(Cluster):
+    """A cluster with two pods, whose kubectl prints what it is called with."""
+
+    @override
+    def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
+        if arguments[:2] == ("logs", "pod/a"):
+            raise CannotAct("kubectl logs: the container is waiting to start")
+        return "pod/a\npod/b\n" if arguments == ("get", "pods", "--output=name") else " ".join(arguments)
+
+
+def test_objects_and_logs_are_searched_but_no_contents_of_secrets() -> None:
+    found = texts_of(FakeCluster("shop-lab", "shop"))
+    assert (found["configmaps"], found["secrets"]) == ("get configmaps --output=yaml", "get secrets --output=name")
+    assert {name for name in found if "/" in name} == {"pod/b"}  # the other one has no log
+    assert found["pod/b"].startswith("logs pod/b ")

@@ -1,11 +1,10 @@
-"""A mystery in the control room, and the order in which it is started, answered and revealed."""
+"""The order in which a mystery is started, answered and revealed; test_incident_faults.py plays one."""
 
 import time
 from pathlib import Path
 from typing import cast
 
 import pytest
-from playwright.async_api import expect
 
 from chassis.errors import InvalidArgument
 from checkout_service.reconciliation.reader import Reader
@@ -16,8 +15,6 @@ from shop_cli.local.processes import Shop
 from shop_cli.local.supervision import Monitor
 from shop_cli.local.telemetry_store import TelemetryStore
 from shop_cli.local.workspace import discover, find
-from shop_kit.browser import SCREENSHOTS, accessibility_violations, open_tab, running_browser
-from shop_kit.running_shop import shop_up
 from shop_lab.incidents import injector
 from shop_lab.incidents.catalogue import Fault
 from shop_lab.incidents.catalogue import find as find_fault
@@ -26,8 +23,6 @@ from shop_lab.incidents.local import Local
 from shop_lab.incidents.mystery import Mystery, OutOfTurn, _begin, suitable
 from shop_lab.incidents.state import Record
 from shop_lab.incidents.targets import Target
-
-SOON = 300_000
 
 
 @pytest.fixture
@@ -54,26 +49,19 @@ def test_a_mystery_is_over_once_its_fault_was_undone(mystery: Mystery, tmp_path:
     assert mystery.is_over
 
 
-@pytest.mark.parametrize("step", ["answer", "reveal", "other", None])
-async def test_before_a_fault_nothing_is_answered_or_revealed(mystery: Mystery, step: str) -> None:
-    with pytest.raises(OutOfTurn):
-        await mystery.act({"step": step} if step else {})
-
-
-async def test_a_second_fault_needs_that_the_first_one_is_revealed(mystery: Mystery) -> None:
+async def test_a_mystery_is_started_answered_and_revealed_in_this_order(mystery: Mystery) -> None:
+    for form in ({"step": "answer"}, {"step": "reveal"}, {"step": "other"}, {}):
+        with pytest.raises(OutOfTurn):
+            await mystery.act(form)
     mystery.fault, mystery.hidden = find_fault("ad-slow"), True
     with pytest.raises(OutOfTurn):
         await mystery.act({"step": "start"})
-    await mystery.act({"step": "reveal"})
-    assert not mystery.hidden
-
-
-async def test_an_answer_names_a_service(mystery: Mystery) -> None:
-    mystery.fault, mystery.hidden = find_fault("ad-slow"), True
     with pytest.raises(InvalidArgument, match="answer: must be one of ad"):
         await mystery.act({"step": "answer", "answer": "nobody"})
     await mystery.act({"step": "answer", "answer": " ad "})
     assert [service for _, service in mystery.answers] == ["ad"]
+    await mystery.act({"step": "reveal"})
+    assert not mystery.hidden
 
 
 def test_the_time_that_is_left_tells_no_fault_from_another(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -88,28 +76,3 @@ def test_the_time_that_is_left_tells_no_fault_from_another(monkeypatch: pytest.M
         _begin(fault, Local(tmp_path))
     assert len(begun) > 1
     assert len(set(begun)) == 1
-
-
-async def test_a_mystery_breaks_a_service_and_names_it_when_it_is_revealed(tmp_path: Path) -> None:
-    async with (
-        running_browser() as browser,
-        shop_up(tmp_path, "--lab") as run,
-        open_tab(browser, run.control_room) as tab,
-    ):
-        await tab.page.goto(f"/?token={run.token}")
-        section, laboratory = tab.page.get_by_label("Laboratory"), Local(tmp_path)
-        await tab.page.get_by_role("button", name="Break something").click()
-        await expect(section).to_contain_text("Which one?", timeout=SOON)
-        assert len(laboratory.records()) == 1
-        shown = await tab.page.content()
-        assert [word for fault in suitable() for word in fault.words if word in shown] == []
-        await tab.page.get_by_label("Service at fault").fill("storefront")
-        await tab.page.get_by_role("button", name="Answer").click()
-        await expect(section).to_contain_text("storefront, after", timeout=SOON)
-        await tab.page.get_by_role("button", name="Reveal").click()
-        await expect(section.get_by_text("wrong")).to_be_visible(timeout=SOON)
-        assert await section.get_by_role("heading", level=3).inner_text() in {fault.title for fault in suitable()}
-        assert laboratory.records() == []
-        await tab.page.screenshot(path=SCREENSHOTS / "light" / "mystery.png", full_page=True)
-        assert await accessibility_violations(tab.page) == []
-        assert tab.problems == []

@@ -15,8 +15,8 @@ FOLDER = Path(__file__).with_name("faults")
 Kind = Literal["fault", "control", "cascade"]
 Where = Literal["local", "postgres", "cluster"]
 """`local`: `shop up --lab`; `postgres`: only with `--postgres` as well; `cluster`: a release with `lab.enabled`."""
-Figure = Literal["rate", "error_rate", "p50_milliseconds", "p99_milliseconds", "memory_mib", "cpu_share", "mismatches"]
-"""What `shop status` shows of a service in the last minute, what its process takes, and what `shop reconcile` finds."""
+Figure = Literal["rate", "error_rate", "p99_milliseconds"]
+"""What `shop status` shows of a service in the last minute."""
 RcaEval = Literal["cpu", "mem", "disk", "socket", "delay", "loss", "f1", "f2", "f3", "f4", "f5"]
 """Tokens of RCAEval's folders: resources, network, and the classes of faults in code."""
 
@@ -71,21 +71,12 @@ class ObjectInjection(Injection):
 
     Attributes:
         target: `kind/component`, such as `deployment/checkout`; the release's name is put before the component's.
-            `pods/checkout` are all pods of the component.
         set: new values by path. `containers[checkout]` is the element of that name; null removes a field.
-        create: a manifest to create instead; `$release` and `$namespace` are replaced in it.
     """
 
     mechanism: Literal["object"]
-    target: str = Field("", pattern=r"^([a-z]+/[a-z0-9-]+)?$")
-    set: Mapping[str, Any] = {}
-    create: Mapping[str, Any] = {}
-
-    @model_validator(mode="after")
-    def _one_change(self) -> Self:
-        if bool(self.target and self.set) == bool(self.create):
-            raise ValueError("an object needs either target and set, or create")
-        return self
+    target: str = Field(pattern=r"^[a-z]+/[a-z0-9-]+$")
+    set: Mapping[str, Any] = Field(min_length=1)
 
 
 class StoreInjection(Injection):
@@ -118,7 +109,7 @@ class LoadInjection(Injection):
 
     mechanism: Literal["load"]
     rate: Annotated[float, Field(gt=0, le=1000)]
-    shape: Literal["steady", "daily", "spike", "step"] = "steady"
+    shape: Literal["steady", "spike"] = "steady"
     persona: Literal["", "card_tester"] = ""
 
 

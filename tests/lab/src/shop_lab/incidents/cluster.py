@@ -80,21 +80,10 @@ class Cluster:
                 return None
             raise
 
-    def objects(self, target: str) -> list[Any]:
-        """Return the object `kind/component`, or all pods of one. Raise CannotAct if there is none."""
+    def resource(self, target: str) -> Any:
+        """Return the object `kind/component`. Raise CannotAct if there is none."""
         kind, _, component = target.partition("/")
-        if kind != "pods":
-            return [json.loads(self.kubectl("get", kind, self.name(component), "--output=json"))]
-        found = json.loads(self.kubectl("get", "pods", self._selector(component), "--output=json"))["items"]
-        if not found:
-            raise CannotAct(f"{component} has no pods")
-        return list(found)
-
-    def exists(self, manifest: Mapping[str, Any]) -> bool:
-        return self.get(url_of(manifest)) is not None
-
-    def has_service(self, component: str) -> bool:
-        return self.get(f"/api/v1/namespaces/{self.namespace}/services/{self.name(component)}") is not None
+        return json.loads(self.kubectl("get", kind, self.name(component), "--output=json"))
 
     def create(self, manifest: Mapping[str, Any]) -> None:
         self.kubectl("create", "--filename=-", stdin=json.dumps(manifest))
@@ -108,9 +97,6 @@ class Cluster:
     def delete(self, url: str) -> None:
         kind, name = url.split("/")[-2:]
         self.kubectl("delete", kind, name, "--ignore-not-found", "--wait=false")
-
-    def _selector(self, component: str) -> str:
-        return f"--selector=app.kubernetes.io/instance={self.release},app.kubernetes.io/name={component}"
 
     # ------------------------------------------------------------------ records
 
@@ -140,17 +126,17 @@ class Cluster:
     def guard(self, record: Record) -> None:
         """Start a pod that restores the objects: stores, failpoints and customers end by themselves."""
         if any(inverse["mechanism"] in ("object", "patch") for inverse in record.inverses):
-            (checkout,) = self.objects("deployment/checkout")
-            labels = {LABEL: "true", _RUN_LABEL: record.token}
-            manifests = upkeep_job.manifests(self.namespace, self.name(record.token), record, checkout, labels)
-            self.kubectl("create", "--filename=-", stdin=json.dumps(manifests))
+            checkout, labels = self.resource("deployment/checkout"), {LABEL: "true", _RUN_LABEL: record.token}
+            self.create(upkeep_job.manifests(self.namespace, self.name(record.token), record, checkout, labels))
 
     # ------------------------------------------------------------------ what mechanisms need
 
     @contextmanager
     def endpoints(self, service: str) -> Iterator[Sequence[Endpoint]]:
         """Forward a local port to each ready pod of a service."""
-        pods = [pod["metadata"]["name"] for pod in self.objects(f"pods/{service}") if _is_ready(pod)]
+        selector = f"--selector=app.kubernetes.io/instance={self.release},app.kubernetes.io/name={service}"
+        found = json.loads(self.kubectl("get", "pods", selector, "--output=json"))["items"]
+        pods = [pod["metadata"]["name"] for pod in found if _is_ready(pod)]
         with ExitStack() as stack:
             certificates = stack.enter_context(self._certificates())
             yield [
@@ -214,7 +200,7 @@ class Cluster:
         changed = [
             {"url": url, "originals": [{"path": path, "value": value}]} for url, (path, value) in originals.items()
         ]
-        return {"changed": changed, "created": []}
+        return {"changed": changed}
 
     def query(self, store: str, database: str, statement: str) -> str:
         script = _psql(database, statement) if store == "postgresql" else _VALKEY.format(statement)
@@ -242,9 +228,8 @@ class Cluster:
 
     def send_customers(self, settings: Mapping[str, str], program: str = "") -> None:
         """Start a Job of the load generator's pod; the cluster ends it, too."""
-        (deployment,) = self.objects("deployment/load-generator")
         labels = {LABEL: "true", _RUN_LABEL: settings["SEED"]}
-        name = self.name(f"{settings['SEED']}-customers")
+        name, deployment = self.name(f"{settings['SEED']}-customers"), self.resource("deployment/load-generator")
         self.create(upkeep_job.customers(name, deployment, settings, program, labels))
 
     def end_customers(self, seed: str) -> None:
@@ -269,8 +254,8 @@ class Cluster:
 
     def version(self) -> str:
         """Return the tag of checkout's image."""
-        (checkout,) = self.objects("deployment/checkout")
-        return str(checkout["spec"]["template"]["spec"]["containers"][0]["image"].rpartition(":")[2])
+        (container,) = self.resource("deployment/checkout")["spec"]["template"]["spec"]["containers"]
+        return str(container["image"].rpartition(":")[2])
 
 
 def _paused(statement: str) -> str:

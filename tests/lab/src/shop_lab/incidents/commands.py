@@ -17,17 +17,16 @@ from shop_cli.control_room_client import require_run
 from shop_cli.output.printing import console, print_table
 from shop_lab.incidents import catalogue, injector, state
 from shop_lab.incidents.alerts import AlertRecorder
-from shop_lab.incidents.catalogue import Fault
 from shop_lab.incidents.cluster import Cluster
 from shop_lab.incidents.cluster_telemetry import Stores
 from shop_lab.incidents.exports import export
 from shop_lab.incidents.leaks import find_leaks, texts_in, texts_of
 from shop_lab.incidents.local import Local
 from shop_lab.incidents.readings import ClusterReadings, LocalReadings, Readings
-from shop_lab.incidents.record import Load, Plan, Record, Truth, Where, read
+from shop_lab.incidents.record import Load, Plan, Record, Truth, read
 from shop_lab.incidents.recording import read_recording, recording
 from shop_lab.incidents.run import IncidentRun, Pace
-from shop_lab.incidents.targets import CannotRestore, Target, require
+from shop_lab.incidents.targets import CannotRestore, require
 from shop_lab.incidents.telemetry import Telemetry
 
 _DURATION = re.compile(r"(\d{1,4})([smh]?)")
@@ -130,34 +129,30 @@ def list_faults(*, namespace: Namespace = "", release: Release = "shop") -> None
 
 @incident.command("run")
 def run_incident(
-    fault: Annotated[list[str], typer.Argument(metavar="FAULT...", help="Ids of faults, which act at once.")],
+    fault: Identifier,
     *,
     out: Annotated[Path, typer.Option(help="Folder of the records.")] = Path("runs"),
     seed: Annotated[int, typer.Option(help="Of a local shop's customers: the same seed gives the same.")] = 1,
     rate: Rate = 2.0,
-    baseline: Annotated[float, typer.Option(min=1, callback=require_finite, help="Seconds before the fault.")] = 60.0,
+    baseline: Annotated[int, typer.Option(min=1, help="Seconds before the fault.")] = 60,
     duration: Annotated[str, typer.Option("--for", metavar="5m", help="Default: as the catalogue says.")] = "",
     namespace: Namespace = "",
     release: Release = "shop",
 ) -> None:
-    """Run faults, prove that they bite and heal, and record it. Exit status 1 if the catalogue says otherwise."""
-    found = [catalogue.find(identifier) for identifier in fault]
-    seconds = parse_duration(duration) if duration else max(one.seconds for one in found)
+    """Run a fault, prove that it bites and heals, and record it. Exit status 1 if the catalogue says otherwise."""
+    found = catalogue.find(fault)
+    seconds = parse_duration(duration) if duration else found.seconds
     target = open_target(namespace, release)
-    for one in found:
-        require(one, target)
-    plan = Plan(faults=tuple(fault), seconds=(seconds,) * len(found), seed=seed)
-    load = Load(source="command", rate=rate, seed=seed) if isinstance(target, Local) else Load(source="chart")
-    where: Where = "cluster" if namespace else "local"
+    require(found, target)
     with ExitStack() as stack:
         stack.enter_context(alone(target))
-        record = stack.enter_context(Record(out, plan, where, namespace).begun())
-        say(f"record {record.folder}, plan {plan.digest()}")
-        truth = Truth(id=record.id, plan=plan, where=where, versions=versions(target), load=load)
-        stack.enter_context(sending_customers(target, load))
+        record, truth = begin(target, Plan(faults=(fault,), seconds=(seconds,), seed=seed), out, rate)
+        stack.enter_context(record.begun())
+        say(f"record {record.folder}, plan {truth.plan.digest()}")
+        stack.enter_context(sending_customers(target, truth.load))
         collect = stack.enter_context(collecting(target))
         readings = stack.enter_context(open_readings(target))
-        inject = Injecting(target).inject
+        inject = partial(injector.injected, target=target)
         run = IncidentRun(found, seconds, readings, inject, record, truth, Pace(baseline=baseline), say)
         problems = list(run.run().problems)
         window, _ = read(record.folder)
@@ -173,31 +168,23 @@ def run_incident(
 def export_incident(
     folder: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of the record of a run.")],
     *,
-    form: Annotated[str, typer.Option("--as", help="rcaeval, itbench or openrca.")],
+    form: Annotated[str, typer.Option("--as", help="rcaeval or openrca.")],
     out: Annotated[Path, typer.Option(help="Folder to which it is added.")] = Path("exports"),
 ) -> None:
     """Write a run with its truth in the format of a benchmark."""
     say(f"written to {export(folder, form, out)}")
 
 
-class Injecting:
-    """Injects faults while in a context."""
-
-    def __init__(self, target: Target) -> None:
-        self._target = target
-
-    @contextmanager
-    def inject(self, fault: Fault, seconds: float) -> Iterator[None]:
-        record = injector.start(fault, self._target, seconds)
-        try:
-            yield
-        finally:
-            injector.undo(record, self._target)
-
-
-def versions(target: Cluster | Local) -> dict[str, str]:
-    shop = target.version() if isinstance(target, Cluster) else metadata.version("shop-cli")
-    return {"shop": shop, "lab": metadata.version("shop-lab")}
+def begin(target: Cluster | Local, plan: Plan, out: Path, rate: float) -> tuple[Record, Truth]:
+    """Publish the hash of a plan in a new record; return that, and what is known before the start."""
+    if isinstance(target, Local):
+        record = Record(out, plan, "local")
+        version, load = metadata.version("shop-cli"), Load(source="command", rate=rate, seed=plan.seed)
+    else:
+        record = Record(out, plan, "cluster", target.namespace)
+        version, load = target.version(), Load(source="chart")
+    versions = {"shop": version, "lab": metadata.version("shop-lab")}
+    return record, Truth(id=record.id, plan=plan, where=record.where, versions=versions, load=load)
 
 
 @contextmanager

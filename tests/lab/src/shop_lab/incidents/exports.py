@@ -1,16 +1,13 @@
-"""A run in the formats of others: a case of RCAEval, a ground truth of ITBench, a system of OpenRCA."""
+"""A run in the formats of others: a case of RCAEval, a system of OpenRCA."""
 
 import json
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from itertools import pairwise
 from pathlib import Path
 from statistics import fmean
 from typing import Any
-
-import yaml
 
 from chassis.errors import InvalidArgument
 from shop_cli.local.spans import Span
@@ -119,60 +116,6 @@ def _rcaeval_span(span: Span) -> Iterable[Any]:
     return f"{_utc(started):%H:%M}", *names, *times, _FAILED * span.failed, span.parent_id
 
 
-def _itbench(run: Run, out: Path) -> Path:
-    """Write `out/<id of the run>/ground_truth.yaml`."""
-    if not run.faults:
-        raise NotExportable.field("as", "itbench has no ground truth of a run without a fault")
-    faults = [fault for fault, _ in run.faults]
-    services = list(dict.fromkeys(service for fault in faults for service in _path(fault)))
-    roots, namespace = {fault.service for fault in faults}, run.window.namespace
-    spec = {
-        "fault": [_itbench_fault(fault) for fault in faults],
-        "alerts": [_itbench_alert(alert.name, services) for alert in run.truth.alerts],
-        "groups": [group for service in services for group in _itbench_groups(service, roots, namespace)],
-        "aliases": [[f"{service}-pod-1", f"{service}-service-1"] for service in services],
-        "propagations": [_itbench_step(*step) for fault in faults for step in pairwise(_path(fault))],
-        "recommendedActions": [{"solution": {"id": fault.id, "actions": [fault.mitigation]}} for fault in faults],
-    }
-    header = {"apiVersion": "itbench.io/v1", "kind": "GroundTruth", "metadata": {"name": f"scenario-{run.window.id}"}}
-    folder = out / run.window.id
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "ground_truth.yaml").write_text(yaml.safe_dump({**header, "spec": spec}, sort_keys=False), "utf-8")
-    return folder
-
-
-def _path(fault: Fault) -> Sequence[str]:
-    return fault.path or (fault.service,)
-
-
-def _itbench_fault(fault: Fault) -> dict[str, Any]:
-    terms = _label(fault, "itbench")
-    entity = {"group_id": f"{fault.service}-pod-1", "kind": "Pod", "name": fault.service}
-    return {"entity": entity, "category": terms.category, "condition": fault.title, "fault_mechanism": terms.mechanism}
-
-
-def _itbench_alert(alert: str, services: Sequence[str]) -> dict[str, Any]:
-    name, _, subject = alert.rstrip(")").partition("(")
-    service = subject if subject in services else services[-1]  # an SLO's alert is about what customers see
-    return {"id": name, "group_id": f"{service}-service-1", "metadata": {"description": alert}}
-
-
-def _itbench_groups(service: str, roots: Iterable[str], namespace: str) -> Iterator[dict[str, Any]]:
-    for kind, pattern in (("Pod", rf"(.+-)?{service}-[a-z0-9]+.*"), ("Service", rf"(.+-)?{service}\b")):
-        cause = {"root_cause": True} if kind == "Pod" and service in roots else {}
-        group = {"id": f"{service}-{kind.lower()}-1", "kind": kind, "namespace": namespace}
-        yield {**group, "filter": [pattern], **cause}
-
-
-def _itbench_step(source: str, target: str) -> dict[str, str]:
-    ends = {"source": f"{source}-service-1", "target": f"{target}-service-1"}
-    return {
-        **ends,
-        "condition": f"{source} fails or is slow",
-        "effect": f"{target}'s calls of {source} fail or are slow",
-    }
-
-
 def _openrca(run: Run, out: Path) -> Path:
     """Add the run to the system in `out`: `record.csv` and `telemetry/<date>/`. All times are UTC."""
     known = (out / "record.csv").read_text("utf-8") if (out / "record.csv").exists() else ""
@@ -226,5 +169,5 @@ def _microseconds(span: Span) -> int:
     return (span.ended_nanos - span.started_nanos) // _MICROSECOND
 
 
-FORMATS: dict[str, Callable[[Run, Path], Path]] = {"rcaeval": _rcaeval, "itbench": _itbench, "openrca": _openrca}
+FORMATS: dict[str, Callable[[Run, Path], Path]] = {"rcaeval": _rcaeval, "openrca": _openrca}
 """The formats by name: functions that write a run below a folder, and return where."""

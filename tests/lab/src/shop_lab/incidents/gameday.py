@@ -4,6 +4,7 @@ import getpass
 import secrets
 import time
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -12,22 +13,19 @@ import typer
 from chassis.errors import FailedPrecondition, InvalidArgument
 from shop_cli.local.workspace import discover
 from shop_cli.output.printing import counted, print_table
-from shop_lab.incidents import catalogue, game, record, scores
+from shop_lab.incidents import catalogue, game, injector, record, scores
 from shop_lab.incidents.commands import (
-    Injecting,
     Namespace,
     Rate,
     Release,
     alone,
+    begin,
     open_readings,
     open_target,
-    require_finite,
     say,
     sending_customers,
-    versions,
 )
-from shop_lab.incidents.local import Local
-from shop_lab.incidents.record import InjectedFault, Load, Plan, Record, Truth, Where
+from shop_lab.incidents.record import InjectedFault, Plan
 
 gameday = typer.Typer(help="Find faults of a hidden schedule.", invoke_without_command=True)
 
@@ -45,7 +43,7 @@ def play(
     context: typer.Context,
     *,
     faults: Annotated[int, typer.Option(min=1, max=20, help="How many faults.")] = 3,
-    minutes: Annotated[float, typer.Option(max=480, callback=require_finite, help="How long the game lasts.")] = 60,
+    minutes: Annotated[int, typer.Option(max=480, help="How long the game lasts.")] = 60,
     seed: Annotated[int | None, typer.Option(help="Repeats a schedule. Default: at random.")] = None,
     rate: Rate = 2.0,
     out: Out = Path("runs"),
@@ -58,20 +56,16 @@ def play(
     target = open_target(namespace, release)
     seed = secrets.randbelow(2**31) if seed is None else seed
     turns = game.plan(list(catalogue.load_all().values()), target.kinds, faults=faults, minutes=minutes, seed=seed)
-    where: Where = "cluster" if namespace else "local"
-    decided = Plan(
-        faults=tuple(turn.fault.id for turn in turns), seconds=tuple(turn.seconds for turn in turns), seed=seed
-    )
-    load = Load(source="command", rate=rate, seed=seed) if isinstance(target, Local) else Load(source="chart")
+    ids, lengths = zip(*((turn.fault.id, turn.seconds) for turn in turns), strict=True)
     with alone(target):
-        begun = Record(out, decided, where, namespace)
+        begun, truth = begin(target, Plan(faults=ids, seconds=lengths, seed=seed), out, rate)
         (begun.folder / scores.ANSWERS).touch()
-        truth = Truth(id=begun.id, plan=decided, where=where, versions=versions(target), load=load)
-        say(f"{counted(faults, 'fault')} within {minutes:g} minutes; record {begun.folder}, plan {decided.digest()}")
+        say(f"{counted(faults, 'fault')} within {minutes} minutes; record {begun.folder}, plan {truth.plan.digest()}")
         say("answer with `shop gameday answer`: first that something is wrong, then `shop gameday answer SERVICE`")
         try:
-            with sending_customers(target, load, minutes * 60 + _MARGIN_SECONDS), open_readings(target) as readings:
-                game.Game(turns, minutes * 60, readings, Injecting(target).inject, begun, truth).run()
+            seconds, inject = minutes * 60, partial(injector.injected, target=target)
+            with sending_customers(target, truth.load, seconds + _MARGIN_SECONDS), open_readings(target) as readings:
+                game.Game(turns, seconds, readings, inject, begun, truth).run()
         finally:
             say("the game is over: `shop gameday reveal`")
 

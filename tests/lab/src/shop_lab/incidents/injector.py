@@ -1,8 +1,8 @@
 """Injects faults and undoes them: the inverse of everything is saved before anything acts."""
 
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 
 from chassis.errors import DomainError
 from shop_lab.incidents.catalogue import Fault
@@ -11,7 +11,7 @@ from shop_lab.incidents.state import Record
 from shop_lab.incidents.targets import CannotAct, CannotRestore, Target, require
 
 
-def start(fault: Fault, target: Target, seconds: float, *, sleep: Callable[[float], None] = time.sleep) -> Record:
+def start(fault: Fault, target: Target, seconds: float) -> Record:
     """Inject a fault for a time. Return once all of it is injected, which cascades take their time for.
 
     Raise CannotAct, and leave nothing behind, if a part of it cannot act.
@@ -32,19 +32,29 @@ def start(fault: Fault, target: Target, seconds: float, *, sleep: Callable[[floa
     target.save(record)
     try:
         target.guard(record)
-        _act(fault, target, record, sleep)
+        _act(fault, target, record)
     except BaseException:
         undo(record, target)
         raise
     return record
 
 
-def _act(fault: Fault, target: Target, record: Record, sleep: Callable[[float], None]) -> None:
+def _act(fault: Fault, target: Target, record: Record) -> None:
     started = time.monotonic()
     pairs = zip(fault.injections, record.inverses, strict=True)
     for injection, inverse in sorted(pairs, key=lambda pair: pair[0].after):
-        sleep(max(0.0, started + injection.after - time.monotonic()))
+        time.sleep(max(0.0, started + injection.after - time.monotonic()))
         MECHANISMS[injection.mechanism].act(injection, target, inverse)
+
+
+@contextmanager
+def injected(fault: Fault, seconds: float, target: Target) -> Iterator[None]:
+    """Inject a fault while in the context, at most so long. Raise CannotAct or CannotRestore."""
+    record = start(fault, target, seconds)
+    try:
+        yield
+    finally:
+        undo(record, target)
 
 
 def leave(record: Record, target: Target) -> None:

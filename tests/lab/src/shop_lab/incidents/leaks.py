@@ -1,7 +1,7 @@
 """Words of faults in what investigators read: a name that gives the answer away makes an incident worthless."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -14,9 +14,9 @@ _KINDS = ("configmaps", "pods", "deployments", "statefulsets", "services", "jobs
 _LINES = 500
 
 
-def find_leaks(texts: Mapping[str, str], faults: Iterable[Fault]) -> Iterator[str]:
-    """Yield which texts, by name, contain an id, a title or a label of the faults, also in their names."""
-    words = {word: _pattern(word) for fault in faults for word in sorted(fault.words)}
+def find_leaks(texts: Mapping[str, str], fault: Fault) -> Iterator[str]:
+    """Yield which texts, by name, contain an id, a title or a label of the fault, also in their names."""
+    words = {word: _pattern(word) for word in sorted(fault.words)}
     for name, text in texts.items():
         yield from (f"{name} contains {word!r}" for word, pattern in words.items() if pattern.search(f"{name}\n{text}"))
 

@@ -18,7 +18,7 @@ import redis
 from chassis.tls.certificates import Certificates
 from shop_cli import control_room_client
 from shop_cli.local.run_file import DATA, Run, read_run
-from shop_cli.local.workspace import discover, find, internal_name
+from shop_cli.local.workspace import internal_name
 from shop_lab.incidents.catalogue import Where
 from shop_lab.incidents.state import Inverse, Record, RecordFolder
 from shop_lab.incidents.targets import END_SESSIONS, CannotAct, Endpoint, NoLaboratory
@@ -48,8 +48,7 @@ class Local:
 
     @property
     def kinds(self) -> frozenset[Where]:
-        has_stores = "REDIS_URL" in self._environment("cart")
-        return frozenset({"local", "postgres"}) if has_stores else frozenset({"local"})
+        return frozenset({"local", "postgres"}) if self._valkey_url() else frozenset({"local"})
 
     def save(self, record: Record) -> None:
         self._records.save(record)
@@ -143,7 +142,7 @@ class Local:
             with psycopg.connect(self._url(database), autocommit=True, connect_timeout=5) as connection:
                 yield connection
         except psycopg.Error as error:
-            hint = "" if self._environment("cart").get("REDIS_URL") else "; `shop up --lab --postgres` starts it"
+            hint = "" if self._valkey_url() else "; `shop up --lab --postgres` starts it"
             raise CannotAct(f"PostgreSQL: {' '.join(str(error).split())}{hint}") from error
 
     def _url(self, database: str) -> str:
@@ -152,8 +151,8 @@ class Local:
     def _command(self, command: str) -> str:
         if read_run(self.folder) is None:
             return ""  # its settings ended with it
-        url = self._environment("cart").get("REDIS_URL")
-        if url is None:
+        url = self._valkey_url()
+        if not url:
             raise CannotAct("this shop has no Valkey: start it with `shop up --lab --postgres`")
         try:
             with redis.Redis.from_url(url, protocol=2, decode_responses=True) as connection:
@@ -181,13 +180,11 @@ class Local:
     def end_customers(self, seed: str) -> None:
         self._kill(seed)
 
-    def _environment(self, service: str) -> Mapping[str, str]:
-        """Return the variables of a service's process, none while it does not run."""
-        process = process_of(service, self.run)
-        with suppress(OSError):  # it has ended
-            entries = (process / "environ").read_bytes().decode(errors="replace").split("\0") if process else ()
-            return dict(entry.split("=", 1) for entry in entries if "=" in entry)
-        return {}
+    def _valkey_url(self) -> str:
+        """Return the URL that the cart uses, "" without Valkey."""
+        texts = environments(self.run).values()
+        entries = [entry for text in texts for entry in text.split("\0") if entry.startswith("REDIS_URL=")]
+        return entries[0].partition("=")[2] if entries else ""
 
     def _detached(self, *arguments: str, variables: Mapping[str, str] | None = None) -> None:
         """Start a process that outlives this one."""
@@ -210,16 +207,11 @@ class Local:
                     os.kill(int(process.name), signal.SIGTERM)
 
 
-def processes(run: Run) -> list[Path]:
-    """Return the folders in /proc of the services and stores of a shop."""
-    return [Path("/proc", pid) for pid in Path(f"/proc/{run.pid}/task/{run.pid}/children").read_text().split()]
-
-
-def process_of(service: str, run: Run) -> Path | None:
-    """Return the folder in /proc of a service; None while it does not run."""
-    module = find(discover(), service).module.encode()
-    for process in processes(run):
-        with suppress(OSError):  # processes end while they are read
-            if module in (process / "cmdline").read_bytes().split(b"\0"):
-                return process
-    return None
+def environments(run: Run) -> dict[str, str]:
+    """Return the variables of the services and stores of a shop, by the file that has them."""
+    found = {}
+    for pid in Path(f"/proc/{run.pid}/task/{run.pid}/children").read_text().split():
+        with suppress(OSError):  # a process that has ended
+            path = Path("/proc", pid, "environ")
+            found[str(path)] = path.read_text(errors="replace")
+    return found

@@ -3,13 +3,10 @@
 import http.client
 import json
 import math
-import os
-import time
 import urllib.error
 import urllib.request
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, cast
@@ -20,11 +17,10 @@ from shop_cli import control_room_client
 from shop_cli.local.run_file import DATA
 from shop_cli.local.workspace import UnknownService
 from shop_lab.incidents.alerts import AlertRecorder, Firing
-from shop_lab.incidents.catalogue import Bounds, Effect, Figure
-from shop_lab.incidents.local import process_of, processes
+from shop_lab.incidents.catalogue import Bounds, Effect
+from shop_lab.incidents.local import environments
 
 _TIMEOUT_SECONDS = 10
-_CPU_SECONDS = 1.0
 _PAGES = 'rate(http_server_request_duration_seconds_count{$in,service_name="storefront"}[1m])'
 _FAILED = _PAGES.replace('"}', '",http_response_status_code=~"5.."}')
 _FAILED_SHARE = f"(sum({_FAILED}) or vector(0)) / sum({_PAGES})"
@@ -122,14 +118,7 @@ class LocalReadings(Readings):
 
     def effect(self, effect: Effect) -> float | None:
         local = effect.local
-        if local is None:
-            return None
-        if local.figure == "mismatches":
-            found = self.mismatches()
-            return None if found is None else float(sum(found.values()))
-        if local.figure in ("memory_mib", "cpu_share"):
-            return _of_process(local.service, local.figure)
-        return float(_service(local.service)[local.figure])
+        return float(_service(local.service)[local.figure]) if local else None
 
     def bounds(self, effect: Effect) -> Bounds:
         return effect.local or effect
@@ -150,11 +139,7 @@ class LocalReadings(Readings):
     def visible(self) -> Mapping[str, str]:
         run = control_room_client.require_run()
         logs = Path(run.folder, DATA, "log").glob("*.log")
-        found = {}
-        for path in (*logs, *(process / "environ" for process in processes(run))):
-            with suppress(OSError):  # a process that has ended
-                found[str(path)] = path.read_text(errors="replace")
-        return found
+        return {**environments(run), **{str(path): path.read_text(errors="replace") for path in logs}}
 
 
 def _service(name: str) -> Mapping[str, Any]:
@@ -162,28 +147,3 @@ def _service(name: str) -> Mapping[str, Any]:
         if service["name"] == name:
             return cast("Mapping[str, Any]", service)
     raise UnknownService(f"{name} is not part of this shop")
-
-
-def _of_process(service: str, figure: Figure) -> float | None:
-    """Return what the process of a service takes; None while it does not run."""
-    process = process_of(service, control_room_client.require_run())
-    with suppress(OSError):  # it has ended
-        if process:
-            return _memory_mib(process) if figure == "memory_mib" else _cpu_share(process)
-    return None
-
-
-def _memory_mib(process: Path) -> float:
-    return int((process / "statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
-
-
-def _cpu_share(process: Path) -> float:
-    """Return the CPUs that a process takes during a second."""
-
-    def seconds() -> float:
-        fields = (process / "stat").read_text().rpartition(")")[2].split()  # what follows the name, which may be any
-        return sum(map(int, fields[11:13])) / os.sysconf("SC_CLK_TCK")
-
-    began, before = time.monotonic(), seconds()
-    time.sleep(_CPU_SECONDS)
-    return (seconds() - before) / (time.monotonic() - began)

@@ -6,7 +6,6 @@ first fault starts, `window.json` has a hash of the plan; at the end it has one 
 
 import hashlib
 import json
-import os
 import secrets
 import shutil
 import time
@@ -19,6 +18,7 @@ from pydantic import Field, ValidationError
 
 from chassis.errors import FailedPrecondition
 from shop_lab.incidents.catalogue import Fault, Strict
+from shop_lab.incidents.state import write_durably
 
 WINDOW, TRUTH = "window.json", "truth.json"
 
@@ -133,11 +133,12 @@ class Record:
     def __init__(self, folder: Path, plan: Plan, where: Where, namespace: str = "") -> None:
         self.id = secrets.token_hex(6)
         self.folder = folder / self.id
+        self.where = where
         (self.folder / "telemetry").mkdir(parents=True)
         self._window = Window(
             id=self.id, where=where, namespace=namespace, began=time.time_ns(), plan_sha256=plan.digest()
         )
-        _write(self.folder / WINDOW, self._window.model_dump_json(indent=2), 0o644)
+        write_durably(self.folder / WINDOW, self._window.model_dump_json(indent=2))
 
     @contextmanager
     def begun(self) -> Iterator["Record"]:
@@ -150,14 +151,14 @@ class Record:
 
     def save(self, truth: Truth) -> None:
         """Write what is known so far."""
-        _write(self.folder / TRUTH, truth.model_dump_json(indent=2), 0o600)
+        write_durably(self.folder / TRUTH, truth.model_dump_json(indent=2), 0o600)
 
     def close(self, truth: Truth) -> None:
         """Write the truth and publish its hash."""
         self.save(truth)
         digest = _digest(self.folder / TRUTH)
         window = self._window.model_copy(update={"ended": time.time_ns(), "truth_sha256": digest})
-        _write(self.folder / WINDOW, window.model_dump_json(indent=2), 0o644)
+        write_durably(self.folder / WINDOW, window.model_dump_json(indent=2))
 
 
 def read(folder: Path) -> tuple[Window, Truth]:
@@ -180,13 +181,3 @@ def read(folder: Path) -> tuple[Window, Truth]:
 
 def _digest(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
-
-
-def _write(path: Path, text: str, mode: int) -> None:
-    draft = path.with_suffix(".new")
-    draft.touch(mode)
-    with draft.open("w", encoding="utf-8") as file:
-        file.write(text + "\n")
-        file.flush()
-        os.fsync(file.fileno())
-    draft.replace(path)

@@ -14,7 +14,6 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportM
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric
 
-from chassis.telemetry.semconv import METRICS, Kind
 from shop_cli.local.otlp_receiver import attributes_of, spans_of
 from shop_cli.local.recording import FOLDER
 from shop_cli.local.run_file import DATA, Run
@@ -23,7 +22,7 @@ from shop_lab.incidents.telemetry import LogRecord, Telemetry, TelemetryMissing,
 
 _Request = TypeVar("_Request", bound=Message)
 _SECOND = 10**9
-_KINDS = {metric.name: metric.kind for metric in METRICS}
+_COUNT = "-count"
 
 
 @contextmanager
@@ -58,7 +57,7 @@ def read_recording(folder: Path, since_nanos: int, until_nanos: int) -> Telemetr
     if not spans:
         raise TelemetryMissing("no span was recorded: is OTEL_EXPORTER_OTLP_ENDPOINT set where `shop up` runs?")
     logs = [log for request in _requests(folder, ExportLogsServiceRequest) for log in _logs(request)]
-    metrics = _Metrics(_requests(folder, ExportMetricsServiceRequest)).columns
+    metrics = _columns(_requests(folder, ExportMetricsServiceRequest))
     return Telemetry(spans, logs, metrics).between(since_nanos, until_nanos)
 
 
@@ -81,71 +80,48 @@ def _logs(request: ExportLogsServiceRequest) -> Iterator[LogRecord]:
                 yield LogRecord(nanos, service, log.severity_text, message, *ids)
 
 
-_Sums = defaultdict[str, defaultdict[int, float]]
+def _columns(requests: Iterable[ExportMetricsServiceRequest]) -> Columns:
+    """Return values of gauges, rates of counters, and of histograms the rate and the mean, summed over the series."""
+    columns: defaultdict[str, defaultdict[int, float]] = defaultdict(lambda: defaultdict(float))
+    latest: dict[tuple[str, str], tuple[int, float]] = {}
+    for name, series, began, nanos, value in _samples(requests):
+        if began is None:
+            columns[name][nanos // _SECOND] += value
+            continue
+        before, earlier = latest.get((name, series), (began, 0.0))
+        latest[name, series] = (nanos, value)
+        if nanos > before:
+            columns[name][nanos // _SECOND] += (value - earlier) * _SECOND / (nanos - before)
+    for name in [name for name in columns if f"{name}{_COUNT}" in columns]:
+        counts = columns[f"{name}{_COUNT}"]
+        means = {second: total / counts[second] for second, total in columns[name].items() if counts[second]}
+        columns[name] = defaultdict(float, means)
+    return {name: dict(values) for name, values in columns.items()}
 
 
-def _sums() -> _Sums:
-    return defaultdict(lambda: defaultdict(float))
+def _samples(requests: Iterable[ExportMetricsServiceRequest]) -> Iterator[tuple[str, str, int | None, int, float]]:
+    """Yield the column of each value, its series, for what only grows since when at the latest, its time, and itself.
+
+    A series that begins after its process's first export, such as one of errors, has grown from zero since the last.
+    """
+    exported: dict[str, int] = {}
+    for request in requests:
+        for group in request.resource_metrics:
+            resource = attributes_of(group.resource.attributes)
+            service, instance = (str(resource.get(name, "")) for name in ("service.name", "service.instance.id"))
+            nanos = 0
+            for metric in (metric for scope in group.scope_metrics for metric in scope.metrics):
+                for suffix, grows, point, value in _values(metric):
+                    name, nanos = column(service, metric.name) + suffix, point.time_unix_nano
+                    series = f"{instance} {sorted(attributes_of(point.attributes).items())}"
+                    yield name, series, exported.get(instance, nanos) if grows else None, nanos, value
+            exported[instance] = nanos
 
 
-class _Metrics:
-    """Columns of metrics: values of gauges, rates of counters, and of histograms the rate and the mean."""
-
-    def __init__(self, requests: Iterable[ExportMetricsServiceRequest]) -> None:
-        self._columns, self._totals, self._counts = _sums(), _sums(), _sums()
-        self._latest: dict[tuple[str, ...], tuple[int, float, int]] = {}
-        self._exported: dict[str, int] = {}
-        for request in requests:
-            for group in request.resource_metrics:
-                resource = attributes_of(group.resource.attributes)
-                service, instance = (str(resource.get(name, "")) for name in ("service.name", "service.instance.id"))
-                exported = [
-                    self._add(service, instance, metric) for scope in group.scope_metrics for metric in scope.metrics
-                ]
-                self._exported[instance] = max(exported, default=0)
-
-    @property
-    def columns(self) -> Columns:
-        means = {
-            name: {second: total / self._counts[name][second] for second, total in totals.items()}
-            for name, totals in self._totals.items()
-        }
-        return {**{name: dict(values) for name, values in self._columns.items()}, **means}
-
-    def _add(self, service: str, instance: str, metric: Metric) -> int:
-        """Add the points of a metric, and return their time."""
-        nanos, kind, name = 0, _KINDS.get(metric.name, Kind.GAUGE), column(service, metric.name)
-        for point in _points(metric):
-            nanos, (value, count) = point.time_unix_nano, _value(point)
-            if kind in (Kind.COUNTER, Kind.HISTOGRAM):
-                key = (instance, metric.name, str(sorted(attributes_of(point.attributes).items())))
-                # A series that begins after its process's first export, such as one of errors, has grown from zero.
-                before, *base = self._latest.get(key, (self._exported.get(instance, nanos), 0.0, 0))
-                self._latest[key] = (nanos, value, count)
-                self._add_growth(name, kind, (before, nanos), value - base[0], count - int(base[1]))
-            else:
-                self._columns[name][nanos // _SECOND] += value
-        return nanos
-
-    def _add_growth(self, name: str, kind: Kind, times: tuple[int, int], value: float, count: int) -> None:
-        second, seconds = times[1] // _SECOND, (times[1] - times[0]) / _SECOND
-        if not seconds:
-            return
-        if kind is Kind.COUNTER:
-            self._columns[name][second] += value / seconds
-            return
-        self._columns[f"{name}-count"][second] += count / seconds
-        if count:
-            self._totals[name][second] += value
-            self._counts[name][second] += count
-
-
-def _points(metric: Metric) -> Iterable[Any]:
-    points: Iterable[Any] = getattr(metric, metric.WhichOneof("data") or "gauge").data_points
-    return points
-
-
-def _value(point: Any) -> tuple[float, int]:
-    if hasattr(point, "bucket_counts"):
-        return point.sum, point.count
-    return float(getattr(point, point.WhichOneof("value"))), 0
+def _values(metric: Metric) -> Iterator[tuple[str, bool, Any, float]]:
+    """Yield for every value of a metric the suffix of its column, whether it grows, its point, and the value."""
+    for histogram in metric.histogram.data_points:
+        yield "", True, histogram, histogram.sum
+        yield _COUNT, True, histogram, float(histogram.count)
+    for point in (*metric.sum.data_points, *metric.gauge.data_points):
+        yield "", metric.sum.is_monotonic, point, point.as_double or float(point.as_int)

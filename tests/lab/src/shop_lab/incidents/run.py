@@ -3,7 +3,7 @@
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 
 from chassis.errors import FailedPrecondition, Unavailable
@@ -60,28 +60,17 @@ class Pace:
 
 
 @dataclass
-class Observed:
-    """A fault of an incident and what was seen of it; times are Unix nanoseconds."""
-
-    fault: Fault
-    times: dict[str, int] = field(default_factory=dict)
-    baseline: list[float | None] = field(default_factory=list)
-    value: float | None = None
-    healed: float | None = None
-
-
-@dataclass
 class IncidentRun:
-    """A run of one fault, or of several at once.
+    """A run of one fault.
 
     Args:
-        seconds: how long they last.
+        seconds: how long it lasts.
         inject: start a fault, which ends by itself after so many seconds; leaving the context removes it.
         truth: what is known before the start.
         say: called with a line for each event.
     """
 
-    faults: Sequence[Fault]
+    fault: Fault
     seconds: float
     readings: Readings
     inject: Callable[[Fault, float], AbstractContextManager[object]]
@@ -89,27 +78,22 @@ class IncidentRun:
     truth: Truth
     pace: Pace = field(default_factory=Pace)
     say: Callable[[str], None] = lambda _: None
-    _observed: list[Observed] = field(default_factory=list)
+    _times: dict[str, int] = field(default_factory=dict)
+    _baseline: list[float | None] = field(default_factory=list)
+    _value: float | None = None
+    _healed: float | None = None
     _invariants: dict[Phase, Mapping[str, Verdict]] = field(default_factory=dict)
     _problems: list[str] = field(default_factory=list)
     _burnt: frozenset[str] = frozenset()
 
-    def __post_init__(self) -> None:
-        self._observed = [Observed(fault) for fault in self.faults]
-
     def run(self) -> Truth:
         """Run the incident and close its record. Raise NotQuiet, or what the injection raises: nothing is left."""
         self._observe_baseline()
-        with ExitStack() as stack:
-            for observed in self._observed:
-                self._mark(observed, "requested")
-                stack.enter_context(self.inject(observed.fault, self.seconds + _REMOVAL_SECONDS))
-                self._mark(observed, "applied")
-            self.say("applied")
-            self._observe_faults()
-        for observed in self._observed:
-            self._mark(observed, "removed")
-        self.say("removed")
+        self._mark("requested")
+        with self.inject(self.fault, self.seconds + _REMOVAL_SECONDS):
+            self._mark("applied")
+            self._observe_fault()
+        self._mark("removed")
         self._observe_healing()
         self._observe_alerts()
         truth = self._known()
@@ -123,43 +107,36 @@ class IncidentRun:
         else:
             raise NotQuiet("no customers visit the storefront, or a page of an earlier incident has not ended")
         for _ in self.pace.ticks(self.pace.baseline):
-            for observed in self._observed:
-                observed.baseline.append(self._effect(observed.fault))
+            self._baseline.append(self._effect())
         self._invariants["before"] = found = verdicts.check_invariants(self.readings)
         if violated := [name for name, verdict in found.items() if verdict == "violated"]:
             raise NotQuiet(f"{', '.join(violated)} do not hold before the fault")
         self._burnt = self.readings.burnt()
-        for observed in self._observed:
-            if self._bites(observed.fault, value := observed.baseline[-1]):
-                raise NotQuiet(f"the effect of {observed.fault.id} is there before it: {value:.4g}")
+        if self._bites(value := self._baseline[-1]):
+            raise NotQuiet(f"the effect of {self.fault.id} is there before it: {value:.4g}")
 
-    def _observe_faults(self) -> None:
+    def _observe_fault(self) -> None:
         unfolded = self.pace.clock() - self._began
         for elapsed in self.pace.ticks(max(0.0, self.seconds - unfolded)):
-            for observed in self._observed:
-                value = self._effect(observed.fault)
-                if self._bites(observed.fault, value) and "effective" not in observed.times:
-                    observed.value = value
-                    self._mark(observed, "effective")
-                    self.say(f"effective after {elapsed:.0f} s: {value:.4g}")
-        for observed in self._observed:
-            effect, seconds = observed.fault.effect, _between(observed, "applied", "effective")
-            if effect and seconds > effect.within:
-                self._problems.append(f"no effect of {observed.fault.id} within {effect.within:.0f} s")
+            value = self._effect()
+            if self._bites(value) and "effective" not in self._times:
+                self._value = value
+                self._mark("effective", f"effective after {elapsed:.0f} s: {value:.4g}")
+        effect, effective = self.fault.effect, self._times.get("effective", math.inf)
+        if effect and effective - self._times["applied"] > effect.within * 1e9:
+            self._problems.append(f"no effect of {self.fault.id} within {effect.within:.0f} s")
         self._invariants["during"] = found = verdicts.check_invariants(self.readings)
         broken = [name for name in sorted(verdicts.SAFETY) if found[name] == "violated"]
         self._problems += [f"{name} did not hold during the fault" for name in broken]
-        self._problems += find_leaks({**self.readings.visible(), **texts_in(self.record.folder)}, self.faults)
+        self._problems += find_leaks({**self.readings.visible(), **texts_in(self.record.folder)}, self.fault)
 
     def _observe_healing(self) -> None:
         for elapsed in self.pace.ticks(self.pace.heal):
-            if not all(map(self._is_gone, self._observed)):
+            if not self._is_gone():
                 continue  # and leave comparing all records for later
             found = verdicts.check_invariants(self.readings)
             if set(found.values()) == {"holds"}:
-                for observed in self._observed:
-                    self._mark(observed, "recovered")
-                self.say(f"healed after {elapsed:.0f} s")
+                self._mark("recovered", f"healed after {elapsed:.0f} s")
                 break
         else:
             found = verdicts.check_invariants(self.readings)
@@ -170,37 +147,35 @@ class IncidentRun:
     def _observe_alerts(self) -> None:
         if self.truth.where == "local":
             return  # a local shop has no alerts
-        first = {fault.expected.first for fault in self.faults}
+        expected = self.fault.expected
         for _ in self.pace.ticks(self.pace.resolve):
-            left = sorted({firing.name for firing in _lasting(self._firings())} & first)
-            if not left:
+            if expected.first not in {firing.name for firing in _lasting(self._firings())}:
                 break
         else:
-            self._problems.append(f"{', '.join(left)} did not resolve")
-        expected = [fault.expected for fault in self.faults]
-        named = {name for one in expected for name in (one.first, one.page)}
+            self._problems.append(f"{expected.first} did not resolve")
         # What an earlier incident has burnt says nothing about this one.
-        firings = [firing for firing in self._firings() if firing.name not in self._burnt - named]
+        unrelated = self._burnt - {expected.first, expected.page}
+        firings = [firing for firing in self._firings() if firing.name not in unrelated]
         self._problems += verdicts.alert_problems(expected, firings, self._began)
 
-    def _effect(self, fault: Fault) -> float | None:
+    def _effect(self) -> float | None:
         try:
-            return self.readings.effect(fault.effect) if fault.effect else None
+            return self.readings.effect(self.fault.effect) if self.fault.effect else None
         except Unavailable:  # a fault may reach what observes it
             return None
 
-    def _bites(self, fault: Fault, value: float | None) -> bool:
-        return fault.effect is not None and self.readings.bounds(fault.effect).contain(value)
+    def _bites(self, value: float | None) -> bool:
+        return self.fault.effect is not None and self.readings.bounds(self.fault.effect).contain(value)
 
-    def _is_gone(self, observed: Observed) -> bool:
-        observed.healed = value = self._effect(observed.fault)
-        is_known = value is not None or None in observed.baseline
-        return is_known and not self._bites(observed.fault, value)
+    def _is_gone(self) -> bool:
+        self._healed = value = self._effect()
+        is_known = value is not None or None in self._baseline
+        return is_known and not self._bites(value)
 
     @property
     def _began(self) -> float:
-        """The start of the first fault, in seconds since 1970."""
-        return min(observed.times.get("requested", self.pace.nanos()) for observed in self._observed) / 1e9
+        """The start of the fault, in seconds since 1970."""
+        return self._times.get("requested", self.pace.nanos()) / 1e9
 
     def _firings(self) -> list[Firing]:
         return list(self.readings.firings(self._began))
@@ -208,27 +183,25 @@ class IncidentRun:
     def _pages(self) -> list[Firing]:
         return [firing for firing in _lasting(self.readings.firings(0)) if firing.labels.get("severity") == "page"]
 
-    def _mark(self, observed: Observed, moment: str) -> None:
-        observed.times[moment] = self.pace.nanos()
+    def _mark(self, moment: str, text: str = "") -> None:
+        self._times[moment] = self.pace.nanos()
         self.record.save(self._known())
+        self.say(text or moment)
 
     def _known(self) -> Truth:
-        started = [observed for observed in self._observed if observed.times]
+        times = Times.model_validate(self._times)
+        injected = InjectedFault(fault=self.fault, seconds=self.seconds, times=times, proof=self._proof())
         return self.truth.model_copy(
             update={
-                "faults": tuple(map(self._injected, started)),
+                "faults": (injected,),
                 "alerts": tuple(map(verdicts.observed_alert, self._firings())),
                 "invariants": dict(self._invariants),
                 "problems": tuple(self._problems),
             }
         )
 
-    def _injected(self, observed: Observed) -> InjectedFault:
-        times = Times.model_validate(observed.times)
-        return InjectedFault(fault=observed.fault, seconds=self.seconds, times=times, proof=self._proof(observed))
-
-    def _proof(self, observed: Observed) -> Proof | None:
-        effect = observed.fault.effect
+    def _proof(self) -> Proof | None:
+        effect = self.fault.effect
         if effect is None:
             return None
         local, bounds = effect.local if self.truth.where == "local" else None, self.readings.bounds(effect)
@@ -236,17 +209,12 @@ class IncidentRun:
             query=f"{local.figure} of {local.service}" if local else effect.query,
             above=bounds.above,
             below=bounds.below,
-            baseline=tuple(observed.baseline),
-            value=observed.value,
-            healed=observed.healed,
+            baseline=tuple(self._baseline),
+            value=self._value,
+            healed=self._healed,
         )
 
 
 def _lasting(firings: Sequence[Firing]) -> list[Firing]:
     # The burn of six hours ends half an hour after the errors; it says nothing new then.
     return [firing for firing in firings if firing.ended is None and firing.labels.get("window") != "6h"]
-
-
-def _between(observed: Observed, first: str, last: str) -> float:
-    """Return the seconds between two moments, infinite if the last one has not come."""
-    return (observed.times.get(last, math.inf) - observed.times[first]) / 1e9

@@ -55,6 +55,22 @@ class Record:
         return cls(**json.loads(zlib.decompress(base64.b64decode(text))))
 
 
+def write_durably(path: Path, text: str, mode: int = 0o644) -> None:
+    """Replace a file as a whole, on disk once this returns."""
+    draft = path.with_suffix(".new")
+    draft.touch(mode)
+    with draft.open("w", encoding="utf-8") as file:
+        file.write(f"{text}\n")
+        file.flush()
+        os.fsync(file.fileno())
+    draft.replace(path)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
 class RecordFolder:
     """Records as files of a folder, on disk once they are saved."""
 
@@ -63,18 +79,7 @@ class RecordFolder:
 
     def save(self, record: Record) -> None:
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        path = self._folder / record.token
-        draft = path.with_suffix(".new")
-        with draft.open("w") as file:
-            file.write(record.dump())
-            file.flush()
-            os.fsync(file.fileno())
-        draft.replace(path)
-        folder = os.open(self._folder, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        write_durably(self._folder / record.token, record.dump())
 
     def records(self) -> list[Record]:
         found = []

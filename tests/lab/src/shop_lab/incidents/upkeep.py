@@ -126,18 +126,12 @@ def call(method: str, path: str, body: Any = None) -> Any:
 
 
 def restore(inverse: dict[str, Any]) -> None:
-    """Set the values of one inverse back, or delete what it created. Raise OSError."""
+    """Set the values of one inverse back. Raise OSError."""
     for changed in inverse["changed"]:
         try:
             url = changed["url"]
             patch = partial(call, "PATCH", f"{url}?fieldManager={MANAGER}")
             set_back(partial(call, "GET", url), patch, changed["originals"])
-        except urllib.error.HTTPError as error:
-            if error.code not in _MISSING:
-                raise
-    for url in inverse["created"]:
-        try:
-            call("DELETE", url)
         except urllib.error.HTTPError as error:
             if error.code not in _MISSING:
                 raise

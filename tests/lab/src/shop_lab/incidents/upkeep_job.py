@@ -1,7 +1,7 @@
 """Jobs of a laboratory on a cluster, all under the profile `restricted`: upkeep, customers, reconciliation."""
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -38,17 +38,13 @@ def manifests(
 
 
 def _rules(record: Record) -> list[dict[str, Any]]:
-    rules: list[dict[str, Any]] = []
-    for inverse in record.inverses:
-        rules += [_rule(changed["url"], ["get", "patch"]) for changed in inverse.get("changed", ())]
-        rules += [_rule(url, ["delete"]) for url in inverse.get("created", ())]
-    return rules
+    return [_rule(changed["url"]) for inverse in record.inverses for changed in inverse.get("changed", ())]
 
 
-def _rule(url: str, verbs: Sequence[str]) -> dict[str, Any]:
+def _rule(url: str) -> dict[str, Any]:
     parts = url.split("/")
     group = "" if parts[1] == "api" else parts[2]
-    return {"apiGroups": [group], "resources": [parts[-2]], "resourceNames": [parts[-1]], "verbs": verbs}
+    return {"apiGroups": [group], "resources": [parts[-2]], "resourceNames": [parts[-1]], "verbs": ["get", "patch"]}
 
 
 def _job(name: str, record: Record, checkout: Mapping[str, Any], labels: Mapping[str, str]) -> dict[str, Any]:

@@ -47,28 +47,23 @@ def check_invariants(readings: Readings) -> dict[str, Verdict]:
     return found
 
 
-def alert_problems(expected: Sequence[Expected], firings: Sequence[Firing], began: float) -> Iterator[str]:
-    """Yield how the alerts differ from what faults that began then should cause."""
+def alert_problems(expected: Expected, firings: Sequence[Firing], began: float) -> Iterator[str]:
+    """Yield how the alerts differ from what a fault that began then should cause."""
     fired: dict[str, Firing] = {}
     for firing in sorted(firings, key=lambda firing: firing.began):
         fired.setdefault(firing.name, firing)
-    firsts, pages = (
-        {getattr(one, field): one for one in expected if getattr(one, field)} for field in ("first", "page")
-    )
-    if (name := next(iter(fired), "")) and name not in firsts.keys() | pages:
-        yield f"the first alert is {name}, not {' or '.join(firsts) or 'none'}"
-    for name, one in firsts.items():
-        if name not in fired:
-            yield f"{name} did not fire"
-        elif fired[name].began - began > one.within:
-            yield f"{name} fired after {fired[name].began - began:.0f} s, not within {one.within:.0f} s"
-    paged = dict.fromkeys(firing.name for firing in sorted(firings, key=_paged_at) if firing.paged)
-    if (name := next(iter(paged), "")) not in (pages or {""}):
-        yield f"the first page is {name or 'none'}, not {' or '.join(sorted(pages)) or 'none'}"
-    explained = {name for one in expected for name in (one.first, one.page, *one.may_fire)}
-    yield from (f"{name} paged" for name in sorted(set(list(paged)[1:]) - explained))
-    wrong = {name for one in expected for name in one.must_not_fire} - explained
-    yield from (f"{name} fired" for name in sorted(wrong & set(fired)))
+    if (name := next(iter(fired), "")) and name not in (expected.first, expected.page):
+        yield f"the first alert is {name}, not {expected.first or 'none'}"
+    if (name := expected.first) and name not in fired:
+        yield f"{name} did not fire"
+    elif name and (after := fired[name].began - began) > expected.within:
+        yield f"{name} fired after {after:.0f} s, not within {expected.within:.0f} s"
+    paged = list(dict.fromkeys(firing.name for firing in sorted(firings, key=_paged_at) if firing.paged))
+    if (name := next(iter(paged), "")) != expected.page:
+        yield f"the first page is {name or 'none'}, not {expected.page or 'none'}"
+    explained = {expected.first, expected.page, *expected.may_fire}
+    yield from (f"{name} paged" for name in sorted(set(paged[1:]) - explained))
+    yield from (f"{name} fired" for name in sorted(set(expected.must_not_fire) & set(fired)))
 
 
 def _paged_at(firing: Firing) -> float:
