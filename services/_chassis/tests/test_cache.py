@@ -5,7 +5,8 @@ from collections import defaultdict
 import pytest
 
 from chassis.rpc import calls
-from chassis.rpc.cache import TtlCache
+from chassis.rpc.cache import RETRY_SECONDS, TtlCache
+from shop_kit.clock import Clock
 from shop_kit.waiting import wait_until
 
 
@@ -41,6 +42,35 @@ async def test_a_fetched_value_is_cached(source: Source) -> None:
 async def test_an_expired_value_is_fetched_again(source: Source) -> None:
     cache = TtlCache(source.fetch, ttl_seconds=0)
     assert [await cache.get("a"), await cache.get("a")] == [["a1"], ["a2"]]
+
+
+async def refreshed(cache: TtlCache[str, str]) -> list[str]:
+    """Return the value after the refresh in the background has ended, if one is due."""
+    await cache.get("a")
+    await asyncio.gather(*cache._fetches.values(), return_exceptions=True)
+    return await cache.get("a")
+
+
+async def test_a_stale_value_is_served_without_waiting_for_its_refresh(source: Source, clock: Clock) -> None:
+    cache = TtlCache(source.fetch, 10, serve_stale=True, clock=clock)
+    await cache.get("a")
+    clock.seconds += 10
+    source.gate.clear()
+    assert [await cache.get("a") for _ in range(50)] == [["a1"]] * 50
+    source.gate.set()
+    assert await refreshed(cache) == ["a2"]
+
+
+async def test_a_failed_refresh_is_tried_again_after_a_pause(source: Source, clock: Clock) -> None:
+    cache = TtlCache(source.fetch, 10, serve_stale=True, clock=clock)
+    await cache.get("a")
+    clock.seconds += 10
+    source.error = ValueError("no")
+    assert [await refreshed(cache) for _ in range(10)] == [["a1"]] * 10
+    assert source.fetches["a"] == 2
+    source.error = None
+    clock.seconds += RETRY_SECONDS
+    assert await refreshed(cache) == ["a3"]
 
 
 async def test_concurrent_callers_share_a_fetch(source: Source) -> None:

@@ -1,5 +1,4 @@
 import asyncio
-import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import nullcontext
 from typing import Any, get_args
@@ -87,13 +86,13 @@ async def test_an_outgoing_call_never_outlives_the_call_being_served() -> None:
         return cart_pb2.Cart()
 
     async with serve((REGISTER, Carts(record_deadline))) as address:
-        calls.deadline.set(asyncio.get_running_loop().time() + 1)
+        calls.deadline.set(asyncio.get_running_loop().time() + 3)
         await stub(address).GetCart(cart_pb2.GetCartRequest())
         calls.deadline.set(asyncio.get_running_loop().time() - 1)
         with pytest.raises(errors.DeadlineExceeded, match="no time left"):
             await stub(address).GetCart(cart_pb2.GetCartRequest())
     assert len(seen) == 1
-    assert seen[0] <= 1.1
+    assert seen[0] <= 3.1
 
 
 @pytest.mark.parametrize(
@@ -131,7 +130,13 @@ async def test_a_failed_call_is_recorded_with_its_status_and_a_reason_that_is_kn
         "error.type": "NOT_FOUND",
     }
     [span] = recorded.spans()
-    assert (span.attributes or {}).items() >= {"error.type": "NOT_FOUND", "shop.error.reason": recorded_as}.items()
+    assert (span.attributes or {}).items() >= {
+        "error.type": "NOT_FOUND",
+        "rpc.response.status_code": "NOT_FOUND",
+        "server.address": "127.0.0.1",
+        "server.port": int(address.rpartition(":")[2]),
+        "shop.error.reason": recorded_as,
+    }.items()
 
 
 @pytest.mark.parametrize("reason", ["CARD_4929530463957262", "CARD_4929_5304_6395", "R" * 64, "card lost", "NO\n"])
@@ -183,24 +188,7 @@ async def test_cancelling_the_caller_cancels_the_call() -> None:
         task = asyncio.ensure_future(stub(address).GetCart(cart_pb2.GetCartRequest()))
         await entered.wait()
         task.cancel()
-        await asyncio.wait_for(cancelled.wait(), 5)
-
-
-async def test_caller_and_peer_share_one_trace(recorded: Recorded) -> None:
-    async with serve((REGISTER, Carts()), telemetry=recorded.telemetry) as address:
-        await stub(address, recorded=recorded).GetCart(cart_pb2.GetCartRequest())
-    served, called = recorded.spans()
-    assert served.parent is not None
-    assert served.parent.span_id == called.context.span_id
-    assert served.context.trace_id == called.context.trace_id
-    host, _, port = address.rpartition(":")
-    assert dict(called.attributes or {}) == {
-        "rpc.system.name": "grpc",
-        "rpc.method": "shop.CartService/GetCart",
-        "server.address": host,
-        "server.port": int(port),
-        "rpc.response.status_code": "OK",
-    }
+        await cancelled.wait()
 
 
 async def test_calls_are_balanced_over_all_backends() -> None:
@@ -219,8 +207,7 @@ async def test_calls_are_balanced_over_all_backends() -> None:
         serve((REGISTER, Carts(count("c")))) as third,
     ):
         carts = stub(f"ipv4:///{first},{second},{third}")
-        deadline = time.monotonic() + 20
-        while len(counts) < 3 and time.monotonic() < deadline:
+        while len(counts) < 3:
             await carts.GetCart(cart_pb2.GetCartRequest())
         counts.clear()
         for _ in range(30):

@@ -149,12 +149,6 @@ async def test_a_server_is_found_among_several_hosts(postgres_url: str, migratio
     await engine.dispose()
 
 
-def test_several_hosts_and_ports_are_passed_on_to_the_driver() -> None:
-    engine = open_engine("postgresql://user:secret@one:1,two:2/name?target_session_attrs=read-write")
-    _, arguments = engine.dialect.create_connect_args(engine.url)
-    assert arguments.items() >= {"host": "one,two", "port": "1,2", "target_session_attrs": "read-write"}.items()
-
-
 @pytest.mark.parametrize("url", ["mysql://user:secret@host/name", "secret", "", "sqlite://", "sqlite:///"])
 def test_any_other_url_is_rejected_without_quoting_it(url: str) -> None:
     assert sqlite_path(url) is None

@@ -216,16 +216,6 @@ async def test_a_check_with_a_defect_makes_the_service_not_ready_and_is_repeated
     assert seen == [serving, not_serving, serving]
 
 
-async def test_a_draining_service_reports_not_serving_before_it_stops() -> None:
-    async with start() as service, grpc.aio.insecure_channel(f"127.0.0.1:{service.port}") as channel:
-        stub: Any = health_pb2_grpc.HealthStub(channel)
-        watch = stub.Watch(health_pb2.HealthCheckRequest(service=PUBLIC))
-        assert (await watch.read()).status == health_pb2.HealthCheckResponse.SERVING
-        drained = asyncio.ensure_future(service.drain())
-        assert (await watch.read()).status == health_pb2.HealthCheckResponse.NOT_SERVING
-        await drained
-
-
 async def test_a_stop_waits_for_calls_in_flight_and_not_for_streams_that_clients_hold_open() -> None:
     entered, released = asyncio.Event(), asyncio.Event()
 

@@ -3,7 +3,7 @@ import resource
 import signal
 import subprocess
 import sys
-import time
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -93,8 +93,8 @@ def test_sigterm_finishes_the_calls_in_flight_and_exits_with_status_0(tmp_path: 
         assert running.stdout
         assert running.stdout.readline() == "entered\n"
         running.send_signal(signal.SIGTERM)
-        assert call.result(timeout=10).user_id == "u"
-        assert running.wait(10) == 0
+        assert call.result().user_id == "u"
+        assert running.wait() == 0
         lines = running.stdout.readlines()
     assert "closed\n" in lines
     # The objects that the start creates are exempt from garbage collection.
@@ -112,18 +112,11 @@ def test_proxies_of_the_environment_are_ignored_unless_a_setting_asks(
         assert running.stdout.readline().split() == ["proxies", *left]
 
 
-def test_an_invalid_setting_fails_the_start_with_its_name(tmp_path: Path) -> None:
-    with process(tmp_path, FAILPOINTS="a=b") as running:
-        assert running.wait(20) == 2
-        assert running.stderr
-        assert running.stderr.read().startswith("FAILPOINTS: ")
-
-
 def test_a_port_in_use_fails_the_start_with_its_address(tmp_path: Path) -> None:
     with process(tmp_path) as first:
         port = port_of(first)
         with process(tmp_path, PORT=str(port)) as second:
-            assert second.wait(20) == 1
+            assert second.wait() == 1
             assert second.stderr
             output = second.stderr.read()
     assert f"127.0.0.1:{port}: is the port in use, or HOST wrong?" in output
@@ -133,16 +126,32 @@ def test_a_port_in_use_fails_the_start_with_its_address(tmp_path: Path) -> None:
 def test_with_reload_a_changed_source_file_restarts_the_service(tmp_path: Path) -> None:
     with process(tmp_path, RELOAD="1") as running:
         port_of(running)
-        time.sleep(1)
-        program = tmp_path / "program.py"
-        program.write_text(PROGRAM.replace('"closed"', '"closed again"'))
         assert running.stdout
-        lines: list[str] = []
-        while not lines or "serving" not in lines[-1]:
-            lines.append(running.stdout.readline())
+        (tmp_path / "program.py").write_text(PROGRAM.replace('"closed"', '"closed again"'))
+        with changing(tmp_path / "program.py"):
+            while "draining" not in running.stdout.readline():
+                pass
+        while "serving" not in running.stdout.readline():
+            pass
         running.send_signal(signal.SIGTERM)
-        assert running.wait(10) == 0
+        assert running.wait() == 0
         assert "closed again\n" in running.stdout.readlines()
+
+
+@contextmanager
+def changing(path: Path) -> Iterator[None]:
+    """Change a file's time again and again: the process looks at it first at some moment after its start."""
+    done = threading.Event()
+
+    def touch() -> None:
+        while not done.wait(0.05):
+            path.touch()
+
+    thread = threading.Thread(target=touch)
+    thread.start()
+    yield
+    done.set()
+    thread.join()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only glibc keeps it")

@@ -1,10 +1,10 @@
-"""Failpoints that a laboratory sets in a running process."""
+"""Failpoints in FAILPOINTS, and those that a laboratory sets in a running process."""
 
 import asyncio
 import json
 import time
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +12,11 @@ import grpc
 import pytest
 from structlog.testing import capture_logs
 
-from chassis.failpoints import Failpoint, FailpointReached
-from chassis.rpc import client
-from chassis.tls.certificates import Certificates
+from chassis.failpoints import Failpoint, FailpointReached, Failpoints
 from shop import cart_pb2, cart_pb2_grpc
 from shop_internal import failpoints_pb2 as pb2
 from shop_internal.failpoints_pb2_grpc import FailpointsStub
 from shop_kit.carts import REGISTER, REGISTER_INTERNAL, Carts, OrderedCarts
-from shop_kit.certificates import new_authority, renew, spiffe_id
 from shop_kit.metrics import measured
 from shop_kit.serving import Recorded, running
 from shop_kit.waiting import wait_until
@@ -60,6 +57,20 @@ def memory_bytes() -> int:
 
 async def listed(failpoints: Any) -> list[pb2.Failpoint]:
     return list((await failpoints.ListFailpoints(pb2.ListFailpointsRequest())).failpoints)
+
+
+async def test_a_failpoint_fails_as_often_as_specified() -> None:
+    failpoints = Failpoints("a=error*2,b=hang")
+    for _ in range(2):
+        with pytest.raises(FailpointReached, match="a"):
+            await failpoints.reach("a")
+    await failpoints.reach("a")
+
+
+@pytest.mark.parametrize("text", ["a", "a=explode", "=kill", "a=error*x", "a=stall", "a=stall:x", "a=kill:1"])
+def test_a_malformed_specification_is_rejected(text: str) -> None:
+    with pytest.raises(ValueError, match="a failpoint is"):
+        Failpoints(text)
 
 
 @pytest.mark.parametrize("code", ["UNAVAILABLE", "INTERNAL", "INVALID_ARGUMENT"])
@@ -194,34 +205,3 @@ async def test_nothing_that_is_recorded_shows_who_did_it(recorded: Recorded) -> 
             exported = [*map(str, read()), *(span.to_json() for span in recorded.spans()), json.dumps(logs)]
     assert sum(GET_CART in each for each in exported) >= 2
     assert [each for each in exported if "ailpoint" in each] == []
-
-
-async def test_with_identities_only_the_caller_that_is_declared_may_set_one(tmp_path: Path) -> None:
-    authority = new_authority()
-    folders = {name: renew(tmp_path / name, authority, name) for name in ("cart", "lab", "checkout")}
-    allowed = json.dumps(
-        {spiffe_id("lab"): ["shop.internal.Failpoints/SetFailpoint"], spiffe_id("checkout"): [GET_CART]}
-    )
-    outcomes = {}
-    async with AsyncExitStack() as stack:
-        service = await stack.enter_async_context(
-            running((REGISTER, Carts()), lab=True, tls_folder=folders["cart"], allowed_calls=allowed)
-        )
-        for caller in ("lab", "checkout"):
-            certificates = Certificates.load(str(folders[caller]))
-            channel = client.channel(
-                f"127.0.0.1:{service.internal_port}",
-                "shop.internal.Failpoints",
-                timeout_seconds=5,
-                certificates=certificates,
-            )
-            stack.push_async_callback(channel.close)
-            try:
-                await FailpointsStub(channel).SetFailpoint(wanted("error:INTERNAL"))
-                outcomes[caller] = "OK"
-            except Exception as error:  # noqa: BLE001 - compared below
-                outcomes[caller] = str(error)
-    assert outcomes == {
-        "lab": "OK",
-        "checkout": "this caller may not call shop.internal.Failpoints/SetFailpoint: ALLOWED_CALLS does not list it",
-    }
