@@ -3,15 +3,27 @@
 #   docker build --build-arg SERVICE=employee-api --build-arg FOLDER=employee-api -t employee-api .
 ARG BASE=docker.io/library/python:3.13.15-slim-bookworm@sha256:2325bb286ec344af3e5898cc224b5844e2707ac6e26b1632516fd3edc84a5e26
 
+# What all images install, with hashes, from the lock that development and tests install from. Which file changed does not
+# matter to the stages below, only whether what they copy from here did.
+FROM ${BASE} AS locked
+WORKDIR /workspace
+COPY .ci/uv.sed uv.lock ./
+RUN sed -n -f uv.sed uv.lock > uv.txt \
+    && pip install --no-cache-dir --root-user-action=ignore --no-deps --only-binary=:all: --require-hashes --requirement uv.txt
+COPY . .
+# hadolint ignore=SC2046
+RUN uv export --quiet --frozen --no-header --no-annotate --no-emit-workspace --output-file /shared.txt \
+        $(sed -n 's/^name = "\(.*-service\)"$/--package=\1/p' services/*/pyproject.toml)
+
 # The third-party packages that services need, in one layer that all images share.
 FROM ${BASE} AS packages
 # binutils only strips here and reaches no image, so its version needs no pin.
 # hadolint ignore=DL3008
 RUN apt-get update && apt-get install -y --no-install-recommends binutils && rm -rf /var/lib/apt/lists/*
-COPY images.lock /
+COPY --from=locked /shared.txt /
 # Bytecode that refers to its source by hash, not by time, is the same in each build.
 RUN pip install --no-cache-dir --root-user-action=ignore --no-compile --no-deps --only-binary=:all: --require-hashes \
-        --target /packages --requirement /images.lock \
+        --target /packages --requirement /shared.txt \
     && find /packages -type d \( -name tests -o -name testing -o -path /packages/bin \) -prune -exec rm -rf {} + \
     && find /packages -name '*.so*' -exec strip --strip-unneeded {} + \
     && python -m compileall -q -o 2 --invalidation-mode unchecked-hash /packages
@@ -41,15 +53,19 @@ COPY --from=packages /packages /packages
 WORKDIR /data
 USER 10001:10001
 
-# What only one image needs, such as SQLModel or Locust: a lock with the image's name pins it. It becomes part of the
-# image's last layer, so that the layer which all images share does not contain it.
-FROM ${BASE} AS own-packages
+# What only one image needs, such as SQLModel or Locust. It becomes part of the image's last layer, so that the layer which
+# all images share does not contain it. Locust requires pytest for tests that are written for it.
+FROM locked AS own-packages
 ARG SERVICE
-COPY images.lock ${SERVICE}.lock* /locks/
-RUN mkdir /packages \
-    && if [ -f "/locks/${SERVICE}.lock" ]; then \
+ARG FOLDER=services/${SERVICE}
+# hadolint ignore=SC2046
+RUN uv export --quiet --frozen --no-header --no-annotate --no-emit-workspace --output-file /own.txt \
+        --project "${FOLDER}" --all-extras --prune pytest \
+        $(sed -n 's/^\([a-z0-9._-]*\)==.*/--no-emit-package=\1/p' /shared.txt) \
+    && mkdir /packages \
+    && if [ -s /own.txt ]; then \
         pip install --no-cache-dir --root-user-action=ignore --no-compile --no-deps --only-binary=:all: --require-hashes \
-            --target /packages --requirement "/locks/${SERVICE}.lock" \
+            --target /packages --requirement /own.txt \
         && find /packages -type d \( -name tests -o -path /packages/bin \) -prune -exec rm -rf {} +; \
     fi
 

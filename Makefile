@@ -23,73 +23,61 @@ $(UV):
 	@$(PYTHON) -c 'import ensurepip, venv' 2> /dev/null || \
 		{ echo "setup needs venv and ensurepip of $(PYTHON): $(APT) $(notdir $(PYTHON))-venv" >&2; exit 1; }
 	@$(PYTHON) -m venv $(VENV)
-	@sed -n '/^uv==/,/[^\\]$$/p' requirements.lock > $(VENV)/uv.txt
+	@sed -n -f .ci/uv.sed uv.lock > $(VENV)/uv.txt
 	@$(VENV)/bin/python -m pip install --quiet --no-deps --require-hashes --requirement $(VENV)/uv.txt 2> $(VENV)/pip.log || \
 		{ echo "setup needs a network: PyPI or the index of your pip settings did not answer, see $(VENV)/pip.log" >&2; exit 1; }
 
-$(VENV)/.installed: requirements.lock pyproject.toml $(addsuffix /pyproject.toml,$(PACKAGES)) | $(UV)
-	@echo 'Installing into $(VENV): a minute, the first time'
-	@$(UV) pip install --quiet --python $(VENV) --requirement requirements.lock 2> $(VENV)/uv.log || \
-		{ echo "setup could not install the packages in requirements.lock: is there a network? see $(VENV)/uv.log" >&2; exit 1; }
-	@$(UV) pip install --quiet --python $(VENV) --no-deps $(addprefix --editable ./,$(PACKAGES))
+# uv.lock pins everything. It is exported and not synced, because its URLs are PyPI's: names, versions and hashes install
+# from any index. Nothing is uninstalled, so `make demo` leaves what `make setup` has installed.
+install = $(UV) export --quiet --frozen --no-header $(1) --output-file $(VENV)/requirements.txt && \
+	$(UV) pip install --quiet --python $(VENV) --no-deps --requirement $(VENV)/requirements.txt 2> $(VENV)/uv.log || \
+	{ echo "setup could not install the packages in uv.lock: is there a network? see $(VENV)/uv.log" >&2; exit 1; }
+PINNED_BY := uv.lock pyproject.toml $(addsuffix /pyproject.toml,$(PACKAGES))
+# The packages of the shop, which has neither tests nor customers.
+SHOP = $(shell sed -n 's/^name = "\(.*-service\)"/--package=\1/p' services/*/pyproject.toml) --package=shop-cli --package=employee-api
+
+$(VENV)/.shop: $(PINNED_BY) | $(UV)
+	@echo 'Installing the shop into $(VENV)'
+	@$(call install,$(SHOP))
 	@touch $@
 
-setup: $(VENV)/.installed  ## Make .venv with everything the other targets need
+$(VENV)/.everything: $(PINNED_BY) | $(UV)
+	@echo 'Installing the shop and the tools of developers into $(VENV): a minute, the first time'
+	@$(call install,--all-packages --all-groups)
+	@touch $(VENV)/.shop $@
+
+setup: $(VENV)/.everything  ## Make .venv with everything that the targets need
 
 sync: lock setup  ## Lock the dependencies of all packages and install them
 
-# requirements.lock pins what development needs, images.lock the part of it that the images install. The update bot
-# reads the commands from the first lines of the locks; it requires `=` between an option and its value.
-OWN := $(shell sed -n 's/^name = "\(.*\)"/\1/p' $(addsuffix /pyproject.toml,$(PACKAGES)))
-LOCK := $(UV) pip compile --quiet --universal --python-version=3.11 --generate-hashes $(addprefix --no-emit-package=,$(OWN))
-SHIPPED := $(filter-out services/_cli services/load-generator employee-api tests/%,$(PACKAGES))
-# Three images have packages that no service needs: checkout.lock, with what the chart's certificate authority needs,
-# employee-api.lock and load-generator.lock pin what images.lock lacks.
-# The load generator's has no pytest, which Locust requires for tests written for it.
-ALREADY_SHIPPED = $$(sed -n 's/^\([a-z0-9._-]*\)\(\[.*\]\)*==.*/--no-emit-package=\1/p' $(LOCKS)images.lock)
-LOCKED := requirements.lock images.lock checkout.lock employee-api.lock load-generator.lock
-LOCKS :=
+# An index of your own serves packages, but is not what uv.lock names.
+LOCK := $(UV) lock --quiet --python $(VENV) --default-index https://pypi.org/simple
 
 lock: | $(UV)
-	@$(LOCK) $(addprefix --group=pyproject.toml:,test lint chart) --output-file=$(LOCKS)requirements.lock \
-		$(addsuffix /pyproject.toml,$(PACKAGES))
-	@$(LOCK) --constraint=$(LOCKS)requirements.lock --output-file=$(LOCKS)images.lock \
-		$(addsuffix /pyproject.toml,$(SHIPPED))
-	@$(LOCK) --constraint=$(LOCKS)requirements.lock --output-file=$(LOCKS)checkout.lock $(ALREADY_SHIPPED) \
-		--extra=authority services/_chassis/pyproject.toml
-	@$(LOCK) --constraint=$(LOCKS)requirements.lock --output-file=$(LOCKS)employee-api.lock $(ALREADY_SHIPPED) \
-		employee-api/pyproject.toml
-	@$(LOCK) --constraint=$(LOCKS)requirements.lock --output-file=$(LOCKS)load-generator.lock $(ALREADY_SHIPPED) \
-		$(addprefix --no-emit-package=,pytest pluggy iniconfig pygments) services/load-generator/pyproject.toml
+	@$(LOCK)
 
-# Pins of the existing locks are kept, so a new release of a package changes nothing here.
 check-locks: | $(UV)
-	@mkdir -p .cache/locks && cp $(LOCKED) .cache/locks
-	@$(MAKE) --no-print-directory lock LOCKS=.cache/locks/
-	@for lock in $(LOCKED); do \
-		sed 's,\.cache/locks/,,g' .cache/locks/$$lock | diff $$lock - || \
-			{ echo "$$lock is not what the pyproject.toml files require: run make lock" >&2; exit 1; }; \
-	done
+	@$(LOCK) --check || { echo "uv.lock is not what the pyproject.toml files require: run make lock" >&2; exit 1; }
 
-signals:  ## Generate the page of all metrics, spans and attributes
+signals: $(VENV)/.shop  ## Generate the page of all metrics, spans and attributes
 	@python tests/repository/signals.py > services/_chassis/signals.md
 
-compose:  ## Generate compose.yaml from the chart's values
+compose: $(VENV)/.shop  ## Generate compose.yaml from the chart's values
 	@python tests/repository/compose.py > compose.yaml
 
-catalog:  ## Generate catalog-info.yaml, for Backstage, from the chart's values
+catalog: $(VENV)/.shop  ## Generate catalog-info.yaml, for Backstage, from the chart's values
 	@python tests/repository/catalog.py > catalog-info.yaml
 
-protos:  ## Generate the contract's Python code
+protos: | $(UV)  ## Generate the contract's Python code
 	@protos/generate.sh
 
 dashboards: setup  ## Build the Grafana dashboards in the chart
 	@python charts/dashboards
 
-demo: setup  ## Start everything on free ports, place an order, show it and its trace, stop everything
+demo: $(VENV)/.shop  ## Start everything on free ports, place an order, show it and its trace, stop everything
 	@shop demo
 
-up: setup  ## Start everything, and stop it on Ctrl-C
+up: $(VENV)/.shop  ## Start everything, and stop it on Ctrl-C
 	@shop up
 
 SOURCES := $(wildcard services/*/src) employee-api/src tests/kit/src tests/lab/src

@@ -22,12 +22,8 @@ SCRIPTS = ROOT / ".github" / "scripts"
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 RELEASE_TEXT = (ROOT / ".github/workflows/release.yml").read_text()
 RELEASE = yaml.safe_load(RELEASE_TEXT)
-# Which packages only one image has, some of them by name.
-LOCKS_OF_ONE_IMAGE = {
-    "checkout.lock": {"cryptography"},
-    "employee-api.lock": {"sqlmodel", "pydantic", "greenlet"},
-    "load-generator.lock": {"locust", "gevent", "flask"},
-}
+# As tests/repository/test_imports.py requires.
+WITH_OWN_PACKAGES = {"checkout", "employee-api", "load-generator"}
 DIGEST = "sha256:" + "0123456789abcdef" * 4
 
 
@@ -61,7 +57,7 @@ def test_images_contain_the_bytecode_that_they_run() -> None:
 
 def test_images_install_only_packages_whose_hashes_are_locked() -> None:
     installed = re.findall(r"pip install[^&]*", (ROOT / "Dockerfile").read_text())
-    assert len(installed) == 2
+    assert len(installed) == 3
     assert [command for command in installed if not {"--require-hashes", "--no-deps"} <= set(command.split())] == []
 
 
@@ -75,22 +71,13 @@ def test_tools_are_installed_from_locks_with_hashes(file: Path) -> None:
     assert [line for line in lines if installing.search(line) and "--require-hashes" not in line] == []
 
 
-@pytest.mark.parametrize("lock", LOCKS_OF_ONE_IMAGE)
-def test_no_package_of_a_single_image_enters_the_layer_of_all_images(lock: str) -> None:
-    shared, own = (
-        set(re.findall(r"^([a-z0-9._-]+)", (ROOT / name).read_text(), re.MULTILINE)) for name in ("images.lock", lock)
-    )
-    assert LOCKS_OF_ONE_IMAGE[lock] <= own
-    assert own & shared == set()
-
-
 def test_a_release_scans_each_image_with_packages_of_its_own() -> None:
     (condition,) = (
         step["if"]
         for step in RELEASE["jobs"]["image"]["steps"]
         if step.get("uses", "").startswith("anchore/scan-action")
     )
-    assert set(re.findall(r'"([\w-]+)"', condition)) == {Path(lock).stem for lock in LOCKS_OF_ONE_IMAGE}
+    assert set(re.findall(r'"([\w-]+)"', condition)) == WITH_OWN_PACKAGES
 
 
 def test_the_base_image_has_an_exact_version_and_a_digest() -> None:
@@ -162,7 +149,7 @@ def test_every_image_is_signed_and_named_by_the_digest_that_its_build_gave(tmp_p
 
 def test_a_rescan_covers_the_images_that_a_release_scans() -> None:
     (scans,) = (yaml.safe_load(file.read_text())["jobs"]["scan"] for file in WORKFLOWS if file.stem == "rescan")
-    assert set(scans["strategy"]["matrix"]["image"]) == {"runtime", *(Path(lock).stem for lock in LOCKS_OF_ONE_IMAGE)}
+    assert set(scans["strategy"]["matrix"]["image"]) == {"runtime", *WITH_OWN_PACKAGES}
 
 
 def test_the_admission_policy_trusts_the_workflow_that_signs() -> None:

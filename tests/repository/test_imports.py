@@ -5,8 +5,10 @@ import re
 import subprocess
 import sys
 import tomllib
+from functools import cache
 from importlib import metadata
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -82,9 +84,39 @@ for module in pkgutil.walk_packages(root.__path__, f"{root.__name__}."):
 """
 
 
+@cache
+def packages_of_image(folder: str) -> tuple[frozenset[str], frozenset[str]]:
+    """Return the packages that all images share, and those that one adds, by the commands of the Dockerfile."""
+    dockerfile = (ROOT / "Dockerfile").read_text().replace("\\\n", " ")
+    with TemporaryDirectory() as temporary:
+        commands = [found.replace(" /", f" {temporary}/") for found in re.findall(r"\buv export[^&\n]*", dockerfile)]
+        assert len(commands) == 2
+        environment = {**os.environ, "FOLDER": folder}
+        subprocess.run(["sh", "-ec", "\n".join(commands)], cwd=ROOT, env=environment, check=True)
+        files = [Path(temporary, name).read_text() for name in ("shared.txt", "own.txt")]
+    shared, own = (frozenset(re.findall(r"^([a-z0-9._-]+)==", file, re.MULTILINE)) for file in files)
+    return shared, own
+
+
+@pytest.mark.parametrize(
+    ("folder", "packages"),
+    [
+        ("services/cart", set()),
+        ("services/checkout", {"cryptography"}),
+        ("services/load-generator", {"locust", "gevent", "flask"}),
+        ("employee-api", {"sqlmodel", "pydantic", "greenlet", "tzdata"}),
+    ],
+)
+def test_a_package_that_one_image_needs_is_in_that_image_alone(folder: str, packages: set[str]) -> None:
+    shared, own = packages_of_image(folder)
+    assert packages <= own
+    assert bool(own) == bool(packages)
+    assert own & (shared | {"pytest"}) == set()
+
+
 def missing_in_images() -> set[str]:
-    """Return the names of installed modules that no package of images.lock has, nor one of this repository."""
-    pinned = set(re.findall(r"^([a-z0-9._-]+)==", (ROOT / "images.lock").read_text().lower(), re.MULTILINE))
+    """Return the names of installed modules that no package of all images has, nor one of this repository."""
+    pinned, _ = packages_of_image("services/cart")
     projects = (ROOT.glob(f"{folder}/pyproject.toml") for folder in ("protos", "services/*"))
     own = {tomllib.loads(file.read_text())["project"]["name"] for files in projects for file in files}
     return {

@@ -160,10 +160,6 @@ def test_the_repository_has_no_other_top_level_folder() -> None:
     assert folders <= {"charts", "services", "employee-api", "protos", "tests", ".github", ".ci"}
 
 
-def test_the_lock_pins_every_package_by_hash_and_names_no_index() -> None:
-    lock = (ROOT / "requirements.lock").read_text()
-    pins = re.findall(r"^[a-zA-Z0-9._-]+(?:\[[^\]]*\])?==", lock, re.MULTILINE)
-    blocks = re.split(r"^(?=[a-zA-Z0-9])", lock, flags=re.MULTILINE)[1:]  # without the command in the first lines
-    assert pins
-    assert [block.split("==")[0] for block in blocks if block.strip() and "--hash=sha256:" not in block] == []
-    assert "://" not in lock
+def test_the_lock_names_no_package_index_but_the_public_one() -> None:
+    hosts = set(re.findall(r"https?://([^/\"]+)", (ROOT / "uv.lock").read_text()))
+    assert hosts == {"pypi.org", "files.pythonhosted.org"}

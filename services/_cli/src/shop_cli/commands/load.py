@@ -1,5 +1,6 @@
 """`shop load`: send simulated customers to the storefront."""
 
+import importlib.util
 import json
 import os
 import signal
@@ -50,6 +51,8 @@ def load(
     A late answer delays no other session, and a latency counts from when its request should have started. Exit status:
     0 if every page was as it should be, 1 after errors or if sessions were dropped, 2 for an invalid option.
     """
+    if importlib.util.find_spec("load_generator") is None:
+        sys.exit("shop load needs the package load-generator, which make setup installs in the repository")
     settings = {
         "STOREFRONT_URL": url or f"http://{default_address('storefront', internal=False)}",
         "RATE": str(rate),

@@ -119,7 +119,7 @@ async def _start_stores(stack: AsyncExitStack, folder: Path) -> tuple[Sequence[C
     try:
         from shop_cli.local.data_stores import data_stores  # noqa: PLC0415 - needs packages that are optional
     except ImportError as error:
-        raise StoreMissing(f"{error.name} is not installed") from error
+        raise StoreMissing(f"{error.name} is not installed: make setup does so in the repository") from error
     return await stack.enter_async_context(data_stores(folder))
 
 
