@@ -2,8 +2,7 @@
 
 from dataclasses import replace
 
-from shop_lab.model.runs import MAX_ATTEMPTS, PRICES, REQUESTS, WRONG_RUNS
-from shop_lab.model.tlc import NO_PROGRESS, Configuration
+from shop_lab.model.tlc import Configuration
 
 ALWAYS = ("OneChargeAScope", "OneShipmentAScope", "ShipmentsAreCharged", "PlacedOrdersAreShipped")
 ONE_CART = ("OneChargeACart", "OneShipmentACart")
@@ -46,17 +45,6 @@ TWO_LOST_KEYS = replace(TWO_KEYS, invariants=ALWAYS + ONE_CART, failovers=True, 
 LOST_KEYS = replace(CART_OF_KEYS, invariants=LOST_CART, max_attempts=1, failovers=True, items=1, purchases=True)
 LOST_ETAGS = replace(LOST_KEYS, one_scope=True, has_key=False)
 LOST_KEY = replace(LOST_KEYS, requests=("ann",), max_attempts=2, items=2)
-
-RECORDED = Configuration(
-    (), REQUESTS, prices=PRICES, has_key=False, max_attempts=MAX_ATTEMPTS, failovers=True, runs="recorded"
-)
-
-CONFORMANCE = {
-    "recorded runs": (RECORDED, ""),
-    # The controls: these runs are not those of a code without a fence, and TLC notices a wrong one.
-    "recorded runs without fence": (replace(RECORDED, without="fence"), NO_PROGRESS),
-    **{name: (replace(RECORDED, runs=name), NO_PROGRESS) for name in WRONG_RUNS},
-}
 
 HOLD = {
     "one request": ONE_REQUEST,
