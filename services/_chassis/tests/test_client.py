@@ -13,6 +13,7 @@ from chassis.telemetry import semconv
 from shop import cart_pb2, cart_pb2_grpc
 from shop_kit.carts import REGISTER, Carts, Context, raising
 from shop_kit.serving import Recorded, serve
+from shop_kit.tcp_proxy import tcp_proxy
 from shop_kit.waiting import wait_until
 
 
@@ -248,3 +249,13 @@ async def test_a_channel_is_ready_while_its_peer_reports_the_service_as_healthy(
         assert channel.get_state() is grpc.ChannelConnectivity.READY
     await wait_until(lambda: channel.get_state() is not grpc.ChannelConnectivity.READY)
     await channel.close()
+
+
+async def test_keepalive_pings_of_an_idle_client_do_not_end_its_connection() -> None:
+    """The client pings once a second; a server that considers this abuse ends the connection at the third ping."""
+    async with serve((REGISTER, Carts())) as address, tcp_proxy(address) as proxy:
+        carts = stub(proxy.address)
+        await carts.GetCart(cart_pb2.GetCartRequest())
+        await asyncio.sleep(5)
+        await carts.GetCart(cart_pb2.GetCartRequest())
+        assert proxy.connections == 1
