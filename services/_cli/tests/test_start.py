@@ -99,3 +99,9 @@ def test_completion_offers_the_commands_of_a_group() -> None:
         capture_output=True, text=True, check=False, env=environment,
     )  # fmt: skip
     assert "search" in ran.stdout
+
+
+def test_without_the_laboratory_its_commands_say_in_one_line_where_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metadata, "entry_points", lambda **_: ())
+    with pytest.raises(SystemExit, match="install shop-lab"):
+        find_command("prove")
