@@ -1,4 +1,4 @@
-"""A payment process that ends under load. `tests/lab/tests/faults/test_deaths.py` kills it."""
+"""A payment process that ends under load. `shop prove` kills it."""
 
 import asyncio
 from collections.abc import Callable

@@ -1,7 +1,7 @@
 """Faults are injected in their turn, and orders do not run far ahead of them."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 import pytest
@@ -10,10 +10,6 @@ from shop_kit.waiting import wait_until
 from shop_lab.prove.fault_injector import FaultInjector
 from shop_lab.prove.fault_plan import LOOKAHEAD, Fault, FaultKind
 from shop_lab.world.progress_gate import ProgressGate
-
-
-def kills(targets: Iterable[str], after_orders: int = 0) -> list[Fault]:
-    return [Fault(after_orders, FaultKind.KILL, target, 0.0) for target in targets]
 
 
 @pytest.fixture
@@ -34,8 +30,7 @@ async def injecting(gate: ProgressGate, faults: Sequence[Fault], orders: int) ->
     running = asyncio.create_task(FaultInjector(inject, gate).run(faults, orders))
     yield begun
     ending.set()
-    async with asyncio.timeout(10):
-        await running
+    await running
 
 
 async def starts(gate: ProgressGate, number: int) -> bool:
@@ -47,55 +42,32 @@ async def starts(gate: ProgressGate, number: int) -> bool:
     return True
 
 
-async def test_a_fault_is_injected_only_after_its_number_of_orders(gate: ProgressGate) -> None:
-    async with injecting(gate, kills("a", after_orders=2), orders=1_000) as begun:
-        await gate.wait_until_open(0)
-        await gate.finish()
-        assert begun == []
-        await gate.finish()
-        await wait_until(lambda: begun == ["a"])
-
-
-async def test_no_fault_is_injected_into_a_run_that_has_failed(gate: ProgressGate) -> None:
-    injected: list[Fault] = []
-
-    async def record(fault: Fault) -> None:
-        injected.append(fault)
-
-    await FaultInjector(record, gate, lambda: bool(injected)).run(kills("abc"), orders=9)
-    assert len(injected) < 3
-    await gate.wait_until_open(8)
-
-
-async def test_orders_wait_for_the_faults_planned_before_them(gate: ProgressGate) -> None:
-    async with injecting(gate, kills("a", after_orders=1), orders=1_000):
-        await gate.wait_until_open(LOOKAHEAD)
-        assert not await starts(gate, LOOKAHEAD + 1)
-        await gate.finish()
-    await gate.wait_until_open(999)
-
-
-async def test_the_orders_for_a_fault_wait_until_it_can_begin(gate: ProgressGate) -> None:
-    faults = [fault for after, target in enumerate("abc") for fault in kills(target, after)]
+async def test_orders_and_the_faults_between_them_wait_for_each_other(gate: ProgressGate) -> None:
+    faults = [Fault(after, FaultKind.KILL, target, 0.0) for after, target in enumerate("abc", start=1)]
     async with injecting(gate, faults, orders=9_000) as begun:
-        await gate.finish()
-        await gate.finish()
-        await wait_until(lambda: begun == ["a", "b"])
-        assert not await starts(gate, LOOKAHEAD + 1)
+        await gate.wait_until_open(LOOKAHEAD)
+        assert (begun, await starts(gate, LOOKAHEAD + 1)) == ([], False)
+        for _ in faults:
+            await gate.finish()
+        await wait_until(lambda: begun == ["a", "b"])  # two at a time
+        assert not await starts(gate, LOOKAHEAD + 2)
+    await gate.wait_until_open(8_999)
 
 
 async def test_a_fault_has_orders_under_way_although_many_are_finished_already(gate: ProgressGate) -> None:
     finished = 2 * LOOKAHEAD
     for _ in range(finished):
         await gate.finish()
-    async with injecting(gate, kills("a"), orders=finished + 4):
-        await asyncio.wait_for(gate.wait_until_open(finished + 1), 5)
+    async with injecting(gate, [Fault(0, FaultKind.KILL, "a", 0.0)], orders=finished + 4):
+        await gate.wait_until_open(finished + 1)
         assert not await starts(gate, finished + 2)
     await gate.wait_until_open(finished + 3)
 
 
 async def test_faults_that_concern_the_same_process_follow_each_other(gate: ProgressGate) -> None:
-    faults = [Fault(0, FaultKind.REFUSED_RELEASES, "payment-internal", 0.0), *kills(["shipping"])]
+    faults = [
+        Fault(0, FaultKind.REFUSED_RELEASES, "payment-internal", 0.0), Fault(0, FaultKind.KILL, "shipping", 0.0),
+    ]  # fmt: skip
     async with injecting(gate, faults, orders=9) as begun:
         await gate.wait_until_open(8)
         await wait_until(lambda: bool(begun))

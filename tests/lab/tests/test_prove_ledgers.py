@@ -1,4 +1,4 @@
-"""The entries of ledgers are matched to orders. `tests/lab/tests/faults/test_prove.py` reads those of real services."""
+"""The entries of ledgers are matched to orders. `test_prove.py` reads those of real services."""
 
 import sqlite3
 from contextlib import closing

@@ -1,4 +1,4 @@
-"""The proxy injects the fault of each mode."""
+"""The proxy injects the fault of each mode: some tests of orders would pass without it."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -7,46 +7,26 @@ from contextlib import asynccontextmanager
 import pytest
 
 from shop_kit.tcp_proxy import TcpProxy, tcp_proxy
-
-WAIT_SECONDS = 10
-
-
-class EchoServer:
-    """Sends every line back."""
-
-    def __init__(self) -> None:
-        self.lines: list[bytes] = []
-        self.received = asyncio.Condition()
-
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        while line := await reader.readline():
-            self.lines.append(line)
-            async with self.received:
-                self.received.notify_all()
-            writer.write(line)
-        writer.close()
-
-    async def wait_for_lines(self, count: int) -> None:
-        async with asyncio.timeout(WAIT_SECONDS), self.received:
-            await self.received.wait_for(lambda: len(self.lines) >= count)
-
-
-@pytest.fixture
-async def echo() -> EchoServer:
-    return EchoServer()
-
-
-@pytest.fixture
-async def proxy(echo: EchoServer) -> AsyncIterator[TcpProxy]:
-    server = await asyncio.start_server(echo.serve, "127.0.0.1", 0)
-    async with tcp_proxy(f"127.0.0.1:{server.sockets[0].getsockname()[1]}") as proxy:
-        yield proxy
-    server.close()
-    await server.wait_closed()
+from shop_kit.waiting import wait_until
 
 
 @asynccontextmanager
-async def connect_to(proxy: TcpProxy) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+async def echo(received: list[bytes]) -> AsyncIterator[TcpProxy]:
+    """Run a proxy to a server that sends every line back."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while line := await reader.readline():
+            received.append(line)
+            writer.write(line)
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    async with server, tcp_proxy(f"127.0.0.1:{server.sockets[0].getsockname()[1]}") as proxy:
+        yield proxy
+
+
+@asynccontextmanager
+async def connected(proxy: TcpProxy) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
     host, _, port = proxy.address.rpartition(":")
     reader, writer = await asyncio.open_connection(host, int(port))
     try:
@@ -55,71 +35,71 @@ async def connect_to(proxy: TcpProxy) -> AsyncIterator[tuple[asyncio.StreamReade
         writer.transport.abort()
 
 
-async def send_hello(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bytes:
-    writer.write(b"hello\n")
-    return await asyncio.wait_for(reader.readline(), WAIT_SECONDS)
+async def is_silent(reader: asyncio.StreamReader) -> bool:
+    try:
+        await asyncio.wait_for(reader.readline(), 0.2)
+    except TimeoutError:
+        return True
+    return False
 
 
-async def test_delay_affects_both_directions(proxy: TcpProxy) -> None:
-    async with connect_to(proxy) as (reader, writer):
+async def test_delay_affects_both_directions() -> None:
+    async with echo([]) as proxy, connected(proxy) as (reader, writer):
         proxy.set_mode("delay", 0.1)
         started = asyncio.get_running_loop().time()
-        await send_hello(reader, writer)
+        writer.write(b"hello\n")
+        await reader.readline()
         assert asyncio.get_running_loop().time() - started >= 0.2
 
 
-async def test_blackhole_forwards_nothing_until_the_mode_changes(proxy: TcpProxy, echo: EchoServer) -> None:
-    async with connect_to(proxy) as (reader, writer):
-        await send_hello(reader, writer)
+async def test_blackhole_forwards_nothing_and_half_open_no_responses() -> None:
+    received: list[bytes] = []
+    async with echo(received) as proxy, connected(proxy) as (reader, writer):
         proxy.set_mode("blackhole")
         writer.write(b"hello\n")
-        with pytest.raises(TimeoutError):
-            await asyncio.wait_for(reader.readline(), 0.2)
-        assert echo.lines == [b"hello\n"]
-        proxy.set_mode("pass")
-        assert await asyncio.wait_for(reader.readline(), WAIT_SECONDS) == b"hello\n"
-
-
-async def test_half_open_forwards_requests_but_no_responses(proxy: TcpProxy, echo: EchoServer) -> None:
-    async with connect_to(proxy) as (reader, writer):
+        assert await is_silent(reader)
+        assert received == []
         proxy.set_mode("half-open")
+        await wait_until(lambda: received == [b"hello\n"])
+        assert await is_silent(reader)
+
+
+async def test_reset_ends_open_and_new_connections() -> None:
+    async with echo([]) as proxy, connected(proxy) as (reader, writer):
         writer.write(b"hello\n")
-        await echo.wait_for_lines(1)
-        with pytest.raises(TimeoutError):
-            await asyncio.wait_for(reader.readline(), 0.2)
-
-
-async def test_reset_ends_open_and_new_connections(proxy: TcpProxy) -> None:
-    async with connect_to(proxy) as (reader, writer):
-        await send_hello(reader, writer)
+        await reader.readline()
         proxy.set_mode("reset")
         with pytest.raises(ConnectionResetError):
-            await asyncio.wait_for(reader.readexactly(1), WAIT_SECONDS)
-        async with connect_to(proxy) as (second, _):
+            await reader.readexactly(1)
+        async with connected(proxy) as (second, _):
             with pytest.raises((ConnectionResetError, asyncio.IncompleteReadError)):
-                await asyncio.wait_for(second.readexactly(1), WAIT_SECONDS)
+                await second.readexactly(1)
 
 
-async def test_new_connections_pass_while_requests_of_old_ones_are_held(proxy: TcpProxy) -> None:
-    async with connect_to(proxy) as (reader, writer):
-        await send_hello(reader, writer)
-        proxy.cut_off_clients()
-        async with connect_to(proxy) as (second_reader, second_writer):
-            assert await send_hello(second_reader, second_writer) == b"hello\n"
-
-
-async def test_duplicate_delivers_requests_twice_and_responses_once(proxy: TcpProxy, echo: EchoServer) -> None:
-    proxy.set_mode("duplicate")
-    async with connect_to(proxy) as (reader, writer):
-        assert await send_hello(reader, writer) == b"hello\n"
-        await echo.wait_for_lines(2)
-        with pytest.raises(TimeoutError):
-            await asyncio.wait_for(reader.readline(), 0.2)
-
-
-async def test_a_connection_that_is_accepted_while_the_proxy_closes_is_reset(proxy: TcpProxy) -> None:
-    proxy.set_mode("blackhole")
-    await proxy.close()
-    async with connect_to(proxy) as (reader, _):
+async def test_requests_of_clients_that_were_cut_off_arrive_late_and_those_of_others_at_once() -> None:
+    received: list[bytes] = []
+    async with echo(received) as proxy, connected(proxy) as (reader, writer):
+        proxy.set_mode("blackhole")
+        writer.write(b"late\n")
+        assert await is_silent(reader)
+        released = proxy.cut_off_clients()
         with pytest.raises(ConnectionResetError):
-            await asyncio.wait_for(reader.read(1), WAIT_SECONDS)
+            await reader.readexactly(1)
+        proxy.set_mode("pass")
+        async with connected(proxy) as (second, second_writer):
+            second_writer.write(b"hello\n")
+            assert await second.readline() == b"hello\n"
+        assert received == [b"hello\n"]
+        released.set()
+        await wait_until(lambda: received == [b"hello\n", b"late\n"])
+
+
+async def test_duplicate_delivers_requests_twice_and_responses_once() -> None:
+    received: list[bytes] = []
+    async with echo(received) as proxy:
+        proxy.set_mode("duplicate")
+        async with connected(proxy) as (reader, writer):
+            writer.write(b"hello\n")
+            assert await reader.readline() == b"hello\n"
+            await wait_until(lambda: received == [b"hello\n"] * 2)
+            assert await is_silent(reader)

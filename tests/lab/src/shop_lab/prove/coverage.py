@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from shop_kit.charges import query
-from shop_lab.prove.fault_plan import Fault, FaultKind
+from shop_lab.prove.fault_plan import SHIPPING, Fault, FaultKind
 from shop_lab.world.shop_under_test import ShopUnderTest
 
 TAKEOVERS = "takeovers"
@@ -17,7 +17,6 @@ STALE_WRITES = "stale writes rejected"
 DEAD_LETTERS = "dead letters"
 REFUNDS = "orders that need a refund"
 REVIEWS = "orders that need a review"
-DELETIONS = "old orders deleted"
 DEATHS_AT_FAILPOINTS = "deaths at failpoints"
 LAGGING_FAILOVERS = "failovers to a standby that was behind"
 
@@ -29,7 +28,6 @@ FLOORS_PER_1000_ORDERS: Mapping[str, float] = {
     FENCES: 4,
     REPLAYS: 100,
     STALE_WRITES: 0.2,
-    DELETIONS: 5,
 }
 FLOORS_PER_FAULT: Mapping[str, tuple[FaultKind, int]] = {
     DEAD_LETTERS: (FaultKind.REFUSED_NOTIFICATIONS, 2),
@@ -88,25 +86,32 @@ def _stale_writes(log: Path) -> int:
     return log.read_bytes().count(STALE_WRITE_MESSAGE)
 
 
+def floors_of(orders: int, plan: Sequence[Fault]) -> dict[str, int]:
+    """Return the least that a run must exercise, by the names of this module; nothing in a run of few orders."""
+    kinds = Counter(fault.kind for fault in plan)
+    refusals = sum(fault.kind is FaultKind.REFUSAL and fault.target == SHIPPING for fault in plan)
+    return {
+        **{name: int(floor * orders / 1_000) for name, floor in FLOORS_PER_1000_ORDERS.items()},
+        # Not every fault of these kinds has its effect: a failpoint may not be reached, a standby may have everything.
+        **{name: kinds[kind] // 6 for name, kind in _EFFECTS.items()},
+        **{name: (kinds[kind] + 1) // 2 * floor for name, (kind, floor) in FLOORS_PER_FAULT.items()},
+        VOIDS: refusals // 6,
+    }
+
+
 def compare_with_floors(
     orders: int, counts: Mapping[str, int], plan: Sequence[Fault], injected: Mapping[tuple[FaultKind, str], int]
 ) -> list[Exercise]:
-    """Compare what a run exercised with the least that it must.
+    """Compare what a run exercised with the least that it must: its floors, and that each planned fault was injected.
 
     Args:
-        orders: the number of orders; floors grow with it, and vanish in a run of few orders.
+        orders: the number of orders.
         counts: by the names of this module.
-        plan: the planned faults, all of which must have been injected.
+        plan: the planned faults.
         injected: the number of injected faults by kind and target.
     """
-    kinds = Counter(fault.kind for fault in plan)
-    floors = {name: int(floor * orders / 1_000) for name, floor in FLOORS_PER_1000_ORDERS.items()}
-    # Not every fault of these kinds has its effect: a failpoint may not be reached, a standby may have everything.
-    floors |= {name: kinds[kind] // 6 for name, kind in _EFFECTS.items()}
-    floors |= {name: (kinds[kind] + 1) // 2 * floor for name, (kind, floor) in FLOORS_PER_FAULT.items()}
+    effects = [Exercise(name, counts.get(name, 0), floor) for name, floor in floors_of(orders, plan).items()]
     planned = Counter((fault.kind, fault.target) for fault in plan)
-    floors[VOIDS] = planned[FaultKind.REFUSAL, "shipping"] // 6
-    effects = [Exercise(name, counts.get(name, 0), floor) for name, floor in floors.items()]
     faults = [
         Exercise(f"{kind.value} of {target}", injected.get((kind, target), 0), count)
         for (kind, target), count in sorted(planned.items(), key=lambda item: (item[0][0].value, item[0][1]))

@@ -9,6 +9,7 @@ from itertools import cycle
 from shop_cli.local.workspace import internal_name
 from shop_kit.smtp_relay import RelayMode
 from shop_kit.tcp_proxy import Mode
+from shop_lab.world.shop_under_test import Database
 
 DATABASE, SHIPPING = "postgres", "shipping"
 
@@ -114,6 +115,32 @@ class Targets:
     failpoints: Mapping[str, Sequence[str]]
     leaseholders: Sequence[str]
     in_turn: Mapping[FaultKind, Sequence[str]]
+
+
+def fault_counts(orders: int, kills: int, database: Database, failovers: int) -> dict[FaultKind, int]:
+    """Return the number of faults of each kind in a run; without kills there are no faults."""
+    if not kills:
+        return {}
+    aimed, replaced, operators = kills // 3, orders // 150, orders // 1_000
+    disks, restarts = (orders // 200, 0) if database == "sqlite" else (0, orders // 130)
+    return {
+        FaultKind.KILL: kills - aimed,
+        FaultKind.KILL_AT_FAILPOINT: aimed,
+        FaultKind.PAUSE: kills * 3 // 17,
+        FaultKind.STALL: orders // 500,
+        FaultKind.RESTART_DATABASE: restarts,
+        FaultKind.FAILOVER: failovers,
+        FaultKind.NETWORK: orders // 100,
+        FaultKind.MAIL_RELAY: orders // 200,
+        FaultKind.UNIMPLEMENTED: replaced // 3,
+        FaultKind.REFUSAL: replaced - replaced // 3,
+        FaultKind.LATE: orders // 200,
+        FaultKind.FULL_DISK: disks // 2,
+        FaultKind.HUNG_DATABASE: disks - disks // 2,
+        FaultKind.REFUSED_NOTIFICATIONS: 2 * operators,
+        FaultKind.REFUSED_RELEASES: operators,
+        FaultKind.UNRESOLVED_SHIPMENTS: operators,
+    }
 
 
 def plan_faults(

@@ -5,7 +5,6 @@ import importlib
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from shop.empty_pb2 import Empty
 from shop_cli.local.child_process import ChildProcess
 from shop_cli.local.ports import HOST
 from shop_kit.smtp_relay import Inbox, relay
-from shop_lab.prove.coverage import DELETIONS, Exercise, compare_with_floors, count_exercises
+from shop_lab.prove.coverage import Exercise, compare_with_floors, count_exercises
 from shop_lab.prove.fault_injector import FaultInjector
 from shop_lab.prove.fault_plan import DATABASE, RELAY, Fault, FaultKind, Targets, plan_faults
 from shop_lab.prove.shop_faults import ShopFaults
@@ -32,7 +31,6 @@ from shop_lab.world.invariants import PROGRESS_SHARE
 from shop_lab.world.postgres_cluster import PostgresCluster, Replication
 from shop_lab.world.progress_gate import ProgressGate
 from shop_lab.world.refusing_peers import serve_refusing_peers
-from shop_lab.world.retention import short_retention
 from shop_lab.world.shop_under_test import (
     LATE_LINKS,
     LEASE_SECONDS,
@@ -57,7 +55,6 @@ class Trial:
         naive: test the naive checkout instead of the real one.
         patient: customers wait for each response, send nothing twice without need, and place one order at a time.
         replication: from PostgreSQL's primary to its standbys, if there are failovers.
-        tls: services speak mutual TLS.
     """
 
     orders: int
@@ -67,7 +64,6 @@ class Trial:
     naive: bool = False
     patient: bool = False
     replication: Replication = "sync"
-    tls: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,11 +102,10 @@ async def run_trial(trial: Trial, folder: Path, on_progress: Callable[[int, Coun
             replication=replication,
             proxied=True,
             smtp_url=f"smtp://{HOST}:{smtp_port}",
-            tls=trial.tls,
         ) as shop,
         open_clients(shop) as clients,
         requeued_dead_letters(clients.journal),
-        serve_refusing_peers(shop.processes["shipping"].address, shop.identities) as peers,
+        serve_refusing_peers(shop.processes["shipping"].address) as peers,
     ):
         simulator = _simulator(trial, clients, gate)
         faults = ShopFaults(_fault_targets(shop), shop.links, peers, inbox, gate, ready_seconds=START_SECONDS)
@@ -118,11 +113,7 @@ async def run_trial(trial: Trial, folder: Path, on_progress: Callable[[int, Coun
         names = {product.id: product.name for product in (await clients.catalog.ListProducts(Empty())).products}
         plan = fault_plan(trial, shop)
         started = time.monotonic()
-        async with AsyncExitStack() as stack:
-            deleted = (
-                Counter[str]() if trial.naive else await stack.enter_async_context(short_retention(shop.journal_url))
-            )
-            results = await _order_under_faults(trial, sorted(names), simulator, injector, plan)
+        results = await _order_under_faults(trial, sorted(names), simulator, injector, plan)
         ordering_seconds = time.monotonic() - started
         if trial.naive:
             await asyncio.sleep(_NAIVE_SETTLE_SECONDS)
@@ -132,7 +123,6 @@ async def run_trial(trial: Trial, folder: Path, on_progress: Callable[[int, Coun
         evidence = await collect_evidence(shop, simulator, clients.journal, results, quiet_seconds)
         evidence = with_justified_flags(evidence, peers)
         counts = count_exercises(shop, simulator.replays) | faults.effects
-        counts[DELETIONS] = deleted["orders"]
     exercises = compare_with_floors(trial.orders, counts, plan, injector.injected)
     return TrialResult(replace(evidence, product_names=names), injector.counts, exercises, ordering_seconds)
 

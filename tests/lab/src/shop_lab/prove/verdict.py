@@ -1,10 +1,11 @@
 """The verdict on a trial as JSON."""
 
+from collections import Counter
 from typing import Any, Literal
 
 from shop_lab.prove.fault_plan import FaultKind
 from shop_lab.prove.run import Trial, TrialResult
-from shop_lab.world.invariants import InvariantResult, summary_counts
+from shop_lab.world.invariants import InvariantResult
 
 MAX_EXAMPLES = 50
 
@@ -29,10 +30,10 @@ def to_json(trial: Trial, result: TrialResult, invariants: list[InvariantResult]
         "database": trial.database,
         "naive": trial.naive,
         "patient": trial.patient,
-        "tls": trial.tls,
         "faults": dict(sorted(result.fault_counts.items())),
         **({"replication": trial.replication} if trial.faults.get(FaultKind.FAILOVER) else {}),
-        "counts": summary_counts(result.evidence),
+        "outcomes": Counter(order.response.outcome.name.lower() for order in result.evidence.orders),
+        "left_to_operators": sum(order.is_flagged for order in result.evidence.orders),
         "exercised": {
             exercise.name: {"count": exercise.count, "floor": exercise.floor} for exercise in result.exercises
         },

@@ -24,7 +24,7 @@ class ShopClients:
             address = process.internal_address if internal else process.address
             # Customers reach the cart through the same network as checkout does.
             address = shop.links[name].address if name in shop.links and not internal else address
-            opened = channel(address, service, timeout_seconds=_TIMEOUT_SECONDS, certificates=process.certificates)
+            opened = channel(address, service, timeout_seconds=_TIMEOUT_SECONDS)
             stack.push_async_callback(opened.close)
             return opened
 

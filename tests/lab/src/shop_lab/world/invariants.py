@@ -13,7 +13,7 @@ from shop_lab.world.evidence import (
     Evidence,
     OrderEvidence,
 )
-from shop_lab.world.sums import carts_add_up, carts_bought_twice, sums_agree
+from shop_lab.world.sums import carts_add_up, sums_agree
 
 PROGRESS_SHARE = 0.95
 _INDEFINITE = frozenset({ClientOutcome.UNKNOWN, ClientOutcome.NOT_SUBMITTED})
@@ -51,31 +51,6 @@ def check_invariants(evidence: Evidence) -> list[InvariantResult]:
         InvariantResult(invariant.name, invariant.rule, tuple(invariant.find_violations(evidence)))
         for invariant in INVARIANTS
     ]
-
-
-def summary_counts(evidence: Evidence) -> dict[str, int]:
-    """Return the run in numbers; the first six must be zero, the sixth only if the journal loses no commits.
-
-    The first six are without the orders that are left to operators, unless those are charged or shipped twice.
-    """
-    orders = evidence.orders
-    settled = [order for order in orders if not order.is_flagged]
-    return {
-        "double_charges": sum(len(order.charges) > evidence.most_effects_of(order) for order in orders),
-        "double_shipments": sum(len(order.shipments) > evidence.most_effects_of(order) for order in orders),
-        "charged_not_shipped": sum(bool(order.charges) and not order.shipments for order in settled),
-        "lost_confirmations": sum(bool(order.shipments) and not order.confirmations for order in settled),
-        "shipped_not_charged": sum(bool(order.shipments) and not order.charges for order in orders),
-        "carts_bought_twice": carts_bought_twice(evidence),
-        "placed": sum(bool(order.charges and order.shipments) for order in settled),
-        "left_to_operators": len(orders) - len(settled),
-        **{
-            f"outcome_{outcome.name.lower()}": sum(order.response.outcome is outcome for order in orders)
-            for outcome in ClientOutcome
-        },
-        "tries": sum(order.response.tries for order in orders),
-        "replays_compared": sum(order.repeated is not None for order in orders),
-    }
 
 
 def _charged_at_most_once(evidence: Evidence) -> Iterator[str]:

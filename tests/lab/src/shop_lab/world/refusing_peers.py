@@ -1,29 +1,22 @@
 """Peers that answer instead of a service for a while: one without any method, and others that refuse permanently."""
 
-import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Any
 
 import grpc
 from typing_extensions import override
 
 from chassis.errors import FailedPrecondition, Unavailable
 from chassis.rpc.calls import ServicerContext, metadata_value
-from chassis.rpc.connection import open_channel, server_credentials
-from chassis.tls.certificates import Certificates, Identity
 from shop import shipping_pb2, shipping_pb2_grpc
-from shop_cli.local.identities import Identities
 from shop_cli.local.ports import HOST
 from shop_kit.fake_peers import FakePeers
 from shop_kit.fake_peers.effects import FakeShipping
 from shop_kit.fake_peers.peer import FakePeer, Fault
 from shop_kit.serving import serve
-from shop_lab.world.shop_under_test import PEERS
 
 CARD_REFUSED, NO_DELIVERY = "CARD_REFUSED", "NO_DELIVERY"
-_CHECKOUT = "spiffe://shop.local/ns/local/sa/checkout"
 _SHIP_SECONDS = 2.0
 
 
@@ -33,10 +26,9 @@ class DoubtfulShipping(FakeShipping):
     The first request fails, and a repeated one is refused.
     """
 
-    def __init__(self, address: str, identity: Identity | None) -> None:
+    def __init__(self, address: str) -> None:
         super().__init__()
         self._address = address
-        self._identity = identity
         self._tried: set[str] = set()
 
     @override
@@ -50,7 +42,7 @@ class DoubtfulShipping(FakeShipping):
         self._tried.add(street)
         if len(self._tried) % 2:
             metadata = (("idempotency-key", metadata_value(context, "idempotency-key") or ""),)
-            async with open_channel(self._address, self._identity) as opened:
+            async with grpc.aio.insecure_channel(self._address) as opened:
                 shipping = shipping_pb2_grpc.ShippingServiceStub(opened)
                 with suppress(grpc.aio.AioRpcError):
                     await shipping.ShipOrder(request, timeout=_SHIP_SECONDS, metadata=metadata)
@@ -80,15 +72,9 @@ class RefusingPeers:
 
 
 @asynccontextmanager
-async def serve_refusing_peers(
-    shipping_address: str = "", identities: Identities | None = None
-) -> AsyncIterator[RefusingPeers]:
-    """Run the servers on free ports of loopback while in the context. Some requests are passed on to shipping.
-
-    With the identities of a shop, they speak TLS as its services do.
-    """
-    identity = identities.operator.current if identities else None
-    peers, doubtful = FakePeers(), DoubtfulShipping(shipping_address, identity)
+async def serve_refusing_peers(shipping_address: str) -> AsyncIterator[RefusingPeers]:
+    """Run the servers on free ports of loopback while in the context. Some requests are passed on to shipping."""
+    peers, doubtful = FakePeers(), DoubtfulShipping(shipping_address)
     refused = {
         "payment": (peers.payment, "Charge", FailedPrecondition("this card is not accepted", reason=CARD_REFUSED)),
         "payment-internal": (peers.ledger, "Void", FailedPrecondition("too late to void", reason="TOO_LATE_TO_VOID")),
@@ -103,33 +89,18 @@ async def serve_refusing_peers(
     peers.ledger.faults["ResolveOrFence"] = Fault(Unavailable("not available"))
     async with AsyncExitStack() as stack:
         yield RefusingPeers(
-            await _serve_nothing(stack, identities),
-            await stack.enter_async_context(peers.serving(**_settings(identities))),
+            await _serve_nothing(stack),
+            await stack.enter_async_context(peers.serving()),
             {port: peer for port, (peer, _, _) in refused.items()},
-            await stack.enter_async_context(
-                serve((shipping_pb2_grpc.add_ShippingServiceServicer_to_server, doubtful), **_settings(identities))
-            ),
+            await stack.enter_async_context(serve((shipping_pb2_grpc.add_ShippingServiceServicer_to_server, doubtful))),
             doubtful,
         )
 
 
-def _settings(identities: Identities | None) -> dict[str, Any]:
-    """Return the settings of a server that answers for all peers of checkout."""
-    if identities is None:
-        return {}
-    tables = [json.loads(identities.variables(name)["ALLOWED_CALLS"]) for name in PEERS]
-    methods = [method for table in tables for method in table.get(_CHECKOUT, ())]
-    return {"tls_folder": identities.folder / PEERS[0], "allowed_calls": json.dumps({_CHECKOUT: methods})}
-
-
-async def _serve_nothing(stack: AsyncExitStack, identities: Identities | None) -> str:
+async def _serve_nothing(stack: AsyncExitStack) -> str:
     """Start a server without any method, not even health checks: clients take such a server for healthy."""
     server = grpc.aio.server()
-    if identities is None:
-        port = server.add_insecure_port(f"{HOST}:0")
-    else:
-        certificates = Certificates.load(str(identities.folder / PEERS[0]))
-        port = server.add_secure_port(f"{HOST}:0", server_credentials(certificates))
+    port = server.add_insecure_port(f"{HOST}:0")
     await server.start()
     stack.push_async_callback(server.stop, 0)
     return f"{HOST}:{port}"

@@ -1,13 +1,12 @@
-"""Retention of orders within a run: after seconds instead of days."""
+"""Retention of orders within a simulation: after seconds instead of days."""
 
 import asyncio
-import logging
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
-from chassis.sql.database import Database, Parameters, Row, Statement, open_database
+from chassis.sql.database import Database, Parameters, Row, Statement
 from checkout_service.journal.sql import SqlJournal
 from checkout_service.ports import JournalUnavailable
 
@@ -41,18 +40,3 @@ async def delete_released_orders(database: Database, deleted: Counter[str]) -> N
         with suppress(JournalUnavailable):
             deleted["orders"] += await journal.delete_old(older_than_seconds=RETENTION_SECONDS, limit=_BATCH)
         await asyncio.sleep(_TURN_SECONDS)
-
-
-@asynccontextmanager
-async def short_retention(journal_url: str) -> AsyncIterator[Counter[str]]:
-    """While in the context, delete released orders in a journal that exists."""
-    deleted = Counter[str]()
-    # Servers that restart are part of the run.
-    logging.getLogger("psycopg.pool").setLevel(logging.ERROR)
-    async with open_database(journal_url, unavailable=JournalUnavailable) as database:
-        deleting = asyncio.create_task(delete_released_orders(database, deleted), name="retention")
-        try:
-            yield deleted
-        finally:
-            deleting.cancel()
-            await asyncio.wait([deleting])

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from shop_cli.local.identities import Identities
 from shop_cli.local.ports import HOST, reserved
 from shop_cli.local.processes import Shop
 from shop_cli.local.stores import Valkey
@@ -23,6 +22,7 @@ Database = Literal["sqlite", "postgres"]
 START_SECONDS = 300.0
 _DATABASES = ("checkout", "payment", "shipping", "email")
 LEASE_SECONDS = 2.0
+"""How long a checkout process owns an order before another one may take it over."""
 PEERS = ("cart", "product-catalog", "currency", "shipping", "payment", "email")
 """The services that checkout calls."""
 
@@ -56,7 +56,6 @@ class ShopUnderTest:
         journal_loses_commits: a failover may lose what the journal has acknowledged.
         links: the proxies through which checkout calls its peers, by the names of their ports; empty if it calls them
             directly.
-        identities: with which its services speak TLS; None for plaintext.
     """
 
     processes: Shop
@@ -71,7 +70,6 @@ class ShopUnderTest:
     server: FaultyPostgres | PostgresCluster | None
     journal_loses_commits: bool
     links: Mapping[str, TcpProxy]
-    identities: Identities | None
 
     @property
     def postgres(self) -> FaultyPostgres | None:
@@ -95,12 +93,9 @@ async def shop_under_test(
     database: Database,
     *,
     naive: bool = False,
-    checkouts: int = 2,
-    lease_seconds: float = LEASE_SECONDS,
     replication: Replication | None = None,
     proxied: bool = False,
     smtp_url: str | None = None,
-    tls: bool = False,
 ) -> AsyncIterator[ShopUnderTest]:
     """Start a shop, wait until it is ready, and stop it when the context is left.
 
@@ -108,14 +103,11 @@ async def shop_under_test(
         folder: empty; for all data except PostgreSQL's.
         database: of payment, shipping, email and checkout.
         naive: run the naive checkout, which must fail, instead of the real one.
-        checkouts: the number of checkout processes.
-        lease_seconds: how long a checkout process owns an order before another one may take it over.
         replication: to the standbys that PostgreSQL has; None for a single server.
         proxied: let checkout call its peers through proxies.
         smtp_url: the relay of the email service; without one, letters wait in the spool.
-        tls: let services speak mutual TLS.
     """
-    programs = _programs(checkouts, naive=naive)
+    programs = _programs(naive=naive)
     names = [program.name for program in programs]
     async with AsyncExitStack() as stack:
         port_names = default_ports(programs)
@@ -123,20 +115,13 @@ async def shop_under_test(
         valkey = await stack.enter_async_context(Valkey(folder, valkey_port))
         servers = await _start_postgres(stack, replication) if database == "postgres" else None
         urls, hmac_key = _database_urls(folder, servers), secrets.token_hex(32)
-        common = {"HMAC_KEY": hmac_key, "LEASE_SECONDS": str(lease_seconds)}
+        common = {"HMAC_KEY": hmac_key, "LEASE_SECONDS": str(LEASE_SECONDS)}
         ports_by_name = dict(zip(port_names, ports, strict=True))
         links = await _start_links(stack, ports_by_name) if proxied else {}
         overrides = _overrides(names, valkey.url, urls, common, links=links)
         if smtp_url is not None:
             overrides["email"]["SMTP_URL"] = smtp_url
-        identities = Identities.issue(folder / "tls", [*PEERS, "checkout"]) if tls else None
-        if identities is not None:
-            own = identities.variables("checkout")
-            if naive:  # it also calls what checkout does not
-                own["TLS_FOLDER"] = str(identities.operator.folder)
-            for name in set(names) - set(PEERS):
-                overrides[name] = {**overrides[name], **own}
-        processes = Shop(programs, folder, ports_by_name, _environment(), overrides, identities=identities)
+        processes = Shop(programs, folder, ports_by_name, _environment(), overrides)
         await stack.enter_async_context(processes)
         await processes.wait_until_serving(START_SECONDS)
         checkout_names = tuple(name for name in names if name not in PEERS)
@@ -153,16 +138,15 @@ async def shop_under_test(
             server=servers["checkout"] if servers else None,
             journal_loses_commits=replication == "async",
             links=links,
-            identities=identities,
         )
 
 
-def _programs(checkouts: int, *, naive: bool) -> list[Program]:
+def _programs(*, naive: bool) -> list[Program]:
     services = discover_services()
     checkout = find(services, "checkout")
     if naive:
         checkout = replace(checkout, module="shop_lab.world.naive_checkout")
-    copies = [replace(checkout, name=f"checkout-{number}") for number in range(1, checkouts + 1)]
+    copies = [replace(checkout, name=f"checkout-{number}") for number in (1, 2)]
     return [*(find(services, name) for name in PEERS), *copies]
 
 

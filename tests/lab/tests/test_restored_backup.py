@@ -1,14 +1,14 @@
 """A drill: checkout's database is restored from a back-up that is older than the records of payment and shipping."""
 
 import asyncio
+import math
 import os
 import re
 import sqlite3
 import subprocess
 import sys
 from asyncio.subprocess import PIPE
-from collections import Counter
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,21 +19,27 @@ import pytest
 import pytest_asyncio
 
 from shop.cart_pb2 import AddItemRequest, CartItem
+from shop_cli.local.processes import Process
 from shop_kit.charges import query, read_charges
 from shop_kit.waiting import wait_until
-from shop_lab.world.customer_plan import Intent
+from shop_lab.world.clients import ShopClients, open_clients
+from shop_lab.world.customer_plan import Customer, Intent, Line, valid_intent
+from shop_lab.world.customers import CustomerSimulator
 from shop_lab.world.evidence import ClientOutcome, OrderResponse
 from shop_lab.world.evidence_collector import QUIET_SECONDS, wait_until_quiet
-from shop_lab.world.fault_testbed import FaultTestbed, failpoint, fault_testbed, responses_of
-from shop_lab.world.ledgers import read_confirmations, read_manifest
-from shop_lab.world.shop_under_test import Database
+from shop_lab.world.ledgers import match_ledgers, read_confirmations, read_manifest
+from shop_lab.world.progress_gate import ProgressGate
+from shop_lab.world.shop_under_test import START_SECONDS, Database, ShopUnderTest, shop_under_test
 
-PAGE = (Path(__file__).parents[4] / "charts/shop/docs/data.md").read_text()
+PAGE = (Path(__file__).parents[3] / "charts/shop/docs/data.md").read_text()
 # As documented there, where `kubectl exec` runs them in the pod of PostgreSQL.
 BACK_UP = ("pg_dump", "--format=custom")
 RESTORE = ("pg_restore", "--clean", "--if-exists", "--create", "--exit-on-error")
 # The programs for SQLite, which it runs in checkout's pod.
 COPY_FILE, REPLACE_FILE = re.findall("python -c '(import sqlite3.*)'", PAGE)
+
+
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(900)]
 
 
 @dataclass(frozen=True)
@@ -48,34 +54,37 @@ class Drill:
         completed: the responses to requests of `lost` with a key, after their carts were filled again.
     """
 
-    testbed: FaultTestbed
+    shop: ShopUnderTest
+    customers: CustomerSimulator
     saved: dict[Intent, OrderResponse]
     lost: dict[Intent, OrderResponse]
     repeated: list[OrderResponse]
     found: str
     completed: dict[Intent, OrderResponse]
 
-    @property
-    def intents(self) -> list[Intent]:
-        return [*self.saved, *self.lost]
+
+async def restart(process: Process, **variables: str) -> None:
+    process.kill()
+    await process.wait()
+    await process.start(**variables)
+    await process.wait_until_serving(START_SECONDS)
 
 
 class PostgresBackup:
     """A back-up of a journal on PostgreSQL."""
 
-    def __init__(self, testbed: FaultTestbed) -> None:
-        assert testbed.shop.postgres is not None
-        self._testbed, self._server = testbed, testbed.shop.postgres
+    def __init__(self, shop: ShopUnderTest) -> None:
+        assert shop.postgres is not None
+        self._shop, self._server = shop, shop.postgres
         self._dump = b""
 
     async def save(self) -> None:
         self._dump = await asyncio.to_thread(self._run, BACK_UP, "checkout")
 
     async def restore(self) -> None:
-        for name in self._testbed.shop.checkouts:
-            await self._testbed.shop.processes[name].stop()
+        for name in self._shop.checkouts:
+            await self._shop.processes[name].stop()
         await asyncio.to_thread(self._run, RESTORE, "postgres", data=self._dump)
-        await self._testbed.configure()
 
     def execute(self, statement: LiteralString) -> None:
         with psycopg.connect(self._server.url("checkout")) as connection:
@@ -92,17 +101,14 @@ class PostgresBackup:
 class SqliteBackup:
     """A back-up of a journal in a SQLite file, which is restored while checkout runs."""
 
-    def __init__(self, testbed: FaultTestbed) -> None:
-        self._testbed = testbed
-        self._folder = testbed.shop.folder / ".shop"
+    def __init__(self, shop: ShopUnderTest) -> None:
+        self._folder = shop.folder / ".shop"
 
     async def save(self) -> None:
         await asyncio.to_thread(self._run, COPY_FILE)
 
     async def restore(self) -> None:
         await asyncio.to_thread(self._run, REPLACE_FILE)
-        for name in self._testbed.shop.checkouts:
-            await self._testbed.restart(name)
 
     def execute(self, statement: LiteralString) -> None:
         with closing(sqlite3.connect(self._folder / "checkout.db", timeout=10)) as connection:
@@ -115,16 +121,18 @@ class SqliteBackup:
 BACKUPS: dict[Database, type[PostgresBackup | SqliteBackup]] = {"postgres": PostgresBackup, "sqlite": SqliteBackup}
 
 
-async def place(testbed: FaultTestbed, *, keyed: bool, count: int) -> dict[Intent, OrderResponse]:
-    intents = [testbed.new_intent(keyed=keyed) for _ in range(count)]
-    return dict(zip(intents, responses_of(await testbed.place_orders(*intents)), strict=True))
+async def place(customers: CustomerSimulator, numbers: Iterable[int], key: str | None) -> dict[Intent, OrderResponse]:
+    """Place an order for each number at once, under keys that begin with `key`."""
+    lines = [Line("cast-iron-pan", 1), Line("wool-blanket", 2)]
+    intents = [valid_intent(number, f"customer-{number}", lines, key and f"{key}-{number}") for number in numbers]
+    results = await asyncio.gather(*(customers.run(Customer(intent.user_id, ((intent,),))) for intent in intents))
+    return {intent: result.responses[intent.number] for intent, result in zip(intents, results, strict=True)}
 
 
-async def reconcile(testbed: FaultTestbed) -> str:
-    programs = {"checkout": testbed.shop.checkouts[0], **{name: name for name in ("payment", "shipping", "email")}}
+async def reconcile(shop: ShopUnderTest) -> str:
+    programs = {"checkout": shop.checkouts[0], **{name: name for name in ("payment", "shipping", "email")}}
     addresses = {
-        f"{name.upper()}_INTERNAL_ADDR": testbed.shop.processes[process].internal_address
-        for name, process in programs.items()
+        f"{name.upper()}_INTERNAL_ADDR": shop.processes[process].internal_address for name, process in programs.items()
     }
     running = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "shop_cli", "reconcile", "--json", "--grace-minutes", "0"),
@@ -134,42 +142,46 @@ async def reconcile(testbed: FaultTestbed) -> str:
     return (await running.communicate())[0].decode()
 
 
-async def fill_cart_and_repeat(testbed: FaultTestbed, intent: Intent) -> OrderResponse:
+async def fill_cart_and_repeat(clients: ShopClients, customers: CustomerSimulator, intent: Intent) -> OrderResponse:
     for line in intent.lines:
         item = CartItem(product_id=line.product_id, quantity=line.quantity)
-        await testbed.clients.cart.AddItem(AddItemRequest(user_id=intent.user_id, item=item))
-    return await testbed.simulator.repeat_order(intent, QUIET_SECONDS)
+        await clients.cart.AddItem(AddItemRequest(user_id=intent.user_id, item=item))
+    return await customers.repeat_order(intent, QUIET_SECONDS)
 
 
 @pytest_asyncio.fixture(
-    scope="module", loop_scope="session", params=["sqlite", pytest.param("postgres", marks=pytest.mark.long)]
+    scope="module", loop_scope="module", params=["sqlite", pytest.param("postgres", marks=pytest.mark.long)]
 )
 async def drill(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Drill]:
     folder: Path = tmp_path_factory.mktemp("backup")
-    async with fault_testbed(folder, request.param) as testbed:
-        backup = BACKUPS[request.param](testbed)
-        finished = await place(testbed, keyed=True, count=3)
-        await wait_until_quiet(testbed.clients.journal)
-        await testbed.configure({"shipping": failpoint("shipping.ship.before", "error", 1_000)})
-        placing = asyncio.create_task(place(testbed, keyed=True, count=2))
-        await wait_until(lambda: len(read_charges(testbed.shop.payment_url)) == 5)
+    async with shop_under_test(folder, request.param) as shop, open_clients(shop) as clients:
+        gate = ProgressGate(lambda _: None, limit=math.inf)
+        customers = CustomerSimulator(clients.cart, clients.checkouts, gate, timeout_seconds=1.5, hangup_share=0)
+        backup, shipping = BACKUPS[request.param](shop), shop.processes["shipping"]
+        finished = await place(customers, range(3), "saved")
+        await wait_until_quiet(clients.journal)
+        await restart(shipping, FAILPOINTS="shipping.ship.before=error*1000")
+        placing = asyncio.create_task(place(customers, range(3, 5), "saved"))
+        await wait_until(lambda: len(read_charges(shop.payment_url)) == 5)
         await backup.save()
-        await testbed.configure()
+        await restart(shipping)
         saved = {**finished, **await placing}
-        lost = {**await place(testbed, keyed=True, count=5), **await place(testbed, keyed=False, count=5)}
-        await wait_until_quiet(testbed.clients.journal)
+        lost = {**await place(customers, range(5, 10), "lost"), **await place(customers, range(10, 15), None)}
+        await wait_until_quiet(clients.journal)
         backup.execute("CREATE TABLE of_a_later_release (number integer)")
         await backup.restore()
-        repeated = [await testbed.simulator.repeat_order(intent, QUIET_SECONDS) for intent in (*saved, *lost)]
-        await wait_until_quiet(testbed.clients.journal)
-        found = await reconcile(testbed)
-        completed = {intent: await fill_cart_and_repeat(testbed, intent) for intent in lost if intent.key}
-        await wait_until_quiet(testbed.clients.journal)
-        yield Drill(testbed, saved, lost, repeated, found, completed)
+        for name in shop.checkouts:
+            await restart(shop.processes[name])
+        repeated = [await customers.repeat_order(intent, QUIET_SECONDS) for intent in (*saved, *lost)]
+        await wait_until_quiet(clients.journal)
+        found = await reconcile(shop)
+        completed = {intent: await fill_cart_and_repeat(clients, customers, intent) for intent in lost if intent.key}
+        await wait_until_quiet(clients.journal)
+        yield Drill(shop, customers, saved, lost, repeated, found, completed)
 
 
 @pytest.mark.parametrize("command", [BACK_UP, RESTORE])
-def test_the_command_is_documented(command: Sequence[str]) -> None:
+async def test_the_command_is_documented(command: Sequence[str]) -> None:
     program, *options = command
     assert f"{program} --username=postgres {' '.join(options)} --dbname=" in PAGE
 
@@ -181,18 +193,16 @@ async def test_every_order_was_placed(drill: Drill) -> None:
 
 async def test_a_table_that_a_later_release_has_added_is_gone(drill: Drill) -> None:
     with pytest.raises((psycopg.errors.UndefinedTable, sqlite3.OperationalError), match="of_a_later_release"):
-        query(drill.testbed.shop.journal_url, "SELECT number FROM of_a_later_release")
+        query(drill.shop.journal_url, "SELECT number FROM of_a_later_release")
 
 
 async def test_the_repeats_charge_ship_and_confirm_nothing_again(drill: Drill) -> None:
-    shop = drill.testbed.shop
-    shipments = Counter(street for street, _ in read_manifest(shop.shipping_url))
-    confirmations = Counter(found.recipient for found in read_confirmations(shop.sent_mails, shop.spool_url))
-    effects = [
-        (drill.testbed.capture_count(intent), shipments[intent.street], confirmations[intent.email])
-        for intent in drill.intents
-    ]
-    assert effects == [(1, 1, 1)] * len(drill.intents)
+    shop, intents = drill.shop, [*drill.saved, *drill.lost]
+    confirmations = read_confirmations(shop.sent_mails, shop.spool_url)
+    charges, shipments = read_charges(shop.payment_url), read_manifest(shop.shipping_url)
+    ledgers = match_ledgers(intents, charges, shipments, confirmations, shop.hmac_key)
+    entries = (ledgers.charges, ledgers.shipments, ledgers.confirmations)
+    assert [len(ledger[intent.number]) for ledger in entries for intent in intents] == [1] * 3 * len(intents)
 
 
 async def test_orders_in_the_backup_are_replayed(drill: Drill) -> None:
@@ -212,5 +222,5 @@ async def test_the_reconciliation_finds_exactly_the_lost_orders(drill: Drill) ->
 
 async def test_a_lost_order_whose_cart_is_filled_again_is_left_to_operators(drill: Drill) -> None:
     assert [response.reason for response in drill.completed.values()] == ["ORDER_NEEDS_REVIEW"] * 5
-    carts = [await drill.testbed.simulator.cart_contents(intent.user_id) for intent in drill.completed]
+    carts = [await drill.customers.cart_contents(intent.user_id) for intent in drill.completed]
     assert carts == [{line.product_id: line.quantity for line in intent.lines} for intent in drill.completed]
