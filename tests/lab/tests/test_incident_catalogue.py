@@ -37,6 +37,7 @@ each_fault = pytest.mark.parametrize("fault", FAULTS.values(), ids=list(FAULTS))
     [
         ({"effect": None}, "x.yaml: Value error, a fault without effect is not proven"),
         ({"walk": []}, "a fault without walk is not proven"),
+        ({"seconds": 7200}, "x.yaml: seconds: Input should be less than or equal to 3600"),
         ({"extra": 1}, "x.yaml: extra: Extra inputs are not permitted"),
         ({"injections": [{"mechanism": "magic"}]}, "x.yaml: injections.0: Input tag 'magic' found"),
         ({"injections": [{**STORE, "apply": ["FLUSHALL"]}]}, "either hold, or both apply and restore"),

@@ -4,10 +4,9 @@ import importlib
 import importlib.util
 import pkgutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from decimal import Decimal
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 from unittest.mock import MagicMock
 
@@ -22,12 +21,11 @@ from chassis.values.money import Money
 from checkout_service.failpoints import FAILPOINTS
 from product_catalog_service.domain import Product
 from shop.shipping_pb2 import GetQuoteRequest
-from shop_lab.incidents.catalogue import FailpointInjection, Fault, PatchInjection, load_all
-from shop_lab.incidents.mechanisms.patch import module_of, patched
+from shop_lab.incidents.catalogue import FailpointInjection, PatchInjection, load_all
+from shop_lab.incidents.mechanisms import module_of, patched
 
 FAULTS = load_all()
-PATCHED = [fault for fault in FAULTS.values() for one in fault.injections if isinstance(one, PatchInjection)]
-FAILING = [one for fault in FAULTS.values() for one in fault.injections if isinstance(one, FailpointInjection)]
+INJECTIONS = [(fault.id, injection) for fault in FAULTS.values() for injection in fault.injections]
 
 
 def methods() -> Iterator[str]:
@@ -38,48 +36,50 @@ def methods() -> Iterator[str]:
                 yield from (f"{service.full_name}/{method.name}" for service in services for method in service.methods)
 
 
-@pytest.mark.parametrize("injection", FAILING, ids=lambda injection: injection.specification)
-def test_failpoints_are_methods_or_places_that_exist(injection: FailpointInjection) -> None:
-    assert injection.specification.partition("=")[0] in {*methods(), *FAILPOINTS}
+def test_failpoints_are_methods_or_places_that_exist() -> None:
+    failing = [injection for _, injection in INJECTIONS if isinstance(injection, FailpointInjection)]
+    assert {injection.specification.partition("=")[0] for injection in failing} <= {*methods(), *FAILPOINTS}
 
 
-def loaded(text: str, name: str, folder: Path) -> ModuleType:
-    path = folder / "module.py"
-    path.write_text(text)
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec
-    assert spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+Modules = Callable[[str], tuple[Any, Any]]
+"""Returns the module that a fault patches, and the patched one."""
 
 
-def modules_of(fault: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Any, Any]:
-    """Return the module that a fault patches, and the patched one."""
-    (injection,) = [one for one in FAULTS[fault].injections if isinstance(one, PatchInjection)]
-    name = module_of(injection)
-    original = importlib.import_module(name)
-    monkeypatch.setitem(sys.modules, name, original)  # dataclasses look themselves up there
-    return original, loaded(patched(injection), name, folder)
+@pytest.fixture
+def modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Modules:
+    def loaded(fault: str) -> tuple[Any, Any]:
+        (injection,) = [one for one in FAULTS[fault].injections if isinstance(one, PatchInjection)]
+        name, path = module_of(injection), tmp_path / "module.py"
+        original = importlib.import_module(name)
+        monkeypatch.setitem(sys.modules, name, original)  # dataclasses look themselves up there
+        path.write_text(patched(injection))
+        spec = importlib.util.spec_from_file_location(name, path)
+        assert spec
+        assert spec.loader
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        return original, module
+
+    return loaded
 
 
-@pytest.mark.parametrize("fault", PATCHED, ids=lambda fault: fault.id)
-def test_a_patch_applies_and_its_module_loads(fault: Fault, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    original, changed = modules_of(fault.id, tmp_path, monkeypatch)
-    assert Path(str(original.__file__)).read_text() != Path(str(changed.__file__)).read_text()
+def test_every_patch_applies(modules: Modules) -> None:
+    for fault, injection in INJECTIONS:
+        if isinstance(injection, PatchInjection):
+            assert modules(fault)
 
 
-def test_ads_of_gifts_raise(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ads_of_gifts_raise(modules: Modules) -> None:
     ads = [Ad("/", "house"), Ad("/", "gift", ("gifts",)), Ad("/", "hat", ("clothing",))]
-    original, changed = (module.Inventory(ads) for module in modules_of("ad-category", tmp_path, monkeypatch))
+    original, changed = (module.Inventory(ads) for module in modules("ad-category"))
     assert original.select(["gifts"]) == [ads[1]]
     assert changed.select(["clothing"]) == [ads[2]]
     with pytest.raises(KeyError):
         changed.select(["gifts"])
 
 
-def test_the_dollar_is_ten_times_as_cheap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    original, changed = modules_of("rate-tenfold", tmp_path, monkeypatch)
+def test_the_dollar_is_ten_times_as_cheap(modules: Modules) -> None:
+    original, changed = modules("rate-tenfold")
     raw = Path(str(original.__file__)).with_name("data").joinpath("rates.xml").read_bytes()
     amount = Money("USD", 10**12)
     before, after = (module.parse_rates(raw).convert(amount, "EUR") for module in (original, changed))
@@ -87,17 +87,15 @@ def test_the_dollar_is_ten_times_as_cheap(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize(("nanos", "priced"), [(19 * 10**9, True), (19_900_000_000, False)])
-def test_prices_with_cents_are_missing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nanos: int, priced: bool
-) -> None:
-    original, changed = modules_of("price-missing", tmp_path, monkeypatch)
+def test_prices_with_cents_are_missing(modules: Modules, nanos: int, priced: bool) -> None:
+    original, changed = modules("price-missing")
     product = Product("p", "p", "p", "/p", Money("USD", nanos), ("x",))
     assert original._product_to_wire(product).HasField("price_usd")
     assert changed._product_to_wire(product).HasField("price_usd") is priced
 
 
-async def test_prices_are_not_taken_from_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    original, changed = modules_of("cache-removed", tmp_path, monkeypatch)
+async def test_prices_are_not_taken_from_the_cache(modules: Modules, monkeypatch: pytest.MonkeyPatch) -> None:
+    original, changed = modules("cache-removed")
     asked = []
 
     async def fetch(product_id: str) -> str:
@@ -113,18 +111,18 @@ async def test_prices_are_not_taken_from_the_cache(tmp_path: Path, monkeypatch: 
     assert asked == ["a", "b"] * 3
 
 
-def test_retries_have_no_budget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    original, changed = modules_of("cascade-overload", tmp_path, monkeypatch)
+def test_retries_have_no_budget(modules: Modules) -> None:
+    original, changed = modules("cascade-overload")
     found = ["retryThrottling" in module._service_config("s", ["Get"]) for module in (original, changed)]
     assert found == [True, False]
 
 
-async def test_quotes_have_no_cost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_quotes_have_no_cost(modules: Modules) -> None:
     card, context, request = MagicMock(), MagicMock(), GetQuoteRequest()
     card.value.quote.return_value = Money("USD", 5 * 10**9)
     request.address.country = "Germany"
     found = []
-    for module in modules_of("quote-zero", tmp_path, monkeypatch):
+    for module in modules("quote-zero"):
         reply = await module.ShippingService(card, None, None).GetQuote(request, context)
         found.append(reply.HasField("cost_usd"))
     assert found == [True, False]

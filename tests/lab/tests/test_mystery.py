@@ -20,9 +20,9 @@ from shop_lab.incidents.catalogue import Fault
 from shop_lab.incidents.catalogue import find as find_fault
 from shop_lab.incidents.injector import restore
 from shop_lab.incidents.local import Local
+from shop_lab.incidents.mechanisms import Target
 from shop_lab.incidents.mystery import Mystery, OutOfTurn, _begin, suitable
 from shop_lab.incidents.state import Record
-from shop_lab.incidents.targets import Target
 
 
 @pytest.fixture

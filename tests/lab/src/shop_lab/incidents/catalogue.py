@@ -177,18 +177,11 @@ class Expected(Strict):
     must_not_fire: tuple[Text, ...] = ()
 
 
-class ItBench(Strict):
-    """ITBench's terms for the fault."""
-
-    category: Text
-    mechanism: Text
-
-
 class Labels(Strict):
     """The fault in the vocabularies of others; what none of them has a word for stays empty."""
 
     rcaeval: RcaEval | None = None
-    itbench: ItBench | None = None
+    itbench: Mapping[Literal["category", "mechanism"], str] = {}
     openrca: str = ""
 
 
@@ -246,7 +239,7 @@ class Fault(Strict):
     @cached_property
     def words(self) -> frozenset[str]:
         """What nothing that an investigator reads may contain: id, title, and what labels call it."""
-        mechanism = self.labels.itbench.mechanism if self.labels.itbench else ""
+        mechanism = self.labels.itbench.get("mechanism", "")
         return frozenset(filter(None, (self.id, self.title, mechanism, self.labels.openrca)))
 
 
@@ -260,19 +253,24 @@ def load(path: Path) -> Fault:
     except (OSError, yaml.YAMLError) as error:
         raise FaultMalformed(message=f"{path.name}: {' '.join(str(error).split())}") from None
     except ValidationError as error:
-        first = error.errors()[0]
-        field = ".".join(str(part) for part in first["loc"])
-        raise FaultMalformed(message=f"{path.name}: {field + ': ' if field else ''}{first['msg']}") from None
+        raise FaultMalformed(message=f"{path.name}: {first_slip(error)}") from None
 
 
-def load_all(folder: Path = FOLDER) -> dict[str, Fault]:
+def first_slip(error: ValidationError) -> str:
+    """Return the first error of a validation in one line, with its field."""
+    first = error.errors()[0]
+    field = ".".join(map(str, first["loc"]))
+    return f"{field}: {first['msg']}" if field else first["msg"]
+
+
+def load_all() -> dict[str, Fault]:
     """Read the catalogue: all faults by their ids, in order. Raise FaultMalformed."""
-    return {path.stem: load(path) for path in sorted(folder.glob("*.yaml"))}
+    return {path.stem: load(path) for path in sorted(FOLDER.glob("*.yaml"))}
 
 
-def find(identifier: str, folder: Path = FOLDER) -> Fault:
+def find(identifier: str) -> Fault:
     """Read one fault. Raise FaultNotFound or FaultMalformed."""
-    path = folder / f"{identifier}.yaml"
-    if path not in folder.glob("*.yaml"):
+    path = FOLDER / f"{identifier}.yaml"
+    if path not in FOLDER.glob("*.yaml"):
         raise FaultNotFound(f"no fault {identifier!r} in the catalogue: `shop faults` lists them")
     return load(path)

@@ -22,11 +22,12 @@ from shop_lab.incidents.cluster_telemetry import Stores
 from shop_lab.incidents.exports import export
 from shop_lab.incidents.leaks import find_leaks, texts_in, texts_of
 from shop_lab.incidents.local import Local
+from shop_lab.incidents.mechanisms import Target
 from shop_lab.incidents.readings import ClusterReadings, LocalReadings, Readings
 from shop_lab.incidents.record import Load, Plan, Record, Truth, read
 from shop_lab.incidents.recording import read_recording, recording
 from shop_lab.incidents.run import IncidentRun, Pace
-from shop_lab.incidents.targets import CannotRestore, require
+from shop_lab.incidents.targets import CannotRestore
 from shop_lab.incidents.telemetry import Telemetry
 
 _DURATION = re.compile(r"(\d{1,4})([smh]?)")
@@ -46,7 +47,7 @@ Release = Annotated[str, typer.Option(help="Its release, or `fullnameOverride`."
 Identifier = Annotated[str, typer.Argument(metavar="FAULT", help="Id of a fault of the catalogue.")]
 
 
-def open_target(namespace: str = "", release: str = "shop") -> Cluster | Local:
+def open_target(namespace: str = "", release: str = "shop") -> Target:
     """Return a laboratory. Raise NoShop, NoLaboratory or CannotAct."""
     if namespace:
         cluster = Cluster(namespace, release)
@@ -143,7 +144,7 @@ def run_incident(
     found = catalogue.find(fault)
     seconds = parse_duration(duration) if duration else found.seconds
     target = open_target(namespace, release)
-    require(found, target)
+    injector.require(found, target)
     with ExitStack() as stack:
         stack.enter_context(alone(target))
         record, truth = begin(target, Plan(faults=(fault,), seconds=(seconds,), seed=seed), out, rate)
@@ -175,7 +176,7 @@ def export_incident(
     say(f"written to {export(folder, form, out)}")
 
 
-def begin(target: Cluster | Local, plan: Plan, out: Path, rate: float) -> tuple[Record, Truth]:
+def begin(target: Target, plan: Plan, out: Path, rate: float) -> tuple[Record, Truth]:
     """Publish the hash of a plan in a new record; return that, and what is known before the start."""
     if isinstance(target, Local):
         record = Record(out, plan, "local")
@@ -188,7 +189,7 @@ def begin(target: Cluster | Local, plan: Plan, out: Path, rate: float) -> tuple[
 
 
 @contextmanager
-def alone(target: Cluster | Local) -> Iterator[None]:
+def alone(target: Target) -> Iterator[None]:
     """Be a local shop's only incident or game while in the context, and undo what others left. Raise CannotAct."""
     with target.alone() if isinstance(target, Local) else nullcontext():
         with suppress(CannotRestore):
@@ -197,7 +198,7 @@ def alone(target: Cluster | Local) -> Iterator[None]:
 
 
 @contextmanager
-def sending_customers(target: Cluster | Local, load: Load, seconds: float = _CUSTOMERS_SECONDS) -> Iterator[None]:
+def sending_customers(target: Target, load: Load, seconds: float = _CUSTOMERS_SECONDS) -> Iterator[None]:
     """Send customers to a local shop while in the context, at most so long; the chart has its own."""
     if not isinstance(target, Local):
         yield
@@ -221,7 +222,7 @@ def sending_customers(target: Cluster | Local, load: Load, seconds: float = _CUS
 
 
 @contextmanager
-def collecting(target: Cluster | Local) -> Iterator[Callable[[int, int], Telemetry]]:
+def collecting(target: Target) -> Iterator[Callable[[int, int], Telemetry]]:
     """Yield what returns the telemetry between two times in nanoseconds; a local shop records it meanwhile."""
     if isinstance(target, Local):
         with recording(target.run) as folder:
@@ -251,7 +252,7 @@ def forwarded(cluster: Cluster, ports: Mapping[str, int]) -> Iterator[list[str]]
 
 
 @contextmanager
-def open_readings(target: Cluster | Local) -> Iterator[Readings]:
+def open_readings(target: Target) -> Iterator[Readings]:
     if isinstance(target, Local):
         yield LocalReadings()
         return

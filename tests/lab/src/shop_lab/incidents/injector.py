@@ -6,9 +6,16 @@ from contextlib import contextmanager, suppress
 
 from chassis.errors import DomainError
 from shop_lab.incidents.catalogue import Fault
-from shop_lab.incidents.mechanisms import MECHANISMS
+from shop_lab.incidents.mechanisms import MECHANISMS, Target
 from shop_lab.incidents.state import Record
-from shop_lab.incidents.targets import CannotAct, CannotRestore, Target, require
+from shop_lab.incidents.targets import CannotAct, CannotRestore
+
+
+def require(fault: Fault, target: Target) -> None:
+    """Raise CannotAct if a fault cannot live in a target."""
+    if not target.kinds & set(fault.where):
+        places = ", ".join(fault.where)
+        raise CannotAct(f"{fault.id} can run in: {places}; this shop is: {', '.join(sorted(target.kinds))}")
 
 
 def start(fault: Fault, target: Target, seconds: float) -> Record:

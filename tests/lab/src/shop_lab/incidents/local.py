@@ -23,7 +23,7 @@ from shop_lab.incidents.catalogue import Where
 from shop_lab.incidents.state import Inverse, Record, RecordFolder
 from shop_lab.incidents.targets import END_SESSIONS, CannotAct, Endpoint, NoLaboratory
 
-_START_SECONDS = 30.0
+_START_SECONDS = 300.0  # on a machine that is busy with something else
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ class Local:
         end = time.monotonic() + _START_SECONDS
         while (found := self._service(service))["restarts"] == before or found["state"] != "serving":
             if time.monotonic() > end:
-                raise CannotAct(f"{service} did not restart in {_START_SECONDS:g} s: `shop logs {service}`")
+                raise CannotAct(f"{service} did not restart: `shop logs {service}`")
             time.sleep(0.2)
 
     def _service(self, name: str) -> dict[str, Any]:

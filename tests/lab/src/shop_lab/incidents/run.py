@@ -156,6 +156,8 @@ class IncidentRun:
         # What an earlier incident has burnt says nothing about this one.
         unrelated = self._burnt - {expected.first, expected.page}
         firings = [firing for firing in self._firings() if firing.name not in unrelated]
+        for firing in firings:
+            self.say(f"{firing.name} {'paged' if firing.paged else 'fired'} after {firing.began - self._began:.0f} s")
         self._problems += verdicts.alert_problems(expected, firings, self._began)
 
     def _effect(self) -> float | None:

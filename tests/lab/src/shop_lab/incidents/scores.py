@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from shop_lab.incidents.catalogue import Strict
+from shop_lab.incidents.catalogue import Strict, first_slip
 from shop_lab.incidents.record import InjectedFault, Nanos, RecordMalformed
 
 ANSWERS, SCORES = "answers.jsonl", "scores.json"
@@ -55,7 +55,7 @@ def read_answers(folder: Path) -> list[Answer]:
     try:
         return [Answer.model_validate_json(line) for line in lines]
     except ValidationError as error:
-        raise RecordMalformed(f"{folder / ANSWERS}: {error.errors()[0]['msg']}") from None
+        raise RecordMalformed(f"{folder / ANSWERS}: {first_slip(error)}") from None
 
 
 def score(injected: Sequence[InjectedFault], answers: Sequence[Answer]) -> Scores:
