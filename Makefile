@@ -80,31 +80,57 @@ demo: $(VENV)/.shop  ## Start everything on free ports, place an order, show it 
 up: $(VENV)/.shop  ## Start everything, and stop it on Ctrl-C
 	@shop up
 
-SOURCES := $(wildcard services/*/src) employee-api/src tests/kit/src tests/lab/src
-# Test folders are no packages, so mypy reads each by itself: several have a conftest.py.
-TESTS := $(wildcard services/*/tests) employee-api/tests $(patsubst %/,%,$(sort $(dir $(wildcard tests/*/*.py tests/system/*/*.py tests/lab/*/*.py))))
 # Packages that are imported by another name than their own.
 RENAMED := shop-chassis=chassis,shop-protos=shop|shop_internal,shop-cli=shop_cli,employee-api=employee_api
 RENAMED := $(RENAMED),shop-kit=shop_kit|shop_smoke
 RENAMED := $(RENAMED),grpcio-health-checking=grpc_health,grpcio-reflection=grpc_reflection,grpcio-status=grpc_status
 RENAMED := $(RENAMED),googleapis-common-protos=google
 
-check: setup check-locks  ## Lint and type-check everything, as CI does
+# The slowest ones first.
+CHECKS := types chart imports dependencies protos generated code files
+CORES := $(shell $(PYTHON) -c 'import os; print(len(os.sched_getaffinity(0)))' 2> /dev/null || echo 2)
+
+check: setup  ## Lint and type-check everything, as CI does
+	@$(MAKE) --no-print-directory --jobs $(CORES) $(if $(filter output-sync,$(.FEATURES)),--output-sync) \
+		check-locks $(addprefix check-,$(CHECKS))
+
+.PHONY: $(addprefix check-,$(CHECKS))
+# One run for all, which reads each module once. Folders of tests are no packages and have modules of the same names, so
+# links give each folder a name of its own; other folders are the roots of what they contain.
+ROOTS := $(wildcard services/*/src) employee-api/src $(wildcard tests/*/src) charts .github/scripts tests/e2e tests/lab/e2e
+TESTS := $(wildcard services/*/tests) employee-api/tests tests/lab/tests \
+	$(patsubst %/,%,$(sort $(dir $(filter-out tests/e2e/% tests/lab/%,$(wildcard tests/*/*.py)))))
+check-types:
+	@rm -rf .cache/types && mkdir -p .cache/types
+	@$(foreach folder,$(TESTS),ln -s $(CURDIR)/$(folder) .cache/types/$(subst -,_,$(subst /,_,$(folder)));)
+	MYPYPATH=.cache/types:tests/lab:$(subst $(eval) ,:,$(ROOTS)) mypy --explicit-package-bases $(ROOTS:charts=charts/dashboards) tests/lab/*.py .cache/types/*
+
+check-code:
 	ruff check .
 	ruff format --check .
-	mypy $(SOURCES) .github/scripts charts/dashboards
-	python charts/dashboards --check
-	@set -e; for folder in $(TESTS); do mypy --scripts-are-modules $$folder/*.py || { echo "in $$folder"; exit 1; }; done
+	hadolint Dockerfile
+	shellcheck .ci/run $$(git ls-files '*.sh')
+
+check-imports:
 	python tests/repository/import_contracts.py
+
+check-dependencies:
+	@set -e; for package in $(filter-out protos,$(PACKAGES)); do (cd $$package && deptry src --package-module-name-map '$(RENAMED)'); done
+
+check-generated:
+	python charts/dashboards --check
 	python tests/repository/signals.py | diff services/_chassis/signals.md -
 	python tests/repository/compose.py | diff compose.yaml -
 	python tests/repository/catalog.py | diff catalog-info.yaml -
-	@set -e; for package in $(filter-out protos,$(PACKAGES)); do (cd $$package && deptry src --package-module-name-map '$(RENAMED)'); done
+
+check-protos:
 	cd protos && buf lint && buf format --diff --exit-code && buf breaking --against baseline.binpb
 	protos/generate.sh .fresh && diff -r -x __pycache__ protos/gen protos/.fresh && rm -r protos/.fresh
+
+check-chart:
 	python tests/chart/lint.py
-	hadolint Dockerfile
-	shellcheck .ci/run $$(git ls-files '*.sh')
+
+check-files:
 	yamllint --strict .
 	actionlint .github/workflows/*.yml
 	zizmor --offline --no-progress .github
@@ -121,11 +147,20 @@ promtool:  ## Build promtool, with which alerts are tested, into .cache (needs G
 	@tests/chart/promtool.sh
 
 WORKERS ?= $(shell $(PYTHON) -c 'import os; print(len(os.sched_getaffinity(0)) * 3 // 2 or 1)' 2>/dev/null || echo auto)
-test: setup  ## Run every test but long schedules
-	@# The files with the longest tests are in tests and employee-api, which come first: no worker begins one at the end.
-	@# Tests of faults mostly wait, so there are three workers for two cores.
-	@# After a crash xdist can wait for ever for tests that no worker runs.
-	pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --max-worker-restart 0 -m "not long"
+# The files with the longest tests are in tests and employee-api, which come first: no worker begins one at the end. Tests of
+# faults mostly wait, so there are three workers for two cores. After a crash xdist can wait for ever for tests that no
+# worker runs.
+PYTEST := pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --max-worker-restart 0
+
+.PHONY: test-lab test-long
+test: setup  ## Run the tests that each change must pass, but for the laboratory's
+	$(PYTEST) -m "not long" --ignore tests/lab
+
+test-lab: setup  ## Run the laboratory's own tests
+	$(PYTEST) -m "not long" tests/lab/tests
+
+test-long: setup  ## Run the tests that take long: schedules in full, fuzzing
+	$(PYTEST) -m long
 
 bench: setup  ## Measure what an order costs: a table and bench.json (AGAINST=commit; needs ghz)
 	python -m shop_lab.bench $(if $(AGAINST),--against $(AGAINST))
@@ -168,20 +203,17 @@ SEED ?= 1
 DATABASE ?= sqlite
 SECONDS ?= 60
 
-.PHONY: lab faults schedules simulate mutants
+.PHONY: lab faults simulate mutants
 lab: setup  ## Everything that proves orders: faults on both databases, long schedules, simulation, mutants, model
 	$(MAKE) faults DATABASE=sqlite
 	$(MAKE) faults DATABASE=postgres
-	$(MAKE) schedules
+	$(MAKE) test-long
 	$(MAKE) simulate SECONDS=600
 	$(MAKE) mutants
 	$(MAKE) model
 
 faults: setup  ## Prove orders under kills, pauses and restarts (ORDERS, SEED, DATABASE=sqlite|postgres)
 	shop prove --orders $(ORDERS) --seed $(SEED) --database $(DATABASE) --json faults.json
-
-schedules: setup  ## Run the tests of long schedules, which `make test` leaves out
-	pytest -n $(WORKERS) --dist loadfile --max-worker-restart 0 -m long
 
 simulate: setup  ## Simulate random orders under faults on a virtual clock, until one goes wrong (SECONDS)
 	python -m shop_lab.simulation --seconds $(SECONDS)

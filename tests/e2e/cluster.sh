@@ -292,7 +292,7 @@ see_dashboards() {
     # A metric exists from its first sample on, and rules over days are evaluated every two minutes.
     local until=$((SECONDS + 240))
     order_in_storefront >/dev/null
-    until python3 tests/e2e/dashboards.py "$prometheus" >"$work/queries"; do
+    until python3 tests/e2e/dashboard_queries.py "$prometheus" >"$work/queries"; do
         ((SECONDS < until)) || { grep WRONG "$work/queries"; fail "a query has no result"; }
         order_in_storefront >/dev/null
         sleep 5

@@ -2,7 +2,7 @@
 
 import sys
 
-from dashboards import get
+from dashboard_queries import get
 
 
 def calls_by_pod(prometheus: str, service: str) -> dict[str, float]:

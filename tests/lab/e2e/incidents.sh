@@ -76,7 +76,7 @@ kubectl --namespace "$prefix-1" port-forward "service/$release-prometheus" 19090
 trap 'kill $!; rm -rf "$work"' EXIT
 sleep 3
 echo "every query of the dashboards has a result"
-python tests/e2e/dashboards.py http://127.0.0.1:19090
+python tests/e2e/dashboard_queries.py http://127.0.0.1:19090
 echo "the commands of the runbooks"
 python tests/e2e/runbooks.py "$prefix-1" "$release"
 if [[ -s $work/problems ]]; then cat "$work/problems" >&2; exit 1; fi

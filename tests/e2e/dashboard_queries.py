@@ -1,7 +1,7 @@
 """Runs the queries of the chart's dashboards against a Prometheus.
 
-`python tests/e2e/dashboards.py http://127.0.0.1:9090` prints a line per query and exits 1 if one is rejected or has no
-result.
+`python tests/e2e/dashboard_queries.py http://127.0.0.1:9090` prints a line per query and exits 1 if one is rejected or
+has no result.
 """
 
 import json
