@@ -10,7 +10,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export UV_SYSTEM_CERTS := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up sync lock check-locks signals compose catalog protos dashboards check test bench
+.PHONY: help setup demo up sync lock check-locks signals compose protos dashboards check test bench
 
 help:  ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -65,9 +65,6 @@ signals: $(VENV)/.shop  ## Generate the page of all metrics, spans and attribute
 compose: $(VENV)/.shop  ## Generate compose.yaml from the chart's values
 	@python tests/repository/compose.py > compose.yaml
 
-catalog: $(VENV)/.shop  ## Generate catalog-info.yaml, for Backstage, from the chart's values
-	@python tests/repository/catalog.py > catalog-info.yaml
-
 protos: | $(UV)  ## Generate the contract's Python code
 	@protos/generate.sh
 
@@ -121,7 +118,6 @@ check-generated:
 	python charts/dashboards --check
 	python tests/repository/signals.py | diff services/_chassis/signals.md -
 	python tests/repository/compose.py | diff compose.yaml -
-	python tests/repository/catalog.py | diff catalog-info.yaml -
 
 check-protos:
 	cd protos && buf lint && buf format --diff --exit-code && buf breaking --against baseline.binpb
