@@ -4,15 +4,15 @@ import functools
 import hashlib
 import json
 import os
+import pickle
 import re
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import yaml
@@ -94,7 +94,6 @@ def load_values(file: Path) -> Object:
 
 Helm = Callable[..., Any]
 Render = Callable[..., Manifests]
-RenderFiles = Callable[[str, str, str], dict[str, str]]
 
 
 @contextmanager
@@ -124,51 +123,32 @@ def open_chart() -> Callable[[Path], AbstractContextManager[Helm]]:
 
 
 @pytest.fixture(scope="session")
-def meshed_chart(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the shop's chart as for a cluster with the APIs of meshes: the library has no `--api-versions`."""
-    chart = tmp_path_factory.mktemp("chart") / "shop"
-    shutil.copytree(CHART, chart)
-    template = chart / "templates/_mesh.tpl"
-    template.write_text(template.read_text().replace("$.Capabilities.APIVersions.Has .", "true"))
-    return chart
-
-
-@pytest.fixture(scope="session")
-def helm(meshed_chart: Path) -> Iterator[Helm]:
+def helm() -> Iterator[Helm]:
     """Call a Helm function on the shop's chart."""
-    with opened(meshed_chart) as call:
+    with opened(CHART) as call:
         yield call
 
 
 @pytest.fixture(scope="session")
-def render_files(helm: Helm, tmp_path_factory: pytest.TempPathFactory) -> RenderFiles:
-    """Render the files of the chart; the test processes of a run share equal renders."""
+def render(helm: Helm, tmp_path_factory: pytest.TempPathFactory) -> Render:
+    """Render the chart with values, by default those that it ships; the processes of a run share equal renders."""
     of_process = tmp_path_factory.getbasetemp()
     folder = (of_process.parent if "PYTEST_XDIST_WORKER" in os.environ else of_process) / "renders"
     folder.mkdir(exist_ok=True)
 
-    def rendered(values: str, name: str, namespace: str) -> dict[str, str]:
+    @functools.cache
+    def shared(values: str, name: str, namespace: str) -> Manifests:
         file = folder / hashlib.sha256(f"{values}\0{name}\0{namespace}".encode()).hexdigest()
         if not file.exists():
+            manifests = parsed(helm("render", values=json.loads(values), name=name, namespace=namespace))
             part = file.with_suffix(f".{os.getpid()}")
-            files = helm("render", values=json.loads(values), name=name, namespace=namespace)
-            part.write_text(json.dumps(files))
+            part.write_bytes(pickle.dumps(manifests))
             part.rename(file)
-        return dict(json.loads(file.read_text()))
-
-    return rendered
-
-
-@pytest.fixture(scope="session")
-def render(render_files: RenderFiles) -> Render:
-    """Render the chart with values, by default those that it ships; equal renders are shared."""
-
-    @functools.cache
-    def cached(values: str, name: str, namespace: str) -> Manifests:
-        return parsed(render_files(values, name, namespace))
+            return manifests
+        return cast("Manifests", pickle.loads(file.read_bytes()))  # noqa: S301 - written above
 
     def rendered(values: Object | None = None, *, name: str = "shop", namespace: str = "shop") -> Manifests:
-        return cached(json.dumps(values or {}), name, namespace)
+        return shared(json.dumps(values or {}, sort_keys=True), name, namespace)
 
     return rendered
 

@@ -14,8 +14,14 @@ from helm_python import _native
 from helm_python.chart import Chart
 from helm_python.errors import HelmError
 
-API_VERSIONS = ["keda.sh/v1alpha1", "postgresql.cnpg.io/v1"]
-"""Of operators, which a render takes as installed."""
+API_VERSIONS = [
+    "gateway.networking.k8s.io/v1",
+    "keda.sh/v1alpha1",
+    "policy.linkerd.io/v1beta3",
+    "postgresql.cnpg.io/v1",
+    "security.istio.io/v1",
+]
+"""Of operators and meshes, which a render takes as installed."""
 
 
 def render(chart: Chart, values: dict[str, Any], **options: Any) -> Any:

@@ -1,6 +1,6 @@
 {{/* What the schema can't express. Each check fails the render and names the key to change. */}}
 {{- define "shop.checks" -}}
-{{- $values := .Values -}}{{- $services := include "shop.services" . | fromJson -}}
+{{- $values := .Values -}}{{- $services := .Computed.services -}}
 {{- $fullname := include "shop.fullname" . -}}{{- $external := $values.externalDatabase -}}
 {{- $cloudnativepg := $values.postgresql.cloudnativepg.enabled -}}
 {{- /* An order that is repeated after the manifest has forgotten its key is shipped again. */ -}}
@@ -26,7 +26,7 @@
 {{- include "shop.serviceChecks" (list $ $name $service) -}}
 {{- include "shop.versionChecks" (list $name $service.versions) -}}
 {{- end -}}
-{{- range include "shop.workloads" . | fromJson -}}
+{{- range .Computed.workloads -}}
 {{- include "shop.podChecks" (list $ .name .) -}}
 {{- end -}}
 {{- include "shop.meshChecks" . -}}
@@ -100,7 +100,7 @@
   (printf "services.%s.durability: its ledger must not lose a commit, as %s may; set required" $name $service.durability)
     (and (has $name (list "payment" "shipping")) (ne $service.durability "required"))
   "services.storefront.url: routes need the public URL of an HTTP service, such as https://shop.example.com"
-    (and $routes (eq $service.protocol "http") $service.exposed (eq (include "shop.routed" $root) "{}"))
+    (and $routes (eq $service.protocol "http") $service.exposed (not $root.Computed.routed))
   (printf "%s.maxReplicas: %v are fewer than the minReplicas, %v" $scales $scaling.maxReplicas $scaling.minReplicas)
     (and $scaling.enabled (gt $scaling.minReplicas $scaling.maxReplicas))
   (print $scales ".keda: the cluster has no KEDA operator; offline, render with --api-versions keda.sh/v1alpha1")

@@ -1,7 +1,7 @@
 {{/* A service's environment: (list $ name service). The entry's variables replace the chart's in place, so that $(NAME)
      still refers to an earlier variable. Server-side apply rejects a name that appears twice. */}}
 {{- define "shop.env" -}}
-{{- $service := index . 2 -}}{{- $mesh := include "shop.mesh" (index . 0) | fromJson -}}
+{{- $service := index . 2 -}}{{- $mesh := (index . 0).Computed.mesh -}}
 {{- $variables := include "shop.chartEnv" . | fromYamlArray -}}
 {{- range $name, $reference := $service.secretRefs -}}
 {{- $variables = append $variables (dict "name" $name "valueFrom" (dict "secretKeyRef" $reference)) -}}
@@ -57,7 +57,7 @@
   valueFrom: {secretKeyRef: {name: {{ include "shop.secretName" $ }}, key: {{ . }}}}
 {{- end }}
 {{- if eq $name "email" }}
-{{- with include "shop.services" $root | fromJson | dig "storefront" "url" "" }}
+{{- with $root.Computed.services | dig "storefront" "url" "" }}
 - {name: STOREFRONT_URL, value: {{ . }}}
 {{- end }}
 {{- end }}
@@ -78,7 +78,7 @@
 {{/* Addresses of what a client calls, without services that are not installed: (list $ client). */}}
 {{- define "shop.addressEnv" -}}
 {{- $root := index . 0 -}}{{- $client := index . 1 -}}
-{{- range $callee, $_ := include "shop.callers" $root | fromJson }}
+{{- range $callee, $_ := $root.Computed.callers }}
 {{- if get ($client.calls | default dict) $callee }}
 - {name: {{ $callee | upper | replace "-" "_" }}_ADDR, value: "{{ include "shop.host" (list $root $callee) }}:50051"}
 {{- end }}

@@ -1,3 +1,22 @@
+{{/* What follows from the values and is used in many places, in `.Computed` of the chart's root context: computed once per
+     render, before the first file that has a use for it, and checked there. Templates may read it, not change it. */}}
+{{- define "shop.compute" -}}
+{{- if not (hasKey . "Computed") -}}
+{{- $computed := dict -}}
+{{- $_ := set . "Computed" $computed -}}
+{{- $_ := set $computed "mesh" (include "shop.mesh" . | fromJson) -}}
+{{- $_ := set $computed "services" (include "shop.services" . | fromJson) -}}
+{{- $_ := set $computed "workloads" (include "shop.workloads" . | fromJson) -}}
+{{- $_ := set $computed "components" (include "shop.components" . | fromJsonArray) -}}
+{{- $_ := set $computed "callers" (include "shop.callers" . | fromJson) -}}
+{{- $_ := set $computed "clusters" (include "shop.clusters" . | fromJson) -}}
+{{- $_ := set $computed "routed" (include "shop.routed" . | fromJson) -}}
+{{- $_ := set $computed "slos" (include "shop.slos" . | fromJson) -}}
+{{- $_ := set $computed "edges" (include "shop.edges" . | fromYamlArray) -}}
+{{- include "shop.checks" . -}}
+{{- end -}}
+{{- end -}}
+
 {{/* Names and labels */}}
 
 {{/* What all names begin with, and selectors know an installation by: one release of an umbrella chart may have several. */}}
@@ -43,16 +62,20 @@ annotations:
 {{/* Services: each entry merged over the defaults. sprig's merge would drop false and 0. */}}
 
 {{- define "shop.merged" -}}
-{{- $base := index . 0 -}}
-{{- $result := deepCopy $base -}}
-{{- range $key, $value := index . 1 -}}
-{{- if and (kindIs "map" $value) (kindIs "map" (get $base $key)) -}}
-{{- $_ := set $result $key (include "shop.merged" (list (get $base $key) $value) | fromJson) -}}
-{{- else -}}
-{{- $_ := set $result $key $value -}}
-{{- end -}}
-{{- end -}}
+{{- $result := deepCopy (index . 0) -}}
+{{- include "shop.mergeInto" (list $result (index . 1)) -}}
 {{- toJson $result -}}
+{{- end -}}
+
+{{- define "shop.mergeInto" -}}
+{{- $target := index . 0 -}}
+{{- range $key, $value := index . 1 -}}
+{{- if and (kindIs "map" $value) (kindIs "map" (get $target $key)) -}}
+{{- include "shop.mergeInto" (list (get $target $key) $value) -}}
+{{- else -}}
+{{- $_ := set $target $key $value -}}
+{{- end -}}
+{{- end -}}
 {{- end -}}
 
 {{- define "shop.services" -}}
@@ -80,7 +103,7 @@ annotations:
 {{/* What has a Deployment, as JSON: each service with its `name`, or each of its versions, with their `version` as well. */}}
 {{- define "shop.workloads" -}}
 {{- $workloads := dict -}}
-{{- range $name, $service := include "shop.services" . | fromJson -}}
+{{- range $name, $service := .Computed.services -}}
 {{- range $version, $own := $service.versions | default (dict "" dict) -}}
 {{- $workload := include "shop.merged" (list $service $own) | fromJson -}}
 {{- $_ := set $workload "name" $name -}}{{- $_ := set $workload "version" $version -}}
@@ -113,7 +136,7 @@ app.kubernetes.io/version: {{ . }}
 {{/* Names of what has pods in the release, as JSON; each has a service account. Records are reconciled if the services are
      installed that have some; `helm test` places an order. */}}
 {{- define "shop.components" -}}
-{{- $observability := .Values.observability -}}{{- $services := include "shop.services" . | fromJson -}}
+{{- $observability := .Values.observability -}}{{- $services := .Computed.services -}}
 {{- $components := dict
   "alertmanager" (and $observability.enabled $observability.alertmanager.enabled)
   "authority" (and .Values.tls.enabled (eq .Values.tls.issuer "authority"))
@@ -144,10 +167,10 @@ shop.{{ . | replace "-" " " | title | replace " " "" }}Service
      Addresses, network policies, the services' own check and policies of meshes all follow from it. What reconciliation
      and tests call may be missing. */}}
 {{- define "shop.callers" -}}
-{{- $services := include "shop.services" . | fromJson -}}
+{{- $services := .Computed.services -}}
 {{- $lab := dict -}}
 {{- $clients := dict "test" .Values.tests "lab" (dict "internalCalls" $lab) -}}
-{{- if has "reconciliation" (include "shop.components" . | fromJsonArray) -}}{{- $_ := set $clients "reconciliation" .Values.reconciliation -}}{{- end -}}
+{{- if has "reconciliation" .Computed.components -}}{{- $_ := set $clients "reconciliation" .Values.reconciliation -}}{{- end -}}
 {{- range $caller, $calls := .Values.tls.callers -}}{{- $_ := set $clients $caller (dict "calls" $calls) -}}{{- end -}}
 {{- $callers := dict -}}
 {{- range $name, $service := $services -}}
@@ -187,7 +210,7 @@ shop.{{ . | replace "-" " " | title | replace " " "" }}Service
 {{/* What a service allows, as JSON: full names of methods by the caller's SPIFFE name: (list $ name). */}}
 {{- define "shop.allowedCalls" -}}
 {{- $allowed := dict -}}
-{{- range $caller, $methods := get (include "shop.callers" (index . 0) | fromJson) (index . 1) -}}
+{{- range $caller, $methods := get (index . 0).Computed.callers (index . 1) -}}
 {{- $name := include "shop.spiffe" (list (index $ 0) $caller) -}}
 {{- $_ := set $allowed $name (concat (get $allowed $name | default list) $methods | uniq) -}}
 {{- end -}}
@@ -231,10 +254,10 @@ custom
 {{/* HTTP services that routes from outside lead to, as JSON, each with the host of its URL as `host`. */}}
 {{- define "shop.routed" -}}
 {{- $routed := dict -}}
-{{- range $name, $service := include "shop.services" . | fromJson -}}
+{{- range $name, $service := .Computed.services -}}
 {{- if and (eq $service.protocol "http") $service.exposed $service.url -}}
-{{- $_ := set $service "host" ((urlParse $service.url).host | splitList ":" | first) -}}
-{{- $_ := set $routed $name $service -}}
+{{- $host := dict "host" ((urlParse $service.url).host | splitList ":" | first) -}}
+{{- $_ := set $routed $name (merge $host $service) -}}
 {{- end -}}
 {{- end -}}
 {{- toJson $routed -}}

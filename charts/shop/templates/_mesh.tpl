@@ -37,9 +37,9 @@
 {{- end -}}
 
 {{- define "shop.meshChecks" -}}
-{{- $mesh := include "shop.mesh" . | fromJson -}}{{- $meshed := ne .Values.mesh "none" -}}
+{{- $mesh := .Computed.mesh -}}{{- $meshed := ne .Values.mesh "none" -}}
 {{- $missing := list -}}{{- $nameless := list -}}{{- $apis := $mesh.apis | default list -}}
-{{- range include "shop.services" . | fromJson -}}
+{{- range .Computed.services -}}
 {{- if and $mesh (include "shop.weights" .versions) -}}{{- $apis = append $apis "gateway.networking.k8s.io/v1" -}}{{- end -}}
 {{- end -}}
 {{- range uniq $apis -}}

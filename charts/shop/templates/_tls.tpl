@@ -3,7 +3,7 @@
 {{/* Names that have a certificate, as JSON: services, their clients, and the servers that hold or see customers' data.
      Jaeger, Prometheus and Loki have none: telemetry names no customer, and `exportTo` takes https. */}}
 {{- define "shop.certified" -}}
-{{- $names := include "shop.components" . | fromJsonArray -}}
+{{- $names := .Computed.components -}}
 {{- without $names "alertmanager" "authority" "grafana" "jaeger" "load-generator" "loki" "prometheus" | toJson -}}
 {{- end -}}
 

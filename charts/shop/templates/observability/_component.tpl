@@ -3,7 +3,7 @@
      "data" (dict path size) "volumes" yaml). A container ends with its mounts; one with an `env` gets no other. */}}
 {{- define "shop.component" -}}
 {{- $checksum := dict "checksum/config" (toJson .files | sha256sum | trunc 16) -}}
-{{- $mesh := include "shop.mesh" .root | fromJson }}
+{{- $mesh := .root.Computed.mesh }}
 ---
 apiVersion: apps/v1
 kind: Deployment

@@ -1,6 +1,6 @@
 {{/* SLOs of the installed services, as JSON, each merged over the defaults. */}}
 {{- define "shop.slos" -}}
-{{- $services := include "shop.services" . | fromJson -}}
+{{- $services := .Computed.services -}}
 {{- $slos := dict -}}
 {{- range $name, $own := .Values.slos -}}
 {{- $slo := include "shop.merged" (list $.Values.sloDefaults $own) | fromJson -}}
@@ -38,7 +38,7 @@ DATA_LOSS|DEADLINE_EXCEEDED|INTERNAL|UNAVAILABLE|UNIMPLEMENTED|UNKNOWN
 {{- end -}}
 {{- /* In seconds: those of chassis.telemetry.semconv. */ -}}
 {{- $bounds := list 0.0005 0.001 0.0025 0.005 0.01 0.025 0.05 0.075 0.1 0.25 0.5 0.75 1.0 2.5 5.0 7.5 10.0 -}}
-{{- range $name, $slo := include "shop.slos" . | fromJson -}}
+{{- range $name, $slo := .Computed.slos -}}
 {{- $refused = merge $refused (dict
   (printf "slos.%s.latencySeconds: %v is none of the bounds of the histograms: %s" $name $slo.latencySeconds (join ", " $bounds))
     (not (has ($slo.latencySeconds | float64) $bounds))
@@ -52,7 +52,7 @@ DATA_LOSS|DEADLINE_EXCEEDED|INTERNAL|UNAVAILABLE|UNIMPLEMENTED|UNKNOWN
 {{/* Recording rules and burn alerts of all SLOs. Rates over five minutes are recorded for each SLO; longer windows are
      averages of these, weighted by traffic, so they need one rule for all SLOs and read few series. */}}
 {{- define "shop.sloRules" -}}
-{{- $slos := include "shop.slos" . | fromJson -}}
+{{- $slos := .Computed.slos -}}
 {{- $namespace := .Release.Namespace -}}
 {{- $in := printf "k8s_namespace_name=%q" $namespace -}}
 - name: slo-rates

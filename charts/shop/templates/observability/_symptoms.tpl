@@ -198,7 +198,7 @@
     - record: peer:errors:ratio_rate2m
       expr: label_replace({{ $byMethod }} ({{ $faults }}) / {{ $byMethod }} ({{ $calls }}}[2m])), {{ $peer }})
     {{- $paging := list }}
-    {{- range include "shop.slos" . | fromJson }}
+    {{- range .Computed.slos }}
     {{- if eq .severity "page" }}{{ $paging = append $paging .service }}{{ end }}
     {{- end }}
     {{- $five := printf "and peer:errors:rate2m{%s} * 120 >= 5" $in }}
@@ -217,7 +217,7 @@
         summary: Calls of {{ $service }} fail
         description: "{{ "{{ $value | humanizePercentage }}" }} of the calls of a method fail or have unusable answers, by what callers see."
     {{- end }}
-    {{- range $name, $installed := include "shop.services" . | fromJson }}
+    {{- range $name, $installed := .Computed.services }}
     {{- if or $installed.replicas $installed.autoscaling.enabled }}
     - alert: MetricsMissing
       expr: absent_over_time(process_memory_usage_bytes{ {{- $in -}} ,service_name="{{ $name }}"}[5m])
