@@ -15,7 +15,6 @@ IN_IMAGES = ["load", "probe", "orders", "callers", "mesh_callers", "recommendati
 SCHEMAS = json.loads((ROOT / "tests/chart/schemas/meshes.json").read_text())
 GATEWAY = "spiffe://cluster.local/ns/gateways/sa/public"
 CALLERS = {GATEWAY: {"cart": ["AddItem"], "payment": ["PaymentLedger/ListCharges"]}}
-URL = {"services": {"storefront": {"url": "https://shop.example.com"}}}
 MESHED = {
     "tls": {"callers": CALLERS},
     "load": {"enabled": True},
@@ -71,34 +70,20 @@ def test_each_service_allows_what_the_values_say(render: Any, values: dict[str, 
     assert allowed == expected_table(values)
 
 
-def test_another_entry_for_a_caller_adds_to_its_calls(render: Any) -> None:
-    callers = {identity("storefront"): {"checkout": ["PlaceOrder", "OrderJournal/ScanOrders"]}}
-    first, second = (render({"tls": {"enabled": True, "callers": given}}) for given in ({}, callers))
-    before, after = (json.loads(each.environment("checkout")["ALLOWED_CALLS"]) for each in (first, second))
-    added = ["shop.internal.OrderJournal/ScanOrders"]
-    assert sorted(after[identity("storefront")]) == sorted(before[identity("storefront")] + added)
+def test_identities_follow_the_trust_domain_the_namespace_and_the_release_and_entries_add_up(render: Any) -> None:
+    storefront = "spiffe://example.org/ns/there/sa/eu-storefront"
+    callers = {storefront: {"ad": ["AdJournal/ScanAds", "GetAds"]}}
+    services = {"ad": {"internal": True}}
+    values = {"tls": {"enabled": True, "trustDomain": "example.org", "callers": callers}, "services": services}
+    deployment = render(values, name="eu", namespace="there").one("Deployment", "eu-ad")
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    allowed = next(variable["value"] for variable in container["env"] if variable["name"] == "ALLOWED_CALLS")
+    assert json.loads(allowed) == {storefront: ["shop.internal.AdJournal/ScanAds", "shop.AdService/GetAds"]}
 
 
 def test_without_tls_nothing_is_checked_and_http_services_check_nothing(render: Any) -> None:
     assert "ALLOWED_CALLS" not in render().environment("payment")
     assert "ALLOWED_CALLS" not in render(TLS).environment("storefront")
-
-
-def test_identities_follow_the_trust_domain_the_namespace_and_the_release(render: Any) -> None:
-    values = {"tls": {"enabled": True, "trustDomain": "example.org"}}
-    (deployment,) = [
-        found
-        for found in render(values, name="eu", namespace="there").all("Deployment")
-        if found["metadata"]["name"] == "eu-ad"
-    ]
-    (container,) = deployment["spec"]["template"]["spec"]["containers"]
-    allowed = next(variable["value"] for variable in container["env"] if variable["name"] == "ALLOWED_CALLS")
-    assert json.loads(allowed).keys() == {"spiffe://example.org/ns/there/sa/eu-storefront"}
-
-
-def test_pods_run_as_the_callers_of_the_table(render: Any, values: dict[str, Any]) -> None:
-    accounts = {pod["spec"]["serviceAccountName"] for _, pod in render().pod_templates()}
-    assert {f"shop-{caller}" for caller, _ in table_of(values)} <= accounts
 
 
 def test_every_method_of_the_table_exists(values: dict[str, Any]) -> None:
@@ -222,14 +207,3 @@ def test_linkerd_allows_the_same_calls_connections_and_checks_of_health(
         if pod["metadata"]["labels"]["app.kubernetes.io/component"] in {"service", "database", "cache"}
     }
     assert ports == containers
-
-
-def test_linkerd_knows_service_accounts_only(render: Any) -> None:
-    callers = {"spiffe://example.org/alice": {"cart": ["GetCart"]}}
-    with pytest.raises(ValueError, match=r"accounts only, which spiffe://example.org/alice is not"):
-        render({"mesh": "sidecar", "meshPolicies": "linkerd", "tls": {"callers": callers}})
-
-
-def test_the_routes_of_gateways_match_the_schema(render: Any) -> None:
-    for found in render({"gateway": {"enabled": True, "parentRefs": [{"name": "public"}]}, **URL}).all("GRPCRoute"):
-        validate(found, SCHEMAS["gateway.networking.k8s.io/v1 GRPCRoute"])

@@ -4,7 +4,6 @@ import base64
 from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
 
 CHART = Path(__file__).resolve().parents[2] / "charts/shop"
@@ -14,19 +13,12 @@ SYNCHRONOUS = {"method": "any", "number": 1}
 
 
 def test_it_replaces_the_charts_own_server(render: Any) -> None:
-    own = {(found["kind"], found["metadata"]["name"]) for found in render({}).objects}
-    own -= {(found["kind"], found["metadata"]["name"]) for found in render(ENABLED).objects}
-    kinds = ("ConfigMap", "NetworkPolicy", "Secret", "Service", "ServiceAccount", "StatefulSet")
-    assert {(kind, name) for kind, name in own if name == "shop-postgresql"} == {
-        (kind, "shop-postgresql") for kind in kinds
-    }
+    names = {found["metadata"]["name"] for found in render(ENABLED).objects}
+    assert "shop-valkey" in names
+    assert "shop-postgresql" not in names
 
 
-def test_services_of_one_durability_share_a_cluster(render: Any, database_services: list[str]) -> None:
-    (cluster,) = render(ENABLED).all("Cluster")
-    assert [role["name"] for role in cluster["spec"]["managed"]["roles"]] == sorted(
-        name.replace("-", "_") for name in database_services
-    )
+def test_services_of_one_durability_share_a_cluster(render: Any) -> None:
     manifests = render(EVERYTHING)
     roles = {
         cluster["metadata"]["name"]: [role["name"] for role in cluster["spec"]["managed"]["roles"]]
@@ -41,19 +33,18 @@ def test_services_of_one_durability_share_a_cluster(render: Any, database_servic
         assert found["spec"]["owner"] in roles[found["spec"]["cluster"]["name"]]
 
 
-@pytest.mark.parametrize(
-    ("durability", "synchronous"),
-    [
-        ("required", {**SYNCHRONOUS, "dataDurability": "required", "failoverQuorum": True}),
-        ("preferred", {**SYNCHRONOUS, "dataDurability": "preferred", "failoverQuorum": False}),
-        ("asynchronous", None),
-    ],
-)
-def test_durability_is_that_of_the_cluster(render: Any, durability: str, synchronous: Any) -> None:
-    manifests = render({**ENABLED, "services": {"checkout": {"durability": durability}}})
-    assert manifests.one("Cluster", f"shop-pg-{durability}")["spec"]["postgresql"].get("synchronous") == synchronous
-    host = manifests.environment("checkout")["DATABASE_URL"]
-    assert host == f"postgresql://checkout@shop-pg-{durability}-rw:5432/checkout"
+def test_durability_is_that_of_the_cluster(render: Any) -> None:
+    services = {"checkout": {"durability": "asynchronous"}, "email": {"durability": "preferred"}}
+    manifests = render({**ENABLED, "services": services})
+    expected = {
+        "payment": ("required", {**SYNCHRONOUS, "dataDurability": "required", "failoverQuorum": True}),
+        "email": ("preferred", {**SYNCHRONOUS, "dataDurability": "preferred", "failoverQuorum": False}),
+        "checkout": ("asynchronous", None),
+    }
+    for name, (durability, synchronous) in expected.items():
+        assert manifests.one("Cluster", f"shop-pg-{durability}")["spec"]["postgresql"].get("synchronous") == synchronous
+        host = manifests.environment(name)["DATABASE_URL"]
+        assert host == f"postgresql://{name}@shop-pg-{durability}-rw:5432/{name}"
 
 
 def test_role_and_service_read_one_password_which_is_apart_from_keys(render: Any) -> None:
@@ -87,38 +78,25 @@ def test_clusters_outlive_the_release_and_databases_their_objects(render: Any) -
     assert not [found for found in manifests.all("Database") if "databaseReclaimPolicy" in found["spec"]]
 
 
-def test_with_existing_secrets_no_password_is_random(helm: Any, render: Any) -> None:
+def test_with_existing_secrets_none_is_generated(render: Any) -> None:
     values = {**ENABLED, "defaults": {"existingSecret": "shop-keys"}, "valkey": {"existingSecret": "shop-keys"}}
-    first, second = (helm("render", values=values, name="shop", namespace="shop") for _ in range(2))
-    assert first == second
-    assert "kind: Secret\n" not in "".join(first.values())
-    password = render(values).variables("payment")["PGPASSWORD"]["valueFrom"]
+    manifests = render(values)
+    assert not manifests.all("Secret")
+    password = manifests.variables("payment")["PGPASSWORD"]["valueFrom"]
     assert password == {"secretKeyRef": {"name": "shop-payment-database", "key": "password"}}
 
 
-def test_values_of_the_spec_replace_the_charts(render: Any) -> None:
+def test_values_of_the_spec_replace_the_charts_and_pods_are_scheduled_as_the_shops(render: Any) -> None:
+    (cluster,) = render(ENABLED).all("Cluster")
+    assert "affinity" not in cluster["spec"]
+    scheduling = {"tolerations": [{"key": "stores", "operator": "Exists"}], "nodeSelector": {"disk": "fast"}}
     own = {"instances": 5, "postgresql": {"synchronous": {"number": 2}}, "affinity": {"enablePodAntiAffinity": False}}
-    (cluster,) = render({"postgresql": {"cloudnativepg": {"enabled": True, "spec": own}}}).all("Cluster")
+    values = {"postgresql": {"cloudnativepg": {"enabled": True, "spec": own}}, "scheduling": scheduling}
+    (cluster,) = render(values).all("Cluster")
     assert cluster["spec"]["instances"] == 5
     assert cluster["spec"]["postgresql"]["synchronous"]["dataDurability"] == "required"
     assert cluster["spec"]["postgresql"]["synchronous"]["number"] == 2
-    assert cluster["spec"]["affinity"]["enablePodAntiAffinity"] is False
-
-
-def test_pods_are_scheduled_as_the_shops(render: Any) -> None:
-    tolerated = [{"key": "stores", "operator": "Exists"}]
-    (cluster,) = render(ENABLED).all("Cluster")
-    assert "affinity" not in cluster["spec"]
-    scheduling = {"scheduling": {"tolerations": tolerated, "nodeSelector": {"disk": "fast"}}}
-    (cluster,) = render({**ENABLED, **scheduling}).all("Cluster")
-    assert cluster["spec"]["affinity"] == {"tolerations": tolerated, "nodeSelector": {"disk": "fast"}}
-
-
-def test_without_the_operator_the_render_fails(helm: Any) -> None:
-    with pytest.raises(
-        ValueError, match=r"postgresql\.cloudnativepg\.enabled: the cluster has no CloudNativePG operator"
-    ):
-        helm("render", values=ENABLED, name="shop", namespace="shop", api_versions=[])
+    assert cluster["spec"]["affinity"] == {**scheduling, "enablePodAntiAffinity": False}
 
 
 def test_carts_in_postgresql_are_migrated_and_need_no_valkey(render: Any) -> None:

@@ -5,10 +5,6 @@ from typing import Any
 import pytest
 
 
-def rendered(render: Any, **entry: Any) -> Any:
-    return render({"services": {"checkout": entry}})
-
-
 def test_a_service_s_scheduling_overrides_that_of_all_pods(render: Any) -> None:
     shared, own = (
         {
@@ -27,73 +23,70 @@ def test_a_service_s_scheduling_overrides_that_of_all_pods(render: Any) -> None:
         assert {key: pod["spec"][key] for key in expected} == expected, name
 
 
-def test_pods_spread_over_nodes_and_zones(render: Any) -> None:
-    constraints = render().pod("checkout")["spec"]["topologySpreadConstraints"]
-    labels = {"app.kubernetes.io/name": "checkout", "app.kubernetes.io/instance": "shop"}
-    assert [constraint["topologyKey"] for constraint in constraints] == [
-        "kubernetes.io/hostname",
-        "topology.kubernetes.io/zone",
-    ]
-    assert all(constraint["labelSelector"] == {"matchLabels": labels} for constraint in constraints)
-
-
-def test_topology_spread_constraints_can_be_replaced_and_removed(render: Any) -> None:
+def test_pods_spread_over_nodes_and_zones_unless_constraints_are_replaced_or_removed(render: Any) -> None:
     own = {
         "maxSkew": 2,
         "topologyKey": "rack",
         "whenUnsatisfiable": "DoNotSchedule",
         "labelSelector": {"matchLabels": {"team": "orders"}},
     }
-    manifests = rendered(render, scheduling={"topologySpreadConstraints": [own]})
+    scheduling = {"checkout": [own], "cart": []}
+    services = {name: {"scheduling": {"topologySpreadConstraints": given}} for name, given in scheduling.items()}
+    manifests = render({"services": services})
+    found = manifests.pod("ad")["spec"]["topologySpreadConstraints"]
+    labels = {"app.kubernetes.io/name": "ad", "app.kubernetes.io/instance": "shop"}
+    assert [each["topologyKey"] for each in found] == ["kubernetes.io/hostname", "topology.kubernetes.io/zone"]
+    assert all(each["labelSelector"] == {"matchLabels": labels} for each in found)
     assert manifests.pod("checkout")["spec"]["topologySpreadConstraints"] == [own]
-    manifests = rendered(render, scheduling={"topologySpreadConstraints": []})
-    assert "topologySpreadConstraints" not in manifests.pod("checkout")["spec"]
+    assert "topologySpreadConstraints" not in manifests.pod("cart")["spec"]
 
 
 DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"
+OWN_SECURITY = {"readOnlyRootFilesystem": False}
+VOLUME, MOUNT = {"name": "cache", "emptyDir": {}}, {"name": "cache", "mountPath": "/var/cache/shop"}
+ENTRY = {
+    "podLabels": {"team": "orders"},
+    "podAnnotations": {"example.com/owner": "orders"},
+    "serviceAccount": {"annotations": {"example.com/role": "orders"}},
+    "volumes": [VOLUME],
+    "volumeMounts": [MOUNT],
+    "sidecars": [
+        {"name": "proxy", "image": "proxy:1"},
+        {"name": "own", "image": "x:1", "securityContext": OWN_SECURITY},
+    ],
+    "initContainers": [{"name": "warm-up", "image": "warm-up:1", "restartPolicy": "Always"}],
+}
 
 
-@pytest.mark.parametrize("own", [{"example.com/owner": "orders"}, {DEFAULT_CONTAINER: "proxy"}])
-def test_labels_and_annotations_are_added_to_the_pods(render: Any, own: dict[str, str]) -> None:
-    metadata = rendered(render, podLabels={"team": "orders"}, podAnnotations=own).pod("checkout")["metadata"]
-    assert metadata["labels"]["team"] == "orders"
-    assert metadata["labels"]["app.kubernetes.io/name"] == "checkout"
-    assert metadata["annotations"] == {DEFAULT_CONTAINER: "checkout", **own}
+@pytest.fixture(scope="module")
+def extended(render: Any) -> Any:
+    named = {**ENTRY, "podAnnotations": {DEFAULT_CONTAINER: "proxy"}}
+    return render({"services": {"checkout": ENTRY, "ad": named}})
 
 
-def test_annotations_are_added_to_the_service_account(render: Any) -> None:
-    manifests = rendered(render, serviceAccount={"annotations": {"example.com/role": "orders"}})
-    account = manifests.one("ServiceAccount", "shop-checkout")["metadata"]
+def test_labels_and_annotations_are_added_to_the_pods_and_the_account(extended: Any) -> None:
+    metadata = extended.pod("checkout")["metadata"]
+    assert metadata["labels"].items() >= {"team": "orders", "app.kubernetes.io/name": "checkout"}.items()
+    assert metadata["annotations"] == {DEFAULT_CONTAINER: "checkout", "example.com/owner": "orders"}
+    assert extended.pod("ad")["metadata"]["annotations"] == {DEFAULT_CONTAINER: "proxy"}
+    account = extended.one("ServiceAccount", "shop-checkout")["metadata"]
     assert account["annotations"] == {"example.com/role": "orders"}
-    assert "annotations" not in manifests.one("ServiceAccount", "shop-cart")["metadata"]
+    assert "annotations" not in extended.one("ServiceAccount", "shop-cart")["metadata"]
 
 
-def test_volumes_are_mounted_in_the_service_and_its_migration(render: Any) -> None:
-    volume, mount = {"name": "cache", "emptyDir": {}}, {"name": "cache", "mountPath": "/var/cache/shop"}
-    spec = rendered(render, volumes=[volume], volumeMounts=[mount]).pod("checkout")["spec"]
-    assert volume in spec["volumes"]
-    for container in (spec["containers"][0], *spec["initContainers"]):
-        assert mount in container["volumeMounts"]
+def test_volumes_are_mounted_in_the_service_and_its_migration(extended: Any) -> None:
+    spec = extended.pod("checkout")["spec"]
+    assert VOLUME in spec["volumes"]
+    for container in (spec["containers"][0], spec["initContainers"][-1]):
+        assert MOUNT in container["volumeMounts"]
 
 
-def test_sidecars_and_init_containers_stand_beside_the_chart_s(render: Any) -> None:
-    entry = {
-        "sidecars": [{"name": "proxy", "image": "proxy:1"}],
-        "initContainers": [{"name": "warm-up", "image": "warm-up:1", "restartPolicy": "Always"}],
-    }
-    manifests = render({"services": {"checkout": entry, "ad": entry}})
-    for service, migration in (("checkout", ["migrate"]), ("ad", [])):
-        spec = manifests.pod(service)["spec"]
-        assert [container["name"] for container in spec["containers"]] == [service, "proxy"]
+def test_sidecars_and_init_containers_stand_beside_the_chart_s_with_its_security_or_their_own(extended: Any) -> None:
+    for name, migration in (("checkout", ["migrate"]), ("ad", [])):
+        spec = extended.pod(name)["spec"]
+        service, proxy, own = spec["containers"]
+        assert [service["name"], proxy["name"], own["name"]] == [name, "proxy", "own"]
         assert [container["name"] for container in spec["initContainers"]] == ["warm-up", *migration]
         assert spec["initContainers"][0]["restartPolicy"] == "Always"
-
-
-def test_a_sidecar_s_security_context_replaces_the_restricted_one(render: Any) -> None:
-    own = {"readOnlyRootFilesystem": False}
-    spec = rendered(
-        render, sidecars=[{"name": "default", "image": "x:1"}, {"name": "own", "image": "x:1", "securityContext": own}]
-    ).pod("checkout")["spec"]
-    service, default, custom = spec["containers"]
-    assert default["securityContext"] == service["securityContext"]
-    assert custom["securityContext"] == own
+        assert proxy["securityContext"] == service["securityContext"]
+        assert own["securityContext"] == OWN_SECURITY

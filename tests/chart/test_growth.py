@@ -1,7 +1,6 @@
 """More replicas: of everything at once, by autoscalers, and disruption budgets that let a node be drained."""
 
 import json
-import re
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ SCHEMA = json.loads((Path(__file__).with_name("schemas") / "scaledobject.json").
 AUTOSCALED = {"autoscaling": {"enabled": True, "minReplicas": 1, "maxReplicas": 3}}
 BY_CALLS = {"autoscaling": {**AUTOSCALED["autoscaling"], "keda": {"requestsInFlight": 20}}}
 OBSERVABILITY = {"observability": {"enabled": True}}
+WARNING = "WARNING: highAvailability does not replicate"
 WITHOUT_STORES = yaml.safe_load("""
 defaults: {existingSecret: mine}
 postgresql: {enabled: false}
@@ -63,56 +63,52 @@ def test_no_disruption_budget_stops_a_drain(render: Any, matrix_values: Object) 
     check_drain(render(matrix_values))
 
 
-@pytest.mark.parametrize("own", [{}, BY_CALLS, AUTOSCALED, {"replicas": 1}, {"replicas": 5}], ids=str)
-def test_high_availability_stops_no_drain_either(render: Any, own: Object) -> None:
-    values = {"highAvailability": True, "services": {"checkout": own, "ad": own}, **OBSERVABILITY}
-    check_drain(render(values))
-
-
-def test_high_availability_is_two_replicas_of_every_service(render: Any, values: Object) -> None:
+def test_high_availability_is_two_replicas_of_every_service_and_stops_no_drain(render: Any, values: Object) -> None:
     manifests = render({"highAvailability": True, "load": {"enabled": True}, **OBSERVABILITY})
+    check_drain(manifests)
     services = {f"shop-{name}" for name in values["services"]}
     assert {name for name, number in replicas(manifests).items() if number == 2} == services
     assert budgets(manifests).keys() == services
     assert manifests.one("Deployment", "shop-load-generator")["spec"]["replicas"] == 1
+    assert WARNING in manifests.notes
 
 
-@pytest.mark.parametrize(
-    ("given", "expected"),
-    [
-        ({"services": {"ad": {"replicas": 1}}}, 1),
-        ({"services": {"ad": {"replicas": 3}}}, 3),
-        ({"defaults": {"replicas": 3}}, 3),
-        ({"defaults": {"replicas": 1}}, 2),
-        ({"services": {"ad": AUTOSCALED}}, 1),
-        ({"defaults": AUTOSCALED}, 2),
-    ],
-)
-def test_an_own_number_wins_over_high_availability(render: Any, given: Object, expected: int) -> None:
-    assert replicas(render({"highAvailability": True, **given}))["shop-ad"] == expected
+def test_an_own_number_wins_over_high_availability_and_more_than_one_pod_has_a_budget(render: Any) -> None:
+    own = {
+        "ad": {"replicas": 1},
+        "currency": {"replicas": 3},
+        "checkout": AUTOSCALED,
+        "shipping": BY_CALLS,
+        "email": {},
+    }
+    values = {"highAvailability": True, "services": own, **OBSERVABILITY, **WITHOUT_STORES}
+    manifests = render(values)
+    check_drain(manifests)
+    expected = {"ad": 1, "currency": 3, "checkout": 1, "shipping": 1, "email": 2}
+    found = replicas(manifests)
+    assert {name: found[f"shop-{name}"] for name in own} == expected
+    assert "shop-ad" not in budgets(manifests)
+    assert {f"shop-{name}" for name in own if name != "ad"} <= budgets(manifests).keys()
+    assert WARNING not in manifests.notes
 
 
-@pytest.mark.parametrize(("own", "expected"), [({}, False), ({"replicas": 2}, True), (AUTOSCALED, True)], ids=str)
-def test_what_may_have_two_replicas_has_a_disruption_budget(render: Any, own: Object, expected: bool) -> None:
-    assert ("shop-ad" in budgets(render({"services": {"ad": own}}))) is expected
-
-
-def test_the_notes_warn_of_stores_that_are_not_highly_available(render: Any) -> None:
-    warning = "WARNING: highAvailability does not replicate"
-    assert warning in render({"highAvailability": True}).notes
-    assert warning not in render({"highAvailability": True, **WITHOUT_STORES}).notes
-    assert warning not in render().notes
+@pytest.mark.parametrize(("defaults", "expected"), [({"replicas": 3}, 3), ({"replicas": 1}, 2), (AUTOSCALED, 2)])
+def test_high_availability_is_the_minimum_of_the_defaults(render: Any, defaults: Object, expected: int) -> None:
+    assert replicas(render({"highAvailability": True, "defaults": defaults}))["shop-ad"] == expected
 
 
 def test_an_autoscaler_looks_at_the_service_s_own_container(render: Any) -> None:
-    scaler = render({"services": {"checkout": AUTOSCALED}}).one("HorizontalPodAutoscaler", "shop-checkout")["spec"]
+    manifests = render({"services": {"checkout": AUTOSCALED}})
+    scaler = manifests.one("HorizontalPodAutoscaler", "shop-checkout")["spec"]
     ((metric,), down) = scaler["metrics"], scaler["behavior"]["scaleDown"]
     assert metric["containerResource"]["container"] == "checkout"
     # From three replicas to one in about four minutes, and no more than one pod at a time.
     assert down == {"stabilizationWindowSeconds": 120, "policies": [{"type": "Pods", "value": 1, "periodSeconds": 60}]}
+    assert "replicas" not in manifests.one("Deployment", "shop-checkout")["spec"]
+    assert WARNING not in manifests.notes
 
 
-def test_keda_scales_in_place_of_the_autoscaler(render: Any) -> None:
+def test_keda_scales_in_place_of_the_autoscaler_and_reads_the_chart_s_prometheus(render: Any) -> None:
     manifests = render({"services": {"checkout": BY_CALLS, "ad": AUTOSCALED}, **OBSERVABILITY})
     assert [found["metadata"]["name"] for found in manifests.all("HorizontalPodAutoscaler")] == ["shop-ad"]
     assert "replicas" not in manifests.one("Deployment", "shop-checkout")["spec"]
@@ -124,23 +120,13 @@ def test_keda_scales_in_place_of_the_autoscaler(render: Any) -> None:
     (trigger,) = scaler["triggers"]
     assert trigger["metadata"]["threshold"] == "20"
     assert trigger["metadata"]["serverAddress"] == "http://shop-prometheus.shop.svc:9090"
-
-
-@pytest.mark.parametrize(("own", "expected"), [(BY_CALLS, True), (AUTOSCALED, False)])
-def test_keda_may_read_the_chart_s_prometheus_if_it_must(render: Any, own: Object, expected: bool) -> None:
-    manifests = render({"services": {"checkout": own}, **OBSERVABILITY})
     operators = [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "keda"}}}]
     rule = {"from": operators, "ports": [{"port": 9090}]}
-    assert (rule in manifests.one("NetworkPolicy", "shop-prometheus")["spec"]["ingress"]) is expected
+    for rendered, expected in ((manifests, True), (render(OBSERVABILITY), False)):
+        assert (rule in rendered.one("NetworkPolicy", "shop-prometheus")["spec"]["ingress"]) is expected
 
 
 def test_keda_reads_another_prometheus(render: Any) -> None:
     own = {"autoscaling": {"enabled": True, "keda": {"requestsInFlight": 0.5, "prometheusUrl": "http://mine:9090"}}}
     (trigger,) = render({"services": {"ad": own}}).one("ScaledObject", "shop-ad")["spec"]["triggers"]
     assert trigger["metadata"]["serverAddress"] == "http://mine:9090"
-
-
-def test_the_operator_is_named_that_is_missing(helm: Any) -> None:
-    values = {"services": {"ad": BY_CALLS}, **OBSERVABILITY}
-    with pytest.raises(ValueError, match=re.escape("services.ad.autoscaling.keda: the cluster has no KEDA operator")):
-        helm("render", values=values, name="shop", namespace="shop", api_versions=[])

@@ -27,31 +27,34 @@ def cached_schemas(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(utils, "schema_contents", SCHEMA_CONTENTS)
 
 
-@pytest.mark.usefixtures("cached_schemas")
-@pytest.mark.parametrize("version", ["1.30.0", "1.34.0", "1.37.0"])
-def test_manifests_match_the_schemas_of_kubernetes(render: Any, matrix_values: dict[str, Any], version: str) -> None:
-    manifests = render(matrix_values)
-    for found in [*manifests.objects, *manifests.hooks]:
-        if found["kind"] not in UNKNOWN_KINDS | CUSTOM_SCHEMAS.keys():
-            validate_once(json.dumps(found), version)
-
-
-def test_custom_resources_match_the_schemas_of_their_operators(render: Any, matrix_values: dict[str, Any]) -> None:
-    for found in render(matrix_values).objects:
-        if found["kind"] in CUSTOM_SCHEMAS:
-            jsonschema.validate(found, CUSTOM_SCHEMAS[found["kind"]])
-
-
 @functools.cache
 def validate_once(serialized: str, version: str) -> None:
     """Validate an object; most are the same for most values."""
-    kubernetes_validate.validate(json.loads(serialized), version, strict=True)
+    found = json.loads(serialized)
+    if schema := CUSTOM_SCHEMAS.get(found["kind"]):
+        jsonschema.validate(found, schema)
+    elif found["kind"] not in UNKNOWN_KINDS:
+        kubernetes_validate.validate(found, version, strict=True)
+
+
+@pytest.mark.usefixtures("cached_schemas")
+@pytest.mark.parametrize("version", ["1.30.0", "1.37.0"])
+def test_manifests_match_the_schemas_of_kubernetes_and_operators(
+    render: Any, matrix_values: dict[str, Any], version: str
+) -> None:
+    manifests = render(matrix_values)
+    for found in [*manifests.objects, *manifests.hooks]:
+        validate_once(json.dumps(found), version)
 
 
 def test_no_object_appears_twice(render: Any, matrix_values: dict[str, Any]) -> None:
     manifests = render(matrix_values)
     names = [(found["kind"], found["metadata"]["name"]) for found in [*manifests.objects, *manifests.hooks]]
     assert sorted(names) == sorted(set(names))
+
+
+# By default, the kubelet keeps five files of 10 MiB.
+LOGS_MEBIBYTES = 50
 
 
 def mebibytes(quantity: str) -> int:
@@ -79,25 +82,26 @@ def test_no_key_appears_twice_in_a_list_of_a_pod(render: Any, matrix_values: dic
             assert [key for key, count in Counter(keys).items() if count > 1] == [], (name, field)
 
 
+SECURITY = {"allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]}}
+VOLUMES = {"name", "emptyDir", "configMap", "persistentVolumeClaim", "secret", "projected"}
+
+
 def test_pods_conform_to_pod_security_restricted_and_have_no_credentials_of_the_cluster(
     render: Any, matrix_values: dict[str, Any]
 ) -> None:
     for name, pod in render(matrix_values).pod_templates():
-        spec = pod["spec"]
+        spec, context = pod["spec"], pod["spec"]["securityContext"]
         assert spec["automountServiceAccountToken"] is spec["enableServiceLinks"] is False, name
         assert not {"hostNetwork", "hostPID", "hostIPC"} & set(spec), name
-        assert spec["securityContext"]["runAsNonRoot"] is True, name
-        assert spec["securityContext"].get("runAsUser", 1) > 0, name
-        assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}, name
-        allowed = {"name", "emptyDir", "configMap", "persistentVolumeClaim", "secret", "projected"}
-        assert {key for volume in spec["volumes"] for key in volume} <= allowed, name
+        assert (context["runAsNonRoot"], context["seccompProfile"]) == (True, {"type": "RuntimeDefault"}), name
+        assert context.get("runAsUser", 1) > 0, name
+        assert {key for volume in spec["volumes"] for key in volume} <= VOLUMES, name
         for container in containers_of(pod):
-            assert container["securityContext"] == {
-                "allowPrivilegeEscalation": False,
-                "readOnlyRootFilesystem": True,
-                "capabilities": {"drop": ["ALL"]},
-            }, name
+            assert container["securityContext"] == SECURITY, name
             assert all("hostPort" not in port for port in container.get("ports", [])), name
+            # Without a CPU limit, which throttles on an idle node. Some nodes report no disk space to request.
+            assert container["resources"]["requests"].keys() == {"cpu", "memory", "ephemeral-storage"}, name
+            assert container["resources"]["limits"].keys() == {"memory", "ephemeral-storage"}, name
 
 
 def test_every_component_has_its_own_service_account(render: Any, matrix_values: dict[str, Any]) -> None:
@@ -107,23 +111,6 @@ def test_every_component_has_its_own_service_account(render: Any, matrix_values:
     found = {found["metadata"]["name"] for found in manifests.all("ServiceAccount")}
     assert sorted(used) == sorted(found - {"shop-lab"})  # whose pods a command starts
     assert len(set(used)) == len(used)
-
-
-def test_every_container_has_requests_and_limits_but_of_cpu(render: Any, matrix_values: dict[str, Any]) -> None:
-    for name, pod in render(matrix_values).pod_templates():
-        for container in containers_of(pod):
-            assert set(container["resources"]["requests"]) == {"cpu", "memory", "ephemeral-storage"}, name
-            assert set(container["resources"]["limits"]) == {"memory", "ephemeral-storage"}, name
-
-
-# By default, the kubelet keeps five files of 10 MiB.
-LOGS_MEBIBYTES = 50
-
-
-def test_pods_fit_on_nodes_that_report_no_disk_space(render: Any) -> None:
-    # Without a request, the limit would be one.
-    for name, pod in render({}).pod_templates():
-        assert {found["resources"]["requests"]["ephemeral-storage"] for found in containers_of(pod)} == {"0"}, name
 
 
 def test_the_limit_of_disk_space_leaves_room_for_logs_beside_full_volumes(
@@ -175,23 +162,3 @@ def test_a_new_chart_version_does_not_restart_the_stores(render: Any) -> None:
     for found in render().all("StatefulSet"):
         assert not [label for label in found["spec"]["template"]["metadata"]["labels"] if "version" in label]
         assert "helm.sh/chart" not in found["spec"]["template"]["metadata"]["labels"]
-
-
-def test_two_releases_in_one_namespace_share_no_name(render: Any) -> None:
-    values = {"observability": {"enabled": True}}
-    first, second = render(values, name="shop"), render(values, name="shop-b")
-    names = [
-        {(found["kind"], found["metadata"]["name"]) for found in [*manifests.objects, *manifests.hooks]}
-        for manifests in (first, second)
-    ]
-    assert names[0] & names[1] == set()
-
-
-def test_two_releases_in_one_namespace_select_no_pod_of_each_other(render: Any) -> None:
-    first, second = render(name="shop"), render(name="shop-b")
-    foreign = [pod["metadata"]["labels"] for _, pod in second.pod_templates()]
-    for found in [*first.all("Service"), *first.all("NetworkPolicy"), *first.all("Deployment")]:
-        spec = found["spec"]
-        selector = spec.get("selector", spec.get("podSelector"))
-        labels = selector.get("matchLabels", selector)
-        assert not [pod for pod in foreign if labels.items() <= pod.items()], found["metadata"]["name"]

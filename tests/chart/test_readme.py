@@ -4,8 +4,6 @@ import re
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 README = (Path(__file__).resolve().parents[2] / "charts/shop/README.md").read_text()
 
 
@@ -27,9 +25,13 @@ def test_the_table_of_components_has_the_names_and_ports_of_the_services(render:
     assert "shop-checkout:50051" in table
 
 
-def test_the_notes_place_an_order_through_port_forwards(render: Any) -> None:
+def test_the_notes_open_the_storefront_and_place_an_order_through_port_forwards(render: Any) -> None:
     notes = render(namespace="there").notes
+    assert notes.index("kubectl --namespace there port-forward") == notes.index(
+        "kubectl --namespace there port-forward service/shop-storefront 8080:8080"
+    )
     for line in (
+        "http://localhost:8080:\n",
         "kubectl --namespace there port-forward service/shop-cart 20051:50051",
         "localhost:20051 shop.CartService/AddItem",
         "localhost:20058 shop.CheckoutService/PlaceOrder",
@@ -46,14 +48,6 @@ def test_the_notes_call_with_the_certificate_of_the_tests_and_verify_the_service
     assert "-plaintext" not in notes
 
 
-def test_the_notes_open_the_storefront_first(render: Any) -> None:
-    command = "kubectl --namespace there port-forward service/shop-storefront 8080:8080"
-    notes = render(namespace="there").notes
-    assert command in notes
-    assert notes.index(command) == notes.index("kubectl --namespace there port-forward")
-    assert "http://localhost:8080:\n" in notes
-
-
 def test_the_notes_omit_what_is_not_installed(render: Any) -> None:
     removed = ("storefront", "email", "checkout", "employee-api")
     notes = render({"services": dict.fromkeys(removed)}).notes
@@ -64,20 +58,22 @@ def test_the_notes_omit_what_is_not_installed(render: Any) -> None:
 
 URL = "https://shop.example.com"
 SERVICES = {"services": {"storefront": {"url": URL}}}
-OBSERVABILITY = {"observability": {"enabled": True}}
+MUCH = {
+    **SERVICES,
+    "ingress": {"enabled": True},
+    "load": {"enabled": True},
+    "observability": {"enabled": True},
+    "image": {"registry": "registry.example.com"},
+}
 
 
-@pytest.mark.parametrize(
-    ("line", "present", "absent"),
-    [
-        (URL, {**SERVICES, "ingress": {"enabled": True}}, SERVICES),
-        ("port-forward service/shop-load-generator 8089:8089", {"load": {"enabled": True}}, {}),
-        ("Telemetry is off", {}, OBSERVABILITY),
-        ("http://localhost:16686", OBSERVABILITY, {}),
-        ("go to http://mine:4317", {"telemetry": {"endpoint": "http://mine:4317"}}, {}),
-        ("No registry serves the images not-published.invalid", {}, {"image": {"registry": "registry.example.com"}}),
-    ],
-)
-def test_the_notes_say_what_holds_for_the_values(render: Any, line: str, present: Any, absent: Any) -> None:
-    assert line in render(present).notes
-    assert line not in render(absent).notes
+def test_the_notes_say_what_holds_for_the_values(render: Any) -> None:
+    much, default = render(MUCH).notes, render().notes
+    for line in (URL, "port-forward service/shop-load-generator 8089:8089", "http://localhost:16686"):
+        assert line in much
+        assert line not in default
+    for line in ("Telemetry is off", "No registry serves the images not-published.invalid"):
+        assert line in default
+        assert line not in much
+    assert URL not in render(SERVICES).notes
+    assert "go to http://c:4317" in render({"telemetry": {"endpoint": "http://c:4317"}}).notes

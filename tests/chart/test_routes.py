@@ -5,8 +5,6 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 CHART = Path(__file__).resolve().parents[2] / "charts/shop"
 GATEWAY = {"enabled": True, "parentRefs": [{"name": "public"}]}
 INGRESS = {"enabled": True}
@@ -55,11 +53,11 @@ def hosts(manifests: Any) -> dict[str, list[str]]:
     return routes | ingresses
 
 
-@pytest.mark.parametrize("way", [{"gateway": GATEWAY}, {"ingress": INGRESS}], ids=["gateway", "ingress"])
-def test_an_http_service_has_the_host_of_its_url_and_without_a_url_no_route(render: Any, way: dict[str, Any]) -> None:
+def test_an_http_service_has_the_host_of_its_url_and_without_a_url_no_route(render: Any) -> None:
     shop, employees = {"shop-storefront": ["shop.example.com"]}, {"shop-employee-api": ["employees.example.com"]}
-    assert hosts(render({**way, "services": {"storefront": SHOP, "employee-api": EMPLOYEES}})) == shop | employees
-    assert hosts(render({**way, "services": {"storefront": SHOP}})) == shop
+    both = {"storefront": SHOP, "employee-api": EMPLOYEES}
+    assert hosts(render({"ingress": INGRESS, "services": both})) == shop | employees
+    assert hosts(render({"gateway": GATEWAY, "services": {"storefront": SHOP}})) == shop
 
 
 def test_a_gateway_for_grpc_alone_needs_no_url(render: Any) -> None:
@@ -69,34 +67,28 @@ def test_a_gateway_for_grpc_alone_needs_no_url(render: Any) -> None:
     assert hosts(manifests) == {}
 
 
-@pytest.mark.parametrize("gateway", [GATEWAY, GATEWAY | {"grpcHostnames": []}])
-def test_methods_without_a_sign_in_have_no_route_unless_a_host_is_named(render: Any, gateway: dict[str, Any]) -> None:
-    manifests = render({"gateway": gateway, "services": {"storefront": SHOP}})
+def test_methods_without_a_sign_in_have_no_route_unless_a_host_is_named(render: Any) -> None:
+    manifests = render({"gateway": GATEWAY, "services": {"storefront": SHOP}})
     assert manifests.all("GRPCRoute") == []
     assert "WARNING" not in manifests.notes
-    named = render({"gateway": gateway | GRPC, "services": {"storefront": SHOP}})
+    named = render({"gateway": GATEWAY | GRPC, "services": {"storefront": SHOP}})
     assert re.findall("^WARNING: (gateway.grpcHostnames) .*sign-in", named.notes, re.MULTILINE)
+    for file in ("values-production.yaml", "examples/argo-cd.yaml", "examples/flux.yaml"):
+        assert "grpcHostnames" not in (CHART / file).read_text()
 
 
-@pytest.mark.parametrize("file", ["values-production.yaml", "examples/argo-cd.yaml", "examples/flux.yaml"])
-def test_no_example_publishes_methods_without_a_sign_in(file: str) -> None:
-    assert "grpcHostnames" not in (CHART / file).read_text()
-
-
-def test_exposed_paths_alone_are_routed(render: Any) -> None:
-    service = {**EMPLOYEES, "exposed": ["/api", "/docs"]}
-    manifests = render({"gateway": GATEWAY, "ingress": INGRESS, "services": {"employee-api": service}})
+def test_exposed_paths_alone_are_routed_and_each_ingress_has_a_certificate_of_its_own(render: Any) -> None:
+    services = {
+        "storefront": {**SHOP, "tlsSecret": "shop-tls"},
+        "employee-api": {**EMPLOYEES, "exposed": ["/api", "/docs"]},
+    }
+    manifests = render({"gateway": GATEWAY, "ingress": INGRESS, "services": services})
     (rule,) = manifests.one("HTTPRoute", "shop-employee-api")["spec"]["rules"]
     assert [match["path"]["value"] for match in rule["matches"]] == ["/api", "/docs"]
     assert rule["backendRefs"] == [{"name": "shop-employee-api", "port": 8000}]
-    (rule,) = manifests.one("Ingress", "shop-employee-api")["spec"]["rules"]
-    assert [path["path"] for path in rule["http"]["paths"]] == ["/api", "/docs"]
-
-
-def test_each_ingress_has_a_certificate_of_its_own(render: Any) -> None:
-    services = {"storefront": {**SHOP, "tlsSecret": "shop-tls"}, "employee-api": EMPLOYEES}
-    manifests = render({"ingress": INGRESS, "services": services})
+    ingress = manifests.one("Ingress", "shop-employee-api")["spec"]
+    assert [path["path"] for path in ingress["rules"][0]["http"]["paths"]] == ["/api", "/docs"]
+    assert "tls" not in ingress
     assert manifests.one("Ingress", "shop-storefront")["spec"]["tls"] == [
         {"hosts": ["shop.example.com"], "secretName": "shop-tls"}
     ]
-    assert "tls" not in manifests.one("Ingress", "shop-employee-api")["spec"]

@@ -1,9 +1,13 @@
-"""What an entry in `services` renders, and which values the chart rejects."""
+"""What an entry in `services` renders: addresses, probes, ports, variables, files, resources."""
 
 import re
+from collections import Counter
 from typing import Any
 
 import pytest
+
+from checkout_service.__main__ import Settings as CheckoutSettings
+from shipping_service.__main__ import Settings as ShippingSettings
 
 
 def mebibytes(quantity: str) -> float:
@@ -27,26 +31,28 @@ def test_a_call_sets_the_address_of_the_callee(render: Any, values: dict[str, An
 
 
 @pytest.mark.parametrize("tls", [False, True])
-def test_grpc_probes_check_readiness_per_service_and_liveness_per_process_on_a_port_of_their_own(
-    tls: bool, render: Any, grpc_services: list[str]
+def test_a_grpc_service_has_ports_for_callers_internal_callers_and_probes(
+    tls: bool, render: Any, values: dict[str, Any], grpc_services: list[str]
 ) -> None:
     manifests = render({"tls": {"enabled": tls}})
     for name in grpc_services:
-        container = manifests.container(name)
-        assert manifests.environment(name)["HEALTH_PORT"] == "50053"
-        assert 50053 not in {port["port"] for port in manifests.one("Service", f"shop-{name}")["spec"]["ports"]}
+        container, environment = manifests.container(name), manifests.environment(name)
         full_name = f"shop.{name.title().replace('-', '')}Service"
-        assert container["readinessProbe"]["grpc"] == {"port": 50053, "service": full_name}
-        assert container["livenessProbe"]["grpc"] == {"port": 50053, "service": "liveness"}
-        assert container["startupProbe"]["grpc"] == {"port": 50053, "service": "liveness"}
+        for probe, service in (("readiness", full_name), ("liveness", "liveness"), ("startup", "liveness")):
+            assert container[f"{probe}Probe"]["grpc"] == {"port": 50053, "service": service}
+        internal = (values["services"][name] or {}).get("internal", False)
+        expected = {"grpc": 50051} | ({"grpc-internal": 50052} if internal else {})
+        service = manifests.one("Service", f"shop-{name}")["spec"]
+        assert {port["name"]: port["port"] for port in service["ports"]} == expected
+        assert service["clusterIP"] == "None"
+        assert {port["appProtocol"] for port in service["ports"]} == {"https" if tls else "kubernetes.io/h2c"}
+        assert {port["name"]: port["containerPort"] for port in container["ports"]} == {
+            **expected,
+            "grpc-health": 50053,
+        }
+        assert (environment["PORT"], environment["HEALTH_PORT"]) == ("50051", "50053")
+        assert environment.get("INTERNAL_PORT") == ("50052" if internal else None)
     assert "50053" not in str(manifests.all("NetworkPolicy"))
-
-
-def test_every_probe_has_one_handler(render: Any, matrix_values: dict[str, Any]) -> None:
-    for _, pod in render(matrix_values).pod_templates():
-        for container in pod["spec"]["containers"]:
-            for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
-                assert len({"grpc", "httpGet", "exec", "tcpSocket"} & set(container.get(probe, {"exec": 0}))) == 1
 
 
 @pytest.mark.parametrize(("name", "port"), [("storefront", 8080), ("employee-api", 8000)])
@@ -59,38 +65,6 @@ def test_an_http_service_has_one_port_everywhere(render: Any, name: str, port: i
     assert manifests.environment(name)["PORT"] == str(port)
     (exposed,) = manifests.one("Service", f"shop-{name}")["spec"]["ports"]
     assert exposed["port"] == port
-
-
-def test_services_of_grpc_are_headless_and_use_the_port_of_the_container(render: Any, grpc_services: list[str]) -> None:
-    manifests = render()
-    for name in grpc_services:
-        service = manifests.one("Service", f"shop-{name}")["spec"]
-        port = service["ports"][0]
-        assert service["clusterIP"] == "None"
-        assert port["port"] == manifests.container(name)["ports"][0]["containerPort"] == 50051
-        assert port["appProtocol"] == "kubernetes.io/h2c"
-
-
-def test_internal_services_have_a_port_of_their_own(
-    render: Any, values: dict[str, Any], grpc_services: list[str]
-) -> None:
-    manifests = render()
-    for name in grpc_services:
-        internal = (values["services"][name] or {}).get("internal", False)
-        ports = {port["name"]: port["port"] for port in manifests.one("Service", f"shop-{name}")["spec"]["ports"]}
-        container = {port["name"]: port["containerPort"] for port in manifests.container(name)["ports"]}
-        expected = {"grpc": 50051} | ({"grpc-internal": 50052} if internal else {})
-        assert ports == expected
-        assert container == {**expected, "grpc-health": 50053}
-        assert manifests.environment(name).get("INTERNAL_PORT") == ("50052" if internal else None)
-
-
-def test_an_autoscaler_sets_the_number_of_replicas(render: Any) -> None:
-    manifests = render({"services": {"cart": {"autoscaling": {"enabled": True}}}})
-    assert "replicas" not in manifests.one("Deployment", "shop-cart")["spec"]
-    assert manifests.one("HorizontalPodAutoscaler", "shop-cart")["spec"]["minReplicas"] == 2
-    assert manifests.one("Deployment", "shop-ad")["spec"]["replicas"] == 1
-    assert not manifests.has("HorizontalPodAutoscaler", "shop-ad")
 
 
 def test_false_and_zero_override_a_default(render: Any) -> None:
@@ -113,19 +87,48 @@ def test_a_data_file_replaces_that_of_the_service(render: Any) -> None:
     assert {"name": "files", "mountPath": "/etc/shop", "readOnly": True} in mounts
 
 
-def test_services_request_60_mebibytes_and_0_06_cores_on_average(render: Any, values: dict[str, Any]) -> None:
-    requests = [render().container(name)["resources"]["requests"] for name in values["services"]]
-    assert sum(mebibytes(request["memory"]) for request in requests) <= 60 * len(requests)
-    assert sum(cores(request["cpu"]) for request in requests) <= 0.06 * len(requests)
+def test_a_variable_or_a_reference_replaces_the_chart_s_in_its_place(render: Any) -> None:
+    reference = {"name": "mine", "key": "hmac"}
+    own = {
+        "env": {"CART_ADDR": "mesh:1", "PGPASSWORD": "secret", "POD_NAME": "me", "ADDED": "last"},
+        "secretRefs": {"HMAC_KEY": reference},
+    }
+    manifests = render({"observability": {"enabled": True}, "services": {"checkout": own}})
+    counts = Counter(variable["name"] for variable in manifests.container("checkout")["env"])
+    variables = manifests.variables("checkout")
+    assert max(counts.values()) == 1
+    assert variables["HMAC_KEY"]["valueFrom"] == {"secretKeyRef": reference}
+    assert variables["CART_ADDR"] == {"name": "CART_ADDR", "value": "mesh:1"}
+    assert variables["PGPASSWORD"] == {"name": "PGPASSWORD", "value": "secret"}
+    # Attributes refer to the name, so it must come first.
+    names = list(variables)
+    assert names.index("POD_NAME") < names.index("OTEL_RESOURCE_ATTRIBUTES") < names.index("ADDED")
 
 
-def test_everything_with_observability_fits_a_node_of_four_gibibytes(render: Any) -> None:
+def test_values_reach_the_variable_as_they_are_written(render: Any) -> None:
+    given = {"A": 2592000, "B": 0.25, "C": True, "D": "a b", "E": 0, "F": ""}
+    environment = render({"services": {"cart": {"env": given}}}).environment("cart")
+    expected = {"A": "2592000", "B": "0.25", "C": "true", "D": "a b", "E": "0", "F": ""}
+    assert {name: environment[name] for name in given} == expected
+
+
+def test_retention_is_the_default_of_the_services_and_shipping_s_may_be_longer(render: Any) -> None:
+    for service, settings in (("checkout", CheckoutSettings), ("shipping", ShippingSettings)):
+        assert float(render().environment(service)["RETENTION_DAYS"]) == settings.retention_days
+    days = {"shipping": 200, "checkout": "100.5"}
+    services = {name: {"env": {"RETENTION_DAYS": value}} for name, value in days.items()}
+    assert render({"services": services}).environment("shipping")["RETENTION_DAYS"] == "200"
+
+
+def test_everything_with_observability_fits_a_node_of_four_gibibytes(render: Any, values: dict[str, Any]) -> None:
     manifests = render({"observability": {"enabled": True}})
-    resources = [
-        container["resources"]
-        for found in [*manifests.all("Deployment"), *manifests.all("StatefulSet")]
-        for container in found["spec"]["template"]["spec"]["containers"]
-    ]
+    services = [manifests.container(name)["resources"]["requests"] for name in values["services"]]
+    assert sum(mebibytes(request["memory"]) for request in services) <= 60 * len(services)
+    assert sum(cores(request["cpu"]) for request in services) <= 0.06 * len(services)
+    workloads = [*manifests.all("Deployment"), *manifests.all("StatefulSet")]
+    resources = [found["spec"]["template"]["spec"]["containers"][0]["resources"] for found in workloads]
     assert sum(mebibytes(found["requests"]["memory"]) for found in resources) <= 1.5 * 1024
     assert sum(mebibytes(found["limits"]["memory"]) for found in resources) <= 3.75 * 1024
     assert sum(cores(found["requests"]["cpu"]) for found in resources) <= 1.5
+    # Some nodes report no disk space. Without a request, the limit would be one.
+    assert {found["requests"]["ephemeral-storage"] for found in resources} == {"0"}

@@ -4,37 +4,27 @@ from typing import Any
 
 import pytest
 
-
-def with_url(url: str) -> dict[str, Any]:
-    return {"services": {"storefront": {"url": url}}}
+URL = "https://shop.example.com:8443"
 
 
-@pytest.mark.parametrize(("url", "secure"), [("https://shop.example.com", "1"), ("http://shop.example.com", None)])
-def test_cookies_are_sent_over_tls_only_if_the_public_url_is_https(render: Any, url: str, secure: str | None) -> None:
-    assert render(with_url(url)).environment("storefront").get("SECURE_COOKIE") == secure
-
-
-def test_e_mails_link_to_the_public_url(render: Any) -> None:
-    url = "https://shop.example.com:8443"
-    assert render(with_url(url)).environment("email")["STOREFRONT_URL"] == url
+@pytest.mark.parametrize(("url", "secure"), [(URL, "1"), ("http://shop.example.com", None)])
+def test_a_public_url_is_in_e_mails_and_decides_hosts_and_cookies(render: Any, url: str, secure: str | None) -> None:
+    manifests = render({"services": {"storefront": {"url": url}}})
+    environment = manifests.environment("storefront")
+    # Cookies are sent over TLS only if the public URL is https.
+    assert environment.get("SECURE_COOKIE") == secure
+    assert manifests.environment("email")["STOREFRONT_URL"] == url
     assert "STOREFRONT_URL" not in render().environment("email")
+    # The names by which the cluster, the URL and forwarded ports reach it.
+    of_service = {f"shop-storefront{domain}" for domain in ("", ".shop", ".shop.svc", ".shop.svc.cluster.local")}
+    hosts = of_service | {"localhost", "127.0.0.1", "[::1]", "shop.example.com"}
+    assert set(environment["ALLOWED_HOSTS"].split(",")) == hosts
 
 
 def test_pages_show_traces_of_the_bundled_jaeger(render: Any) -> None:
     manifests = render({"observability": {"enabled": True}})
     assert manifests.environment("storefront")["TRACES_URL"] == "http://shop-jaeger:16686"
     assert "TRACES_URL" not in render().environment("storefront")
-
-
-def test_all_replicas_verify_sessions_with_one_key_that_outlives_the_release(render: Any) -> None:
-    alone, scaled = render(), render({"services": {"storefront": {"replicas": 3}}})
-    key = {"secretKeyRef": {"name": "shop-storefront", "key": "SESSION_KEY"}}
-    for manifests in (alone, scaled):
-        assert manifests.variables("storefront")["SESSION_KEY"]["valueFrom"] == key
-        secret = manifests.one("Secret", "shop-storefront")
-        assert secret["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep"
-    assert scaled.one("Deployment", "shop-storefront")["spec"]["replicas"] == 3
-    assert scaled.has("PodDisruptionBudget", "shop-storefront")
 
 
 def test_customers_visit_the_storefront_at_the_rate_and_shape_of_the_values(render: Any) -> None:
@@ -56,17 +46,3 @@ def test_customers_visit_the_storefront_at_the_rate_and_shape_of_the_values(rend
     # Kubernetes names the pod's address, which is none of its hosts.
     assert container["readinessProbe"]["httpGet"]["httpHeaders"] == [{"name": "Host", "value": "localhost"}]
     assert not render().has("Deployment", "shop-load-generator")
-
-
-def test_the_load_generator_has_a_tag_and_a_digest_of_its_own(render: Any) -> None:
-    digest = "sha256:" + "0123456789abcdef" * 4
-    manifests = render({"load": {"enabled": True, "image": {"tag": "2", "digest": digest}}})
-    assert manifests.container("load-generator")["image"] == f"not-published.invalid/shop/load-generator:2@{digest}"
-
-
-def test_http_services_answer_to_the_names_by_which_the_cluster_the_url_and_forwarded_ports_reach_them(
-    render: Any,
-) -> None:
-    hosts = set(render(with_url("https://shop.example.com:8443")).environment("storefront")["ALLOWED_HOSTS"].split(","))
-    of_service = {f"shop-storefront{domain}" for domain in ("", ".shop", ".shop.svc", ".shop.svc.cluster.local")}
-    assert hosts == of_service | {"localhost", "127.0.0.1", "[::1]", "shop.example.com"}

@@ -18,54 +18,44 @@ def external(**settings: Any) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("source", ["env", "secretRefs"])
-def test_several_replicas_with_an_address_of_their_own_render(
-    render: Any, database_services: list[str], source: str
-) -> None:
-    addresses = dict.fromkeys(database_services, ("DATABASE_URL", "postgresql://db/orders"))
-    addresses["cart"] = ("REDIS_URL", "redis://valkey")
-    services = {
-        name: {"replicas": 2, source: {variable: address if source == "env" else {"name": "mine", "key": "url"}}}
-        for name, (variable, address) in addresses.items()
-    }
+def test_several_replicas_with_an_address_of_their_own_render(render: Any, database_services: list[str]) -> None:
+    reference = {"secretRefs": {"DATABASE_URL": {"name": "mine", "key": "url"}}}
+    services = {name: {"replicas": 2, **reference} for name in database_services}
+    services["payment"] = {"replicas": 2, "env": {"DATABASE_URL": "postgresql://db/orders"}}
+    services["cart"] = {"replicas": 2, "env": {"REDIS_URL": "redis://valkey"}}
     manifests = render({"postgresql": {"enabled": False}, "valkey": {"enabled": False}, "services": services})
     assert not manifests.all("PersistentVolumeClaim")
-    assert "PGPASSWORD" not in manifests.environment("payment")
+    for name in ("payment", "checkout"):
+        assert "PGPASSWORD" not in manifests.environment(name)
 
 
-@pytest.mark.parametrize("name", ["shipping", "payment", "email", "checkout"])
-def test_a_sqlite_file_is_in_a_volume_that_outlives_its_pod(render: Any, name: str) -> None:
+def test_a_sqlite_file_is_in_a_volume_that_outlives_its_pod(render: Any, database_services: list[str]) -> None:
     manifests = render({"postgresql": {"enabled": False}})
-    assert manifests.environment(name)["DATABASE_URL"] == f"sqlite:////data/{name}.db"
-    assert {"name": "data", "persistentVolumeClaim": {"claimName": f"shop-{name}"}} in (
-        manifests.pod(name)["spec"]["volumes"]
-    )
-    assert manifests.one("Deployment", f"shop-{name}")["spec"]["strategy"] == {"type": "Recreate"}
-    claim = manifests.one("PersistentVolumeClaim", f"shop-{name}")
-    assert claim["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep"
+    for name in database_services:
+        assert manifests.environment(name)["DATABASE_URL"] == f"sqlite:////data/{name}.db"
+        volume = {"name": "data", "persistentVolumeClaim": {"claimName": f"shop-{name}"}}
+        assert volume in manifests.pod(name)["spec"]["volumes"]
+        assert manifests.one("Deployment", f"shop-{name}")["spec"]["strategy"] == {"type": "Recreate"}
+        claim = manifests.one("PersistentVolumeClaim", f"shop-{name}")
+        assert claim["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep"
 
 
 def test_a_database_s_certificate_authority_is_mounted_where_libpq_reads_it(
     render: Any, database_services: list[str]
 ) -> None:
-    manifests = render(external(sslmode="verify-full", caSecret={"name": "db-ca", "key": "bundle.pem"}))
+    values = external(sslmode="verify-full", caSecret={"name": "db-ca", "key": "bundle.pem"})
+    # An address from a Secret is verified like the external database.
+    values["services"] = {"checkout": {"secretRefs": {"DATABASE_URL": {"name": "checkout-app", "key": "uri"}}}}
+    manifests = render(values)
+    volume = {"name": "ca", "secret": {"secretName": "db-ca", "items": [{"key": "bundle.pem", "path": "ca.crt"}]}}
     for name in database_services:
         pod = manifests.pod(name)["spec"]
-        volume = {"name": "ca", "secret": {"secretName": "db-ca", "items": [{"key": "bundle.pem", "path": "ca.crt"}]}}
         assert volume in pod["volumes"]
         for container in (pod["containers"][0], *pod["initContainers"]):
             assert CA_MOUNT in container["volumeMounts"]
             variables = {variable["name"]: variable.get("value") for variable in container["env"]}
             assert variables["PGSSLMODE"] == "verify-full"
             assert variables["PGSSLROOTCERT"] == "/etc/shop-ca/ca.crt"
-
-
-def test_an_address_from_a_secret_is_verified_like_the_external_database(render: Any) -> None:
-    values = external(sslmode="verify-full", caSecret={"name": "db-ca"})
-    values["services"] = {"checkout": {"secretRefs": {"DATABASE_URL": {"name": "checkout-app", "key": "uri"}}}}
-    manifests = render(values)
-    assert manifests.environment("checkout")["PGSSLMODE"] == "verify-full"
-    assert CA_MOUNT in manifests.container("checkout")["volumeMounts"]
 
 
 @pytest.mark.parametrize(
@@ -116,11 +106,11 @@ def test_databases_are_migrated_before_their_service_starts(render: Any, databas
         assert (migrate["image"], migrate["env"]) == (spec["containers"][0]["image"], spec["containers"][0]["env"])
 
 
-def test_carts_are_on_disk_before_a_call_returns(render: Any) -> None:
+def test_carts_are_on_disk_before_a_call_returns_and_those_of_nobody_alone_yield(render: Any) -> None:
     (container,) = render().one("StatefulSet", "shop-valkey")["spec"]["template"]["spec"]["containers"]
     options = dict(itertools.pairwise(container["args"]))
-    assert options["--appendonly"] == "yes"
-    assert options["--appendfsync"] == "always"
+    assert (options["--appendonly"], options["--appendfsync"]) == ("yes", "always")
+    assert options["--maxmemory-policy"] == "volatile-ttl"
 
 
 def test_secrets_are_random_and_outlive_the_release(render: Any) -> None:
@@ -133,13 +123,6 @@ def test_secrets_are_random_and_outlive_the_release(render: Any) -> None:
     assert len(set(found)) == len(found) == 10
     assert all(len(value) >= 40 for value in found)
     assert all(secret["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep" for secret in secrets)
-
-
-@pytest.mark.parametrize("values", [{}, {"postgresql": {"enabled": False}}])
-@pytest.mark.parametrize("service", ["payment", "checkout"])
-def test_the_key_of_fingerprints_is_a_secret_outside_their_store(render: Any, service: str, values: Any) -> None:
-    reference = {"name": f"shop-{service}", "key": "HMAC_KEY"}
-    assert render(values).variables(service)["HMAC_KEY"]["valueFrom"] == {"secretKeyRef": reference}
 
 
 def test_an_existing_secret_is_used_and_none_is_generated(render: Any) -> None:
@@ -155,8 +138,6 @@ def test_secrets_appear_only_in_objects_of_kind_secret(render: Any) -> None:
     secrets = {value for secret in manifests.all("Secret") for value in secret["data"].values()}
     others = json.dumps([found for found in manifests.objects if found["kind"] != "Secret"])
     assert not [value for value in secrets if value in others]
-
-
-def test_in_the_charts_valkey_only_carts_of_nobody_yield(render: Any) -> None:
-    arguments = render().one("StatefulSet", "shop-valkey")["spec"]["template"]["spec"]["containers"][0]["args"]
-    assert arguments[arguments.index("--maxmemory-policy") + 1] == "volatile-ttl"
+    for service, key in (("payment", "HMAC_KEY"), ("checkout", "HMAC_KEY"), ("storefront", "SESSION_KEY")):
+        reference = {"name": f"shop-{service}", "key": key}
+        assert manifests.variables(service)[key]["valueFrom"] == {"secretKeyRef": reference}

@@ -9,6 +9,8 @@ from opentelemetry.sdk.resources import OTELResourceDetector
 from chassis.telemetry import semconv
 
 DIGEST = "sha256:" + "0123456789abcdef" * 4
+ENDPOINT = {"telemetry": {"endpoint": "http://c:4317"}}
+BUNDLE = {"observability": {"enabled": True}}
 
 
 def otlp_egress(manifests: Any, name: str) -> list[int]:
@@ -21,22 +23,14 @@ def test_nothing_is_exported_without_an_endpoint(render: Any) -> None:
     assert not [name for name in render().environment("cart") if name.startswith("OTEL_")]
 
 
-def test_the_bundled_collector_is_the_endpoint_with_observability(render: Any) -> None:
-    environment = render({"observability": {"enabled": True}}).environment("cart")
-    assert environment["OTEL_EXPORTER_OTLP_ENDPOINT"] == "http://shop-otel-collector:4317"
-
-
 @pytest.mark.parametrize(
     ("endpoint", "address", "port"),
     [
-        ("http://collector:4317", "http://collector:4317", 4317),
-        ("http://collector", "http://collector:80", 80),
-        ("https://collector", "https://collector:443", 443),
+        ("http://collector4317", "http://collector4317:80", 80),
         ("https://collector/v1/traces", "https://collector:443/v1/traces", 443),
         ("https://collector:8443/v1", "https://collector:8443/v1", 8443),
         ("http://[fd00::1]:4318", "http://[fd00::1]:4318", 4318),
         ("http://[fd00::1]", "http://[fd00::1]:80", 80),
-        ("http://collector4317", "http://collector4317:80", 80),
     ],
 )
 def test_the_policy_opens_the_port_that_the_exporter_uses(render: Any, endpoint: str, address: str, port: int) -> None:
@@ -50,51 +44,34 @@ def attributes(manifests: Any, name: str) -> dict[str, str]:
     return dict(pair.partition("=")[::2] for pair in pairs)
 
 
-@pytest.mark.parametrize(
-    ("shared", "own", "version"),
-    [
-        ("", {}, "0.1.0"),
-        ("1.2.3", {}, "1.2.3"),
-        ("1.2.3", {"tag": "1.2.4"}, "1.2.4"),
-        ("1.2.3", {"digest": DIGEST}, DIGEST),
-        ("1.2.3", {"tag": "1.2.4", "digest": DIGEST}, "1.2.4"),
-    ],
-)
-def test_the_service_version_is_that_of_the_image(render: Any, shared: str, own: dict[str, str], version: str) -> None:
-    values = {
-        "telemetry": {"endpoint": "http://c:4317"},
-        "image": {"tag": shared},
-        "services": {"cart": {"image": own}},
-    }
-    assert attributes(render(values), "cart")["service.version"] == version
+def test_the_service_version_is_that_of_the_image(render: Any) -> None:
+    images = {"cart": {"tag": "1.2.4", "digest": DIGEST}, "email": {"digest": DIGEST}}
+    services = {name: {"image": image} for name, image in images.items()}
+    expected = {"cart": "1.2.4", "email": DIGEST, "ad": "1.2.3"}
+    manifests = render({**ENDPOINT, "image": {"tag": "1.2.3"}, "services": services})
+    assert {name: attributes(manifests, name)["service.version"] for name in expected} == expected
 
 
-def test_resource_attributes_are_added_and_replaced(render: Any) -> None:
-    own = {"deployment.environment.name": "test", "service.version": "custom"}
-    manifests = render({"telemetry": {"endpoint": "http://c:4317", "resourceAttributes": own}})
-    assert attributes(manifests, "cart") == {
-        "service.version": "custom",
+def test_resource_attributes_are_added_replaced_and_arrive_as_they_are_written(
+    render: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = {"service.version": "custom", "share": "50%", "odd": " a=b;c+d, e\n$(POD_NAME)é"}
+    given = render({"telemetry": {**ENDPOINT["telemetry"], "resourceAttributes": own}}).environment("cart")
+    monkeypatch.setenv("OTEL_RESOURCE_ATTRIBUTES", given["OTEL_RESOURCE_ATTRIBUTES"])
+    assert OTELResourceDetector().detect().attributes == {
+        **own,
         "service.instance.id": "$(POD_NAME)",
         "k8s.pod.name": "$(POD_NAME)",
         "k8s.namespace.name": "shop",
         "k8s.node.name": "$(NODE_NAME)",
         "k8s.deployment.name": "shop-cart",
         "shop.release": "shop",
-        "deployment.environment.name": "test",
     }
-
-
-def test_a_resource_attribute_arrives_as_it_is_written(render: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    own = {"team": "orders, payment", "share": "50%", "odd": " a=b;c+d\n$(POD_NAME)é"}
-    given = render({"telemetry": {"endpoint": "http://c:4317", "resourceAttributes": own}}).environment("cart")
-    monkeypatch.setenv("OTEL_RESOURCE_ATTRIBUTES", given["OTEL_RESOURCE_ATTRIBUTES"])
-    detected = OTELResourceDetector().detect().attributes
-    assert {name: detected[name] for name in own} == own
 
 
 def test_every_run_of_a_job_reports_as_the_same_instance(render: Any) -> None:
     """The name of a run's pod would make new series, four times an hour."""
-    container = render({"telemetry": {"endpoint": "http://c:4317"}}).job()["spec"]["containers"][0]
+    container = render(ENDPOINT).job()["spec"]["containers"][0]
     environment = {variable["name"]: variable.get("value") for variable in container["env"]}
     assert environment["OTEL_RESOURCE_ATTRIBUTES"].split(",") == [
         "k8s.cronjob.name=shop-reconciliation",
@@ -103,9 +80,6 @@ def test_every_run_of_a_job_reports_as_the_same_instance(render: Any) -> None:
         "service.version=0.1.0",
         "shop.release=shop",
     ]
-
-
-BUNDLE = {"observability": {"enabled": True}}
 
 
 def test_prometheus_scrapes_the_metrics_of_the_other_components(render: Any) -> None:
@@ -140,13 +114,19 @@ def sampler(manifests: Any) -> dict[str, str]:
     return {name: value for name, value in manifests.environment("cart").items() if "SAMPLER" in name}
 
 
+SPAN_METRICS = {"receivers": ["otlp"], "processors": ["memory_limiter"], "exporters": ["spanmetrics"]}
+"""Spans are counted before they are sampled."""
+
+
 def test_with_head_sampling_services_send_a_share_and_the_collector_keeps_it(render: Any) -> None:
     manifests = render({**BUNDLE, "telemetry": {"sampleRatio": 0.25}})
     assert sampler(manifests) == {
         "OTEL_TRACES_SAMPLER": "parentbased_traceidratio",
         "OTEL_TRACES_SAMPLER_ARG": "0.25",
     }
-    assert "tail_sampling" not in str(manifests.config("otel-collector", "config.yaml"))
+    config = manifests.config("otel-collector", "config.yaml")
+    assert "tail_sampling" not in str(config)
+    assert config["service"]["pipelines"]["traces/span-metrics"] == SPAN_METRICS
 
 
 def test_with_tail_sampling_services_send_all_and_the_collector_chooses(render: Any, values: Any) -> None:
@@ -173,26 +153,14 @@ def test_with_tail_sampling_services_send_all_and_the_collector_chooses(render: 
     ) in slow
     pipelines = config["service"]["pipelines"]
     assert pipelines["traces"]["processors"] == ["memory_limiter", "tail_sampling", "batch"]
-    assert manifests.one("Deployment", "shop-otel-collector")["spec"]["replicas"] == 1
+    assert pipelines["traces/span-metrics"] == SPAN_METRICS
+    assert "spanmetrics" in pipelines["metrics"]["receivers"]
 
 
 def test_without_slos_no_trace_is_kept_for_its_duration(render: Any, values: Any) -> None:
     manifests = render({**BUNDLE, "telemetry": {"sampling": "tail"}, "slos": dict.fromkeys(values["slos"])})
     processor = manifests.config("otel-collector", "config.yaml")["processors"]["tail_sampling"]
     assert [policy["name"] for policy in processor["policies"]] == ["errors", "requested", "share"]
-
-
-@pytest.mark.parametrize("sampling", ["head", "tail"])
-def test_span_metrics_count_spans_before_they_are_sampled(render: Any, sampling: str) -> None:
-    manifests = render({**BUNDLE, "telemetry": {"sampling": sampling}})
-    pipelines = manifests.config("otel-collector", "config.yaml")["service"]["pipelines"]
-    assert pipelines["traces/span-metrics"] == {
-        "receivers": ["otlp"],
-        "processors": ["memory_limiter"],
-        "exporters": ["spanmetrics"],
-    }
-    assert "spanmetrics" in pipelines["metrics"]["receivers"]
-    assert "spanmetrics" not in pipelines["traces"]["exporters"]
 
 
 def test_every_component_of_a_pipeline_is_configured(render: Any, matrix_values: dict[str, Any]) -> None:
@@ -226,28 +194,13 @@ def test_without_loki_the_collector_accepts_logs_and_grafana_has_no_links_to_the
     assert "loki" not in str(manifests.config("grafana", "datasources.yaml"))
 
 
-@pytest.mark.parametrize("retention", ["24h", "2d"])
-def test_loki_retains_logs_for_a_day_at_least(render: Any, retention: str) -> None:
-    manifests = render({"observability": {"enabled": True, "loki": {"retention": retention}}})
-    assert manifests.config("loki", "local-config.yaml")["limits_config"]["retention_period"] == retention
-
-
-def data_sources(manifests: Any) -> dict[str, Any]:
-    """Return the settings of Grafana's data sources by uid."""
-    provisioned = manifests.config("grafana", "datasources.yaml")["datasources"]
-    return {source["uid"]: source["jsonData"] for source in provisioned}
-
-
 def test_grafana_links_traces_logs_and_metrics_both_ways(render: Any) -> None:
-    sources = data_sources(render(BUNDLE))
+    provisioned = render(BUNDLE).config("grafana", "datasources.yaml")["datasources"]
+    sources = {source["uid"]: source["jsonData"] for source in provisioned}
     assert [link["datasourceUid"] for link in sources["prometheus"]["exemplarTraceIdDestinations"]] == ["jaeger"]
     assert [field["datasourceUid"] for field in sources["loki"]["derivedFields"]] == ["jaeger"]
     assert sources["jaeger"]["tracesToLogsV2"]["datasourceUid"] == "loki"
     assert sources["jaeger"]["tracesToMetrics"]["datasourceUid"] == "prometheus"
-
-
-def test_links_from_traces_query_metrics_that_services_export(render: Any) -> None:
-    sources = data_sources(render(BUNDLE))
     exported = {series for metric in semconv.METRICS for series in metric.series}
     for query in sources["jaeger"]["tracesToMetrics"]["queries"]:
         assert set(re.findall(r"\w+(?=\{)", query["query"])) <= exported

@@ -41,24 +41,14 @@ def test_each_component_mounts_its_own_certificate_for_its_group_alone(manifests
         for container in (*pod.get("initContainers", ()), *pod["containers"]):
             # A file mounted by `subPath` would never be replaced.
             assert MOUNT in container["volumeMounts"], name
+        servers = {"postgresql", "valkey", "otel-collector"}
+        assert (environment(pod["containers"][0]).get("TLS_FOLDER") == "/etc/shop-tls") is (name not in servers), name
 
 
 def test_without_tls_nothing_of_it_is_rendered(render: Any) -> None:
     objects = render({"observability": {"enabled": True}}).objects
     rendered = str([found for found in objects if found["metadata"]["name"] != "shop-test"])  # its scripts serve both
     assert not re.findall("shop-tls|TLS_FOLDER|verify-full|rediss:|https://shop-", rendered)
-
-
-def test_services_and_clients_learn_where_their_certificate_is(manifests: Any) -> None:
-    for name, pod in components(manifests).items():
-        servers = {"postgresql", "valkey", "otel-collector"}
-        assert (environment(pod["containers"][0]).get("TLS_FOLDER") == "/etc/shop-tls") is (name not in servers), name
-
-
-def test_a_gateway_speaks_tls_to_every_port_of_a_service(manifests: Any, grpc_services: list[str]) -> None:
-    for name in grpc_services:
-        ports = manifests.one("Service", f"shop-{name}")["spec"]["ports"]
-        assert {port["appProtocol"] for port in ports} == {"https"}
 
 
 def test_telemetry_is_sent_with_a_client_certificate_to_a_collector_that_demands_one(manifests: Any) -> None:
@@ -165,8 +155,7 @@ def test_the_authority_may_touch_no_other_secret_and_reach_no_other_pod(manifest
 
 def test_a_job_runs_at_the_installation_and_whenever_it_changes_and_a_cron_job_daily(render: Any) -> None:
     first, same, other = (
-        render(values)
-        for values in (TLS, {**TLS, "logLevel": "debug"}, {**TLS, "services": {"employee-api": {"enabled": False}}})
+        render(values) for values in (TLS, {**TLS, "logLevel": "debug"}, {**TLS, "image": {"tag": "next"}})
     )
     job = authority_job(first)
     assert first.one("CronJob", "shop-authority")["spec"]["jobTemplate"]["spec"] == job["spec"]
@@ -176,21 +165,17 @@ def test_a_job_runs_at_the_installation_and_whenever_it_changes_and_a_cron_job_d
 
 
 @pytest.mark.parametrize("issuer", ["cert-manager", "existing"])
-def test_the_authority_is_rendered_for_no_other_issuer(render: Any, issuer: str) -> None:
-    tls = {**CERT_MANAGER, "issuer": issuer} if issuer == "cert-manager" else {"enabled": True, "issuer": issuer}
-    manifests = render({"tls": tls})
-    assert not [*manifests.all("Job"), *manifests.all("Role"), *manifests.all("RoleBinding")]
-    assert not manifests.has("ServiceAccount", "shop-authority")
-
-
-@pytest.mark.parametrize("issuer", ["authority", "existing"])
-def test_certificates_of_cert_manager_are_rendered_for_it_alone(render: Any, issuer: str) -> None:
-    assert not render({"tls": {"enabled": True, "issuer": issuer}}).all("Certificate")
+def test_what_issues_certificates_is_rendered_for_its_issuer_alone(manifests: Any, render: Any, issuer: str) -> None:
+    other = render({**TLS, "tls": {**CERT_MANAGER, "issuer": issuer}})
+    assert not [*other.all("Job"), *other.all("Role"), *other.all("RoleBinding")]
+    assert not other.has("ServiceAccount", "shop-authority")
+    assert bool(other.all("Certificate")) is (issuer == "cert-manager")
+    assert not manifests.all("Certificate")
 
 
 DATABASE = {"postgresql": {"enabled": False}, "defaults": {"existingSecret": "mine"}}
 VALKEY = {"valkey": {"enabled": False}}
-PLAINTEXT = [
+PLAINTEXT: list[tuple[str, dict[str, Any]]] = [
     ("telemetry.endpoint", {"telemetry": {"endpoint": "http://collector:4317"}}),
     ("externalDatabase.sslmode", {**DATABASE, "externalDatabase": {"host": "db", "sslmode": "prefer"}}),
     # It holds for addresses in Secrets, too.
@@ -203,23 +188,18 @@ PLAINTEXT = [
 def test_plaintext_to_a_server_elsewhere_needs_a_word(render: Any, key: str, values: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=re.escape(f"{key}: it is plaintext, which tls.enabled allows only if")):
         render({**values, "tls": {"enabled": True}})
-    render({**values, "tls": {"enabled": True, "plaintext": [key]}})
-    render(values)
 
 
-@pytest.mark.parametrize("reference", [None, {}, {"kind": "ClusterIssuer"}])
-def test_cert_manager_needs_the_name_of_an_issuer(render: Any, reference: Any) -> None:
-    with pytest.raises(ValueError, match=r"tls\.issuerRef\.name: cert-manager needs the name of an issuer"):
-        render({"tls": {"enabled": True, "issuer": "cert-manager", "issuerRef": reference}})
-
-
-def test_grpc_routes_need_a_gateway_that_may_call(render: Any) -> None:
+def test_named_plaintext_renders_and_grpc_routes_do_with_a_gateway_that_may_call(render: Any) -> None:
+    everything: dict[str, Any] = {
+        key: value for _, values in PLAINTEXT[:2] + PLAINTEXT[3:] for key, value in values.items()
+    }
     gateway = {"enabled": True, "parentRefs": [{"name": "public"}], "grpcHostnames": ["grpc.example.com"]}
-    values = {"gateway": gateway, "services": {"storefront": {"url": "https://shop.example.com"}}}
-    with pytest.raises(ValueError, match=r"gateway\.grpcHostnames: with tls\.enabled the Gateway needs a client"):
-        render({**values, "tls": {"enabled": True}})
     callers = {"spiffe://cluster.local/ns/gateways/sa/public": {"cart": ["GetCart"]}}
-    assert render({**values, "tls": {"enabled": True, "callers": callers}}).has("GRPCRoute", "shop-shop")
+    tls = {"enabled": True, "callers": callers, "plaintext": [key for key, _ in PLAINTEXT]}
+    services = {"storefront": {"url": "https://shop.example.com"}}
+    manifests = render({**everything, "tls": tls, "gateway": gateway, "services": services})
+    assert manifests.has("GRPCRoute", "shop-shop")
 
 
 def test_production_values_encrypt_everything(render: Any) -> None:
