@@ -4,7 +4,7 @@ import asyncio
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,21 +17,17 @@ from chassis.rpc import server
 from chassis.rpc.status import from_rpc_error
 from chassis.sql.url import sqlite_path
 from chassis.telemetry.instruments import Telemetry
-from chassis.values.addresses import Address
-from chassis.values.money import Money
 from checkout_service import outbox, placing
 from checkout_service.__main__ import Settings, build
-from checkout_service.domain import Order, OrderLine, order_id_of
 from checkout_service.journal.opening import MIGRATIONS, open_journal
 from checkout_service.peers import channels
-from checkout_service.ports import Entry, Journal
+from checkout_service.ports import Journal
 from shop import address_pb2, checkout_pb2, checkout_pb2_grpc, payment_pb2
 from shop_internal import orders_pb2, orders_pb2_grpc
 from shop_kit.fake_peers import FakePeers
 from shop_kit.settings import load_settings
 from shop_kit.waiting import wait_until
 
-MUG = OrderLine("mug", 2, Money.of("EUR", 17, 980_000_000))
 INTERNAL = ("cart_internal_addr", "shipping_internal_addr", "payment_internal_addr", "email_internal_addr")
 PEERS = ("cart_addr", "product_catalog_addr", "shipping_addr", "currency_addr", "payment_addr", "email_addr")
 
@@ -67,25 +63,6 @@ async def other_journal(journal_url: str, journal: Journal) -> AsyncIterator[Jou
         yield opened
 
 
-@pytest.fixture
-def new_order() -> Callable[..., Entry]:
-    """Make an order that is not recorded yet, with the given fields changed."""
-
-    def make(scope: str = "scope", fingerprint: str = "fingerprint", **changed: Any) -> Entry:
-        order = Order(
-            order_id_of(scope),
-            "user",
-            "ann@mail.example",
-            f"etag of {scope}",
-            Address("Main 1", "Berlin", "BE", "Germany", 10115),
-            (MUG,),
-            Money.of("EUR", 4, 500_000_000),
-        )
-        return Entry(scope, fingerprint, replace(order, **changed), "")
-
-    return make
-
-
 @dataclass(frozen=True)
 class Placed:
     """A PlaceOrder that succeeded."""
@@ -96,11 +73,12 @@ class Placed:
 
 @dataclass(frozen=True)
 class Checkout:
-    """Stubs of a running checkout."""
+    """Stubs of a running checkout, and its fake peers."""
 
     orders: checkout_pb2_grpc.CheckoutServiceStub
     journal: orders_pb2_grpc.OrderJournalStub
     quotes: orders_pb2_grpc.OrderQuotesStub
+    peers: FakePeers
 
     async def place(
         self, key: str | None = None, *, expected_total: str | None = None, within: float = 20, **changed: Any
@@ -224,6 +202,7 @@ def start(peers: FakePeers, database_url: str) -> Start:
                 checkout_pb2_grpc.CheckoutServiceStub(public),
                 orders_pb2_grpc.OrderJournalStub(internal),
                 orders_pb2_grpc.OrderQuotesStub(internal),
+                peers,
             )
 
     return starting

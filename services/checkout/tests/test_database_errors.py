@@ -81,7 +81,7 @@ async def test_a_checkout_answers_and_goes_on_whichever_statement_fails(
             await asyncio.sleep(0.1)  # loops run it too
             statement_errors.failing = ""
             failed += statement_errors.runs[text] > before
-            await until_answered(checkout, user)
+        await asyncio.gather(*(until_answered(checkout, f"user-{number}") for number in range(len(texts))))
         assert set(answers) == {"OK", "JOURNAL_UNAVAILABLE", "ORDER_IN_PROGRESS"}
         await checkout.until_done(len(texts) + 1)
     assert failed > 12  # the others run once, or seldom

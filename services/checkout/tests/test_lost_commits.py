@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 
 from chassis.errors import FailedPrecondition, Unavailable
-from checkout_service import queue_workers
+from checkout_service import executor, queue_workers
 from shop import payment_pb2
 from shop_kit.fake_peers import FakePeers, Fault
 from shop_kit.waiting import wait_until
 
 RunSql = Callable[[str], None]
+Lose = Callable[[], None]
 Checkout = Any
 Start = Callable[..., Any]
 
@@ -31,17 +32,16 @@ def _carts_remain(peers: FakePeers) -> None:
 @pytest.fixture
 async def checkout(start: Start, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Checkout]:
     monkeypatch.setattr(queue_workers, "POLL_SECONDS", 0.05)
+    monkeypatch.setattr(executor, "RETRY_SHARE_OF_LEASE", 0.0)  # a step in doubt is left to recovery at once
     async with start() as running:
         yield running
 
 
 @asynccontextmanager
-async def waiting_for(
-    peer: Any, method: str, call: Coroutine[Any, Any, Any], *, after: bool = True
-) -> AsyncIterator[asyncio.Task[Any]]:
-    """Begin a call, and let it wait for a peer until the context ends; `after`: the peer has done its part."""
+async def waiting_for(peer: Any, method: str, call: Coroutine[Any, Any, Any]) -> AsyncIterator[asyncio.Task[Any]]:
+    """Begin a call, and let it wait for a peer, which has done its part, until the context ends."""
     calls = peer.calls[method]
-    gate = peer.hold(method, after=after)
+    gate = peer.hold(method, after=True)
     task = asyncio.create_task(call)
     await wait_until(lambda: peer.calls[method] > calls)
     yield task
@@ -49,19 +49,17 @@ async def waiting_for(
 
 
 @KEYS
-async def test_a_repeated_request_returns_the_same_order(
-    checkout: Checkout, peers: FakePeers, lose: Callable[[], None], key: str | None
-) -> None:
+async def test_a_repeated_request_returns_the_same_order(checkout: Checkout, lose: Lose, key: str | None) -> None:
     first = await checkout.place(key)
     lose()
     again = await checkout.place(key)
     assert again.response == first.response
-    assert len(peers.payment.captured) == len(peers.shipping.shipments) == 1
+    assert len(checkout.peers.payment.captured) == len(checkout.peers.shipping.shipments) == 1
 
 
 @pytest.mark.parametrize("call", [("payment", "Charge"), ("shipping", "ShipOrder")])
 async def test_an_order_lost_under_its_worker_is_recorded_again(
-    checkout: Checkout, peers: FakePeers, lose: Callable[[], None], call: tuple[str, str]
+    checkout: Checkout, peers: FakePeers, lose: Lose, call: tuple[str, str]
 ) -> None:
     peer, method = call
     async with waiting_for(getattr(peers, peer), method, checkout.place("key")) as placing:
@@ -71,126 +69,94 @@ async def test_an_order_lost_under_its_worker_is_recorded_again(
     assert len(peers.payment.captured) == len(peers.shipping.shipments) == 1
 
 
-async def test_an_order_lost_under_a_worker_that_took_it_over_is_in_progress(
-    checkout: Checkout, peers: FakePeers, lose: Callable[[], None]
-) -> None:
-    peers.payment.faults["Charge"] = Fault(FailedPrecondition("no", reason="CARD_EXPIRED"), times=1)
+async def test_an_order_lost_under_a_worker_that_took_it_over_is_in_progress(checkout: Checkout, lose: Lose) -> None:
+    checkout.peers.payment.faults["Charge"] = Fault(FailedPrecondition("no", reason="CARD_EXPIRED"), times=1)
     await checkout.refused(email="bob@mail.example")
-    async with waiting_for(peers.payment, "Charge", checkout.refused()) as call:
+    async with waiting_for(checkout.peers.payment, "Charge", checkout.refused()) as call:
         lose()
     error = await call
     assert (type(error), error.reason) == (Unavailable, "ORDER_IN_PROGRESS")
     await checkout.place()
-    assert len(peers.payment.captured) == len(peers.shipping.shipments) == 1
+    assert len(checkout.peers.payment.captured) == len(checkout.peers.shipping.shipments) == 1
 
 
-async def test_a_refusal_of_an_order_that_was_lost_under_its_worker_is_not_recorded(
-    checkout: Checkout, peers: FakePeers, lose: Callable[[], None]
-) -> None:
-    peers.payment.faults["Charge"] = Fault(FailedPrecondition("no", reason="CARD_EXPIRED"), times=1)
-    async with waiting_for(peers.ledger, "ResolveOrFence", checkout.refused("key"), after=False) as call:
-        lose()
-    assert (await call).reason == "ORDER_IN_PROGRESS"
-    assert await checkout.states() == []
-    await checkout.place("key")
-    assert len(peers.payment.captured) == len(peers.shipping.shipments) == 1
-
-
-async def test_an_attempt_that_was_fenced_is_followed_by_the_next(
-    checkout: Checkout, peers: FakePeers, lose: Callable[[], None]
-) -> None:
+async def test_an_attempt_that_was_fenced_is_followed_by_the_next(checkout: Checkout, lose: Lose) -> None:
     order_id = (await checkout.place("key")).response.order.order_id
     lose()
-    peers.payment.ledger[f"{order_id}:1"] = "fenced"
-    peers.shipping.shipments.clear()
+    checkout.peers.payment.ledger[f"{order_id}:1"] = "fenced"
+    checkout.peers.shipping.shipments.clear()
     placed = await checkout.place("key")
     (order,) = await checkout.listed()
     assert (placed.response.order.order_id, order.attempt) == (order_id, 2)
-    assert peers.payment.captured == [f"{order_id}:2"]
+    assert checkout.peers.payment.captured == [f"{order_id}:2"]
 
 
-async def test_a_lost_order_that_was_shipped_at_another_price_needs_review(
-    checkout: Checkout, peers: FakePeers, lose: Callable[[], None]
-) -> None:
+async def test_a_lost_order_that_was_shipped_at_another_price_needs_review(checkout: Checkout, lose: Lose) -> None:
     await checkout.place("key")
     lose()
-    peers.cart.fill("ann", lamp=1)
+    checkout.peers.cart.fill("ann", lamp=1)
     error = await checkout.refused("key")
     (order,) = await checkout.listed()
     assert (type(error), error.reason) == (FailedPrecondition, "ORDER_NEEDS_REVIEW")
     assert error.metadata == {"order_id": order.order_id}
     assert await checkout.states() == ["NEEDS_REVIEW"]
-    assert len(peers.payment.captured) == len(peers.shipping.shipments) == 1
+    assert len(checkout.peers.payment.captured) == len(checkout.peers.shipping.shipments) == 1
 
 
-async def test_a_lost_charge_of_another_amount_is_voided_before_it_is_shipped(
-    checkout: Checkout, peers: FakePeers, lose: Callable[[], None]
-) -> None:
+async def test_a_lost_charge_of_another_amount_is_voided_before_it_is_shipped(checkout: Checkout, lose: Lose) -> None:
     await checkout.place("key")
     lose()
-    peers.shipping.shipments.clear()
-    peers.cart.fill("ann", lamp=1)
+    checkout.peers.shipping.shipments.clear()
+    checkout.peers.cart.fill("ann", lamp=1)
     error = await checkout.refused("key")
     assert (type(error), error.reason) == (FailedPrecondition, "CHARGE_VOIDED")
-    assert (peers.payment.captured, peers.shipping.shipments) == ([], {})
+    assert (checkout.peers.payment.captured, checkout.peers.shipping.shipments) == ([], {})
 
 
 async def test_recovery_does_not_ship_to_one_address_what_another_request_has_paid(
-    checkout: Checkout, peers: FakePeers, lose: Callable[[], None], run_sql: RunSql
+    checkout: Checkout, lose: Lose, run_sql: RunSql
 ) -> None:
     await checkout.place()
     lose()
-    peers.shipping.shipments.clear()
-    peers.payment.faults["Charge"] = Fault(DOWN)
+    checkout.peers.shipping.shipments.clear()
+    checkout.peers.payment.faults["Charge"] = Fault(DOWN)
     await checkout.refused(credit_card=OTHER_CARD)
     run_sql("UPDATE orders SET lease_until = 0")
     await checkout.until_states("VOIDED")
-    assert (peers.payment.captured, peers.shipping.shipments) == ([], {})
+    assert (checkout.peers.payment.captured, checkout.peers.shipping.shipments) == ([], {})
 
 
-async def test_the_items_of_a_lost_order_are_not_bought_again_under_another_key(
-    checkout: Checkout, peers: FakePeers, lose: Callable[[], None]
-) -> None:
+async def test_the_items_of_a_lost_order_are_not_bought_again_under_another_key(checkout: Checkout, lose: Lose) -> None:
     first = await checkout.place("first")
     lose()
-    peers.cart.fill("ann", lamp=1)
+    checkout.peers.cart.fill("ann", lamp=1)
     assert (await checkout.refused("second")).reason == "CART_ORDERED"
-    assert len(peers.payment.captured) == len(peers.shipping.shipments) == 1
-    del peers.cart.lines["ann"]["lamp"]
+    assert len(checkout.peers.payment.captured) == len(checkout.peers.shipping.shipments) == 1
+    del checkout.peers.cart.lines["ann"]["lamp"]
     assert (await checkout.place("first")).response == first.response
 
 
 async def test_the_repeat_of_a_lost_order_does_not_pay_for_the_same_items_added_anew(
-    checkout: Checkout, peers: FakePeers, lose: Callable[[], None]
+    checkout: Checkout, lose: Lose
 ) -> None:
-    peers.ordered_cart.faults.clear()
+    checkout.peers.ordered_cart.faults.clear()
     await checkout.place("key")
     lose()
-    peers.cart.fill("ann", mug=2)
+    checkout.peers.cart.fill("ann", mug=2)
     assert (await checkout.refused("key")).reason == "ORDER_NEEDS_REVIEW"
-    assert len(peers.payment.captured) == len(peers.shipping.shipments) == 1
-    assert peers.cart.lines["ann"] == {"mug": 2}
+    assert len(checkout.peers.payment.captured) == len(checkout.peers.shipping.shipments) == 1
+    assert checkout.peers.cart.lines["ann"] == {"mug": 2}
 
 
 async def test_recovery_does_not_ship_for_a_new_cart_what_was_paid_for_an_earlier_one(
-    checkout: Checkout, peers: FakePeers, lose: Callable[[], None], run_sql: RunSql
+    checkout: Checkout, lose: Lose, run_sql: RunSql
 ) -> None:
-    peers.ordered_cart.faults.clear()
+    checkout.peers.ordered_cart.faults.clear()
     await checkout.place("key")
     lose()
-    peers.cart.fill("ann", mug=2)
-    peers.payment.faults["Charge"] = Fault(DOWN)
-    await checkout.refused("key", within=2)
+    checkout.peers.cart.fill("ann", mug=2)
+    checkout.peers.payment.faults["Charge"] = Fault(DOWN)
+    await checkout.refused("key")
     run_sql("UPDATE orders SET lease_until = 0")
     await checkout.until_states("NEEDS_REVIEW")
-    assert peers.cart.lines["ann"] == {"mug": 2}
-
-
-async def test_another_card_for_a_cart_whose_order_was_lost_is_not_charged(
-    checkout: Checkout, peers: FakePeers, lose: Callable[[], None]
-) -> None:
-    await checkout.place()
-    lose()
-    error = await checkout.refused(credit_card=OTHER_CARD)
-    assert error.reason == "ORDER_NEEDS_REVIEW"
-    assert len(peers.payment.captured) == len(peers.shipping.shipments) == 1
+    assert checkout.peers.cart.lines["ann"] == {"mug": 2}

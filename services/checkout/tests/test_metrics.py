@@ -19,12 +19,13 @@ from checkout_service.domain import State
 from checkout_service.journal import sql
 from checkout_service.metrics import MAX_CURRENCIES, OTHER_CURRENCY, OrderMetrics
 from checkout_service.order_spans import current_traceparent, links_to
-from checkout_service.ports import EMAIL, EMPTY_CART, Entry, Statistics
+from checkout_service.ports import EMAIL, EMPTY_CART, Statistics
 from checkout_service.reconciliation.__main__ import _report
 from checkout_service.reconciliation.reader import Records
 from checkout_service.reconciliation.rules import CompleteSince, Kind, Mismatch
 from shop_kit.fake_peers import FakePeers, Fault
 from shop_kit.metrics import Series, measured
+from shop_kit.orders import new_order
 from shop_kit.serving import Recorded
 from shop_kit.waiting import wait_until
 
@@ -33,12 +34,6 @@ Checkout = Any
 
 EUR = ((semconv.ORDER_CURRENCY, "EUR"),)
 DONE = ((semconv.ORDER_STATE, State.DONE.value),)
-
-
-@pytest.fixture
-def database_url(journal_url: str) -> str:
-    """Either database."""
-    return journal_url
 
 
 @pytest.fixture(autouse=True)
@@ -170,7 +165,7 @@ def test_the_context_of_a_span_that_is_not_sampled_is_not_stored() -> None:
     assert not trace.get_current_span().is_recording()
 
 
-def test_the_currencies_of_metrics_are_bounded(new_order: Callable[..., Entry]) -> None:
+def test_the_currencies_of_metrics_are_bounded() -> None:
     telemetry = Telemetry()
     metrics = OrderMetrics(telemetry)
     codes = [f"{number:03d}" for number in range(MAX_CURRENCIES + 50)]

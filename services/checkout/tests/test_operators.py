@@ -13,7 +13,7 @@ from chassis.errors import FailedPrecondition, Unavailable
 from chassis.values import paging
 from checkout_service.journal import sql
 from shop_internal import orders_pb2
-from shop_kit.fake_peers import FakePeers, Fault
+from shop_kit.fake_peers import Fault
 from shop_kit.serving import Recorded
 from shop_kit.waiting import wait_until
 
@@ -31,16 +31,16 @@ async def test_an_order_is_returned_with_its_history_and_the_lines_of_its_respon
     assert shown.result == placed
 
 
-async def test_an_order_that_is_not_shipped_has_lines_but_no_tracking_id(checkout: Checkout, peers: FakePeers) -> None:
-    peers.payment.faults["Charge"] = Fault(FailedPrecondition("no", reason="CARD_EXPIRED"))
+async def test_an_order_that_is_not_shipped_has_lines_but_no_tracking_id(checkout: Checkout) -> None:
+    checkout.peers.payment.faults["Charge"] = Fault(FailedPrecondition("no", reason="CARD_EXPIRED"))
     await checkout.refused()
     (order,) = await checkout.listed()
     result = (await checkout.journal.GetOrder(orders_pb2.GetOrderRequest(order_id=order.order_id))).result
     assert ([line.item.product_id for line in result.items], result.shipping_tracking_id) == (["mug"], "")
 
 
-async def test_orders_are_listed_of_one_user(checkout: Checkout, peers: FakePeers) -> None:
-    peers.cart.fill("bob", mug=1)
+async def test_orders_are_listed_of_one_user(checkout: Checkout) -> None:
+    checkout.peers.cart.fill("bob", mug=1)
     placed = [(await checkout.place(user_id=user)).response.order.order_id for user in ("ann", "bob")]
     listed = await checkout.journal.ListOrders(orders_pb2.ListOrdersRequest(user_id="bob"))
     assert [order.order_id for order in listed.orders] == placed[1:]
@@ -52,13 +52,11 @@ async def test_a_scan_returns_since_when_no_order_was_deleted(checkout: Checkout
     assert complete_since.ToSeconds() == pytest.approx(time.time() - 90 * 86_400, abs=60)
 
 
-async def test_orders_are_listed_page_by_page(
-    checkout: Checkout, peers: FakePeers, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_orders_are_listed_page_by_page(checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(paging, "PAGE_SIZE", 2)
     users = ["ann", "bob", "cid"]
     for user in users:
-        peers.cart.fill(user, mug=1)
+        checkout.peers.cart.fill(user, mug=1)
         await checkout.place(user_id=user)
     token = ""
     pages: list[Sequence[orders_pb2.Order]] = []
@@ -104,8 +102,8 @@ async def test_an_invalid_request_or_one_for_an_unknown_order_is_refused(
     assert (error.value.details() or "").startswith(message)
 
 
-async def test_a_listed_order_has_its_unsent_outbox_items(checkout: Checkout, peers: FakePeers) -> None:
-    peers.email.faults["SendOrderConfirmation"] = peers.ordered_cart.faults["RemoveOrdered"] = Fault(
+async def test_a_listed_order_has_its_unsent_outbox_items(checkout: Checkout) -> None:
+    checkout.peers.email.faults["SendOrderConfirmation"] = checkout.peers.ordered_cart.faults["RemoveOrdered"] = Fault(
         Unavailable("down")
     )
     await checkout.place()
@@ -113,46 +111,36 @@ async def test_a_listed_order_has_its_unsent_outbox_items(checkout: Checkout, pe
     assert (list(order.outbox), order.stuck) == (["email", "empty_cart"], False)
 
 
-async def place_refused_confirmation(checkout: Checkout, peers: FakePeers) -> orders_pb2.Order:
-    """Return an order whose confirmation became a dead letter."""
-    peers.email.faults["SendOrderConfirmation"] = Fault(FailedPrecondition("no such mailbox"))
+async def test_a_confirmation_that_is_refused_for_good_is_a_dead_letter_until_it_is_requeued(
+    checkout: Checkout,
+) -> None:
+    checkout.peers.email.faults["SendOrderConfirmation"] = Fault(FailedPrecondition("no such mailbox"))
     await checkout.place()
 
     async def dead_letters() -> list[orders_pb2.Order]:
         return [order for order in await checkout.listed() if order.dead_letters]
 
     (order,) = await wait_until(dead_letters)
-    return order
-
-
-async def test_a_confirmation_that_is_refused_for_good_is_a_dead_letter(checkout: Checkout, peers: FakePeers) -> None:
-    order = await place_refused_confirmation(checkout, peers)
     assert (order.state, list(order.dead_letters)) == (orders_pb2.ORDER_STATE_SHIPPED, ["email"])
-
-
-async def test_a_requeued_confirmation_is_sent(checkout: Checkout, peers: FakePeers) -> None:
-    order = await place_refused_confirmation(checkout, peers)
-    peers.email.faults.clear()
+    checkout.peers.email.faults.clear()
     request = orders_pb2.RequeueNotificationsRequest(order_id=order.order_id)
     assert list((await checkout.journal.RequeueNotifications(request)).requeued) == ["email"]
     await checkout.until_states("DONE")
-    assert len(peers.email.sent) == 1
+    assert len(checkout.peers.email.sent) == 1
 
 
 RunSql = Callable[[str], None]
 
 
-async def place_and_need(
-    state: str, checkout: Checkout, peers: FakePeers, run_sql: RunSql, key: str | None = "key"
-) -> str:
+async def place_and_need(state: str, checkout: Checkout, run_sql: RunSql, key: str | None = "key") -> str:
     """Return the id of an order that could neither be shipped nor released, and needs an operator."""
-    peers.shipping.faults["ShipOrder"] = Fault(FailedPrecondition("no", reason="DEPOT_CLOSED"))
-    peers.ledger.faults["Void"] = Fault(FailedPrecondition("no"))
+    checkout.peers.shipping.faults["ShipOrder"] = Fault(FailedPrecondition("no", reason="DEPOT_CLOSED"))
+    checkout.peers.ledger.faults["Void"] = Fault(FailedPrecondition("no"))
     order_id: str = (await checkout.refused(key)).metadata["order_id"]
     assert await checkout.states() == ["NEEDS_REFUND"]
     run_sql(f"UPDATE orders SET state = '{state}'")  # noqa: S608 - a constant
-    peers.shipping.faults.clear()
-    peers.ledger.faults.clear()
+    checkout.peers.shipping.faults.clear()
+    checkout.peers.ledger.faults.clear()
     return order_id
 
 
@@ -171,9 +159,9 @@ async def last_step(checkout: Checkout, order_id: str) -> tuple[str, str]:
 @pytest.mark.parametrize("state", ["NEEDS_REFUND", "NEEDS_REVIEW"])
 @pytest.mark.parametrize("outcome", ["refunded", "dismissed"])
 async def test_a_settled_order_is_closed_for_its_caller_and_frees_its_cart(
-    checkout: Checkout, peers: FakePeers, run_sql: RunSql, state: str, outcome: str
+    checkout: Checkout, run_sql: RunSql, state: str, outcome: str
 ) -> None:
-    order_id = await place_and_need(state, checkout, peers, run_sql)
+    order_id = await place_and_need(state, checkout, run_sql)
     settled = await settle(checkout, order_id, **{outcome: "bank reference R-7"})
     assert (settled.state, settled.stuck) == (orders_pb2.ORDER_STATE_SETTLED, False)
     assert await last_step(checkout, order_id) == (f"settled_{outcome}", "eve: bank reference R-7")
@@ -188,35 +176,33 @@ async def test_a_settled_order_is_closed_for_its_caller_and_frees_its_cart(
 
 
 async def test_without_a_key_the_unchanged_cart_of_a_settled_order_is_not_ordered(
-    checkout: Checkout, peers: FakePeers, run_sql: RunSql
+    checkout: Checkout, run_sql: RunSql
 ) -> None:
-    order_id = await place_and_need("NEEDS_REFUND", checkout, peers, run_sql, key=None)
+    order_id = await place_and_need("NEEDS_REFUND", checkout, run_sql, key=None)
     await settle(checkout, order_id, refunded="R-7")
     for changed in ({}, {"email": "other@mail.example"}):
         assert (await checkout.refused(**changed)).reason == "ORDER_SETTLED"
-    peers.cart.fill("ann", mug=3)
+    checkout.peers.cart.fill("ann", mug=3)
     assert (await checkout.place()).response.order.order_id != order_id
 
 
 async def test_an_order_settled_as_shipped_is_confirmed_and_answers_its_caller(
-    checkout: Checkout, peers: FakePeers, run_sql: RunSql, monkeypatch: pytest.MonkeyPatch
+    checkout: Checkout, run_sql: RunSql, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sql, "OUTBOX_LEASE_SECONDS", 0)
-    order_id = await place_and_need("NEEDS_REVIEW", checkout, peers, run_sql)
+    order_id = await place_and_need("NEEDS_REVIEW", checkout, run_sql)
     settled = await settle(checkout, order_id, shipped="00340434161234567890")
     assert (settled.state, settled.reason) == (orders_pb2.ORDER_STATE_SHIPPED, "SETTLED_SHIPPED")
     assert await last_step(checkout, order_id) == ("settled_shipped", "eve: 00340434161234567890")
     await checkout.until_states("DONE")
-    assert len(peers.email.sent) == 1
+    assert len(checkout.peers.email.sent) == 1
     placed = await checkout.place("key")
     assert (placed.replayed, placed.response.order.shipping_tracking_id) == (True, "00340434161234567890")
 
 
-async def test_only_an_order_that_needs_an_operator_is_settled(
-    checkout: Checkout, peers: FakePeers, run_sql: RunSql
-) -> None:
-    refund = await place_and_need("NEEDS_REFUND", checkout, peers, run_sql)
-    peers.cart.fill("bob", mug=1)
+async def test_only_an_order_that_needs_an_operator_is_settled(checkout: Checkout, run_sql: RunSql) -> None:
+    refund = await place_and_need("NEEDS_REFUND", checkout, run_sql)
+    checkout.peers.cart.fill("bob", mug=1)
     placed = (await checkout.place(user_id="bob")).response.order.order_id
     await checkout.until_states("DONE", "NEEDS_REFUND")
     for order_id, fields, state in (
@@ -246,7 +232,11 @@ async def test_the_span_of_a_placed_order_describes_it(start: Start, recorded: R
     async with start(recorded.telemetry) as checkout:
         order = (await checkout.place("key")).response.order
         await checkout.place("key")
-    first, again = order_attributes(recorded)
+    spans = [span for span in recorded.spans() if span.name == "shop.CheckoutService/PlaceOrder"]
+    first, again = (
+        {name: value for name, value in (span.attributes or {}).items() if name.startswith("shop.order.")}
+        for span in spans
+    )
     assert first == {
         "shop.order.id": order.order_id,
         "shop.order.currency": "EUR",
@@ -256,24 +246,3 @@ async def test_the_span_of_a_placed_order_describes_it(start: Start, recorded: R
         "shop.order.replayed": False,
     }
     assert again == {**first, "shop.order.replayed": True}
-
-
-async def test_the_span_of_an_order_without_an_outcome_has_its_id(
-    peers: FakePeers, start: Start, recorded: Recorded
-) -> None:
-    gate = peers.payment.hold("Charge")
-    async with start(recorded.telemetry) as checkout:
-        await checkout.refused("key", within=2)
-        (order,) = await checkout.listed()
-        gate.set()
-    (attributes,) = order_attributes(recorded)
-    assert attributes["shop.order.id"] == order.order_id
-
-
-def order_attributes(recorded: Recorded) -> list[dict[str, Any]]:
-    """Return the attributes of orders on the spans of PlaceOrder, oldest first."""
-    spans = [span for span in recorded.spans() if span.name == "shop.CheckoutService/PlaceOrder"]
-    return [
-        {name: value for name, value in (span.attributes or {}).items() if name.startswith("shop.order.")}
-        for span in spans
-    ]

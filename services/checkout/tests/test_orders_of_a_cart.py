@@ -89,21 +89,19 @@ async def test_an_order_waits_for_the_cart_until_its_deadline(checkout: Checkout
 
 
 @pytest.mark.parametrize(("key", "reason"), [(None, "CARD_EXPIRED"), ("key", "INVALID_ARGUMENT")])
-async def test_a_corrected_request_is_the_next_attempt(
-    checkout: Checkout, peers: FakePeers, key: str | None, reason: str
-) -> None:
+async def test_a_corrected_request_is_the_next_attempt(checkout: Checkout, key: str | None, reason: str) -> None:
     malformed = InvalidArgument.field("credit_card.credit_card_cvv", "is wrong")
     error = malformed if key else FailedPrecondition("no", reason=reason)
-    peers.payment.faults["Charge"] = Fault(error, times=1)
+    checkout.peers.payment.faults["Charge"] = Fault(error, times=1)
     assert (await checkout.refused(key)).reason == reason
     placed = await checkout.place(key)
     assert not placed.replayed
-    assert peers.payment.captured == [f"{placed.response.order.order_id}:2"]
+    assert checkout.peers.payment.captured == [f"{placed.response.order.order_id}:2"]
 
 
-async def test_a_corrected_card_number_may_have_the_same_key(checkout: Checkout, peers: FakePeers) -> None:
+async def test_a_corrected_card_number_may_have_the_same_key(checkout: Checkout) -> None:
     malformed = InvalidArgument.field("credit_card.credit_card_number", "is wrong")
-    peers.payment.faults["Charge"] = Fault(malformed, times=1)
+    checkout.peers.payment.faults["Charge"] = Fault(malformed, times=1)
     await checkout.refused("key")
     await checkout.place("key", credit_card=OTHER_CARD)
     assert (await checkout.refused("key")).reason == "IDEMPOTENCY_KEY_REUSED"

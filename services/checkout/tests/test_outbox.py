@@ -33,6 +33,7 @@ from shop.email_pb2_grpc import EmailServiceStub
 from shop_internal.confirmations_pb2_grpc import ConfirmationsStub
 from shop_internal.ordered_cart_pb2_grpc import OrderedCartStub
 from shop_kit.fake_peers import FakePeers, Fault
+from shop_kit.orders import new_order
 from shop_kit.serving import Recorded
 from shop_kit.waiting import wait_until
 
@@ -42,13 +43,13 @@ Open = Callable[..., AbstractAsyncContextManager[Any]]
 
 
 @pytest.fixture
-def placed(new_order: Callable[..., Entry]) -> Placed:
+def placed() -> Placed:
     """Make a placed order whose confirmation goes to this address."""
     return lambda email: replace(new_order(email, email=email), state=State.SHIPPED, tracking_id="tracking")
 
 
 @pytest.fixture
-def removals(peers: FakePeers, new_order: Callable[..., Entry]) -> list[Entry]:
+def removals(peers: FakePeers) -> list[Entry]:
     """Four placed orders, whose items are still in their users' carts."""
     users = ("ann", "bob", "eve", "joe")
     for user in users:

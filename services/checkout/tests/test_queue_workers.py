@@ -20,6 +20,7 @@ from checkout_service.ports import EMAIL, Entry, Journal, JournalUnavailable
 from checkout_service.queue_workers import CircuitBreaker, PollTimer, QueueWorker, circuits_of
 from shop import payment_pb2
 from shop_kit.fake_peers import FakePeers, Fault
+from shop_kit.orders import new_order
 from shop_kit.waiting import wait_until
 
 Checkout = Any
@@ -200,7 +201,6 @@ class Backlog:
 
     journal: Journal
     peers: FakePeers
-    new_order: Callable[..., Entry]
 
     async def charged(self, *entries: Entry) -> None:
         """Add orders that were charged and not shipped."""
@@ -219,16 +219,14 @@ class Backlog:
         await asyncio.gather(*(self.journal.update(entry.claim, transition) for entry in entries))
 
     def orders(self, count: int = BACKLOG, **changed: Any) -> list[Entry]:
-        return [self.new_order(f"{number}", **changed) for number in range(count)]
+        return [new_order(f"{number}", **changed) for number in range(count)]
 
 
 @pytest.fixture
-async def backlog(
-    database_url: str, peers: FakePeers, new_order: Callable[..., Entry], monkeypatch: pytest.MonkeyPatch
-) -> AsyncIterator[Backlog]:
+async def backlog(database_url: str, peers: FakePeers, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Backlog]:
     monkeypatch.setattr(sql, "OUTBOX_LEASE_SECONDS", -1)
     async with open_journal(database_url, worker="before") as opened:
-        yield Backlog(opened, peers, new_order)
+        yield Backlog(opened, peers)
 
 
 async def test_backlogs_are_worked_off_without_a_pause(
@@ -259,7 +257,7 @@ async def test_confirmations_that_failed_before_do_not_delay_new_ones(
     await backlog.shipped(*backlog.orders(100, email=peers.email.hanging_address))
     for item in await backlog.journal.claim_outbox(EMAIL, 100, failed=False):
         await backlog.journal.postpone(item, delay_seconds=-1, reason="TIMEOUT")
-    await backlog.shipped(backlog.new_order("new"))
+    await backlog.shipped(new_order("new"))
     async with start():
         await wait_until(lambda: [mail.email for mail in peers.email.sent] == ["ann@mail.example"])
 
@@ -353,10 +351,10 @@ async def test_an_order_that_always_fails_does_not_delay_the_recovery_of_new_one
     monkeypatch.setattr(queue_workers, "_FIRST_PAUSE_SECONDS", 600.0)
     monkeypatch.setattr(recovery, "retry_delay_seconds", lambda _failures: 0.0)
     peers.shipping.failing_city = "Nowhere"
-    await backlog.charged(backlog.new_order("failing", address=Address("Main 1", "Nowhere", "", "Germany", 10115)))
+    await backlog.charged(new_order("failing", address=Address("Main 1", "Nowhere", "", "Germany", 10115)))
     async with start() as checkout:
         await wait_until(lambda: peers.shipping.calls["ShipOrder"] == 6)
-        await backlog.charged(backlog.new_order("new"))
+        await backlog.charged(new_order("new"))
         await checkout.until_done(1)
 
 

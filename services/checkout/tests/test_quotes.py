@@ -6,10 +6,10 @@ from typing import Any
 import grpc
 import pytest
 
-from chassis.errors import DomainError, FailedPrecondition, Unavailable
+from chassis.errors import DomainError, FailedPrecondition
 from chassis.rpc.status import from_rpc_error
 from shop import address_pb2, checkout_pb2, order_pb2
-from shop_kit.fake_peers import FakePeers, Fault
+from shop_kit.fake_peers import FakePeers
 
 Checkout = Any
 Start = Callable[..., Any]
@@ -39,11 +39,11 @@ async def test_a_quote_has_the_costs_of_the_order(checkout: Checkout, currency: 
     assert (list(quoted.items), quoted.shipping_cost) == (list(placed.items), placed.shipping_cost)
 
 
-async def test_a_quote_has_no_effect(checkout: Checkout, peers: FakePeers) -> None:
+async def test_a_quote_has_no_effect(checkout: Checkout) -> None:
     assert (await quote(checkout)).order_id == ""
     assert await checkout.listed() == []
-    assert peers.cart.lines["ann"] == {"mug": 2}
-    assert peers.payment.calls["Charge"] == 0
+    assert checkout.peers.cart.lines["ann"] == {"mug": 2}
+    assert checkout.peers.payment.calls["Charge"] == 0
 
 
 @pytest.mark.parametrize(
@@ -65,27 +65,24 @@ async def test_an_order_of_the_expected_total_is_placed(checkout: Checkout) -> N
 
 @pytest.mark.parametrize("key", [None, "key-1"])
 @pytest.mark.parametrize("shown", ["45.94 EUR", "45.95 USD", ""])
-async def test_an_order_of_another_total_is_not_placed(
-    checkout: Checkout, peers: FakePeers, shown: str, key: str | None
-) -> None:
+async def test_an_order_of_another_total_is_not_placed(checkout: Checkout, shown: str, key: str | None) -> None:
     error = await checkout.refused(key, expected_total=shown)
     assert (type(error), error.reason, error.metadata["total"]) == (FailedPrecondition, "TOTAL_CHANGED", TOTAL)
     assert await checkout.listed() == []
-    assert peers.payment.calls["Charge"] == 0
+    assert checkout.peers.payment.calls["Charge"] == 0
 
 
-async def test_a_repeat_gets_its_order_although_prices_have_changed(checkout: Checkout, peers: FakePeers) -> None:
+async def test_a_repeat_gets_its_order_although_prices_have_changed(checkout: Checkout) -> None:
     placed = await checkout.place("key-1", expected_total=TOTAL)
-    peers.cart.fill("ann", mug=5)
+    checkout.peers.cart.fill("ann", mug=5)
     again = await checkout.place("key-1", expected_total=TOTAL)
     assert (again.replayed, again.response) == (True, placed.response)
 
 
-async def test_an_abandoned_order_begins_again_at_the_expected_total_only(checkout: Checkout, peers: FakePeers) -> None:
-    peers.payment.faults["Charge"] = Fault(Unavailable("down"))
-    await checkout.refused("key-1", expected_total=TOTAL, within=1)
-    await checkout.until_states("ABANDONED")
-    peers.payment.faults.clear()
-    peers.cart.fill("ann", mug=5)
-    assert (await checkout.refused("key-1", expected_total=TOTAL)).reason == "TOTAL_CHANGED"
-    assert await checkout.states() == ["ABANDONED"]
+async def test_an_abandoned_order_begins_again_at_the_expected_total_only(start: Start, peers: FakePeers) -> None:
+    async with start(failpoints="checkout.charge.before=error*1") as checkout:
+        await checkout.refused("key-1", expected_total=TOTAL)
+        await checkout.until_states("ABANDONED")
+        peers.cart.fill("ann", mug=5)
+        assert (await checkout.refused("key-1", expected_total=TOTAL)).reason == "TOTAL_CHANGED"
+        assert await checkout.states() == ["ABANDONED"]

