@@ -66,17 +66,6 @@ async def test_the_next_confirmations_do_not_wait_for_a_catalog_that_has_failed(
     assert await names.current() == NAMES
 
 
-async def test_a_catalog_that_fails_later_leaves_the_names_that_were_read(
-    names: ProductNames, catalog: FakeCatalog, clock: Clock
-) -> None:
-    before = await names.current()
-    catalog.faults["ListProducts"] = Fault(Unavailable("down"))
-    clock.seconds += product_names.TTL_SECONDS
-    await names.current()
-    await wait_until(lambda: catalog.calls["ListProducts"] == 2)
-    assert await names.current() == before
-
-
 async def test_a_name_is_one_line_of_bounded_length(names: ProductNames, catalog: FakeCatalog) -> None:
     catalog.names["mug"] = "Stoneware\nmug" + "g" * 1_000
     assert (await names.current())["mug"] == "Stoneware mug" + "g" * (product_names.MAX_NAME_LENGTH - 13)

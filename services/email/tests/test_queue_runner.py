@@ -1,7 +1,7 @@
 """Messages on their way from the spool to a real SMTP server."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +11,7 @@ import pytest
 from chassis.failpoints import Failpoints
 from chassis.telemetry.instruments import Telemetry
 from email_service import queue_runner
+from email_service.failpoints import AFTER_OUTCOME, AFTER_SENDING, BEFORE_OUTCOME, BEFORE_SENDING
 from email_service.messages import MessageState, NewMessage
 from email_service.metrics import MessageMetrics
 from email_service.queue_runner import QueueRunner, message_delay_seconds, relay_delay_seconds
@@ -55,9 +56,9 @@ class Running:
 
 
 @asynccontextmanager
-async def running(database_url: str, port: int, failpoints: str = "", **options: Any) -> AsyncIterator[Running]:
+async def running(url: str, port: int, failpoints: str = "", **options: Any) -> AsyncIterator[Running]:
     """Run the queue runner on a spool, with a relay at this port."""
-    async with open_spool(database_url) as spool:
+    async with open_spool(url) as spool:
         target = SmtpRelay(Relay("127.0.0.1", port), "orders@shop.example", **options)
         runner = QueueRunner(spool, target, MessageMetrics(Telemetry()), Failpoints(failpoints))
         task = asyncio.create_task(runner.run())
@@ -69,42 +70,43 @@ async def running(database_url: str, port: int, failpoints: str = "", **options:
             await runner.close(0.0)
 
 
-def after(seconds: float) -> Callable[[], Any]:
-    return lambda: asyncio.sleep(seconds)
+@pytest.fixture(autouse=True)
+def _poll_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(queue_runner, "_POLL_SECONDS", 0.05)
 
 
-async def test_a_message_is_accepted_before_a_slow_relay_responds_and_delivered_once(database_url: str) -> None:
+async def test_a_message_is_accepted_before_a_slow_relay_responds_and_delivered_once(sqlite_url: str) -> None:
     """Callers wait for about a second; repeated requests during the delivery are the same message."""
     responding = asyncio.Event()
     inbox = Inbox(before_response=responding.wait)
-    async with relay(inbox) as port, running(database_url, port) as shop:
+    async with relay(inbox) as port, running(sqlite_url, port) as shop:
         await shop.accept()
         await wait_until(lambda: inbox.received == 1)
         await shop.accept()
         assert await shop.state() is MessageState.SENDING
-        await asyncio.sleep(1.5)  # longer than the runner's poll interval
+        await asyncio.sleep(0.2)  # longer than the runner's poll interval
         responding.set()
         await shop.reaches(MessageState.SENT)
         await shop.accept()
-        await asyncio.sleep(1.5)  # longer than the runner's poll interval
+        await asyncio.sleep(0.2)  # longer than the runner's poll interval
     assert inbox.message_ids() == ["<o-1@shop>"]
 
 
-async def test_a_message_without_a_response_is_in_doubt_and_not_sent_again(database_url: str) -> None:
+async def test_a_message_without_a_response_is_in_doubt_and_not_sent_again(sqlite_url: str) -> None:
     inbox = Inbox(mode="hang up")
-    async with relay(inbox) as port, running(database_url, port) as shop:
+    async with relay(inbox) as port, running(sqlite_url, port) as shop:
         await shop.accept()
         await shop.reaches(MessageState.IN_DOUBT)
         await shop.accept()
-        await asyncio.sleep(1.5)  # longer than the runner's poll interval
+        await asyncio.sleep(0.2)  # longer than the runner's poll interval
     assert inbox.received == 1
 
 
-async def test_messages_wait_for_a_relay_that_is_down(database_url: str) -> None:
+async def test_messages_wait_for_a_relay_that_is_down(sqlite_url: str) -> None:
     inbox = Inbox()
     async with relay(Inbox()) as port:
         pass
-    async with running(database_url, port) as shop:
+    async with running(sqlite_url, port) as shop:
         messages = new_messages(30)
         await shop.accept(*messages)
 
@@ -133,14 +135,44 @@ async def test_a_deferred_message_is_sent_later_and_delays_no_other(
     assert [message["Message-ID"] for message in inbox.messages()] == ["<o-2@shop>", "<o-1@shop>"]
 
 
-async def test_a_backlog_is_sent_concurrently(database_url: str) -> None:
-    """One after another, 300 messages would take 30 s."""
-    inbox = Inbox(before_response=after(0.1))
-    async with open_spool(database_url) as spool:
-        await spool.add(new_messages(300))
-    async with relay(inbox) as port, running(database_url, port):
-        await wait_until(lambda: len(inbox.mails) == 300, timeout_seconds=20)
-    assert len(set(inbox.message_ids())) == 300
+async def test_a_backlog_is_sent_concurrently(sqlite_url: str) -> None:
+    responding = asyncio.Event()
+    inbox = Inbox(before_response=responding.wait)
+    async with open_spool(sqlite_url) as spool:
+        await spool.add(new_messages(3 * queue_runner.MAX_CONCURRENT))
+    async with relay(inbox) as port, running(sqlite_url, port):
+        await wait_until(lambda: inbox.received == queue_runner.MAX_CONCURRENT)
+        responding.set()
+        await wait_until(lambda: len(inbox.mails) == 3 * queue_runner.MAX_CONCURRENT)
+    assert len(set(inbox.message_ids())) == 3 * queue_runner.MAX_CONCURRENT
+
+
+@pytest.mark.parametrize("point", [BEFORE_SENDING, AFTER_SENDING, BEFORE_OUTCOME, AFTER_OUTCOME])
+async def test_a_message_survives_a_crash_and_is_sent_at_most_once(sqlite_url: str, point: str) -> None:
+    """It is in doubt only if the relay may have had its text."""
+    inbox = Inbox()
+    async with relay(inbox) as port:
+        async with running(sqlite_url, port, f"{point}=hang") as crashing:
+            await crashing.accept()
+            await wait_until(lambda: crashing.runner._failpoints.enabled[point]._calls)
+        async with running(sqlite_url, port) as restarted:
+            is_in_doubt = point in {AFTER_SENDING, BEFORE_OUTCOME}
+            assert await restarted.spool.give_up_overdue() == ["o-1"] * is_in_doubt
+            await restarted.reaches(MessageState.IN_DOUBT if is_in_doubt else MessageState.SENT)
+    assert len(inbox.mails) == (0 if point == AFTER_SENDING else 1)
+
+
+async def test_a_shutdown_waits_for_a_message_on_its_way(sqlite_url: str) -> None:
+    responding = asyncio.Event()
+    inbox = Inbox(before_response=responding.wait)
+    async with relay(inbox) as port, running(sqlite_url, port) as shop:
+        await shop.accept()
+        await wait_until(lambda: inbox.received == 1)
+        closing = asyncio.create_task(shop.runner.close(60))
+        await asyncio.sleep(0)
+        responding.set()
+        await closing
+        assert await shop.state() is MessageState.SENT
 
 
 async def test_an_error_while_sending_does_not_end_the_runner(sqlite_url: str) -> None:

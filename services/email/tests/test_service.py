@@ -11,20 +11,15 @@ import grpc
 import psycopg
 import pytest
 
-from chassis.failpoints import Failpoints
 from chassis.rpc.server import Service, serving
 from chassis.settings import load
-from chassis.sql.database import open_database
-from chassis.sql.migrate import migrate
 from chassis.telemetry.instruments import Telemetry
 from email_service.__main__ import Settings, build
-from email_service.acceptance import Acceptance
-from email_service.domain import MailNotSent, message_id_of
-from email_service.messages import ClaimedMessage, MessageState, SpoolUnavailable
+from email_service.domain import message_id_of
+from email_service.failpoints import AFTER_ACCEPT, BEFORE_ACCEPT
+from email_service.messages import ClaimedMessage, MessageState
 from email_service.mime import Sender
-from email_service.product_names import ProductNames
-from email_service.rendering import ConfirmationTemplates
-from email_service.spool.sql import MIGRATIONS, Spool, open_spool
+from email_service.spool.sql import Spool, open_spool
 from shop import product_catalog_pb2_grpc
 from shop.address_pb2 import Address
 from shop.cart_pb2 import CartItem
@@ -124,8 +119,8 @@ async def claim(spool: Spool) -> ClaimedMessage:
 # What a confirmation contains, and which requests are refused.
 
 
-async def test_a_confirmation_contains_the_whole_order(database_url: str) -> None:
-    async with serve(database_url=database_url) as running:
+async def test_a_confirmation_contains_the_whole_order(sqlite_url: str) -> None:
+    async with serve(database_url=sqlite_url) as running:
         assert await running.email.SendOrderConfirmation(confirmation()) == Empty()
         (message,) = await running.messages()
         text = await running.text("o-1")
@@ -194,8 +189,8 @@ def test_an_invalid_setting_fails_the_start_without_quoting_its_value(
 # Batches.
 
 
-async def test_a_repeated_batch_leaves_the_first_messages_as_they_are(database_url: str) -> None:
-    async with serve(database_url=database_url) as running:
+async def test_a_repeated_batch_leaves_the_first_messages_as_they_are(sqlite_url: str) -> None:
+    async with serve(database_url=sqlite_url) as running:
         assert not await running.accept(confirmation("o-1"), confirmation("o-2"))
         first = [await running.text(order_id) for order_id in ("o-1", "o-2")]
         assert "Message-ID: <o-2@shop>" in first[1]
@@ -204,8 +199,8 @@ async def test_a_repeated_batch_leaves_the_first_messages_as_they_are(database_u
         assert await running.stored("o-0", *ORDER_IDS) == [*ORDER_IDS]
 
 
-async def test_the_first_of_several_confirmations_of_one_order_is_its_message(database_url: str) -> None:
-    async with serve(database_url=database_url) as running:
+async def test_the_first_of_several_confirmations_of_one_order_is_its_message(sqlite_url: str) -> None:
+    async with serve(database_url=sqlite_url) as running:
         await running.accept(confirmation("o-1"), confirmation("o-1", "other@example.com"))
         await running.email.SendOrderConfirmation(confirmation("o-2"))
         await running.accept(confirmation("o-2", "other@example.com"))
@@ -213,8 +208,8 @@ async def test_the_first_of_several_confirmations_of_one_order_is_its_message(da
             assert "To: jane@example.com" in await running.text(order_id)
 
 
-async def test_refused_confirmations_are_reported_and_the_others_are_stored(database_url: str) -> None:
-    async with serve(database_url=database_url) as running:
+async def test_refused_confirmations_are_reported_and_the_others_are_stored(sqlite_url: str) -> None:
+    async with serve(database_url=sqlite_url) as running:
         refused = await running.accept(
             confirmation("o-1"),
             confirmation("o-2", email="jane"),
@@ -242,8 +237,8 @@ async def test_the_log_names_the_field_of_a_refused_confirmation_but_no_address(
     assert "jane" not in logged[0]
 
 
-async def test_a_confirmation_that_the_relay_has_refused_is_reported_among_stored_ones(database_url: str) -> None:
-    async with serve(database_url=database_url) as running, open_spool(database_url) as spool:
+async def test_a_confirmation_that_the_relay_has_refused_is_reported_among_stored_ones(sqlite_url: str) -> None:
+    async with serve(database_url=sqlite_url) as running, open_spool(sqlite_url) as spool:
         await running.accept(confirmation("o-2"))
         await spool.finish(await claim(spool), MessageState.REFUSED, "RELAY_550")
         refused = await running.accept(*map(confirmation, ORDER_IDS))
@@ -259,20 +254,13 @@ async def test_a_batch_has_0_to_100_confirmations(sqlite_url: str) -> None:
         assert not await running.accept()
 
 
-async def test_a_batch_that_a_full_spool_cannot_store_is_refused_whole_and_accepted_later(sqlite_url: str) -> None:
-    batch = [confirmation(f"o-{number}") for number in range(50)]
-    migrate(sqlite_url, MIGRATIONS)
-    async with open_database(sqlite_url, unavailable=SpoolUnavailable) as database:
-        spool = Spool(database)
-        acceptance = Acceptance(ConfirmationTemplates(), ProductNames(None), spool, SENDER, Failpoints())
-        ((row,),) = await database.write(("PRAGMA page_count", {}))
-        await database.write((f"PRAGMA max_page_count = {row['page_count'] + 2}", {}))
-        with pytest.raises(MailNotSent):
-            await acceptance.accept(batch)
-        assert await spool.claim(50) == []
-        await database.write(("PRAGMA max_page_count = 1000000", {}))
-        assert await acceptance.accept(batch) == {}
-        assert len(await spool.claim(50)) == 50
+@pytest.mark.parametrize("point", [BEFORE_ACCEPT, AFTER_ACCEPT])
+async def test_a_batch_repeated_after_a_crash_is_stored_once(sqlite_url: str, point: str) -> None:
+    async with serve(database_url=sqlite_url, failpoints=f"{point}=error*1") as running:
+        assert (await failure_of(running.accept(*map(confirmation, ORDER_IDS))))[0] is grpc.StatusCode.INTERNAL
+        assert await running.stored(*ORDER_IDS) == [*ORDER_IDS] * (point == AFTER_ACCEPT)
+        assert not await running.accept(*map(confirmation, ORDER_IDS))
+        assert await running.stored(*ORDER_IDS) == [*ORDER_IDS]
 
 
 async def test_a_confirmation_that_cannot_be_stored_delays_no_other(sqlite_url: str) -> None:
@@ -348,8 +336,8 @@ async def test_unknown_ids_and_invalid_limits_are_refused(
         assert (await failure_of(call(running)))[0].name == code
 
 
-async def test_an_operator_and_a_preview_see_the_same_text_until_it_is_sent(database_url: str) -> None:
-    async with serve(database_url=database_url) as running, open_spool(database_url) as spool:
+async def test_an_operator_and_a_preview_see_the_same_text_until_it_is_sent(sqlite_url: str) -> None:
+    async with serve(database_url=sqlite_url) as running, open_spool(sqlite_url) as spool:
         await running.accept(confirmation("order/1"))
         (listed,) = await running.messages()
         shown = await running.spool.GetLetter(spool_pb2.GetLetterRequest(letter_id=listed.letter_id))
@@ -363,22 +351,16 @@ async def test_an_operator_and_a_preview_see_the_same_text_until_it_is_sent(data
 
 
 @pytest.mark.parametrize(
-    ("state", "shown"),
+    ("state", "shown", "reason"),
     [
-        (MessageState.SENDING, records_pb2.Mail(order_id="o-1", state=records_pb2.MAIL_STATE_QUEUED)),
-        (MessageState.SENT, records_pb2.Mail(order_id="o-1", state=records_pb2.MAIL_STATE_SENT)),
-        (
-            MessageState.REFUSED,
-            records_pb2.Mail(order_id="o-1", state=records_pb2.MAIL_STATE_FAILED, reason="RELAY_550"),
-        ),
-        (
-            MessageState.IN_DOUBT,
-            records_pb2.Mail(order_id="o-1", state=records_pb2.MAIL_STATE_FAILED, reason="RELAY_550"),
-        ),
+        (MessageState.SENDING, records_pb2.MAIL_STATE_QUEUED, ""),
+        (MessageState.SENT, records_pb2.MAIL_STATE_SENT, ""),
+        (MessageState.REFUSED, records_pb2.MAIL_STATE_FAILED, "RELAY_550"),
+        (MessageState.IN_DOUBT, records_pb2.MAIL_STATE_FAILED, "RELAY_550"),
     ],
 )
 async def test_orders_are_found_with_the_state_of_their_confirmation(
-    sqlite_url: str, state: MessageState, shown: records_pb2.Mail
+    sqlite_url: str, state: MessageState, shown: records_pb2.MailState.ValueType, reason: str
 ) -> None:
     async with serve(database_url=sqlite_url) as running, open_spool(sqlite_url) as spool:
         await running.accept(confirmation("o-1"))
@@ -387,8 +369,9 @@ async def test_orders_are_found_with_the_state_of_their_confirmation(
         ]
         message = await claim(spool)
         if state is not MessageState.SENDING:
-            await spool.finish(message, state, shown.reason)
-        assert await running.mails_without_digests("o-1", "o-2") == [shown]
+            await spool.finish(message, state, reason)
+        found = records_pb2.Mail(order_id="o-1", state=shown, reason=reason)
+        assert await running.mails_without_digests("o-1", "o-2") == [found]
 
 
 async def test_recipient_and_content_are_recognized_after_they_were_deleted(sqlite_url: str) -> None:
