@@ -1,20 +1,21 @@
 """Card numbers and security codes appear in no file, log, span or response."""
 
-import asyncio
-import json
-import os
 import sqlite3
-import sys
-from collections.abc import Iterable
-from contextlib import closing
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 
 import grpc
 import pytest
 
+from chassis.rpc.server import Service, serving
+from chassis.telemetry import logging
+from payment_service.__main__ import Settings, build
 from shop import money_pb2, payment_pb2
 from shop.payment_pb2_grpc import PaymentServiceStub
 from shop_kit.card_leaks import leaked_cards
+from shop_kit.serving import Recorded
+from shop_kit.settings import load_settings
 
 VISA = "4929530463957262"
 AMEX = "371449635398431"
@@ -23,14 +24,6 @@ CODE = 9137
 IMPOSSIBLE_CODE = 1_918_273_645
 SECRETS = (VISA, AMEX, MALFORMED, str(IMPOSSIBLE_CODE))
 KEY = "k" * 32
-ENVIRONMENT = {
-    "HOST": "127.0.0.1",
-    "PORT": "0",
-    "INTERNAL_PORT": "0",
-    "DRAIN_SECONDS": "0",
-    "LOG_LEVEL": "debug",
-    "HMAC_KEY": KEY,
-}
 
 
 def request(
@@ -59,43 +52,45 @@ def requests() -> Iterable[tuple[payment_pb2.ChargeRequest, str | None]]:
     yield request(VISA, cvv=IMPOSSIBLE_CODE), None
 
 
-async def send_all(port: int) -> list[str]:
+async def send_all(stub: PaymentServiceStub) -> list[str]:
     """Send every request; return all that the caller receives."""
     received: list[str] = []
-    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
-        stub = PaymentServiceStub(channel)
-        for sent, key in requests():
-            try:
-                received.append(str(await stub.Charge(sent, metadata=[("idempotency-key", key)] if key else [])))
-            except grpc.aio.AioRpcError as refused:
-                received.append(f"{refused.details()} {refused.trailing_metadata()} {refused.debug_error_string()}")
+    for sent, key in requests():
+        try:
+            received.append(str(await stub.Charge(sent, metadata=[("idempotency-key", key)] if key else [])))
+        except grpc.aio.AioRpcError as refused:
+            received.append(f"{refused.details()} {refused.trailing_metadata()} {refused.debug_error_string()}")
     return received
 
 
+@asynccontextmanager
+async def payment(url: str, failpoints: str, recorded: Recorded) -> AsyncIterator[PaymentServiceStub]:
+    settings = load_settings(Settings, {"database_url": url, "failpoints": failpoints, "hmac_key": KEY})
+    service = Service(settings, recorded.telemetry)
+    async with (
+        serving(service, build(settings, service)),
+        grpc.aio.insecure_channel(f"127.0.0.1:{service.port}") as channel,
+    ):
+        yield PaymentServiceStub(channel)
+
+
+def files_in(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
 @pytest.mark.parametrize("failpoints", ["", "payment.charge.after=error"])
-async def test_no_card_is_in_a_file_log_or_response(tmp_path: Path, failpoints: str) -> None:
-    running = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-m",
-        "payment_service",
-        cwd=tmp_path,
-        env={**os.environ, **ENVIRONMENT, "FAILPOINTS": failpoints},
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    assert running.stdout is not None
-    received = await send_all(json.loads(await running.stdout.readline())["port"])
-    files = {path.name: path.read_bytes() for path in (tmp_path / ".shop").iterdir()}
-    rows = stored_values(tmp_path / ".shop" / "payment.db")
-    running.terminate()
-    logs = await running.communicate()
-    assert {"payment.db", "payment.db-wal"} <= files.keys()
+async def test_no_card_is_in_a_file_log_span_or_response(
+    sqlite_url: str, tmp_path: Path, failpoints: str, recorded: Recorded, capsysbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    logging.configure("payment", level="debug")
+    async with payment(sqlite_url, failpoints, recorded) as stub:
+        received = await send_all(stub)
+        files = files_in(tmp_path)
+        with closing(sqlite3.connect(tmp_path / "test.db")) as connection:
+            rows = {value for row in connection.execute("SELECT * FROM charges") for value in row}
+    assert "test.db-wal" in files
     assert "visa" in rows
     assert {CODE, str(CODE), VISA[:6], VISA[-4:]}.isdisjoint(rows)
     assert [name for name, written in files.items() if KEY.encode() in written] == []
-    assert leaked_cards(b"\n".join((*files.values(), *logs, *map(str.encode, received))), SECRETS) == set()
-
-
-def stored_values(path: Path) -> set[object]:
-    with closing(sqlite3.connect(path)) as connection:
-        return {value for row in connection.execute("SELECT * FROM charges") for value in row}
+    written = [*files.values(), *capsysbinary.readouterr(), *(span.to_json().encode() for span in recorded.spans())]
+    assert leaked_cards(b"\n".join((*written, *map(str.encode, received))), SECRETS) == set()

@@ -1,4 +1,4 @@
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -8,16 +8,22 @@ import pytest
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from chassis.failpoints import Failpoints
+from chassis.values import paging
 from chassis.values.datafile import DataFile
 from shipping_service.__main__ import Settings
-from shipping_service.domain import Manifest, Shipper
+from shipping_service.domain import Entry, Manifest, Parcel, Shipper
 from shipping_service.failpoints import FAILPOINTS
 from shipping_service.manifest.sql import open_manifest
 from shipping_service.service import ShipmentManifest, ShippingService
 from shipping_service.store import parse_rate_card
 from shop import address_pb2, cart_pb2, money_pb2, shipping_pb2
 from shop.shipping_pb2_grpc import ShippingServiceStub, add_ShippingServiceServicer_to_server
-from shop_internal.shipment_manifest_pb2 import ResolveShipmentRequest, ResolveShipmentResponse
+from shop_internal.shipment_manifest_pb2 import (
+    ListShipmentsRequest,
+    RecordedShipment,
+    ResolveShipmentRequest,
+    ResolveShipmentResponse,
+)
 from shop_internal.shipment_manifest_pb2_grpc import ShipmentManifestStub, add_ShipmentManifestServicer_to_server
 from shop_kit.failing import failure_of, rejected_fields, retried
 from shop_kit.serving import connect
@@ -112,6 +118,25 @@ async def test_a_call_that_failed_or_hung_has_one_effect_when_retried(
         shipped = await retried(lambda: shipping.ship("key"))
         assert (await retried(lambda: shipping.resolve("key"))).shipped.tracking_id == shipped
     assert stored(sqlite_url) == [("key", "SHIPPED")]
+
+
+async def test_shipments_are_listed_page_by_page(
+    manifest: Manifest, parcel: Callable[..., Parcel], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(paging, "PAGE_SIZE", 2)
+    shipped = {await manifest.record(Entry(f"key-{number}", parcel())) for number in range(5)}
+    await manifest.record(Entry("fenced"))
+    token = ""
+    pages: list[Sequence[RecordedShipment]] = []
+    async with serving(manifest) as shipping:
+        while not pages or token:
+            page = await shipping.internal.ListShipments(ListShipmentsRequest(page_token=token))
+            token = page.next_page_token
+            pages.append(page.shipments)
+    assert [len(page) for page in pages] == [2, 2, 1, 0]
+    assert {(shipment.shipment_key, shipment.tracking_id) for page in pages for shipment in page} == {
+        (entry.key, entry.tracking_id) for entry in shipped
+    }
 
 
 async def test_a_shipment_that_may_be_forgotten_is_refused(shipping: Shipping) -> None:

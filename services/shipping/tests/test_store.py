@@ -42,17 +42,9 @@ def test_prices_are_exact() -> None:
         ({"countries": [" "]}, r"\$\.zones\[0\]\.countries\[0\]`"),
         ({"brackets": []}, r"\$\.zones\[0\]\.brackets`"),
         ({"brackets": [{"pieces": 0, "price_usd": "1.00"}]}, r"\$\.zones\[0\]\.brackets\[0\]\.pieces`"),
-        (
-            {"brackets": [{"pieces": 1, "price_usd": "-1.00"}]},
-            r"`price_usd` must .* at `\$\.zones\[0\]\.brackets\[0\]`",
-        ),
-        (
-            {"brackets": [{"pieces": 1, "price_usd": "1.001"}]},
-            r"`price_usd` must .* at `\$\.zones\[0\]\.brackets\[0\]`",
-        ),
-        (
-            {"brackets": [{"pieces": 1, "price_usd": "NaN"}]},
-            r"`price_usd` must .* at `\$\.zones\[0\]\.brackets\[0\]`",
+        *(
+            ({"brackets": [{"pieces": 1, "price_usd": price}]}, r"`price_usd` must .* at `\$.zones\[0\].brackets\[0\]`")
+            for price in ("-1.00", "1.001", "NaN")
         ),
         ({"further_piece_usd": "Infinity"}, r"`further_piece_usd` must be .* at `\$\.zones\[0\]`"),
         ({"further_piece_usd": None}, r"\$\.zones\[0\]\.further_piece_usd`"),
