@@ -1,4 +1,3 @@
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 from typing import Any
@@ -15,22 +14,17 @@ from shop.product_catalog_pb2_grpc import (
     add_ProductCatalogServiceServicer_to_server,
 )
 from shop_kit.clock import Clock
-from shop_kit.serving import Recorded, serve
+from shop_kit.serving import serve
 
 
 class ProductCatalog(ProductCatalogServiceServicer):
-    """A small catalog; tests change its products, make it fail (`is_down`) or block it (`responds`)."""
+    """A small catalog; tests change its products or make it fail (`is_down`)."""
 
     def __init__(self) -> None:
         self.categories = {"pan": ["kitchen"], "knife": ["kitchen"], "tent": ["outdoors"]}
-        self.calls = 0
         self.is_down = False
-        self.responds = asyncio.Event()
-        self.responds.set()
 
     async def ListProducts(self, request: empty_pb2.Empty, context: Any) -> product_catalog_pb2.ListProductsResponse:
-        self.calls += 1
-        await self.responds.wait()
         if self.is_down:
             raise Unavailable("down")
         products = [product_catalog_pb2.Product(id=id_, categories=of) for id_, of in self.categories.items()]
@@ -49,10 +43,10 @@ async def product_catalog() -> ProductCatalog:
 
 
 @pytest.fixture
-async def catalog(product_catalog: ProductCatalog, clock: Clock, recorded: Recorded) -> AsyncIterator[CachedCatalog]:
+async def catalog(product_catalog: ProductCatalog, clock: Clock) -> AsyncIterator[CachedCatalog]:
     """The cached catalog, over a real channel; it expires after ten seconds."""
     async with serve((add_ProductCatalogServiceServicer_to_server, product_catalog)) as address:
-        opened = channel(address, "shop.ProductCatalogService", timeout_seconds=30, telemetry=recorded.telemetry)
+        opened = channel(address, "shop.ProductCatalogService", timeout_seconds=30)
         async with aclosing(CachedCatalog(ProductCatalogServiceStub(opened), ttl_seconds=10, clock=clock)) as cached:
             yield cached
         await opened.close()
