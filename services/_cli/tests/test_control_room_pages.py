@@ -100,6 +100,10 @@ async def test_an_impossible_rate_of_customers_is_refused(client: httpx2.AsyncCl
     assert "rate: must be a number" in response.text
 
 
+async def test_a_shop_without_a_storefront_has_no_customers(client: httpx2.AsyncClient) -> None:
+    assert "this shop has no storefront" in (await client.post("/customers", content="rate=1")).text
+
+
 async def test_a_trace_whose_spans_were_dropped_is_its_log_lines(client: httpx2.AsyncClient, room: ControlRoom) -> None:
     log = room.shop["ad"].log_path
     log.parent.mkdir(parents=True)

@@ -39,15 +39,6 @@ def test_only_their_owner_reads_certificates_and_a_new_start_replaces_them(tmp_p
     assert len(authorities) == 1
 
 
-def test_payments_callers_are_those_of_the_chart(identities: Identities) -> None:
-    checkout = ["shop.PaymentService/Charge"]
-    checkout += [f"shop.internal.PaymentLedger/{method}" for method in ("ResolveOrFence", "Void")]
-    ledger = [*checkout, "shop.internal.PaymentLedger/ListCharges"]
-    found = {caller: sorted(methods) for caller, methods in callers_of(identities, "payment").items()}
-    reading = {"reconciliation": ["shop.internal.PaymentLedger/ListCharges"]}
-    assert found == {"checkout": checkout, "operator": sorted(ledger), **reading}
-
-
 def test_every_declared_call_is_allowed_and_no_other(identities: Identities) -> None:
     values = yaml.safe_load((root() / "charts/shop/values.yaml").read_text())
     clients = {**values["services"], "reconciliation": values["reconciliation"], "test": values["tests"]}

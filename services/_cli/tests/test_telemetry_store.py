@@ -1,7 +1,6 @@
 """Stored traces: which ones are kept, found and summarized, and how Jaeger's API returns them."""
 
 import time
-import tracemalloc
 from collections.abc import AsyncIterator
 
 import httpx2
@@ -15,12 +14,9 @@ from starlette.applications import Starlette
 from chassis.telemetry import semconv
 from shop_cli.control_room import jaeger
 from shop_cli.local.spans import tree_order
-from shop_cli.local.telemetry_store import MAX_IMPORTANT, MAX_OTHERS, MAX_SPANS_OF_TRACE, TelemetryStore, TraceQuery
+from shop_cli.local.telemetry_store import MAX_SPANS_OF_TRACE, TelemetryStore, TraceQuery
 
 NOW = 1_800_000_000
-# As measured with simulated customers.
-SPANS_OF_AN_ORDER, SPANS_OF_A_PAGE = 20, 6
-SCALE = 50
 
 
 def export(
@@ -79,47 +75,6 @@ def test_orders_and_errors_outlive_page_views_with_all_their_spans(failed: bool,
     store.add(export(1, span=3, parent=1))
     assert len(store.trace(f"{1:032x}")) == 3
     assert store.stored == (1, 2)
-
-
-def test_orders_take_less_than_64_mebibytes_however_many_page_views_follow() -> None:
-    """In a fiftieth of the real size: recording every allocation takes long."""
-    orders, pages = MAX_IMPORTANT // SPANS_OF_AN_ORDER // SCALE, MAX_OTHERS // SPANS_OF_A_PAGE // SCALE
-    store = TelemetryStore(orders * SPANS_OF_AN_ORDER, pages * SPANS_OF_A_PAGE)
-    order, page = trace_of(SPANS_OF_AN_ORDER, semconv.ORDER_ID), trace_of(SPANS_OF_A_PAGE, semconv.SESSION_ID)
-    tracemalloc.start()
-    try:
-        for number in range(1, orders + 1):
-            store.add(renumbered(order, number))
-        for number in range(1_000, 1_000 + 2 * pages):
-            store.add(renumbered(page, number))
-        used, _ = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert store.stored == (orders, pages)
-    assert SCALE * orders >= 2_000
-    assert SCALE * used < 64 * 2**20
-
-
-def trace_of(spans: int, last_attribute: str) -> ExportTraceServiceRequest:
-    """Return a trace of calls and database operations, with attributes as services set them."""
-    database = {"db.system.name": "sqlite", "db.namespace": "checkout.db", "db.operation.name": "SELECT"}
-    call = {"rpc.system.name": "grpc", "rpc.method": "shop.CartService/GetCart", "rpc.response.status_code": "OK"}
-    request = ExportTraceServiceRequest()
-    for span in range(spans):
-        attributes: dict[str, str | int] = {**(database if span % 2 else call), last_attribute: ""}
-        request.resource_spans.extend(export(1, parent=span, attributes=attributes).resource_spans)
-    return request
-
-
-def renumbered(request: ExportTraceServiceRequest, number: int) -> ExportTraceServiceRequest:
-    """Give a trace other ids."""
-    for span_id, group in enumerate(request.resource_spans, start=1_000 * number):
-        (wire,) = group.scope_spans[0].spans
-        wire.trace_id, wire.span_id = number.to_bytes(16, "big"), span_id.to_bytes(8, "big")
-        if wire.parent_span_id:
-            wire.parent_span_id = (span_id - 1).to_bytes(8, "big")
-        wire.attributes[-1].value.string_value = f"{number}"
-    return request
 
 
 def test_spans_beyond_the_maximum_of_a_trace_are_dropped() -> None:

@@ -28,7 +28,7 @@ async def cart(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Proces
     foreign = new_authority("foreign")
     right = identities.operator.current.authorities
     issued = issue(foreign, "operator")
-    authorities = {"foreign": foreign.certificate, "refused": foreign.certificate + right, "unusable": right}
+    authorities = {"foreign": foreign.certificate, "refused": foreign.certificate + right}
     for name, trusted in authorities.items():
         replace(folder / "tls" / name, crt=issued.certificate, key=issued.key, ca=trusted)
     with reserved(1) as (port,):
@@ -65,7 +65,6 @@ async def test_an_operator_reaches_a_forwarded_port_by_the_name_of_the_service(c
         ("operator", "other", "TLS_FAILED: cart at {}: .*the peer's certificate has another name"),
         ("foreign", "", "TLS_FAILED: cart at {}: .*unable to get local issuer certificate"),
         ("refused", "", "TLS_FAILED: cart at {}: .*not accept the certificate in TLS_FOLDER"),
-        ("unusable", "", "INVALID_ARGUMENT: TLS_FOLDER: .* is not valid by ca.crt"),
         ("missing", "", "INVALID_ARGUMENT: TLS_FOLDER: "),
         ("ad", "", "CALLER_NOT_ALLOWED: this caller may not call shop.CartService/GetCart"),
     ],

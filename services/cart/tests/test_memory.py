@@ -3,7 +3,7 @@
 import pytest
 
 from cart_service import store as module
-from cart_service.domain import KEY_TTL_SECONDS, Addition, Line, Purchase
+from cart_service.domain import KEY_TTL_SECONDS, Addition
 from cart_service.store import MemoryCartStore
 from shop_kit.clock import Clock
 
@@ -65,12 +65,3 @@ async def test_the_oldest_keys_are_evicted(monkeypatch: pytest.MonkeyPatch, cloc
     for number in range(100):
         await store.add(Addition("ada", "pan", 1, f"k{number}"))
     assert len(store._keys._entries) == 10
-
-
-async def test_items_that_were_added_after_the_loss_of_the_store_remain(store: MemoryCartStore) -> None:
-    await store.add(Addition("ada", "pan", 2))
-    pending = Purchase("ada", (await store.read("ada")).etag, (Line("pan", 2),))
-    restarted = MemoryCartStore(ttl_seconds=10)
-    await restarted.add(Addition("ada", "pan", 1))
-    await restarted.remove_ordered(pending)
-    assert (await restarted.read("ada")).lines == (Line("pan", 1),)
