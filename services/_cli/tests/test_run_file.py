@@ -73,28 +73,20 @@ def test_the_token_is_not_part_of_the_text_of_a_run() -> None:
     assert "secret" not in repr(Run(1, "/", token="secret"))
 
 
-def test_a_shop_is_found_from_a_folder_below_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_shop_and_its_addresses_are_found_from_a_folder_below_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "below").mkdir()
     monkeypatch.chdir(tmp_path / "below")
     with running_elsewhere(tmp_path):
         found = find_run()
-    assert found is not None
-    assert found.folder == str(tmp_path)
-
-
-def test_addresses_come_from_the_running_shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    with running_elsewhere(tmp_path):
-        assert default_address("cart", internal=False) == "127.0.0.1:1"
-        assert default_address("cart", internal=True) == "127.0.0.1:2"
-
-
-def test_an_address_in_the_environment_comes_before_the_running_shop(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("CART_ADDR", "elsewhere:3")
-    with running_elsewhere(tmp_path):
+        assert found is not None
+        assert found.folder == str(tmp_path)
+        assert [default_address("cart", internal=internal) for internal in (False, True)] == [
+            "127.0.0.1:1",
+            "127.0.0.1:2",
+        ]
+        monkeypatch.setenv("CART_ADDR", "elsewhere:3")  # comes before the running shop
         assert default_address("cart", internal=False) == "elsewhere:3"
 
 

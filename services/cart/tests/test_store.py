@@ -39,11 +39,6 @@ async def remove_ordered(store: CartStore, ordered: str, **quantities: int) -> N
     await store.remove_ordered(Purchase("ada", ordered, lines))
 
 
-async def fill(store: CartStore) -> None:
-    for number in range(MAX_LINES):
-        await add(store, f"product-{number}")
-
-
 @pytest.mark.parametrize("product_id", ["ж" * 64, "a:b", "{x}", " ", '"', "\\"])
 async def test_any_text_can_be_an_id(store: CartStore, product_id: str) -> None:
     await add(store, product_id)
@@ -69,17 +64,17 @@ async def test_a_key_belongs_to_its_user(store: CartStore) -> None:
     assert await quantities(store, "ada:b") == {"tent": 1}
 
 
-async def test_a_cart_holds_at_most_two_hundred_products(store: CartStore) -> None:
-    await fill(store)
+async def test_a_cart_holds_at_most_two_hundred_products_and_more_of_each(store: CartStore) -> None:
+    for number in range(MAX_LINES):
+        await add(store, f"product-{number}")
     with pytest.raises(CartFull):
-        await add(store, "one too many")
+        await add(store, "one too many", key="k")
     assert len(await quantities(store)) == MAX_LINES
-
-
-async def test_a_full_cart_accepts_more_of_a_product_it_contains(store: CartStore) -> None:
-    await fill(store)
     await add(store, "product-7")
     assert (await quantities(store))["product-7"] == 2
+    await store.empty("ada", None)
+    await add(store, "pan", key="k")  # the addition that was rejected has not used its key
+    assert await quantities(store) == {"pan": 1}
 
 
 async def test_a_sum_beyond_int32_is_rejected_and_changes_nothing(store: CartStore, nearly_full: int) -> None:
@@ -102,30 +97,21 @@ async def nearly_full(store: CartStore, monkeypatch: pytest.MonkeyPatch) -> int:
     return MAX_QUANTITY - 10
 
 
-async def test_a_rejected_addition_does_not_consume_its_key(store: CartStore) -> None:
-    await fill(store)
-    with pytest.raises(CartFull):
-        await add(store, "pan", key="k")
-    await store.empty("ada", None)
-    await add(store, "pan", key="k")
-    assert await quantities(store) == {"pan": 1}
-
-
 async def test_concurrent_repeats_of_a_removal_take_effect_once(store: CartStore) -> None:
-    await add(store, "pan", 1000)
+    await add(store, "pan", 100)
     ordered = await generation(store)
-    removals = [remove_ordered(store, ordered, pan=7) for _ in range(300)]
-    await asyncio.gather(*removals, *(add(store, "pan") for _ in range(300)))
-    assert await quantities(store) == {"pan": 1293}
+    removals = [remove_ordered(store, ordered, pan=7) for _ in range(60)]
+    await asyncio.gather(*removals, *(add(store, "pan") for _ in range(60)))
+    assert await quantities(store) == {"pan": 153}
 
 
 @pytest.mark.parametrize("open_store", ["valkey", "sqlite", "postgres"], indirect=True)
 async def test_replicas_share_carts_keys_and_generations(open_store: OpenStore) -> None:
     async with open_store() as store, open_store() as other:
-        additions = [Addition("ada", "pan", 1, f"k{number}") for number in range(200)]
+        additions = [Addition("ada", "pan", 1, f"k{number}") for number in range(50)]
         await asyncio.gather(*(replica.add(addition) for addition in additions for replica in (store, other)))
         await asyncio.gather(*(replica.add(Addition("ada", "pan", 1)) for _ in range(50) for replica in (store, other)))
-        assert (await other.read("ada")).lines[0].quantity == 300
+        assert (await other.read("ada")).lines[0].quantity == 150
         purchase = Purchase("ada", (await other.read("ada")).etag, (Line("pan", 1),))
-        await asyncio.gather(*(replica.remove_ordered(purchase) for _ in range(100) for replica in (store, other)))
-        assert (await other.read("ada")).lines[0].quantity == 299
+        await asyncio.gather(*(replica.remove_ordered(purchase) for _ in range(30) for replica in (store, other)))
+        assert (await other.read("ada")).lines[0].quantity == 149

@@ -65,16 +65,6 @@ def test_v3_recommends_first_what_is_in_the_same_price_band(given_id: str, band:
     assert set(chosen[: len(band)]) == band
 
 
-def test_products_of_the_same_category_come_first() -> None:
-    assert all(product_id.startswith("kitchen") or product_id == "knife" for product_id in recommended("kitchen-1"))
-
-
-def test_unrelated_products_follow_all_the_related_ones() -> None:
-    chosen = recommended("kitchen-0", catalog=SMALL)
-    assert sorted(chosen[:2]) == ["kitchen-1", "kitchen-2"]
-    assert all(product_id.startswith("outdoors") for product_id in chosen[2:])
-
-
 def test_recommendations_draw_on_every_category_of_a_product() -> None:
     chosen = {product_id for user in range(50) for product_id in recommended("knife", user_id=str(user))}
     assert {product_id.split("-")[0] for product_id in chosen} == {"kitchen", "outdoors"}
