@@ -2,7 +2,6 @@
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
-from pathlib import Path
 
 import pytest
 import pytest_asyncio
@@ -10,14 +9,9 @@ from playwright.async_api import Browser
 
 from shop_cli.local.workspace import discover
 from shop_kit.browser import Tab, open_tab, running_browser
-from shop_kit.loops import share_loop
 from shop_kit.running_shop import RunningShop, running_shop
 
 OpenTab = Callable[..., Awaitable[Tab]]
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    share_loop(items, Path(__file__).parent)
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")

@@ -3,7 +3,6 @@
 import asyncio
 import subprocess
 import sys
-from collections.abc import AsyncIterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -16,10 +15,10 @@ from shop.cart_pb2 import CartItem
 from shop.checkout_pb2_grpc import CheckoutServiceStub
 from shop.shipping_pb2 import ShipOrderRequest
 from shop.shipping_pb2_grpc import ShippingServiceStub
-from shop_cli.local.workspace import discover, discover_services, find, root
-from shop_internal.orders_pb2 import ListOrdersRequest
+from shop_cli.local.workspace import root
+from shop_internal.orders_pb2 import ListOrdersRequest, Order
 from shop_internal.orders_pb2_grpc import OrderJournalStub
-from shop_kit.running_shop import RunningShop, order_request, running_shop
+from shop_kit.running_shop import RunningShop, order_request
 from shop_kit.smoke import by_full_name, smoke_calls
 from shop_kit.storefront import Visitor
 from shop_kit.waiting import wait_until
@@ -30,22 +29,12 @@ ROOT = Path(__file__).parents[2]
 VOID = "shop.internal.PaymentLedger/Void"
 
 # Fallbacks: calls that checkout makes after another one has failed.
-FAILPOINTS = (
-    "shop.PaymentService/Charge=error*1",  # is repeated once payment has shown that it knows keys
-    "checkout.ship.before=hang*1",
-    "shop.internal.OrderedCart/RemoveAllOrdered=error*1",
-    "shop.internal.Confirmations/AcceptConfirmations=error*1",
-)
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def own_shop(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[RunningShop]:
-    folder = tmp_path_factory.mktemp("shop")
-    programs = [*discover_services(), find(discover(), "storefront")]
-    failpoints = ",".join(FAILPOINTS)
-    # Long leases: nothing but its restart lets checkout take over an order.
-    async with running_shop(folder, programs, tls=True, failpoints=failpoints, LEASE_SECONDS="300") as running:
-        yield running
+FAILPOINTS = {
+    "payment": "shop.PaymentService/Charge=error*1",  # is repeated once payment has shown that it knows keys
+    "checkout": "checkout.ship.before=hang*1",
+    "cart": "shop.internal.OrderedCart/RemoveAllOrdered=error*1",
+    "email": "shop.internal.Confirmations/AcceptConfirmations=error*1",
+}
 
 
 def declared() -> Pairs:
@@ -75,17 +64,27 @@ def calls_of(shop: RunningShop) -> Pairs:
 async def order_with_faults(shop: RunningShop) -> None:
     """Let checkout die after a charge that it had to repeat, and find the order's key used for another parcel."""
     checkout, request = shop.processes["checkout"], order_request()
+    # Long leases: nothing but its restart lets checkout take over an order.
+    restarts = (
+        shop.processes[name].restart(FAILPOINTS=entry, LEASE_SECONDS="300") for name, entry in FAILPOINTS.items()
+    )
+    await asyncio.gather(*restarts)
     await shop.fill_cart(request.user_id)
     placing = asyncio.ensure_future(CheckoutServiceStub(shop.channels["checkout"]).PlaceOrder(request))
-    await wait_until(lambda: ("checkout", VOID) in calls_of(shop) and shop.charges())
+    journal = OrderJournalStub(shop.internal_channels["checkout"])
+    (order,) = await wait_until(lambda: orders_of(journal, request.user_id))
+    await wait_until(lambda: ("checkout", VOID) in calls_of(shop) and shop.charges(order.order_id))
     checkout.kill()
-    (charge,) = shop.charges()
-    for key in (charge.key.partition(":")[0], "of-no-order"):
+    for key in (order.order_id, "of-no-order"):
         parcel = ShipOrderRequest(address=request.address, items=[CartItem(product_id="tea-pot", quantity=9)])
         await ShippingServiceStub(shop.channels["shipping"]).ShipOrder(parcel, metadata=(("idempotency-key", key),))
-    await checkout.restart(FAILPOINTS="")
+    await checkout.restart()
     with pytest.raises(grpc.aio.AioRpcError):
         await placing
+
+
+async def orders_of(journal: OrderJournalStub, user_id: str = "") -> list[Order]:
+    return list((await journal.ListOrders(ListOrdersRequest(user_id=user_id, limit=20))).orders)
 
 
 async def visit(shop: RunningShop) -> None:
@@ -112,26 +111,25 @@ async def reconcile(shop: RunningShop) -> None:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def seen(own_shop: RunningShop) -> Pairs:
-    """Return the calls in the traces of a shop in which everything happens that may."""
-    await order_with_faults(own_shop)
-    await visit(own_shop)
-    channels = by_full_name(own_shop.channels)
+async def seen(shop: RunningShop) -> Pairs:
+    """Return the calls in the traces of a shop in which everything happens that may, also smoke calls."""
+    await order_with_faults(shop)
+    await visit(shop)
+    channels = by_full_name(shop.channels)
     for name, call in smoke_calls("of-callers").items():
         await send(call, channels, key=f"of-{name}")
-    journal = OrderJournalStub(own_shop.internal_channels["checkout"])
+    journal = OrderJournalStub(shop.internal_channels["checkout"])
 
     async def settled() -> bool:
-        orders = (await journal.ListOrders(ListOrdersRequest(limit=20))).orders
-        return not any(order.outbox for order in orders)
+        return not any(order.outbox for order in await orders_of(journal))
 
     await wait_until(settled)
-    await reconcile(own_shop)
+    await reconcile(shop)
 
     # Services export independently. If a call is missing after the timeout, the test reports which.
     with suppress(TimeoutError):
-        await wait_until(lambda: calls_of(own_shop) >= declared())
-    return calls_of(own_shop)
+        await wait_until(lambda: calls_of(shop) >= declared())
+    return calls_of(shop)
 
 
 async def test_traces_show_every_declared_call_and_no_other(seen: Pairs) -> None:
@@ -139,14 +137,14 @@ async def test_traces_show_every_declared_call_and_no_other(seen: Pairs) -> None
 
 
 @pytest.mark.usefixtures("seen")
-async def test_every_declared_call_is_admitted_and_every_other_refused(own_shop: RunningShop, tmp_path: Path) -> None:
+async def test_every_declared_call_is_admitted_and_every_other_refused(shop: RunningShop, tmp_path: Path) -> None:
     table = tmp_path / "table"
-    services = [process for process in own_shop.processes if process.program.protocol == "grpc"]
+    services = [process for process in shop.processes if process.program.protocol == "grpc"]
     internal = {process.name: f",{process.internal_address}" for process in services if process.internal_port}
     addresses = {process.name: f"{process.address}{internal.get(process.name, '')}" for process in services}
     lines = [f"{addresses[process.name]} {process.environment['ALLOWED_CALLS']}\n" for process in services]
     table.write_text("".join(lines))
-    command = (sys.executable, str(ROOT / "tests/e2e/callers.py"), str(table), str(own_shop.folder / "tls"))
+    command = (sys.executable, str(ROOT / "tests/e2e/callers.py"), str(table), str(shop.folder / "tls"))
     matrix = await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE)
     output, _ = await matrix.communicate()
     assert matrix.returncode == 0, output.decode()

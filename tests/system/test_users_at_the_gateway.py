@@ -4,6 +4,8 @@ import asyncio
 import base64
 import contextlib
 import json
+import socket
+import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator
@@ -28,8 +30,8 @@ from shop.checkout_pb2_grpc import CheckoutServiceStub
 from shop.empty_pb2 import Empty
 from shop.product_catalog_pb2_grpc import ProductCatalogServiceStub
 from shop_cli.local.ports import reserved
-from shop_cli.local.workspace import discover, find
-from shop_kit.running_shop import RunningShop, order_request, running_shop
+from shop_kit.running_shop import RunningShop, order_request
+from shop_kit.waiting import wait_until
 
 CHART = Path(__file__).resolve().parents[2] / "charts/shop"
 SECURITY, PATCHES = yaml.safe_load_all((CHART / "examples/envoy-gateway.yaml").read_text())
@@ -90,7 +92,7 @@ def tls_to(service: str, folder: Path) -> dict[str, Any]:
     return {"transport_socket": {"name": "envoy.transport_sockets.tls", "typed_config": config}}
 
 
-def cluster(service: str, port: int, certificates: Certificates | None) -> dict[str, Any]:
+def cluster(service: str, port: int, certificates: Certificates) -> dict[str, Any]:
     address = {"socket_address": {"address": "127.0.0.1", "port_value": port}}
     options = f"{TYPES}.upstreams.http.v3.HttpProtocolOptions"
     http2 = {"@type": options, "explicit_http_config": {"http2_protocol_options": {}}}
@@ -101,7 +103,7 @@ def cluster(service: str, port: int, certificates: Certificates | None) -> dict[
             "endpoints": [{"lb_endpoints": [{"endpoint": {"address": address}}]}],
         },
         "typed_extension_protocol_options": {options.removeprefix("type.googleapis.com/"): http2},
-        **(tls_to(service, certificates.folder) if certificates else {}),
+        **tls_to(service, certificates.folder),
     }
 
 
@@ -130,21 +132,39 @@ def bootstrap(port: int, shop: RunningShop) -> dict[str, Any]:
         "address": {"socket_address": {"address": "127.0.0.1", "port_value": port}},
         "filter_chains": [{"filters": [{"name": "http", "typed_config": manager}]}],
     }
-    clusters = [cluster(name, process.port, process.certificates) for name, process in services.items()]
+    clusters = [
+        cluster(name, process.port, process.certificates) for name, process in services.items() if process.certificates
+    ]
     return {"static_resources": {"listeners": [listener], "clusters": clusters}}
 
 
-@contextlib.asynccontextmanager
-async def envoy_of(shop: RunningShop, folder: Path) -> AsyncIterator[str]:
-    """Run Envoy in front of a shop, and yield its address."""
-    file = folder / "envoy.json"
-    with reserved(1) as (port,):
+def require_envoy() -> Path:
+    """Return the path of Envoy. Skip the test where it does not run."""
+    path = Path(sys.executable).with_name("envoy")
+    try:
+        subprocess.run([path, "--version"], capture_output=True, check=True)
+    except (OSError, subprocess.CalledProcessError) as error:
+        pytest.skip(f"Envoy does not run here: {getattr(error, 'stderr', b'').decode() or error}")
+    return path
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def address(shop: RunningShop, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[str]:
+    """Envoy in front of the shop, which it reaches with the operator's certificate."""
+    path, folder = require_envoy(), tmp_path_factory.mktemp("envoy")
+    file, log = folder / "envoy.json", folder / "envoy.log"
+    with reserved(1) as (port,), log.open("wb") as errors:
         file.write_text(json.dumps(bootstrap(port, shop)))
         envoy = await asyncio.create_subprocess_exec(
-            *(Path(sys.executable).with_name("envoy"), "--config-path", file, "--use-dynamic-base-id"),
-            *("--concurrency", "1", "--log-level", "error"),
+            *(path, "--config-path", file, "--use-dynamic-base-id", "--concurrency", "1", "--log-level", "error"),
+            stderr=errors,
         )
         try:
+            await wait_until(lambda: envoy.returncode is not None or listens(port), timeout_seconds=300)
+            if envoy.returncode is not None:
+                # An invalid configuration is our defect; anything else, such as a missing right, is this machine's.
+                give_up = pytest.fail if "onfig" in log.read_text() else pytest.skip
+                give_up(f"Envoy ended with status {envoy.returncode}: {log.read_text()}")
             yield f"127.0.0.1:{port}"
         finally:
             with contextlib.suppress(ProcessLookupError):
@@ -152,21 +172,15 @@ async def envoy_of(shop: RunningShop, folder: Path) -> AsyncIterator[str]:
             await envoy.wait()
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def address(shop: RunningShop, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[str]:
-    async with envoy_of(shop, tmp_path_factory.mktemp("envoy")) as address:
-        yield address
+def listens(port: int) -> bool:
+    with socket.socket() as client:
+        return client.connect_ex(("127.0.0.1", port)) == 0
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def gateway(address: str) -> AsyncIterator[grpc.aio.Channel]:
     async with grpc.aio.insecure_channel(address) as channel:
-        await asyncio.wait_for(channel.channel_ready(), 60)
         yield channel
-
-
-async def status_of(call: grpc.aio.Call) -> grpc.StatusCode:
-    return await call.code()
 
 
 def bearer(value: str) -> tuple[tuple[str, str]]:
@@ -181,66 +195,41 @@ async def test_a_user_fills_a_cart_and_orders_it(shop: RunningShop, gateway: grp
     assert order.order.order_id
 
 
-async def test_a_gateway_with_a_certificate_reaches_a_service_with_tls(tmp_path: Path) -> None:
-    async with (
-        running_shop(tmp_path, [find(discover(), "cart")], tls=True) as shop,
-        envoy_of(shop, tmp_path) as address,
-        grpc.aio.insecure_channel(address) as channel,
-    ):
-        await asyncio.wait_for(channel.channel_ready(), 60)
-        cart = CartServiceStub(channel)
-        assert (await cart.GetCart(GetCartRequest(user_id="alice"), metadata=bearer(token()))).user_id == "alice"
-
-
 async def test_methods_without_a_user_need_a_token_of_any_user(gateway: grpc.aio.Channel) -> None:
     catalog = ProductCatalogServiceStub(gateway)
     assert (await catalog.ListProducts(Empty(), metadata=bearer(token()))).products
-    assert await status_of(catalog.ListProducts(Empty())) == UNAUTHENTICATED
+    assert await catalog.ListProducts(Empty()).code() == UNAUTHENTICATED
 
 
 @pytest.mark.parametrize("method", FILTERS[0]["typed_config"]["extractions_by_method"])
 async def test_the_user_of_another_is_refused(gateway: grpc.aio.Channel, method: str) -> None:
     service, _, name = method.rpartition(".")
     call: Call = gateway.unary_unary(f"/{service}/{name}")
-    assert await status_of(call(OTHERS, metadata=bearer(token()))) == PERMISSION_DENIED
+    assert await call(OTHERS, metadata=bearer(token())).code() == PERMISSION_DENIED
 
 
 @pytest.mark.parametrize(
     ("credentials", "status"),
     [
-        (None, UNAUTHENTICATED),
-        ("garbage", UNAUTHENTICATED),
-        (token(expires_in=-600), UNAUTHENTICATED),
-        (token(alg="none"), UNAUTHENTICATED),
-        (token(alg="HS256"), UNAUTHENTICATED),
-        (token(key=OTHER_KEY), UNAUTHENTICATED),
-        (token(iss="https://elsewhere.example.com"), UNAUTHENTICATED),
-        (token(sub=["alice"]), UNAUTHENTICATED),
-        (token(aud=["another"]), PERMISSION_DENIED),
-        (token(sub=None), PERMISSION_DENIED),
-        (token(sub=""), PERMISSION_DENIED),
-    ],
-    ids=[
-        "no-token",
-        "garbage",
-        "expired",
-        "unsigned",
-        "algorithm",
-        "key",
-        "issuer",
-        "list",
-        "audience",
-        "no-subject",
-        "empty",
+        pytest.param(None, UNAUTHENTICATED, id="no token"),
+        pytest.param("garbage", UNAUTHENTICATED, id="garbage"),
+        pytest.param(token(expires_in=-600), UNAUTHENTICATED, id="expired"),
+        pytest.param(token(alg="none"), UNAUTHENTICATED, id="unsigned"),
+        pytest.param(token(alg="HS256"), UNAUTHENTICATED, id="algorithm"),
+        pytest.param(token(key=OTHER_KEY), UNAUTHENTICATED, id="key"),
+        pytest.param(token(iss="https://elsewhere.example.com"), UNAUTHENTICATED, id="issuer"),
+        pytest.param(token(sub=["alice"]), UNAUTHENTICATED, id="list"),
+        pytest.param(token(aud=["another"]), PERMISSION_DENIED, id="audience"),
+        pytest.param(token(sub=None), PERMISSION_DENIED, id="no subject"),
+        pytest.param(token(sub=""), PERMISSION_DENIED, id="empty"),
     ],
 )
 async def test_a_token_that_does_not_name_the_user_is_refused(
     gateway: grpc.aio.Channel, credentials: str | None, status: grpc.StatusCode
 ) -> None:
     metadata = bearer(credentials) if credentials else None
-    assert (
-        await status_of(CartServiceStub(gateway).GetCart(GetCartRequest(user_id="alice"), metadata=metadata)) == status
-    )
+    call = CartServiceStub(gateway).GetCart(GetCartRequest(user_id="alice"), metadata=metadata)
+    assert await call.code() == status
 
 
 @pytest.mark.parametrize(
@@ -251,7 +240,7 @@ async def test_a_token_that_does_not_name_the_user_is_refused(
 async def test_no_encoding_hides_the_user_that_the_service_reads(gateway: grpc.aio.Channel, message: bytes) -> None:
     assert GetCartRequest.FromString(message).user_id != "alice"
     call: Call = gateway.unary_unary("/shop.CartService/GetCart")
-    assert await status_of(call(message, metadata=bearer(token()))) == PERMISSION_DENIED
+    assert await call(message, metadata=bearer(token())).code() == PERMISSION_DENIED
 
 
 async def test_a_second_message_is_not_the_one_that_the_service_reads(gateway: grpc.aio.Channel) -> None:
@@ -259,13 +248,13 @@ async def test_a_second_message_is_not_the_one_that_the_service_reads(gateway: g
     answer = await calls(iter([OWN, OTHERS]), metadata=bearer(token()))
     assert Cart.FromString(answer).user_id == "alice"
     # Envoy refuses it while the client still sends, which may also end the call as INTERNAL.
-    assert await status_of(calls(iter([OTHERS, OWN]), metadata=bearer(token()))) != grpc.StatusCode.OK
+    assert await calls(iter([OTHERS, OWN]), metadata=bearer(token())).code() != grpc.StatusCode.OK
 
 
 async def test_a_compressed_request_is_refused(gateway: grpc.aio.Channel) -> None:
     request = GetCartRequest(user_id="bob" * 40)
     call = CartServiceStub(gateway).GetCart(request, metadata=bearer(token()), compression=grpc.Compression.Gzip)
-    assert await status_of(call) == grpc.StatusCode.INVALID_ARGUMENT
+    assert await call.code() == grpc.StatusCode.INVALID_ARGUMENT
 
 
 @pytest.mark.usefixtures("gateway")
@@ -281,7 +270,7 @@ async def test_a_browser_s_call_is_checked_too(address: str) -> None:
 @pytest.mark.parametrize("path", ["/shop.CartService/Unknown", "/shop.internal.Orders/ListOrders"])
 async def test_a_method_that_the_example_does_not_name_is_refused(gateway: grpc.aio.Channel, path: str) -> None:
     call: Call = gateway.unary_unary(path)
-    assert await status_of(call(OWN, metadata=bearer(token()))) == PERMISSION_DENIED
+    assert await call(OWN, metadata=bearer(token())).code() == PERMISSION_DENIED
 
 
 def methods_with_a_user() -> set[str]:

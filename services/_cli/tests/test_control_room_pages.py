@@ -82,10 +82,24 @@ async def test_traces_are_sorted_as_the_address_says(room: ControlRoom, client: 
     assert 'aria-sort="descending"' in page
 
 
+async def test_what_is_searched_for_is_shown_as_text(client: httpx2.AsyncClient) -> None:
+    assert "<script>alert" not in (await client.get("/", params={"order": "<script>alert(1)</script>"})).text
+
+
+async def test_a_path_with_a_trailing_slash_is_unknown(client: httpx2.AsyncClient) -> None:
+    assert (await client.get("/api/status/")).status_code == 404
+
+
 async def test_an_unknown_order_of_traces_is_refused(client: httpx2.AsyncClient) -> None:
     response = await client.get("/", params={"sort": "colour"})
     assert response.status_code == 400
     assert "sort: must be one of started, duration, spans" in response.text
+
+
+async def test_a_minimum_that_is_no_number_is_refused(client: httpx2.AsyncClient) -> None:
+    response = await client.get("/", params={"min_ms": "many"})
+    assert response.status_code == 400
+    assert "min_ms: must be a number" in response.text
 
 
 @pytest.mark.parametrize("limit", ["9" * 400, "1.5"])
@@ -102,6 +116,13 @@ async def test_an_impossible_rate_of_customers_is_refused(client: httpx2.AsyncCl
 
 async def test_a_shop_without_a_storefront_has_no_customers(client: httpx2.AsyncClient) -> None:
     assert "this shop has no storefront" in (await client.post("/customers", content="rate=1")).text
+
+
+async def test_a_trace_is_a_waterfall(client: httpx2.AsyncClient, room: ControlRoom) -> None:
+    store(room, "shop.AdService/GetAds", "a" * 32, 5)
+    page = (await client.get(f"/traces/{'a' * 32}")).text
+    assert "AdService/GetAds" in page
+    assert "<rect" in page
 
 
 async def test_a_trace_whose_spans_were_dropped_is_its_log_lines(client: httpx2.AsyncClient, room: ControlRoom) -> None:

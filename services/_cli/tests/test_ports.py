@@ -1,7 +1,9 @@
 import socket
+from pathlib import Path
 
 import pytest
 
+from shop_cli.control_room.running import running
 from shop_cli.local.ports import HOST, PortInUse, require_free, reserved
 
 
@@ -35,3 +37,11 @@ def test_a_reservation_ends_with_its_context() -> None:
         pass
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as lock:
         lock.bind((HOST, port))
+
+
+@pytest.mark.parametrize(("name", "usual"), [("cart", 50_051), ("cart-internal", 11_051), ("control-room", 8090)])
+async def test_nothing_is_started_while_a_port_of_any_kind_is_in_use(tmp_path: Path, name: str, usual: int) -> None:
+    offset = 11_300  # of which no outgoing connection can have a port
+    with socket.create_server((HOST, usual + offset)), pytest.raises(PortInUse, match=f"^{name}: "):
+        async with running(tmp_path, port_offset=offset, any_ports=False, postgres=False, tls=False, lab=False):
+            pass

@@ -9,6 +9,7 @@ import psycopg
 import pytest
 import redis
 
+from shop_cli.local.data_stores import PathTooLong, data_stores
 from shop_cli.local.postgres import Postgres
 from shop_cli.local.stores import Valkey
 from shop_cli.local.supervision import process_states
@@ -51,3 +52,9 @@ async def test_valkey_has_acknowledged_data_after_a_kill(tmp_path: Path, port: i
         await server.wait_until_serving()
         with redis.Redis.from_url(server.url) as client:
             assert client.get("kept") == b"1"
+
+
+async def test_a_folder_whose_path_is_too_long_for_a_socket_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(PathTooLong, match="`--folder`"):
+        async with data_stores(tmp_path / ("x" * 100)):
+            pass

@@ -1,13 +1,20 @@
-"""The job reads again while a peer fails; tests/system has peers that start late or never."""
+"""The job waits for its peers, and reads again while one fails."""
 
+import asyncio
+import json
+import time
 from typing import cast
 
 import pytest
 
 from chassis.errors import Unavailable
-from checkout_service.reconciliation.__main__ import ReconciliationSettings, _read_in_time
+from chassis.rpc.client import channel
+from checkout_service.reconciliation.__main__ import NOT_READ, ReconciliationSettings, _read_in_time, _wait_for, main
 from checkout_service.reconciliation.reader import Reader, Records
 from checkout_service.reconciliation.rules import CompleteSince
+from shop_cli.local.ports import reserved
+from shop_kit.serving import serve
+from shop_kit.waiting import wait_until
 
 RECORDS = Records([], charges=0, shipments=0, complete_since=CompleteSince())
 
@@ -44,3 +51,23 @@ async def test_the_job_ends_with_the_last_error_when_its_time_is_over() -> None:
     reader = cast("Reader", RestartedPeer(failures=1))
     with pytest.raises(Unavailable, match="^going away$"):
         await _read_in_time(reader, {}, settings(wait_seconds=0))
+
+
+async def test_a_peer_that_answers_late_is_waited_for_and_named_meanwhile(capsys: pytest.CaptureFixture[str]) -> None:
+    with reserved(1) as (port,):
+        payment = channel(f"127.0.0.1:{port}", "", timeout_seconds=1)
+        waiting = asyncio.create_task(_wait_for({"payment": payment}, until=time.monotonic() + 300))
+        await wait_until(lambda: "payment" in capsys.readouterr().out)
+        async with serve(port=port):
+            assert await waiting == ""
+        await payment.close()
+
+
+def test_peers_that_never_answer_are_named(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    for peer in ("CHECKOUT", "PAYMENT", "SHIPPING"):
+        monkeypatch.setenv(f"{peer}_INTERNAL_ADDR", "127.0.0.1:1")
+    monkeypatch.setenv("WAIT_SECONDS", "0.1")
+    assert main() == NOT_READ
+    last = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert (last["event"], last["reason"]) == ("records not read", "UNAVAILABLE")
+    assert last["message"].startswith("checkout, payment, shipping did not answer for 0.1 s: ")

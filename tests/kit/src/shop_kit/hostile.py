@@ -1,7 +1,9 @@
 """Requests that have a text, such as the number of a card, in every place where a client can put one."""
 
 import asyncio
+import ssl
 
+from chassis.tls.certificates import Certificates
 from shop_kit.http2 import CONTINUATION, HEADERS, PREFACE, call, frame, header, message
 
 _TRACEPARENT = f"00-{'ab' * 16}-{'cd' * 8}-01"
@@ -67,9 +69,9 @@ def grpc_calls(text: bytes, path: bytes) -> list[bytes]:
     ]
 
 
-async def send(port: int, sent: bytes) -> None:
+async def send(port: int, sent: bytes, certificates: Certificates | None = None) -> None:
     """Send bytes on a connection of their own; wait for the first answer, or half a second without any."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=_tls(certificates) if certificates else None)
     writer.write(sent)
     try:
         async with asyncio.timeout(0.5):
@@ -77,3 +79,10 @@ async def send(port: int, sent: bytes) -> None:
     except (TimeoutError, ConnectionError):
         pass
     writer.transport.abort()
+
+
+def _tls(certificates: Certificates) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=str(certificates.folder / "ca.crt"))
+    context.load_cert_chain(certificates.folder / "tls.crt", certificates.folder / "tls.key")
+    context.set_alpn_protocols(["h2"])
+    return context

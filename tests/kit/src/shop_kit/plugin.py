@@ -5,6 +5,7 @@ import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 # gRPC reads both when it is imported. Its fork handlers sometimes crash, and tests start processes while its threads
 # run. The experiments are switched off as in the images: decisions/0007-event-engine-off.md.
@@ -26,6 +27,7 @@ from chassis.telemetry.instruments import SCOPE, Telemetry
 from shop_kit.clock import Clock
 from shop_kit.databases import Templates
 from shop_kit.serving import Recorded
+from shop_kit.sharing import SHARED_FOLDERS, FilesAndFolders, share
 from shop_kit.statement_errors import statement_errors as statement_errors  # noqa: PLC0414 - a fixture
 
 
@@ -34,6 +36,18 @@ def pytest_configure() -> None:
     # On a busy machine examples take long without being wrong.
     hypothesis.settings.register_profile("shop", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
     hypothesis.settings.load_profile("shop")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addini(SHARED_FOLDERS, "folders whose tests share fixtures of their session", type="args")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item], config: pytest.Config) -> None:
+    share(items, config)
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> FilesAndFolders | None:
+    return FilesAndFolders(config, log) if config.getoption("dist") == "loadfile" else None
 
 
 @pytest.fixture

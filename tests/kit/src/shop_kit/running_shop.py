@@ -3,11 +3,13 @@
 import asyncio
 import contextlib
 import os
+import sqlite3
 import sys
 import uuid
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import grpc
 
@@ -20,7 +22,7 @@ from shop.empty_pb2 import Empty
 from shop.order_pb2 import OrderResult
 from shop.product_catalog_pb2 import Product
 from shop.product_catalog_pb2_grpc import ProductCatalogServiceStub
-from shop_cli.local.child_process import ChildProcess
+from shop_cli.local.child_process import START_SECONDS, ChildProcess
 from shop_cli.local.identities import Identities
 from shop_cli.local.otlp_receiver import exporting_to
 from shop_cli.local.ports import reserved
@@ -30,8 +32,8 @@ from shop_cli.local.workspace import Program, default_ports, discover, discover_
 from shop_cli.sample_order import sample_order
 from shop_kit.charges import Charge, read_charges
 from shop_kit.received_telemetry import Received, receiving
+from shop_kit.waiting import wait_until
 
-_UP_SECONDS = 90
 DEAD_PROXIES = {
     **dict.fromkeys(("http_proxy", "https_proxy", "grpc_proxy", "HTTP_PROXY", "HTTPS_PROXY"), "http://127.0.0.1:1"),
     **dict.fromkeys(("all_proxy", "ALL_PROXY"), "socks5://127.0.0.1:1"),
@@ -65,7 +67,19 @@ class RunningShop:
             for process in self.processes
             if process.internal_port
         }
-        return {"PATH": os.environ["PATH"], **public, **internal}
+        tls = {"TLS_FOLDER": str(found.folder)} if (found := next(iter(self.processes)).certificates) else {}
+        return {"PATH": os.environ["PATH"], **public, **internal, **tls}
+
+    def execute(self, service: str, statement: str, *parameters: object) -> list[tuple[Any, ...]]:
+        """Execute a statement in a service's database, past the service; return its rows."""
+        path = self.folder / ".shop" / f"{service}.db"
+        with contextlib.closing(sqlite3.connect(path, timeout=60)) as connection, connection:
+            return connection.execute(statement, parameters).fetchall()
+
+    async def wait_until_done(self, order_id: str) -> None:
+        """Wait until an order has all its effects."""
+        state = "SELECT state FROM orders WHERE order_id = ?"
+        await wait_until(lambda: self.execute("checkout", state, order_id) == [("DONE",)])
 
     def charges(self, order_id: str = "") -> list[Charge]:
         """Return the entries of payment's ledger for an order; by default all."""
@@ -119,7 +133,7 @@ async def shop_up(folder: Path, *options: str) -> AsyncIterator[Run]:
     process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE, env=environment)
     assert process.stdout
     try:
-        async with asyncio.timeout(_UP_SECONDS):
+        async with asyncio.timeout(START_SECONDS):
             while b"is ready" not in (line := await process.stdout.readline()):
                 if not line:
                     raise RuntimeError("the shop ended")
@@ -138,7 +152,6 @@ async def running_shop(
     programs: Sequence[Program] | None = None,
     *,
     tls: bool = False,
-    failpoints: str = "",
     **variables: str,
 ) -> AsyncIterator[RunningShop]:
     """Start services on free ports and wait until they are ready. They export their telemetry to this process.
@@ -147,7 +160,6 @@ async def running_shop(
         folder: for their data.
         programs: what to start; all gRPC services by default.
         tls: let them speak mutual TLS; the channels are the operator's.
-        failpoints: of every service, as of chassis.failpoints.
         variables: additional environment variables of every service.
     """
     programs = discover_services() if programs is None else programs
@@ -159,8 +171,7 @@ async def running_shop(
         environment = {"PATH": "/usr/bin:/bin", **DEAD_PROXIES, **exporting_to(otlp_port), **variables}
         clients = [*(program.name for program in programs), "reconciliation", "test"]
         identities = Identities.issue(folder / "tls", clients) if tls else None
-        overrides = {program.name: {"FAILPOINTS": failpoints} for program in programs}
-        shop = Shop(programs, folder, by_name, environment, overrides, identities=identities)
+        shop = Shop(programs, folder, by_name, environment, identities=identities)
         processes = await stack.enter_async_context(shop)
         await processes.wait_until_serving()
         channels = {

@@ -35,7 +35,7 @@ _USER = "demo"
 _LINES = 3
 _PLACE_ORDER = "shop.CheckoutService/PlaceOrder"
 _REFRESH_SECONDS = 0.1
-_CONFIRMATION_SECONDS = 10.0
+_CONFIRMATION_SECONDS = 60.0
 
 Folder = Annotated[Path | None, typer.Option(help="Folder for the services' data. Default: a new temporary folder.")]
 

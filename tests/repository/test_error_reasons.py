@@ -14,7 +14,7 @@ from payment_service.cards import Decline
 from payment_service.domain import CardDeclined
 from shop_internal.error_reasons_pb2 import ErrorReason
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 PROTO = (ROOT / "protos/shop_internal/error_reasons.proto").read_text()
 SERVICES = {package.name for package in (ROOT / "services").glob("*/src/*_service")}
 # The storefront raises errors of its own only to itself: it answers over HTTP.
