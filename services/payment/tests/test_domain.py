@@ -1,4 +1,3 @@
-from collections.abc import Callable
 from dataclasses import replace
 from datetime import date
 from typing import Any
@@ -7,7 +6,7 @@ import pytest
 
 from chassis.errors import DomainError, IdempotencyKeyReused, InvalidArgument
 from chassis.values.keys import HmacKeys
-from payment_service.cards import Brand
+from payment_service.cards import Brand, Card
 from payment_service.domain import (
     CardDeclined,
     ChargeFenced,
@@ -20,12 +19,17 @@ from payment_service.domain import (
     State,
 )
 
-MakeRequest = Callable[..., ChargeRequest]
-
 AMEX = "378282246310005"
 OLD_KEY = HmacKeys.parse("o" * 32)
 BOTH_KEYS = HmacKeys.parse(f"{'n' * 32},{'o' * 32}")
 NEW_KEY = HmacKeys.parse("n" * 32)
+
+
+def make_request(**changed: Any) -> ChargeRequest:
+    """Make a request to charge 12.34 EUR to a valid card, with the given fields changed."""
+    card: dict[str, Any] = {"number": "4242 4242 4242 4242", "cvv": 123, "year": 2030, "month": 11}
+    card |= {name: changed.pop(name) for name in card if name in changed}
+    return replace(ChargeRequest("EUR", 12, 340_000_000, Card(**card)), **changed)
 
 
 @pytest.fixture
@@ -41,9 +45,7 @@ def processor(sqlite_ledger: Ledger, declines: list[str]) -> PaymentProcessor:
     )
 
 
-async def test_a_charge_is_recorded_with_its_amount_and_the_brand_of_its_card(
-    processor: PaymentProcessor, make_request: MakeRequest
-) -> None:
+async def test_a_charge_is_recorded_with_its_amount_and_the_brand_of_its_card(processor: PaymentProcessor) -> None:
     entry = await processor.charge("key", make_request())
     assert entry == await processor.ledger.find("key")
     assert entry.payment is not None
@@ -56,7 +58,7 @@ def test_a_key_has_the_same_transaction_id_in_every_release() -> None:
 
 @pytest.mark.parametrize("change", [{"number": "4242424242424242"}, {"cvv": 321}])
 async def test_number_separators_and_security_code_do_not_make_another_request(
-    processor: PaymentProcessor, make_request: MakeRequest, change: dict[str, object]
+    processor: PaymentProcessor, change: dict[str, object]
 ) -> None:
     assert await processor.charge("key", make_request()) == await processor.charge("key", make_request(**change))
 
@@ -77,16 +79,14 @@ async def test_number_separators_and_security_code_do_not_make_another_request(
     ],
 )
 async def test_a_key_reused_for_a_different_request_is_refused(
-    processor: PaymentProcessor, make_request: MakeRequest, other: dict[str, object]
+    processor: PaymentProcessor, other: dict[str, object]
 ) -> None:
     await processor.charge("key", make_request(purchase_id="one"))
     with pytest.raises(IdempotencyKeyReused):
         await processor.charge("key", make_request(**{"purchase_id": "one"} | other))
 
 
-async def test_a_charge_is_recorded_with_the_id_of_the_current_hmac_key(
-    processor: PaymentProcessor, make_request: MakeRequest
-) -> None:
+async def test_a_charge_is_recorded_with_the_id_of_the_current_hmac_key(processor: PaymentProcessor) -> None:
     before = await processor.charge("before", make_request())
     during = await replace(processor, hmac_keys=BOTH_KEYS).charge("during", make_request())
     assert before.payment is not None
@@ -94,9 +94,7 @@ async def test_a_charge_is_recorded_with_the_id_of_the_current_hmac_key(
     assert (before.payment.hmac_key_id, during.payment.hmac_key_id) == (OLD_KEY.current_id, NEW_KEY.current_id)
 
 
-async def test_a_charge_under_the_previous_hmac_key_is_repeatable_with_its_card(
-    processor: PaymentProcessor, make_request: MakeRequest
-) -> None:
+async def test_a_charge_under_the_previous_hmac_key_is_repeatable_with_its_card(processor: PaymentProcessor) -> None:
     charged = await processor.charge("key", make_request())
     rotated = replace(processor, hmac_keys=BOTH_KEYS)
     assert await rotated.charge("key", make_request()) == charged
@@ -104,9 +102,7 @@ async def test_a_charge_under_the_previous_hmac_key_is_repeatable_with_its_card(
         await rotated.charge("key", make_request(number="4000056655665556"))
 
 
-async def test_no_card_is_charged_twice_after_its_hmac_key_was_removed(
-    processor: PaymentProcessor, make_request: MakeRequest
-) -> None:
+async def test_no_card_is_charged_twice_after_its_hmac_key_was_removed(processor: PaymentProcessor) -> None:
     charged = await processor.charge("key", make_request())
     with pytest.raises(IdempotencyKeyReused):
         await replace(processor, hmac_keys=NEW_KEY).charge("key", make_request())
@@ -115,7 +111,7 @@ async def test_no_card_is_charged_twice_after_its_hmac_key_was_removed(
 
 @pytest.mark.parametrize("rules", [{"today": lambda: date(2031, 1, 1)}, {"accepted_brands": {Brand.JCB}}])
 async def test_a_repeated_charge_succeeds_after_its_card_would_be_declined(
-    processor: PaymentProcessor, make_request: MakeRequest, rules: dict[str, Any]
+    processor: PaymentProcessor, rules: dict[str, Any]
 ) -> None:
     charged = await processor.charge("key", make_request())
     assert await replace(processor, **rules).charge("key", make_request()) == charged
@@ -126,16 +122,14 @@ async def test_a_repeated_charge_succeeds_after_its_card_would_be_declined(
     [({"number": AMEX}, "BRAND_NOT_ACCEPTED"), ({"year": 2026, "month": 10}, "CARD_EXPIRED")],
 )
 async def test_a_declined_card_is_reported_with_its_reason(
-    processor: PaymentProcessor, make_request: MakeRequest, declined: dict[str, object], reason: str
+    processor: PaymentProcessor, declined: dict[str, object], reason: str
 ) -> None:
     with pytest.raises(CardDeclined) as refused:
         await processor.charge("key", make_request(**declined))
     assert refused.value.reason == reason
 
 
-async def test_a_decline_is_counted_once_by_its_reason(
-    processor: PaymentProcessor, make_request: MakeRequest, declines: list[str]
-) -> None:
+async def test_a_decline_is_counted_once_by_its_reason(processor: PaymentProcessor, declines: list[str]) -> None:
     for key, request in (
         ("one", make_request(number=AMEX)),
         ("one", make_request(number=AMEX)),
@@ -150,9 +144,7 @@ async def test_a_decline_is_counted_once_by_its_reason(
     assert declines == ["BRAND_NOT_ACCEPTED", "BRAND_NOT_ACCEPTED", "CARD_EXPIRED"]
 
 
-async def test_a_decline_is_final_even_if_the_brand_is_accepted_later(
-    processor: PaymentProcessor, make_request: MakeRequest
-) -> None:
+async def test_a_decline_is_final_even_if_the_brand_is_accepted_later(processor: PaymentProcessor) -> None:
     with pytest.raises(CardDeclined) as first:
         await processor.charge("key", make_request(number=AMEX))
     with pytest.raises(CardDeclined) as second:
@@ -160,9 +152,7 @@ async def test_a_decline_is_final_even_if_the_brand_is_accepted_later(
     assert (second.value.reason, second.value.message) == (first.value.reason, first.value.message)
 
 
-async def test_a_malformed_request_does_not_use_up_its_key(
-    processor: PaymentProcessor, make_request: MakeRequest
-) -> None:
+async def test_a_malformed_request_does_not_use_up_its_key(processor: PaymentProcessor) -> None:
     with pytest.raises(InvalidArgument):
         await processor.charge("key", make_request(number="4242"))
     assert (await processor.charge("key", make_request())).state is State.CHARGED
@@ -180,34 +170,32 @@ async def test_a_malformed_request_does_not_use_up_its_key(
     ],
 )
 async def test_an_invalid_amount_is_refused_with_its_field(
-    processor: PaymentProcessor, make_request: MakeRequest, amount: dict[str, object], field: str
+    processor: PaymentProcessor, amount: dict[str, object], field: str
 ) -> None:
     with pytest.raises(InvalidArgument) as refused:
         await processor.charge("key", make_request(**amount))
     assert refused.value.violations[0].field == field
 
 
-async def test_the_smallest_amount_is_charged(processor: PaymentProcessor, make_request: MakeRequest) -> None:
+async def test_the_smallest_amount_is_charged(processor: PaymentProcessor) -> None:
     assert (await processor.charge("key", make_request(units=0, nanos=1))).state is State.CHARGED
 
 
 @pytest.mark.parametrize("late", [{}, {"number": AMEX}, {"number": "4242"}])
-async def test_every_charge_after_the_fence_is_refused(
-    processor: PaymentProcessor, make_request: MakeRequest, late: dict[str, object]
-) -> None:
+async def test_every_charge_after_the_fence_is_refused(processor: PaymentProcessor, late: dict[str, object]) -> None:
     assert (await processor.resolve_or_fence("key")).state is State.FENCED
     with pytest.raises(ChargeFenced):
         await processor.charge("key", make_request(**late))
 
 
-async def test_a_charge_under_a_voided_key_is_refused(processor: PaymentProcessor, make_request: MakeRequest) -> None:
+async def test_a_charge_under_a_voided_key_is_refused(processor: PaymentProcessor) -> None:
     await processor.charge("key", make_request())
     await processor.void("key")
     with pytest.raises(ChargeVoided):
         await processor.charge("key", make_request())
 
 
-async def test_only_a_charge_can_be_voided(processor: PaymentProcessor, make_request: MakeRequest) -> None:
+async def test_only_a_charge_can_be_voided(processor: PaymentProcessor) -> None:
     await processor.resolve_or_fence("fenced")
     with pytest.raises(CardDeclined):
         await processor.charge("declined", make_request(number=AMEX))

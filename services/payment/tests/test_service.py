@@ -12,7 +12,7 @@ from chassis.failpoints import Failpoints
 from chassis.values import paging
 from chassis.values.keys import HmacKeys
 from payment_service.cards import Brand
-from payment_service.domain import ChargeRequest, Ledger, PaymentProcessor
+from payment_service.domain import Ledger, PaymentProcessor
 from payment_service.failpoints import FAILPOINTS
 from payment_service.ledger.sql import open_ledger
 from payment_service.service import PaymentLedger, PaymentService
@@ -25,8 +25,6 @@ from shop_kit.serving import connect
 
 KEYS = HmacKeys.parse("k" * 32)
 
-MakeRequest = Callable[..., ChargeRequest]
-
 
 @dataclass(frozen=True)
 class Payments:
@@ -35,10 +33,10 @@ class Payments:
     public: PaymentServiceStub
     internal: PaymentLedgerStub
 
-    async def charge(self, charge: ChargeRequest, key: str | None = None, fingerprint: str | None = None) -> str:
+    async def charge(self, key: str | None = None, fingerprint: str | None = None, *, year: int = 2030) -> str:
         given = {"idempotency-key": key, "request-fingerprint": fingerprint}
         metadata = tuple((name, value) for name, value in given.items() if value is not None)
-        response = await self.public.Charge(charge_to_wire(charge), metadata=metadata)
+        response = await self.public.Charge(charge_request(year), metadata=metadata)
         return response.transaction_id
 
     async def resolve(self, key: str) -> ledger_pb2.ResolveOrFenceResponse:
@@ -48,14 +46,15 @@ class Payments:
         return (await self.internal.Void(ledger_pb2.VoidRequest(charge_key=key))).transaction_id
 
 
-def charge_to_wire(charge: ChargeRequest) -> payment_pb2.ChargeRequest:
+def charge_request(year: int = 2030) -> payment_pb2.ChargeRequest:
+    """Make a request to charge 12.34 EUR to a card that is valid until that year."""
     return payment_pb2.ChargeRequest(
-        amount=money_pb2.Money(currency_code=charge.currency_code, units=charge.units, nanos=charge.nanos),
+        amount=money_pb2.Money(currency_code="EUR", units=12, nanos=340_000_000),
         credit_card=payment_pb2.CreditCardInfo(
-            credit_card_number=charge.card.number,
-            credit_card_cvv=charge.card.cvv,
-            credit_card_expiration_year=charge.card.year,
-            credit_card_expiration_month=charge.card.month,
+            credit_card_number="4242 4242 4242 4242",
+            credit_card_cvv=123,
+            credit_card_expiration_year=year,
+            credit_card_expiration_month=11,
         ),
     )
 
@@ -82,19 +81,19 @@ async def payments(sqlite_ledger: Ledger) -> AsyncIterator[Payments]:
         yield opened
 
 
-async def test_a_repeated_charge_returns_the_same_transaction(payments: Payments, make_request: MakeRequest) -> None:
-    assert await payments.charge(make_request(), "key") == await payments.charge(make_request(), "key")
+async def test_a_repeated_charge_returns_the_same_transaction(payments: Payments) -> None:
+    assert await payments.charge("key") == await payments.charge("key")
 
 
-async def test_each_charge_without_a_key_is_a_new_charge(payments: Payments, make_request: MakeRequest) -> None:
-    assert await payments.charge(make_request()) != await payments.charge(make_request())
+async def test_each_charge_without_a_key_is_a_new_charge(payments: Payments) -> None:
+    assert await payments.charge() != await payments.charge()
 
 
 @pytest.mark.parametrize("missing", ["amount", "credit_card"])
 async def test_a_missing_field_is_refused_with_its_name(
-    payments: Payments, make_request: MakeRequest, missing: Literal["amount", "credit_card"]
+    payments: Payments, missing: Literal["amount", "credit_card"]
 ) -> None:
-    request = charge_to_wire(make_request())
+    request = charge_request()
     request.ClearField(missing)
     with pytest.raises(grpc.aio.AioRpcError, match=missing) as error:
         await payments.public.Charge(request)
@@ -102,25 +101,25 @@ async def test_a_missing_field_is_refused_with_its_name(
 
 
 @pytest.mark.parametrize("key", ["", "k" * 256])
-async def test_a_malformed_key_is_refused(payments: Payments, make_request: MakeRequest, key: str) -> None:
-    for call in (payments.charge(make_request(), key), payments.resolve(key), payments.void(key)):
+async def test_a_malformed_key_is_refused(payments: Payments, key: str) -> None:
+    for call in (payments.charge(key), payments.resolve(key), payments.void(key)):
         assert (await failure_of(call))[0] is grpc.StatusCode.INVALID_ARGUMENT
 
 
 async def test_resolving_a_charge_returns_its_transaction_its_amount_and_the_fingerprint_of_its_first_request(
-    payments: Payments, make_request: MakeRequest
+    payments: Payments,
 ) -> None:
     for fingerprint in ("first", "second", None):
-        transaction_id = await payments.charge(make_request(), "key", fingerprint)
+        transaction_id = await payments.charge("key", fingerprint)
     amount = money_pb2.Money(currency_code="EUR", units=12, nanos=340_000_000)
     found = (await payments.resolve("key")).charged
     assert (found.transaction_id, found.amount, found.request_fingerprint) == (transaction_id, amount, "first")
 
 
-async def test_a_repeated_charge_returns_when_it_was_recorded(payments: Payments, make_request: MakeRequest) -> None:
+async def test_a_repeated_charge_returns_when_it_was_recorded(payments: Payments) -> None:
     trailers = []
     for _ in range(2):
-        request = charge_to_wire(make_request())
+        request = charge_request()
         call = payments.public.Charge(request, metadata=(("idempotency-key", "key"),))
         await call
         trailers.append(dict(await call.trailing_metadata()))
@@ -129,32 +128,28 @@ async def test_a_repeated_charge_returns_when_it_was_recorded(payments: Payments
     assert [trailer.get("charged-at") for trailer in trailers] == [None, f"{recorded_at.ToMicroseconds() / 1e6:.6f}"]
 
 
-async def test_a_fingerprint_that_is_too_long_is_refused(payments: Payments, make_request: MakeRequest) -> None:
+async def test_a_fingerprint_that_is_too_long_is_refused(payments: Payments) -> None:
     with pytest.raises(grpc.aio.AioRpcError, match="request-fingerprint: must"):
-        await payments.charge(make_request(), "key", "f" * 65)
-    await payments.charge(make_request(), "key", "f" * 64)
+        await payments.charge("key", "f" * 65)
+    await payments.charge("key", "f" * 64)
 
 
-async def test_resolving_an_unused_key_fences_it_and_a_second_resolution_says_that_it_was(
-    payments: Payments, make_request: MakeRequest
-) -> None:
+async def test_resolving_an_unused_key_fences_it_and_a_second_resolution_says_that_it_was(payments: Payments) -> None:
     assert [(await payments.resolve("key")).fenced.existing for _ in range(2)] == [False, True]
-    assert await failure_of(payments.charge(make_request(), "key")) == (grpc.StatusCode.ABORTED, "CHARGE_FENCED")
+    assert await failure_of(payments.charge("key")) == (grpc.StatusCode.ABORTED, "CHARGE_FENCED")
 
 
-async def test_resolving_a_decline_returns_its_reason(payments: Payments, make_request: MakeRequest) -> None:
-    await failure_of(payments.charge(make_request(year=2025), "key"))
+async def test_resolving_a_decline_returns_its_reason(payments: Payments) -> None:
+    await failure_of(payments.charge("key", year=2025))
     assert (await payments.resolve("key")).declined.reason == "CARD_EXPIRED"
 
 
-async def test_charges_are_listed_page_by_page(
-    ledger: Ledger, make_request: MakeRequest, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_charges_are_listed_page_by_page(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(paging, "PAGE_SIZE", 2)
     token = ""
     pages: list[Sequence[ledger_pb2.CapturedCharge]] = []
     async with serving(ledger) as payments:
-        charged = {f"key-{number}": await payments.charge(make_request(), f"key-{number}") for number in range(5)}
+        charged = {f"key-{number}": await payments.charge(f"key-{number}") for number in range(5)}
         while not pages or token:
             page = await payments.internal.ListCharges(ledger_pb2.ListChargesRequest(page_token=token))
             token = page.next_page_token
@@ -166,8 +161,8 @@ async def test_charges_are_listed_page_by_page(
     assert listed[0].recorded_at.ToSeconds() == pytest.approx(time.time(), abs=60)
 
 
-async def test_a_void_returns_the_transaction_it_voided(payments: Payments, make_request: MakeRequest) -> None:
-    transaction_id = await payments.charge(make_request(), "key")
+async def test_a_void_returns_the_transaction_it_voided(payments: Payments) -> None:
+    transaction_id = await payments.charge("key")
     assert await payments.void("key") == await payments.void("key") == transaction_id
     assert (await payments.resolve("key")).voided.transaction_id == transaction_id
 
@@ -176,14 +171,13 @@ async def test_a_void_returns_the_transaction_it_voided(payments: Payments, make
 @pytest.mark.parametrize("point", FAILPOINTS)
 async def test_a_call_that_failed_or_hung_has_one_effect_when_retried(
     sqlite_url: str,
-    make_request: MakeRequest,
     stored: Callable[[str], list[tuple[object, ...]]],
     point: str,
     action: str,
 ) -> None:
     """Charge, resolve, void: whichever of them fails and is retried, there is one voided charge."""
     async with open_ledger(sqlite_url) as ledger, serving(ledger, f"{point}={action}*1") as payments:
-        charged = await retried(lambda: payments.charge(make_request(), "key"))
+        charged = await retried(lambda: payments.charge("key"))
         await retried(lambda: payments.resolve("key"))
         assert await retried(lambda: payments.void("key")) == charged
     assert stored(sqlite_url) == [("key", "VOIDED", 12)]
