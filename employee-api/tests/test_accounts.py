@@ -4,8 +4,17 @@ from typing import Any
 
 import pytest
 
-from shop_kit.employee_accounts import MODES, NO_SESSION, log_in, path, started_with, status_and_body
-from shop_kit.employee_api import PASSWORD, Api, StartApi
+from shop_kit.employee_api import (
+    MODES,
+    NO_SESSION,
+    PASSWORD,
+    Api,
+    StartApi,
+    on_each_database,
+    path,
+    started_with,
+    status_and_body,
+)
 
 USER_FIELDS = ["id", "name", "role", "email", "color", "avatar", "dept"]
 
@@ -21,8 +30,8 @@ async def test_users_see_and_rename_themselves(start_api: StartApi, mode: str) -
         assert activity["changes"] == {"name": {"before": "User 0", "after": "Grace Hopper"}}
 
 
-async def test_users_cannot_change_more_of_themselves_than_their_name(start_api_on_sqlite: StartApi) -> None:
-    async with started_with(start_api_on_sqlite, "enforce", "qa") as (api, _):
+async def test_users_cannot_change_more_of_themselves_than_their_name(start_api: StartApi) -> None:
+    async with started_with(start_api, "enforce", "qa") as (api, _):
         before = (await api.client.get("/api/auth/me")).json()
         for field in ("role", "email", "dept", "approved", "id"):
             response = await api.client.patch("/api/auth/me", json={"name": "Other", field: "ceo"})
@@ -42,9 +51,10 @@ async def test_management_changes_an_account(start_api: StartApi, mode: str) -> 
         assert changed.json() == (await api.client.get(path(user))).json()
         assert changed.json().items() >= (changes | {"avatar": "GH"}).items()
         assert set((await api.activities())[0]["changes"]) == set(changes)
-        await log_in(api, "grace@X")
+        await api.log_in("grace@X")
 
 
+@on_each_database
 async def test_an_email_of_another_user_is_refused_in_any_case(api: Api) -> None:
     taken, user = await api.add_user(email="ada@x"), await api.add_user()
     response = await api.client.patch(path(user), json={"name": "Other", "email": "ADA@X"})
@@ -53,18 +63,15 @@ async def test_an_email_of_another_user_is_refused_in_any_case(api: Api) -> None
     assert (await api.client.patch(path(taken), json={"email": "ADA@X"})).json()["email"] == "ADA@X"
 
 
-@pytest.mark.parametrize(
-    "patch",
-    [
-        *({"name": ""}, {"name": None}, {"role": ""}, {"role": 1}, {"email": ""}, {"email": " \t"}, {"dept": None}),
-        *({"dept": "a\0b"}, {"id": "x"}, {"password": "x"}, {"approved": "x"}, {"deactivated_at": "x"}, {"color": "x"}),
-    ],
-)
-async def test_an_invalid_value_is_refused_by_the_name_of_its_field(api_on_sqlite: Api, patch: dict[str, Any]) -> None:
-    user = await api_on_sqlite.add_user()
-    response = await api_on_sqlite.client.patch(path(user), json=patch)
-    assert response.status_code == 400
-    assert next(iter(patch)) in response.json()["error"]
+async def test_an_invalid_value_is_refused_by_the_name_of_its_field(api: Api) -> None:
+    user = await api.add_user()
+    invalid: dict[str, Any] = {"name": None, "role": "", "email": " \t", "dept": "a\0b"}
+    for field, value in (
+        invalid | dict.fromkeys(("id", "password", "approved", "deactivated_at", "color"), "x")
+    ).items():
+        response = await api.client.patch(path(user), json={field: value})
+        assert response.status_code == 400
+        assert response.json()["error"].startswith(f"{field} ")
 
 
 async def test_a_change_of_an_outdated_account_is_refused_and_no_change_records_no_activity(api: Api) -> None:
@@ -82,9 +89,8 @@ async def test_a_change_of_an_outdated_account_is_refused_and_no_change_records_
 
 async def test_setting_a_role_approves_a_user(start_api: StartApi) -> None:
     async with started_with(start_api, "enforce", "ceo", "employee") as (api, [_, user]):
-        session = await log_in(api, user["email"])
-        async with api.engine.begin() as connection:
-            await connection.exec_driver_sql("UPDATE users SET approved = false WHERE role = 'employee'")
+        session = await api.log_in(user["email"])
+        await api.execute("UPDATE users SET approved = false WHERE role = 'employee'")
         assert (await api.client.get("/api/auth/me", headers=session)).json()["approved"] is False
         refused = await api.client.get(path(user), headers=session)
         assert status_and_body(refused) == (403, {"error": "Your account awaits approval"})
@@ -97,28 +103,35 @@ async def test_setting_a_role_approves_a_user(start_api: StartApi) -> None:
 @pytest.mark.parametrize("mode", MODES)
 async def test_a_deactivated_user_cannot_log_in_until_reactivated(start_api: StartApi, mode: str) -> None:
     async with started_with(start_api, mode, "ceo", "qa") as (api, [_, user]):
-        credentials = {"email": user["email"], "password": PASSWORD}
-        session = await log_in(api, user["email"])
+        session = await api.log_in(user["email"])
         for _ in range(2):
             deactivated = (await api.client.post(path(user, "/deactivate"))).json()["deactivated_at"]
             assert deactivated is not None
+        credentials = {"email": user["email"], "password": PASSWORD}
         response = await api.client.post("/api/auth/login", json=credentials)
         assert status_and_body(response) == (401, {"error": "Invalid email or password"})
         for _ in range(2):
             assert (await api.client.post(path(user, "/reactivate"))).json()["deactivated_at"] is None
         assert status_and_body(await api.client.get("/api/auth/me", headers=session)) == NO_SESSION
-        await log_in(api, user["email"])
+        await api.log_in(user["email"])
         activities = (await api.activities())[:3]
         assert [activity["action"] for activity in activities] == ["reactivated", "deactivated", "created"]
         assert activities[1]["changes"] == {"deactivated_at": {"before": None, "after": deactivated}}
 
 
-async def test_users_who_deactivate_themselves_are_recorded_as_the_actor(start_api: StartApi) -> None:
+@pytest.mark.parametrize(
+    ("method", "action", "recorded"), [("POST", "/deactivate", "deactivated"), ("DELETE", "", "deleted")]
+)
+async def test_who_ends_their_own_access_is_recorded_as_the_actor_while_they_exist(
+    start_api: StartApi, method: str, action: str, recorded: str
+) -> None:
     async with started_with(start_api, "enforce", "ceo", "cto") as (api, [me, other]):
-        assert (await api.client.post(path(me, "/deactivate"))).status_code == 200
-        activities = await api.client.get("/api/activities", headers=await log_in(api, other["email"]))
+        assert (await api.client.request(method, path(me, action))).status_code == 200
+        assert status_and_body(await api.client.get("/api/auth/users")) == NO_SESSION
+        activities = await api.client.get("/api/activities", headers=await api.log_in(other["email"]))
         activity = activities.json()["items"][0]
-        assert (activity["action"], activity["actor_id"], activity["subject_id"]) == ("deactivated", me["id"], me["id"])
+        actor = me["id"] if recorded == "deactivated" else None
+        assert (activity["action"], activity["actor_id"], activity["subject_id"]) == (recorded, actor, me["id"])
 
 
 UNFIT = [
@@ -128,34 +141,35 @@ UNFIT = [
 ]
 
 
-@pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("unfit", UNFIT)
-async def test_the_last_user_who_can_manage_is_neither_demoted_nor_deactivated(
-    start_api: StartApi, mode: str, unfit: str
+async def test_the_last_user_who_can_manage_is_not_demoted_deactivated_or_deleted(
+    start_api: StartApi, unfit: str
 ) -> None:
-    async with started_with(start_api, mode, "ceo", "cto") as (api, [user, _]):
-        async with api.engine.begin() as connection:
-            await connection.exec_driver_sql(unfit)
-        demoted = await api.client.patch(path(user), json={"role": "qa"})
-        assert status_and_body(demoted) == (409, {"error": "The last leader can't be given another role"})
-        deactivated = await api.client.post(path(user, "/deactivate"))
-        assert status_and_body(deactivated) == (409, {"error": "The last leader can't be deactivated"})
+    async with started_with(start_api, "enforce", "ceo", "cto") as (api, [user, other]):
+        await api.execute(unfit)
+        for method, action, end in (
+            ("PATCH", "", "given another role"),
+            ("POST", "/deactivate", "deactivated"),
+            ("DELETE", "", "deleted"),
+        ):
+            response = await api.client.request(method, path(user, action), json={"role": "qa"})
+            assert status_and_body(response) == (409, {"error": f"The last leader can't be {end}"})
+        assert (await api.client.delete(path(other))).status_code == 200
         assert (await api.client.patch(path(user), json={"role": "manager"})).json()["role"] == "manager"
 
 
-@pytest.mark.parametrize("unfit", UNFIT)
-async def test_the_last_user_who_can_manage_is_not_deleted(start_api: StartApi, unfit: str) -> None:
-    async with started_with(start_api, "enforce", "ceo", "cto") as (api, [user, other]):
-        async with api.engine.begin() as connection:
-            await connection.exec_driver_sql(unfit)
-        response = await api.client.delete(path(user))
-        assert status_and_body(response) == (409, {"error": "The last leader can't be deleted"})
-        assert (await api.client.delete(path(other))).status_code == 200
+@pytest.mark.parametrize("mode", ["off", "observe"])
+async def test_the_last_leader_can_be_deleted_but_not_demoted_without_authorization(
+    start_api: StartApi, mode: str
+) -> None:
+    async with started_with(start_api, mode, "ceo") as (api, [user]):
+        assert (await api.client.patch(path(user), json={"role": "qa"})).status_code == 409
+        assert (await api.client.post(path(user, "/deactivate"))).status_code == 409
+        assert (await api.client.delete(path(user))).status_code == 200
 
 
 @pytest.mark.parametrize("unfit", UNFIT[1:])
 async def test_a_user_who_cannot_manage_may_lose_their_management_role(api: Api, unfit: str) -> None:
     user = await api.add_user(role="cto")
-    async with api.engine.begin() as connection:
-        await connection.exec_driver_sql(unfit)
+    await api.execute(unfit)
     assert (await api.client.patch(path(user), json={"role": "qa"})).status_code == 200

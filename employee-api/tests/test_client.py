@@ -1,4 +1,4 @@
-"""A typed client that is generated from /openapi.json: it works, and programs that use it are type-checked."""
+"""A typed client that is generated from /openapi.json: it works."""
 
 import asyncio
 import os
@@ -36,31 +36,14 @@ with AuthenticatedClient(address, token) as client:
     missing = get_task.sync(signed_in.parsed.id.hex, client=client)
     assert isinstance(missing, Error) and missing.error == "Task not found"
 """
-WRONG_PROGRAM = """
-from employee_client.models import Status, TaskInput, TaskOutput
-
-def mistakes(task: TaskOutput) -> None:
-    TaskInput(titel="Water the plants")
-    TaskInput(title="Water the plants", status="done")
-    assert task.status is not Status.DOING
-"""
 
 
-async def test_a_generated_client_works_and_programs_that_use_it_are_type_checked(
-    start_api_on_sqlite: StartApi, tmp_path: Path
-) -> None:
-    async with serving(start_api_on_sqlite(auth_mode="enforce", registration="open", **LOCAL)) as (api, address):
-        grace = {"name": "Grace Hopper", "email": "grace@example.com", "password": PASSWORD}
-        (await api.client.post("/api/auth/register", json=grace)).raise_for_status()
-        async with api.engine.begin() as connection:
-            await connection.exec_driver_sql("UPDATE users SET approved = TRUE")
+async def test_a_generated_client_works(start_api: StartApi, tmp_path: Path) -> None:
+    async with serving(start_api(auth_mode="enforce", registration="open", **LOCAL)) as (api, address):
+        await api.store_user("grace@example.com")
         await generate(tmp_path, (await api.client.get("/openapi.json")).text)
         environment = {"PYTHONPATH": str(tmp_path), "ADDRESS": address, "PASSWORD": PASSWORD}
         assert await run(tmp_path, "python", "-c", PROGRAM, environment=environment) == (0, "")
-    (tmp_path / "right.py").write_text(PROGRAM)
-    (tmp_path / "wrong.py").write_text(WRONG_PROGRAM)
-    _, output = await run(tmp_path, "mypy", "--strict", "--no-error-summary", "right.py", "wrong.py")
-    assert {line.partition(": error")[0] for line in output.splitlines()} == {"wrong.py:5", "wrong.py:6", "wrong.py:7"}
 
 
 async def generate(folder: Path, document: str) -> None:

@@ -4,8 +4,7 @@ import pytest
 
 from chassis.telemetry import semconv
 from chassis.telemetry.instruments import Telemetry
-from shop_kit.employee_accounts import UNKNOWN_ID, log_in, started_with
-from shop_kit.employee_api import Api, StartApi
+from shop_kit.employee_api import UNKNOWN_ID, Api, StartApi, path, started_with
 
 EDIT = {"body": "Edited"}
 
@@ -17,38 +16,30 @@ async def add_comment(api: Api, body: str = "Done", **more: Any) -> str:
     return f"{path}/{response.json()['id']}"
 
 
-async def test_comments_are_listed_newest_first(api: Api) -> None:
+async def test_comments_are_listed_newest_first_and_have_a_known_author_or_none(api: Api) -> None:
     user, task = await api.add_user(), await api.add_task()
     path = f"/api/tasks/{task['id']}/comments"
     first = await api.client.post(path, json={"body": "First", "author_id": user["id"]})
     second = await api.client.post(path, json={"body": "Second"})
     assert (first.status_code, first.json()["author_id"]) == (201, user["id"])
+    refused = await api.client.post(path, json={"body": "x", "author_id": UNKNOWN_ID})
+    assert (refused.status_code, refused.json()) == (400, {"error": "Unknown author"})
     assert (await api.pages(path)) == [[second.json(), first.json()]]
-
-
-async def test_a_comment_by_an_unknown_author_is_refused(api: Api) -> None:
-    task = await api.add_task()
-    response = await api.client.post(f"/api/tasks/{task['id']}/comments", json={"body": "x", "author_id": UNKNOWN_ID})
-    assert (response.status_code, response.json()) == (400, {"error": "Unknown author"})
 
 
 async def test_an_edited_comment_has_the_new_text_and_the_time_of_the_edit(api: Api) -> None:
     path = await add_comment(api, "Dnoe")
     before = (await api.client.get(path)).json()
     assert (await api.client.patch(path, json={"body": "Dnoe"})).json() == before  # the same text is no edit
+    invalid: list[Any] = [{}, {"body": ""}, {"body": None}, {"body": "x\0"}, {"author_id": UNKNOWN_ID}, []]
+    for patch in invalid:
+        assert (await api.client.patch(path, json=patch)).status_code == 400
     assert [item["action"] for item in await api.activities()] == ["commented", "created"]
     edited = (await api.client.patch(path, json={"body": "Done"})).json()
     assert edited == before | {"body": "Done", "edited_at": edited["edited_at"]}
     assert before["edited_at"] is None
     assert edited["edited_at"] > before["created_at"]
     assert (await api.client.get(path)).json() == edited
-
-
-@pytest.mark.parametrize("patch", [{}, {"body": ""}, {"body": None}, {"body": "x\0"}, {"author_id": UNKNOWN_ID}, []])
-async def test_an_invalid_edit_changes_nothing(api: Api, patch: Any) -> None:
-    path = await add_comment(api, "Done")
-    assert (await api.client.patch(path, json=patch)).status_code == 400
-    assert (await api.client.get(path)).json()["body"] == "Done"
 
 
 async def test_a_deleted_comment_is_gone_and_activities_do_not_preserve_its_text(api: Api) -> None:
@@ -79,34 +70,29 @@ ROLES = ("employee", "employee", "manager")
 AUTHOR, OTHER, MANAGER = range(3)
 
 
-async def become(api: Api, user: dict[str, Any]) -> None:
-    api.client.headers.update(await log_in(api, user["email"]))
-
-
 @pytest.mark.parametrize("who", [OTHER, MANAGER, AUTHOR])
 async def test_only_the_author_edits_a_comment_and_management_may_delete_it(start_api: StartApi, who: int) -> None:
     async with started_with(start_api, "enforce", *ROLES) as (api, users):
-        path = await add_comment(api)
-        await become(api, users[who])
-        before = (await api.client.get(path)).json()
-        edited = await api.client.patch(path, json=EDIT)
+        comment = await add_comment(api)
+        reader = await api.log_in(users[who]["email"])
+        before = (await api.client.get(comment)).json()
+        edited = await api.client.patch(comment, json=EDIT, headers=reader)
         assert edited.status_code == (200 if who == AUTHOR else 403)
         if who != AUTHOR:
             assert edited.json() == {"error": "Only its author may do this"}
-            assert (await api.client.get(path)).json() == before
-        assert (await api.client.delete(path)).status_code == (403 if who == OTHER else 200)
+            assert (await api.client.get(comment)).json() == before
+        assert (await api.client.delete(comment, headers=reader)).status_code == (403 if who == OTHER else 200)
 
 
 @pytest.mark.parametrize("mode", ["off", "observe"])
 async def test_anyone_edits_and_deletes_a_comment_unless_authorization_is_enforced(
-    start_api_on_sqlite: StartApi, mode: str
+    start_api: StartApi, mode: str
 ) -> None:
     telemetry = Telemetry()
-    async with started_with(start_api_on_sqlite, mode, *ROLES, telemetry=telemetry) as (api, users):
-        path = await add_comment(api, author_id=users[AUTHOR]["id"])
-        await become(api, users[OTHER])
-        assert (await api.client.patch(path, json=EDIT)).status_code == 200
-        assert (await api.client.delete(path)).status_code == 200
+    async with started_with(start_api, mode, *ROLES, telemetry=telemetry) as (api, users):
+        comment, other = await add_comment(api, author_id=users[AUTHOR]["id"]), await api.log_in(users[OTHER]["email"])
+        assert (await api.client.patch(comment, json=EDIT, headers=other)).status_code == 200
+        assert (await api.client.delete(comment, headers=other)).status_code == 200
     counted = telemetry.counter(semconv.EMPLOYEE_API_REFUSALS).values
     refused = {dict(labels)[semconv.REFUSAL_REASON]: value for labels, value in counted.items()}
     assert refused == ({} if mode == "off" else {"NOT_THE_AUTHOR": 1})
@@ -114,9 +100,8 @@ async def test_anyone_edits_and_deletes_a_comment_unless_authorization_is_enforc
 
 async def test_a_comment_without_an_author_can_not_be_edited(start_api: StartApi) -> None:
     async with started_with(start_api, "enforce", *ROLES) as (api, users):
-        path = await add_comment(api)
-        await become(api, users[MANAGER])
-        assert (await api.client.delete(f"/api/auth/users/{users[AUTHOR]['id']}")).status_code == 200
-        await become(api, users[OTHER])
-        assert (await api.client.get(path)).json()["author_id"] is None
-        assert (await api.client.patch(path, json=EDIT)).status_code == 403
+        comment = await add_comment(api)
+        manager, other = [await api.log_in(users[who]["email"]) for who in (MANAGER, OTHER)]
+        assert (await api.client.delete(path(users[AUTHOR]), headers=manager)).status_code == 200
+        assert (await api.client.get(comment, headers=other)).json()["author_id"] is None
+        assert (await api.client.patch(comment, json=EDIT, headers=other)).status_code == 403

@@ -10,42 +10,27 @@ from sqlalchemy.exc import DBAPIError
 
 from chassis.sql.engine import open_engine
 from employee_api.database import is_away
-from shop_kit.employee_api import PASSWORD, Api, Clock, StartApi, api_starter
+from shop_kit.employee_api import MODES, PASSWORD, Api, Clock, StartApi, api_starter
 
 AWAY = (503, {"error": "The database is not available"})
 UNEXPECTED = (500, {"error": "Internal server error"})
-NEW = {"name": "Ada", "email": "ada@x", "password": PASSWORD}
 
 
 async def register(api: Api) -> tuple[int, Any]:
-    response = await api.client.post("/api/auth/register", json=NEW)
+    new = {"name": "Ada", "email": "ada@x", "password": PASSWORD}
+    response = await api.client.post("/api/auth/register", json=new)
     assert ("retry-after" in response.headers) is (response.status_code == 503)
     return response.status_code, response.json()
 
 
-@pytest.mark.parametrize(
-    ("settings", "expected"),
-    [
-        ({}, UNEXPECTED),
-        ({"auth_mode": "observe"}, AWAY),
-        ({"auth_mode": "enforce"}, AWAY),
-    ],
-)
-async def test_a_refused_connection_is_a_503_with_authorization(
-    clock: Clock, settings: dict[str, Any], expected: Any
-) -> None:
-    async with api_starter("postgresql://user:secret@127.0.0.1:1/name", clock)(**settings) as api:
-        assert await register(api) == expected
-
-
-@pytest.mark.parametrize(("mode", "path"), [("enforce", "/api/tasks"), ("observe", "/api/export/tasks")])
-async def test_neither_sessions_nor_exports_are_read_while_the_database_is_away(
-    clock: Clock, mode: str, path: str
-) -> None:
+@pytest.mark.parametrize("mode", MODES)
+async def test_a_refused_connection_is_a_503_with_authorization(clock: Clock, mode: str) -> None:
     async with api_starter("postgresql://user:secret@127.0.0.1:1/name", clock)(auth_mode=mode) as api:
-        bearer = {"authorization": "Bearer x"} if mode == "enforce" else {}
-        response = await api.client.get(path, headers=bearer)
-    assert (response.status_code, response.json()) == AWAY
+        assert await register(api) == (UNEXPECTED if mode == "off" else AWAY)
+        session = await api.client.get("/api/tasks", headers={"authorization": "Bearer x"})
+        export = await api.client.get("/api/export/tasks")
+    assert session.status_code == (500 if mode == "off" else 503)
+    assert export.status_code == {"off": 500, "observe": 503, "enforce": 401}[mode]
 
 
 async def test_a_locked_sqlite_file_is_a_503(sqlite_url: str, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -57,9 +42,9 @@ async def test_a_locked_sqlite_file_is_a_503(sqlite_url: str, clock: Clock, monk
         assert (await register(api))[0] == 201
 
 
-async def test_a_read_only_server_is_a_503(emptied_postgres: str, clock: Clock) -> None:
-    separator = "&" if "?" in emptied_postgres else "?"
-    url = f"{emptied_postgres}{separator}options=-c%20default_transaction_read_only%3Don"
+async def test_a_read_only_server_is_a_503(postgres_url: str, clock: Clock) -> None:
+    separator = "&" if "?" in postgres_url else "?"
+    url = f"{postgres_url}{separator}options=-c%20default_transaction_read_only%3Don"
     async with api_starter(url, clock)(auth_mode="observe") as api:
         assert await register(api) == AWAY
 
@@ -75,13 +60,11 @@ async def test_an_exhausted_pool_is_a_503(start_api: StartApi, monkeypatch: pyte
 AWAY_STATES = ["08006", "57P01", "57P03", "53300", "25006"]
 
 
-@pytest.mark.parametrize("sqlstate", [*AWAY_STATES, "57014", "40P01", "23505", "42P01"])
-def test_states_of_postgresql_that_mean_away(sqlstate: str) -> None:
-    error = psycopg.errors.lookup(sqlstate)("text")
-    assert is_away(error) is is_away(DBAPIError("SELECT 1", {}, error)) is (sqlstate in AWAY_STATES)
-
-
-def test_a_lost_connection_has_no_state() -> None:
+def test_errors_of_postgresql_that_mean_away() -> None:
+    for sqlstate in [*AWAY_STATES, "57014", "40P01", "23505", "42P01"]:
+        error = psycopg.errors.lookup(sqlstate)("text")
+        assert is_away(error) is is_away(DBAPIError("SELECT 1", {}, error)) is (sqlstate in AWAY_STATES)
+    # Without a state, it is a lost connection, or no error of the server.
     assert is_away(psycopg.OperationalError("server closed the connection unexpectedly"))
     assert not is_away(psycopg.ProgrammingError("the query has 1 placeholder but 0 parameters were passed"))
     assert not is_away(RuntimeError())

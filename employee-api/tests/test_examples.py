@@ -1,24 +1,23 @@
 """The examples of the API description: they conform to their schemas, and requests made of them succeed."""
 
-import asyncio
+import argparse
 import html
 import json
 import re
-import sqlite3
+import shlex
 import uuid
 from collections.abc import Iterator
-from contextlib import closing
-from dataclasses import dataclass
-from http import HTTPStatus
-from pathlib import Path
+from datetime import timedelta
 from typing import Any
 
+import httpx2
 import pytest
 from openapi_schema_validator import OAS31Validator
+from sqlalchemy import insert
 
 from employee_api.http.openapi import EXAMPLE_ID
-from employee_api.settings import AuthMode
-from shop_kit.employee_api import LOCAL, StartApi, serving
+from employee_api.models import ApiToken, Comment, Session, SingleUseLink, Task
+from shop_kit.employee_api import MODES, UNKNOWN_ID, Api, StartApi
 
 
 def examples(part: Any, path: str = "") -> Iterator[tuple[str, Any, Any]]:
@@ -35,11 +34,9 @@ def examples(part: Any, path: str = "") -> Iterator[tuple[str, Any, Any]]:
             yield from examples(value, path)
 
 
-@pytest.mark.parametrize("mode", AuthMode)
-async def test_every_body_has_an_example_that_conforms_to_its_schema(
-    start_api_on_sqlite: StartApi, mode: AuthMode
-) -> None:
-    async with start_api_on_sqlite(auth_mode=mode) as api:
+@pytest.mark.parametrize("mode", MODES)
+async def test_every_body_has_an_example_that_conforms_to_its_schema(start_api: StartApi, mode: str) -> None:
+    async with start_api(auth_mode=mode) as api:
         document = (await api.client.get("/openapi.json")).json()
     components = document["components"]
     problems = {
@@ -60,121 +57,85 @@ async def test_every_body_has_an_example_that_conforms_to_its_schema(
     assert lacking == []
 
 
-@pytest.mark.parametrize("mode", AuthMode)
-async def test_every_curl_command_of_the_page_succeeds_with_the_described_headers(
-    start_api_on_sqlite: StartApi, sqlite_url: str, tmp_path: Path, mode: AuthMode
-) -> None:
-    async with serving(start_api_on_sqlite(auth_mode=mode, registration="open", **LOCAL)) as (api, address):
-        page = html.unescape((await api.client.get(f"{address}/docs")).text)
-        calls = {call.name: call for call in calls_in_order((await api.client.get("/openapi.json")).json())}
-        commands = dict(re.findall(_COMMAND, page, re.DOTALL))
-        await run(commands["register"], tmp_path)
-        prepare_for_the_examples(sqlite_url)
-        await run(commands["login"], tmp_path)
-        problems = {}
-        for name, call in calls.items():
-            if name not in {"register", "login"}:
-                command = call.with_known_ids(commands[name]).replace(GRACE, f"{name}@example.com")
-                problems[name] = problem(call, *await run(command, tmp_path))
-    assert {name: problem for name, problem in problems.items() if problem} == {}
-
-
-GRACE = "grace@example.com"
+EXAMPLE, OWN_TOKEN = uuid.UUID(EXAMPLE_ID), UNKNOWN_ID
 OF_RESOURCES = {"content-disposition", "etag", "location", "retry-after", "set-cookie", "x-request-id"}
-_COMMAND = r'<pre id="curl-(\w+)"><code>(.*?)</code></pre>'
+CURL = argparse.ArgumentParser()
+for option in ("-X", "-b", "-c", "--json", "url"):
+    CURL.add_argument(option)
 
 
-@dataclass(frozen=True)
-class OperationCall:
-    """An operation to call with its examples; `ids` are those of what exists, by collection."""
-
-    path: str
-    method: str
-    description: Any
-    ids: dict[str, str]
-
-    @property
-    def name(self) -> str:
-        name: str = self.description["operationId"]
-        return name
-
-    def with_known_ids(self, text: str) -> str:
-        """Return the path or command with ids of what exists."""
-        if "{token_id}" in self.path:  # the user with the example's id has a token with it
-            return re.sub(r"{\w+}", EXAMPLE_ID, text)
-        return re.sub(
-            rf"(\w+)/({EXAMPLE_ID}|{{\w+}})", lambda match: f"{match[1]}/{self.ids.get(match[1], EXAMPLE_ID)}", text
-        )
-
-    def order(self) -> int:
-        """Create first; delete last, comments before their task; then end the session."""
-        if self.name == "logout":
-            return 100
-        if self.method == "put":  # a new password ends the other sessions
-            return 50
-        if self.method == "delete":
-            return 50 - self.path.count("/")
-        return -1 if "201" in self.description["responses"] else 0
+async def send(api: Api, command: str) -> httpx2.Response:
+    """Send the request of a curl command; the cookies of the client are its file of cookies."""
+    given = CURL.parse_args(shlex.split(command)[1:])
+    api.client.headers.pop("cookie", None)
+    jar, api.client.cookies = api.client.cookies, httpx2.Cookies(api.client.cookies if given.b else None)
+    content = {"content": given.json.encode(), "headers": {"content-type": "application/json"}} if given.json else {}
+    response = await api.client.request(given.X or ("POST" if given.json else "GET"), given.url, **content)
+    if not given.c:
+        api.client.cookies = jar
+    return response
 
 
-def calls_in_order(document: Any) -> list[OperationCall]:
-    ids: dict[str, str] = {}
-    calls = [
-        OperationCall(path, method, description, ids)
-        for path, methods in document["paths"].items()
-        for method, description in methods.items()
-        if path not in {"/healthz", "/readyz"}
+async def prepare(api: Api, grace: dict[str, Any]) -> None:
+    """Give the user Grace a management role, and add all that the examples name, with their id."""
+    now, me = api.clock(), uuid.UUID(grace["id"])
+    await api.store_user("ada@x", "qa")
+    await api.execute(f"UPDATE users SET id = '{EXAMPLE.hex}' WHERE role = 'qa'")  # noqa: S608 - a constant
+    await api.execute("UPDATE users SET role = 'ceo', approved = 1 WHERE role <> 'qa'")
+    made, texts = {"created_at": now, "user_id": me}, {"title": "x", "description": "", "status": "todo"}
+    token = made | {"name": "", "scopes": ""}
+    later = {"expires_at": now + timedelta(days=1)}
+    rows: list[tuple[Any, dict[str, Any]]] = [
+        (
+            Task,
+            texts | {"id": EXAMPLE, "priority": "low", "updated_at": now},
+        ),
+        (Comment, {"id": EXAMPLE, "task_id": EXAMPLE, "author_id": me, "body": "x"}),
+        (SingleUseLink, {"id": EXAMPLE, "token_hash": b"x", "purpose": "invitation", "creator_id": me} | later),
+        (ApiToken, token | {"id": EXAMPLE, "token_hash": b"x", "user_id": EXAMPLE}),
+        (ApiToken, token | {"id": uuid.UUID(OWN_TOKEN), "token_hash": b"y"}),
+        (Session, made | {"token_hash": EXAMPLE.bytes, "last_seen_at": now} | later),  # the id is the beginning of it
     ]
-    return sorted(calls, key=OperationCall.order)
+    for table, row in rows:
+        await api.execute(insert(table).values({"created_at": now} | row))
 
 
-def problem(call: OperationCall, status: int, headers: set[str], body: str) -> str | None:
-    """Return why the response is not the expected one, if it isn't; note the id of what was created."""
-    needs_session = "Requires a session: there are none" in call.description["description"]
-    if status == HTTPStatus.CREATED and (created := re.match(r'{"id":"([^"]+)"', body)):
-        call.ids.setdefault(call.path.rpartition("/")[2], created[1])
+def order(path: str, method: str) -> tuple[object, ...]:
+    """Delete last, and the deepest path first; then replace the password, and then end the session."""
+    deletes = method == "delete"
+    return path.endswith("/logout"), method == "put", "{token_id}" not in path, deletes, -path.count("/"), path
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_every_curl_command_of_the_page_succeeds_with_the_described_headers(
+    start_api: StartApi, mode: str
+) -> None:
+    async with start_api(auth_mode=mode, registration="open") as api:
+        page = html.unescape((await api.client.get("/docs")).text)
+        commands = dict(re.findall(r'<pre id="curl-(\w+)"><code>(.*?)</code></pre>', page, re.DOTALL))
+        paths = (await api.client.get("/openapi.json")).json()["paths"]
+        described = [(path, method, paths[path][method]) for path in paths for method in paths[path]]
+        calls = {operation["operationId"]: (path, method) for path, method, operation in described}
+        await prepare(api, (await send(api, commands["register"])).json())
+        assert (await send(api, commands["login"])).status_code == 200
+        problems = {}
+        for name in sorted(calls.keys() - {"register", "login"}, key=lambda name: order(*calls[name])):
+            path, method = calls[name]
+            command = commands[name].replace("grace@example.com", f"{name}@example.com")
+            response = await send(api, command.replace(f"auth/tokens/{EXAMPLE_ID}", f"auth/tokens/{OWN_TOKEN}"))
+            if found := problem(name, paths[path][method], response):
+                problems[name] = found
+    assert problems == {}
+
+
+def problem(name: str, operation: dict[str, Any], response: httpx2.Response) -> str | None:
+    """Return why the response is not the expected one, if it isn't."""
+    needs_session = "Requires a session: there are none" in operation["description"]
     expected = [401] if needs_session else [200, 201, 204]
-    if call.name == "reset_password":
+    if name == "reset_password":
         expected = [403]  # no example can be a token
-    if status not in expected:
-        return f"{status} {body}"
-    described = {name.lower() for name in call.description["responses"][str(status)]["headers"]}
-    undescribed = (OF_RESOURCES & headers) - described
+    if response.status_code not in expected:
+        return f"{response.status_code} {response.text}"
+    described = {header.lower() for header in operation["responses"][str(response.status_code)]["headers"]}
+    undescribed = (OF_RESOURCES & set(response.headers)) - described
     return f"{undescribed} are not described" if undescribed else None
-
-
-def prepare_for_the_examples(sqlite_url: str) -> None:
-    """Give the registered user a management role, and add a user, a task and more with the id of the examples."""
-    new_id = EXAMPLE_ID.replace("-", "")
-    with closing(sqlite3.connect(sqlite_url.removeprefix("sqlite:///"))) as connection, connection:
-        connection.execute("UPDATE users SET role = 'ceo', approved = 1")
-        connection.execute(
-            "INSERT INTO users (id, name, email, email_key, password_hash, role, color, avatar, dept, created_at) "
-            "SELECT ?, 'Ada', 'ada@x', 'ada@x', 'none', 'qa', color, 'A', '', created_at FROM users",
-            [new_id],
-        )
-        connection.execute(
-            "INSERT INTO tasks (id, title, description, status, priority, created_at, updated_at) "
-            "SELECT id, 'Water', '', 'todo', 'low', created_at, created_at FROM users WHERE id = ?",
-            [new_id],
-        )
-        connection.execute(
-            "INSERT INTO api_tokens (id, token_hash, user_id, name, scopes, created_at) "
-            "SELECT id, 'x', id, '', '', created_at FROM users WHERE id = ?",
-            [new_id],
-        )
-        # The id of a session is the beginning of the hash.
-        connection.execute(
-            "INSERT INTO sessions (token_hash, user_id, created_at, last_seen_at, expires_at) "
-            "SELECT ?, id, created_at, created_at, '2099-01-01 00:00:00.000000' FROM users WHERE role = 'ceo'",
-            [uuid.UUID(EXAMPLE_ID).bytes],
-        )
-
-
-async def run(command: str, folder: Path) -> tuple[int, set[str], str]:
-    """Run a curl command, and return the status, the names of the headers and the body of the response."""
-    process = await asyncio.create_subprocess_shell(f"{command} -s -i", cwd=folder, stdout=asyncio.subprocess.PIPE)
-    output, _ = await process.communicate()
-    head, _, body = output.decode().partition("\r\n\r\n")
-    status, *headers = head.splitlines()
-    return int(status.split()[1]), {header.partition(":")[0].lower() for header in headers}, body

