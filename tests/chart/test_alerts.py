@@ -137,3 +137,27 @@ def test_every_alert_says_what_to_do(rules: list[Any]) -> None:
         assert annotations["description"]
         assert annotations["runbook_url"] == f"charts/shop/runbooks/{alert['alert']}.md"
         assert annotations["dashboard"].removeprefix("/d/") in dashboards
+
+
+def test_alertmanager_inhibits_the_callers_of_a_service_that_burns(render: Any, values: dict[str, Any]) -> None:
+    config = render(EVERYTHING).config("alertmanager", "alertmanager.yml")
+    edges = set()
+    for rule in config["inhibit_rules"]:
+        source, target = (
+            dict(re.findall(r'^(\w+)=~?"(.*)"$', "\n".join(rule[side]), re.MULTILINE))
+            for side in ("source_matchers", "target_matchers")
+        )
+        if source["alertname"] == "CallsFail":
+            assert (source["severity"], target) == ("page", {"alertname": "OrderOpenTooLong"})
+            continue
+        assert source["alertname"] == "ErrorBudgetBurn|CallsFail"
+        if "service_name" in target:
+            assert target["alertname"] == "ErrorBudgetBurn"
+            assert source["severity"] == target["severity"]
+            edges |= {(target["service_name"], callee) for callee in source["service_name"].split("|")}
+        else:
+            assert (source["severity"], target["severity"]) == ("page", "ticket")
+            assert rule["equal"] == ["k8s_namespace_name", "alertname", "service_name", "slo"]
+    assert edges == {
+        (name, callee) for name, entry in values["services"].items() for callee in (entry or {}).get("calls", [])
+    }

@@ -42,24 +42,6 @@ def test_bounds_of_buckets_are_written_as_by_the_otlp_receiver(render: Any, scra
     assert (match.expand(rule["replacement"].replace("$", "\\")) if match else scraped) == stored
 
 
-def test_the_collector_alone_sends_to_the_stores_in_the_values(render: Any) -> None:
-    secret = {"name": "tenant", "key": "headers"}
-    stores = {"traces": "http://tempo:4318", "metrics": "https://metrics/otlp", "logs": "http://loki/otlp"}
-    collector = {"enabled": True, "exportTo": {**stores, "headersSecret": secret}}
-    manifests = render({"observability": {"collector": collector}})
-    names = {found["metadata"]["name"] for found in manifests.all("Deployment")}
-    assert "shop-otel-collector" in names
-    assert not {"shop-jaeger", "shop-prometheus", "shop-loki", "shop-grafana"} & names
-    assert manifests.environment("cart")["OTEL_EXPORTER_OTLP_ENDPOINT"] == "http://shop-otel-collector:4317"
-    config = manifests.config("otel-collector", "config.yaml")
-    for signal in ("traces", "metrics", "logs"):
-        assert config["service"]["pipelines"][signal]["exporters"] == [f"otlp_http/{signal}"]
-        exporter = config["exporters"][f"otlp_http/{signal}"]
-        assert exporter == {"endpoint": stores[signal], "headers": "${env:EXPORT_HEADERS}"}
-    headers = manifests.variables("otel-collector")["EXPORT_HEADERS"]
-    assert headers["valueFrom"] == {"secretKeyRef": secret}
-
-
 def test_the_data_sources_link_to_each_other_in_both_directions() -> None:
     config_map = yaml.safe_load((CHART / "docs/data-sources.yaml").read_text())
     assert config_map["metadata"]["labels"] == {"grafana_datasource": "1"}

@@ -97,17 +97,6 @@ def test_high_availability_is_the_minimum_of_the_defaults(render: Any, defaults:
     assert replicas(render({"highAvailability": True, "defaults": defaults}))["shop-ad"] == expected
 
 
-def test_an_autoscaler_looks_at_the_service_s_own_container(render: Any) -> None:
-    manifests = render({"services": {"checkout": AUTOSCALED}})
-    scaler = manifests.one("HorizontalPodAutoscaler", "shop-checkout")["spec"]
-    ((metric,), down) = scaler["metrics"], scaler["behavior"]["scaleDown"]
-    assert metric["containerResource"]["container"] == "checkout"
-    # From three replicas to one in about four minutes, and no more than one pod at a time.
-    assert down == {"stabilizationWindowSeconds": 120, "policies": [{"type": "Pods", "value": 1, "periodSeconds": 60}]}
-    assert "replicas" not in manifests.one("Deployment", "shop-checkout")["spec"]
-    assert WARNING not in manifests.notes
-
-
 def test_keda_scales_in_place_of_the_autoscaler_and_reads_the_chart_s_prometheus(render: Any) -> None:
     manifests = render({"services": {"checkout": BY_CALLS, "ad": AUTOSCALED}, **OBSERVABILITY})
     assert [found["metadata"]["name"] for found in manifests.all("HorizontalPodAutoscaler")] == ["shop-ad"]
@@ -124,9 +113,3 @@ def test_keda_scales_in_place_of_the_autoscaler_and_reads_the_chart_s_prometheus
     rule = {"from": operators, "ports": [{"port": 9090}]}
     for rendered, expected in ((manifests, True), (render(OBSERVABILITY), False)):
         assert (rule in rendered.one("NetworkPolicy", "shop-prometheus")["spec"]["ingress"]) is expected
-
-
-def test_keda_reads_another_prometheus(render: Any) -> None:
-    own = {"autoscaling": {"enabled": True, "keda": {"requestsInFlight": 0.5, "prometheusUrl": "http://mine:9090"}}}
-    (trigger,) = render({"services": {"ad": own}}).one("ScaledObject", "shop-ad")["spec"]["triggers"]
-    assert trigger["metadata"]["serverAddress"] == "http://mine:9090"

@@ -26,17 +26,6 @@ def test_images_run_as_their_user_and_group(render: Any, values: dict[str, Any])
         assert ids == {10001 if pod in own else 999}
 
 
-def test_a_service_s_tag_and_digest_replace_the_shared_tag(render: Any) -> None:
-    both = {"tag": "2", "digest": DIGEST}
-    services = {"cart": {"tag": "2"}, "email": {"digest": DIGEST}, "payment": both}
-    entries = {name: {"image": image} for name, image in services.items()}
-    load = {"enabled": True, "image": both}
-    manifests = render({"image": {"tag": "1"}, "services": entries, "load": load})
-    references = {"cart": ":2", "email": f"@{DIGEST}", "payment": f":2@{DIGEST}", "ad": ":1"}
-    for name, reference in {**references, "load-generator": f":2@{DIGEST}"}.items():
-        assert manifests.container(name)["image"] == f"{OWN}{name}{reference}"
-
-
 def third_party_images(manifests: Any) -> list[str]:
     images = {pod["spec"]["containers"][0]["image"] for _, pod in manifests.pod_templates()}
     return [image for image in images if not image.startswith(OWN)]

@@ -54,9 +54,3 @@ def test_modules_of_a_service_may_be_replaced(render: Any, values: dict[str, Any
         (container,) = spec["containers"]
         assert {"name": "modules", "mountPath": "/modules", "readOnly": True} in container["volumeMounts"]
         assert manifests.environment(name)["PYTHONPATH"] == f"/modules:{path}"
-
-
-def test_services_export_metrics_every_second(render: Any) -> None:
-    observed = {"observability": {"enabled": True}}
-    for values, milliseconds in ((observed, "15000"), ({**observed, **LAB}, "1000")):
-        assert render(values).environment("cart")["OTEL_METRIC_EXPORT_INTERVAL"] == milliseconds

@@ -162,3 +162,28 @@ def test_a_new_chart_version_does_not_restart_the_stores(render: Any) -> None:
     for found in render().all("StatefulSet"):
         assert not [label for label in found["spec"]["template"]["metadata"]["labels"] if "version" in label]
         assert "helm.sh/chart" not in found["spec"]["template"]["metadata"]["labels"]
+
+
+def test_the_grace_period_covers_the_whole_shutdown(render: Any, matrix_values: dict[str, Any]) -> None:
+    for name, pod in render(matrix_values).pod_templates():
+        container = pod["spec"]["containers"][0]
+        variables = {variable["name"]: variable.get("value") for variable in container.get("env", [])}
+        if "GRACE_SECONDS" in variables:
+            after_sigterm = float(variables["DRAIN_SECONDS"]) + float(variables["GRACE_SECONDS"])
+            before_sigterm = container["lifecycle"]["preStop"]["sleep"]["seconds"]
+            assert pod["spec"]["terminationGracePeriodSeconds"] > before_sigterm + after_sigterm, name
+
+
+def test_openshift_chooses_the_ids_of_every_pod(render: Any) -> None:
+    values = {
+        "fixedIds": False,
+        "load": {"enabled": True},
+        "tls": {"enabled": True},
+        "observability": {"enabled": True},
+    }
+    pods = list(render(values).pod_templates())
+    assert len(pods) > 20
+    for name, pod in pods:
+        contexts = [pod["spec"]["securityContext"], *(each["securityContext"] for each in containers_of(pod))]
+        ids = {"runAsUser", "runAsGroup", "fsGroup", "supplementalGroups"}
+        assert not [context for context in contexts if ids & context.keys()], name

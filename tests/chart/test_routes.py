@@ -43,30 +43,6 @@ def test_every_exposed_method_exists(values: dict[str, Any], grpc_services: list
         assert set((values["services"][name] or {}).get("exposed", [])) <= set(service.methods_by_name)
 
 
-def hosts(manifests: Any) -> dict[str, list[str]]:
-    """Return the hosts of each HTTP service that has a route."""
-    routes = {found["metadata"]["name"]: found["spec"]["hostnames"] for found in manifests.all("HTTPRoute")}
-    ingresses = {
-        found["metadata"]["name"]: [rule["host"] for rule in found["spec"]["rules"]]
-        for found in manifests.all("Ingress")
-    }
-    return routes | ingresses
-
-
-def test_an_http_service_has_the_host_of_its_url_and_without_a_url_no_route(render: Any) -> None:
-    shop, employees = {"shop-storefront": ["shop.example.com"]}, {"shop-employee-api": ["employees.example.com"]}
-    both = {"storefront": SHOP, "employee-api": EMPLOYEES}
-    assert hosts(render({"ingress": INGRESS, "services": both})) == shop | employees
-    assert hosts(render({"gateway": GATEWAY, "services": {"storefront": SHOP}})) == shop
-
-
-def test_a_gateway_for_grpc_alone_needs_no_url(render: Any) -> None:
-    closed: dict[str, Any] = {"storefront": {"exposed": []}, "employee-api": {"exposed": []}}
-    manifests = render({"gateway": GATEWAY | GRPC, "services": closed})
-    assert manifests.one("GRPCRoute", "shop-shop")["spec"]["hostnames"] == GRPC["grpcHostnames"]
-    assert hosts(manifests) == {}
-
-
 def test_methods_without_a_sign_in_have_no_route_unless_a_host_is_named(render: Any) -> None:
     manifests = render({"gateway": GATEWAY, "services": {"storefront": SHOP}})
     assert manifests.all("GRPCRoute") == []
@@ -75,20 +51,3 @@ def test_methods_without_a_sign_in_have_no_route_unless_a_host_is_named(render: 
     assert re.findall("^WARNING: (gateway.grpcHostnames) .*sign-in", named.notes, re.MULTILINE)
     for file in ("values-production.yaml", "examples/argo-cd.yaml", "examples/flux.yaml"):
         assert "grpcHostnames" not in (CHART / file).read_text()
-
-
-def test_exposed_paths_alone_are_routed_and_each_ingress_has_a_certificate_of_its_own(render: Any) -> None:
-    services = {
-        "storefront": {**SHOP, "tlsSecret": "shop-tls"},
-        "employee-api": {**EMPLOYEES, "exposed": ["/api", "/docs"]},
-    }
-    manifests = render({"gateway": GATEWAY, "ingress": INGRESS, "services": services})
-    (rule,) = manifests.one("HTTPRoute", "shop-employee-api")["spec"]["rules"]
-    assert [match["path"]["value"] for match in rule["matches"]] == ["/api", "/docs"]
-    assert rule["backendRefs"] == [{"name": "shop-employee-api", "port": 8000}]
-    ingress = manifests.one("Ingress", "shop-employee-api")["spec"]
-    assert [path["path"] for path in ingress["rules"][0]["http"]["paths"]] == ["/api", "/docs"]
-    assert "tls" not in ingress
-    assert manifests.one("Ingress", "shop-storefront")["spec"]["tls"] == [
-        {"hosts": ["shop.example.com"], "secretName": "shop-tls"}
-    ]

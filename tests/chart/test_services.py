@@ -1,7 +1,6 @@
 """What an entry in `services` renders: addresses, probes, ports, variables, files, resources."""
 
 import re
-from collections import Counter
 from typing import Any
 
 import pytest
@@ -55,61 +54,12 @@ def test_a_grpc_service_has_ports_for_callers_internal_callers_and_probes(
     assert "50053" not in str(manifests.all("NetworkPolicy"))
 
 
-@pytest.mark.parametrize(("name", "port"), [("storefront", 8080), ("employee-api", 8000)])
-def test_an_http_service_has_one_port_everywhere(render: Any, name: str, port: int) -> None:
-    manifests = render()
-    container = manifests.container(name)
-    for probe, path in (("startup", "/healthz"), ("readiness", "/readyz"), ("liveness", "/healthz")):
-        assert container[f"{probe}Probe"]["httpGet"] == {"path": path, "port": port}
-    assert container["ports"] == [{"name": "http", "containerPort": port}]
-    assert manifests.environment(name)["PORT"] == str(port)
-    (exposed,) = manifests.one("Service", f"shop-{name}")["spec"]["ports"]
-    assert exposed["port"] == port
-
-
-def test_false_and_zero_override_a_default(render: Any) -> None:
-    values = {
-        "defaults": {"autoscaling": {"enabled": True}, "shutdown": {"graceSeconds": 9}},
-        "services": {"ad": {"autoscaling": {"enabled": False}, "shutdown": {"graceSeconds": 0}, "replicas": 0}},
-    }
-    manifests = render(values)
-    assert manifests.one("Deployment", "shop-ad")["spec"]["replicas"] == 0
-    assert manifests.environment("ad")["GRACE_SECONDS"] == "0"
-    assert manifests.environment("cart")["GRACE_SECONDS"] == "9"
-
-
-def test_a_data_file_replaces_that_of_the_service(render: Any) -> None:
-    files = {"CATALOG_FILE": {"name": "products.json", "content": "{}"}}
-    manifests = render({"services": {"product-catalog": {"files": files}}})
-    assert manifests.environment("product-catalog")["CATALOG_FILE"] == "/etc/shop/products.json"
-    assert manifests.one("ConfigMap", "shop-product-catalog")["data"] == {"products.json": "{}"}
-    mounts = manifests.container("product-catalog")["volumeMounts"]
-    assert {"name": "files", "mountPath": "/etc/shop", "readOnly": True} in mounts
-
-
-def test_a_variable_or_a_reference_replaces_the_chart_s_in_its_place(render: Any) -> None:
-    reference = {"name": "mine", "key": "hmac"}
-    own = {
-        "env": {"CART_ADDR": "mesh:1", "PGPASSWORD": "secret", "POD_NAME": "me", "ADDED": "last"},
-        "secretRefs": {"HMAC_KEY": reference},
-    }
-    manifests = render({"observability": {"enabled": True}, "services": {"checkout": own}})
-    counts = Counter(variable["name"] for variable in manifests.container("checkout")["env"])
-    variables = manifests.variables("checkout")
-    assert max(counts.values()) == 1
-    assert variables["HMAC_KEY"]["valueFrom"] == {"secretKeyRef": reference}
-    assert variables["CART_ADDR"] == {"name": "CART_ADDR", "value": "mesh:1"}
-    assert variables["PGPASSWORD"] == {"name": "PGPASSWORD", "value": "secret"}
-    # Attributes refer to the name, so it must come first.
-    names = list(variables)
-    assert names.index("POD_NAME") < names.index("OTEL_RESOURCE_ATTRIBUTES") < names.index("ADDED")
-
-
-def test_values_reach_the_variable_as_they_are_written(render: Any) -> None:
-    given = {"A": 2592000, "B": 0.25, "C": True, "D": "a b", "E": 0, "F": ""}
-    environment = render({"services": {"cart": {"env": given}}}).environment("cart")
-    expected = {"A": "2592000", "B": "0.25", "C": "true", "D": "a b", "E": "0", "F": ""}
-    assert {name: environment[name] for name in given} == expected
+def test_a_replaced_variable_keeps_its_place_before_those_that_refer_to_it(render: Any) -> None:
+    values = {"observability": {"enabled": True}, "services": {"cart": {"env": {"POD_NAME": "me", "ADDED": "last"}}}}
+    names = [variable["name"] for variable in render(values).container("cart")["env"]]
+    assert len(names) == len(set(names))
+    assert names.index("POD_NAME") < names.index("OTEL_RESOURCE_ATTRIBUTES")
+    assert names[-1] == "ADDED"
 
 
 def test_retention_is_the_default_of_the_services_and_shipping_s_may_be_longer(render: Any) -> None:
@@ -132,3 +82,21 @@ def test_everything_with_observability_fits_a_node_of_four_gibibytes(render: Any
     assert sum(cores(found["requests"]["cpu"]) for found in resources) <= 1.5
     # Some nodes report no disk space. Without a request, the limit would be one.
     assert {found["requests"]["ephemeral-storage"] for found in resources} == {"0"}
+
+
+def test_a_service_s_scheduling_overrides_that_of_all_pods(render: Any) -> None:
+    shared, own = (
+        {
+            "nodeSelector": {"pods": whose},
+            "tolerations": [{"key": whose, "operator": "Exists"}],
+            "affinity": {affinity: {}},
+            "priorityClassName": whose,
+        }
+        for whose, affinity in (("all", "podAffinity"), ("own", "podAntiAffinity"))
+    )
+    manifests = render(
+        {"scheduling": shared, "observability": {"enabled": True}, "services": {"checkout": {"scheduling": own}}}
+    )
+    for name, pod in manifests.pod_templates():
+        expected = own if name == "shop-checkout" else shared
+        assert {key: pod["spec"][key] for key in expected} == expected, name

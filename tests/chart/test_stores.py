@@ -1,80 +1,15 @@
 """Where services store data: databases, SQLite files, Valkey, memory; their addresses, TLS settings and Secrets."""
 
+import base64
 import itertools
 import json
+from pathlib import Path
 from typing import Any
 
-import pytest
+import yaml
 
+CLOUDNATIVEPG = Path(__file__).resolve().parents[2] / "charts/shop/ci/cloudnativepg-values.yaml"
 CA_MOUNT = {"name": "ca", "mountPath": "/etc/shop-ca", "readOnly": True}
-
-
-def external(**settings: Any) -> dict[str, Any]:
-    """Return values for an existing PostgreSQL."""
-    return {
-        "postgresql": {"enabled": False},
-        "externalDatabase": {"host": "db.example.com", **settings},
-        "defaults": {"existingSecret": "mine"},
-    }
-
-
-def test_several_replicas_with_an_address_of_their_own_render(render: Any, database_services: list[str]) -> None:
-    reference = {"secretRefs": {"DATABASE_URL": {"name": "mine", "key": "url"}}}
-    services = {name: {"replicas": 2, **reference} for name in database_services}
-    services["payment"] = {"replicas": 2, "env": {"DATABASE_URL": "postgresql://db/orders"}}
-    services["cart"] = {"replicas": 2, "env": {"REDIS_URL": "redis://valkey"}}
-    manifests = render({"postgresql": {"enabled": False}, "valkey": {"enabled": False}, "services": services})
-    assert not manifests.all("PersistentVolumeClaim")
-    for name in ("payment", "checkout"):
-        assert "PGPASSWORD" not in manifests.environment(name)
-
-
-def test_a_sqlite_file_is_in_a_volume_that_outlives_its_pod(render: Any, database_services: list[str]) -> None:
-    manifests = render({"postgresql": {"enabled": False}})
-    for name in database_services:
-        assert manifests.environment(name)["DATABASE_URL"] == f"sqlite:////data/{name}.db"
-        volume = {"name": "data", "persistentVolumeClaim": {"claimName": f"shop-{name}"}}
-        assert volume in manifests.pod(name)["spec"]["volumes"]
-        assert manifests.one("Deployment", f"shop-{name}")["spec"]["strategy"] == {"type": "Recreate"}
-        claim = manifests.one("PersistentVolumeClaim", f"shop-{name}")
-        assert claim["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep"
-
-
-def test_a_database_s_certificate_authority_is_mounted_where_libpq_reads_it(
-    render: Any, database_services: list[str]
-) -> None:
-    values = external(sslmode="verify-full", caSecret={"name": "db-ca", "key": "bundle.pem"})
-    # An address from a Secret is verified like the external database.
-    values["services"] = {"checkout": {"secretRefs": {"DATABASE_URL": {"name": "checkout-app", "key": "uri"}}}}
-    manifests = render(values)
-    volume = {"name": "ca", "secret": {"secretName": "db-ca", "items": [{"key": "bundle.pem", "path": "ca.crt"}]}}
-    for name in database_services:
-        pod = manifests.pod(name)["spec"]
-        assert volume in pod["volumes"]
-        for container in (pod["containers"][0], *pod["initContainers"]):
-            assert CA_MOUNT in container["volumeMounts"]
-            variables = {variable["name"]: variable.get("value") for variable in container["env"]}
-            assert variables["PGSSLMODE"] == "verify-full"
-            assert variables["PGSSLROOTCERT"] == "/etc/shop-ca/ca.crt"
-
-
-@pytest.mark.parametrize(
-    ("settings", "expected"),
-    [
-        ({"caSecret": {"name": "valkey-ca"}}, "rediss://:$(VALKEY_PASSWORD)@v:6379/0?ssl_ca_certs=/etc/shop-ca/ca.crt"),
-        ({"port": 6380}, "rediss://:$(VALKEY_PASSWORD)@v:6380/0"),
-        ({"tls": False}, "redis://:$(VALKEY_PASSWORD)@v:6379/0"),
-    ],
-    ids=["own authority", "authorities of the image", "without TLS"],
-)
-def test_the_address_of_an_external_valkey(render: Any, settings: dict[str, Any], expected: str) -> None:
-    manifests = render(
-        {"valkey": {"enabled": False}, "externalValkey": {"host": "v", "existingSecret": "valkey", **settings}}
-    )
-    assert manifests.environment("cart")["REDIS_URL"] == expected
-    password = {"secretKeyRef": {"name": "valkey", "key": "valkey-password"}}
-    assert manifests.variables("cart")["VALKEY_PASSWORD"]["valueFrom"] == password
-    assert (CA_MOUNT in manifests.container("cart")["volumeMounts"]) is ("caSecret" in settings)
 
 
 def test_no_certificate_authority_is_mounted_for_the_chart_s_own_stores(render: Any, values: dict[str, Any]) -> None:
@@ -125,14 +60,6 @@ def test_secrets_are_random_and_outlive_the_release(render: Any) -> None:
     assert all(secret["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep" for secret in secrets)
 
 
-def test_an_existing_secret_is_used_and_none_is_generated(render: Any) -> None:
-    manifests = render({"services": {"payment": {"existingSecret": "mine"}}, "valkey": {"existingSecret": "theirs"}})
-    assert manifests.variables("payment")["HMAC_KEY"]["valueFrom"]["secretKeyRef"]["name"] == "mine"
-    assert manifests.variables("cart")["VALKEY_PASSWORD"]["valueFrom"]["secretKeyRef"]["name"] == "theirs"
-    assert not manifests.has("Secret", "shop-payment")
-    assert not manifests.has("Secret", "shop-valkey")
-
-
 def test_secrets_appear_only_in_objects_of_kind_secret(render: Any) -> None:
     manifests = render({"observability": {"enabled": True}})
     secrets = {value for secret in manifests.all("Secret") for value in secret["data"].values()}
@@ -141,3 +68,17 @@ def test_secrets_appear_only_in_objects_of_kind_secret(render: Any) -> None:
     for service, key in (("payment", "HMAC_KEY"), ("checkout", "HMAC_KEY"), ("storefront", "SESSION_KEY")):
         reference = {"name": f"shop-{service}", "key": key}
         assert manifests.variables(service)[key]["valueFrom"] == {"secretKeyRef": reference}
+
+
+def test_role_and_service_read_one_password_which_is_apart_from_keys(render: Any) -> None:
+    manifests = render(yaml.safe_load(CLOUDNATIVEPG.read_text()))
+    roles = [role for cluster in manifests.all("Cluster") for role in cluster["spec"]["managed"]["roles"]]
+    assert len(roles) == 6
+    for role in roles:
+        service = role["name"].replace("_", "-")
+        secret = manifests.one("Secret", role["passwordSecret"]["name"])
+        assert (secret["type"], set(secret["data"])) == ("kubernetes.io/basic-auth", {"username", "password"})
+        assert secret["metadata"]["labels"]["cnpg.io/reload"] == "true"
+        assert base64.b64decode(secret["data"]["username"]).decode() == role["name"]
+        password = manifests.variables(service)["PGPASSWORD"]["valueFrom"]["secretKeyRef"]
+        assert password == {"name": secret["metadata"]["name"], "key": "password"}

@@ -51,37 +51,10 @@ def test_without_tls_nothing_of_it_is_rendered(render: Any) -> None:
     assert not re.findall("shop-tls|TLS_FOLDER|verify-full|rediss:|https://shop-", rendered)
 
 
-def test_telemetry_is_sent_with_a_client_certificate_to_a_collector_that_demands_one(manifests: Any) -> None:
-    expected = {
-        "OTEL_EXPORTER_OTLP_ENDPOINT": "https://shop-otel-collector:4317",
-        "OTEL_EXPORTER_OTLP_CERTIFICATE": "/etc/shop-tls/ca.crt",
-        "OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE": "/etc/shop-tls/tls.crt",
-        "OTEL_EXPORTER_OTLP_CLIENT_KEY": "/etc/shop-tls/tls.key",
-    }
-    for container in (manifests.container("cart"), manifests.job()["spec"]["containers"][0]):
-        assert expected.items() <= environment(container).items()
-    receiver = manifests.config("otel-collector", "config.yaml")["receivers"]["otlp"]["protocols"]["grpc"]
-    assert receiver["tls"] == {
-        "cert_file": "/etc/shop-tls/tls.crt",
-        "key_file": "/etc/shop-tls/tls.key",
-        "client_ca_file": "/etc/shop-tls/ca.crt",
-        "client_ca_file_reload": True,
-        "reload_interval": "1m",
-    }
-
-
-def test_the_chart_s_postgresql_refuses_plaintext_from_other_pods(manifests: Any, database_services: list[str]) -> None:
-    (server,) = manifests.one("StatefulSet", "shop-postgresql")["spec"]["template"]["spec"]["containers"]
-    assert {"ssl=on", "hba_file=/etc/provision/pg_hba.conf", "max_connections=200"} <= set(server["args"])
+def test_the_chart_s_postgresql_refuses_plaintext_from_other_pods(manifests: Any) -> None:
     rules = manifests.one("ConfigMap", "shop-postgresql")["data"]["pg_hba.conf"].splitlines()
     remote = [rule for rule in rules if not re.match(r"#|local |host all all (127\.0\.0\.1/32|::1/128) ", rule)]
     assert remote == ["hostssl all all all scram-sha-256"]
-    for name in database_services:
-        pod = manifests.pod(name)["spec"]
-        for container in (pod["containers"][0], pod["initContainers"][-1]):
-            variables = environment(container)
-            assert variables["PGSSLMODE"] == "verify-full"
-            assert variables["PGSSLROOTCERT"] == "/etc/shop-tls/ca.crt"
 
 
 @pytest.mark.parametrize(("replaced", "loads"), [("1 second", [(True,)]), ("1 hour", [])])
@@ -99,14 +72,6 @@ def test_a_probe_of_postgresql_loads_a_certificate_that_was_just_replaced(
         connection.execute("SELECT pg_reload_conf()")
         status = f"(SELECT clock_timestamp() - interval '{replaced}' AS modification) AS status"
         assert connection.execute(query.replace(file, status)).fetchall() == loads
-
-
-def test_the_chart_s_valkey_has_no_plaintext_port(manifests: Any) -> None:
-    (server,) = manifests.one("StatefulSet", "shop-valkey")["spec"]["template"]["spec"]["containers"]
-    arguments = " ".join(server["args"])
-    assert "--port 0 --tls-port 6379" in arguments
-    url = manifests.environment("cart")["REDIS_URL"]
-    assert url == "rediss://:$(VALKEY_PASSWORD)@shop-valkey:6379/0?ssl_ca_certs=/etc/shop-tls/ca.crt"
 
 
 def test_cert_manager_issues_the_name_that_clients_connect_to_and_the_caller_s_identity(render: Any) -> None:
@@ -171,35 +136,6 @@ def test_what_issues_certificates_is_rendered_for_its_issuer_alone(manifests: An
     assert not other.has("ServiceAccount", "shop-authority")
     assert bool(other.all("Certificate")) is (issuer == "cert-manager")
     assert not manifests.all("Certificate")
-
-
-DATABASE = {"postgresql": {"enabled": False}, "defaults": {"existingSecret": "mine"}}
-VALKEY = {"valkey": {"enabled": False}}
-PLAINTEXT: list[tuple[str, dict[str, Any]]] = [
-    ("telemetry.endpoint", {"telemetry": {"endpoint": "http://collector:4317"}}),
-    ("externalDatabase.sslmode", {**DATABASE, "externalDatabase": {"host": "db", "sslmode": "prefer"}}),
-    # It holds for addresses in Secrets, too.
-    ("externalDatabase.sslmode", {**DATABASE, "externalDatabase": {"sslmode": "disable"}}),
-    ("externalValkey.tls", {**VALKEY, "externalValkey": {"host": "v", "existingSecret": "mine", "tls": False}}),
-]
-
-
-@pytest.mark.parametrize(("key", "values"), PLAINTEXT)
-def test_plaintext_to_a_server_elsewhere_needs_a_word(render: Any, key: str, values: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=re.escape(f"{key}: it is plaintext, which tls.enabled allows only if")):
-        render({**values, "tls": {"enabled": True}})
-
-
-def test_named_plaintext_renders_and_grpc_routes_do_with_a_gateway_that_may_call(render: Any) -> None:
-    everything: dict[str, Any] = {
-        key: value for _, values in PLAINTEXT[:2] + PLAINTEXT[3:] for key, value in values.items()
-    }
-    gateway = {"enabled": True, "parentRefs": [{"name": "public"}], "grpcHostnames": ["grpc.example.com"]}
-    callers = {"spiffe://cluster.local/ns/gateways/sa/public": {"cart": ["GetCart"]}}
-    tls = {"enabled": True, "callers": callers, "plaintext": [key for key, _ in PLAINTEXT]}
-    services = {"storefront": {"url": "https://shop.example.com"}}
-    manifests = render({**everything, "tls": tls, "gateway": gateway, "services": services})
-    assert manifests.has("GRPCRoute", "shop-shop")
 
 
 def test_production_values_encrypt_everything(render: Any) -> None:

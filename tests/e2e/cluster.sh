@@ -402,7 +402,7 @@ patch_checkout() { k patch "deployment/$release-checkout" --type=json --patch "[
 orders_a_second=0
 place_orders() { # ORDERS IN_FLIGHT: of three lines; set orders_a_second, and print what an order costs each workload
     local before after stored
-    run_pod e2e-orders "$test_pod_labels" orders.py "$1" 3 "$2"
+    run_pod e2e-orders "$test_pod_labels" orders.py burst "$1" 3 "$2"
     for _ in $(seq 180); do [[ $(k logs e2e-orders 2>/dev/null) != *filled* ]] || break; sleep 1; done
     before=$(used) stored=$(commits)
     finish_pod e2e-orders 300 | tee "$work/orders.json"

@@ -11,8 +11,8 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
+from string import Template
 from typing import Any
 
 FOLDER = Path(__file__).resolve().parents[2] / "charts" / "shop" / "dashboards"
@@ -58,25 +58,8 @@ MAY_BE_EMPTY = {
 }
 
 
-@dataclass(frozen=True)
-class Panel:
-    """A panel of a dashboard file."""
-
-    dashboard: str
-    content: dict[str, Any]
-
-    @property
-    def title(self) -> str:
-        return str(self.content["title"])
-
-
 def _dashboard(name: str) -> dict[str, Any]:
     return dict(json.loads((FOLDER / f"{name}.json").read_text()))
-
-
-def panels(name: str) -> list[Panel]:
-    """Return the panels of a dashboard, without the titles of its rows."""
-    return [Panel(name, each) for each in _dashboard(name)["panels"] if each["type"] != "row"]
 
 
 def get(prometheus: str, path: str, **parameters: str) -> Any:
@@ -86,19 +69,12 @@ def get(prometheus: str, path: str, **parameters: str) -> Any:
         return json.load(response)["data"]
 
 
-def _substitute(text: str, variables: dict[str, str]) -> str:
-    def value(match: re.Match[str]) -> str:
-        return variables.get(match["name"], match[0])
-
-    return re.sub(r"\$(?P<name>\w+)", value, text)
-
-
 def defaults(prometheus: str, name: str, chosen: dict[str, str]) -> dict[str, str]:
     """Return the values of a dashboard's variables: those chosen, else the first that Grafana would offer."""
     values = {"__rate_interval": RATE_INTERVAL, **chosen}
     for variable in _dashboard(name)["templating"]["list"]:
         if variable["type"] == "query" and variable["name"] not in values:
-            query = _substitute(variable["query"]["query"], values)
+            query = Template(variable["query"]["query"]).safe_substitute(values)
             found = re.fullmatch(r"label_values\((?P<selector>.*), (?P<label>\w+)\)", query)
             assert found, query
             wanted = re.compile(variable.get("regex", "").strip("/"))
@@ -107,17 +83,13 @@ def defaults(prometheus: str, name: str, chosen: dict[str, str]) -> dict[str, st
     return values
 
 
-def _series(prometheus: str, query: str, values: dict[str, str]) -> list[dict[str, Any]]:
-    """Run a query; raise HTTPError if it is rejected."""
-    return list(get(prometheus, "query", query=_substitute(query, values))["result"])
-
-
 def queries(name: str) -> Iterator[tuple[str, str]]:
     """Yield title and PromQL of each query of a dashboard's panels, and of its annotations."""
-    for panel in panels(name):
-        for target in panel.content["targets"]:
-            yield panel.title, target["expr"]
-    for annotation in _dashboard(name)["annotations"]["list"]:
+    dashboard = _dashboard(name)
+    for panel in dashboard["panels"]:
+        for target in panel.get("targets", ()):
+            yield panel["title"], target["expr"]
+    for annotation in dashboard["annotations"]["list"]:
         yield f"annotation: {annotation['name']}", annotation["expr"]
 
 
@@ -128,7 +100,7 @@ def check(prometheus: str) -> int:
         values = defaults(prometheus, name, EVERY_SERVICE)
         for title, query in queries(name):
             try:
-                series = len(_series(prometheus, query, values))
+                series = len(get(prometheus, "query", query=Template(query).safe_substitute(values))["result"])
                 wrong = not series and title not in MAY_BE_EMPTY and not title.startswith("annotation: ")
             except urllib.error.HTTPError as error:
                 series, wrong = 0, True

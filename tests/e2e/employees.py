@@ -10,12 +10,11 @@ import itertools
 import json
 import os
 import sys
-import threading
 import time
 import uuid
 from collections import Counter
-from dataclasses import dataclass, field
-from typing import Any
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 COOKIES = ("__Host-session", "__Host-device")
@@ -24,57 +23,56 @@ _PAUSE_SECONDS = 0.1
 _WARM_UP_SECONDS = 60
 
 
-@dataclass(frozen=True)
-class Answer:
+class Answer(NamedTuple):
     """The response to a request."""
 
     status: int
-    headers: dict[str, str]
-    cookies: dict[str, str]
+    headers: http.client.HTTPMessage
     body: Any
-
-
-def send(url: str, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None) -> Answer:
-    """Send a request over a connection of its own. Raise OSError or HTTPException when there is no answer."""
-    connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=_TIMEOUT_SECONDS)
-    try:
-        content = None if body is None else json.dumps(body).encode()
-        connection.request(method, path, content, {"Content-Type": "application/json", **(headers or {})})
-        response = connection.getresponse()
-        text = response.read()
-        cookies = dict(cookie.split(";", 1)[0].split("=", 1) for cookie in response.headers.get_all("Set-Cookie") or ())
-        sent = {name.lower(): value for name, value in response.headers.items()}
-        return Answer(response.status, sent, cookies, json.loads(text) if text else None)
-    finally:
-        connection.close()
-
-
-@dataclass
-class Tally:
-    """What all clients did."""
-
-    answered: Counter[str] = field(default_factory=Counter)
-    failures: list[str] = field(default_factory=list)
-    titles: set[str] = field(default_factory=set)
-    lock: threading.Lock = field(default_factory=threading.Lock)
 
 
 class Client:
     """Signs in once and then works with its session."""
 
-    def __init__(self, url: str, tally: Tally) -> None:
-        self._url = url
-        self._tally = tally
-        self._headers: dict[str, str] = {}
+    def __init__(self, url: str) -> None:
+        self._host = urlsplit(url).netloc
+        self._cookie = ""
+        self.answered: Counter[str] = Counter()
+        self.failures: list[str] = []
+        self.added: set[str] = set()
 
-    def sign_in(self, email: str, password: str) -> None:
-        """Sign in. Raise OSError if that is refused."""
-        answer = send(self._url, "POST", "/api/auth/login", {"email": email, "password": password})
-        if answer.status != 200:
-            raise OSError(f"the login was answered {answer.status}")
-        self._headers["Cookie"] = "; ".join(
-            f"{name}={answer.cookies[name]}" for name in COOKIES if name in answer.cookies
-        )
+    def send(self, method: str, path: str, body: Any = None, **headers: str) -> Answer:
+        """Send a request over a connection of its own. Raise OSError or HTTPException when there is no answer."""
+        connection = http.client.HTTPConnection(self._host, timeout=_TIMEOUT_SECONDS)
+        try:
+            content = None if body is None else json.dumps(body).encode()
+            named = {name.replace("_", "-"): value for name, value in headers.items()}
+            connection.request(
+                method, path, content, {"Content-Type": "application/json", "Cookie": self._cookie, **named}
+            )
+            response = connection.getresponse()
+            text = response.read()
+            return Answer(response.status, response.headers, json.loads(text) if text else None)
+        finally:
+            connection.close()
+
+    def sign_in(self) -> None:
+        """Sign in; repeat it for a minute, because network policies take a moment to admit a new pod."""
+        login = {"email": os.environ["EMAIL"], "password": os.environ["PASSWORD"]}
+        deadline = time.monotonic() + _WARM_UP_SECONDS
+        while True:
+            try:
+                answer = self.send("POST", "/api/auth/login", login)
+            except OSError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(1)
+                continue
+            if answer.status != http.client.OK:
+                sys.exit(f"the login was answered {answer.status}")
+            cookies = [cookie.split(";", 1)[0] for cookie in answer.headers.get_all("Set-Cookie") or ()]
+            self._cookie = "; ".join(cookie for cookie in cookies if cookie.startswith(COOKIES))
+            return
 
     def work(self, until: float) -> None:
         """Make rounds of requests until then."""
@@ -85,91 +83,58 @@ class Client:
     def make_round(self) -> None:
         """Add a task and read, change and list it; record every failure."""
         title = uuid.uuid4().hex
-        added = self._request("POST", "/api/tasks", 201, body={"title": title}, headers={"Idempotency-Key": title})
+        added = self._request(http.client.CREATED, "POST", "/api/tasks", {"title": title}, Idempotency_Key=title)
         if added is None:
             return
-        with self._tally.lock:
-            self._tally.titles.add(title)
+        self.added.add(title)
         path = f"/api/tasks/{added.body['id']}"
-        read = self._request("GET", path)
-        if read is not None:
-            tag = {"If-Match": read.headers["etag"]} if "etag" in read.headers else {}
-            self._request("PATCH", path, body={"status": "done"}, headers=tag)
-        self._request("GET", "/api/auth/users")
+        if read := self._request(http.client.OK, "GET", path):
+            tag = {"If_Match": read.headers["ETag"]} if "ETag" in read.headers else {}
+            self._request(http.client.OK, "PATCH", path, {"status": "done"}, **tag)
+        self._request(http.client.OK, "GET", "/api/auth/users")
 
     def titles(self) -> Counter[str]:
         """Return how often each task is listed."""
         found: Counter[str] = Counter()
         cursor = ""
         while True:
-            page = send(self._url, "GET", f"/api/tasks?limit=200{cursor}", headers=self._headers).body
+            page = self.send("GET", f"/api/tasks?limit=200{cursor}").body
             found.update(task["title"] for task in page["items"])
             if page["next"] is None:
                 return found
             cursor = f"&cursor={page['next']}"
 
-    def _request(
-        self,
-        method: str,
-        path: str,
-        expected: int = 200,
-        *,
-        body: Any = None,
-        headers: dict[str, str] | None = None,
-    ) -> Answer | None:
+    def _request(self, expected: int, method: str, path: str, body: Any = None, **headers: str) -> Answer | None:
         name = f"{method} {path.split('/')[2]}"
         try:
-            answer = send(self._url, method, path, body, {**self._headers, **(headers or {})})
+            answer = self.send(method, path, body, **headers)
         except (OSError, http.client.HTTPException) as error:
-            failure = f"{name}: {type(error).__name__}"
+            failure = type(error).__name__
         else:
             if answer.status == expected:
-                with self._tally.lock:
-                    self._tally.answered[name] += 1
+                self.answered[name] += 1
                 return answer
-            failure = f"{name}: {answer.status}"
-        with self._tally.lock:
-            self._tally.failures.append(f"{time.strftime('%H:%M:%S')} {failure}")
+            failure = str(answer.status)
+        self.failures.append(f"{time.strftime('%H:%M:%S')} {name}: {failure}")
         return None
 
 
-def main(url: str, seconds: float, clients: int) -> int:
+def main(url: str, seconds: float, number: int) -> int:
     """Let clients work for so long; return 0 if every request was answered as expected and no write is lost."""
-    tally = Tally()
-    working = [Client(url, tally) for _ in range(clients)]
-    for client in working:
-        sign_in_when_reachable(client)
+    clients = [Client(url) for _ in range(number)]
+    for client in clients:
+        client.sign_in()
     print("started", flush=True)  # noqa: T201
-    until = time.monotonic() + seconds
-    threads = [threading.Thread(target=client.work, args=(until,)) for client in working]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    listed = working[0].titles()
-    lost, doubled = tally.titles - set(listed), [title for title, count in listed.items() if count > 1]
-    summary = {
-        "answered": dict(tally.answered),
-        "failed": len(tally.failures),
-        "lost": len(lost),
-        "doubled": len(doubled),
-    }
-    print(json.dumps(summary), *itertools.islice(tally.failures, 10), sep="\n", flush=True)  # noqa: T201
-    return 1 if tally.failures or lost or doubled else 0
-
-
-def sign_in_when_reachable(client: Client) -> None:
-    """Sign in; repeat it for a minute, because network policies take a moment to admit a new pod."""
-    deadline = time.monotonic() + _WARM_UP_SECONDS
-    while True:
-        try:
-            client.sign_in(os.environ["EMAIL"], os.environ["PASSWORD"])
-        except OSError:
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(1)
-        else:
-            return
+    with ThreadPoolExecutor(number) as threads:
+        list(threads.map(Client.work, clients, itertools.repeat(time.monotonic() + seconds)))
+    failures = [failure for client in clients for failure in client.failures]
+    listed = clients[0].titles()
+    lost = set().union(*(client.added for client in clients)) - set(listed)
+    doubled = [title for title, count in listed.items() if count > 1]
+    answered = sum((client.answered for client in clients), Counter[str]())
+    summary = {"answered": answered, "failed": len(failures), "lost": len(lost), "doubled": len(doubled)}
+    print(json.dumps(summary), *failures[:10], sep="\n", flush=True)  # noqa: T201
+    return 1 if failures or lost or doubled else 0
 
 
 if __name__ == "__main__":

@@ -1,27 +1,36 @@
-"""Fills carts, then orders each as fast as the shop answers: `python orders.py ORDERS LINES IN_FLIGHT`.
+"""Customers in a pod, by what they do:
+
+`python orders.py burst ORDERS LINES IN_FLIGHT` fills carts, prints `filled`, waits for PAUSE_SECONDS, then orders each
+as fast as the shop answers. Prints a line of JSON, and exits with status 1 if an order failed.
+
+`python orders.py repeat IN_FLIGHT` repeats what fails under the same idempotency key, until SIGTERM. Prints `order ID`
+for each order, and `gap START SECONDS` when none succeeded for a second. Exits with status 1 if an order failed.
+
+`python orders.py carts ADDITIONS` fills one cart after the other by so many additions at once, also until SIGTERM, and
+prints `cart QUANTITY repeated REPEATS` for each. Exits with status 1 if a cart is not exact.
 
 Beside this script is checkout's smoke module as `smoke_checkout.py`; addresses come from CART_ADDR, CHECKOUT_ADDR and
-PRODUCT_CATALOG_ADDR. Prints `filled` when the carts are, waits for PAUSE_SECONDS, and prints a line of JSON at the end.
-Exits with status 1 if an order failed.
+PRODUCT_CATALOG_ADDR.
 """
 
 import asyncio
 import json
 import os
+import signal
 import sys
 import time
 import uuid
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
 from importlib import import_module
-from typing import cast
+from typing import Any, TypeVar, cast
 
 import grpc
 
 from chassis.errors import DomainError
 from chassis.rpc.client import channel
 from chassis.settings import Settings, load_one
-from shop.cart_pb2 import AddItemRequest, CartItem
+from shop.cart_pb2 import AddItemRequest, CartItem, GetCartRequest
 from shop.cart_pb2_grpc import CartServiceStub
 from shop.checkout_pb2 import PlaceOrderRequest
 from shop.checkout_pb2_grpc import CheckoutServiceStub
@@ -29,12 +38,15 @@ from shop.empty_pb2 import Empty
 from shop.product_catalog_pb2_grpc import ProductCatalogServiceStub
 from shop_smoke import SmokeCall
 
+T = TypeVar("T")
 PAUSE_SECONDS = 20
+REPEAT_PAUSE_SECONDS = 0.2
+REPEATED_FOR_SECONDS = 120
 _ADMITTED_WITHIN_SECONDS = 60
 _TIMEOUT_SECONDS = 30
 
 
-async def connect(variable: str, service: str) -> grpc.aio.Channel:
+async def connect(variable: str, service: str, timeout_seconds: float = _TIMEOUT_SECONDS) -> grpc.aio.Channel:
     """Return a channel as soon as its address can be reached: network policies take a moment to admit a new pod."""
     host, _, port = os.environ[variable].rpartition(":")
     async with asyncio.timeout(_ADMITTED_WITHIN_SECONDS):
@@ -47,8 +59,17 @@ async def connect(variable: str, service: str) -> grpc.aio.Channel:
                 writer.close()
                 certificates = load_one(Settings, "tls_folder")
                 return channel(
-                    os.environ[variable], service, timeout_seconds=_TIMEOUT_SECONDS, certificates=certificates
+                    os.environ[variable], service, timeout_seconds=timeout_seconds, certificates=certificates
                 )
+
+
+def order_of(user: str) -> SmokeCall:
+    smoke_call: Callable[[str], SmokeCall] = import_module("smoke_checkout").smoke_call
+    return smoke_call(user)
+
+
+def say(line: str) -> None:
+    print(line, flush=True)  # noqa: T201
 
 
 async def for_each(users: Iterable[str], work: Callable[[str], Awaitable[None]], in_flight: int) -> None:
@@ -62,9 +83,8 @@ async def for_each(users: Iterable[str], work: Callable[[str], Awaitable[None]],
     await asyncio.gather(*(worker() for _ in range(in_flight)))
 
 
-async def main(orders: int, lines: int, in_flight: int) -> int:
+async def burst(orders: int, lines: int, in_flight: int) -> int:
     """Print orders per second and the failures by kind; return 0 if there is none."""
-    smoke_call: Callable[[str], SmokeCall] = import_module("smoke_checkout").smoke_call
     carts = CartServiceStub(await connect("CART_ADDR", "shop.CartService"))
     checkout = CheckoutServiceStub(await connect("CHECKOUT_ADDR", "shop.CheckoutService"))
     catalog = ProductCatalogServiceStub(await connect("PRODUCT_CATALOG_ADDR", "shop.ProductCatalogService"))
@@ -79,20 +99,86 @@ async def main(orders: int, lines: int, in_flight: int) -> int:
 
     async def place(user: str) -> None:
         try:
-            await checkout.PlaceOrder(cast("PlaceOrderRequest", smoke_call(user).request))
+            await checkout.PlaceOrder(cast("PlaceOrderRequest", order_of(user).request))
         except DomainError as error:
             failed[f"{type(error).__name__} {error}"] += 1
 
     await for_each(users, fill, in_flight)
-    print("filled", flush=True)  # noqa: T201
+    say("filled")
     await asyncio.sleep(PAUSE_SECONDS)
     started = time.perf_counter()
     await for_each(users, place, in_flight)
     seconds = time.perf_counter() - started
-    summary = {"orders": orders, "orders_a_second": round(orders / seconds, 1), "failed": dict(failed)}
-    print(json.dumps(summary), flush=True)  # noqa: T201
+    say(json.dumps({"orders": orders, "orders_a_second": round(orders / seconds, 1), "failed": dict(failed)}))
     return 1 if failed else 0
 
 
+class Repeating:
+    """Customers who repeat what fails. Attributes: repeats: how many calls. stopped: no new cart or order begins."""
+
+    def __init__(self, carts: grpc.aio.Channel, checkout: grpc.aio.Channel) -> None:
+        self._carts, self._checkout = CartServiceStub(carts), CheckoutServiceStub(checkout)
+        self.repeats = 0
+        self.stopped = asyncio.Event()
+        self._succeeded_at = time.time()
+
+    async def repeat(self, call: Callable[..., Awaitable[T]], request: Any) -> T:
+        """Make a call until it succeeds, under one key."""
+        key, deadline = uuid.uuid4().hex, time.monotonic() + REPEATED_FOR_SECONDS
+        while True:
+            try:
+                return await call(request, metadata=(("idempotency-key", key),))
+            except DomainError as error:
+                if time.monotonic() > deadline:
+                    raise
+                say(f"repeated {type(error).__name__} {error}")
+            self.repeats += 1
+            await asyncio.sleep(REPEAT_PAUSE_SECONDS)
+
+    async def place_orders(self) -> int:
+        """Place one order after the other; return how many failed."""
+        failed = 0
+        while not self.stopped.is_set():
+            order = order_of(uuid.uuid4().hex)
+            try:
+                await self.repeat(self._carts.AddItem, order.setup[0].request)
+                placed = await self.repeat(self._checkout.PlaceOrder, order.request)
+            except DomainError as error:
+                failed += 1
+                say(f"failed {type(error).__name__} {error}")
+                continue
+            before, self._succeeded_at = self._succeeded_at, time.time()
+            say(f"order {placed.order.order_id}")
+            if self._succeeded_at - before > 1:
+                say(f"gap {before:.1f} {self._succeeded_at - before:.1f}")
+        return failed
+
+    async def fill_carts(self, additions: int) -> int:
+        """Fill carts; return 1 as soon as one is not exact."""
+        while not self.stopped.is_set():
+            user, before = uuid.uuid4().hex, self.repeats
+            request = AddItemRequest(user_id=user, item=CartItem(product_id="cast-iron-pan", quantity=1))
+            await asyncio.gather(*(self.repeat(self._carts.AddItem, request) for _ in range(additions)))
+            (item,) = (await self.repeat(self._carts.GetCart, GetCartRequest(user_id=user))).items
+            say(f"cart {item.quantity} repeated {self.repeats - before}")
+            if item.quantity != additions:
+                return 1
+        return 0
+
+
+async def main(what: str, *numbers: int) -> int:
+    """Return the exit status."""
+    if what == "burst":
+        return await burst(*numbers)
+    customers = Repeating(
+        await connect("CART_ADDR", "shop.CartService", timeout_seconds=10),
+        await connect("CHECKOUT_ADDR", "shop.CheckoutService", timeout_seconds=10),
+    )
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, customers.stopped.set)
+    if what == "carts":
+        return await customers.fill_carts(*numbers)
+    return 1 if sum(await asyncio.gather(*(customers.place_orders() for _ in range(numbers[0])))) else 0
+
+
 if __name__ == "__main__":
-    sys.exit(asyncio.run(main(*map(int, sys.argv[1:4]))))
+    sys.exit(asyncio.run(main(sys.argv[1], *map(int, sys.argv[2:]))))

@@ -89,8 +89,8 @@ has_other_primary() { # UID
 
 # ------------------------------------------------------------------ customers
 
-start() { # ARGS...: run stores.py in a pod
-    k create configmap e2e-stores --from-file=tests/{e2e/stores,kit/src/shop_smoke}.py \
+start() { # ARGS...: run orders.py in a pod
+    k create configmap e2e-stores --from-file=tests/{e2e/orders,kit/src/shop_smoke}.py \
         --from-file=smoke_checkout.py=services/checkout/tests/smoke.py --dry-run=client --output=yaml |
         k apply -f - >/dev/null
     k apply -f - >/dev/null <<YAML
@@ -106,7 +106,7 @@ spec:
     - name: main
       image: $(k get deployment "$release-checkout" --output jsonpath='{.spec.template.spec.containers[0].image}')
       imagePullPolicy: IfNotPresent
-      command: [python, /scripts/stores.py$(printf ', "%s"' "$@")]
+      command: [python, /scripts/orders.py$(printf ', "%s"' "$@")]
       env:
         - {name: CART_ADDR, value: "$release-cart:50051"}
         - {name: CHECKOUT_ADDR, value: "$release-checkout:50051"}
@@ -180,7 +180,7 @@ install_shop() {
 ledgers_survive() {
     log "$kills primaries are killed without grace over $orders orders: nothing is lost or double"
     local number
-    start orders "$in_flight"
+    start repeat "$in_flight"
     for number in $(seq "$kills"); do
         wait_for 1200 "orders before kill $number" at_least $((number * orders / (kills + 1))) '^order'
         kill_primary
@@ -217,7 +217,7 @@ control() {
     log "the control: standbys get commits a second late; ledgers of required durability lose none, asynchronous ones do"
     namespace=$prefix-control
     install --set services.checkout.durability=preferred,services.email.durability=preferred
-    start orders "$in_flight"
+    start repeat "$in_flight"
     wait_for 300 "orders" at_least 100 '^order'
     kill_primary delayed
     wait_for 300 "orders after the failover" at_least $(($(count '^order') + 50)) '^order'
@@ -230,7 +230,7 @@ control() {
         --patch '[{"op": "remove", "path": "/spec/postgresql/synchronous"}]' >/dev/null
     wait_for 120 "asynchronous replication" asynchronous
     for _ in $(seq "$kills"); do
-        start orders "$in_flight"
+        start repeat "$in_flight"
         wait_for 300 "orders" at_least 100 '^order'
         kill_primary delayed
         wait_for 300 "orders after the failover" at_least $(($(count '^order') + 50)) '^order'
