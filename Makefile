@@ -214,7 +214,7 @@ faults: setup  ## Prove orders under kills, pauses and restarts (ORDERS, SEED, D
 simulate: setup  ## Simulate random orders under faults on a virtual clock, until one goes wrong (SECONDS)
 	python -m shop_lab.simulation --seconds $(SECONDS)
 
-SAMPLE ?= 60
+SAMPLE ?= 40
 COSMIC_RAY := uv tool run --quiet --from cosmic-ray==8.7.0
 MUTATED := .cache/mutants
 define RANDOM_SAMPLE
