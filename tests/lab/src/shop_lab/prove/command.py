@@ -17,7 +17,6 @@ from shop_lab.prove.coverage import Exercise
 from shop_lab.prove.fault_plan import fault_counts
 from shop_lab.prove.run import Trial, run_trial
 from shop_lab.world.invariants import InvariantResult, check_invariants
-from shop_lab.world.postgres_cluster import Replication
 from shop_lab.world.shop_under_test import Database
 
 _PROGRESS_SECONDS = 5.0
@@ -44,18 +43,6 @@ async def prove(
             help="Number of processes killed, a third of them at failpoints. Default: one per 40 orders. 0: no faults.",
         ),
     ] = None,
-    failovers: Annotated[
-        int,
-        typer.Option(
-            min=0, help="Number of times that PostgreSQL's primary is killed and one of its two standbys is promoted."
-        ),
-    ] = 0,
-    replication: Annotated[
-        Replication,
-        typer.Option(
-            help="Replication to the standbys. With async a failover loses acknowledged writes of the journal."
-        ),
-    ] = "sync",
     naive: Annotated[
         bool,
         typer.Option("--naive", help="Test a naive checkout without a journal instead. The invariants must not hold."),
@@ -72,10 +59,8 @@ async def prove(
 
     Exit status: 0 if every invariant holds, 1 if one does not, or if the run exercised too little to prove it.
     """
-    if failovers and database != "postgres":
-        raise typer.BadParameter("only PostgreSQL has standbys: add --database postgres", param_hint="--failovers")
-    faults = fault_counts(orders, orders // 40 if kills is None else kills, database, failovers)
-    trial = Trial(orders, seed, database, faults, naive=naive, patient=patient, replication=replication)
+    faults = fault_counts(orders, orders // 40 if kills is None else kills, database)
+    trial = Trial(orders, seed, database, faults, naive=naive, patient=patient)
     console.print(f"[bold]{orders} orders, seed {seed}, {database}{', naive checkout' if naive else ''}")
     with tempfile.TemporaryDirectory(prefix="shop-prove-", ignore_cleanup_errors=True) as folder:
         result = await run_trial(trial, Path(folder), Progress(orders))

@@ -18,7 +18,6 @@ DEAD_LETTERS = "dead letters"
 REFUNDS = "orders that need a refund"
 REVIEWS = "orders that need a review"
 DEATHS_AT_FAILPOINTS = "deaths at failpoints"
-LAGGING_FAILOVERS = "failovers to a standby that was behind"
 
 STALE_WRITE_MESSAGE = b"stale update rejected"
 """What checkout logs when a worker that no longer owns an order tries to update it."""
@@ -35,10 +34,6 @@ FLOORS_PER_FAULT: Mapping[str, tuple[FaultKind, int]] = {
     REVIEWS: (FaultKind.UNRESOLVED_SHIPMENTS, 1),
 }
 """For every second planned fault: towards the end of a run no order may be left for one."""
-_EFFECTS = {
-    DEATHS_AT_FAILPOINTS: FaultKind.KILL_AT_FAILPOINT,
-    LAGGING_FAILOVERS: FaultKind.FAILOVER,
-}
 
 _STEPS = "SELECT step, count(*) FROM order_events GROUP BY step"
 _STATES = "SELECT state, count(*) FROM orders GROUP BY state"
@@ -92,8 +87,8 @@ def floors_of(orders: int, plan: Sequence[Fault]) -> dict[str, int]:
     refusals = sum(fault.kind is FaultKind.REFUSAL and fault.target == SHIPPING for fault in plan)
     return {
         **{name: int(floor * orders / 1_000) for name, floor in FLOORS_PER_1000_ORDERS.items()},
-        # Not every fault of these kinds has its effect: a failpoint may not be reached, a standby may have everything.
-        **{name: kinds[kind] // 6 for name, kind in _EFFECTS.items()},
+        # Not every fault of these kinds has its effect: a failpoint may not be reached.
+        DEATHS_AT_FAILPOINTS: kinds[FaultKind.KILL_AT_FAILPOINT] // 6,
         **{name: (kinds[kind] + 1) // 2 * floor for name, (kind, floor) in FLOORS_PER_FAULT.items()},
         VOIDS: refusals // 6,
     }

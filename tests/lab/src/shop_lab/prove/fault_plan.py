@@ -24,8 +24,6 @@ class FaultKind(Enum):
     STALL = "stalled workers"
     """Workers stop before a charge, or after they have resolved one, longer than the lease, and then continue."""
     RESTART_DATABASE = "database restart"
-    FAILOVER = "failover"
-    """The primary dies and a standby is promoted."""
     NETWORK = "network fault"
     """The connections from checkout to the process are delayed, duplicated, cut or silent."""
     UNIMPLEMENTED = "unimplemented peer"
@@ -58,7 +56,6 @@ RELAY = "mail relay"
 _DETAILS: Mapping[FaultKind, Sequence[str]] = {FaultKind.NETWORK: NETWORK_MODES, FaultKind.MAIL_RELAY: RELAY_MODES}
 _LONGER_THAN_A_LEASE = frozenset({FaultKind.PAUSE, FaultKind.STALL, FaultKind.LATE})
 _SECONDS: Mapping[FaultKind, tuple[float, float]] = {
-    FaultKind.FAILOVER: (0, 0.6),
     # At most a little longer than a service waits.
     FaultKind.HUNG_DATABASE: (0.5, 5),
     **dict.fromkeys(
@@ -82,8 +79,8 @@ class Fault:
     Attributes:
         after_orders: the fault begins once so many orders are finished.
         target: the name of the process.
-        seconds: until the process is started again, resumed or reachable; of a failover, how far standbys are behind;
-            of stalled workers, how long each of them stops before a charge.
+        seconds: until the process is started again, resumed or reachable; of stalled workers, how long each of them
+            stops before a charge.
         detail: the name of the failpoint, or what the network or the relay does.
     """
 
@@ -117,7 +114,7 @@ class Targets:
     in_turn: Mapping[FaultKind, Sequence[str]]
 
 
-def fault_counts(orders: int, kills: int, database: Database, failovers: int) -> dict[FaultKind, int]:
+def fault_counts(orders: int, kills: int, database: Database) -> dict[FaultKind, int]:
     """Return the number of faults of each kind in a run; without kills there are no faults."""
     if not kills:
         return {}
@@ -129,7 +126,6 @@ def fault_counts(orders: int, kills: int, database: Database, failovers: int) ->
         FaultKind.PAUSE: kills * 3 // 17,
         FaultKind.STALL: orders // 500,
         FaultKind.RESTART_DATABASE: restarts,
-        FaultKind.FAILOVER: failovers,
         FaultKind.NETWORK: orders // 100,
         FaultKind.MAIL_RELAY: orders // 200,
         FaultKind.UNIMPLEMENTED: replaced // 3,

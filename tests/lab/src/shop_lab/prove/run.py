@@ -28,7 +28,6 @@ from shop_lab.world.dead_letters import requeued_dead_letters
 from shop_lab.world.evidence import Evidence
 from shop_lab.world.evidence_collector import collect_evidence, wait_until_quiet, with_justified_flags
 from shop_lab.world.invariants import PROGRESS_SHARE
-from shop_lab.world.postgres_cluster import PostgresCluster, Replication
 from shop_lab.world.progress_gate import ProgressGate
 from shop_lab.world.refusing_peers import serve_refusing_peers
 from shop_lab.world.shop_under_test import (
@@ -54,7 +53,6 @@ class Trial:
         faults: the number of faults of each kind.
         naive: test the naive checkout instead of the real one.
         patient: customers wait for each response, send nothing twice without need, and place one order at a time.
-        replication: from PostgreSQL's primary to its standbys, if there are failovers.
     """
 
     orders: int
@@ -63,7 +61,6 @@ class Trial:
     faults: Mapping[FaultKind, int]
     naive: bool = False
     patient: bool = False
-    replication: Replication = "sync"
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,14 +89,12 @@ async def run_trial(trial: Trial, folder: Path, on_progress: Callable[[int, Coun
     """
     gate = ProgressGate(lambda finished: on_progress(finished, injector.counts))
     inbox = Inbox(folder=sent_mails_of(folder))
-    replication = trial.replication if trial.faults.get(FaultKind.FAILOVER) else None
     async with (
         relay(inbox) as smtp_port,
         shop_under_test(
             folder,
             trial.database,
             naive=trial.naive,
-            replication=replication,
             proxied=True,
             smtp_url=f"smtp://{HOST}:{smtp_port}",
         ) as shop,
@@ -146,11 +141,10 @@ def fault_plan(trial: Trial, shop: ShopUnderTest) -> list[Fault]:
         **dict.fromkeys(("product-catalog", "currency"), 5),
     }
     failpoints = {name: failpoints_of(shop.processes[name].program.module) for name in weights if name != "valkey"}
-    disks = [] if shop.server else [*shop.checkouts, "payment", "shipping", "email"]
+    disks = [] if shop.postgres else [*shop.checkouts, "payment", "shipping", "email"]
     in_turn = {
         FaultKind.STALL: shop.checkouts,
         FaultKind.RESTART_DATABASE: [DATABASE],
-        FaultKind.FAILOVER: [DATABASE],
         FaultKind.NETWORK: LINKED,
         FaultKind.UNIMPLEMENTED: LINKED,
         FaultKind.REFUSAL: ["payment", "shipping"],
@@ -175,11 +169,11 @@ def failpoints_of(package: str) -> Sequence[str]:
         return ()
 
 
-def _fault_targets(shop: ShopUnderTest) -> dict[str, ChildProcess | PostgresCluster]:
-    targets: dict[str, ChildProcess | PostgresCluster] = {process.name: process for process in shop.processes}
+def _fault_targets(shop: ShopUnderTest) -> dict[str, ChildProcess]:
+    targets: dict[str, ChildProcess] = {process.name: process for process in shop.processes}
     targets["valkey"] = shop.valkey
-    if shop.server is not None:
-        targets[DATABASE] = shop.server
+    if shop.postgres is not None:
+        targets[DATABASE] = shop.postgres
     return targets
 
 

@@ -15,7 +15,6 @@ from shop_kit.tcp_proxy import Mode, TcpProxy
 from shop_lab.prove import coverage
 from shop_lab.prove.fault_plan import SHIPPING, Fault, FaultKind
 from shop_lab.world.faults import cut_off_clients, disturb, full_disk, locked, replaced
-from shop_lab.world.postgres_cluster import PostgresCluster
 from shop_lab.world.progress_gate import ProgressGate
 from shop_lab.world.refusing_peers import RefusingPeers
 
@@ -37,7 +36,7 @@ class ShopFaults:
     """Injects faults into processes.
 
     Args:
-        processes: by the names that faults have as targets; of a cluster its primary is the target.
+        processes: by the names that faults have as targets.
         links: the proxies through which checkout calls its peers, by the names of the peers' ports.
         peers: answer instead of the real ones.
         inbox: of the relay to which the email service sends.
@@ -50,7 +49,7 @@ class ShopFaults:
 
     def __init__(
         self,
-        processes: Mapping[str, ChildProcess | PostgresCluster],
+        processes: Mapping[str, ChildProcess],
         links: Mapping[str, TcpProxy],
         peers: RefusingPeers,
         inbox: Inbox,
@@ -96,12 +95,8 @@ class ShopFaults:
                 released = await cut_off_clients(link)
                 await disturb([link], "reset", fault.seconds)
                 released.set()
-            case FaultKind.FAILOVER:
-                cluster = cast("PostgresCluster", self._processes[fault.target])
-                self.effects[coverage.LAGGING_FAILOVERS] += await cluster.fail_over(fault.seconds) > 0
             case _:
-                target = self._processes[fault.target]
-                process = target.primary if isinstance(target, PostgresCluster) else target
+                process = self._processes[fault.target]
                 await self._inject_into(process, fault)
                 await process.wait_until_serving(self._ready_seconds)
 

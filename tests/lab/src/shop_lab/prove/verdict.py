@@ -3,7 +3,6 @@
 from collections import Counter
 from typing import Any, Literal
 
-from shop_lab.prove.fault_plan import FaultKind
 from shop_lab.prove.run import Trial, TrialResult
 from shop_lab.world.invariants import InvariantResult
 
@@ -31,7 +30,6 @@ def to_json(trial: Trial, result: TrialResult, invariants: list[InvariantResult]
         "naive": trial.naive,
         "patient": trial.patient,
         "faults": dict(sorted(result.fault_counts.items())),
-        **({"replication": trial.replication} if trial.faults.get(FaultKind.FAILOVER) else {}),
         "outcomes": Counter(order.response.outcome.name.lower() for order in result.evidence.orders),
         "left_to_operators": sum(order.is_flagged for order in result.evidence.orders),
         "exercised": {

@@ -87,7 +87,7 @@ async def collect_evidence(
         )
         for intent in intents
     ]
-    contradictions = _contradictions(shop, simulator, orders)
+    contradictions = _contradictions(simulator, orders)
     return Evidence(
         tuple(orders),
         tuple(carts),
@@ -96,7 +96,6 @@ async def collect_evidence(
         tuple(contradictions),
         tuple(_unexpected_errors(shop)),
         has_journal=journal is not None,
-        journal_loses_commits=shop.journal_loses_commits,
     )
 
 
@@ -137,16 +136,15 @@ async def _cart_evidence(simulator: CustomerSimulator, result: CustomerResult) -
     return CartEvidence(result.customer, result.added, contents)
 
 
-def _contradictions(shop: ShopUnderTest, simulator: CustomerSimulator, orders: Iterable[OrderEvidence]) -> list[str]:
-    """Return the histories that are not linearizable, except those of orders that the journal may have lost.
+def _contradictions(simulator: CustomerSimulator, orders: Iterable[OrderEvidence]) -> list[str]:
+    """Return the histories that are not linearizable.
 
-    Also without the carts of which an unanswered request may have bought anything: their sums are checked.
+    Without the carts of which an unanswered request may have bought anything: their sums are checked.
     """
-    excused = [order.intent for order in orders if shop.journal_loses_commits and order.needs_reconciliation]
     intents = [order.intent for order in orders]
     uncertain = [order.intent for order in orders if order.intent.may_order_again and order.response.tries > 1]
-    user_ids = {intent.user_id for intent in intents} - {intent.user_id for intent in [*excused, *uncertain]}
-    keys = {intent.key for intent in intents if intent.key} - {intent.key for intent in excused}
+    user_ids = {intent.user_id for intent in intents} - {intent.user_id for intent in uncertain}
+    keys = {intent.key for intent in intents if intent.key}
     return simulator.histories.contradictions(sorted(user_ids), sorted(keys))
 
 

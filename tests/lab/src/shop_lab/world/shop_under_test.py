@@ -10,12 +10,11 @@ from pathlib import Path
 from typing import Literal
 
 from shop_cli.local.ports import HOST, reserved
+from shop_cli.local.postgres import Postgres
 from shop_cli.local.processes import Shop
 from shop_cli.local.stores import Valkey
 from shop_cli.local.workspace import Program, default_ports, discover_services, find, internal_name
 from shop_kit.tcp_proxy import TcpProxy, tcp_proxy
-from shop_lab.world.faulty_postgres import FaultyPostgres
-from shop_lab.world.postgres_cluster import SERVERS, PostgresCluster, Replication
 
 Database = Literal["sqlite", "postgres"]
 
@@ -52,8 +51,7 @@ class ShopUnderTest:
         hmac_key: payment's HMAC key.
         spool_url: the database of the email service's spool.
         journal_url: the database of checkout's journal.
-        server: of the journal; None on SQLite.
-        journal_loses_commits: a failover may lose what the journal has acknowledged.
+        postgres: the server of all databases; None on SQLite.
         links: the proxies through which checkout calls its peers, by the names of their ports; empty if it calls them
             directly.
     """
@@ -67,14 +65,8 @@ class ShopUnderTest:
     journal_url: str
     hmac_key: bytes
     valkey: Valkey
-    server: FaultyPostgres | PostgresCluster | None
-    journal_loses_commits: bool
+    postgres: Postgres | None
     links: Mapping[str, TcpProxy]
-
-    @property
-    def postgres(self) -> FaultyPostgres | None:
-        """The server of the journal, or its current primary; None on SQLite."""
-        return self.server.primary if isinstance(self.server, PostgresCluster) else self.server
 
     @property
     def sent_mails(self) -> Path:
@@ -93,7 +85,6 @@ async def shop_under_test(
     database: Database,
     *,
     naive: bool = False,
-    replication: Replication | None = None,
     proxied: bool = False,
     smtp_url: str | None = None,
 ) -> AsyncIterator[ShopUnderTest]:
@@ -103,7 +94,6 @@ async def shop_under_test(
         folder: empty; for all data except PostgreSQL's.
         database: of payment, shipping, email and checkout.
         naive: run the naive checkout, which must fail, instead of the real one.
-        replication: to the standbys that PostgreSQL has; None for a single server.
         proxied: let checkout call its peers through proxies.
         smtp_url: the relay of the email service; without one, letters wait in the spool.
     """
@@ -113,8 +103,8 @@ async def shop_under_test(
         port_names = default_ports(programs)
         valkey_port, *ports = stack.enter_context(reserved(len(port_names) + 1))
         valkey = await stack.enter_async_context(Valkey(folder, valkey_port))
-        servers = await _start_postgres(stack, replication) if database == "postgres" else None
-        urls, hmac_key = _database_urls(folder, servers), secrets.token_hex(32)
+        postgres = await _start_postgres(stack) if database == "postgres" else None
+        urls, hmac_key = _database_urls(folder, postgres), secrets.token_hex(32)
         common = {"HMAC_KEY": hmac_key, "LEASE_SECONDS": str(LEASE_SECONDS)}
         ports_by_name = dict(zip(port_names, ports, strict=True))
         links = await _start_links(stack, ports_by_name) if proxied else {}
@@ -135,8 +125,7 @@ async def shop_under_test(
             journal_url=urls["checkout"],
             hmac_key=hmac_key.encode(),
             valkey=valkey,
-            server=servers["checkout"] if servers else None,
-            journal_loses_commits=replication == "async",
+            postgres=postgres,
             links=links,
         )
 
@@ -150,30 +139,20 @@ def _programs(*, naive: bool) -> list[Program]:
     return [*(find(services, name) for name in PEERS), *copies]
 
 
-async def _start_postgres(
-    stack: AsyncExitStack, replication: Replication | None
-) -> dict[str, FaultyPostgres | PostgresCluster]:
-    """Start the servers of all databases, by service."""
+async def _start_postgres(stack: AsyncExitStack) -> Postgres:
+    """Start a server with all databases."""
     # When run as root, PostgreSQL runs as another user, who may have no access to the shop's folder.
     folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="shop-postgres-", ignore_cleanup_errors=True))
-    servers: dict[str, FaultyPostgres | PostgresCluster] = {}
-    if replication is not None:
-        ports = stack.enter_context(reserved(SERVERS))
-        cluster = PostgresCluster.running(Path(folder) / "cluster", ports, replication)
-        servers = dict.fromkeys(_DATABASES, await stack.enter_async_context(cluster))
-    if replication != "sync":
-        # The ledgers are the evidence: they must not lose what the journal may lose.
-        ledgers = await FaultyPostgres.create(Path(folder) / "postgres", settings=_UNFLUSHED)
-        single = await stack.enter_async_context(ledgers)
-        servers = {**dict.fromkeys(_DATABASES, single), "checkout": servers.get("checkout", single)}
-    for name, server in servers.items():
+    server = await Postgres.create(Path(folder) / "postgres", settings=_UNFLUSHED)
+    await stack.enter_async_context(server)
+    for name in _DATABASES:
         await server.create_database(name)
-    return servers
+    return server
 
 
-def _database_urls(folder: Path, servers: Mapping[str, FaultyPostgres | PostgresCluster] | None) -> dict[str, str]:
-    if servers is not None:
-        return {name: server.url(name) for name, server in servers.items()}
+def _database_urls(folder: Path, postgres: Postgres | None) -> dict[str, str]:
+    if postgres is not None:
+        return {name: postgres.url(name) for name in _DATABASES}
     return {name: f"sqlite:///{folder}/.shop/{name}.db" for name in _DATABASES}
 
 
