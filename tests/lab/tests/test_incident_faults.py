@@ -4,8 +4,8 @@ import asyncio
 import difflib
 import re
 import sys
-from asyncio.subprocess import PIPE, STDOUT
-from collections.abc import AsyncIterator
+from asyncio.subprocess import PIPE
+from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,7 @@ from shop_kit.running_shop import order_request, shop_up
 from shop_kit.waiting import wait_until
 from shop_lab.incidents import injector
 from shop_lab.incidents.catalogue import Fault, find
+from shop_lab.incidents.commands import list_faults, stop_faults
 from shop_lab.incidents.leaks import find_leaks, texts_in
 from shop_lab.incidents.local import Local
 from shop_lab.incidents.mystery import suitable
@@ -41,7 +42,7 @@ from shop_lab.incidents.telemetry import Telemetry, TelemetryMissing
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 ADS = "shop.AdService/GetAds"
-STALL_SECONDS = 0.4
+STALL_SECONDS = 2
 MINUTES = 300_000
 VISITS = re.compile("/products/|BRAND_NOT_ACCEPTED")
 STALE = "--- a/ad_service/service.py\n+++ b/ad_service/service.py\n@@ -1,1 +1,4 @@\n"
@@ -210,19 +211,21 @@ def arguments_of(path: Path) -> list[bytes]:
         return []
 
 
-async def test_the_commands_start_list_and_stop_a_fault(shop: LabShop) -> None:
-    async def command(*arguments: str) -> tuple[int, str]:
-        program = (sys.executable, "-m", "shop_cli", "faults", *arguments)
-        process = await asyncio.create_subprocess_exec(*program, cwd=shop.run.folder, stdout=PIPE, stderr=STDOUT)
-        output, _ = await process.communicate()
-        return process.returncode or 0, output.decode()
-
-    status, started = await command("start", "ad-slow", "--for", "1h")
-    token = started.split()[0]
-    assert (status, shop.injected()) == (0, [token])
-    assert token in (await command("list"))[1]
-    assert await command("stop", token) == (0, f"undone: {token}\n")
+async def test_a_fault_lasts_when_its_command_has_ended_until_another_one_stops_it(
+    shop: LabShop, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(shop.run.folder)
+    program = (sys.executable, "-m", "shop_cli", "faults", "start", "ad-slow", "--for", "1h")
+    process = await asyncio.create_subprocess_exec(*program, stdout=PIPE)
+    output, _ = await process.communicate()
+    token = output.decode().split()[0]
+    await asyncio.to_thread(list_faults)
+    assert shop.injected() == [token]
+    await asyncio.to_thread(stop_faults, token)
     assert shop.injected() == []
+    shown = capsys.readouterr().out
+    assert shown.endswith(f"undone: {token}\n")
+    assert shown.count(token) == 2
 
 
 async def test_a_recording_blames_the_slow_service_and_not_its_caller_and_names_no_fault(
@@ -230,13 +233,17 @@ async def test_a_recording_blames_the_slow_service_and_not_its_caller_and_names_
 ) -> None:
     stall = {"service": "payment", "method": "shop.PaymentService/Charge", "action": f"stall:{STALL_SECONDS}"}
     with recording(shop.run) as folder:
+        await shop.order()
+        await wait_until(lambda: recorded(folder, "checkout_mem", "payment_mem"))  # and what grows has a first value
         record = await shop.start(600, failing(**stall))
         await shop.order()
-        found = await wait_until(lambda: recorded(folder))
         await shop.undo(record)
+        columns = ("payment_cpu", "checkout_shop-orders-placed", "checkout_rpc-server-call-duration")
+        found = await wait_until(lambda: recorded(folder, *columns, slow={"checkout", "payment"}))
     assert found
     own = {service: max(found.metrics[f"{service}_latency-90"].values()) for service in ("payment", "checkout")}
-    assert own["payment"] >= 1000 * STALL_SECONDS > own["checkout"]
+    assert own["payment"] >= 1000 * STALL_SECONDS
+    assert own["payment"] > own["checkout"]
     services = {name.split("_")[0] for name in found.metrics}
     assert services >= {"ad", "cart", "checkout", "currency", "email", "payment", "shipping", "storefront"}
     traces = {span.trace_id for span in found.spans}
@@ -247,15 +254,14 @@ async def test_a_recording_blames_the_slow_service_and_not_its_caller_and_names_
     assert [name for name, text in texts.items() for word in ("failpoint", "stall") if word in text.lower()] == []
 
 
-def recorded(folder: Path) -> Telemetry | None:
-    """Return a recording once it has both ends of the slow call, and figures of each kind."""
+def recorded(folder: Path, *columns: str, slow: Collection[str] = ()) -> Telemetry | None:
+    """Return a recording once it has columns, and slow spans of services."""
     try:
         found = read_recording(folder, 0, 2**62)
     except TelemetryMissing:
         return None
-    slow = {span.service for span in found.spans if span.milliseconds >= 1000 * STALL_SECONDS}
-    columns = {"payment_cpu", "payment_mem", "checkout_shop-orders-placed", "checkout_rpc-server-call-duration"}
-    return found if slow >= {"checkout", "payment"} and columns <= set(found.metrics) else None
+    stalled = {span.service for span in found.spans if span.milliseconds >= 1000 * STALL_SECONDS}
+    return found if stalled >= set(slow) and set(columns) <= set(found.metrics) else None
 
 
 async def test_a_mystery_breaks_a_service_and_names_it_when_it_is_revealed(shop: LabShop) -> None:

@@ -55,16 +55,17 @@ def test_the_hash_of_equal_plans_differs() -> None:
     assert plans[0].digest() != plans[1].digest()
 
 
-@pytest.mark.parametrize(
-    ("old", "new"), [('"requested": 1', '"requested": 3'), ('"seed": 7,\n    "nonce"', '"seed": 8,\n    "nonce"')]
-)
-def test_a_truth_that_was_changed_is_refused(tmp_path: Path, old: str, new: str) -> None:
-    path = recorded(tmp_path)[0] / "truth.json"
-    text = path.read_text()
-    assert old in text
-    path.write_text(text.replace(old, new))
-    with pytest.raises(RecordMalformed, match=r"is not the one whose hash window\.json has$"):
-        read(path.parent)
+def test_a_truth_that_was_changed_or_is_of_another_plan_is_refused(tmp_path: Path) -> None:
+    refused = r"is not the one whose hash window\.json has$"
+    folder, truth = recorded(tmp_path)
+    path = folder / "truth.json"
+    path.write_text(path.read_text().replace('"requested": 1', '"requested": 3'))
+    with pytest.raises(RecordMalformed, match=refused):
+        read(folder)
+    other = Record(tmp_path, Plan(faults=("quiet",), seconds=(60,), seed=7), "local")
+    other.close(truth)
+    with pytest.raises(RecordMalformed, match=refused):
+        read(other.folder)
 
 
 def test_an_incident_that_has_not_ended_or_is_no_record_is_refused_in_one_line(tmp_path: Path) -> None:

@@ -6,9 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
-from dataclasses import dataclass
-from functools import cached_property
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -26,15 +24,8 @@ from shop_lab.incidents.targets import END_SESSIONS, CannotAct, Endpoint, NoLabo
 _START_SECONDS = 300.0  # on a machine that is busy with something else
 
 
-@dataclass(frozen=True)
-class Local:
+class Local(RecordFolder):
     """The shop of a folder, whether it still runs or not: what was injected is restored in either case."""
-
-    folder: Path
-
-    @cached_property
-    def _records(self) -> RecordFolder:
-        return RecordFolder(self.folder / DATA / "lab")
 
     @property
     def run(self) -> Run:
@@ -50,24 +41,12 @@ class Local:
     def kinds(self) -> frozenset[Where]:
         return frozenset({"local", "postgres"}) if self._valkey_url() else frozenset({"local"})
 
-    def save(self, record: Record) -> None:
-        self._records.save(record)
-
-    def records(self) -> list[Record]:
-        return self._records.records()
-
-    def forget(self, record: Record) -> None:
-        self._records.forget(record)
-
-    def locked(self) -> AbstractContextManager[None]:
-        return self._records.locked()
-
     @contextmanager
     def alone(self) -> Iterator[None]:
         """Be the only incident or game while in the context. Raise CannotAct if there is one."""
         with ExitStack() as stack:
             try:
-                stack.enter_context(self._records.locked("incident", wait=False))
+                stack.enter_context(self.locked("incident", wait=False))
             except BlockingIOError:
                 raise CannotAct("another incident or game runs in this shop") from None
             yield
@@ -126,27 +105,28 @@ class Local:
         raise CannotAct(f"the shop has no service {name!r}")
 
     def query(self, store: str, database: str, statement: str) -> str:
-        if store == "valkey":
-            return self._command(statement)
-        with self._connect(database) as connection:
+        """Run a statement or command in a store, and return its first result."""
+        try:
+            return self._command(statement) if store == "valkey" else self._execute(database, statement)
+        except (psycopg.Error, redis.RedisError) as error:
+            hint = "" if self._valkey_url() else "; `shop up --lab --postgres` starts it"
+            name = "Valkey" if store == "valkey" else "PostgreSQL"
+            raise CannotAct(f"{name}: {' '.join(str(error).split())}{hint}") from error
+
+    def _execute(self, database: str, statement: str) -> str:
+        if not self._sockets.exists():
+            raise CannotAct("this shop has no PostgreSQL: start it with `shop up --lab --postgres`")
+        with psycopg.connect(self._url(database), autocommit=True, connect_timeout=60) as connection:
             cursor = connection.execute(statement.encode())
             row = cursor.fetchone() if cursor.description else None
             return "" if row is None else str(row[0])
 
-    @contextmanager
-    def _connect(self, database: str) -> Iterator[psycopg.Connection]:
-        folder = self.folder / DATA / "postgres"
-        if not folder.exists():
-            raise CannotAct("this shop has no PostgreSQL: start it with `shop up --lab --postgres`")
-        try:
-            with psycopg.connect(self._url(database), autocommit=True, connect_timeout=5) as connection:
-                yield connection
-        except psycopg.Error as error:
-            hint = "" if self._valkey_url() else "; `shop up --lab --postgres` starts it"
-            raise CannotAct(f"PostgreSQL: {' '.join(str(error).split())}{hint}") from error
-
     def _url(self, database: str) -> str:
-        return f"postgresql://postgres@/{database}?host={self.folder / DATA / 'postgres'}"
+        return f"postgresql://postgres@/{database}?host={self._sockets}"
+
+    @property
+    def _sockets(self) -> Path:
+        return self.folder / DATA / "postgres"
 
     def _command(self, command: str) -> str:
         if read_run(self.folder) is None:
@@ -154,11 +134,8 @@ class Local:
         url = self._valkey_url()
         if not url:
             raise CannotAct("this shop has no Valkey: start it with `shop up --lab --postgres`")
-        try:
-            with redis.Redis.from_url(url, protocol=2, decode_responses=True) as connection:
-                found = connection.execute_command(*command.split())
-        except redis.RedisError as error:
-            raise CannotAct(f"Valkey: {error}") from error
+        with redis.Redis.from_url(url, protocol=2, decode_responses=True) as connection:
+            found = connection.execute_command(*command.split())
         values = list(found.items())[-1] if isinstance(found, dict) else found
         return str(values[-1] if isinstance(values, (list, tuple)) else values)
 

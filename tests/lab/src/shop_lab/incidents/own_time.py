@@ -9,27 +9,19 @@ service stops).
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate
+from statistics import fmean
+from typing import Literal
 
 from chassis.telemetry import semconv
 from shop_cli.local.spans import Span
 
 Columns = dict[str, dict[int, float]]
 """Values by the second since 1970, by column `<service>_<metric>`."""
-_Samples = defaultdict[str, defaultdict[int, list[float]]]
-"""Values by the second in which a span ended, by service."""
-
-
-def _samples() -> _Samples:
-    return defaultdict(lambda: defaultdict(list))
-
-
-@dataclass
-class _Observed:
-    own: _Samples = field(default_factory=_samples)
-    waits: _Samples = field(default_factory=_samples)
-    errors: _Samples = field(default_factory=_samples)
+_Values = Mapping[int, list[float]]
+_Sample = tuple[str, Literal["own", "wait", "error"], Span, float]
+"""A value of a service, at the end of a span."""
 
 
 def columns_of(spans: Sequence[Span]) -> Columns:
@@ -38,31 +30,54 @@ def columns_of(spans: Sequence[Span]) -> Columns:
     traces: defaultdict[str, list[Span]] = defaultdict(list)
     for span in spans:
         traces[span.trace_id].append(span)
-    observed = _Observed()
+    samples: defaultdict[tuple[str, str], defaultdict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
     for trace in traces.values():
-        _observe(trace, callees, observed)
-    return _columns(observed, max((span.ended_nanos // 10**9 for span in spans), default=0))
+        for service, kind, span, value in _samples(trace, callees):
+            samples[service, kind][_second(span)].append(value)
+    last = max(map(_second, spans), default=0)
+    columns: Columns = {}
+    for service in [service for service, kind in samples if kind == "own"]:
+        found = _of_service(last, *(samples[service, kind] for kind in ("own", "wait", "error")))
+        columns.update({f"{service}_{metric}": values for metric, values in found.items() if values})
+    return columns
 
 
-def _observe(trace: Sequence[Span], callees: Mapping[str, str], observed: _Observed) -> None:
+def _of_service(last: int, own: _Values, waits: _Values, errors: _Values) -> Columns:
+    seconds = range(min(own), last + 1)
+    served = accumulate((second if second in own else 0 for second in seconds), max)
+    return {
+        "latency-90": {second: _percentile(values, 0.9) for second, values in own.items()},
+        "wait": {second: fmean(values) for second, values in waits.items()},
+        "workload": {second: float(len(own.get(second, ()))) for second in seconds},
+        "error": {
+            second: 100 * failed / max(failed, len(own.get(second, (1,))))
+            for second in seconds
+            for failed in [len(errors.get(second, ()))]
+        },
+        "silence": {second: float(second - latest) for second, latest in zip(seconds, served, strict=True)},
+    }
+
+
+def _samples(trace: Sequence[Span], callees: Mapping[str, str]) -> Iterator[_Sample]:
     by_id = {span.span_id: span for span in trace}
     children: defaultdict[str, list[Span]] = defaultdict(list)
     for span in trace:
         children[span.parent_id].append(span)
     own: defaultdict[str, float] = defaultdict(float)
     for span in trace:
-        below = children[span.span_id]
-        second = span.ended_nanos // 10**9
-        owner = callees.get(span.name, span.service) if _is_call(span) else span.service
+        below, owner = children[span.span_id], span.service
         if _is_call(span):
-            observed.waits[owner][second].append(_uncovered(span, below))
+            owner = callees.get(span.name, owner)
+            yield owner, "wait", span, _uncovered(span, below)
         elif request := _request_of(span, by_id):
             own[request] += _uncovered(span, below)
         if span.failed and not any(child.failed for child in below):
-            observed.errors[owner][second].append(1)
-    for span_id, milliseconds in own.items():
-        served = by_id[span_id]
-        observed.own[served.service][served.ended_nanos // 10**9].append(milliseconds)
+            yield owner, "error", span, 1
+    yield from ((by_id[request].service, "own", by_id[request], milliseconds) for request, milliseconds in own.items())
+
+
+def _second(span: Span) -> int:
+    return span.ended_nanos // 10**9
 
 
 def _is_call(span: Span) -> bool:
@@ -86,26 +101,6 @@ def _uncovered(span: Span, below: Iterable[Span]) -> float:
         covered += max(0, end - start)
         reached = max(reached, end)
     return max(0, span.ended_nanos - span.started_nanos - covered) / 1e6
-
-
-def _columns(observed: _Observed, last: int) -> Columns:
-    columns: Columns = {}
-    for service, own in observed.own.items():
-        seconds = range(min(own), last + 1)
-        waits, errors, served = observed.waits[service], observed.errors[service], min(own)
-        columns[f"{service}_latency-90"] = {second: _percentile(values, 0.9) for second, values in own.items()}
-        columns[f"{service}_wait"] = {second: sum(values) / len(values) for second, values in waits.items()}
-        columns[f"{service}_workload"] = {second: float(len(own.get(second, ()))) for second in seconds}
-        columns[f"{service}_error"] = {
-            second: 100 * failed / max(failed, len(own.get(second, (1,))))
-            for second in seconds
-            for failed in [len(errors.get(second, ()))]
-        }
-        silence = columns[f"{service}_silence"] = {}
-        for second in seconds:
-            served = second if second in own else served
-            silence[second] = float(second - served)
-    return {name: values for name, values in columns.items() if values}
 
 
 def _percentile(values: Sequence[float], share: float) -> float:

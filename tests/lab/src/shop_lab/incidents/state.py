@@ -14,6 +14,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from shop_cli.local.run_file import DATA
+
 Inverse = dict[str, Any]
 """How to undo one injection: its `mechanism`, and what that needs. JSON."""
 
@@ -71,30 +73,34 @@ def write_durably(path: Path, text: str, mode: int = 0o644) -> None:
         os.close(folder)
 
 
+@dataclass(frozen=True)
 class RecordFolder:
-    """Records as files of a folder, on disk once they are saved."""
+    """Records as files below the folder of a local shop, on disk once they are saved."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    folder: Path
+
+    @property
+    def _lab(self) -> Path:
+        return self.folder / DATA / "lab"
 
     def save(self, record: Record) -> None:
-        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        write_durably(self._folder / record.token, record.dump())
+        self._lab.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write_durably(self._lab / record.token, record.dump())
 
     def records(self) -> list[Record]:
         found = []
-        for path in sorted(path for path in self._folder.glob("*") if not path.suffix):
+        for path in sorted(path for path in self._lab.glob("*") if not path.suffix):
             with suppress(FileNotFoundError):  # another process restores
                 found.append(Record.load(path.read_text()))
         return found
 
     def forget(self, record: Record) -> None:
-        (self._folder / record.token).unlink(missing_ok=True)
+        (self._lab / record.token).unlink(missing_ok=True)
 
     @contextmanager
     def locked(self, name: str = "restoring", *, wait: bool = True) -> Iterator[None]:
         """Hold the lock of those that restore, or another one. Raise BlockingIOError rather than wait, if so told."""
-        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with (self._folder / f"{name}.lock").open("w") as lock:
+        self._lab.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with (self._lab / f"{name}.lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
             yield
