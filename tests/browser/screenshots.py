@@ -13,7 +13,6 @@ from shop_kit.running_shop import shop_up
 
 PICTURES = Path(__file__).parents[2] / ".github/screenshots"
 WINDOW = {"width": 1100, "height": 1000}
-SOON = 60_000
 
 
 async def picture_order(browser: Browser, run: Run) -> None:
@@ -22,7 +21,7 @@ async def picture_order(browser: Browser, run: Run) -> None:
             await tab.add_to_cart(product)
         await tab.fill_checkout_form(random_card("4"))
         await tab.place_order()
-        await expect(tab.page.locator(".waterfall")).to_contain_text("payment", timeout=SOON)
+        await expect(tab.page.locator(".waterfall")).to_contain_text("payment")
         await tab.page.screenshot(path=PICTURES / "order.png")
 
 
@@ -45,9 +44,9 @@ async def picture_mystery(browser: Browser, run: Run) -> None:
         panel = tab.page.get_by_label("Laboratory")
         await panel.get_by_label("Service at fault").fill("payment")
         await panel.get_by_role("button", name="Answer").click()
-        await expect(panel).to_contain_text("payment, after", timeout=SOON)
+        await expect(panel).to_contain_text("payment, after")
         await panel.get_by_role("button", name="Reveal").click()
-        await expect(panel).to_contain_text("Customers see it by", timeout=SOON)
+        await expect(panel).to_contain_text("Customers see it by")
         await panel.screenshot(path=PICTURES / "mystery-revealed.png")
 
 

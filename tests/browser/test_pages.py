@@ -1,16 +1,15 @@
 """Every page of the storefront as a visitor sees it: in light and dark, on a desk and on a phone.
 
-The pages are opened once, with screenshots in `.shop/screenshots`; the tests examine what was found.
+Each page is opened once, with pictures in `.shop/screenshots`; the tests examine what was found.
 """
 
 from dataclasses import dataclass, field
 from typing import Any
 
-import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, Response, expect
 
-from shop_kit.browser import APPEARANCES, SCREENSHOTS, Tab, accessibility_violations, open_tab, overflow
+from shop_kit.browser import DESK, PHONE, Tab, faults_of_appearance, open_tab
 from shop_kit.card_leaks import random_card
 
 MAX_KILOBYTES = 60
@@ -43,16 +42,12 @@ LOAD_PICTURES = """
 """
 
 
-pytestmark = pytest.mark.timeout(300)  # the first test of each appearance opens all pages
-
-
 @dataclass
 class View:
-    """What was found on a page in one appearance.
+    """What was found on a page.
 
     Attributes:
-        axe: violations of accessibility rules.
-        overflow: by how many pixels the page is wider than the window.
+        appearance: violations of accessibility rules, and of the width of the window.
         kilobytes: what the browser loads on a first visit, without pictures.
         shifts: the layout shifts while the page was loaded, each with the elements that moved.
         crowded: by how many pixels links of the header cover their neighbour.
@@ -60,8 +55,7 @@ class View:
     """
 
     name: str
-    axe: list[str] = field(default_factory=list)
-    overflow: int = 0
+    appearance: list[str] = field(default_factory=list)
     kilobytes: float = 0.0
     shifts: list[tuple[float, list[str]]] = field(default_factory=list)
     crowded: float = 0.0
@@ -110,17 +104,17 @@ async def customer(browser: Browser, origin: str) -> Customer:
         return Customer(await tab.context.storage_state(), order_id)
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="session", params=APPEARANCES)
-async def views(request: pytest.FixtureRequest, customer: Customer, browser: Browser, origin: str) -> list[View]:
-    async with open_tab(browser, origin, storage_state=customer.state, **APPEARANCES[request.param]) as tab:
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def views(customer: Customer, browser: Browser, origin: str) -> list[View]:
+    async with open_tab(browser, origin, storage_state=customer.state, viewport=DESK) as tab:
         # Each page is measured as on a first visit. A context for each would take the browser longer than the rest.
         session = await tab.context.new_cdp_session(tab.page)
         await session.send("Network.setCacheDisabled", {"cacheDisabled": True})
-        return [await examine(tab, f"{request.param}/{name}", path) for name, path in customer.pages().items()]
+        return [await examine(tab, name, path) for name, path in customer.pages().items()]
 
 
 async def examine(tab: Tab, name: str, path: str) -> View:
-    """Open a page, save a screenshot and return what was found."""
+    """Open a page, save pictures of it and return what was found."""
     page, loaded, earlier = tab.page, list[Response](), len(tab.problems)
 
     def record(response: Response) -> None:
@@ -139,12 +133,12 @@ async def examine(tab: Tab, name: str, path: str) -> View:
     view.shifts = await page.evaluate(SHIFTS)
     for summary in await page.locator("summary").all():
         await summary.click()
-    view.overflow = await overflow(page)
-    view.crowded = await page.evaluate(CROWDED)
-    view.axe = await accessibility_violations(page)
     # Pictures below the window are loaded when a visitor scrolls to them.
     await page.evaluate(LOAD_PICTURES)
-    await page.screenshot(path=SCREENSHOTS / f"{name}.png", full_page=True)
+    for window in (PHONE, DESK):
+        await page.set_viewport_size(window)
+        view.crowded = max(view.crowded, await page.evaluate(CROWDED))
+    view.appearance = await faults_of_appearance(page, name)
     page.remove_listener("response", record)
     view.problems = tab.problems[earlier:]
     return view
@@ -157,12 +151,8 @@ async def send_invalid_form(tab: Tab) -> None:
     await expect(tab.page.get_by_role("alert")).to_be_visible()
 
 
-def test_no_page_violates_an_accessibility_rule(views: list[View]) -> None:
-    assert {view.name: view.axe for view in views if view.axe} == {}
-
-
-def test_no_page_is_wider_than_its_window(views: list[View]) -> None:
-    assert {view.name: view.overflow for view in views if view.overflow > 0} == {}
+def test_no_page_violates_an_accessibility_rule_or_is_wider_than_its_window(views: list[View]) -> None:
+    assert [fault for view in views for fault in view.appearance] == []
 
 
 def test_the_header_holds_a_thousand_items(views: list[View]) -> None:

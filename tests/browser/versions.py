@@ -13,7 +13,7 @@ from shop_kit.browser import SCREENSHOTS, open_tab, running_browser
 
 PAGE = "/products/copper-kettle"
 WIDTH, HEIGHT = 640, 1000
-SECONDS = 60
+SECONDS = 300
 
 
 async def picture(browser: Browser, origin: str, version: str) -> bytes:

@@ -34,7 +34,9 @@ with StatusDisplay(shop) as display:
     print_next_steps("http://localhost:8090/?token=" + 32 * "t", "http://localhost:8080", None, folder)
     display.update({process.name: "not ready: its database does not answer" for process in shop})
 """
-MARKUP = re.compile(r"\[/?(green|yellow|red|blue|bold)\b[^\]\s]*\]")  # whole tags: the name of the folder may be wrapped
+MARKUP = re.compile(
+    r"\[/?(green|yellow|red|blue|bold)\b[^\]\s]*\]"
+)  # whole tags: the name of the folder may be wrapped
 ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 COLOURS = re.compile(r"\x1b\[[0-9;]*3[0-7]m")
 

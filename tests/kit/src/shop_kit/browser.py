@@ -1,12 +1,14 @@
 """A real browser for tests of the storefront: finds one, and opens tabs that record what goes wrong in them."""
 
 import os
+import re
 import shutil
+import subprocess
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any
+from typing import NoReturn
 from urllib.parse import urlsplit
 
 import pytest
@@ -20,24 +22,23 @@ from playwright.async_api import (
     Page,
     Request,
     Response,
+    ViewportSize,
     async_playwright,
+    expect,
 )
 
 from shop_cli.local.workspace import root
 from shop_kit.card_leaks import random_card
+from shop_kit.waiting import PATIENCE_SECONDS
 
 SCREENSHOTS = root() / ".shop" / "screenshots"
 """Where tests save what pages look like: for people and for the pipeline's artifacts."""
 
-APPEARANCES: Mapping[str, Mapping[str, Any]] = {
-    "light": {"color_scheme": "light", "viewport": {"width": 1280, "height": 900}},
-    "dark": {"color_scheme": "dark", "viewport": {"width": 1280, "height": 900}},
-    "phone": {"color_scheme": "light", "viewport": {"width": 360, "height": 740}},
-}
-"""What tests look at: light and dark, on a desk and on a phone."""
+DESK, PHONE = ViewportSize(width=1280, height=900), ViewportSize(width=360, height=740)
 
 _INSTALLED = ("chromium", "chromium-browser", "google-chrome")
 _REQUIRED = "REQUIRE_BROWSER"
+_PATIENCE_MILLISECONDS = PATIENCE_SECONDS * 1000
 _ABORTED = "net::ERR_ABORTED"
 # Chromium logs it for every response with an error status, also for pages that have one.
 _FAILED_RESPONSE = "Failed to load resource"
@@ -47,19 +48,32 @@ _FAILED_RESPONSE = "Failed to load resource"
 async def running_browser() -> AsyncIterator[Browser]:
     """Start an installed Chromium, else the one that Playwright has downloaded.
 
-    Without one, skip the test; if the variable REQUIRE_BROWSER is set, fail it.
+    Without one, or one that cannot run, skip the test; if the variable REQUIRE_BROWSER is set, fail it.
     """
-    async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(executable_path=_executable(playwright.chromium))
+    expect.set_options(timeout=_PATIENCE_MILLISECONDS)
+    async with AsyncExitStack() as stack:
+        try:
+            playwright = await stack.enter_async_context(async_playwright())
+            browser = await playwright.chromium.launch(executable_path=_executable(playwright.chromium))
+        except Exception as error:  # noqa: BLE001 - Playwright raises a plain one if its driver ends
+            _give_up(f"the browser does not start: {error}")
         yield browser
         await browser.close()
 
 
 def _executable(chromium: BrowserType) -> str:
-    for path in (*map(shutil.which, _INSTALLED), chromium.executable_path):
-        if path and Path(path).exists():
-            return path
-    reason = "no browser is installed: install the package chromium, or run playwright install chromium"
+    """Return the path of a browser that runs: one without its libraries prints which it misses, and ends."""
+    paths = (path for path in (*map(shutil.which, _INSTALLED), chromium.executable_path) if path)
+    found = next((path for path in paths if Path(path).exists()), "")
+    if not found:
+        _give_up("no browser is installed: install the package chromium, or run playwright install chromium")
+    started = subprocess.run([found, "--version"], capture_output=True, text=True, check=False)
+    if started.returncode:
+        _give_up(f"{found} does not run: {started.stderr.strip()}")
+    return found
+
+
+def _give_up(reason: str) -> NoReturn:
     if os.environ.get(_REQUIRED):
         pytest.fail(reason)
     pytest.skip(reason)
@@ -93,7 +107,7 @@ class Tab:
         await self.page.goto(f"/products/{product_id}")
         await self.page.get_by_label("Quantity").fill(str(quantity))
         await self.page.get_by_role("button", name="Add to cart").click()
-        await self.page.wait_for_url("**/cart?*")
+        await expect(self.page).to_have_url(re.compile(r"/cart\?"))
 
     async def fill_checkout_form(self, card: str) -> None:
         """Open the checkout form, have the total shown, and fill in every field."""
@@ -121,8 +135,11 @@ class Tab:
         return await self.order_id()
 
     async def order_id(self) -> str:
-        """Wait for the page of an order and return its id."""
-        await self.page.wait_for_url("**/orders/*")
+        """Wait for the page of an order and return its id.
+
+        Which requests lead to it does not matter: a second click aborts the navigation of the first one.
+        """
+        await expect(self.page).to_have_url(re.compile("/orders/."))
         return urlsplit(self.page.url).path.rpartition("/")[2]
 
     def _record_message(self, message: ConsoleMessage) -> None:
@@ -149,6 +166,7 @@ class Tab:
 async def open_tab(browser: Browser, origin: str, **options: object) -> AsyncIterator[Tab]:
     """Open a tab in a new context; `options` are those of `Browser.new_context`."""
     context = await browser.new_context(base_url=origin, locale="en-GB", **options)  # type: ignore[arg-type]
+    context.set_default_timeout(_PATIENCE_MILLISECONDS)
     try:
         yield Tab(context, await context.new_page(), origin)
     finally:
@@ -161,12 +179,33 @@ async def overflow(page: Page) -> int:
     return pixels
 
 
-async def accessibility_violations(page: Page) -> list[str]:
-    """Return the elements that violate a rule of axe, each with the rule."""
-    results = (await Axe().run(page)).response["violations"]
+async def accessibility_violations(page: Page, *rules: str) -> list[str]:
+    """Return the elements that violate a rule of axe, each with the rule; by default all rules are checked."""
+    options = {"runOnly": {"type": "rule", "values": rules}} if rules else None
+    results = (await Axe().run(page, options=options)).response["violations"]
     return [
         f"{violation['id']}: {node['target']}: {node['html']}" for violation in results for node in violation["nodes"]
     ]
+
+
+async def faults_of_appearance(page: Page, name: str) -> list[str]:
+    """Save pictures of a page, light and dark and on a phone; return what violates a rule or is wider than the window.
+
+    Colours alone depend on the scheme, and the layout on the window.
+    """
+    found = await accessibility_violations(page)
+    await page.screenshot(path=SCREENSHOTS / "light" / f"{name}.png", full_page=True)
+    await page.emulate_media(color_scheme="dark")
+    found += await accessibility_violations(page, "color-contrast")
+    await page.screenshot(path=SCREENSHOTS / "dark" / f"{name}.png", full_page=True)
+    await page.emulate_media(color_scheme="light")
+    for appearance, window in (("phone", PHONE), ("desk", DESK)):
+        await page.set_viewport_size(window)
+        if (pixels := await overflow(page)) > 0:
+            found.append(f"wider than a {appearance} by {pixels} pixels")
+        if window is PHONE:
+            await page.screenshot(path=SCREENSHOTS / appearance / f"{name}.png", full_page=True)
+    return [f"{name}: {fault}" for fault in found]
 
 
 ADDRESS = {

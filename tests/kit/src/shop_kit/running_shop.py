@@ -152,6 +152,7 @@ async def running_shop(
     programs: Sequence[Program] | None = None,
     *,
     tls: bool = False,
+    lab: bool = False,
     **variables: str,
 ) -> AsyncIterator[RunningShop]:
     """Start services on free ports and wait until they are ready. They export their telemetry to this process.
@@ -160,6 +161,7 @@ async def running_shop(
         folder: for their data.
         programs: what to start; all gRPC services by default.
         tls: let them speak mutual TLS; the channels are the operator's.
+        lab: let failpoints be set in services that have an internal port.
         variables: additional environment variables of every service.
     """
     programs = discover_services() if programs is None else programs
@@ -171,7 +173,8 @@ async def running_shop(
         environment = {"PATH": "/usr/bin:/bin", **DEAD_PROXIES, **exporting_to(otlp_port), **variables}
         clients = [*(program.name for program in programs), "reconciliation", "test"]
         identities = Identities.issue(folder / "tls", clients) if tls else None
-        shop = Shop(programs, folder, by_name, environment, identities=identities)
+        overrides = {program.name: {"LAB": "1"} for program in programs if lab}
+        shop = Shop(programs, folder, by_name, environment, overrides, identities=identities)
         processes = await stack.enter_async_context(shop)
         await processes.wait_until_serving()
         channels = {

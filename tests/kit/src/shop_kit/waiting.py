@@ -6,14 +6,17 @@ from typing import TypeVar, overload
 
 T = TypeVar("T")
 
+PATIENCE_SECONDS = 300.0
+"""However busy the machine is, what has not happened by then will not."""
+
 _POLL_SECONDS = 0.02
 
 
 @overload
-async def wait_until(condition: Callable[[], Awaitable[T]], timeout_seconds: float = 60) -> T: ...
+async def wait_until(condition: Callable[[], Awaitable[T]], timeout_seconds: float = PATIENCE_SECONDS) -> T: ...
 @overload
-async def wait_until(condition: Callable[[], T], timeout_seconds: float = 60) -> T: ...
-async def wait_until(condition: Callable[[], T | Awaitable[T]], timeout_seconds: float = 60) -> T:
+async def wait_until(condition: Callable[[], T], timeout_seconds: float = PATIENCE_SECONDS) -> T: ...
+async def wait_until(condition: Callable[[], T | Awaitable[T]], timeout_seconds: float = PATIENCE_SECONDS) -> T:
     """Call the condition repeatedly and return its first true value. Raise TimeoutError."""
     async with asyncio.timeout(timeout_seconds):
         while True:
