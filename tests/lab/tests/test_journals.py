@@ -3,10 +3,9 @@ import asyncio
 import pytest
 
 from shop_lab.simulation import services
-from shop_lab.simulation.chances import Chances
-from shop_lab.simulation.clock import VirtualLoop, run_to_end
+from shop_lab.simulation.clock import VirtualLoop, close
+from shop_lab.simulation.faults import Faults
 from shop_lab.simulation.journals import PostgresModel, PostgresServer
-from shop_lab.simulation.plan import plan
 from shop_lab.simulation.processes import Process
 
 # Of a database once the faults have ended.
@@ -22,9 +21,9 @@ def insert(order_id: str) -> tuple[str, dict[str, str]]:
 def test_a_transaction_that_a_failover_aborts_leaves_no_lock() -> None:
     async def abort_between_statements() -> None:
         server = PostgresServer(services.open_disk("checkout", lambda: 0.0))
-        chances = Chances(plan(1), asyncio.get_running_loop().time)
-        chances.calm = True
-        database = PostgresModel(server, Process("checkout-1"), chances)
+        faults = Faults(seed=1)
+        faults.end()
+        database = PostgresModel(server, Process("checkout-1"), faults)
         writing = asyncio.create_task(database.write(insert("a"), insert("b")))
         await asyncio.sleep(1.5 * STEP_SECONDS)
         assert server.holders
@@ -32,4 +31,6 @@ def test_a_transaction_that_a_failover_aborts_leaves_no_lock() -> None:
         await writing
         assert server.holders == {}
 
-    run_to_end(VirtualLoop(), abort_between_statements())
+    loop = VirtualLoop()
+    loop.run_until_complete(abort_between_statements())
+    close(loop)

@@ -1,90 +1,77 @@
 import os
-import random
 import subprocess
 import sys
-import time
-from dataclasses import replace
+from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis.stateful import run_state_machine_as_test
 
 from checkout_service.journal import sql
-from shop_lab.simulation.plan import ClockJump, Dialect, Fate, Plan, Refusals, plan
-from shop_lab.simulation.run import run
+from shop_lab.simulation.machine import HOUR, OrdersUnderFaults
+from shop_lab.simulation.simulated_shop import Dialect
+from shop_lab.world.customer_plan import Customer, Line, valid_intent
 
-SEEDS = 40
-RANDOM_SECONDS = 2
+BUYER = Customer("ada", ((valid_intent(0, "ada", [Line("mug", 1)], key=None),),))
+TO_EMAIL = ("/shop.internal.Confirmations/AcceptConfirmations", "/shop.EmailService/SendOrderConfirmation")
 
-
-def quiet_plan(seed: int) -> Plan:
-    """Return a plan without any fault."""
-    return replace(plan(seed), faults=(), call_faults=(), slow_rate=0.0, lost_reply_rate=0.0)
+each_dialect = pytest.mark.parametrize("dialect", Dialect)
 
 
-@pytest.mark.parametrize("part", range(4))
-def test_every_fixed_seed_satisfies_the_invariants(part: int) -> None:
-    for seed in range(part * SEEDS // 4, (part + 1) * SEEDS // 4):
-        assert run(plan(seed)).violations == (), f"python -m shop_lab.simulation --replay --seed {seed}"
+@pytest.mark.timeout(1_800)
+@pytest.mark.parametrize("examples", [100, pytest.param(3_000, marks=pytest.mark.long)])
+def test_orders_survive_all_faults(examples: int) -> None:
+    options = settings(
+        max_examples=examples, stateful_step_count=20, derandomize=True, suppress_health_check=list(HealthCheck)
+    )
+    run_state_machine_as_test(OrdersUnderFaults, settings=options)
 
 
-def test_random_seeds_satisfy_the_invariants() -> None:
-    seed = random.SystemRandom().getrandbits(31)
-    until = time.monotonic() + RANDOM_SECONDS
-    while time.monotonic() < until:
-        assert run(plan(seed)).violations == (), f"python -m shop_lab.simulation --replay --seed {seed}"
-        seed += 1
+def opened(dialect: Dialect) -> OrdersUnderFaults:
+    machine = OrdersUnderFaults()
+    machine.open_shop(seed=1, dialect=dialect, early=[BUYER])
+    return machine
 
 
-@pytest.mark.parametrize("dialect", Dialect)
-def test_a_seed_replays_byte_for_byte(dialect: Dialect) -> None:
-    planned = replace(plan(3), dialect=dialect, call_fault_rate=0.2, fates=tuple(Fate))
-    assert run(planned) == run(planned)
+def simulate(dialect: Dialect) -> list[str]:
+    """Simulate an order whose charge and whose checkout meet a fault; return all that happened."""
+    machine = opened(dialect)
+    machine.lose_reply(path="/shop.PaymentService/Charge", after=0, count=1)
+    machine.kill(after=0.1, process="checkout-1", seconds=0.3)
+    machine.teardown()
+    return machine.trace
 
 
-@pytest.mark.timeout(300)
-def test_a_seed_replays_in_another_process() -> None:
+@each_dialect
+def test_the_same_steps_give_the_same_run_in_another_process(dialect: Dialect) -> None:
     # The order of sets and dictionaries of strings depends on the hash seed.
-    command = [sys.executable, "-m", "shop_lab.simulation", "--replay", "--seed", "11"]
-    environment = os.environ | {"PYTHONHASHSEED": "1"}
-    printed = subprocess.run(command, env=environment, capture_output=True, text=True, check=False).stdout
-    assert printed.partition("\n\n")[0].splitlines() == list(run(plan(11)).trace)
-
-
-def test_no_process_dies_after_the_faults_have_ended() -> None:
-    trace = run(plan(678)).trace
-    calm = next(index for index, event in enumerate(trace) if event.endswith(" calm"))
-    assert not [event for event in trace[calm:] if " kill " in event]
+    code = f"import test_simulation as test; print(*test.simulate(test.Dialect('{dialect}')), sep='\\n')"
+    environment = os.environ | {"PYTHONHASHSEED": "1", "PYTHONPATH": str(Path(__file__).parent)}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == simulate(dialect)
 
 
 def test_orders_without_faults_are_placed() -> None:
-    report = run(quiet_plan(1))
-    assert report.violations == ()
-    assert any("ShipOrder" in event for event in report.trace)
+    machine = opened(Dialect.SQLITE)
+    machine.teardown()
+    assert any("ShipOrder" in event for event in machine.trace)
 
 
-def set_back_plan(dialect: Dialect) -> Plan:
-    """Return a plan in which e-mails wait in the outbox while the journal's clock is two hours ahead."""
-    jumps = (ClockJump(0.0, "checkout", 7_200.0), ClockJump(4.0, "checkout", -7_200.0))
-    paths = ("/shop.internal.Confirmations/AcceptConfirmations", "/shop.EmailService/SendOrderConfirmation")
-    refusals = (Refusals(0.0, path, "ResourceExhausted", 5.0) for path in paths)
-    return replace(quiet_plan(1), dialect=dialect, faults=(*jumps, *refusals))
+def set_clock_back(dialect: Dialect) -> None:
+    """Simulate an order whose e-mail waits in the outbox while the journal's clock is two hours ahead."""
+    machine = opened(dialect)
+    machine.set_clock(after=0.0, database="checkout", seconds=2 * HOUR)
+    for path in TO_EMAIL:
+        machine.refuse(after=0.0, path=path, kind="ResourceExhausted", seconds=3.0)
+    machine.set_clock(after=1.0, database="checkout", seconds=-2 * HOUR)
+    machine.teardown()
 
 
-@pytest.mark.parametrize("dialect", Dialect)
-def test_orders_end_although_a_clock_set_back_leaves_due_times_in_the_future(dialect: Dialect) -> None:
-    report = run(set_back_plan(dialect))
-    assert report.stranded > 0
-    assert report.violations == ()
-
-
-@pytest.mark.parametrize("dialect", Dialect)
-def test_orders_would_not_end_if_any_time_in_the_future_counted(
+@each_dialect
+def test_orders_end_although_a_clock_set_back_leaves_due_times_in_the_future(
     dialect: Dialect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    set_clock_back(dialect)
     monkeypatch.setattr(sql, "MAX_RETRY_DELAY_SECONDS", 1e9)
-    assert {violation.partition(":")[0] for violation in run(set_back_plan(dialect)).violations} >= {"S1"}
-
-
-def test_random_plans_set_clocks_back_while_orders_are_open() -> None:
-    jumping = [seed for seed in range(400) if any(isinstance(fault, ClockJump) for fault in plan(seed).faults)]
-    assert len(jumping) > 400 / 8
-    assert sum(run(plan(seed)).stranded for seed in jumping[:30]) > 0
+    with pytest.raises(AssertionError, match="I2: orders were still unfinished"):
+        set_clock_back(dialect)

@@ -1,20 +1,22 @@
 """An event loop with a virtual clock, and the removal of every other source of chance."""
 
 import asyncio
+import gc
+import logging
 import os
 import random
 import selectors
+import sys
 import time
-from collections.abc import Coroutine, Iterator
+from collections.abc import Iterator, MutableMapping
 from contextlib import ExitStack, contextmanager
-from typing import Any, TypeVar
+from typing import Any
 from unittest import mock
 
+import structlog
 from typing_extensions import override
 
 from chassis.rpc.cache import TtlCache
-
-T = TypeVar("T")
 
 EPOCH = 1_750_000_000.0
 """What `time.time()` returns at the start of a run."""
@@ -71,23 +73,22 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         raise AssertionError("threads are not deterministic")
 
 
-def run_to_end(loop: VirtualLoop, work: Coroutine[Any, Any, T]) -> T:
-    """Run the work, then cancel what is left and close the loop."""
-    try:
-        return loop.run_until_complete(work)
-    finally:
-        for task in sorted(asyncio.all_tasks(loop), key=lambda task: task.get_name()):
-            task.cancel()
-        loop.run_until_complete(asyncio.sleep(0))
-        loop.close()
+def close(loop: VirtualLoop) -> None:
+    """Cancel what is left and close the loop."""
+    for task in sorted(asyncio.all_tasks(loop), key=lambda task: task.get_name()):
+        task.cancel()
+    loop.run_until_complete(asyncio.sleep(0))
+    loop.close()
 
 
 @contextmanager
-def deterministic(loop: VirtualLoop, seed: int) -> Iterator[None]:
+def deterministic(loop: VirtualLoop) -> Iterator[None]:
     """Replace clocks and random sources of this process by simulated ones until the context is left."""
-    rng = random.Random(seed)  # noqa: S311 - reproducible on purpose
+    rng = random.Random(0)  # noqa: S311 - reproducible on purpose
     state = random.getstate()
-    random.seed(seed)
+    random.seed(0)
+    collecting = gc.isenabled()
+    gc.disable()
     with ExitStack() as stack:
         for target, name, value in (
             (time, "time", loop.wall_clock),
@@ -106,3 +107,22 @@ def deterministic(loop: VirtualLoop, seed: int) -> Iterator[None]:
             yield
         finally:
             random.setstate(state)
+            if collecting:
+                gc.enable()
+
+
+@contextmanager
+def errors_in_trace(trace: list[str]) -> Iterator[None]:
+    """Log errors to the trace, and nothing else: logs would take more time than the rest of a run."""
+
+    def to_trace(_logger: object, _method: str, event: MutableMapping[str, Any]) -> Any:
+        error = repr(sys.exc_info()[1]) if event.get("exc_info") else event.get("reason", "")
+        trace.append(f"logged: {event.get('event')} {error}")
+        raise structlog.DropEvent
+
+    previous = structlog.get_config()
+    structlog.configure([to_trace], wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
+    try:
+        yield
+    finally:
+        structlog.configure(**previous)

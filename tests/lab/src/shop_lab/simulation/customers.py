@@ -1,35 +1,44 @@
 """The customers of a simulation: those of `shop prove`, over the simulated network."""
 
 import math
-import random
 
+from hypothesis import strategies as st
 from typing_extensions import override
 
 from shop.cart_pb2_grpc import CartServiceStub
 from shop.checkout_pb2_grpc import CheckoutServiceStub
 from shop_lab.simulation.network import Network, on_behalf_of
-from shop_lab.simulation.plan import CHECKOUTS
-from shop_lab.world.customer_plan import Customer, Intent
+from shop_lab.simulation.services import PRODUCTS
+from shop_lab.simulation.simulated_shop import CHECKOUTS
+from shop_lab.world.customer_plan import Customer, Intent, plan_customer
 from shop_lab.world.customers import CustomerResult, CustomerSimulator
 from shop_lab.world.progress_gate import ProgressGate
 
-_TIMEOUT_SECONDS = 5.0
-_SOON_SHARE = 0.8
+_MAX_ORDERS = 3
+_LONGEST_DELAY_SECONDS = 8.0
 
 
-class SimulatedCustomer(CustomerSimulator):
-    """A planned customer.
+@st.composite
+def customers(draw: st.DrawFn, index: int) -> Customer:
+    """Draw the customer with this index."""
+    rng = draw(st.randoms(note_method_calls=False, use_true_random=False))
+    return plan_customer(
+        rng, 10 * index, f"user-{index}", PRODUCTS, most_orders=_MAX_ORDERS, longest_delay=_LONGEST_DELAY_SECONDS
+    )
 
-    Args:
-        network: for all calls.
-        refusals: whether peers refuse valid orders in this run.
+
+class SimulatedCustomers(CustomerSimulator):
+    """Simulates all customers.
+
+    Attributes:
+        refused: whether peers have refused valid orders, for any reason.
     """
 
-    def __init__(self, network: Network, *, refusals: bool) -> None:
-        checkouts = [CheckoutServiceStub(network.channel(name, _TIMEOUT_SECONDS)) for name in CHECKOUTS]
+    def __init__(self, network: Network) -> None:
+        checkouts = [CheckoutServiceStub(network.channel(name, 5.0)) for name in CHECKOUTS]
         gate = ProgressGate(lambda _: None, limit=math.inf)
         super().__init__(CartServiceStub(network.channel("cart", 2.0)), checkouts, gate)
-        self._refusals = refusals
+        self.refused = False
 
     @override
     async def run(self, customer: Customer) -> CustomerResult:
@@ -37,9 +46,5 @@ class SimulatedCustomer(CustomerSimulator):
         return await super().run(customer)
 
     @override
-    def pause_seconds(self, intent: Intent, rng: random.Random) -> float:
-        return rng.uniform(0.05, 0.5) if rng.random() < _SOON_SHARE else rng.uniform(0, 5)
-
-    @override
     def may_refuse(self, intent: Intent, reason: str) -> bool:
-        return self._refusals or super().may_refuse(intent, reason)
+        return self.refused or super().may_refuse(intent, reason)

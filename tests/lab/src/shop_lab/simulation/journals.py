@@ -13,8 +13,8 @@ from typing_extensions import override
 from chassis.process import shared_result
 from chassis.sql.database import Database, Parameters, Row, Statement
 from checkout_service.ports import JournalUnavailable
-from shop_lab.simulation.chances import Chances
 from shop_lab.simulation.disk import Disk, RowId, Rows, rows_of
+from shop_lab.simulation.faults import Faults
 from shop_lab.simulation.network import on_behalf_of
 from shop_lab.simulation.processes import Process
 
@@ -36,14 +36,14 @@ class SimulatedDatabase(Database):
         self,
         disk: Disk,
         process: Process,
-        chances: Chances,
+        faults: Faults,
         name: str = "checkout",
         unavailable: Callable[[], Exception] = JournalUnavailable,
     ) -> None:
         self._unavailable = unavailable
         self._disk = disk
         self._process = process
-        self._chances = chances
+        self._faults = faults
         self._name = name
         self._steps: Counter[str] = Counter()
 
@@ -52,12 +52,12 @@ class SimulatedDatabase(Database):
         give_up_at = asyncio.get_running_loop().time() + _ANSWER_WITHIN_SECONDS
         while True:
             await self._pause("write")
-            if not self._chances.is_down(self._name):
+            if self._name not in self._faults.down:
                 try:
                     done = await self._transact(batch)
                 except sqlite3.IntegrityError:  # a unique value: the next try sees the row that has it
                     done = None
-                if done is not None and not self._chances.loses_reply(self._step("reply")):
+                if done is not None and not self._faults.loses_reply(self._step("reply")):
                     await self._pause("confirm")
                     return done
             await self._wait_for_connection(give_up_at)
@@ -70,7 +70,7 @@ class SimulatedDatabase(Database):
     async def read(self, text: str, parameters: Parameters, *, within_seconds: float | None = None) -> list[Row]:
         give_up_at = asyncio.get_running_loop().time() + _ANSWER_WITHIN_SECONDS
         await self._pause("read")
-        while self._chances.is_down(self._name):
+        while self._name in self._faults.down:
             await self._wait_for_connection(give_up_at)
         rows = self._disk.query(_render(text), parameters)
         await self._pause("rows")
@@ -86,7 +86,7 @@ class SimulatedDatabase(Database):
         return f"{step}#{self._steps[step]}"
 
     async def _pause(self, name: str) -> None:
-        await asyncio.sleep(self._chances.seconds_of(self._step(name)))
+        await asyncio.sleep(self._faults.seconds_of(self._step(name)))
         await self._process.running()
 
     async def _wait_for_connection(self, give_up_at: float) -> None:
@@ -214,8 +214,8 @@ class _Conflict:
 class PostgresModel(SimulatedDatabase):
     """PostgreSQL: concurrent transactions interleave between statements, with the isolation READ COMMITTED."""
 
-    def __init__(self, server: PostgresServer, process: Process, chances: Chances) -> None:
-        super().__init__(server.disk, process, chances)
+    def __init__(self, server: PostgresServer, process: Process, faults: Faults) -> None:
+        super().__init__(server.disk, process, faults)
         self._server = server
 
     @override

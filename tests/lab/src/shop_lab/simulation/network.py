@@ -1,7 +1,7 @@
 """The simulated network: unary calls as messages that may be delayed, lost, doubled, reordered or refused."""
 
 import asyncio
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Generator, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -12,8 +12,7 @@ import grpc
 from chassis import errors
 from chassis.rpc import calls
 from chassis.rpc.status import KINDS, code_of
-from shop_lab.simulation.chances import Chances, Numbers
-from shop_lab.simulation.plan import Fate
+from shop_lab.simulation.faults import Fate, Faults, Numbers
 from shop_lab.simulation.processes import Process, current_process
 
 Metadata = Sequence[tuple[str, str]]
@@ -26,7 +25,7 @@ _NANOSECONDS_OF_LATENCY = (200_000, 2_000_000)
 on_behalf_of: ContextVar[str] = ContextVar("on_behalf_of", default="")
 """The customer for whom the current task works; empty in background loops. It is sent along with each call.
 
-It is part of the names of events, so that these remain the same when another customer is removed from a plan.
+It is part of the names of events, so that their durations remain the same without another customer.
 """
 
 
@@ -82,16 +81,20 @@ class Network:
     Args:
         find: returns the process that serves at an address, None if none does at this moment.
         kill: ends a process.
+
+    Attributes:
+        errors: unexpected ones of servicers, in words.
     """
 
     def __init__(
         self,
-        chances: Chances,
+        faults: Faults,
         find: Callable[[str], Process | None],
         kill: Callable[[Process], None],
         record: Callable[[str], None],
     ) -> None:
-        self._chances = chances
+        self.errors: list[str] = []
+        self._faults = faults
         self._find = find
         self._kill = kill
         self._record = record
@@ -99,6 +102,7 @@ class Network:
         self._numbers: Counter[str] = Counter()
         self._open: dict[str, list[_Call]] = {}
         self._requests = 0
+        self._served: dict[str, asyncio.Event] = defaultdict(asyncio.Event)
 
     def channel(self, address: str, timeout_seconds: float, retryable: Sequence[str] = ()) -> Any:
         """Open a channel, for generated stubs."""
@@ -112,6 +116,11 @@ class Network:
     def is_idle(self) -> bool:
         """Return whether no request is on its way or being served."""
         return not self._requests and not any(self._open.values())
+
+    async def wait_until_served(self, path: str) -> None:
+        """Wait until the next call of a method has taken effect. Its reply is not yet on its way."""
+        self._served[path].clear()
+        await self._served[path].wait()
 
     def connection_lost(self, process: Process) -> None:
         """Fail the calls that a dead process was serving."""
@@ -127,10 +136,10 @@ class Network:
         name = f"{source.name if source else ''}({customer})>{path.rpartition('.')[2]}"
         self._numbers[name] += 1
         name = f"{name}#{self._numbers[name]}"
-        numbers = self._chances.of(name)
+        numbers = self._faults.numbers_of(name)
         call = _Call(
             name, path, request, metadata, self._loop.time() + timeout_seconds, source, customer,
-            self._chances.fate_of(name, numbers), numbers, self._loop.create_future(),
+            self._faults.next_fate(path), numbers, self._loop.create_future(),
         )  # fmt: skip
         self._send(address, call)
         timer = self._loop.call_at(call.expires_at, call.resolve, _Reply(error=errors.DeadlineExceeded("too late")))
@@ -184,12 +193,13 @@ class Network:
         await process.running()
         on_behalf_of.set(call.customer)
         calls.deadline.set(call.expires_at)
-        if slowness := self._chances.slowness_of(call.path):
-            await asyncio.sleep(slowness * call.numbers[2])
+        if delay := self._faults.delays.get(call.path):
+            await asyncio.sleep(delay * call.numbers[2])
         reply = await self._handle(process, call)
         await process.running()
         error = f" {reply.error.reason}" if reply.error else ""
         self._record(f"{call.name} at {process.name}{error}")
+        self._served[call.path].set()
         self._open[process.name].remove(call)
         match call.fate:
             case Fate.KILL_CALLEE:
@@ -205,7 +215,7 @@ class Network:
                 self._loop.call_later(call.latency, call.resolve, reply)
 
     async def _handle(self, process: Process, call: _Call) -> _Reply:
-        refusal = self._chances.refusal_of(call.path)
+        refusal = self._faults.refusals.get(call.path)
         handler = process.handlers.get(call.path)
         try:
             if refusal is not None or handler is None:
@@ -215,7 +225,7 @@ class Network:
         except errors.DomainError as error:
             return _Reply(error=error)
         except Exception as error:  # noqa: BLE001 - a server reports any other error as INTERNAL
-            self._record(f"unexpected error in {call.name}: {error!r}")
+            self.errors.append(f"{call.name}: {error!r}")
             return _Reply(error=errors.Internal("internal error"))
         return _Reply(response, context.trailing)
 
@@ -228,7 +238,7 @@ class Network:
 
 def _delay_of(call: _Call) -> float:
     """Return a delay from milliseconds to ten seconds, most of them short."""
-    return float(10 ** (call.numbers[2] * 4 - 3))
+    return float(10 ** (call.numbers[2] * 3.5 - 2.5))
 
 
 def _as_received(error: errors.DomainError) -> errors.DomainError:

@@ -54,8 +54,9 @@ from shop_kit.fake_peers.reads import FakeCatalog, FakeCurrency
 from shop_kit.settings import load_settings
 from shop_lab.simulation.disk import Disk, schema_of
 from shop_lab.simulation.network import Network, bytes_to_bytes
-from shop_lab.simulation.plan import PRODUCTS
 from shop_lab.simulation.processes import Process
+
+PRODUCTS = ("bowl", "kettle", "mug", "pan", "plate", "spoon")
 
 LEASE_SECONDS = 3.0
 """Of orders: shorter than the default, so that a run needs fewer turns of the background loops."""
@@ -66,6 +67,12 @@ _TODAY = date(2026, 1, 1)
 _MIGRATIONS = {"checkout": JOURNAL_MIGRATIONS, "payment": LEDGER_MIGRATIONS, "shipping": MANIFEST_MIGRATIONS}
 _NO_FAILPOINTS = Failpoints()
 _TELEMETRY = Telemetry()
+
+
+def load_schemas() -> None:
+    """Run all migrations, unless this process has run them: they read the clock and draw random numbers."""
+    for migrations in _MIGRATIONS.values():
+        schema_of(migrations)
 
 
 def open_disk(database: str, clock: Callable[[], float]) -> Disk:

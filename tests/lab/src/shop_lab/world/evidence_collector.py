@@ -2,24 +2,26 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from chassis import errors
 from shop_internal.orders_pb2 import ListOrdersRequest, OrderState
 from shop_internal.orders_pb2_grpc import OrderJournalStub
-from shop_kit.charges import query, read_charges
-from shop_lab.world.customer_plan import Intent
+from shop_kit.charges import Charge, query, read_charges
 from shop_lab.world.customers import CustomerResult, CustomerSimulator
 from shop_lab.world.evidence import (
     NEEDS_REFUND,
     NEEDS_REVIEW,
     CartEvidence,
     ClientOutcome,
+    Confirmation,
     Evidence,
+    JournalRecord,
     OrderEvidence,
     OrderResponse,
+    Shipment,
 )
 from shop_lab.world.ledgers import (
     ORDERS,
@@ -58,6 +60,16 @@ async def wait_until_quiet(journal: OrderJournalStub) -> float | None:
     return None
 
 
+@dataclass(frozen=True, slots=True)
+class LedgerEntries:
+    """What the ledgers and the journal contain after a run; `records` are by recipient."""
+
+    charges: Sequence[Charge]
+    shipments: Sequence[tuple[str, Shipment]]
+    confirmations: Sequence[Confirmation]
+    records: Mapping[str, Sequence[JournalRecord]]
+
+
 async def collect_evidence(
     shop: ShopUnderTest,
     simulator: CustomerSimulator,
@@ -67,36 +79,51 @@ async def collect_evidence(
 ) -> Evidence:
     """Repeat every placed order that has a key, then collect the evidence. Without a journal no order is repeated."""
     by_number = sorted(results, key=lambda result: result.customer.intents[0].number)
-    responses = {number: response for result in by_number for number, response in result.responses.items()}
-    intents = [intent for result in by_number for intent in result.customer.intents]
     repeated: dict[int, OrderResponse] = {}
     if journal is not None:
-        repeated = await _repeat_orders(simulator, intents, responses)
+        repeated = await repeat_orders(simulator, by_number)
         # A repetition must have no effect, so any effect must be over before the ledgers are read.
         if quiet_seconds is not None and await wait_until_quiet(journal) is None:
             quiet_seconds = None
-    known_carts = [result for result in by_number if result.cart_known]
-    carts = await _gather_limited(known_carts, lambda result: _cart_evidence(simulator, result))
-    charges, shipments = read_charges(shop.payment_url), read_manifest(shop.shipping_url)
-    confirmations = read_confirmations(shop.sent_mails, shop.spool_url)
-    ledgers = match_ledgers(intents, charges, shipments, confirmations, shop.hmac_key)
-    records = {} if journal is None else records_by_recipient(query(shop.journal_url, ORDERS))
-    orders = [
-        ledgers.evidence_of(
-            intent, responses[intent.number], records.get(intent.email, ()), repeated.get(intent.number)
-        )
-        for intent in intents
-    ]
-    contradictions = _contradictions(simulator, orders)
+    carts = await read_carts(simulator, by_number)
+    entries = LedgerEntries(
+        read_charges(shop.payment_url),
+        read_manifest(shop.shipping_url),
+        read_confirmations(shop.sent_mails, shop.spool_url),
+        {} if journal is None else records_by_recipient(query(shop.journal_url, ORDERS)),
+    )
+    orders, unmatched = match_orders(entries, by_number, repeated, shop.hmac_key)
     return Evidence(
-        tuple(orders),
-        tuple(carts),
+        orders,
+        carts,
         quiet_seconds,
-        ledgers.unmatched_entries,
-        tuple(contradictions),
+        unmatched,
+        find_contradictions(simulator, orders),
         tuple(_unexpected_errors(shop)),
         has_journal=journal is not None,
     )
+
+
+def match_orders(
+    entries: LedgerEntries,
+    results: Sequence[CustomerResult],
+    repeated: Mapping[int, OrderResponse],
+    hmac_key: bytes,
+) -> tuple[tuple[OrderEvidence, ...], tuple[str, ...]]:
+    """Return the evidence about all orders, and the entries that belong to none, in words.
+
+    `repeated` are the responses to repeated requests by order number.
+    """
+    intents = [intent for result in results for intent in result.customer.intents]
+    responses = _responses(results)
+    ledgers = match_ledgers(intents, entries.charges, entries.shipments, entries.confirmations, hmac_key)
+    orders = [
+        ledgers.evidence_of(
+            intent, responses[intent.number], entries.records.get(intent.email, ()), repeated.get(intent.number)
+        )
+        for intent in intents
+    ]
+    return tuple(orders), ledgers.unmatched_entries
 
 
 def with_justified_flags(evidence: Evidence, peers: RefusingPeers) -> Evidence:
@@ -112,13 +139,25 @@ def _justified_flags(order: OrderEvidence, peers: RefusingPeers) -> Iterator[str
         yield NEEDS_REFUND
 
 
-async def _repeat_orders(
-    simulator: CustomerSimulator, intents: Iterable[Intent], responses: Mapping[int, OrderResponse]
+def _responses(results: Iterable[CustomerResult]) -> dict[int, OrderResponse]:
+    return {number: response for result in results for number, response in result.responses.items()}
+
+
+async def repeat_orders(
+    simulator: CustomerSimulator, results: Sequence[CustomerResult], patience_seconds: float = QUIET_SECONDS
 ) -> dict[int, OrderResponse]:
-    """Return the responses to the repeated requests by order number."""
+    """Repeat the requests with a key that were answered with an order; return the responses by order number."""
+    responses = _responses(results)
+    intents = [intent for result in results for intent in result.customer.intents]
     placed = [intent for intent in intents if intent.key and responses[intent.number].outcome is ClientOutcome.PLACED]
-    repeated = await _gather_limited(placed, lambda intent: simulator.repeat_order(intent, QUIET_SECONDS))
+    repeated = await _gather_limited(placed, lambda intent: simulator.repeat_order(intent, patience_seconds))
     return {intent.number: response for intent, response in zip(placed, repeated, strict=True)}
+
+
+async def read_carts(simulator: CustomerSimulator, results: Iterable[CustomerResult]) -> tuple[CartEvidence, ...]:
+    """Read the carts of which it is known what was added to them."""
+    known = [result for result in results if result.cart_known]
+    return tuple(await _gather_limited(known, lambda result: _cart_evidence(simulator, result)))
 
 
 async def _gather_limited(items: Iterable[A], work: Callable[[A], Awaitable[B]]) -> list[B]:
@@ -136,7 +175,7 @@ async def _cart_evidence(simulator: CustomerSimulator, result: CustomerResult) -
     return CartEvidence(result.customer, result.added, contents)
 
 
-def _contradictions(simulator: CustomerSimulator, orders: Iterable[OrderEvidence]) -> list[str]:
+def find_contradictions(simulator: CustomerSimulator, orders: Iterable[OrderEvidence]) -> tuple[str, ...]:
     """Return the histories that are not linearizable.
 
     Without the carts of which an unanswered request may have bought anything: their sums are checked.
@@ -145,7 +184,7 @@ def _contradictions(simulator: CustomerSimulator, orders: Iterable[OrderEvidence
     uncertain = [order.intent for order in orders if order.intent.may_order_again and order.response.tries > 1]
     user_ids = {intent.user_id for intent in intents} - {intent.user_id for intent in uncertain}
     keys = {intent.key for intent in intents if intent.key}
-    return simulator.histories.contradictions(sorted(user_ids), sorted(keys))
+    return tuple(simulator.histories.contradictions(sorted(user_ids), sorted(keys)))
 
 
 def _unexpected_errors(shop: ShopUnderTest) -> Iterator[str]:
