@@ -38,9 +38,9 @@ class FakePrometheus(BaseHTTPRequestHandler):
 def prometheus(monkeypatch: pytest.MonkeyPatch) -> Iterator[ClusterReadings]:
     """A release whose Prometheus has an effect for three replicas, and two budgets that burn."""
     burnt = readings._BURNT.replace("$in", IN)
-    effect = [{"metric": {}, "value": [0, value]} for value in ("1", "NaN", "3", "2")]
+    effect = [{"metric": {}, "value": [0, value]} for value in ("NaN", "1", "3", "2")]
     slos = [{"metric": {"slo": slo}, "value": [0, "2"]} for slo in ("get-ads", "convert")]
-    monkeypatch.setattr(FakePrometheus, "answers", {f"sum(up{{{IN}}})": effect, burnt: slos, "none": []})
+    monkeypatch.setattr(FakePrometheus, "answers", {f"sum(up{{{IN}}})": effect, burnt: slos, "none": effect[:1]})
     with ThreadingHTTPServer(("127.0.0.1", 0), FakePrometheus) as server:
         thread = Thread(target=server.serve_forever, args=[0.01])
         thread.start()

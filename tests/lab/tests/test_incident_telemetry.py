@@ -94,6 +94,7 @@ def test_rcaeval_reads_a_folder_that_names_service_and_fault(collected: Telemetr
     # Its methods skip columns with gaps.
     (seconds,) = {tuple(second for second, _ in points) for points in metrics.values()}
     assert seconds == tuple(range(BEGAN, BEGAN + 60))
+    assert {value for _, value in metrics["payment_cpu"]} == {0.25}
     first, *_, last = rows_of(folder / "traces.csv")
     assert (first["startTime"], first["startTimeMillis"]) == (f"{BEGAN * 10**6}", f"{BEGAN * 10**3}")
     assert (first["duration"], last["duration"]) == ("100000", "500000")

@@ -97,22 +97,14 @@ class Game:
     def _watch(self, turn: Turn, times: dict[str, int]) -> None:
         """Note when the effect is seen first, and when it has ended before its time because somebody mended it."""
         for _ in self.pace.ticks(turn.seconds):
-            acts = self._acts(turn.fault)
-            if acts:
+            value = self.readings.value_of(turn.fault)
+            if self.readings.shows(turn.fault, value):
                 times.setdefault("effective", self.pace.nanos())
                 times.pop("recovered", None)
-            elif acts is False and "effective" in times:
+            elif value is not None and "effective" in times:
                 times.setdefault("recovered", self.pace.nanos())
         if self.pace.nanos() - times.get("recovered", 0) < _MENDED_SECONDS * 10**9:
             del times["recovered"]
-
-    def _acts(self, fault: Fault) -> bool | None:
-        """Return whether the effect is seen; None if that is unknown."""
-        try:
-            value = self.readings.effect(fault.effect) if fault.effect else None
-        except DomainError:  # a fault may reach what observes it
-            return None
-        return None if value is None or fault.effect is None else self.readings.bounds(fault.effect).contain(value)
 
     def _note(self, **changes: object) -> None:
         self.truth = self.truth.model_copy(update=changes)

@@ -32,7 +32,7 @@ from shop_lab.incidents.targets import CannotAct, Endpoint
 Target = Cluster | Local
 """What faults are injected into. Methods raise CannotAct if the shop has not got what they need."""
 
-_CALL_SECONDS = 10.0
+_CALL_SECONDS = 60.0
 _FINDER = Path(__file__).with_name("finder.py")
 FINDER_NAME = "sitecustomize.py"
 _HEADER = re.compile(r"^\+\+\+ b/(\w+(?:/\w+)+)\.py", re.MULTILINE)

@@ -17,7 +17,7 @@ from shop_cli import control_room_client
 from shop_cli.local.run_file import DATA
 from shop_cli.local.workspace import UnknownService
 from shop_lab.incidents.alerts import AlertRecorder, Firing
-from shop_lab.incidents.catalogue import Bounds, Effect
+from shop_lab.incidents.catalogue import Bounds, Effect, Fault
 from shop_lab.incidents.local import environments
 
 _TIMEOUT_SECONDS = 10
@@ -39,6 +39,17 @@ class Readings(Protocol):
 
     def bounds(self, effect: Effect) -> Bounds:
         """Return the bounds of that value."""
+
+    def value_of(self, fault: Fault) -> float | None:
+        """Return the value of a fault's effect now; None if it has none, or nothing says."""
+        try:
+            return self.effect(fault.effect) if fault.effect else None
+        except Unavailable:  # a fault may reach what observes it
+            return None
+
+    def shows(self, fault: Fault, value: float | None) -> bool:
+        """Return whether a value is one of a shop with the fault."""
+        return fault.effect is not None and self.bounds(fault.effect).contain(value)
 
     def failed_share(self) -> float | None:
         """Return the share of customers' pages that failed in the last minute; None without customers."""

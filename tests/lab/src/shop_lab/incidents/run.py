@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 
-from chassis.errors import FailedPrecondition, Unavailable
+from chassis.errors import FailedPrecondition
 from shop_lab.incidents import verdicts
 from shop_lab.incidents.alerts import Firing
 from shop_lab.incidents.catalogue import Fault
@@ -107,19 +107,19 @@ class IncidentRun:
         else:
             raise NotQuiet("no customers visit the storefront, or a page of an earlier incident has not ended")
         for _ in self.pace.ticks(self.pace.baseline):
-            self._baseline.append(self._effect())
+            self._baseline.append(self.readings.value_of(self.fault))
         self._invariants["before"] = found = verdicts.check_invariants(self.readings)
         if violated := [name for name, verdict in found.items() if verdict == "violated"]:
             raise NotQuiet(f"{', '.join(violated)} do not hold before the fault")
         self._burnt = self.readings.burnt()
-        if self._bites(value := self._baseline[-1]):
+        if self.readings.shows(self.fault, value := self._baseline[-1]):
             raise NotQuiet(f"the effect of {self.fault.id} is there before it: {value:.4g}")
 
     def _observe_fault(self) -> None:
         unfolded = self.pace.clock() - self._began
         for elapsed in self.pace.ticks(max(0.0, self.seconds - unfolded)):
-            value = self._effect()
-            if self._bites(value) and "effective" not in self._times:
+            value = self.readings.value_of(self.fault)
+            if self.readings.shows(self.fault, value) and "effective" not in self._times:
                 self._value = value
                 self._mark("effective", f"effective after {elapsed:.0f} s: {value:.4g}")
         effect, effective = self.fault.effect, self._times.get("effective", math.inf)
@@ -160,19 +160,10 @@ class IncidentRun:
             self.say(f"{firing.name} {'paged' if firing.paged else 'fired'} after {firing.began - self._began:.0f} s")
         self._problems += verdicts.alert_problems(expected, firings, self._began)
 
-    def _effect(self) -> float | None:
-        try:
-            return self.readings.effect(self.fault.effect) if self.fault.effect else None
-        except Unavailable:  # a fault may reach what observes it
-            return None
-
-    def _bites(self, value: float | None) -> bool:
-        return self.fault.effect is not None and self.readings.bounds(self.fault.effect).contain(value)
-
     def _is_gone(self) -> bool:
-        self._healed = value = self._effect()
+        self._healed = value = self.readings.value_of(self.fault)
         is_known = value is not None or None in self._baseline
-        return is_known and not self._bites(value)
+        return is_known and not self.readings.shows(self.fault, value)
 
     @property
     def _began(self) -> float:
