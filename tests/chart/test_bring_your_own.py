@@ -14,24 +14,6 @@ PAGE = (CHART / "bring-your-own.md").read_text()
 VALUES = yaml.safe_load((CHART / "ci" / "bring-your-own-values.yaml").read_text())
 
 
-def test_the_service_monitor_scrapes_ports_that_the_collector_serves(render: Any) -> None:
-    manifests = render(VALUES)
-    monitor = manifests.one("ServiceMonitor", "shop-otel-collector")["spec"]
-    service = manifests.one("Service", "shop-otel-collector")
-    assert monitor["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items()
-    scraped = {endpoint["port"]: endpoint.get("honorLabels", False) for endpoint in monitor["endpoints"]}
-    assert scraped == {"metrics": False, "shop-metrics": True}
-    ports = {port["name"]: port["port"] for port in service["spec"]["ports"]}
-    assert {ports[name] for name in scraped} == {8888, 8889}
-    config = manifests.config("otel-collector", "config.yaml")
-    exporter = config["exporters"]["prometheus"]
-    assert exporter["endpoint"] == ":8889"
-    assert exporter["translation_strategy"] == "UnderscoreEscapingWithSuffixes"
-    assert exporter["resource_to_telemetry_conversion"] == {"enabled": True}
-    assert exporter["without_scope_info"] is exporter["enable_open_metrics"] is True
-    assert config["service"]["pipelines"]["metrics"]["exporters"] == ["prometheus"]
-
-
 @pytest.mark.parametrize(("scraped", "stored"), [("1.0", "1"), ("10.0", "10"), ("0.5", "0.5"), ("+Inf", "+Inf")])
 def test_bounds_of_buckets_are_written_as_by_the_otlp_receiver(render: Any, scraped: str, stored: str) -> None:
     monitor = render(VALUES).one("ServiceMonitor", "shop-otel-collector")["spec"]

@@ -13,7 +13,6 @@ SCHEMA = json.loads((Path(__file__).with_name("schemas") / "scaledobject.json").
 AUTOSCALED = {"autoscaling": {"enabled": True, "minReplicas": 1, "maxReplicas": 3}}
 BY_CALLS = {"autoscaling": {**AUTOSCALED["autoscaling"], "keda": {"requestsInFlight": 20}}}
 OBSERVABILITY = {"observability": {"enabled": True}}
-WARNING = "WARNING: highAvailability does not replicate"
 WITHOUT_STORES = yaml.safe_load("""
 defaults: {existingSecret: mine}
 postgresql: {enabled: false}
@@ -70,7 +69,6 @@ def test_high_availability_is_two_replicas_of_every_service_and_stops_no_drain(r
     assert {name for name, number in replicas(manifests).items() if number == 2} == services
     assert budgets(manifests).keys() == services
     assert manifests.one("Deployment", "shop-load-generator")["spec"]["replicas"] == 1
-    assert WARNING in manifests.notes
 
 
 def test_an_own_number_wins_over_high_availability_and_more_than_one_pod_has_a_budget(render: Any) -> None:
@@ -89,7 +87,6 @@ def test_an_own_number_wins_over_high_availability_and_more_than_one_pod_has_a_b
     assert {name: found[f"shop-{name}"] for name in own} == expected
     assert "shop-ad" not in budgets(manifests)
     assert {f"shop-{name}" for name in own if name != "ad"} <= budgets(manifests).keys()
-    assert WARNING not in manifests.notes
 
 
 @pytest.mark.parametrize(("defaults", "expected"), [({"replicas": 3}, 3), ({"replicas": 1}, 2), (AUTOSCALED, 2)])

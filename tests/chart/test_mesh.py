@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
 from jsonschema import validate  # type: ignore[import-untyped]
 
@@ -27,15 +26,14 @@ def test_while_a_release_is_switched_all_is_rendered_but_the_policies(render: An
     assert not [kind for _, kind, _ in permissive if kind in {"AuthorizationPolicy", "PeerAuthentication", "Server"}]
 
 
-def test_services_require_mutual_tls(render: Any, values: Object) -> None:
-    manifests = render({"mesh": "sidecar", "observability": {"enabled": True}})
+def test_services_require_mutual_tls(render: Any, values: Object, mesh: Object) -> None:
+    manifests = render(mesh)
+    if mesh["meshPolicies"] != "istio":
+        return
     spec = manifests.one("PeerAuthentication", "shop-services")["spec"]
     assert spec["mtls"] == {"mode": "STRICT"}
-    selected = {
-        name
-        for name, pod in manifests.pod_templates()
-        if spec["selector"]["matchLabels"].items() <= pod["metadata"]["labels"].items()
-    }
+    labels = spec["selector"]["matchLabels"].items()
+    selected = {name for name, pod in manifests.pod_templates() if labels <= pod["metadata"]["labels"].items()}
     assert selected == {f"shop-{name}" for name in values["services"]}
 
 
@@ -123,13 +121,3 @@ def test_instances_of_an_operator_stay_outside(render: Any, mesh: Object) -> Non
         [{"istio.io/dataplane-mode": "none"}],
         [{"linkerd.io/inject": "disabled"}],
     )
-
-
-@pytest.mark.parametrize(("mode", "added"), [("none", ""), ("sidecar", ",127.0.0.0/8"), ("ambient", "")])
-def test_the_proxy_of_a_pod_is_trusted_with_the_address_of_its_clients(render: Any, mode: str, added: str) -> None:
-    labels = {"sidecar.istio.io/inject": "false"}  # what a pod says of itself precedes the mesh
-    storefront = {"env": {"TRUSTED_PROXIES": "10.0.0.0/16"}, "podLabels": labels}
-    manifests = render({"mesh": mode, "services": {"storefront": storefront}})
-    assert manifests.environment("storefront")["TRUSTED_PROXIES"] == f"10.0.0.0/16{added}"
-    assert manifests.pod("storefront")["metadata"]["labels"].items() >= labels.items()
-    assert "TRUSTED_PROXIES" not in manifests.environment("employee-api")

@@ -44,8 +44,11 @@ def rendered(manifests: Any, kind: str, name: str) -> Any:
 def test_the_chart_renders(render: Any, case: dict[str, Any]) -> None:
     manifests = render(case.get("values"))
     wrong: list[str] = []
+    notes = case.get("notes", {})
+    wrong += [text for text in notes.get("has", ()) if text not in manifests.notes]
+    wrong += [text for text in notes.get("lacks", ()) if text in manifests.notes]
     for kind, expected in case.items():
-        if kind not in {"about", "values"}:
+        if kind not in {"about", "values", "notes"}:
             for name, part in expected.items():
                 wrong += differences(part, rendered(manifests, kind, name), f"{kind} {name}")
     assert wrong == []

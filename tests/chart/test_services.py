@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from checkout_service.__main__ import Settings as CheckoutSettings
+from checkout_service.reconciliation.__main__ import ReconciliationSettings
 from shipping_service.__main__ import Settings as ShippingSettings
 
 
@@ -100,3 +101,8 @@ def test_a_service_s_scheduling_overrides_that_of_all_pods(render: Any) -> None:
     for name, pod in manifests.pod_templates():
         expected = own if name == "shop-checkout" else shared
         assert {key: pod["spec"][key] for key in expected} == expected, name
+
+
+def test_the_deadline_of_the_job_is_longer_than_it_waits_for_its_peers(render: Any) -> None:
+    job = render().one("CronJob", "shop-reconciliation")["spec"]["jobTemplate"]["spec"]
+    assert job["activeDeadlineSeconds"] > 2 * ReconciliationSettings.wait_seconds

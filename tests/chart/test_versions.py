@@ -38,49 +38,6 @@ def routed(manifests: Any, name: str) -> list[tuple[Any, dict[str, int | None]]]
     ]
 
 
-def test_each_version_has_a_deployment_that_says_which_it_is(render: Any) -> None:
-    manifests = render(given(CANARY))
-    assert not manifests.has("Deployment", "shop-recommendation")
-    for version, replicas in (("v1", 2), ("v2", 1)):
-        spec = manifests.one("Deployment", f"shop-recommendation-{version}")["spec"]
-        assert spec["replicas"] == replicas
-        assert spec["selector"]["matchLabels"] == {**PODS, VERSION: version}
-        assert spec["template"]["metadata"]["labels"].items() >= spec["selector"]["matchLabels"].items()
-        environment = manifests.environment(f"recommendation-{version}")
-        assert environment["RECOMMENDATION_VERSION"] == version
-        attributes = set(environment["OTEL_RESOURCE_ATTRIBUTES"].split(","))
-        assert attributes >= {f"service.version={version}", f"k8s.deployment.name=shop-recommendation-{version}"}
-    assert manifests.environment("recommendation-v2")["LOG_LEVEL"] == "debug"
-    assert manifests.environment("recommendation-v1")["LOG_LEVEL"] == "info"
-
-
-def test_the_digest_of_an_image_is_not_that_of_a_version_s_own(render: Any) -> None:
-    digest, values = f"sha256:{'a' * 64}", given({"v1": {}, "v2": {"image": {"tag": "next"}}})
-    values["services"]["recommendation"]["image"] = {"digest": digest}
-    images = [render(values).container(f"recommendation-{version}")["image"] for version in ("v1", "v2")]
-    assert [image.partition("/recommendation")[2] for image in images] == [f"@{digest}", ":next"]
-
-
-def test_a_service_selects_one_version_and_the_service_s_own_all(render: Any) -> None:
-    manifests = render(given(CANARY))
-    for version in CANARY:
-        spec = manifests.one("Service", f"shop-recommendation-{version}")["spec"]
-        assert spec["selector"] == {**PODS, VERSION: version}
-        assert "clusterIP" not in spec  # the weights of headless backends are ignored
-    assert manifests.one("Service", "shop-recommendation")["spec"]["selector"] == PODS
-    policy = manifests.one("NetworkPolicy", "shop-recommendation")["spec"]["podSelector"]
-    assert policy == {"matchLabels": PODS}
-
-
-def test_budgets_and_autoscalers_are_of_one_version(render: Any) -> None:
-    budgets = [found for found in render(given(CANARY)).all("PodDisruptionBudget") if "recommendation" in str(found)]
-    assert [found["spec"]["selector"]["matchLabels"][VERSION] for found in budgets] == ["v1"]
-    values = given(CANARY)
-    values["services"]["recommendation"]["autoscaling"] = {"enabled": True}
-    targets = [found["spec"]["scaleTargetRef"]["name"] for found in render(values).all("HorizontalPodAutoscaler")]
-    assert targets == ["shop-recommendation-v1", "shop-recommendation-v2"]
-
-
 @pytest.mark.parametrize("mesh", ["sidecar", "ambient"])
 def test_a_mesh_shares_calls_by_weight_and_leads_those_with_a_header_to_a_version(render: Any, mesh: str) -> None:
     manifests = render(given(CANARY, mesh=mesh))
@@ -108,14 +65,6 @@ def test_a_gateway_does_the_same_with_exposed_methods_only(render: Any) -> None:
         assert all("method" in match for match in rule["matches"])
         assert rule["filters"]
     assert not manifests.has("GRPCRoute", "shop-recommendation")
-
-
-def test_without_weights_routes_are_somebody_else_s(render: Any) -> None:
-    manifests = render(given({"v1": {}, "v2": {}, "v3": None}, mesh="sidecar", gateway=GATEWAY))
-    assert manifests.has("Deployment", "shop-recommendation-v2")
-    assert not manifests.has("Deployment", "shop-recommendation-v3")
-    assert not manifests.has("GRPCRoute", "shop-recommendation")
-    assert routed(manifests, "shop-shop")[-1] == ([], {"shop-recommendation-clusterip": None})
 
 
 def test_versions_are_those_that_the_service_knows(render: Any) -> None:
