@@ -74,5 +74,6 @@ def test_the_time_that_is_left_tells_no_fault_from_another(monkeypatch: pytest.M
     monkeypatch.setattr(injector, "start", start)
     for fault in suitable():
         _begin(fault, Local(tmp_path))
+        assert {injection.mechanism for injection in fault.injections} == {"failpoint"}  # which restarts nothing
     assert len(begun) > 1
     assert len(set(begun)) == 1

@@ -1,76 +1,48 @@
 """Jobs of a laboratory on a cluster, all under the profile `restricted`: upkeep, customers, reconciliation."""
 
 import copy
+import json
 from collections.abc import Mapping
 from pathlib import Path
+from string import Template
 from typing import Any
+
+import yaml
 
 from shop_lab.incidents.state import Record
 
-_PROGRAM = (Path(__file__).with_name("upkeep.py")).read_text()
-_SECURITY = {"allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]}}
+_PROGRAM = Path(__file__).with_name("upkeep.py").read_text()
+_MANIFESTS = Template(Path(__file__).with_name("upkeep.yaml").read_text())
 _EXTRA_SECONDS = 600
 
 
 def manifests(
     namespace: str, name: str, record: Record, checkout: Mapping[str, Any], labels: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Return the Job that restores a record's objects when it expires, and its account, which may change only those.
-
-    It runs in checkout's image; the record is in the Secret of the Job's name.
-    """
-    metadata = {"name": name, "labels": labels}
-    group = "rbac.authorization.k8s.io"
-    subject = {"kind": "ServiceAccount", "name": name, "namespace": namespace}
-    items: list[dict[str, Any]] = [
-        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata},
-        {"apiVersion": f"{group}/v1", "kind": "Role", "metadata": metadata, "rules": _rules(record)},
-        {
-            "apiVersion": f"{group}/v1",
-            "kind": "RoleBinding",
-            "metadata": metadata,
-            "roleRef": {"apiGroup": group, "kind": "Role", "name": name},
-            "subjects": [subject],
-        },
-        {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": _job(name, record, checkout, labels)},
-    ]
-    return {"apiVersion": "v1", "kind": "List", "items": items}
-
-
-def _rules(record: Record) -> list[dict[str, Any]]:
-    return [_rule(changed["url"]) for inverse in record.inverses for changed in inverse.get("changed", ())]
+    """Return the Job that restores a record's objects when it expires, and its account."""
+    pod = checkout["spec"]["template"]["spec"]
+    container = pod["containers"][0]
+    values = {
+        "name": name,
+        "namespace": namespace,
+        "labels": labels,
+        "rules": [_rule(changed["url"]) for inverse in record.inverses for changed in inverse.get("changed", ())],
+        "deadline": int(record.seconds_left) + _EXTRA_SECONDS,
+        "program": _PROGRAM,
+        "image": container["image"],
+        "imagePullPolicy": container["imagePullPolicy"],
+        "imagePullSecrets": pod.get("imagePullSecrets", []),
+        "securityContext": pod["securityContext"],
+    }
+    texts = {key: json.dumps(value) for key, value in values.items()}  # JSON is YAML
+    found: dict[str, Any] = yaml.safe_load(_MANIFESTS.substitute(texts))
+    return found
 
 
 def _rule(url: str) -> dict[str, Any]:
     parts = url.split("/")
     group = "" if parts[1] == "api" else parts[2]
     return {"apiGroups": [group], "resources": [parts[-2]], "resourceNames": [parts[-1]], "verbs": ["get", "patch"]}
-
-
-def _job(name: str, record: Record, checkout: Mapping[str, Any], labels: Mapping[str, str]) -> dict[str, Any]:
-    pod = checkout["spec"]["template"]["spec"]
-    container = {
-        "name": "upkeep",
-        "image": pod["containers"][0]["image"],
-        "imagePullPolicy": pod["containers"][0]["imagePullPolicy"],
-        "command": ["python", "-c", _PROGRAM, "/state/state"],
-        "securityContext": _SECURITY,
-        "resources": {"requests": {"cpu": "5m", "memory": "24Mi"}, "limits": {"memory": "64Mi"}},
-        "volumeMounts": [{"name": "state", "mountPath": "/state", "readOnly": True}],
-    }
-    spec = {
-        "serviceAccountName": name,
-        "enableServiceLinks": False,
-        "securityContext": pod["securityContext"],
-        "restartPolicy": "OnFailure",
-        "containers": [container],
-        "volumes": [{"name": "state", "secret": {"secretName": name}}],
-    }
-    if "imagePullSecrets" in pod:
-        spec["imagePullSecrets"] = pod["imagePullSecrets"]
-    deadline = int(record.seconds_left) + _EXTRA_SECONDS
-    template = {"metadata": {"labels": dict(labels)}, "spec": spec}
-    return {"backoffLimit": 20, "activeDeadlineSeconds": deadline, "template": template}
 
 
 def customers(
