@@ -81,11 +81,6 @@ def test_identities_follow_the_trust_domain_the_namespace_and_the_release_and_en
     assert json.loads(allowed) == {storefront: ["shop.internal.AdJournal/ScanAds", "shop.AdService/GetAds"]}
 
 
-def test_without_tls_nothing_is_checked_and_http_services_check_nothing(render: Any) -> None:
-    assert "ALLOWED_CALLS" not in render().environment("payment")
-    assert "ALLOWED_CALLS" not in render(TLS).environment("storefront")
-
-
 def test_every_method_of_the_table_exists(values: dict[str, Any]) -> None:
     assert set().union(*table_of(values).values()) <= contract()
 

@@ -47,6 +47,8 @@ def test_images_run_grpc_with_the_settings_of_local_processes() -> None:
 def test_images_contain_the_bytecode_that_they_run() -> None:
     dockerfile = (ROOT / "Dockerfile").read_text()
     levels = re.findall(r"PYTHONOPTIMIZE=(\d)", dockerfile)
+    # A laboratory puts a folder of modules before these.
+    assert "PYTHONPATH=/app:/packages" in dockerfile
     # Python would compile all other bytecode at each start, and could not store it.
     assert re.findall(r"compileall -q(?: -o (\d))?", dockerfile) == levels * 3
 

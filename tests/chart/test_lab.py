@@ -1,10 +1,8 @@
 """A laboratory: services that can be made to fail, by one caller alone, in a shop that has no customers."""
 
 import json
-from pathlib import Path
 from typing import Any
 
-CHART = Path(__file__).resolve().parents[2] / "charts/shop"
 LAB: dict[str, Any] = {"lab": {"enabled": True}}
 LABEL = "shop/lab"
 
@@ -33,24 +31,3 @@ def test_each_grpc_service_serves_failpoints_to_the_laboratory_alone(render: Any
         assert "Failpoints" not in json.dumps(allowed)
         assert 50052 in [port["port"] for port in manifests.one("Service", f"shop-{name}")["spec"]["ports"]]
     assert "shop-lab-tls" in json.dumps(manifests.objects)
-
-
-def test_network_policies_let_the_laboratory_reach_every_grpc_service(render: Any, grpc_services: list[str]) -> None:
-    policies = render(LAB)
-    lab = {"app.kubernetes.io/name": "lab", "app.kubernetes.io/instance": "shop"}
-    for name in grpc_services:
-        rules = policies.one("NetworkPolicy", f"shop-{name}")["spec"]["ingress"]
-        assert {"from": [{"podSelector": {"matchLabels": lab}}], "ports": [{"port": 50052}]} in rules
-    assert len(policies.one("NetworkPolicy", "shop-lab")["spec"]["egress"]) == len(grpc_services)
-
-
-def test_modules_of_a_service_may_be_replaced(render: Any, values: dict[str, Any]) -> None:
-    manifests = render(LAB)
-    dockerfile = (CHART.parents[1] / "Dockerfile").read_text()
-    (path,) = (line.split("PYTHONPATH=")[1].split()[0] for line in dockerfile.splitlines() if "PYTHONPATH=" in line)
-    for name in values["services"]:
-        spec = manifests.pod(name)["spec"]
-        assert {"name": "modules", "configMap": {"name": f"shop-{name}-modules", "optional": True}} in spec["volumes"]
-        (container,) = spec["containers"]
-        assert {"name": "modules", "mountPath": "/modules", "readOnly": True} in container["volumeMounts"]
-        assert manifests.environment(name)["PYTHONPATH"] == f"/modules:{path}"

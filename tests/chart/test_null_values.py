@@ -88,30 +88,9 @@ def test_null_renders_as_the_empty_default(
     assert found == expected
 
 
-def test_null_removes_an_entry_or_its_own_values(render: Any, values: dict[str, Any]) -> None:
-    nulls = {
-        "services": {
-            "employee-api": None,
-            "ad": None,
-            "email": None,
-            "checkout": {"calls": {"email": None}, "internalCalls": {"email": None}},
-            "storefront": {"resources": None, "calls": {"ad": None}, "internalCalls": {"email": None}},
-        },
-        "postgresql": {"settings": None},
-        "valkey": {"resources": {"limits": None}},
-        "defaults": {"scheduling": {"topologySpreadConstraints": None}},
-        "slos": dict.fromkeys(values["slos"]),
-    }
-    manifests = render(nulls)
-    assert not manifests.has("Deployment", "shop-employee-api")
-    assert manifests.container("storefront")["resources"] == values["defaults"]["resources"]
-    assert manifests.environment("storefront").keys() & {"AD_ADDR", "EMAIL_INTERNAL_ADDR"} == set()
-    (job,) = manifests.job()["spec"]["containers"]
-    assert "EMAIL_INTERNAL_ADDR" not in {variable["name"] for variable in job["env"]}
-    assert "topologySpreadConstraints" not in manifests.pod("checkout")["spec"]
-    stores = {
-        name: manifests.one("StatefulSet", f"shop-{name}")["spec"]["template"]["spec"]["containers"][0]
-        for name in ("postgresql", "valkey")
-    }
-    assert "args" not in stores["postgresql"]
-    assert "limits" not in stores["valkey"]["resources"]
+def test_a_job_has_no_address_of_a_service_that_is_removed(render: Any) -> None:
+    checkout = {"calls": {"email": None}, "internalCalls": {"email": None}}
+    storefront = {"internalCalls": {"email": None}}
+    manifests = render({"services": {"email": None, "checkout": checkout, "storefront": storefront}})
+    assert "PAYMENT_INTERNAL_ADDR" in str(manifests.job())
+    assert "EMAIL_INTERNAL_ADDR" not in str(manifests.job())

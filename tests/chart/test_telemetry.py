@@ -55,35 +55,6 @@ def test_the_dimensions_of_span_metrics_have_the_names_that_spans_have(render: A
     assert names == [semconv.RPC_METHOD, semconv.RPC_STATUS, semconv.ERROR_TYPE]
 
 
-def test_with_tail_sampling_services_send_all_and_the_collector_chooses(render: Any, values: Any) -> None:
-    collector = {"tailSampling": {"waitSeconds": 20, "maxTraces": 700}}
-    telemetry, slos = {"sampling": "tail", "sampleRatio": "0.07"}, {"charge": {"latencySeconds": 0.75}}
-    observability = {"enabled": True, "collector": collector}
-    manifests = render({"observability": observability, "telemetry": telemetry, "slos": slos})
-    variables = manifests.environment("cart")
-    assert variables["OTEL_TRACES_SAMPLER"] == "parentbased_always_on"
-    assert "OTEL_TRACES_SAMPLER_ARG" not in variables
-    config = manifests.config("otel-collector", "config.yaml")
-    processor = config["processors"]["tail_sampling"]
-    assert (processor["decision_wait"], processor["num_traces"]) == ("20s", 700)
-    policies = {policy["name"]: policy[policy["type"]] for policy in processor["policies"]}
-    slow = policies.pop("slow")["span"]
-    assert policies == {
-        "errors": {"status_codes": ["ERROR"]},
-        "requested": {"key": "shop", "values": ["keep"]},
-        "share": {"sampling_percentage": 7},
-    }
-    assert len(slow) == len(values["slos"])
-    assert (
-        'resource.attributes["service.name"] == "payment" and span.kind == SPAN_KIND_SERVER'
-        ' and span.attributes["rpc.method"] == "shop.PaymentService/Charge"'
-        ' and span.end_time - span.start_time > Duration("0.75s")'
-    ) in slow
-    pipelines = config["service"]["pipelines"]
-    assert pipelines["traces"]["processors"] == ["memory_limiter", "tail_sampling", "batch"]
-    assert pipelines["traces/span-metrics"]["processors"] == ["memory_limiter"]
-
-
 def test_without_slos_no_trace_is_kept_for_its_duration(render: Any, values: Any) -> None:
     manifests = render({**BUNDLE, "telemetry": {"sampling": "tail"}, "slos": dict.fromkeys(values["slos"])})
     processor = manifests.config("otel-collector", "config.yaml")["processors"]["tail_sampling"]
