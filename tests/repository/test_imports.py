@@ -15,7 +15,6 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PACKAGES = sorted(package.name for package in (ROOT / "services").glob("*/src/*_service"))
 PEERS = ("CART", "PRODUCT_CATALOG", "SHIPPING", "CURRENCY", "PAYMENT", "EMAIL")
-MOST_LOCAL_IMPORTS = 12
 # Migrations run in processes of their own. Clients of relays and other stores, and the SDK, are imported when set.
 NOT_NEEDED = {
     "aiosmtplib",
@@ -132,22 +131,3 @@ def test_images_have_all_packages_that_a_service_may_import(package: str) -> Non
     command = [sys.executable, "-c", IMPORT_EVERYTHING, *arguments]
     ran = subprocess.run(command, capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr
-
-
-def found_by_ruff(rule: str) -> list[str]:
-    """Return where a rule is broken in any package, whatever comments except from it."""
-    sources = [
-        str(path) for pattern in ("services/*/src", "employee-api/src", "tests/*/src") for path in ROOT.glob(pattern)
-    ]
-    options = ("--isolated", "--ignore-noqa", "--select", rule, "--output-format", "concise", "--quiet")
-    command = [sys.executable, "-m", "ruff", "check", *options, *sources]
-    return subprocess.run(command, capture_output=True, text=True, check=False).stdout.splitlines()
-
-
-def test_no_private_attribute_is_used_outside_of_its_class() -> None:
-    assert found_by_ruff("SLF001") == []
-
-
-def test_few_imports_are_local() -> None:
-    # A reader looks for imports at the top of a file: the exceptions are optional extras, which cost memory or time.
-    assert len(found_by_ruff("PLC0415")) <= MOST_LOCAL_IMPORTS

@@ -3,7 +3,6 @@
 import dataclasses
 import importlib
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,12 +12,9 @@ from chassis.settings import ServiceSettings
 ROOT = Path(__file__).parents[2]
 # Without the code blocks: the recipe for a new service shows a row of the table.
 README = re.sub(r"^```.*?^```$", "", (ROOT / "services/README.md").read_text(), flags=re.DOTALL | re.MULTILINE)
+ROWS = [[cell.strip() for cell in line.split("|")] for line in re.findall(r"^\|(.+)\|$", README, re.MULTILINE)]
 PACKAGES = sorted(package.name for package in (ROOT / "services").glob("*/src/*_service"))
-
-
-def rows() -> Iterator[list[str]]:
-    for line in re.findall(r"^\|(.+)\|$", README, re.MULTILINE):
-        yield [cell.strip() for cell in line.split("|")]
+COMMON = {field.name.upper() for field in dataclasses.fields(ServiceSettings)}
 
 
 def variables(cell: str) -> set[str]:
@@ -26,25 +22,22 @@ def variables(cell: str) -> set[str]:
 
 
 def documented(service: str) -> set[str]:
+    """Return the variables in the rows of a service, of which only the first names it."""
     found, current = set(), ""
-    for row in rows():
+    for row in ROWS:
         if len(row) == 4:
             current = row[0] or current
             found |= variables(row[1]) if current == service else set()
     return found
 
 
-def fields(settings: type[ServiceSettings]) -> set[str]:
-    return {field.name.upper() for field in dataclasses.fields(settings)}
-
-
 def test_the_settings_of_all_services_are_documented() -> None:
-    common = set().union(*(variables(row[0]) for row in rows() if len(row) == 3))
-    assert {name for name in common if not name.startswith("OTEL_")} == fields(ServiceSettings)
+    common = set().union(*(variables(row[0]) for row in ROWS if len(row) == 3))
+    assert {name for name in common if not name.startswith("OTEL_")} == COMMON
 
 
 @pytest.mark.parametrize("package", PACKAGES)
 def test_the_settings_of_one_service_are_documented(package: str) -> None:
     settings = importlib.import_module(f"{package}.__main__").Settings
-    own = fields(settings) - fields(ServiceSettings)
+    own = {field.name.upper() for field in dataclasses.fields(settings)} - COMMON
     assert documented(package.removesuffix("_service").replace("_", "-")) == own

@@ -23,7 +23,3 @@ def test_set_up_without_python_or_its_venv_names_the_packages(tmp_path: Path, py
     line, *rest = ran.stderr.splitlines()
     assert missing in line
     assert [line for line in rest if not line.startswith("make: ***")] == []
-
-
-def test_the_readme_names_what_set_up_needs() -> None:
-    assert "`sudo apt install python3 python3-venv make`" in (ROOT / "README.md").read_text()

@@ -2,92 +2,54 @@
 
 import ast
 import re
-from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 
 import opentelemetry.semconv
-import pytest
 
 from chassis.telemetry import semconv
-from chassis.telemetry.semconv import Kind, Metric
+from chassis.telemetry.semconv import Kind
 
 ROOT = Path(__file__).parents[2]
 SOURCES = [*ROOT.glob("services/*/src"), ROOT / "employee-api/src"]
-_NAME = re.compile(r"[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)+")
-# Names of ours that the conventions' Python package does not have.
-NOT_IN_THE_PACKAGE = {
-    semconv.SYNTHETIC_REQUEST: "set by OpenTelemetry's own demo for requests of its load generator",
-}
-_CONSTANT = re.compile(r'^[A-Z0-9_]+: Final = \(?\s*"([a-z0-9_.]+)"', re.MULTILINE)
-_DOCUMENTED = re.compile(_CONSTANT.pattern + r'\s*\)?\n"""(.*?)"""', re.MULTILINE | re.DOTALL)
-
-
-@cache
-def conventions() -> str:
-    """Return the sources of the modules in which the conventions' Python package names attributes and metrics."""
-    folder = Path(opentelemetry.semconv.__path__[0])
-    modules = [*folder.rglob("*_attributes.py"), *folder.rglob("*_metrics.py")]
-    return "\n".join(path.read_text(encoding="utf-8") for path in modules)
-
-
-@cache
-def convention_names() -> frozenset[str]:
-    return frozenset(_CONSTANT.findall(conventions()))
-
-
-@cache
-def convention_instruments() -> dict[str, tuple[str, str]]:
-    """Return kind and unit of each metric of the conventions, which follow its name as text."""
-    found = {}
-    for name, text in _DOCUMENTED.findall(conventions()):
-        kind, unit = re.search(r"Instrument: (\w+)", text), re.search(r"Unit: (\S+)", text)
-        if kind and unit:
-            found[name] = (kind[1], unit[1])
-    return found
-
-
-def literals(path: Path) -> Iterator[str]:
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str):
-            yield node.value
+NAMES = [*semconv.ATTRIBUTES, *(metric.name for metric in semconv.METRICS)]
+CONVENTIONS = "\n".join(
+    path.read_text()
+    for pattern in ("*_attributes.py", "*_metrics.py")
+    for path in Path(opentelemetry.semconv.__path__[0]).rglob(pattern)
+)
+CONSTANT = r'^[A-Z0-9_]+: Final = \(?\s*"([a-z0-9_.]+)"'
+# Set by OpenTelemetry's own demo for requests of its load generator; the conventions' package does not have it.
+OF_THE_DEMO = {semconv.SYNTHETIC_REQUEST}
 
 
 def test_no_other_module_spells_out_a_name() -> None:
-    names = {*semconv.ATTRIBUTES, *(metric.name for metric in semconv.METRICS)}
     spelled = {
-        f"{path.relative_to(ROOT)}: {literal}"
+        f"{path}: {node.value}"
         for folder in SOURCES
         for path in folder.rglob("*.py")
         if path.name != "semconv.py"
-        for literal in literals(path)
-        if literal in names
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value in NAMES
     }
     assert spelled == set()
 
 
-@pytest.mark.parametrize("name", [*semconv.ATTRIBUTES, *(metric.name for metric in semconv.METRICS)])
-def test_a_name_is_one_of_the_conventions_or_of_the_shop(name: str) -> None:
-    if name in NOT_IN_THE_PACKAGE:
-        assert name not in convention_names()
-        return
-    assert _NAME.fullmatch(name)
-    assert name.startswith("shop.") or name in convention_names()
+def test_names_are_listed_once_and_are_those_of_the_conventions_or_the_shop_s() -> None:
+    assert sorted(NAMES) == sorted(set(NAMES))
+    malformed = {name for name in NAMES if not re.fullmatch(r"[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)+", name)}
+    assert malformed <= OF_THE_DEMO
+    foreign = {name for name in NAMES if not name.startswith("shop.")}
+    assert foreign - set(re.findall(CONSTANT, CONVENTIONS, re.MULTILINE)) == OF_THE_DEMO
 
 
-def test_names_are_listed_once() -> None:
-    for names in (semconv.ATTRIBUTES, [metric.name for metric in semconv.METRICS]):
-        assert sorted(names) == sorted(set(names))
+def test_a_metric_of_the_conventions_has_their_kind_and_unit() -> None:
+    texts = re.findall(CONSTANT + r'\s*\)?\n"""(.*?)"""', CONVENTIONS, re.MULTILINE | re.DOTALL)
+    current = {name: text for name, text in texts if "Instrument:" in text}
+    for metric in semconv.METRICS:
+        if not metric.name.startswith("shop."):
+            kind = "updowncounter" if metric.kind is Kind.UP_DOWN_COUNTER else metric.kind.value
+            assert f"Instrument: {kind}\nUnit: {metric.unit}\n" in current[metric.name], metric.name
 
 
-@pytest.mark.parametrize(
-    "metric", [each for each in semconv.METRICS if not each.name.startswith("shop.")], ids=lambda metric: metric.name
-)
-def test_a_metric_of_the_conventions_has_their_kind_and_unit(metric: Metric) -> None:
-    kind = "updowncounter" if metric.kind is Kind.UP_DOWN_COUNTER else metric.kind.value
-    assert (kind, metric.unit) == convention_instruments()[metric.name]
-
-
-@pytest.mark.parametrize("metric", semconv.METRICS, ids=lambda metric: metric.name)
-def test_metrics_have_listed_attributes_only(metric: Metric) -> None:
-    assert set(metric.attributes) <= set(semconv.ATTRIBUTES)
+def test_metrics_have_listed_attributes_only() -> None:
+    assert {attribute for metric in semconv.METRICS for attribute in metric.attributes} <= set(semconv.ATTRIBUTES)
