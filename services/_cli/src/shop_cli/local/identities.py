@@ -73,10 +73,16 @@ def _callers() -> Mapping[str, Mapping[str, Sequence[str]]]:
     own = {"reconciliation": values["reconciliation"], "test": values["tests"]}
     own[OPERATOR] = {"internalCalls": _OPERATORS_CALLS}
     found: defaultdict[str, defaultdict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
+    for name, service in values["services"].items():
+        exposed = service.get("exposed", ()) if service.get("protocol", "grpc") == "grpc" else ()
+        found[name][OPERATOR] += [f"{_full_name(name)}/{method}" for method in exposed]
     for caller, client in {**values["services"], **own}.items():
         for callee, methods in client.get("calls", {}).items():
-            service = f"shop.{callee.replace('-', ' ').title().replace(' ', '')}Service"
-            found[callee][caller] += [f"{service}/{method}" for method in methods]
+            found[callee][caller] += [f"{_full_name(callee)}/{method}" for method in methods]
         for callee, methods in client.get("internalCalls", {}).items():
             found[callee][caller] += [f"shop.internal.{method}" for method in methods]
     return found
+
+
+def _full_name(name: str) -> str:
+    return f"shop.{name.replace('-', ' ').title().replace(' ', '')}Service"
