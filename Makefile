@@ -26,6 +26,7 @@ $(UV):
 	@sed -n -f .ci/uv.sed uv.lock > $(VENV)/uv.txt
 	@$(VENV)/bin/python -m pip install --quiet --no-deps --require-hashes --requirement $(VENV)/uv.txt 2> $(VENV)/pip.log || \
 		{ echo "setup needs a network: PyPI or the index of your pip settings did not answer, see $(VENV)/pip.log" >&2; exit 1; }
+	@$(UV) pip uninstall --quiet --python $(VENV) pip setuptools 2> $(VENV)/uv.log  # uv installs everything else
 
 # uv.lock pins everything. It is exported and not synced, because its URLs are PyPI's: names, versions and hashes install
 # from any index. Nothing is uninstalled, so `make demo` leaves what `make setup` has installed.
