@@ -31,7 +31,7 @@ def stub(
     channel = client.channel(
         address,
         "shop.CartService",
-        timeout_seconds=5,
+        timeout_seconds=60,
         retryable=retryable,
         telemetry=recorded.telemetry if recorded else None,
         balancing=balancing,
@@ -162,7 +162,7 @@ async def test_a_response_with_an_invalid_part_is_an_error_that_names_it(
     async with serve((REGISTER, Carts(no_user))) as address:
         telemetry = recorded.telemetry
         channel = client.channel(
-            address, "shop.CartService", timeout_seconds=5, checks={method: check}, telemetry=telemetry
+            address, "shop.CartService", timeout_seconds=60, checks={method: check}, telemetry=telemetry
         )
         carts: Any = cart_pb2_grpc.CartServiceStub(channel)
         await carts.GetCart(cart_pb2.GetCartRequest())
@@ -220,7 +220,7 @@ async def test_behind_a_mesh_a_backend_that_is_not_healthy_fails_no_call() -> No
     async with serve((REGISTER, Carts())) as address:
         unhealthy = "shop.AdService"  # which this backend does not serve
         for balancing in get_args(Balancing):
-            channel = client.channel(address, unhealthy, timeout_seconds=5, balancing=balancing)
+            channel = client.channel(address, unhealthy, timeout_seconds=60, balancing=balancing)
             carts = cart_pb2_grpc.CartServiceStub(channel)
             with pytest.raises(errors.Unavailable) if balancing == "clients" else nullcontext():
                 await carts.GetCart(cart_pb2.GetCartRequest())
@@ -233,7 +233,7 @@ async def test_a_channel_without_calls_closes_its_connection_until_the_next_call
     options = {**dict(client.OPTIONS), "grpc.client_idle_timeout_ms": 1_000}
     monkeypatch.setattr(client, "OPTIONS", tuple(options.items()))
     async with serve((REGISTER, Carts())) as address:
-        channel: Any = client.channel(address, "shop.CartService", timeout_seconds=5)
+        channel: Any = client.channel(address, "shop.CartService", timeout_seconds=60)
         carts = cart_pb2_grpc.CartServiceStub(channel)
         await carts.GetCart(cart_pb2.GetCartRequest())
         assert channel.get_state() is grpc.ChannelConnectivity.READY
@@ -243,7 +243,7 @@ async def test_a_channel_without_calls_closes_its_connection_until_the_next_call
 
 async def test_a_channel_is_ready_while_its_peer_reports_the_service_as_healthy() -> None:
     async with serve((REGISTER, Carts())) as address:
-        channel = client.channel(address, "shop.CartService", timeout_seconds=5)
+        channel = client.channel(address, "shop.CartService", timeout_seconds=60)
         assert channel.get_state() is not grpc.ChannelConnectivity.READY
         await cart_pb2_grpc.CartServiceStub(channel).GetCart(cart_pb2.GetCartRequest())
         assert channel.get_state() is grpc.ChannelConnectivity.READY

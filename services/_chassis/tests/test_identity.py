@@ -60,7 +60,7 @@ async def calling(
     port: int | None, folder: Path | None, stub: Any = CartServiceStub, service: str = "shop.CartService"
 ) -> AsyncIterator[Any]:
     loaded = Certificates.load(str(folder)) if folder else None
-    channel = client.channel(f"127.0.0.1:{port}", service, timeout_seconds=5, certificates=loaded)
+    channel = client.channel(f"127.0.0.1:{port}", service, timeout_seconds=60, certificates=loaded)
     try:
         yield stub(channel)
     finally:

@@ -54,7 +54,7 @@ async def client_seen(address: str, port: int, **headers: str) -> str:
 async def cart_at(address: str) -> tuple[str, str]:
     """Call a cart service; return the user of the cart, and the address in the metric of the call."""
     telemetry = Telemetry()
-    channel = client.channel(address, "shop.CartService", timeout_seconds=5, telemetry=telemetry)
+    channel = client.channel(address, "shop.CartService", timeout_seconds=60, telemetry=telemetry)
     cart = await cart_pb2_grpc.CartServiceStub(channel).GetCart(cart_pb2.GetCartRequest(user_id="u"))
     await channel.close()
     [attributes] = telemetry.histogram(semconv.RPC_CLIENT_DURATION).series

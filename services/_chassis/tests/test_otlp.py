@@ -176,7 +176,9 @@ async def test_while_a_collector_hangs_the_queue_is_bounded_and_the_rest_is_coun
     assert dropped(collector)["traces"] == 15
 
 
-@pytest.mark.parametrize("is_down", [False, True], ids=["hangs", "is down"])
+@pytest.mark.parametrize(
+    ("protocol", "is_down"), [("grpc", False), ("http/protobuf", True)], indirect=["protocol"], ids=["hangs", "is down"]
+)
 def test_a_process_without_its_collector_ends_with_status_0_within_its_grace_period(
     collector: Collector, is_down: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

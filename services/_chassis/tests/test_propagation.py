@@ -60,7 +60,7 @@ async def serving_chain(telemetry: Telemetry) -> AsyncIterator[tuple[grpc.aio.Ch
     """Serve a service that calls another one; yield a channel to the first, and both."""
     second = Chained()
     async with serve((REGISTER, second), telemetry=telemetry) as last:
-        between = client.channel(last, "shop.CartService", timeout_seconds=5, telemetry=telemetry)
+        between = client.channel(last, "shop.CartService", timeout_seconds=60, telemetry=telemetry)
         first = Chained(cart_pb2_grpc.CartServiceStub(between))
         async with connect((REGISTER, first), telemetry=telemetry) as channel:
             yield channel, first, second
@@ -153,7 +153,7 @@ async def test_a_call_has_the_headers_of_the_chosen_propagators(
     assert chosen.inject(sampled_context()) == headers
     telemetry = replace(recorded.telemetry, propagation=chosen)
     async with serve((REGISTER, Carts()), telemetry=telemetry) as address:
-        channel = client.channel(address, "shop.CartService", timeout_seconds=5, telemetry=telemetry)
+        channel = client.channel(address, "shop.CartService", timeout_seconds=60, telemetry=telemetry)
         async with grpc.aio.insecure_channel(address) as plain:
             await cart_pb2_grpc.CartServiceStub(plain).GetCart(cart_pb2.GetCartRequest(), metadata=[*headers.items()])
         await cart_pb2_grpc.CartServiceStub(channel).GetCart(cart_pb2.GetCartRequest())

@@ -5,7 +5,6 @@ import signal
 import ssl
 import uuid
 from collections.abc import AsyncIterator, Iterator
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -129,29 +128,6 @@ async def test_a_customers_cart_ends_when_its_lifetime_is_over(server: ValkeySer
             return set(await lives(server)) == {"cart:ada", "carts"}
 
         await wait_until(only_ada_is_left)  # lifetimes end with a second
-
-
-async def test_a_server_whose_memory_is_full_loses_anonymous_carts_alone(
-    store: ValkeyCartStore, server: ValkeyServer
-) -> None:
-    # One by one: the buffers of many connections, which the server frees when it likes, would fill its memory.
-    customers = [f"customer-{number}" for number in range(300)]
-    for user_id in customers:
-        await store.add(Addition(user_id, "pan", 1))
-    async with Redis(unix_socket_path=str(server.unix_socket_path)) as operator:
-        await operator.config_set("maxmemory-policy", "volatile-ttl")
-        await operator.config_set("maxmemory", (await operator.info("memory"))["used_memory"] + 500_000)
-        users = (f"nobody-{number}" for number in range(50_000))
-        while (await operator.info("stats"))["evicted_keys"] < 100:
-            for _ in range(100):
-                await store.add(Addition(next(users), "pan", 1, "k", anonymous=True))
-        with suppress(StoreUnavailable):
-            while len(customers) < 10_000:  # until customers' carts fill it
-                await store.add(Addition(f"customer-{len(customers)}", "pan", 1))
-                customers.append(f"customer-{len(customers)}")
-        assert not [key for key, life in (await lives(server)).items() if life != -1]
-    assert 300 < len(customers) < 10_000
-    assert all([(await store.read(user_id)).lines for user_id in customers])
 
 
 async def test_an_emptied_cart_leaves_nothing_in_the_server(store: ValkeyCartStore, server: ValkeyServer) -> None:

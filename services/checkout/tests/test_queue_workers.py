@@ -26,7 +26,7 @@ from shop_kit.waiting import wait_until
 Checkout = Any
 Start = Callable[..., Any]
 
-BACKLOG = 300
+BACKLOG = 120
 
 
 class Clock:

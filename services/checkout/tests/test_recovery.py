@@ -44,16 +44,15 @@ def start(start: Start) -> Start:
 
 async def place_until_success(checkout: Checkout, key: str | None) -> checkout_pb2.PlaceOrderResponse:
     """Repeat the call until it succeeds, as a persistent customer does; raise a refusal."""
-    async with asyncio.timeout(60):
-        while True:
-            try:
-                response: checkout_pb2.PlaceOrderResponse = (await checkout.place(key, within=2)).response
-            except grpc.aio.AioRpcError as error:
-                if error.code() is grpc.StatusCode.FAILED_PRECONDITION:
-                    raise
-                await asyncio.sleep(0.05)
-            else:
-                return response
+    while True:
+        try:
+            response: checkout_pb2.PlaceOrderResponse = (await checkout.place(key, within=2)).response
+        except grpc.aio.AioRpcError as error:
+            if error.code() is grpc.StatusCode.FAILED_PRECONDITION:
+                raise
+            await asyncio.sleep(0.05)
+        else:
+            return response
 
 
 def assert_one_order(peers: FakePeers, response: checkout_pb2.PlaceOrderResponse) -> None:

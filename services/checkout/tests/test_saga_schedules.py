@@ -14,15 +14,15 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from typing_extensions import override
 
-from chassis.sql.database import Parameters, Row, Statement
+from chassis.sql.database import Row, Statement
 from checkout_service import commands, saga
 from checkout_service.commands import InDoubt
-from checkout_service.domain import REFUSED, RELEASED_CART, Order, State, order_id_of
+from checkout_service.domain import REFUSED, RELEASED_CART, Order, State
 from checkout_service.ports import Entry
 from checkout_service.saga import SagaResult
 from shop_kit import sagas
 from shop_kit.saga_peers import PEER_COMMANDS, Payment, Shipping
-from shop_kit.sagas import SCOPE, MemoryDatabase, Task, migrated_schema, now
+from shop_kit.sagas import MemoryDatabase, Task, migrated_schema, now
 
 SCHEDULES = 2_000
 MAX_TASKS = 8
@@ -34,16 +34,12 @@ class Broken(AssertionError):
     """An invariant is violated."""
 
 
-_OF_CLAIM = " AND attempt = :attempt AND epoch = :epoch AND owner = :owner"
-
-
 class ForgetfulDatabase(MemoryDatabase):
     """A database that can lose its latest commits.
 
     Everything is one transaction, in which a savepoint stands for a commit.
     """
 
-    checks_claim = True
     commits = 0
 
     @override
@@ -52,10 +48,6 @@ class ForgetfulDatabase(MemoryDatabase):
         self.commits += 1
         self.connection.execute(f"SAVEPOINT commit_{self.commits}")
         return rows
-
-    @override
-    def run(self, text: str, parameters: Parameters) -> list[Row]:
-        return super().run(text if self.checks_claim else text.replace(_OF_CLAIM, ""), parameters)
 
     def clear(self) -> None:
         self.seconds = 1000.0
@@ -79,7 +71,6 @@ class World(sagas.World):
         super().__init__(memory, payment, shipping)
         self.memory = memory
         self.loses_commits = loses_commits
-        self.derives_ids = True
         self.has_key = True
         self.price = 5
         self.tasks: list[Task] = []
@@ -87,7 +78,6 @@ class World(sagas.World):
         self.callers = {ANN}
         self.answers: set[tuple[Order, str]] = set()
         self.refused = False
-        self.orders = 0
 
     def step(self, choice: int) -> None:
         """Perform one event of the schedule."""
@@ -134,13 +124,6 @@ class World(sagas.World):
         elif entry.state is State.CHARGING and not entry.leased:
             taken = now(self.journal.take_over(entry))
             self.begin(saga.take_over(taken), taken)
-
-    @override
-    def new_order(self, request: str, price: int) -> Entry:
-        new = super().new_order(request, price)
-        self.orders += 1
-        other_id = order_id_of(f"{SCOPE}-{self.orders}")
-        return new if self.derives_ids else replace(new, order=replace(new.order, order_id=other_id))
 
     def resume(self, taken: Entry | None) -> None:
         if taken is not None:
@@ -242,25 +225,19 @@ class World(sagas.World):
             raise Broken("an operator is needed although shipping resolves shipments")
 
 
-def run(memory: ForgetfulDatabase, schedule: bytes, *, without: str = "") -> None:
-    """Run one schedule, whose first bytes configure the peers. `without` disables one of the safeguards."""
+def run(memory: ForgetfulDatabase, schedule: bytes) -> None:
+    """Run one schedule, whose first bytes configure the peers."""
     kind, other = schedule[0], schedule[1]
     loses_commits = other % 2 == 0
     payment = Payment(
         declined=(frozenset(), frozenset({ANN}))[kind % 8 == 7],
         records_declines=other // 2 % 2 == 0,
         has_ledger=loses_commits or kind // 8 % 8 != 7,
-        deduplicates=without != "key",
-        fences=without != "fence",
     )
     # Foreign peers cannot resolve what a lost part of the journal has charged and shipped.
     has_manifest = loses_commits or other // 4 % 8 != 7
-    shipping = Shipping(
-        kind // 64 % 4 != 3, has_manifest, forgets=not loses_commits, fences=without != "shipping fence"
-    )
-    memory.checks_claim = without != "claim"
+    shipping = Shipping(kind // 64 % 4 != 3, has_manifest, forgets=not loses_commits)
     world = World(memory, payment, shipping, loses_commits=loses_commits)
-    world.derives_ids = without != "derived id"
     world.has_key = other // 32 % 2 == 0
     for choice in b"\0" + schedule[2:]:
         world.step(choice)
@@ -293,19 +270,6 @@ def test_an_order_survives_every_schedule(memory: ForgetfulDatabase, part: int) 
 
     holds()
     assert ran >= SCHEDULES
-
-
-@pytest.mark.long
-@pytest.mark.timeout(300)
-@pytest.mark.parametrize("safeguard", ["key", "derived id", "fence", "shipping fence", "claim"])
-def test_an_invariant_breaks_without(memory: ForgetfulDatabase, safeguard: str) -> None:
-    @schedules(20_000, Phase.generate)
-    @given(st.binary(min_size=8, max_size=48))
-    def holds(schedule: bytes) -> None:
-        run(memory, schedule, without=safeguard)
-
-    with pytest.raises(Broken):
-        holds()
 
 
 def world_of(memory: ForgetfulDatabase, *, declines: bool = False, records_declines: bool = True) -> World:

@@ -1,6 +1,5 @@
 """Rows of the table `orders`: those that older releases wrote are read, and replayed to callers byte for byte."""
 
-import asyncio
 import json
 import shutil
 import sqlite3
@@ -128,9 +127,8 @@ async def test_an_unfinished_order_of_an_older_release_is_finished(
     charge_key = f"{ORDER.order_id}:1"
     peers.payment.ledger[charge_key] = "charged"
     peers.payment.requests[charge_key] = payment_pb2.ChargeRequest(amount=money_to_wire(ORDER.total))
-    async with start() as checkout, asyncio.timeout(30):
-        while await checkout.states() != ["DONE"]:  # noqa: ASYNC110 - polls another service by its RPC
-            await asyncio.sleep(0.05)
+    async with start() as checkout:
+        await checkout.until_states("DONE")
         replayed = (await checkout.place("key")).response.order
     assert replayed == order_to_wire(Entry("", "", ORDER, tracking_id=f"track-{ORDER.order_id}"))
     assert [mail.order for mail in peers.email.sent] == [replayed]

@@ -57,19 +57,14 @@ async def test_replicas_that_add_the_same_messages_in_different_orders_do_not_de
         assert found.fetchone() == (0,)
 
 
-async def test_a_sent_message_added_again_is_not_sent_again(spool: Spool) -> None:
-    await add(spool)
-    await spool.finish(await claim(spool), SENT)
-    assert await add(spool) is SENT
-    assert await spool.claim(10) == []
-
-
-async def test_recipient_and_text_of_a_sent_message_are_deleted(spool: Spool) -> None:
+async def test_a_sent_message_has_no_text_and_is_not_sent_when_it_is_added_again(spool: Spool) -> None:
     await add(spool)
     await spool.finish(await claim(spool), SENT)
     found = await spool.read("o-1")
     assert found is not None
     assert (found.recipient, found.content) == ("", b"")
+    assert await add(spool) is SENT
+    assert await spool.claim(10) == []
 
 
 async def test_messages_are_claimed_in_the_order_of_their_arrival_up_to_the_limit(spool: Spool) -> None:
@@ -98,7 +93,7 @@ async def test_a_claimed_message_is_due_again_when_its_claim_expires(
     assert (await claim(spool)).attempt == (await claim(spool)).attempt - 1
 
 
-async def test_a_message_that_was_claimed_again_is_not_sent_by_the_first_claim(
+async def test_a_message_that_was_claimed_again_is_neither_sent_nor_changed_by_the_first_claim(
     spool: Spool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sql, "CLAIM_SECONDS", -1.0)
@@ -106,16 +101,9 @@ async def test_a_message_that_was_claimed_again_is_not_sent_by_the_first_claim(
     first, second = await claim(spool), await claim(spool)
     # Repeatable, because a transaction is repeated when its connection breaks.
     assert [await spool.begin_sending(claimed) for claimed in (first, second, second)] == [False, True, True]
-
-
-async def test_only_the_latest_claim_changes_a_message(spool: Spool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sql, "CLAIM_SECONDS", -1.0)
-    await add(spool)
-    first = await claim(spool)
-    await claim(spool)
     await spool.finish(first, REFUSED, "RELAY_550")
-    await spool.postpone(first, delay_seconds=100.0, reason="RELAY_450", deferred=True)
-    assert (await claim(spool)).deferrals == 0
+    await spool.postpone(first, delay_seconds=-1.0, reason="RELAY_450", deferred=True)
+    assert await state_of(spool) is SENDING
 
 
 async def test_a_postponed_message_is_due_after_its_delay(spool: Spool) -> None:
@@ -206,18 +194,6 @@ async def test_messages_are_deleted_after_their_retention(spool: Spool, monkeypa
     monkeypatch.setattr(sql, "RETENTION_SECONDS", -1.0)
     assert await spool.delete_old() == {QUEUED: 1}
     assert await spool.read("o-1") is None
-
-
-async def test_a_restart_on_sqlite_releases_what_the_process_had_claimed(sqlite_url: str) -> None:
-    async with open_spool(sqlite_url) as spool:
-        for message_id in ("claimed", "sending"):
-            await add(spool, message_id)
-        for message in await spool.claim(10):
-            if message.message_id == "sending":
-                await spool.begin_sending(message)
-    async with open_spool(sqlite_url) as spool:
-        assert await spool.give_up_overdue() == ["sending"]
-        assert (await claim(spool)).message_id == "claimed"
 
 
 async def test_a_restart_on_sqlite_takes_no_memory_for_each_message_that_waits(sqlite_url: str) -> None:

@@ -144,16 +144,15 @@ async def test_resolving_a_decline_returns_its_reason(payments: Payments) -> Non
     assert (await payments.resolve("key")).declined.reason == "CARD_EXPIRED"
 
 
-async def test_charges_are_listed_page_by_page(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_charges_are_listed_page_by_page(payments: Payments, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(paging, "PAGE_SIZE", 2)
     token = ""
     pages: list[Sequence[ledger_pb2.CapturedCharge]] = []
-    async with serving(ledger) as payments:
-        charged = {f"key-{number}": await payments.charge(f"key-{number}") for number in range(5)}
-        while not pages or token:
-            page = await payments.internal.ListCharges(ledger_pb2.ListChargesRequest(page_token=token))
-            token = page.next_page_token
-            pages.append(page.charges)
+    charged = {f"key-{number}": await payments.charge(f"key-{number}") for number in range(5)}
+    while not pages or token:
+        page = await payments.internal.ListCharges(ledger_pb2.ListChargesRequest(page_token=token))
+        token = page.next_page_token
+        pages.append(page.charges)
     listed = [charge for page in pages for charge in page]
     assert [len(page) for page in pages] == [2, 2, 1, 0]
     assert {charge.charge_key: charge.transaction_id for charge in listed} == charged

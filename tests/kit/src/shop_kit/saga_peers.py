@@ -33,17 +33,12 @@ class Payment:
     declined: frozenset[str] = frozenset()
     records_declines: bool = True
     has_ledger: bool = True
-    deduplicates: bool = True
-    fences: bool = True
     ledger: dict[str, tuple[str, Content | None]] = field(default_factory=dict)
     captured: list[str] = field(default_factory=list)
 
-    def declines(self, request: str) -> bool:
-        return request in self.declined
-
     def charge(self, key: str, content: Content) -> Any:
-        entry = self.ledger.get(key) if self.deduplicates else None
-        if entry is None and self.declines(content.request):
+        entry = self.ledger.get(key)
+        if entry is None and content.request in self.declined:
             if self.records_declines:
                 self.ledger[key] = "DECLINED", content
             return Refused(REFUSAL)
@@ -62,8 +57,7 @@ class Payment:
             return Unsupported()
         existing = key in self.ledger
         state, charged = self.ledger.get(key, ("FENCED", None))
-        if self.fences:
-            self.ledger.setdefault(key, ("FENCED", None))
+        self.ledger.setdefault(key, ("FENCED", None))
         if state == "CHARGED":
             return Charged(key) if charged == content else KeyReused(key)
         return {"FENCED": Fenced(existing), "DECLINED": Refused(REFUSAL), "VOIDED": Released()}[state]
@@ -91,20 +85,16 @@ class Shipping:
     accepts: bool = True
     has_manifest: bool = True
     forgets: bool = False
-    fences: bool = True
     manifest: dict[str, Content | None] = field(default_factory=dict)
 
     @property
     def shipped(self) -> dict[str, Content]:
         return {key: content for key, content in self.manifest.items() if content is not None}
 
-    def refuses(self, key: str) -> bool:
-        return not self.accepts and (self.forgets or key not in self.manifest)
-
-    def ship(self, key: str, content: Content, *, certainly: bool = False) -> Any:
+    def ship(self, key: str, content: Content) -> Any:
         if self.manifest.get(key, content) is None:
             return Fenced(existing=True)
-        if not certainly and self.refuses(key):
+        if not self.accepts and (self.forgets or key not in self.manifest):
             return Refused(REFUSAL)
         same = self.manifest.setdefault(key, content) == content
         return Shipped(f"track-{key}") if same else KeyReused()
@@ -115,6 +105,5 @@ class Shipping:
         if key in self.shipped:
             return Shipped(f"track-{key}")
         existing = key in self.manifest
-        if self.fences:
-            self.manifest[key] = None
+        self.manifest[key] = None
         return Fenced(existing)
