@@ -211,3 +211,12 @@ async def test_the_use_of_the_pool_is_its_connections_by_state(server: ValkeySer
     await pool.release(await waiting)
     assert (pool.use(), metrics()[pending]) == (PoolUse(used=0, idle=1, maximum=1), 0)
     await pool.aclose()
+
+
+async def test_an_error_reply_is_that_of_the_store(store: ValkeyCartStore, server: ValkeyServer) -> None:
+    async with Redis(unix_socket_path=str(server.unix_socket_path)) as client:
+        await client.set("cart:ada", "not a cart")
+    for operation in (store.add(PAN), store.read("ada"), store.empty("ada", None)):
+        with pytest.raises(StoreUnavailable) as refused:
+            await operation
+        assert refused.value.__cause__ is None  # the caller gets no text of the server
