@@ -15,33 +15,26 @@ from shop_cli.local.identities import Identities
 from shop_cli.local.ports import reserved
 from shop_cli.local.processes import Process, Shop
 from shop_cli.local.workspace import discover, find
-from shop_kit.certificates import issue, new_authority, replace
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def cart(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Process]:
-    """The cart service with TLS; folders of certificates that are wrong are beside the right ones."""
+    """The cart service with TLS."""
     folder = tmp_path_factory.mktemp("shop")
     identities = Identities.issue(folder / "tls", ["cart", "ad"])
-    foreign = new_authority("foreign")
-    right = identities.operator.current.authorities
-    issued = issue(foreign, "operator")
-    authorities = {"foreign": foreign.certificate, "refused": foreign.certificate + right}
-    for name, trusted in authorities.items():
-        replace(folder / "tls" / name, crt=issued.certificate, key=issued.key, ca=trusted)
     with reserved(1) as (port,):
         async with Shop([find(discover(), "cart")], folder, {"cart": port}, identities=identities) as shop:
             await shop.wait_until_serving()
             yield shop["cart"]
 
 
-async def show_cart(cart: Process, tls_folder: str, *arguments: str, release: str = "") -> tuple[int | None, str]:
+async def show_cart(cart: Process, tls_folder: str, *, release: str = "") -> tuple[int | None, str]:
     """Run `shop cart show` with a folder of certificates; return its exit status and what it printed."""
     folder = str(Path(cart.environment["TLS_FOLDER"]).parent / tls_folder) if tls_folder else ""
     environment = {**cart.environment, "CART_ADDR": cart.address, "TLS_FOLDER": folder, "TLS_RELEASE": release}
-    command = (sys.executable, "-m", "shop_cli", "cart", "show", "ada", *arguments)
+    command = (sys.executable, "-m", "shop_cli", "cart", "show", "ada")
     process = await asyncio.create_subprocess_exec(
         *command, env=environment, cwd="/", stdin=DEVNULL, stdout=PIPE, stderr=PIPE
     )
@@ -63,8 +56,6 @@ async def test_an_operator_reaches_a_forwarded_port_by_the_name_of_the_service(c
     [
         ("", "", "TLS_FAILED: cart at {}: .*does the peer require TLS, or not accept"),
         ("operator", "other", "TLS_FAILED: cart at {}: .*the peer's certificate has another name"),
-        ("foreign", "", "TLS_FAILED: cart at {}: .*unable to get local issuer certificate"),
-        ("refused", "", "TLS_FAILED: cart at {}: .*not accept the certificate in TLS_FOLDER"),
         ("missing", "", "INVALID_ARGUMENT: TLS_FOLDER: "),
         ("ad", "", "CALLER_NOT_ALLOWED: this caller may not call shop.CartService/GetCart"),
     ],
@@ -75,16 +66,3 @@ async def test_a_certificate_that_does_not_fit_is_one_line(
     status, output = await show_cart(cart, tls_folder, release=release)
     assert re.fullmatch(line.format(cart.address) + ".*\n", output)
     assert status == (2 if line.startswith("INVALID_ARGUMENT") else 1)
-
-
-async def test_a_service_without_tls_is_one_line(cart: Process) -> None:
-    async def answer(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(b"\0\0\0\4\0\0\0\0\0")  # the first frame of HTTP/2
-        writer.close()
-
-    server = await asyncio.start_server(answer, "127.0.0.1", 0)
-    address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
-    status, output = await show_cart(cart, "operator", "--address", address)
-    server.close()
-    assert re.fullmatch(f"TLS_FAILED: cart at {address}: .*does the peer serve plaintext.*\n", output)
-    assert status == 1

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-DATA, HEADERS, RESET, SETTINGS, PING, GOAWAY, WINDOW_UPDATE, CONTINUATION = 0, 1, 3, 4, 6, 7, 8, 9
+DATA, HEADERS, RESET, SETTINGS, PING, CONTINUATION = 0, 1, 3, 4, 6, 9
 _END_STREAM, _END_HEADERS, _ACK = 1, 4, 1
 
 
@@ -73,8 +73,6 @@ class Connection:
         resets: error codes by stream.
         ended: streams whose response is complete.
         received: headers and data of each stream.
-        credit: bytes by which the server has opened the window of each stream, and of the connection at 0.
-        goaway: why the server closes the connection.
         closed: set when the server has closed the connection.
     """
 
@@ -84,8 +82,6 @@ class Connection:
     resets: dict[int, int] = field(default_factory=dict)
     ended: set[int] = field(default_factory=set)
     received: dict[int, bytes] = field(default_factory=lambda: defaultdict(bytes))
-    credit: dict[int, int] = field(default_factory=lambda: defaultdict(int))
-    goaway: bytes = b""
     closed: asyncio.Event = field(default_factory=asyncio.Event)
     _reading: "asyncio.Task[None] | None" = None
 
@@ -123,10 +119,6 @@ class Connection:
             self.writer.write(frame(PING, _ACK, 0, payload))
         elif kind == RESET:
             self.resets[stream] = int.from_bytes(payload, "big")
-        elif kind == WINDOW_UPDATE:
-            self.credit[stream] += int.from_bytes(payload, "big")
-        elif kind == GOAWAY:
-            self.goaway = payload[8:]
         elif kind in (HEADERS, DATA):
             self.received[stream] += payload
             if flags & _END_STREAM:
