@@ -20,7 +20,7 @@ from chassis.telemetry.instruments import Telemetry
 from checkout_service import outbox, placing
 from checkout_service.__main__ import Settings, build
 from checkout_service.journal.opening import MIGRATIONS, open_journal
-from checkout_service.peers import channels
+from checkout_service.peers import channels, shipping
 from checkout_service.ports import Journal
 from shop import address_pb2, checkout_pb2, checkout_pb2_grpc, payment_pb2
 from shop_internal import orders_pb2, orders_pb2_grpc
@@ -38,6 +38,7 @@ def _long_timeouts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(placing, "READ_WITHIN_SECONDS", 30.0)
     monkeypatch.setattr(channels, "_READ_SECONDS", 30.0)
     monkeypatch.setattr(outbox, "SEND_NOW_SECONDS", 15.0)
+    monkeypatch.setattr(shipping, "SHIP_SECONDS", 30.0)
 
 
 @pytest.fixture(scope="session")
