@@ -6,6 +6,7 @@ import pytest
 
 from chassis.values.money import Money
 from checkout_service.domain import RELEASED_CART
+from checkout_service.reconciliation.reader import message_from_wire
 from checkout_service.reconciliation.rules import (
     Charge,
     CompleteSince,
@@ -16,6 +17,7 @@ from checkout_service.reconciliation.rules import (
     Shipment,
     find_mismatches,
 )
+from shop_internal import mail_records_pb2
 
 PRICE = Money.of("EUR", 12)
 NOW = 1_000.0
@@ -112,6 +114,12 @@ def test_an_order_that_waits_for_an_operator_may_disagree_too(kind: Kind, record
 )
 def test_the_steps_of_a_recent_order_are_not_missed(records: OrderRecords) -> None:
     assert kinds(records, settled_before=10.0) == []
+
+
+@pytest.mark.parametrize(("state", "failed"), [("QUEUED", False), ("SENT", False), ("FAILED", True)])
+def test_a_confirmation_that_waits_for_the_relay_has_not_failed(state: str, failed: bool) -> None:
+    mail = mail_records_pb2.Mail(state=mail_records_pb2.MailState.Value(f"MAIL_STATE_{state}"))
+    assert message_from_wire(mail).failed is failed
 
 
 def test_messages_that_were_not_read_are_not_missed() -> None:

@@ -161,7 +161,7 @@ class Reader:
                 found = await self.messages.FindMails(request)
             except Unimplemented:
                 return {}, math.inf
-            messages |= {message.order_id: _message_from_wire(message) for message in found.mails}
+            messages |= {message.order_id: message_from_wire(message) for message in found.mails}
             messages_since = _complete_since(found.complete_since)
         return messages, messages_since
 
@@ -222,7 +222,7 @@ def _order_from_wire(order: orders_pb2.Order) -> Order:
     )
 
 
-def _message_from_wire(message: mail_records_pb2.Mail) -> Message:
+def message_from_wire(message: mail_records_pb2.Mail) -> Message:
     state = mail_records_pb2.MailState.Name(message.state).removeprefix("MAIL_STATE_")
     detail = f"{state.lower()} {message.reason}".rstrip()
     return Message(message.state == mail_records_pb2.MAIL_STATE_FAILED, detail, _digests(message.digests))
