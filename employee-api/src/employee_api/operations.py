@@ -216,7 +216,8 @@ def operations(
         *(
             Operation(
                 "GET", f"/api/export/{table}", f"Export the {table} created in a month, or all of them, as CSV",
-                exports.export, _MANAGEMENT, named=f"export_{table}", reads=_EXPORT, csv_example=csv_example(table),
+                exports.export, _MANAGEMENT, named=f"export_{table}", reads=_EXPORT,
+                csv_example=partial(csv_example, table),
                 failures=(errors.TooManyExports(),),
             )
             for table in Table

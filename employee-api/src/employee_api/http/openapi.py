@@ -127,7 +127,7 @@ class _Description:
         headers |= {REPLAYED} if operation.repeatable else set()
         headers |= {name for name in operation.headers if name != "Set-Cookie" or self._mode is not AuthMode.OFF}
         if operation.csv_example is not None:
-            csv = {"schema": _TEXT, "example": operation.csv_example}
+            csv = {"schema": _TEXT, "example": operation.csv_example()}
             return _response("RFC 4180", headers | {"Content-Disposition"}, {"text/csv": csv})
         return _response(operation.status.phrase, headers, {JSON: self._media_type(self._output(operation.name))})
 

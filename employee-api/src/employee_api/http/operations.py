@@ -88,7 +88,7 @@ class Operation:
         status: of success.
         headers: the headers of its success, besides the ones that every response has. An `ETag` is made of the output,
             and a GET with it takes `If-None-Match`.
-        csv_example: an example of the file, if the handler returns one instead of JSON.
+        csv_example: makes an example of the file for the description, if the handler returns one instead of JSON.
         repeatable: whether a repetition with the same Idempotency-Key gets the stored response. The response must not
             contain a secret, and every change must be made in a `transaction`.
         failures: the errors it can raise in any mode, besides invalid input. With PreconditionFailed it takes
@@ -107,7 +107,7 @@ class Operation:
     reads: Callable[[type[BaseModel] | None], RequestInput] | None = None
     status: HTTPStatus = HTTPStatus.OK
     headers: tuple[str, ...] = ()
-    csv_example: str | None = None
+    csv_example: Callable[[], str] | None = None
     repeatable: bool = False
     failures: tuple[errors.ApiError, ...] = ()
     enforced_failures: tuple[errors.ApiError, ...] = ()
