@@ -13,13 +13,12 @@ PROGRAM = """
 import os
 from employee_client import AuthenticatedClient, Client
 from employee_client.api.auth import login
-from employee_client.api.tasks import add_task, change_task, get_task, list_tasks
-from employee_client.models import Error, LoginInput, Status, TaskInput, TaskOutput, TaskPage, TaskPatch, UserOutput
+from employee_client.api.tasks import add_task, change_task, get_task
+from employee_client.models import Error, LoginInput, Status, TaskInput, TaskOutput, TaskPatch, UserOutput
 
 address = os.environ["ADDRESS"]
-signed_in = login.sync_detailed(
-    client=Client(address), body=LoginInput(email="grace@example.com", password=os.environ["PASSWORD"])
-)
+credentials = LoginInput(email="grace@example.com", password=os.environ["PASSWORD"])
+signed_in = login.sync_detailed(client=Client(address), body=credentials)
 assert isinstance(signed_in.parsed, UserOutput)
 token = signed_in.headers["set-cookie"].partition("=")[2].partition(";")[0]
 
@@ -29,10 +28,6 @@ with AuthenticatedClient(address, token) as client:
     task_id, tag = str(added.parsed.id), added.headers["etag"]
     done = change_task.sync(task_id, client=client, body=TaskPatch(status=Status.DONE), if_match=tag)
     assert isinstance(done, TaskOutput) and done.status is Status.DONE
-    outdated = change_task.sync(task_id, client=client, body=TaskPatch(status=Status.TODO), if_match=tag)
-    assert isinstance(outdated, Error) and outdated.error == "Changed since it was read"
-    page = list_tasks.sync(client=client, status=Status.DONE, limit=1)
-    assert isinstance(page, TaskPage) and [task.title for task in page.items] == ["Water the plants"]
     missing = get_task.sync(signed_in.parsed.id.hex, client=client)
     assert isinstance(missing, Error) and missing.error == "Task not found"
 """

@@ -1,5 +1,6 @@
-"""Requests while the database is unreachable, locked, exhausted or read-only."""
+"""Requests while the database is unreachable, locked, exhausted, read-only or behind a pooler."""
 
+import asyncio
 import contextlib
 import sqlite3
 from typing import Any
@@ -9,8 +10,10 @@ import pytest
 from sqlalchemy.exc import DBAPIError
 
 from chassis.sql.engine import open_engine
-from employee_api.database import is_away
+from chassis.sql.migrate import migrate
+from employee_api.database import MIGRATIONS, is_away
 from shop_kit.employee_api import MODES, PASSWORD, Api, Clock, StartApi, api_starter
+from shop_kit.postgres_relay import TransactionPooler
 
 AWAY = (503, {"error": "The database is not available"})
 UNEXPECTED = (500, {"error": "Internal server error"})
@@ -74,3 +77,23 @@ def test_a_new_connection_of_a_request_has_five_seconds() -> None:
     url = open_engine("postgresql://user@one/name").url
     assert url.query["connect_timeout"] == "5"
     assert open_engine("postgresql://user@one/name?connect_timeout=2").url.query["connect_timeout"] == "2"
+
+
+TASKS = 8  # psycopg would prepare a statement that a connection repeats so often
+
+
+async def test_every_operation_runs_in_any_session_of_a_pooler(postgres_url: str, clock: Clock) -> None:
+    async def use(api: Api) -> None:
+        user = await api.add_user()
+        for _ in range(TASKS):
+            task = await api.add_task(assignee_id=user["id"])
+            changed = await api.client.patch(f"/api/tasks/{task['id']}", json={"status": "done"})
+            found = await api.client.get("/api/tasks?q=task")
+            assert (changed.status_code, found.status_code) == (200, 200)
+
+    async with TransactionPooler(postgres_url) as pooler:
+        await asyncio.to_thread(migrate, pooler.url(), MIGRATIONS)
+        async with api_starter(pooler.url(), clock)() as api:
+            await asyncio.gather(use(api), use(api))
+            export = await api.client.get("/api/export/tasks?tz=Europe/Berlin")
+    assert export.text.count("\r\n") == 1 + 2 * TASKS

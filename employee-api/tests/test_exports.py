@@ -228,5 +228,4 @@ async def test_exports_beyond_the_limit_are_refused_until_one_is_abandoned(api: 
 
 async def test_an_error_before_the_first_byte_is_a_500(api: Api) -> None:
     await api.execute("ALTER TABLE tasks RENAME TO gone")
-    response = await api.client.get("/api/export/tasks")
-    assert status_and_body(response) == (500, {"error": "Internal server error"})
+    assert status_and_body(await api.client.get("/api/export/tasks")) == (500, {"error": "Internal server error"})

@@ -5,8 +5,6 @@ from typing import Any
 import pytest
 from sqlalchemy import func, select
 
-from chassis.telemetry import semconv
-from chassis.telemetry.instruments import Telemetry
 from chassis.values.networks import network
 from employee_api.access import DEVICE_COOKIE
 from employee_api.auth.login_limiter import LoginLimiter
@@ -60,23 +58,12 @@ async def test_failed_logins_for_an_email_are_limited_whether_it_is_known_or_not
 async def test_each_further_failure_doubles_the_wait_up_to_a_minute(start_api: StartApi) -> None:
     async with start_api(**ENFORCED) as api:
         await fail(api, 3)
-        waits = []
-        for _ in range(6):
-            waits.append(int((await log_in(api)).headers["retry-after"]))
-            api.clock.now += timedelta(seconds=waits[-1])
-            assert await fail(api, 1) == [401]
-        assert waits == [5, 10, 20, 40, 60, 60]
-
-
-async def test_refused_attempts_do_not_prolong_the_wait(start_api: StartApi) -> None:
-    async with start_api(**ENFORCED) as api:
-        await api.store_user(EMAIL)
-        await fail(api, 3)
-        for _ in range(4):
+        for wait in (5, 10, 20, 40, 60, 60):
+            assert (await log_in(api)).headers["retry-after"] == str(wait)
+            api.clock.now += timedelta(seconds=wait - 1)
+            assert await fail(api, 1) == [429]  # which does not prolong the wait
             api.clock.now += timedelta(seconds=1)
-            assert await fail(api, 1) == [429]
-        api.clock.now += timedelta(seconds=1)
-        assert (await log_in(api)).status_code == 200
+            assert await fail(api, 1) == [401]
 
 
 @on_each_database
@@ -121,17 +108,16 @@ async def test_of_a_thousand_users_behind_the_address_of_an_attacker_none_waits(
     assert await limiter.exceeded(attempts[0]) is None
 
 
-@pytest.mark.parametrize(("networks", "waits"), [(9, False), (10, True)])
-async def test_an_account_waits_everywhere_only_if_it_is_attacked_from_many_networks(
-    start_api: StartApi, networks: int, waits: bool
-) -> None:
+async def test_an_account_waits_everywhere_only_if_it_is_attacked_from_many_networks(start_api: StartApi) -> None:
     async with start_api(**ENFORCED | {"failed_logins_per_email": 2}, trusted_proxies="127.0.0.1") as api:
         await api.store_user(EMAIL)
-        for number in range(networks):
+        for number in range(10):
+            api.client.headers["x-forwarded-for"] = "198.51.100.1"
+            assert (await log_in(api)).status_code == 200
             api.client.headers["x-forwarded-for"] = f"192.0.2.{number}"
             assert await fail(api, 3) == [401, 401, 429]
         api.client.headers["x-forwarded-for"] = "198.51.100.1"
-        assert (await log_in(api)).status_code == (429 if waits else 200)
+        assert (await log_in(api)).status_code == 429
 
 
 async def test_a_known_device_has_a_limit_of_its_own(start_api: StartApi) -> None:
@@ -148,22 +134,17 @@ async def test_a_known_device_has_a_limit_of_its_own(start_api: StartApi) -> Non
         assert (await log_in(api)).status_code == 200  # elsewhere
 
 
-async def test_a_device_is_known_only_for_its_user(start_api: StartApi) -> None:
+async def test_a_device_is_known_for_its_user_alone_and_a_year_after_the_last_login(start_api: StartApi) -> None:
     async with start_api(**ENFORCED) as api:
         await api.store_user(EMAIL)
         await api.store_user("mallory@x")
-        of_mallory = (await log_in(api, email="mallory@x")).cookies[DEVICE_COOKIE]
-        await fail(api, 3)
-        for device in (of_mallory, "invented"):
-            assert (await log_in(api, device=device)).status_code == 429
-
-
-async def test_a_device_is_forgotten_after_a_year_without_logins(start_api: StartApi) -> None:
-    async with start_api(**ENFORCED) as api:
-        await api.store_user(EMAIL)
-        device = (await log_in(api)).cookies[DEVICE_COOKIE]
+        device, of_mallory = [(await log_in(api, email=email)).cookies[DEVICE_COOKIE] for email in (EMAIL, "mallory@x")]
         api.clock.now += timedelta(days=300)
         assert (await log_in(api, device=device)).cookies[DEVICE_COOKIE] == device
+        await fail(api, 3)
+        assert [(await log_in(api, device=other)).status_code for other in (of_mallory, "invented", device)] == [
+            *(429, 429, 200)
+        ]
         api.clock.now += timedelta(days=366)
         await fail(api, 3)
         assert (await log_in(api, device=device)).status_code == 429
@@ -203,21 +184,6 @@ async def test_correct_logins_are_not_counted_even_if_they_are_concurrent(start_
             *(api.client.post("/api/auth/login", json={"email": EMAIL, "password": PASSWORD}) for _ in range(30))
         )
     assert {response.status_code for response in responses} == {200}
-
-
-OBSERVED = {"TOO_MANY_FAILED_LOGINS": 2, "TOO_MANY_REGISTRATIONS": 2}
-
-
-@pytest.mark.parametrize(("mode", "refused"), [("off", {}), ("observe", OBSERVED)])
-async def test_failed_logins_and_registrations_are_not_limited_in_other_modes(
-    start_api: StartApi, mode: str, refused: dict[str, int]
-) -> None:
-    telemetry, limits = Telemetry(), {"failed_logins_per_email": 2, "registrations_per_address": 1}
-    async with start_api(auth_mode=mode, telemetry=telemetry, **limits) as api:
-        assert await fail(api, 4) == [401] * 4
-        assert [(await register(api, number)).status_code for number in range(3)] == [201] * 3
-    counted = telemetry.counter(semconv.EMPLOYEE_API_REFUSALS).values
-    assert {dict(labels)[semconv.REFUSAL_REASON]: value for labels, value in counted.items()} == refused
 
 
 async def test_registrations_from_one_address_are_limited_for_a_window(start_api: StartApi) -> None:

@@ -27,7 +27,7 @@ from sqlalchemy import (
 from sqlmodel import SQLModel
 
 from employee_api.models import ApiToken
-from shop_kit.employee_api import Api, Clock, api_starter, on_each_database
+from shop_kit.employee_api import Api, Clock, api_starter, on_each_database, status_and_body
 
 MOMENT = datetime(2026, 3, 14, 15, 9, 26, 535897, tzinfo=UTC)
 ADA, BOB, WATER, BARE = (uuid.UUID(int=number) for number in range(1, 5))
@@ -195,7 +195,6 @@ async def test_tokens_of_an_earlier_release_end_90_days_after_their_creation(
 
 
 async def test_readiness_requires_that_the_migrations_have_run(api: Api, alembic: Config) -> None:
-    response = await api.client.get("/readyz")
-    assert (response.status_code, response.json()) == (503, {"error": "Not ready"})
+    assert status_and_body(await api.client.get("/readyz")) == (503, {"error": "Not ready"})
     command.upgrade(alembic, "head")
     assert (await api.client.get("/readyz")).json() == {"status": "ok"}

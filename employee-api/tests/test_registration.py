@@ -8,8 +8,6 @@ import httpx2
 import pytest
 from sqlalchemy import select
 
-from chassis.telemetry import semconv
-from chassis.telemetry.instruments import Telemetry
 from employee_api.models import SingleUseLink
 from shop_kit.employee_api import MODES, PASSWORD, Api, StartApi, on_each_database, path, started_with, status_and_body
 
@@ -52,15 +50,6 @@ async def test_registration_closes_by_default_with_the_first_management_user(sta
         assert status_and_body(await api.client.post(INVITATIONS, json={"role": "qa"})) == CLOSED
         await api.execute("UPDATE users SET approved = FALSE")  # one who can't manage does not close it
         assert (await register(api)).status_code == 201
-
-
-async def test_observe_mode_counts_registrations_that_would_be_refused(start_api: StartApi) -> None:
-    telemetry = Telemetry()
-    async with started_with(start_api, "observe", "ceo", telemetry=telemetry) as (api, _):
-        response = await register(api, role="cto")
-        assert (response.status_code, response.json()["role"]) == (201, "cto")
-    [labels] = [dict(labels) for labels in telemetry.counter(semconv.EMPLOYEE_API_REFUSALS).values]
-    assert (labels[semconv.REFUSED_OPERATION], labels[semconv.REFUSAL_REASON]) == ("register", "REGISTRATION_CLOSED")
 
 
 async def test_who_registers_openly_sees_only_themself_until_they_get_a_role(start_api: StartApi) -> None:

@@ -26,7 +26,10 @@ async def raw(client: httpx2.AsyncClient, path: str, accept_encoding: str) -> tu
 async def test_head_has_the_headers_of_get_and_no_body(start_api: StartApi) -> None:
     varying = {"x-request-id", "date", "transfer-encoding"}
     paths = ("/api/tasks", "/api/export/tasks", "/docs", "/openapi.json", "/nowhere", "/api/tasks/1")
-    async with serving(start_api(**LOCAL)) as (api, address), httpx2.AsyncClient(base_url=address) as client:
+    async with (
+        serving(start_api(**LOCAL)) as (api, address),
+        httpx2.AsyncClient(base_url=address, timeout=None) as client,
+    ):
         for _ in range(5):
             await api.add_task("x" * 100)
         for path, encoding in [(path, encoding) for path in paths for encoding in ("identity", "gzip")]:
@@ -56,18 +59,7 @@ async def test_options_lists_the_methods_of_a_path(api: Api) -> None:
     assert (await api.client.options("/nowhere")).status_code == 404
 
 
-ACCEPTED_ENCODINGS = {
-    "gzip": True,
-    "GZIP": True,
-    "deflate, gzip;q=0.5": True,
-    "*": True,
-    "gzip;q=0": False,
-    "gzip;q=0, *": False,
-    "*;q=0": False,
-    "identity, gzip;q=0.5": False,
-    "br": False,
-    "": False,
-}
+ACCEPTED_ENCODINGS = {"GZIP": True, "*": True, "gzip;q=0": False, "gzip;q=0, *": False, "identity, gzip;q=0.5": False}
 
 
 async def test_accept_encoding_chooses_compression(api: Api) -> None:
@@ -156,5 +148,4 @@ async def test_what_is_new_is_at_its_location_and_a_304_without_a_body_while_unc
     changed = await api.client.get(path, headers={"if-none-match": tag})
     assert (changed.status_code, changed.headers["etag"]) == (200, other)
     assert tag != other
-    listed = await api.client.get("/api/tasks", headers={"if-none-match": "*"})
-    assert listed.status_code == 200  # it has no tag
+    assert (await api.client.get("/api/tasks", headers={"if-none-match": "*"})).status_code == 200  # it has no tag

@@ -1,11 +1,14 @@
 """Who may do what: every role, every operation, on oneself and on users of every role."""
 
+import json
 import re
 from typing import Any
 
 import pytest
 
-from shop_kit.employee_api import MODES, NO_SESSION, PASSWORD, UNKNOWN_ID, Api, StartApi, started_with
+from chassis.telemetry import semconv
+from chassis.telemetry.instruments import Telemetry
+from shop_kit.employee_api import MODES, NO_SESSION, PASSWORD, UNKNOWN_ID, Api, StartApi, path, started_with
 
 RANKS = {"employee": 0, "manager": 1, "cto": 2, "ceo": 3}
 
@@ -67,10 +70,10 @@ async def described(api: Api) -> list[list[str]]:
 async def answers(api: Api, requests: list[list[str]]) -> dict[str, tuple[int, Any]]:
     """Send requests without a body for what does not exist, and return status and body of the responses."""
     found = {}
-    for method, path in requests:
-        response = await api.client.request(method, re.sub("{.*?}", UNKNOWN_ID, path))
+    for method, url in requests:
+        response = await api.client.request(method, re.sub("{.*?}", UNKNOWN_ID, url))
         is_json = response.headers["content-type"] == "application/json"
-        found[f"{method} {path}"] = (response.status_code, response.json() if is_json else None)
+        found[f"{method} {url}"] = (response.status_code, response.json() if is_json else None)
     return found
 
 
@@ -158,3 +161,52 @@ async def test_e_mails_of_others_are_for_those_who_may_export_them(
         one = (await api.client.get(f"/api/auth/users/{ceo['id']}")).json()
     assert [user["email"] for user in listed] == [me["email"], ceo["email"] if visible else ""]
     assert one.items() >= (ceo | {"email": ceo["email"] if visible else ""}).items()
+
+
+LIMITS = {"failed_logins_per_email": 1, "registrations_per_address": 1}
+WOULD_REFUSE = {
+    ("list_users", "AUTHENTICATION_REQUIRED"): 1,
+    ("export_users", "LEADERS_ONLY"): 1,
+    ("allow_password_reset", "LEADERS_ONLY"): 2,
+    ("allow_password_reset", "HIGHER_ROLE_REQUIRED"): 3,  # the own one twice
+    ("edit_comment", "NOT_THE_AUTHOR"): 1,
+    ("delete_comment", "NOT_THE_AUTHOR"): 1,
+    ("login", "TOO_MANY_FAILED_LOGINS"): 1,
+    ("register", "REGISTRATION_CLOSED"): 2,
+    ("register", "TOO_MANY_REGISTRATIONS"): 1,
+    ("register", "JSON_REQUIRED"): 1,
+    ("register", "CROSS_SITE_REQUEST"): 1,
+}
+
+
+@pytest.mark.parametrize(("mode", "counted"), [("off", {}), ("observe", WOULD_REFUSE)])
+async def test_without_enforcement_requests_are_allowed_and_those_that_it_would_refuse_counted(
+    start_api: StartApi, mode: str, counted: dict[tuple[str, str], int]
+) -> None:
+    telemetry = Telemetry()
+    async with started_with(start_api, mode, "qa", "ceo", telemetry=telemetry, **LIMITS) as (api, users):
+        comments = f"/api/tasks/{(await api.add_task())['id']}/comments"
+        new = {"body": "x", "author_id": users[1]["id"]}
+        comment = (await api.client.post(comments, json=new, headers=await api.log_in("1@x"))).headers["location"]
+        for method, url in (
+            ("GET", "/api/export/users"),
+            *(("POST", path(user, "/password-reset")) for user in users),
+            ("PATCH", comment),
+            ("DELETE", comment),
+        ):
+            assert (await api.client.request(method, url, json={"body": "Edited"})).status_code == 200
+        assert (await api.client.get("/api/auth/users", headers={"authorization": ""})).status_code == 200
+        credentials = {"name": "New", "email": "0@x", "password": "wrong words here", "role": "cto"}
+        for _ in range(2):
+            assert (await api.client.post("/api/auth/login", json=credentials)).status_code == 401
+        for number, headers in enumerate(
+            ({"content-type": "application/json"}, {"content-type": "text/plain"}, {"sec-fetch-site": "cross-site"})
+        ):
+            body = json.dumps(credentials | {"email": f"new{number}@x"})
+            response = await api.client.post("/api/auth/register", content=body, headers=headers)
+            assert (response.status_code, response.json().get("role")) == ((403, None) if number == 2 else (201, "cto"))
+    keys = (semconv.REFUSED_OPERATION, semconv.REFUSAL_REASON, semconv.REFUSAL_ENFORCED)
+    values = telemetry.counter(semconv.EMPLOYEE_API_REFUSALS).values
+    assert {tuple(dict(labels)[key] for key in keys): value for labels, value in values.items()} == {
+        (*refused, False): number for refused, number in counted.items()
+    }

@@ -87,26 +87,6 @@ async def test_users_list_the_attempts_to_sign_in_to_their_own_account_and_manag
         assert (await api.client.get(path(user, "/sign-ins"))).json()["items"] == items
 
 
-@pytest.mark.parametrize(
-    ("proxies", "statuses", "addresses"),
-    [
-        ({"trusted_proxies": "127.0.0.1"}, [401, 429, 401], ["198.51.100.7", "198.51.100.7", "198.51.100.8"]),
-        ({}, [401, 429, 429], ["127.0.0.1", "127.0.0.1"]),
-    ],
-)
-async def test_the_address_is_that_which_a_trusted_proxy_reports(
-    start_api: StartApi, proxies: dict[str, str], statuses: list[int], addresses: list[str]
-) -> None:
-    async with start_api(auth_mode="enforce", failed_logins_per_address=1, **proxies) as api:
-        await api.store_user("ada@x")
-        found = []
-        for client in ("198.51.100.7", "192.0.2.66, 198.51.100.7", "198.51.100.8"):
-            api.client.headers["x-forwarded-for"] = client
-            found.append(await log_in(api, "wrong"))
-        assert found == statuses
-        assert [row[1] for row in await attempts(api)] == addresses
-
-
 async def test_log_lines_of_a_request_have_the_user_and_the_clients_address(start_api: StartApi) -> None:
     with structlog.testing.capture_logs(processors=[structlog.contextvars.merge_contextvars]) as lines:
         async with start_api(auth_mode="enforce") as api:

@@ -118,8 +118,7 @@ async def test_one_of_several_concurrent_changes_of_the_same_state_applies(api: 
 async def test_deleting_a_task_deletes_its_comments(api: Api) -> None:
     path = f"/api/tasks/{(await api.add_task())['id']}"
     await api.client.post(f"{path}/comments", json={"body": "Done"})
-    response = await api.client.delete(path)
-    assert status_and_body(response) == (200, {"success": True, "id": path.rpartition("/")[2]})
+    assert status_and_body(await api.client.delete(path)) == (200, {"success": True, "id": path.rpartition("/")[2]})
     assert (await api.client.get(path)).status_code == 404
     assert await api.execute(select(Comment)) == []
 

@@ -9,11 +9,13 @@ from chassis.sql.engine import MeasuredPool, open_engine
 from chassis.telemetry import semconv
 from employee_api.users.passwords import PasswordHasher
 from shop_cli.local.ports import reserved
+from shop_kit.databases import execute
 from shop_kit.employee_api import StartApi, on_each_database
 from shop_kit.hostile import http_requests, send
 from shop_kit.processes import service_process
 from shop_kit.received_telemetry import receiving
 from shop_kit.serving import Recorded
+from shop_kit.waiting import wait_until
 
 CARD = "4111111111111111"
 TRACE_ID = "0af7651916cd43dd8448eb211c80319c"
@@ -30,8 +32,6 @@ async def test_a_request_is_a_span_named_by_its_route_and_an_export_is_one_span(
     assert [span.name for span in recorded.spans()][:2] == ["export users", "GET /api/export/users"]
     assert export.kind is SpanKind.CLIENT
     assert request.name == "DELETE /api/auth/users/{id}"
-    assert [f"{link.context.trace_id:032x}" for link in request.links] == [TRACE_ID]
-    assert (request.attributes or {})["http.route"] == "/api/auth/users/{id}"
 
 
 @on_each_database
@@ -76,10 +76,14 @@ async def test_the_use_of_the_pool_is_its_connections_by_state(start_api: StartA
 
 async def test_a_statement_of_a_cancelled_request_ends_its_span(postgres_url: str, recorded: Recorded) -> None:
     engine = open_engine(postgres_url, recorded.telemetry)
+    running = "SELECT 1 FROM pg_stat_activity WHERE state = 'active' AND query LIKE 'SELECT pg_sleep%'"
     with recorded.telemetry.tracer.start_as_current_span("call"):
-        with pytest.raises(TimeoutError):
-            async with engine.connect() as connection, asyncio.timeout(0.3):
-                await connection.execute(text("SELECT pg_sleep(60)"))
+        async with engine.connect() as connection:
+            statement = asyncio.create_task(connection.execute(text("SELECT pg_sleep(600)")))
+            await wait_until(lambda: execute(postgres_url, running))
+            statement.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await statement
         with recorded.telemetry.tracer.start_as_current_span("next"):
             pass
     await engine.dispose()

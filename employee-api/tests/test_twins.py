@@ -24,6 +24,7 @@ from employee_api.access import SESSION_COOKIE
 from shop_kit.employee_api import UNKNOWN_ID, Api, Clock, api_starter
 
 COMPARED_HEADERS = ("content-type", "etag", "location", "set-cookie", "idempotency-replayed", "www-authenticate")
+ID = re.compile("[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 MAX_ID = 2**128 - 1
 IDS_PER_REQUEST = 2**20
 # The limits have tests of their own.
@@ -104,7 +105,8 @@ class RandomRequests:
     document: dict[str, Any]
     choose: random.Random
     bearers: list[str] = field(default_factory=list)
-    ids: dict[str, list[tuple[str, ...]]] = field(default_factory=lambda: defaultdict(list))
+    ids: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
+    parents: dict[str, list[str]] = field(default_factory=dict)
     tokens: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
     tags: list[str] = field(default_factory=list)
     cursors: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
@@ -137,25 +139,20 @@ class RandomRequests:
             self.bearers.insert(-1, found["token"])  # the session stays the newest
         elif isinstance(found, dict) and "token" in found:
             self.tokens["invite" if "role" in found else "token"].append(found["token"])
+        *_, resource = (part for part in path.split("/") if not ID.fullmatch(part))
         items = found.get("items", [found]) if isinstance(found, dict) else found
         for item in reversed(items):  # lists begin with the newest
-            if "id" in item and "success" not in item:
-                self._learn_id(path, item)
-
-    def _learn_id(self, path: str, item: dict[str, Any]) -> None:
-        owners = re.findall(r"/(\w+)/([0-9a-f-]{36})", path)
-        if match := re.search(r"/(users|tasks|comments|invitations|sessions|tokens)(/[0-9a-f-]{36})?$", path):
-            parents = tuple(parent for segment, parent in owners if segment != match[1])
-            self.ids[match[1]].append((item["id"],))
-            self.ids[f"{match[1]} of {len(parents)}"].append((*parents, item["id"]))
+            if "id" in item and "success" not in item and "action" not in item and "outcome" not in item:
+                self.ids[resource].append(item["id"])
+                self.parents[item["id"]] = [part for part in ID.findall(path) if part != item["id"]]
 
     def _path(self, template: str) -> str:
         segments = re.findall(r"(\w+)/\{", template)
-        if not segments:
-            return template
-        known = self.ids[f"{segments[-1]} of {len(segments) - 1}"] or self.ids[segments[-1]]
-        ids = list(self.choose.choice(known[-12:])) if known and self.choose.random() < 0.9 else []
-        ids = [UNKNOWN_ID] * (len(segments) - len(ids)) + ids
+        known = self.ids[segments[-1]][-12:] if segments else []
+        ids = [UNKNOWN_ID] * len(segments)
+        if known and self.choose.random() < 0.9:
+            chosen = self.choose.choice(known)
+            ids = [*ids, *self.parents[chosen], chosen][-len(segments) :]
         return re.sub(r"\{\w+\}", lambda _: ids.pop(0), template)
 
     def _headers(self, operation: dict[str, Any]) -> dict[str, str]:
@@ -200,7 +197,7 @@ class RandomRequests:
             return self.choose.choice(VALUES[name])
         pool = self.ids[POOLS.get(name.removesuffix("_id"), "")]
         if pool or name.endswith("_id"):
-            return self.choose.choice([*(known[-1] for known in pool[-12:]), UNKNOWN_ID, None, None])
+            return self.choose.choice([*pool[-12:], UNKNOWN_ID, None, None])
         return self._of_type(name, schema, path)
 
     def _of_type(self, name: str, schema: dict[str, Any], path: str) -> Any:

@@ -76,8 +76,7 @@ async def test_deleting_a_user_clears_them_from_tasks_and_comments(api: Api) -> 
     task = await api.add_task(assignee_id=deleted["id"], reporter_id=remaining["id"])
     other = await api.add_task(assignee_id=remaining["id"], reporter_id=deleted["id"])
     await api.client.post(f"/api/tasks/{task['id']}/comments", json={"body": "Done", "author_id": deleted["id"]})
-    response = await api.client.delete(path(deleted))
-    assert status_and_body(response) == (200, {"success": True, "id": deleted["id"]})
+    assert status_and_body(await api.client.delete(path(deleted))) == (200, {"success": True, "id": deleted["id"]})
     assert (await api.client.get(USERS)).json() == [remaining]
     tasks = {str(row["id"]): (row["assignee_id"], row["reporter_id"]) for row in await api.execute(select(Task))}
     remaining_id = uuid.UUID(remaining["id"])
