@@ -89,7 +89,7 @@ async def orders_of(journal: OrderJournalStub, user_id: str = "") -> list[Order]
 
 async def visit(shop: RunningShop) -> None:
     """Use every page of the storefront, and order."""
-    async with Visitor(base_url=f"http://{shop.processes['storefront'].address}", timeout=30) as visitor:
+    async with Visitor(base_url=f"http://{shop.processes['storefront'].address}", timeout=300) as visitor:
         await visitor.add_to_cart()
         await visitor.post("/cart/quantity", data={"product_id": "cast-iron-pan", "quantity": "2"})
         await visitor.post("/cart/empty")

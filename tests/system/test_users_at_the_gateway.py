@@ -160,7 +160,7 @@ async def address(shop: RunningShop, tmp_path_factory: pytest.TempPathFactory) -
             stderr=errors,
         )
         try:
-            await wait_until(lambda: envoy.returncode is not None or listens(port), timeout_seconds=300)
+            await wait_until(lambda: envoy.returncode is not None or listens(port))
             if envoy.returncode is not None:
                 # An invalid configuration is our defect; anything else, such as a missing right, is this machine's.
                 give_up = pytest.fail if "onfig" in log.read_text() else pytest.skip

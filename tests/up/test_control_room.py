@@ -88,7 +88,7 @@ class UpShop:
     async def stub(self, stub: Callable[[Any], Any], address: str, caller: str = "operator") -> AsyncIterator[Any]:
         """Open a stub of a service at an address, with the certificate of a caller."""
         certificates = Certificates.load(str(Path(self.run.tls_folder).with_name(caller)))
-        channel = client.channel(address, "", timeout_seconds=10, certificates=certificates)
+        channel = client.channel(address, "", timeout_seconds=300, certificates=certificates)
         try:
             yield stub(channel)
         finally:
@@ -97,7 +97,7 @@ class UpShop:
     def client(self) -> httpx2.AsyncClient:
         """Return a client of the control room that sends the token."""
         headers = {"Authorization": f"Bearer {self.run.token}"}
-        return httpx2.AsyncClient(base_url=self.run.control_room, headers=headers, timeout=30)
+        return httpx2.AsyncClient(base_url=self.run.control_room, headers=headers, timeout=300)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
