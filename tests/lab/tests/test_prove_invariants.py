@@ -10,7 +10,6 @@ from chassis.values.money import Money
 from shop.cart_pb2 import CartItem
 from shop.money_pb2 import Money as WireMoney
 from shop.order_pb2 import OrderItem, OrderResult
-from shop_kit.fake_peers import FakePeer
 from shop_lab.world.customer_plan import Customer, Intent, Line, OrderKind
 from shop_lab.world.evidence import (
     NEEDS_REVIEW,
@@ -23,9 +22,7 @@ from shop_lab.world.evidence import (
     OrderResponse,
     Shipment,
 )
-from shop_lab.world.evidence_collector import with_justified_flags
 from shop_lab.world.invariants import check_invariants
-from shop_lab.world.refusing_peers import RefusingPeers
 
 TOTAL, OTHER_TOTAL = Money.of("EUR", 12, 500_000_000), Money.of("EUR", 7)
 ORDER = OrderResult(
@@ -308,13 +305,3 @@ def test_an_order_may_be_left_to_operators_if_a_peer_refused_to_settle_it(
     invariants: str, order: OrderEvidence
 ) -> None:
     assert " ".join(sorted(violated(order, carts=(cart({"mug": 2}),)))) == invariants
-
-
-def test_the_records_of_the_peers_justify_that_orders_are_left_to_operators() -> None:
-    peers = RefusingPeers(refusing={"payment-internal": FakePeer()})
-    (unjustified,) = with_justified_flags(Evidence((PLACED,)), peers).orders
-    assert unjustified.justified_flags == set()
-    peers.refusing["payment-internal"].refused.add("order-id")
-    peers.doubtful_shipping.refused.add(INTENT.street)
-    (justified,) = with_justified_flags(Evidence((PLACED,)), peers).orders
-    assert justified.justified_flags == {"NEEDS_REFUND", "NEEDS_REVIEW"}

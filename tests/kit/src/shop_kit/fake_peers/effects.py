@@ -64,7 +64,7 @@ class FakeShipping(FakePeer, shipping_pb2_grpc.ShippingServiceServicer):
     async def ShipOrder(
         self, request: shipping_pb2.ShipOrderRequest, context: ServicerContext
     ) -> shipping_pb2.ShipOrderResponse:
-        await self.begin("ShipOrder", request.address.street_address)
+        await self.begin("ShipOrder")
         if request.address.city == self.failing_city:
             raise Internal("fails every time")
         key = metadata_value(context, "idempotency-key") or uuid.uuid4().hex
@@ -122,7 +122,7 @@ class FakePayment(FakePeer, payment_pb2_grpc.PaymentServiceServicer):
     async def Charge(self, request: payment_pb2.ChargeRequest, context: ServicerContext) -> payment_pb2.ChargeResponse:
         self.seconds_left = context.time_remaining() or 0.0
         key = metadata_value(context, "idempotency-key") or uuid.uuid4().hex
-        await self.begin("Charge", key)
+        await self.begin("Charge")
         purchase = metadata_value(context, "purchase-id")
         if key not in self.ledger and purchase and purchase in map(self.purchases.get, self.captured):
             raise FailedPrecondition("this cart was ordered already", reason="CART_ORDERED")
@@ -175,7 +175,7 @@ class FakeLedger(FakePeer, payment_ledger_pb2_grpc.PaymentLedgerServicer):
     async def Void(
         self, request: payment_ledger_pb2.VoidRequest, _context: ServicerContext
     ) -> payment_ledger_pb2.VoidResponse:
-        await self.begin("Void", request.charge_key.partition(":")[0])
+        await self.begin("Void")
         if self._ledger.get(request.charge_key) not in {"charged", "voided"}:
             raise NotFound("no such charge")
         self._ledger[request.charge_key] = "voided"
@@ -194,7 +194,7 @@ class FakeEmail(FakePeer, email_pb2_grpc.EmailServiceServicer):
     async def SendOrderConfirmation(
         self, request: email_pb2.SendOrderConfirmationRequest, _context: ServicerContext
     ) -> empty_pb2.Empty:
-        await self.begin("SendOrderConfirmation", request.order.order_id)
+        await self.begin("SendOrderConfirmation")
         if request.email == self.hanging_address:
             await asyncio.Event().wait()
         self.sent.append(request)

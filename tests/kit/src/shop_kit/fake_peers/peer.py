@@ -25,15 +25,9 @@ class Fault:
 
 
 class FakePeer:
-    """Counts calls by method, injects faults, and records which orders they hit.
-
-    Attributes:
-        refused: the identities of the orders whose calls have failed by a fault.
-    """
+    """Counts calls by method and injects faults."""
 
     def __init__(self) -> None:
-        self.refused: set[str] = set()
-        self._refusal = asyncio.Event()
         self.calls: dict[str, int] = defaultdict(int)
         self.faults: dict[str, Fault] = {}
 
@@ -56,26 +50,10 @@ class FakePeer:
         for method in self.methods():
             self.hold(method)
 
-    async def begin(self, method: str, identity: str = "") -> None:
-        """Count the call and apply a fault before its effect; if it fails, record the identity of its order."""
+    async def begin(self, method: str) -> None:
+        """Count the call and apply a fault before its effect."""
         self.calls[method] += 1
-        try:
-            await self._apply_fault(method, after=False)
-        except DomainError:
-            self.record_refusal(identity)
-            raise
-
-    def record_refusal(self, identity: str) -> None:
-        """Record the identity of an order that is refused; nothing if it is empty."""
-        if identity:
-            self.refused.add(identity)
-            self._refusal.set()
-
-    async def wait_until_refused(self, count: int) -> None:
-        """Wait until so many orders have been refused."""
-        while len(self.refused) < count:
-            self._refusal.clear()
-            await self._refusal.wait()
+        await self._apply_fault(method, after=False)
 
     async def end(self, method: str) -> None:
         """Apply a fault after its effect."""

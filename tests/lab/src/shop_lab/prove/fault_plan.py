@@ -36,15 +36,8 @@ class FaultKind(Enum):
     """The process cannot write to its database."""
     HUNG_DATABASE = "hung database"
     """Writes of the process to its database wait, as if the disk hung."""
-
     MAIL_RELAY = "mail relay fault"
     """The relay is slow, refuses temporarily, or hangs up after it has accepted a mail."""
-    REFUSED_NOTIFICATIONS = "refused notifications"
-    """The process permanently refuses to accept e-mails, or to remove ordered items from carts: dead letters."""
-    REFUSED_RELEASES = "refused releases"
-    """Shipping refuses every order, and the process permanently refuses to release their charges: orders to refund."""
-    UNRESOLVED_SHIPMENTS = "unresolved shipments"
-    """The process calls another shipping, which cannot resolve what it has shipped: orders to review."""
 
 
 LOOKAHEAD = 40
@@ -64,10 +57,6 @@ _SECONDS: Mapping[FaultKind, tuple[float, float]] = {
     ),
     # At least until those that are cut off have reconnected and tried again.
     FaultKind.REFUSAL: (0.6, 2),
-    # At least: they also last until several orders have been refused.
-    FaultKind.REFUSED_NOTIFICATIONS: (0, 0.5),
-    FaultKind.REFUSED_RELEASES: (0, 0.5),
-    FaultKind.UNRESOLVED_SHIPMENTS: (0, 0.5),
 }
 """The range of a fault's duration; of any other, up to a second."""
 
@@ -91,10 +80,9 @@ class Fault:
     detail: str = ""
 
     @property
-    def processes(self) -> list[str]:
-        """The processes that it hits, by name, in alphabetical order; no other fault hits them at the same time."""
-        shipping = [SHIPPING] if self.kind is FaultKind.REFUSED_RELEASES else []
-        return sorted({self.target.removesuffix(internal_name("")), *shipping})
+    def process(self) -> str:
+        """The name of the process that it hits; no other fault hits that at the same time."""
+        return self.target.removesuffix(internal_name(""))
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +106,7 @@ def fault_counts(orders: int, kills: int, database: Database) -> dict[FaultKind,
     """Return the number of faults of each kind in a run; without kills there are no faults."""
     if not kills:
         return {}
-    aimed, replaced, operators = kills // 3, orders // 150, orders // 1_000
+    aimed, replaced = kills // 3, orders // 150
     disks, restarts = (orders // 200, 0) if database == "sqlite" else (0, orders // 130)
     return {
         FaultKind.KILL: kills - aimed,
@@ -133,9 +121,6 @@ def fault_counts(orders: int, kills: int, database: Database) -> dict[FaultKind,
         FaultKind.LATE: orders // 200,
         FaultKind.FULL_DISK: disks // 2,
         FaultKind.HUNG_DATABASE: disks - disks // 2,
-        FaultKind.REFUSED_NOTIFICATIONS: 2 * operators,
-        FaultKind.REFUSED_RELEASES: operators,
-        FaultKind.UNRESOLVED_SHIPMENTS: operators,
     }
 
 

@@ -3,26 +3,19 @@
 import asyncio
 from collections import Counter
 from collections.abc import Mapping
-from contextlib import AbstractContextManager, suppress
 from typing import cast
 
 from shop_cli.local.child_process import ChildProcess, ProcessDied
 from shop_cli.local.processes import Process
 from shop_cli.local.workspace import internal_name
-from shop_kit.fake_peers import FakePeer
 from shop_kit.smtp_relay import Inbox, RelayMode
 from shop_kit.tcp_proxy import Mode, TcpProxy
 from shop_lab.prove import coverage
-from shop_lab.prove.fault_plan import SHIPPING, Fault, FaultKind
+from shop_lab.prove.fault_plan import Fault, FaultKind
 from shop_lab.world.faults import cut_off_clients, disturb, full_disk, locked, replaced
-from shop_lab.world.progress_gate import ProgressGate
 from shop_lab.world.refusing_peers import RefusingPeers
 
 _REACH_SECONDS = 3.0
-_REFUSALS, _EFFECT_SECONDS = 5, 30.0
-_SUPPLY = 2 * _REFUSALS
-"""Orders under way until enough are refused: about half of them go through the process with the fault."""
-
 STALLED_CHARGE, STALLED_FENCE = "checkout.charge.before", "checkout.resolve.after"
 _STALLS = 2.5
 """The duration of the fault in stalls: an order has a stalled charge, a takeover, and the next charge."""
@@ -40,7 +33,6 @@ class ShopFaults:
         links: the proxies through which checkout calls its peers, by the names of the peers' ports.
         peers: answer instead of the real ones.
         inbox: of the relay to which the email service sends.
-        gate: lets more orders start while a fault waits until enough of them are refused.
         ready_seconds: how long a process may take to be ready again.
 
     Attributes:
@@ -53,7 +45,6 @@ class ShopFaults:
         links: Mapping[str, TcpProxy],
         peers: RefusingPeers,
         inbox: Inbox,
-        gate: ProgressGate,
         *,
         ready_seconds: float,
     ) -> None:
@@ -62,7 +53,6 @@ class ShopFaults:
         self._links = links
         self._peers = peers
         self._inbox = inbox
-        self._gate = gate
         self._ready_seconds = ready_seconds
 
     async def inject(self, fault: Fault) -> None:
@@ -81,15 +71,9 @@ class ShopFaults:
             case FaultKind.REFUSAL:
                 # Its internal services are still those of the real one, as after a change of its rules.
                 released = await cut_off_clients(self._links[fault.target])
-                with self._refusing(fault.target):
+                with replaced([self._links[fault.target]], self._peers.refusing):
                     await asyncio.sleep(fault.seconds)
                 released.set()
-            case FaultKind.REFUSED_NOTIFICATIONS:
-                with self._refusing(fault.target):
-                    await self._wait_for_refusals(self._peers.refusing[fault.target], fault.seconds)
-            case FaultKind.REFUSED_RELEASES:
-                with self._refusing(fault.target, SHIPPING):
-                    await self._wait_for_refusals(self._peers.refusing[fault.target], fault.seconds)
             case FaultKind.LATE:
                 link = self._links[fault.target]
                 released = await cut_off_clients(link)
@@ -108,8 +92,6 @@ class ShopFaults:
                 process.resume()
             case FaultKind.STALL if isinstance(process, Process):
                 await self._stall_workers(process, fault.seconds)
-            case FaultKind.UNRESOLVED_SHIPMENTS if isinstance(process, Process):
-                await self._leave_shipments_unresolved(process, fault.seconds)
             case FaultKind.FULL_DISK if isinstance(process, Process):
                 # Services also write their logs.
                 with full_disk(process.pid, process.log_path):
@@ -135,15 +117,6 @@ class ShopFaults:
         await asyncio.sleep(_STALLS * seconds)
         await _restart(process)
 
-    async def _leave_shipments_unresolved(self, process: Process, seconds: float) -> None:
-        """Restart a checkout with a shipping that cannot resolve what it has shipped; later with the real one."""
-        await _restart(process, SHIPPING_ADDR=self._peers.doubtful_address, SHIPPING_INTERNAL_ADDR="")
-        await process.wait_until_serving(self._ready_seconds)
-        await self._wait_for_refusals(self._peers.doubtful_shipping, seconds)
-        # Not killed: a checkout that was refused has yet to leave the order to an operator, and another one, whose
-        # shipping can resolve it, would finish the order.
-        await process.restart()
-
     async def _dies_at(self, process: Process, failpoint: str) -> bool:
         """Restart a process so that it dies at a failpoint, and wait until it ends; return whether it got there."""
         await _restart(process, FAILPOINTS=f"{failpoint}=kill*1")
@@ -157,23 +130,6 @@ class ShopFaults:
             await process.wait()
             return False
         return True
-
-    async def _wait_for_refusals(self, peer: FakePeer, seconds: float) -> None:
-        """Wait at least so long, and until a peer has refused a few more orders, if there are any left in the run.
-
-        Let orders start meanwhile: those that may start already can all be finished, and no later fault begins.
-        """
-        before = len(peer.refused)
-        await asyncio.sleep(seconds)
-        async with asyncio.TaskGroup() as tasks:
-            supplying = tasks.create_task(self._gate.supply(_SUPPLY), name="supply orders")
-            with suppress(TimeoutError):
-                await asyncio.wait_for(peer.wait_until_refused(before + _REFUSALS), _EFFECT_SECONDS)
-            supplying.cancel()
-
-    def _refusing(self, *ports: str) -> AbstractContextManager[None]:
-        """While in the context, peers that refuse permanently answer for these ports."""
-        return replaced([self._links[port] for port in ports], *[self._peers.address] * len(ports))
 
     def _links_to(self, peer: str) -> list[TcpProxy]:
         return [link for name, link in self._links.items() if name in {peer, internal_name(peer)}]

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from email.message import EmailMessage
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 from chassis.values.money import Money
 from shop_kit.charges import Charge, query
@@ -79,42 +79,34 @@ def match_ledgers(
     hmac_key: bytes,
 ) -> Ledgers:
     """Match each ledger entry to its order: by the card's HMAC, the street or the recipient."""
-    charge_matcher = _Matcher[Money]({card_hmac(intent, hmac_key): intent.number for intent in intents})
-    shipment_matcher = _Matcher[Shipment]({intent.street: intent.number for intent in intents})
-    confirmation_matcher = _Matcher[Confirmation]({intent.email: intent.number for intent in intents})
-    for charge in charges:
-        if charge.state in _CAPTURED:
-            charge_matcher.add(charge.card_hmac, charge.amount, f"charge {charge.key}")
-    for street, shipment in shipments:
-        shipment_matcher.add(street, shipment, f"shipment {shipment.tracking_id}")
-    for confirmation in confirmations:
-        confirmation_matcher.add(confirmation.recipient, confirmation, f"confirmation of {confirmation.order_id}")
+    unmatched: list[str] = []
+    cards = {card_hmac(intent, hmac_key): intent.number for intent in intents}
+    captured = [
+        (charge.card_hmac, charge.amount, f"charge {charge.key}") for charge in charges if charge.state in _CAPTURED
+    ]
+    streets = {intent.street: intent.number for intent in intents}
+    shipped = [(street, shipment, f"shipment {shipment.tracking_id}") for street, shipment in shipments]
+    recipients = {intent.email: intent.number for intent in intents}
+    confirmed = [(found.recipient, found, f"confirmation of {found.order_id}") for found in confirmations]
     return Ledgers(
-        charge_matcher.matched(),
-        shipment_matcher.matched(),
-        confirmation_matcher.matched(),
-        (*charge_matcher.unmatched, *shipment_matcher.unmatched, *confirmation_matcher.unmatched),
+        _by_number(cards, captured, unmatched),
+        _by_number(streets, shipped, unmatched),
+        _by_number(recipients, confirmed, unmatched),
+        tuple(unmatched),
     )
 
 
-class _Matcher(Generic[E]):
-    """Groups the entries of one ledger by order number; `numbers` maps the entries' identities to order numbers."""
-
-    def __init__(self, numbers: Mapping[Any, int]) -> None:
-        self.unmatched: list[str] = []
-        self._numbers = numbers
-        self._entries: dict[int, list[E]] = defaultdict(list)
-
-    def add(self, identity: object, entry: E, description: str) -> None:
-        """Add an entry; the description is reported if it belongs to no order."""
-        if identity in self._numbers:
-            self._entries[self._numbers[identity]].append(entry)
+def _by_number(
+    numbers: Mapping[Any, int], entries: Iterable[tuple[object, E, str]], unmatched: list[str]
+) -> dict[int, tuple[E, ...]]:
+    """Group the entries of a ledger by order number. Report those whose identity is not that of an order."""
+    matched: defaultdict[int, tuple[E, ...]] = defaultdict(tuple)
+    for identity, entry, description in entries:
+        if identity in numbers:
+            matched[numbers[identity]] += (entry,)
         else:
-            self.unmatched.append(f"{description} belongs to no order")
-
-    def matched(self) -> dict[int, tuple[E, ...]]:
-        """Return all matched entries by order number."""
-        return {number: tuple(entries) for number, entries in self._entries.items()}
+            unmatched.append(f"{description} belongs to no order")
+    return dict(matched)
 
 
 def card_hmac(intent: Intent, hmac_key: bytes) -> bytes:

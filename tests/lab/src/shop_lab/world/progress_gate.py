@@ -31,12 +31,6 @@ class ProgressGate:
             self._limit = max(limit, self._limit)
             self._changed.notify_all()
 
-    async def supply(self, count: int) -> None:
-        """Allow so many orders to start beyond the finished ones, again and again until cancelled."""
-        while True:
-            await self.open_until(self.finished + count)
-            await self.wait_until_finished(self.finished + 1)
-
     async def wait_until_open(self, number: int) -> None:
         """Wait until the order with this number may start."""
         async with self._changed:
