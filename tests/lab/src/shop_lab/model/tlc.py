@@ -1,75 +1,65 @@
 """Runs TLC, the model checker of TLA+."""
 
-import json
 import re
 import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 MODEL = Path(__file__).with_name("Orders.tla")
 
 
-@dataclass(frozen=True, slots=True)
+DEFAULTS = {
+    "Requests": "{ann}",
+    "Malformed": "{}",
+    "Prices": "{1}",
+    "OneScope": "TRUE",
+    "HasKey": "TRUE",
+    "Tasks": "{w1, w2}",
+    "MaxAttempts": "2",
+    "Failovers": "FALSE",
+    "HasManifest": "TRUE",
+    "Kinds": "{}",
+    "Items": "1",
+    "Retention": "FALSE",
+    "Purchases": "FALSE",
+    "Quiet": "FALSE",
+    "Without": '""',
+}
+"""The constants of Orders.tla, which describes them, in TLA+."""
+
+
 class Configuration:
-    """The constants of Orders.tla, which describes them, and the invariants to check.
+    """Constants of Orders.tla, where they are not DEFAULTS, and the invariants to check."""
 
-    Attributes:
-        tasks: how many.
-        settles: also check that orders settle once the faults end.
-        without: the safeguard that is removed.
-    """
+    def __init__(self, *invariants: str, **constants: str) -> None:
+        if unknown := constants.keys() - DEFAULTS.keys():
+            raise ValueError(f"no such constants: {', '.join(unknown)}")
+        self._invariants = invariants
+        self._constants = DEFAULTS | constants
 
-    invariants: tuple[str, ...]
-    requests: tuple[str, ...] = ("ann",)
-    malformed: tuple[str, ...] = ()
-    prices: tuple[int, ...] = (1,)
-    one_scope: bool = True
-    has_key: bool = True
-    tasks: int = 2
-    max_attempts: int = 2
-    failovers: bool = False
-    has_manifest: bool = True
-    kinds: tuple[str, ...] = ()
-    items: int = 1
-    retention: bool = False
-    purchases: bool = False
-    settles: bool = False
-    without: str = ""
+    def but(self, *invariants: str, **constants: str) -> "Configuration":
+        """Return a configuration with other constants, and with other invariants if any are given."""
+        return Configuration(*(invariants or self._invariants), **(self._constants | constants))
+
+    def without(self, safeguard: str) -> "Configuration":
+        """Return a configuration in which a safeguard is removed."""
+        return self.but(Without=f'"{safeguard}"')
 
     def text(self) -> str:
         """Return the configuration file."""
-        constants = {
-            "Requests": _set(self.requests),
-            "Malformed": _set(self.malformed),
-            "Prices": _set(self.prices),
-            "OneScope": _boolean(self.one_scope),
-            "HasKey": _boolean(self.has_key),
-            "Tasks": _set(f"w{task}" for task in range(1, self.tasks + 1)),
-            "MaxAttempts": self.max_attempts,
-            "Failovers": _boolean(self.failovers),
-            "HasManifest": _boolean(self.has_manifest),
-            "Kinds": _set(map(json.dumps, self.kinds)),
-            "Items": self.items,
-            "Retention": _boolean(self.retention),
-            "Purchases": _boolean(self.purchases),
-            "Quiet": _boolean(self.settles),
-            "Without": json.dumps(self.without),
-        }
-        return "\n".join(
-            [
-                "SPECIFICATION Spec",
-                "CONSTANTS",
-                *(f"{name} = {value}" for name, value in constants.items()),
-                f"CHECK_DEADLOCK {_boolean(self.settles)}",
-                "CONSTRAINT Bounded",
-                "SYMMETRY Symmetry",
-                f"INVARIANTS {' '.join(self.invariants)}",
-            ]
-        )
+        constants = "\n".join(f"{name} = {value}" for name, value in self._constants.items())
+        # Orders have to settle once the faults end.
+        return f"""SPECIFICATION Spec
+CONSTANTS
+{constants}
+CHECK_DEADLOCK {self._constants["Quiet"]}
+CONSTRAINT Bounded
+SYMMETRY Symmetry
+INVARIANTS {" ".join(self._invariants)}
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,11 +101,3 @@ def _violated(output: str) -> str:
     if "Model checking completed. No error has been found." in output:
         return ""
     raise RuntimeError(f"TLC failed:\n{output}")
-
-
-def _set(elements: Iterable[object]) -> str:
-    return "{" + ", ".join(map(str, elements)) + "}"
-
-
-def _boolean(value: bool) -> str:
-    return "TRUE" if value else "FALSE"
