@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from checkout_service.journal import sql
-from shop_lab.simulation.machine import HOUR, OrdersUnderFaults
+from shop_lab.simulation.machine import OrdersUnderFaults
 from shop_lab.simulation.simulated_shop import Dialect
 from shop_lab.world.customer_plan import Customer, Line, valid_intent
 
@@ -60,10 +60,10 @@ def test_orders_without_faults_are_placed() -> None:
 def set_clock_back(dialect: Dialect) -> None:
     """Simulate an order whose e-mail waits in the outbox while the journal's clock is two hours ahead."""
     machine = opened(dialect)
-    machine.set_clock(after=0.0, database="checkout", seconds=2 * HOUR)
+    machine.set_clock(after=0.0, database="checkout", hours=2)
     for path in TO_EMAIL:
         machine.refuse(after=0.0, path=path, kind="ResourceExhausted", seconds=3.0)
-    machine.set_clock(after=1.0, database="checkout", seconds=-2 * HOUR)
+    machine.set_clock(after=1.0, database="checkout", hours=-2)
     machine.teardown()
 
 

@@ -4,12 +4,12 @@ import asyncio
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
+from typing import Any
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 from typing_extensions import override
 
-from chassis import errors
 from shop_lab.simulation import services
 from shop_lab.simulation.clock import VirtualLoop, close, deterministic, errors_in_trace
 from shop_lab.simulation.customers import SimulatedCustomers, customers
@@ -37,18 +37,23 @@ EFFECTS = (
 CALLS = st.sampled_from(
     (CHARGE, SHIP_ORDER, *EFFECTS, CHARGE, SHIP_ORDER, "/shop.CheckoutService/PlaceOrder", "/shop.CartService/AddItem")
 )
-REFUSALS = {
-    kind.__name__: kind("refused")
-    for kind in (errors.FailedPrecondition, errors.Unimplemented, errors.NotFound, errors.Internal)
-} | {
-    "InvalidArgument": errors.InvalidArgument.field("address", "is refused"),
-    "ResourceExhausted": errors.ResourceExhausted("refused"),
-}
+REFUSALS = ("FailedPrecondition", "InvalidArgument", "Unimplemented", "NotFound", "Internal", "ResourceExhausted")
 MAX_CUSTOMERS = 4
 SOON = st.sampled_from((0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0))
 SECONDS = st.sampled_from((0.1, 0.5, 2.0, 6.0))
-HOUR = 3_600.0
-CLOCK_JUMPS = st.sampled_from((2 * HOUR, -2 * HOUR, 48 * HOUR, -48 * HOUR))
+EFFECT, PROCESS, DATABASE = st.sampled_from(EFFECTS), st.sampled_from(PROCESSES), st.sampled_from(DATABASES)
+
+
+def happens(to_shop: Callable[..., None], **arguments: Any) -> Callable[..., None]:
+    """Return a rule by which something happens to the shop a little later."""
+
+    def happen(self: "OrdersUnderFaults", after: float, **given: Any) -> None:
+        self.wait(after)
+        to_shop(self.shop, **given)
+
+    happen.__name__ = to_shop.__name__
+    become_rule: Callable[[Callable[..., None]], Callable[..., None]] = rule(after=SOON, **arguments)
+    return become_rule(happen)
 
 
 def calls_meet(fate: Fate) -> Callable[..., None]:
@@ -105,7 +110,7 @@ class OrdersUnderFaults(RuleBasedStateMachine):
         faults = Faults(seed, slow_share, lost_reply_share)
         self.shop = SimulatedShop(self.loop, faults, self.trace, dialect, retention=retention)
         self._exit.callback(self.shop.stop_all)
-        self.simulator = SimulatedCustomers(self.shop.network)
+        self.simulator = SimulatedCustomers(self.shop)
         for customer in early:
             self.visit(0.0, customer)
 
@@ -138,52 +143,19 @@ class OrdersUnderFaults(RuleBasedStateMachine):
     kill_callee = calls_meet(Fate.KILL_CALLEE)
     kill_caller = calls_meet(Fate.KILL_CALLER)
 
-    @rule(path=st.sampled_from(EFFECTS), seconds=st.sampled_from((0.5, 2.0, 8.0)))
-    def slow(self, path: str, seconds: float) -> None:
-        self.shop.faults.delays[path] = seconds
-
-    @rule(after=SOON, process=st.sampled_from(PROCESSES), seconds=SECONDS)
-    def kill(self, after: float, process: str, seconds: float) -> None:
-        self.wait(after)
-        self.shop.kill(process, seconds)
-
-    @rule(after=SOON, process=st.sampled_from(PROCESSES), seconds=SECONDS)
-    def pause(self, after: float, process: str, seconds: float) -> None:
-        self.wait(after)
-        self.shop.pause(process, seconds)
-
-    @rule(after=SOON, process=st.sampled_from(PROCESSES), seconds=SECONDS)
-    def stop(self, after: float, process: str, seconds: float) -> None:
-        self.wait(after)
-        self.shop.stop(process, seconds)
-
-    @rule(after=SOON, database=st.sampled_from(DATABASES), seconds=SECONDS)
-    def stop_database(self, after: float, database: str, seconds: float) -> None:
-        self.wait(after)
-        self.shop.stop_database(database, seconds)
-
+    kill = happens(SimulatedShop.kill, process=PROCESS, seconds=SECONDS)
+    pause = happens(SimulatedShop.pause, process=PROCESS, seconds=SECONDS)
+    stop = happens(SimulatedShop.stop, process=PROCESS, seconds=SECONDS)
+    stop_database = happens(SimulatedShop.stop_database, database=DATABASE, seconds=SECONDS)
+    set_clock = happens(SimulatedShop.set_clock, database=DATABASE, hours=st.sampled_from((2, -2, 48, -48)))
+    slow_down = happens(SimulatedShop.slow_down, path=EFFECT, seconds=SECONDS)
     # Shipping is refused most often: only there a charge has already been made.
-    @rule(
-        after=SOON,
-        path=st.sampled_from((SHIP_ORDER, SHIP_ORDER, *EFFECTS)),
-        kind=st.sampled_from(sorted(REFUSALS)),
-        seconds=SECONDS,
+    refuse = happens(
+        SimulatedShop.refuse, path=EFFECT | st.just(SHIP_ORDER), kind=st.sampled_from(REFUSALS), seconds=SECONDS
     )
-    def refuse(self, after: float, path: str, kind: str, seconds: float) -> None:
-        self.wait(after)
-        self.simulator.refused = True
-        self.shop.refuse(path, REFUSALS[kind], seconds)
-
-    @rule(after=SOON, count=st.integers(1, 6), restart=st.booleans())
-    @precondition(lambda self: self.loses_commits)
-    def lose_commits(self, after: float, count: int, restart: bool) -> None:
-        self.wait(after)
-        self.shop.lose_commits(count, restart=restart)
-
-    @rule(after=SOON, database=st.sampled_from(DATABASES), seconds=CLOCK_JUMPS)
-    def set_clock(self, after: float, database: str, seconds: float) -> None:
-        self.wait(after)
-        self.shop.set_clock(database, seconds)
+    lose_commits = precondition(lambda self: self.loses_commits)(
+        happens(SimulatedShop.lose_commits, count=st.integers(1, 6), restart=st.booleans())
+    )
 
     @override
     def teardown(self) -> None:

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from enum import StrEnum
 from functools import partial
 
-from chassis.errors import DomainError
+from chassis import errors
 from payment_service.domain import LedgerUnavailable
 from shipping_service.domain import ManifestUnavailable
 from shop_lab.simulation import services
@@ -102,38 +102,45 @@ class SimulatedShop:
         self.ledger.close()
         self.manifest.close()
 
-    def kill(self, name: str, seconds: float) -> None:
+    def kill(self, process: str, seconds: float) -> None:
         """Kill a process, and start it again after so many seconds."""
-        process = self._processes[name]
-        if process.alive:
-            self.record(f"kill {name}")
-            process.kill()
-            self.network.connection_lost(process)
-            self._restart_after(seconds, process)
+        killed = self._processes[process]
+        if killed.alive:
+            self.record(f"kill {process}")
+            killed.kill()
+            self.network.connection_lost(killed)
+            self._restart_after(seconds, killed)
 
     def _kill_by_fate(self, process: Process) -> None:
         """Kill a process unless the faults have ended: a call may have met its fate before."""
         if process.alive and not self.faults.calm:
             self.kill(process.name, self.faults.numbers_of(f"restart at {self.now()}")[0])
 
-    def pause(self, name: str, seconds: float) -> None:
-        """Pause a process."""
-        self.record(f"pause {name}")
-        self._processes[name].pause()
-        self._loop.call_later(seconds, self._processes[name].resume)
+    def pause(self, process: str, seconds: float) -> None:
+        self.record(f"pause {process}")
+        self._processes[process].pause()
+        self._loop.call_later(seconds, self._processes[process].resume)
 
-    def stop(self, name: str, seconds: float) -> None:
+    def stop(self, process: str, seconds: float) -> None:
         """Stop a process in good order, and start it again after so many seconds."""
-        self.record(f"stop {name}")
-        self._processes[name].stopping.set()
-        self._restart_after(seconds, self._processes[name])
+        self.record(f"stop {process}")
+        self._processes[process].stopping.set()
+        self._restart_after(seconds, self._processes[process])
 
-    def refuse(self, path: str, error: DomainError, seconds: float) -> None:
-        """Let a peer refuse all calls of a method, whatever it did before."""
-        self.record(f"{path} is refused: {error.reason}")
+    def refuse(self, path: str, kind: str, seconds: float) -> None:
+        """Let a peer refuse all calls of a method with a kind of error, whatever it did before."""
+        self.record(f"{path} is refused: {kind}")
         self.refuses = True
-        self.faults.refusals[path] = error
+        error: type[errors.DomainError] = getattr(errors, kind)
+        is_field = error is errors.InvalidArgument
+        refusal = errors.InvalidArgument.field("address", "is refused") if is_field else error("refused")
+        self.faults.refusals[path] = refusal
         self._loop.call_later(seconds, self.faults.refusals.pop, path, None)
+
+    def slow_down(self, path: str, seconds: float) -> None:
+        """Let all calls of a method take up to so many seconds longer, each a time of its own."""
+        self.record(f"{path} slows down")
+        self.faults.delays[path] = seconds
 
     def stop_database(self, database: str, seconds: float) -> None:
         """Let a database refuse connections."""
@@ -143,12 +150,12 @@ class SimulatedShop:
         if database == "checkout":
             self._postgres.abort_all()
 
-    def set_clock(self, database: str, seconds: float) -> None:
-        """Set the wall clock of a database's machine forward, or back by negative seconds."""
-        self.record(f"the clock of the database of {database} jumps by {seconds:.0f} s")
-        self._ahead_seconds[database] += seconds
+    def set_clock(self, database: str, hours: int) -> None:
+        """Set the wall clock of a database's machine forward, or back by negative hours."""
+        self.record(f"the clock of the database of {database} jumps by {hours} h")
+        self._ahead_seconds[database] += hours * 3_600
 
-    def lose_commits(self, count: int, *, restart: bool) -> None:
+    def lose_commits(self, count: int, restart: bool) -> None:
         """Let the journal lose its last commits: with a restart of checkout (a back-up), or without (a failover)."""
         for name in CHECKOUTS if restart else ():
             self.kill(name, 0.5)
