@@ -9,7 +9,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -117,12 +117,6 @@ def opened(chart: Path) -> Iterator[Helm]:
 
 
 @pytest.fixture(scope="session")
-def open_chart() -> Callable[[Path], AbstractContextManager[Helm]]:
-    """Return what loads any chart."""
-    return opened
-
-
-@pytest.fixture(scope="session")
 def helm() -> Iterator[Helm]:
     """Call a Helm function on the shop's chart."""
     with opened(CHART) as call:
@@ -154,9 +148,14 @@ def render(helm: Helm, tmp_path_factory: pytest.TempPathFactory) -> Render:
 
 
 @pytest.fixture(scope="session")
-def parse() -> Callable[[dict[str, str]], Manifests]:
-    """Return what finds the objects in rendered files."""
-    return parsed
+def render_chart() -> Callable[[Path, Object], Manifests]:
+    """Render any chart with values as release `mall`."""
+
+    def rendered(chart: Path, values: Object) -> Manifests:
+        with opened(chart) as helm:
+            return parsed(helm("render", values=values, name="mall", namespace="shop"))
+
+    return rendered
 
 
 @pytest.fixture(scope="session")

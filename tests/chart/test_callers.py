@@ -81,11 +81,8 @@ def test_identities_follow_the_trust_domain_the_namespace_and_the_release_and_en
     assert json.loads(allowed) == {storefront: ["shop.internal.AdJournal/ScanAds", "shop.AdService/GetAds"]}
 
 
-def test_every_method_of_the_table_exists(values: dict[str, Any]) -> None:
+def test_every_method_of_the_table_exists_and_the_pods_of_helm_test_call_theirs(values: dict[str, Any]) -> None:
     assert set().union(*table_of(values).values()) <= contract()
-
-
-def test_the_pods_of_helm_test_call_what_they_may(values: dict[str, Any]) -> None:
     stubs = re.findall(r"\.([A-Z]\w+)\(", (ROOT / "charts/shop/files/tests/order.py").read_text())
     methods = {name.rpartition("/")[2] for name in contract()}
     assert set(stubs) & methods == {method for found in values["tests"]["calls"].values() for method in found}

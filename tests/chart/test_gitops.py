@@ -45,15 +45,12 @@ def test_rollouts_by_others_fit_what_the_chart_renders(render: Any) -> None:
     assert pods.items() >= EXAMPLES["Service"]["spec"]["selector"].items()
 
 
-def test_the_examples_install_the_chart_with_existing_secrets() -> None:
+def test_the_examples_install_the_chart_with_existing_secrets_and_without_tests() -> None:
     helm = EXAMPLES["Application"]["spec"]["source"]["helm"]
     assert helm["valuesObject"] == EXAMPLES["HelmRelease"]["spec"]["values"] == EXISTING_SECRET
-    assert EXAMPLES["HelmRelease"]["spec"]["chartRef"]["name"] == EXAMPLES["OCIRepository"]["metadata"]["name"]
-
-
-def test_a_sync_runs_no_test() -> None:
-    assert EXAMPLES["Application"]["spec"]["source"]["helm"]["skipTests"] is True
+    assert helm["skipTests"] is True
     assert "test" not in EXAMPLES["HelmRelease"]["spec"]
+    assert EXAMPLES["HelmRelease"]["spec"]["chartRef"]["name"] == EXAMPLES["OCIRepository"]["metadata"]["name"]
 
 
 @pytest.mark.parametrize("generated", [{"shop/templates/secret.yaml"}, set()])

@@ -4,17 +4,9 @@ import re
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 ROOT = Path(__file__).resolve().parents[2]
 DIGEST = "sha256:" + "0123456789abcdef" * 4
 OWN = "not-published.invalid/shop/"
-
-
-def test_own_images_have_a_name_that_never_resolves_and_the_app_version(render: Any, values: dict[str, Any]) -> None:
-    version = yaml.safe_load((ROOT / "charts/shop/Chart.yaml").read_text())["appVersion"]
-    for name in values["services"]:
-        assert render().container(name)["image"] == f"{OWN}{name}:{version}"
 
 
 def test_images_run_as_their_user_and_group(render: Any, values: dict[str, Any]) -> None:

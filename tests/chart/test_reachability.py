@@ -221,9 +221,11 @@ def rules_without_peers(manifests: Any) -> set[tuple[str, int]]:
     }
 
 
-def test_no_pod_of_the_production_values_connects_to_any_address(render: Any) -> None:
-    production = yaml.safe_load((CHART / "values-production.yaml").read_text())
-    assert rules_without_peers(render(production)) == set()
+def test_no_pod_of_the_production_values_connects_to_any_address_or_in_plaintext(render: Any) -> None:
+    manifests = render(yaml.safe_load((CHART / "values-production.yaml").read_text()))
+    assert rules_without_peers(manifests) == set()
+    assert manifests.has("Certificate", "shop-checkout")
+    assert "http://" not in str(manifests.environment("checkout"))
 
 
 @pytest.mark.parametrize("named", [[], ["postgresql", "valkey", "telemetry", "kubernetes"]])
@@ -252,10 +254,6 @@ def test_test_pods_reach_every_service_and_no_store(render: Any, ports: dict[str
     tester = Pod("test", pod["metadata"]["labels"], NAMESPACE)
     reached = from_pod(edges_of(manifests, tester), "test")
     assert reached == {*ports.items(), ("jaeger", 16686), ("prometheus", 9090), ("loki", 3100)}
-
-
-def test_policies_can_be_disabled(render: Any) -> None:
-    assert not render({"networkPolicy": {"enabled": False}}).all("NetworkPolicy")
 
 
 def instance(durability: str) -> Pod:

@@ -40,6 +40,7 @@ def test_a_grpc_service_has_ports_for_callers_internal_callers_and_probes(
         full_name = f"shop.{name.title().replace('-', '')}Service"
         for probe, service in (("readiness", full_name), ("liveness", "liveness"), ("startup", "liveness")):
             assert container[f"{probe}Probe"]["grpc"] == {"port": 50053, "service": service}
+            assert "httpGet" not in container[f"{probe}Probe"]
         internal = (values["services"][name] or {}).get("internal", False)
         expected = {"grpc": 50051} | ({"grpc-internal": 50052} if internal else {})
         service = manifests.one("Service", f"shop-{name}")["spec"]

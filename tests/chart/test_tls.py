@@ -2,14 +2,11 @@
 
 import json
 import re
-from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
-import yaml
 
-CHART = Path(__file__).resolve().parents[2] / "charts" / "shop"
 TLS = {"tls": {"enabled": True}, "observability": {"enabled": True}}
 CERT_MANAGER = {"enabled": True, "issuer": "cert-manager", "issuerRef": {"name": "ca"}}
 MOUNT = {"name": "tls", "mountPath": "/etc/shop-tls", "readOnly": True}
@@ -136,9 +133,3 @@ def test_what_issues_certificates_is_rendered_for_its_issuer_alone(manifests: An
     assert not other.has("ServiceAccount", "shop-authority")
     assert bool(other.all("Certificate")) is (issuer == "cert-manager")
     assert not manifests.all("Certificate")
-
-
-def test_production_values_encrypt_everything(render: Any) -> None:
-    manifests = render(yaml.safe_load((CHART / "values-production.yaml").read_text()))
-    assert manifests.has("Certificate", "shop-checkout")
-    assert "http://" not in str(manifests.environment("checkout"))

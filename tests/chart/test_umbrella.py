@@ -1,7 +1,8 @@
 """The shop as a part of an umbrella chart: its condition, several shops in one release, what a parent leaves out."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ VALUES = {
 
 
 @pytest.fixture(scope="module")
-def umbrella(tmp_path_factory: pytest.TempPathFactory, open_chart: Any) -> Iterator[Any]:
+def umbrella(tmp_path_factory: pytest.TempPathFactory, render_chart: Any) -> Callable[[dict[str, Any]], Any]:
     """Render an umbrella chart of three shops, which has its own file of values."""
     folder = tmp_path_factory.mktemp("umbrella")
     (folder / "charts").mkdir()
@@ -41,13 +42,12 @@ def umbrella(tmp_path_factory: pytest.TempPathFactory, open_chart: Any) -> Itera
     chart = {"apiVersion": "v2", "name": "mall", "version": "1.0.0", "dependencies": shops}
     (folder / "Chart.yaml").write_text(yaml.safe_dump(chart))
     (folder / "values.yaml").write_text(yaml.safe_dump(VALUES))
-    with open_chart(folder) as helm:
-        yield lambda values: helm("render", values=values, name="mall", namespace="shop")
+    return partial(render_chart, folder)
 
 
 @pytest.fixture(scope="module")
-def rendered(umbrella: Any, parse: Any) -> Any:
-    return parse(umbrella({}))
+def rendered(umbrella: Any) -> Any:
+    return umbrella({})
 
 
 def test_shops_of_one_release_share_no_name(rendered: Any) -> None:
@@ -73,8 +73,8 @@ def test_a_parent_s_file_leaves_out_a_service(rendered: Any) -> None:
     assert "AD_ADDR" not in {variable["name"] for variable in storefront["env"]}
 
 
-def test_the_condition_leaves_out_a_shop(umbrella: Any, parse: Any) -> None:
-    manifests = parse(umbrella({"shop": {"enabled": False}, "us": {"enabled": False}}))
+def test_the_condition_leaves_out_a_shop(umbrella: Any) -> None:
+    manifests = umbrella({"shop": {"enabled": False}, "us": {"enabled": False}})
     assert {found["metadata"]["labels"][INSTANCE] for found in manifests.objects} == {"mall-eu"}
 
 
