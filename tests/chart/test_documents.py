@@ -1,0 +1,79 @@
+"""What the README and documents of the chart say: components, figures of scaling, stores of one's own."""
+
+import math
+import re
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+CHART = Path(__file__).resolve().parents[2] / "charts/shop"
+README, SCALING, BRING_YOUR_OWN = (
+    (CHART / name).read_text() for name in ("README.md", "docs/scaling.md", "bring-your-own.md")
+)
+
+
+def test_the_table_of_components_has_the_names_and_ports_of_the_services(render: Any, values: dict[str, Any]) -> None:
+    rendered = {
+        f"{found['metadata']['name']}:{port['port']}"
+        for found in render(
+            {"observability": {"enabled": True, "alertmanager": {"enabled": True}}, "load": {"enabled": True}}
+        ).all("Service")
+        for port in found["spec"]["ports"]
+        if found["metadata"]["name"].removeprefix("shop-") not in values["services"]
+    }
+    table = README.partition("## What gets installed")[2]
+    documented = set()
+    for row in table.splitlines():
+        if name := re.search(r"`<release>-([a-z-]+):", row):
+            documented |= {f"shop-{name[1]}:{port}" for port in re.findall(r":(\d+)`", row)}
+    assert documented - {"shop-employee-api:8000", "shop-storefront:8080"} == rendered - {"shop-jaeger:4317"}
+    assert "shop-checkout:50051" in table
+
+
+ROWS = re.findall(r"^\| (\w+) \| ([\d.]+) \| ([\d,]+) \| (\d+) \|$", SCALING, re.MULTILINE)
+ORDERS = 10_000
+BUSY = 800
+"""Milliseconds a second of a core, of which more would let calls wait."""
+
+
+def test_the_table_has_what_orders_use_and_follows_from_the_cpu_time_of_an_order(database_services: list[str]) -> None:
+    assert {name.lower() for name, *_ in ROWS} == {*database_services, "cart", "postgresql", "valkey"} - {
+        "employee-api"
+    }
+    for _, milliseconds, orders, replicas in ROWS:
+        assert int(orders.replace(",", "")) == round(BUSY / float(milliseconds), -1)
+        assert int(replicas) == math.ceil(ORDERS * float(milliseconds) / BUSY)
+
+
+def test_connections_are_those_of_the_values(values: dict[str, Any]) -> None:
+    (accepted,) = re.findall(r"PostgreSQL\s+accepts\s+([\d,]*\d)", SCALING)
+    assert int(accepted.replace(",", "")) == values["postgresql"]["settings"]["max_connections"]
+
+
+@pytest.mark.parametrize(("scraped", "stored"), [("1.0", "1"), ("10.0", "10"), ("0.5", "0.5"), ("+Inf", "+Inf")])
+def test_bounds_of_buckets_are_written_as_by_the_otlp_receiver(render: Any, scraped: str, stored: str) -> None:
+    monitor = render(yaml.safe_load((CHART / "ci/bring-your-own-values.yaml").read_text())).one(
+        "ServiceMonitor", "shop-otel-collector"
+    )["spec"]
+    (endpoint,) = [endpoint for endpoint in monitor["endpoints"] if endpoint["port"] == "shop-metrics"]
+    (rule,) = [rule for rule in endpoint["metricRelabelings"] if rule.get("targetLabel") == "le"]
+    match = re.fullmatch(rule["regex"], scraped)
+    assert rule["sourceLabels"] == ["le"]
+    assert (match.expand(rule["replacement"].replace("$", "\\")) if match else scraped) == stored
+
+
+def test_the_data_sources_link_to_each_other_in_both_directions() -> None:
+    config_map = yaml.safe_load((CHART / "docs/data-sources.yaml").read_text())
+    assert config_map["metadata"]["labels"] == {"grafana_datasource": "1"}
+    provisioned = yaml.safe_load(config_map["data"]["shop.yaml"])
+    sources = {source["uid"]: source["jsonData"] for source in provisioned["datasources"]}
+    assert [field["datasourceUid"] for field in sources["loki"]["derivedFields"]] == ["tempo"]
+    assert sources["tempo"]["tracesToLogsV2"]["datasourceUid"] == "loki"
+    assert sources["tempo"]["tracesToMetrics"]["datasourceUid"] == "prometheus"
+    blocks = map(textwrap.dedent, re.findall(r"^ *```yaml\n(.*?)^ *```$", BRING_YOUR_OWN, re.MULTILINE | re.DOTALL))
+    values = next(block for block in map(yaml.safe_load, blocks) if "grafana" in block)
+    exemplars = values["grafana"]["sidecar"]["datasources"]["exemplarTraceIdDestinations"]
+    assert exemplars == {"datasourceUid": "tempo", "traceIdLabelName": "trace_id"}
