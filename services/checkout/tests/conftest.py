@@ -1,21 +1,18 @@
 """Fixtures of the checkout tests: a journal on either database, fake peers, and a checkout that calls them."""
 
 import asyncio
-import sqlite3
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, closing
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import grpc
-import psycopg
 import pytest
 
 from chassis.errors import DomainError, Unimplemented
 from chassis.rpc import server
 from chassis.rpc.status import from_rpc_error
-from chassis.sql.url import sqlite_path
 from chassis.telemetry.instruments import Telemetry
 from checkout_service import outbox, placing
 from checkout_service.__main__ import Settings, build
@@ -24,6 +21,7 @@ from checkout_service.peers import channels, shipping
 from checkout_service.ports import Journal
 from shop import address_pb2, checkout_pb2, checkout_pb2_grpc, payment_pb2
 from shop_internal import orders_pb2, orders_pb2_grpc
+from shop_kit.databases import execute
 from shop_kit.fake_peers import FakePeers
 from shop_kit.settings import load_settings
 from shop_kit.waiting import wait_until
@@ -152,13 +150,7 @@ def run_sql(database_url: str) -> Callable[[str], None]:
     """Run a statement on the journal's database, whichever it is."""
 
     def run(statement: str) -> None:
-        path = sqlite_path(database_url)
-        if path is None:
-            with psycopg.connect(database_url, autocommit=True) as connection:
-                connection.execute(statement)
-            return
-        with closing(sqlite3.connect(path)) as file, file:
-            file.execute(statement)
+        execute(database_url, statement)
 
     return run
 
