@@ -12,7 +12,7 @@ from chassis.failpoints import Failpoints
 from chassis.telemetry.instruments import Telemetry
 from email_service import queue_runner
 from email_service.failpoints import AFTER_OUTCOME, AFTER_SENDING, BEFORE_OUTCOME, BEFORE_SENDING
-from email_service.messages import MessageState, NewMessage
+from email_service.messages import ClaimedMessage, MessageState, NewMessage
 from email_service.metrics import MessageMetrics
 from email_service.queue_runner import QueueRunner, message_delay_seconds, relay_delay_seconds
 from email_service.relay_url import Relay
@@ -160,6 +160,22 @@ async def test_a_message_survives_a_crash_and_is_sent_at_most_once(sqlite_url: s
             assert await restarted.spool.give_up_overdue() == ["o-1"] * is_in_doubt
             await restarted.reaches(MessageState.IN_DOUBT if is_in_doubt else MessageState.SENT)
     assert len(inbox.mails) == (0 if point == AFTER_SENDING else 1)
+
+
+async def test_a_message_whose_claim_was_lost_is_not_sent(sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    claims: list[ClaimedMessage] = []
+
+    async def lose_claim(_spool: Spool, claimed: ClaimedMessage) -> bool:
+        claims.append(claimed)
+        return False
+
+    monkeypatch.setattr(Spool, "begin_sending", lose_claim)
+    inbox = Inbox()
+    async with relay(inbox) as port, running(sqlite_url, port) as shop:
+        await shop.accept()
+        await wait_until(lambda: claims)
+        await shop.runner.close(60)
+    assert inbox.received == 0
 
 
 async def test_a_shutdown_waits_for_a_message_on_its_way(sqlite_url: str) -> None:
