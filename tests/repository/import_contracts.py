@@ -41,6 +41,9 @@ OUTER = [
     "structlog",
 ]
 
+# What only the images of checkout, the employee API and the load generator have.
+OF_ONE_IMAGE = ["aiosqlite", "cryptography", "gevent", "greenlet", "locust", "passlib", "pydantic", "sqlmodel"]
+
 # What no core imports. Imports by the chassis do not count, but its wire mappers do.
 WIRE_AND_DATABASES = ["chassis.rpc.wire", "google", "grpc", "psycopg", "shop", "shop_internal", "sqlalchemy", "sqlite3"]
 
@@ -122,6 +125,7 @@ def contracts() -> list[Contract]:
         {"name": "services do not import each other", "type": "independence", "modules": services},
         forbidden("the chassis imports no service", ["chassis"], [name for name in shipped if name != "chassis"]),
         forbidden("domains import no wire format, database or framework", domains, OUTER),
+        forbidden("services import no package that their images lack", services, OF_ONE_IMAGE),
         forbidden("the load generator imports no gRPC, which gevent does not support", ["load_generator"], ["grpc"]),
         forbidden(
             "only the load generator imports gevent", sorted(packages - {"load_generator"}), ["gevent", "locust"]
