@@ -147,7 +147,7 @@ WORKERS ?= $(shell $(PYTHON) -c 'import os; print(len(os.sched_getaffinity(0)) *
 # The files with the longest tests are in tests and employee-api, which come first: no worker begins one at the end. Tests of
 # faults mostly wait, so there are three workers for two cores. After a crash xdist can wait for ever for tests that no
 # worker runs.
-PYTEST := pytest -rfEs -n $(WORKERS) --dist loadfile --no-loadscope-reorder --max-worker-restart 0
+PYTEST := pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --max-worker-restart 0
 
 .PHONY: test-lab test-long
 test: setup  ## Run the tests that each change must pass, but for the laboratory's

@@ -56,7 +56,7 @@ async def running_browser() -> AsyncIterator[Browser]:
             playwright = await stack.enter_async_context(async_playwright())
             browser = await playwright.chromium.launch(executable_path=_executable(playwright.chromium))
         except Exception as error:  # noqa: BLE001 - Playwright raises a plain one if its driver ends
-            _give_up(f"the browser does not start: {str(error).splitlines()[0]}")
+            _give_up(f"no browser starts, install the package chromium: {str(error).splitlines()[0]}")
         yield browser
         await browser.close()
 

@@ -3,6 +3,7 @@
 import logging as standard_logging
 import os
 import tempfile
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -48,6 +49,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item], config: pytest.Confi
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> FilesAndFolders | None:
     return FilesAndFolders(config, log) if config.getoption("dist") == "loadfile" else None
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print each reason to skip tests once."""
+    skipped = terminalreporter.stats.get("skipped", ())
+    reasons = Counter(str(report.longrepr[2]).removeprefix("Skipped: ") for report in skipped)
+    if reasons:
+        terminalreporter.section("skipped")
+    for reason, count in sorted(reasons.items()):
+        terminalreporter.write_line(f"{count} x {reason}")
 
 
 @pytest.fixture
