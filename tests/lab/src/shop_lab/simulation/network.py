@@ -237,8 +237,8 @@ class Network:
 
 
 def _delay_of(call: _Call) -> float:
-    """Return a delay from milliseconds to ten seconds, most of them short."""
-    return float(10 ** (call.numbers[2] * 3.5 - 2.5))
+    """Return a delay from milliseconds to ten seconds: a quarter are longer than a lease."""
+    return float(10 ** (4 * call.numbers[2] ** 0.5 - 3))
 
 
 def _as_received(error: errors.DomainError) -> errors.DomainError:
