@@ -4,10 +4,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, settings
-from hypothesis.stateful import run_state_machine_as_test
 
 from checkout_service.journal import sql
+from shop_lab.simulation import machine as simulation
 from shop_lab.simulation.machine import OrdersUnderFaults
 from shop_lab.simulation.simulated_shop import Dialect
 from shop_lab.world.customer_plan import Customer, Line, valid_intent
@@ -18,13 +17,10 @@ TO_EMAIL = ("/shop.internal.Confirmations/AcceptConfirmations", "/shop.EmailServ
 each_dialect = pytest.mark.parametrize("dialect", Dialect)
 
 
-@pytest.mark.timeout(1_800)
+@pytest.mark.timeout(7_200)
 @pytest.mark.parametrize("examples", [100, pytest.param(3_000, marks=pytest.mark.long)])
 def test_orders_survive_all_faults(examples: int) -> None:
-    options = settings(
-        max_examples=examples, stateful_step_count=20, derandomize=True, suppress_health_check=list(HealthCheck)
-    )
-    run_state_machine_as_test(OrdersUnderFaults, settings=options)
+    simulation.simulate(examples, derandomize=True)
 
 
 def opened(dialect: Dialect) -> OrdersUnderFaults:

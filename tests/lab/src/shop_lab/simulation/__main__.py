@@ -6,10 +6,7 @@ import sys
 import time
 from multiprocessing.connection import wait
 
-from hypothesis import HealthCheck, settings
-from hypothesis.stateful import run_state_machine_as_test
-
-from shop_lab.simulation.machine import OrdersUnderFaults
+from shop_lab.simulation.machine import simulate
 
 _BATCH = 100
 
@@ -17,9 +14,8 @@ _BATCH = 100
 def _search(seconds: float) -> None:
     """Simulate until an invariant is violated, which raises an error with the shortest steps, or the time is over."""
     until, runs = time.monotonic() + seconds, 0
-    options = settings(max_examples=_BATCH, deadline=None, print_blob=True, suppress_health_check=list(HealthCheck))
     while time.monotonic() < until:
-        run_state_machine_as_test(OrdersUnderFaults, settings=options)
+        simulate(_BATCH)
         runs += _BATCH
     print(f"{runs} runs without a violation")  # noqa: T201
 

@@ -6,8 +6,15 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from typing import Any
 
+from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 from typing_extensions import override
 
 from shop_lab.simulation import services
@@ -165,3 +172,17 @@ class OrdersUnderFaults(RuleBasedStateMachine):
                 violations = self.loop.run_until_complete(violations_in_the_end(self.shop, self.simulator, self.visits))
                 if violations:
                     raise AssertionError("\n".join([*self.trace, *violations]))
+
+
+def simulate(runs: int, *, derandomize: bool = False) -> None:
+    """Simulate so many runs. Raise an error with the fewest steps that violate an invariant."""
+    options = settings(
+        max_examples=runs,
+        stateful_step_count=20,
+        deadline=None,
+        derandomize=derandomize,
+        # Without explanations, for which each line of a run would be traced.
+        phases=[Phase.reuse, Phase.generate, Phase.shrink],
+        suppress_health_check=list(HealthCheck),
+    )
+    run_state_machine_as_test(OrdersUnderFaults, settings=options)
