@@ -30,6 +30,15 @@ def service(monkeypatch: pytest.MonkeyPatch) -> InternalService:
     return InternalService("shop.internal.Test")
 
 
+@pytest.mark.parametrize(("absent_after", "reason"), [(0.0, None), (60.0, internal_service.NO_ADDRESS)])
+async def test_a_service_that_is_missing_for_long_or_has_no_address_is_not_implemented(
+    service: InternalService, monkeypatch: pytest.MonkeyPatch, absent_after: float, reason: str | None
+) -> None:
+    monkeypatch.setattr(internal_service, "ABSENT_AFTER_SECONDS", absent_after)
+    with pytest.raises(Unimplemented):
+        await service.call(Peer(Unimplemented("missing", reason=reason)).method, "request")
+
+
 @pytest.mark.parametrize("first", [[], [NotFound("no such charge")]])
 async def test_a_service_that_has_responded_once_is_never_absent(
     service: InternalService, monkeypatch: pytest.MonkeyPatch, first: list[Exception]
