@@ -1,9 +1,8 @@
 import asyncio
-import json
 import math
 import sys
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 
 import httpx2
@@ -11,13 +10,17 @@ import pytest
 
 from shop_cli.local.ports import reserved
 from shop_kit.fake_storefront import FakeStorefront, serving
-from shop_kit.load_runs import LoadRun, finish_load, run_load, start_load
+from shop_kit.load_runs import LoadRun, figures_until, finish_load, run_load, start_load
 from shop_kit.waiting import wait_until
+
+# With this seed and 40 sources the first ten customers are of all kinds, two of them double clickers and two impatient.
+SEED = 2142
+RATE = 40
 
 
 @dataclass(frozen=True, slots=True)
 class Visited:
-    """A shop after customers of all kinds were there for a while."""
+    """A shop that customers of all kinds have visited."""
 
     shop: FakeStorefront
     run: LoadRun
@@ -27,7 +30,8 @@ class Visited:
 def visited() -> Visited:
     async def visit() -> Visited:
         async with serving(FakeStorefront()) as storefront:
-            return Visited(storefront, await run_load(storefront.url, rate=40, duration_seconds=4))
+            # Only those who have sent a form twice look at their orders.
+            return Visited(storefront, await run_until(storefront, lambda: storefront.paths["GET /orders"] >= 4))
 
     return asyncio.run(visit())
 
@@ -38,22 +42,35 @@ async def shop() -> AsyncIterator[FakeStorefront]:
         yield storefront
 
 
-def test_customers_of_all_kinds_walk_through_the_shop_without_errors(visited: Visited) -> None:
+async def run_until(shop: FakeStorefront, condition: Callable[[], object]) -> LoadRun:
+    """Send customers without an end, and stop them with a signal when a condition holds."""
+    process = await start_load(shop.url, rate=RATE, seed=SEED)
+    await wait_until(condition)
+    process.terminate()
+    return await finish_load(process)
+
+
+async def run_script(script: str) -> list[str]:
+    """Run a script in a process of its own, which Locust may patch, and return the lines that it prints."""
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", script, stdout=asyncio.subprocess.PIPE)
+    output, _ = await process.communicate()
+    return output.decode().splitlines()
+
+
+def test_a_signal_ends_a_run_of_customers_of_all_kinds_who_met_no_errors(visited: Visited) -> None:
     summary = visited.run.summary
     kinds = {"window shopper", "buyer", "indecisive", "bargain hunter", "double clicker", "impatient"}
     assert (visited.run.status, visited.run.errors, summary["errors"]) == (0, "", [])
     assert set(summary["personas"]) == kinds
 
 
-def test_orders_are_counted_as_the_shop_does(visited: Visited) -> None:
-    """Sessions that the end of the run cut off may have ordered without seeing it."""
-    orders = visited.run.summary["orders"]
-    assert 0 < orders <= visited.shop.placed <= orders + 5
-
-
-def test_repeats_are_the_requests_that_place_no_order(visited: Visited) -> None:
+def test_orders_and_repeats_are_counted_as_the_shop_does(visited: Visited) -> None:
+    """Those who hang up have ordered without seeing it, if the run ends before they order again."""
+    summary = visited.run.summary
+    impatient = summary["personas"]["impatient"]
+    assert 0 < summary["orders"] <= visited.shop.placed <= summary["orders"] + impatient
     without_order = visited.shop.paths["POST /orders"] - visited.shop.placed
-    assert 0 < visited.run.summary["repeats"] <= without_order + 5
+    assert 0 < summary["repeats"] <= without_order + impatient
 
 
 def test_every_request_is_marked_as_synthetic(visited: Visited) -> None:
@@ -66,93 +83,85 @@ def test_a_form_is_posted_as_from_a_page_of_the_same_origin(visited: Visited) ->
     assert origins == {(visited.shop.url, "same-origin")}
 
 
-async def test_a_shop_that_places_two_orders_of_one_form_is_an_error(shop: FakeStorefront) -> None:
-    shop.forgets_keys = True
-    finished = await run_load(shop.url, rate=40, duration_seconds=3)
-    reasons = {error["reason"] for error in finished.summary["errors"]}
+async def test_what_a_person_would_notice_is_an_error_with_its_page_and_reason(shop: FakeStorefront) -> None:
+    """A shop without keys places two orders of one form: after a double click, and after a customer hung up."""
+    shop.forgets_keys, shop.broken = True, "/categories/kitchen"
+
+    def noticed() -> bool:
+        twice = {user for user, orders in shop.orders.items() if len(orders) > 1}
+        return len(twice) >= 4 and bool(shop.paths["GET /orders"]) and bool(shop.paths["GET /categories/kitchen"])
+
+    finished = await run_until(shop, noticed)
+    reasons = {(error["page"], error["reason"]) for error in finished.summary["errors"]}
     assert finished.status == 1
-    assert reasons == {"a repeat led to another order", "one checkout form led to several orders"}
-
-
-async def test_a_page_that_fails_is_reported_by_page_and_reason(shop: FakeStorefront) -> None:
-    shop.broken = "/checkout"
-    finished = await run_load(shop.url, rate=20, duration_seconds=3)
-    (error,) = finished.summary["errors"]
-    assert (finished.status, error["page"], error["reason"]) == (1, "GET /checkout", "HTTP 503")
+    assert reasons == {
+        ("POST /orders", "a repeat led to another order"),
+        ("GET /orders", "one checkout form led to several orders"),
+        ("GET /categories/{name}", "HTTP 503"),
+    }
 
 
 async def test_a_shop_that_does_not_listen_is_reported() -> None:
     with reserved(1) as (port,):
-        finished = await run_load(f"http://127.0.0.1:{port}", rate=10, duration_seconds=1)
+        process = await start_load(f"http://127.0.0.1:{port}", rate=RATE, figures_seconds=0.1)
+        await figures_until(process, lambda figures: figures["errors"])
+        process.terminate()
+        finished = await finish_load(process)
     (error,) = finished.summary["errors"]
     assert (finished.status, error["reason"]) == (1, "no answer: ConnectionRefusedError")
 
 
-async def test_a_stall_delays_no_arrival_and_shows_in_the_latency_of_all_pages(shop: FakeStorefront) -> None:
-    """In a closed loop the customers that wait for their answers would send nothing meanwhile.
-
-    The stall is a third of the run, so the 99th percentile is about its length.
-    """
-    process = await start_load(shop.url, rate=40, duration_seconds=4)
-    await wait_until(lambda: len(shop.arrived) > 100)
-    stalled = time.monotonic()
-    shop.stalled_until = stalled + 1.5
-    summary = (await finish_load(process)).summary
-    assert sum(stalled < at < stalled + 1.5 for at in shop.arrived) > 40
-    assert summary["p99_ms"] >= 1300
-    assert all(page["p99_ms"] > 700 for page in summary["pages"] if page["requests"] > 100)
-
-
-async def test_a_request_that_waits_for_the_previous_answer_counts_from_when_it_should_have_started(
+async def test_a_stall_delays_no_arrival_and_no_planned_request_is_left_out_or_counts_from_when_it_was_sent(
     shop: FakeStorefront,
 ) -> None:
-    """The answer to the first request takes 2 s; the second should have started long before."""
-    shop.stalled_until = math.inf
-    process = await start_load(shop.url, rate=20, duration_seconds=3)
-    await wait_until(lambda: shop.arrived)
-    shop.stalled_until = time.monotonic() + 2
-    summary = (await finish_load(process)).summary
-    second = next(page for page in summary["pages"] if page["page"] == "GET /categories/{name}")
-    assert second["p99_ms"] > 1500
+    """In a closed loop the customers that wait for their answers would send nothing meanwhile.
 
-
-async def test_requests_that_should_have_started_before_the_end_are_sent_after_it(shop: FakeStorefront) -> None:
-    """Else a shop that hangs at the end of a run would look better than it is."""
+    Even the requests that should have started before the end of the run are sent after it; else a shop that hangs at
+    the end would look better than it is.
+    """
     shop.stalled_until = math.inf
-    process = await start_load(shop.url, rate=40, duration_seconds=1, think_seconds=0.1)
-    await wait_until(lambda: shop.arrived)
-    await asyncio.sleep(1.5)
+    process = await start_load(shop.url, rate=RATE, seed=SEED, think_seconds=0.1)
+    await wait_until(lambda: len(shop.arrived) > RATE)
     assert set(shop.paths) == {"GET /"}
+    process.terminate()
+    await wait_until(lambda: time.monotonic() > shop.arrived[-1] + 1)  # nobody arrives any more
+    stalled_ms = (time.monotonic() - shop.arrived[0]) * 1000
     shop.stalled_until = 0
     summary = (await finish_load(process)).summary
+    pages = {page["page"]: page["p99_ms"] for page in summary["pages"]}
     assert summary["requests"] > 2 * summary["sessions"]
+    assert min(pages["GET /"], pages["GET /categories/{name}"], summary["p99_ms"]) > stalled_ms / 2
 
 
 async def test_arrivals_above_the_limit_of_sessions_are_dropped_and_fail_the_run(shop: FakeStorefront) -> None:
     shop.stalled_until = math.inf
-    process = await start_load(shop.url, rate=50, max_sessions=20, duration_seconds=2, figures_seconds=0.2)
-    await wait_until(lambda: len(shop.arrived) >= 20)
-    await asyncio.sleep(1)
+    process = await start_load(shop.url, rate=RATE, max_sessions=20, figures_seconds=0.2)
+    figures = await figures_until(process, lambda figures: figures["dropped"] > 20)
     shop.stalled_until = 0
+    process.terminate()
     finished = await finish_load(process)
-    assert max(event["in_flight"] for event in finished.events if event["event"] == "figures") == 20
+    assert figures["in_flight"] == 20
     assert (finished.status, finished.summary["errors"]) == (1, [])
     assert finished.summary["dropped"] > 20
 
 
-async def test_a_signal_ends_a_run_without_a_duration_and_prints_the_summary(shop: FakeStorefront) -> None:
-    process = await start_load(shop.url, rate=20, think_seconds=10)
-    await wait_until(lambda: len(shop.arrived) > 5)
-    process.terminate()
-    finished = await finish_load(process)
-    assert (finished.status, finished.summary["requests"] > 5, finished.errors) == (0, True, "")
+async def test_a_seed_repeats_the_sessions() -> None:
+    script = """
+from types import SimpleNamespace
+from locust.env import Environment
+from load_generator.customers import Customers
+from load_generator.figures import Figures
 
-
-async def test_a_seed_repeats_the_sessions(shop: FakeStorefront) -> None:
-    first = await run_load(shop.url, rate=30, duration_seconds=1, seed="same")
-    second = await run_load(shop.url, rate=30, duration_seconds=1, seed="same")
-    assert first.summary["sessions"] > 10
-    assert first.summary["personas"] == pytest.approx(second.summary["personas"], abs=2)
+personas = []
+for seed in ("same", "same", "another"):
+    environment = Environment(host="http://127.0.0.1:1")
+    figures = Figures(environment)
+    customers = Customers(environment, figures, seed=seed, think_seconds=0, max_sessions=100)
+    customers.arrive(SimpleNamespace(arrivals=lambda generator, begin: [generator.random() / 1e6 for _ in range(50)]))
+    personas.append(figures.summary()["personas"])
+print(personas[0] == personas[1] != personas[2])
+"""
+    assert "True" in await run_script(script)
 
 
 async def test_counts_per_second_and_points_of_charts_are_deleted_in_a_long_run() -> None:
@@ -169,9 +178,7 @@ for second in range(now - 7200, now):
 figures.trim()
 print(len(stats.get("/", "GET").num_reqs_per_sec) < 70, len(stats.total.num_reqs_per_sec) < 70, len(stats.history))
 """
-    process = await asyncio.create_subprocess_exec(sys.executable, "-c", script, stdout=asyncio.subprocess.PIPE)
-    output, _ = await process.communicate()
-    assert output.split() == [b"True", b"True", b"720"]
+    assert await run_script(script) == ["True True 720"]
 
 
 async def test_an_invalid_setting_ends_the_start_with_its_name() -> None:
@@ -182,11 +189,13 @@ async def test_an_invalid_setting_ends_the_start_with_its_name() -> None:
 
 async def test_workers_share_the_rate_and_the_master_has_the_figures_of_all(shop: FakeStorefront) -> None:
     with reserved(1) as (port,):
-        master = await start_load(shop.url, rate=30, duration_seconds=3, workers=2, master_port=port)
+        master = await start_load(shop.url, rate=30, workers=2, master_port=port)
         workers = [await start_load(shop.url, rate=30, master_addr=f"127.0.0.1:{port}") for _ in range(2)]
+        await wait_until(lambda: shop.paths["GET /"] > 100)
+        master.terminate()
         finished, *others = [await finish_load(process) for process in (master, *workers)]
     assert [run.status for run in (finished, *others)] == [0, 0, 0]
-    assert finished.summary["rate"] == pytest.approx(30, abs=15)
+    assert finished.summary["rate"] < 45  # two workers with the whole rate would have 60
     redirecting = [path for path in shop.paths if path.startswith("POST ") and path != "POST /checkout"]
     followed = sum(shop.paths[path] for path in redirecting)
     assert finished.summary["requests"] == pytest.approx(len(shop.arrived) - followed, abs=20)
@@ -198,9 +207,9 @@ async def test_locusts_page_shows_the_figures_and_takes_changes_from_its_own_ori
     site, mode = "sec-fetch-site", "sec-fetch-mode"
     with reserved(1) as (port,):
         here, rebound = f"127.0.0.1:{port}", f"rebound.example:{port}"
-        process = await start_load(shop.url, rate=5, web_port=port, figures_seconds=0.5)
+        process = await start_load(shop.url, rate=5, web_port=port)
         await wait_until(lambda: len(shop.arrived) > 20)
-        async with httpx2.AsyncClient(base_url=f"http://{here}", trust_env=False) as client:
+        async with httpx2.AsyncClient(base_url=f"http://{here}", trust_env=False, timeout=300) as client:
 
             async def get(path: str, headers: dict[str, str] | None = None) -> httpx2.Response:
                 return await client.get(path, headers=headers)
@@ -209,7 +218,10 @@ async def test_locusts_page_shows_the_figures_and_takes_changes_from_its_own_ori
                 fields = {"user_count": "50", "spawn_rate": "50", "host": "http://127.0.0.1:9"}
                 return await client.post("/swarm", data=fields, headers=headers)
 
-            page, statistics = (await get("/")).text, (await get("/stats/requests")).json()
+            async def has_sources(number: int) -> bool:
+                return bool((await get("/stats/requests")).json()["user_count"] == number)
+
+            statistics = (await get("/stats/requests")).json()
             refused = [
                 await get("/", {"host": rebound}),
                 await swarm(host=rebound, origin=f"http://{rebound}"),
@@ -220,22 +232,17 @@ async def test_locusts_page_shows_the_figures_and_takes_changes_from_its_own_ori
                 await get("/stop", {site: "cross-site", mode: "navigate"}),
                 await get("/stop", {site: "same-site"}),
             ]
+            assert await has_sources(5)
             linked = await get("/", {site: "same-site", mode: "navigate"})
             own = await swarm(origin=f"http://{here}", **{site: "same-origin"})
-        await _rate_above(process, 25)
+            await wait_until(lambda: has_sources(50))
+        visited = len(shop.arrived)
+        await wait_until(lambda: len(shop.arrived) > visited + 50)
         process.terminate()
         finished = await finish_load(process)
     assert [response.status_code for response in refused] == [421, 421] + [403] * 6
-    assert (linked.text, own.status_code, finished.errors) == (page, 200, "")
+    assert (linked.status_code, own.status_code, finished.errors) == (200, 200, "")
     assert finished.summary["errors"] == []  # nobody visited the host that the request named
     names = {(entry["method"], entry["name"]) for entry in statistics["stats"]}
-    assert "Locust" in page
+    assert "<title>Locust" in linked.text
     assert {("GET", "/"), ("session", "window shopper")} <= names
-
-
-async def _rate_above(process: asyncio.subprocess.Process, rate: float) -> None:
-    """Wait for a line of figures with a higher rate."""
-    assert process.stdout is not None
-    async for line in process.stdout:
-        if json.loads(line).get("rate", 0) > rate:
-            return

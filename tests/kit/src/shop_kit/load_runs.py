@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,6 +33,18 @@ async def start_load(url: str, **settings: object) -> asyncio.subprocess.Process
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )
+
+
+async def figures_until(
+    process: asyncio.subprocess.Process, condition: Callable[[dict[str, Any]], object]
+) -> dict[str, Any]:
+    """Return the first line of figures that meets a condition. Raise EOFError if the load generator ends before."""
+    assert process.stdout is not None
+    async for line in process.stdout:
+        event = json.loads(line)
+        if event["event"] == "figures" and condition(event):
+            return dict(event)
+    raise EOFError
 
 
 async def finish_load(process: asyncio.subprocess.Process) -> LoadRun:
