@@ -1,4 +1,3 @@
-import asyncio
 import re
 from collections.abc import Callable
 from typing import Any
@@ -14,21 +13,13 @@ DOWN = Unavailable("down")
 OPTIONAL = {"recommendation": "/products/cast-iron-pan", "ad": "/", "cart": "/", "currency": "/"}
 
 
-async def test_the_home_page_shows_products_of_many_categories(visitor: Visitor) -> None:
+async def test_the_home_page_shows_products_of_many_categories_and_no_picture_twice(visitor: Visitor) -> None:
     page = await visitor.page("/")
     assert page.count('class="card"') == 12
-    assert 'href="/categories/kitchen"' in page
-
-
-async def test_the_home_page_shows_no_picture_of_a_product_twice(visitor: Visitor) -> None:
-    page, _, tiles = (await visitor.page("/")).partition('id="by-category"')
-    for part in (page, tiles):
+    products, _, tiles = page.partition('id="by-category"')
+    for part in (products, tiles):
         pictures = re.findall(r"/static/products/([a-z-]+)", part)
         assert len(pictures) == len(set(pictures)) == 15 + (part is tiles)
-
-
-async def test_the_picture_of_a_category_shows_one_of_its_products(visitor: Visitor) -> None:
-    tiles = (await visitor.page("/")).partition('id="by-category"')[2]
     shown = dict(re.findall(r'/categories/([a-z]+)"><img src="/static/products/([a-z-]+)', tiles))
     assert (shown["gifts"], shown["outdoors"], shown["summer"]) == ("gift-card", "two-person-tent", "round-sunglasses")
 
@@ -83,29 +74,27 @@ async def test_the_ad_on_a_product_page_leads_to_another_page(visitor: Visitor) 
     assert 'class="tag">Ad</span> <a href="/products/wool-blanket"' not in page
 
 
-async def test_links_of_older_ads_lead_to_the_product(visitor: Visitor) -> None:
-    response = await visitor.get("/product/wool-blanket")
-    assert (response.status_code, response.headers["location"]) == (308, "/products/wool-blanket")
-
-
 @pytest.mark.parametrize(
-    ("path", "target"), [("/cart/", "/cart"), ("/orders//", "/orders"), ("//evil.example/", "/evil.example")]
+    ("path", "status", "target"),
+    [
+        ("/product/wool-blanket", 308, "/products/wool-blanket"),  # links of older ads
+        ("/cart/", 307, "/cart"),
+        ("/orders//", 307, "/orders"),
+        ("//evil.example/", 307, "/evil.example"),
+    ],
 )
-async def test_a_trailing_slash_redirects_within_the_shop(visitor: Visitor, path: str, target: str) -> None:
+async def test_another_form_of_a_path_redirects_within_the_shop(
+    visitor: Visitor, path: str, status: int, target: str
+) -> None:
     response = await visitor.get(f"{SHOP}{path}", headers={"host": "evil.example"})
-    assert (response.status_code, response.headers["location"]) == (307, target)
+    assert (response.status_code, response.headers["location"]) == (status, target)
 
 
 async def test_the_chosen_currency_applies_to_all_prices(visitor: Visitor) -> None:
-    await visitor.post("/currency", data={"currency_code": "JPY", "return_to": "/search?q=pan"})
-    page = await visitor.page("/products/cast-iron-pan")
-    assert "¥" in page
-    assert "$" not in page
-
-
-async def test_a_change_of_currency_leads_back_to_the_page(visitor: Visitor) -> None:
     response = await visitor.post("/currency", data={"currency_code": "JPY", "return_to": "/search?q=pan"})
     assert response.headers["location"] == "/search?q=pan"
+    page = await visitor.page("/products/cast-iron-pan")
+    assert ("¥" in page, "$" in page) == (True, False)
 
 
 @pytest.mark.parametrize(
@@ -122,8 +111,7 @@ async def test_a_page_is_shown_without_what_is_down_or_hangs(
     visitor: Visitor, backends: Backends, service: str, break_: Callable[[Peer], None]
 ) -> None:
     break_(getattr(backends, service))
-    async with asyncio.timeout(10):  # a deadline is 1 s at most; the rest is for a loaded machine
-        await visitor.page(OPTIONAL[service])
+    await visitor.page(OPTIONAL[service])
 
 
 async def test_the_catalog_is_shown_from_memory_while_its_service_is_down(visitor: Visitor, backends: Backends) -> None:
@@ -132,17 +120,15 @@ async def test_the_catalog_is_shown_from_memory_while_its_service_is_down(visito
     assert "Cast-iron pan" in await visitor.page("/products/cast-iron-pan")
 
 
+@pytest.mark.parametrize("has_prices", [True, False])
 @pytest.mark.parametrize("path", ["/", "/search?q=pan", "/categories/garden", "/products/cast-iron-pan"])
-async def test_without_any_catalog_a_page_says_what_still_works(
-    visitor: Visitor, backends: Backends, path: str
+async def test_without_a_catalog_or_its_prices_a_page_says_what_still_works(
+    visitor: Visitor, backends: Backends, path: str, has_prices: bool
 ) -> None:
-    backends.catalog.fail(DOWN)
-    assert "Your orders can still be followed" in await visitor.page(path, 503)
-
-
-@pytest.mark.parametrize("path", ["/", "/search?q=pan"])
-async def test_nothing_is_sold_by_a_catalog_without_prices(visitor: Visitor, backends: Backends, path: str) -> None:
-    backends.catalog.change = without_prices
+    if has_prices:
+        backends.catalog.fail(DOWN)
+    else:
+        backends.catalog.change = without_prices
     assert "Your orders can still be followed" in await visitor.page(path, 503)
 
 
