@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from html.parser import HTMLParser
 from itertools import pairwise
 
-import pytest
 from typing_extensions import override
 
 from shop_kit.storefront import Visitor, order_fields
@@ -52,16 +51,15 @@ class Parser(HTMLParser):
         return (attributes for tag, attributes in self.elements if tag in tags)
 
 
-@pytest.fixture
-async def pages(visitor: Visitor) -> dict[str, Parser]:
-    """All pages, by path, of a visitor with two lines in the cart and an order."""
+async def pages(visitor: Visitor) -> dict[str, str]:
+    """Return all pages, by path, of a visitor with two lines in the cart and an order."""
     order = (await visitor.order()).headers["location"]
     await visitor.add_to_cart("wool-blanket")
     found = {path: await visitor.get(path) for path in (*PATHS, order)}
     found["errors"] = await visitor.post("/checkout", data={"key": "key-1"})
     await visitor.post("/checkout", data=order_fields())
     found["the total"] = await visitor.get("/checkout")
-    return {path: parse(response.text) for path, response in found.items()}
+    return {path: response.text for path, response in found.items()}
 
 
 def parse(page: str) -> Parser:
@@ -71,58 +69,54 @@ def parse(page: str) -> Parser:
     return parser
 
 
-def violations(pages: dict[str, Parser], check: Callable[[Parser], object]) -> dict[str, object]:
-    """Return what a check finds on each page where it finds something."""
-    return {path: found for path, parsed in pages.items() if (found := check(parsed))}
+def mismatched_tags(page: Parser) -> list[str]:
+    return page.mismatches + page._open
 
 
-async def test_every_tag_is_closed(pages: dict[str, Parser]) -> None:
-    assert violations(pages, lambda page: page.mismatches + page._open) == {}
+def repeated_ids(page: Parser) -> list[str]:
+    ids = Counter(attributes["id"] for _, attributes in page.elements if "id" in attributes)
+    return [name for name, count in ids.items() if count > 1]
 
 
-async def test_ids_are_unique(pages: dict[str, Parser]) -> None:
-    def repeated(page: Parser) -> list[str]:
-        ids = Counter(attributes["id"] for _, attributes in page.elements if "id" in attributes)
-        return [name for name, count in ids.items() if count > 1]
-
-    assert violations(pages, repeated) == {}
+def dangling_references(page: Parser) -> set[str]:
+    ids = {attributes.get("id", "") for _, attributes in page.elements}
+    names = ("for", "aria-labelledby", "aria-describedby")
+    return {id_ for _, element in page.elements for name in names for id_ in element.get(name, "").split()} - ids
 
 
-async def test_references_lead_to_elements(pages: dict[str, Parser]) -> None:
-    def dangling(page: Parser) -> set[str]:
-        ids = {attributes.get("id", "") for _, attributes in page.elements}
-        names = ("for", "aria-labelledby", "aria-describedby")
-        return {id_ for _, element in page.elements for name in names for id_ in element.get(name, "").split()} - ids
-
-    assert violations(pages, dangling) == {}
+def fields_without_label(page: Parser) -> list[dict[str, str]]:
+    labelled = {attributes["for"] for attributes in page.attributes("label")}
+    fields = [field for field in page.attributes("input", "select") if field.get("type") != "hidden"]
+    return [field for field in fields if field.get("id") not in labelled]
 
 
-async def test_every_field_has_a_label(pages: dict[str, Parser]) -> None:
-    def unlabelled(page: Parser) -> list[dict[str, str]]:
-        labelled = {attributes["for"] for attributes in page.attributes("label")}
-        fields = [field for field in page.attributes("input", "select") if field.get("type") != "hidden"]
-        return [field for field in fields if field.get("id") not in labelled]
-
-    assert violations(pages, unlabelled) == {}
+def pictures_without_text(page: Parser) -> list[dict[str, str]]:
+    return [image for image in page.attributes("img") if "alt" not in image]
 
 
-async def test_every_picture_has_an_alternative_text(pages: dict[str, Parser]) -> None:
-    assert violations(pages, lambda page: [image for image in page.attributes("img") if "alt" not in image]) == {}
+def skipped_levels_of_headings(page: Parser) -> list[tuple[int, int]]:
+    levels = [0, *(int(tag[1]) for tag, _ in page.elements if re.fullmatch("h[1-6]", tag))]
+    return [pair for pair in pairwise(levels) if pair[1] > pair[0] + 1]
 
 
-async def test_headings_begin_with_the_first_level_and_skip_none(pages: dict[str, Parser]) -> None:
-    def skipped(page: Parser) -> list[tuple[int, int]]:
-        levels = [0, *(int(tag[1]) for tag, _ in page.elements if re.fullmatch("h[1-6]", tag))]
-        return [pair for pair in pairwise(levels) if pair[1] > pair[0] + 1]
-
-    assert violations(pages, skipped) == {}
+def missing_parts(page: Parser) -> set[str]:
+    """Return what is missing of a language, a title, the landmarks and a link to the content."""
+    found = {f"{tag} {attributes.get('lang', attributes.get('href', ''))}".strip() for tag, attributes in page.elements}
+    return {"html en", "title", "main", "header", "footer", "a #content"} - found
 
 
-async def test_a_page_has_a_language_a_title_and_a_link_to_its_content(pages: dict[str, Parser]) -> None:
-    def missing(page: Parser) -> set[str]:
-        found = {
-            f"{tag} {attributes.get('lang', attributes.get('href', ''))}".strip() for tag, attributes in page.elements
-        }
-        return {"html en", "title", "main", "header", "footer", "a #content"} - found
+CHECKS: list[Callable[[Parser], object]] = [
+    mismatched_tags,
+    repeated_ids,
+    dangling_references,
+    fields_without_label,
+    pictures_without_text,
+    skipped_levels_of_headings,
+    missing_parts,
+]
 
-    assert violations(pages, missing) == {}
+
+async def test_pages_are_well_formed_and_accessible(visitor: Visitor) -> None:
+    parsed = {path: parse(page) for path, page in (await pages(visitor)).items()}
+    violations = [(check.__name__, path, check(page)) for path, page in parsed.items() for check in CHECKS]
+    assert [violation for violation in violations if violation[2]] == []

@@ -1,10 +1,12 @@
 import asyncio
 import re
+from types import SimpleNamespace
 
 import pytest
 
 from chassis.errors import Unavailable
 from shop_internal import mail_records_pb2, orders_pb2
+from shop_kit.clock import Clock
 from shop_kit.fake_peers import Fault
 from shop_kit.storefront import Storefront, Visitor
 from shop_kit.storefront_backends import Backends
@@ -103,57 +105,40 @@ async def test_the_stream_of_a_finished_order_ends(visitor: Visitor) -> None:
     assert [line for line in stream.splitlines() if line.startswith("event:")] == [f"event: {name}" for name in names]
 
 
-async def test_the_stream_of_an_order_in_progress_sends_each_change(visitor: Visitor, backends: Backends) -> None:
-    backends.checkout.state = orders_pb2.ORDER_STATE_CHARGING
-    path = await placed(visitor)
-    (found,) = backends.checkout.orders.values()
-    reads = backends.checkout_peer.calls
-
-    async def finish_after_a_read() -> None:
-        await wait_until(lambda: reads["GetOrder"] >= 2)
-        found.order.state = orders_pb2.ORDER_STATE_DONE
-
-    async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(finish_after_a_read())
-        stream = await visitor.page(path + "/events")
-    assert stream.count("event: progress") == 2
-    assert stream.index("In progress") < stream.index("Complete")
-
-
 async def test_a_stream_ends_in_time_and_survives_an_outage_of_checkout(
-    visitor: Visitor, backends: Backends, monkeypatch: pytest.MonkeyPatch
+    visitor: Visitor, backends: Backends, monkeypatch: pytest.MonkeyPatch, clock: Clock
 ) -> None:
-    monkeypatch.setattr("storefront_service.pages.orders._STREAM_SECONDS", 2.0)
+    monkeypatch.setattr("storefront_service.pages.orders.time", SimpleNamespace(monotonic=clock))
     backends.checkout.state = orders_pb2.ORDER_STATE_CHARGING
     path = await placed(visitor)
     reads = backends.checkout_peer.calls
-
-    async def fail_after_a_read() -> None:
+    async with asyncio.TaskGroup() as tasks:
+        stream = tasks.create_task(visitor.page(path + "/events"))
         await wait_until(lambda: reads["GetOrder"] >= 1)
         backends.checkout_peer.faults["GetOrder"] = Fault(Unavailable("down"))
+        read = reads["GetOrder"]
+        await wait_until(lambda: reads["GetOrder"] >= read + 2)
+        clock.seconds += 15
+    assert "checkout does not respond" in stream.result()
+    assert "event: end" not in stream.result()
 
-    async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(fail_after_a_read())
-        stream = await visitor.page(path + "/events")
-    assert "checkout does not respond" in stream
-    assert "event: end" not in stream
 
-
-async def test_further_streams_are_refused_until_one_ends(
+async def test_the_stream_of_an_order_in_progress_sends_each_change_while_further_ones_are_refused(
     visitor: Visitor, backends: Backends, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("storefront_service.pages.orders._MAX_STREAMS", 1)
     backends.checkout.state = orders_pb2.ORDER_STATE_CHARGING
     path = await placed(visitor)
     (found,) = backends.checkout.orders.values()
-    reads = backends.checkout_peer.calls
     async with asyncio.TaskGroup() as tasks:
-        first = tasks.create_task(visitor.get(f"{path}/events"))
-        await wait_until(lambda: reads["GetOrder"] >= 2)
-        assert (await visitor.get(f"{path}/events")).status_code == 503
+        first = tasks.create_task(visitor.page(f"{path}/events"))
+        await wait_until(lambda: backends.checkout_peer.calls["GetOrder"] >= 2)
+        await visitor.page(f"{path}/events", 503)
         found.order.state = orders_pb2.ORDER_STATE_DONE
-    assert first.result().status_code == 200
-    assert (await visitor.get(f"{path}/events")).status_code == 200
+    stream = first.result()
+    assert stream.count("event: progress") == 2
+    assert stream.index("In progress") < stream.index("Complete")
+    await visitor.page(f"{path}/events")
 
 
 async def test_the_e_mail_is_shown_as_text_and_framed_without_rights_once_there_is_one(
