@@ -145,11 +145,7 @@ async def test_what_does_not_exist_is_a_page_with_status_404(visitor: Visitor, p
     assert "There is nothing here" in await visitor.page(path, 404)
 
 
-async def test_a_query_that_is_too_long_is_rejected(visitor: Visitor) -> None:
-    assert "q: must have at most 256 characters" in (await visitor.page("/search?q=" + 300 * "x", 400)).lower()
-
-
-async def test_a_script_in_a_query_is_shown_as_text(visitor: Visitor) -> None:
+async def test_a_script_in_a_query_is_shown_as_text_and_a_long_query_is_rejected(visitor: Visitor) -> None:
     page = await visitor.page("/search?q=%3Cscript%3Ealert(1)%3C/script%3E")
-    assert "<script>alert" not in page
-    assert "&lt;script&gt;alert" in page
+    assert ("<script>alert" in page, "&lt;script&gt;alert" in page) == (False, True)
+    assert "q: must have at most 256 characters" in (await visitor.page("/search?q=" + 300 * "x", 400)).lower()

@@ -31,16 +31,18 @@ INVALID = {
 
 
 @pytest.mark.parametrize(("name", "value"), [(name, value) for name, values in INVALID.items() for value in values])
-def test_an_invalid_field_has_a_message(name: str, value: str) -> None:
+def test_an_invalid_field_has_a_message_without_its_value(name: str, value: str) -> None:
     with pytest.raises(order_form.InvalidForm) as raised:
         order_form.parse({**order_fields(), name: value})
     assert raised.value.messages.keys() == {name}
+    assert len(value) < 5 or value not in f"{raised.value}{raised.value.messages}"
 
 
-def test_a_form_is_parsed_without_the_spaces_around_its_fields() -> None:
+def test_a_form_is_parsed_without_the_spaces_around_its_fields_and_shows_no_card_data() -> None:
     fields = {name: f" {value} " for name, value in order_fields().items()} | {"key": "key-1"}
     form = order_form.parse(fields)
     assert (form.city, form.zip_code, form.card_number, form.month) == ("Hamburg", 20095, CARD, 12)
+    assert (CARD in repr(form), "123" in repr(form)) == (False, False)
 
 
 @pytest.mark.parametrize("mark", [" ", "-", "\u00a0", "\u2009", "\u202f", "\u2011", "\u2013", "\u2212", "\u200b"])
@@ -48,11 +50,6 @@ def test_numbers_are_accepted_as_they_are_pasted(mark: str) -> None:
     pasted = mark.join(("\u202d4242", "4242", "4242", "4242\ufeff"))
     form = order_form.parse({**order_fields(), "credit_card_number": pasted, "zip_code": f"20{mark}095"})
     assert (form.card_number, form.zip_code) == (CARD, 20095)
-
-
-def test_an_international_domain_is_encoded() -> None:
-    form = order_form.parse({**order_fields(), "email": "ada@münchen.example"})
-    assert form.email == "ada@xn--mnchen-3ya.example"
 
 
 @pytest.mark.parametrize(("country", "code"), [("United Kingdom", "SW1A 1AA"), ("Canada", "K1A 0B1")])
@@ -77,10 +74,11 @@ def test_every_country_of_the_rate_card_is_on_the_list() -> None:
     assert [name for name in named if postal_formats(name) is None] == []
 
 
-def test_before_the_total_is_shown_no_card_is_needed() -> None:
+def test_before_the_total_is_shown_no_card_is_needed_and_an_international_domain_is_encoded() -> None:
     fields = {name: text for name, text in order_fields().items() if name not in order_form.CARD_FIELDS}
-    form = order_form.parse(fields, with_card=False)
+    form = order_form.parse({**fields, "email": "ada@m\u00fcnchen.example"}, with_card=False)
     assert (form.city, form.card_number, form.cvv) == ("Hamburg", "", 0)
+    assert form.email == "ada@xn--mnchen-3ya.example"
 
 
 def test_every_invalid_field_has_a_message() -> None:
@@ -88,15 +86,3 @@ def test_every_invalid_field_has_a_message() -> None:
         order_form.parse({"key": "key-1", "email": "ada"})
     required = {*order_fields()} - {"key", "total", "state", "zip_code"}
     assert raised.value.messages.keys() == required
-
-
-def test_a_form_shows_no_card_data() -> None:
-    form = order_form.parse(order_fields())
-    assert CARD not in repr(form)
-    assert "123" not in repr(form)
-
-
-def test_an_error_shows_no_value() -> None:
-    with pytest.raises(order_form.InvalidForm) as raised:
-        order_form.parse({**order_fields(), "credit_card_cvv": "98765"})
-    assert "98765" not in f"{raised.value}{raised.value.messages}"

@@ -132,28 +132,24 @@ async def test_a_session_remains_while_it_is_unknown_whether_it_has_orders(
     assert visitor.user_id == user_id
 
 
+@pytest.mark.parametrize("carts_are_down", [False, True])
 async def test_a_forgotten_browser_sees_neither_cart_nor_orders_nor_address(
-    visitor: Visitor, backends: Backends
+    visitor: Visitor, backends: Backends, carts_are_down: bool
 ) -> None:
     location = (await visitor.order()).headers["location"]
     await visitor.add_to_cart()
     await visitor.post("/checkout", data=order_fields())
     user_id = visitor.user_id
     assert "Forget me on this browser" in await visitor.page("/orders")
+    if carts_are_down:
+        backends.cart.fail(Unavailable("down"))
     response = await visitor.post("/forget", data={})
     assert (response.status_code, response.headers["location"]) == (303, "/orders")
     assert dict(visitor.cookies) == {}
     assert "Forget me" not in await visitor.page("/orders")
     for path in ("", "/email", "/email/content", "/events"):
         assert (await visitor.get(location + path)).status_code == 404
-    assert not (await backends.carts.read(user_id)).lines
-
-
-async def test_a_browser_is_forgotten_while_carts_are_down(visitor: Visitor, backends: Backends) -> None:
-    await visitor.add_to_cart()
-    backends.cart.fail(Unavailable("down"))
-    await visitor.post("/forget", data={})
-    assert "session" not in visitor.cookies
+    assert bool((await backends.carts.read(user_id)).lines) is carts_are_down
 
 
 async def test_an_address_that_somebody_else_left_is_not_shown(shop: Storefront, visitor: Visitor) -> None:
