@@ -17,7 +17,7 @@ import pytest_asyncio
 
 from shop.cart_pb2 import AddItemRequest, CartItem
 from shop_cli.local.processes import Process
-from shop_kit.charges import query, read_charges
+from shop_kit.charges import read_charges
 from shop_kit.databases import execute
 from shop_kit.waiting import wait_until
 from shop_lab.world.clients import ShopClients, open_clients
@@ -134,7 +134,7 @@ async def test_every_order_was_placed(drill: Drill) -> None:
 
 async def test_a_table_that_a_later_release_has_added_is_gone(drill: Drill) -> None:
     with pytest.raises(sqlite3.OperationalError, match="of_a_later_release"):
-        query(drill.shop.journal_url, "SELECT number FROM of_a_later_release")
+        execute(drill.shop.journal_url, "SELECT number FROM of_a_later_release")
 
 
 async def test_the_repeats_charge_ship_and_confirm_nothing_again(drill: Drill) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import psycopg
 
 from chassis.sql.migrate import migrate
-from chassis.sql.url import sqlite_path
+from chassis.sql.url import libpq_url, sqlite_path
 
 
 class Templates:
@@ -75,12 +75,12 @@ def with_database(url: str, name: str) -> str:
     return f"postgresql://{user}:{parts.get('password', '')}@{host}:{port}/{name}"
 
 
-def execute(url: str, statement: str) -> list[tuple[Any, ...]]:
+def execute(url: str, statement: str, *parameters: object) -> list[tuple[Any, ...]]:
     """Execute a statement in a transaction of its own and return its rows."""
     path = sqlite_path(url)
     if path is None:
-        with psycopg.connect(url) as server:
-            cursor = server.execute(statement.encode())
+        with psycopg.connect(libpq_url(url)) as server:
+            cursor = server.execute(statement.encode(), parameters or None)
             return cursor.fetchall() if cursor.description else []
-    with closing(sqlite3.connect(path)) as connection, connection:
-        return connection.execute(statement).fetchall()
+    with closing(sqlite3.connect(path, timeout=300)) as connection, connection:  # while a service writes
+        return connection.execute(statement, parameters).fetchall()

@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import os
-import sqlite3
 import sys
 import uuid
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -31,6 +30,7 @@ from shop_cli.local.run_file import Run, read_run
 from shop_cli.local.workspace import Program, default_ports, discover, discover_services, find
 from shop_cli.sample_order import sample_order
 from shop_kit.charges import Charge, read_charges
+from shop_kit.databases import execute
 from shop_kit.received_telemetry import Received, receiving
 from shop_kit.waiting import wait_until
 
@@ -72,9 +72,7 @@ class RunningShop:
 
     def execute(self, service: str, statement: str, *parameters: object) -> list[tuple[Any, ...]]:
         """Execute a statement in a service's database, past the service; return its rows."""
-        path = self.folder / ".shop" / f"{service}.db"
-        with contextlib.closing(sqlite3.connect(path, timeout=60)) as connection, connection:
-            return connection.execute(statement, parameters).fetchall()
+        return execute(f"sqlite:///{self.folder}/.shop/{service}.db", statement, *parameters)
 
     async def wait_until_done(self, order_id: str) -> None:
         """Wait until an order has all its effects."""

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from shop_kit.charges import query
+from shop_kit.databases import execute
 from shop_lab.prove.fault_plan import SHIPPING, Fault, FaultKind
 from shop_lab.world.shop_under_test import ShopUnderTest
 
@@ -50,8 +50,8 @@ def count_exercises(shop: ShopUnderTest, replays: int) -> Counter[str]:
         shop: under test, with all orders finished.
         replays: the number of responses that were marked as replayed.
     """
-    steps = dict(query(shop.journal_url, _STEPS))
-    entries = dict(query(shop.payment_url, _ENTRIES))
+    steps = dict(execute(shop.journal_url, _STEPS))
+    entries = dict(execute(shop.payment_url, _ENTRIES))
     return Counter(
         {
             TAKEOVERS: steps.get("taken_over", 0),

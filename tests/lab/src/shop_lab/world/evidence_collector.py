@@ -9,7 +9,8 @@ from typing import TypeVar
 from chassis import errors
 from shop_internal.orders_pb2 import ListOrdersRequest, OrderState
 from shop_internal.orders_pb2_grpc import OrderJournalStub
-from shop_kit.charges import Charge, query, read_charges
+from shop_kit.charges import Charge, read_charges
+from shop_kit.databases import execute
 from shop_lab.world.customers import CustomerResult, CustomerSimulator
 from shop_lab.world.evidence import (
     CartEvidence,
@@ -87,7 +88,7 @@ async def collect_evidence(
         read_charges(shop.payment_url),
         read_manifest(shop.shipping_url),
         read_confirmations(shop.sent_mails, shop.spool_url),
-        {} if journal is None else records_by_recipient(query(shop.journal_url, ORDERS)),
+        {} if journal is None else records_by_recipient(execute(shop.journal_url, ORDERS)),
     )
     orders, unmatched = match_orders(entries, by_number, repeated, shop.hmac_key)
     return Evidence(

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from chassis.values.money import Money
-from shop_kit.charges import Charge, query
+from shop_kit.charges import Charge
+from shop_kit.databases import execute
 from shop_lab.world.customer_plan import Intent
 from shop_lab.world.evidence import Confirmation, JournalRecord, OrderEvidence, OrderResponse, Shipment
 
@@ -124,7 +125,7 @@ def records_by_recipient(rows: Iterable[Iterable[Any]]) -> dict[str, list[Journa
 
 def read_manifest(database_url: str) -> list[tuple[str, Shipment]]:
     """Return the street and the shipment of each entry of shipping's manifest that is not a fence."""
-    return [shipment_from_row(*row) for row in query(database_url, SHIPMENTS)]
+    return [shipment_from_row(*row) for row in execute(database_url, SHIPMENTS)]
 
 
 def shipment_from_row(tracking_id: str, stored_parcel: str) -> tuple[str, Shipment]:
@@ -141,7 +142,7 @@ def read_confirmations(sent_mails: Path, spool_url: str) -> list[Confirmation]:
 
 
 def _read_spool(database_url: str) -> Iterator[Confirmation]:
-    for (message,) in query(database_url, _LETTERS):
+    for (message,) in execute(database_url, _LETTERS):
         yield parse_confirmation(email.message_from_bytes(bytes(message), policy=email.policy.default))
 
 
