@@ -5,14 +5,21 @@ from collections.abc import Mapping
 
 import pytest
 
-from shop_lab.prove.coverage import FENCES, TAKEOVERS, VOIDS, compare_with_floors, floors_of
+from shop_lab.prove.coverage import DEAD_LETTERS, FENCES, TAKEOVERS, VOIDS, compare_with_floors, floors_of
 from shop_lab.prove.fault_plan import Fault, FaultKind
+from shop_lab.prove.run import TrialResult
+from shop_lab.prove.verdict import verdict
+from shop_lab.world.evidence import Evidence
+from shop_lab.world.invariants import InvariantResult
 
 ORDERS = 10_000
 TARGETS = {
     FaultKind.KILL_AT_FAILPOINT: "checkout",
     FaultKind.KILL: "postgres",
     FaultKind.REFUSAL: "shipping",
+    FaultKind.REFUSED_NOTIFICATIONS: "email",
+    FaultKind.REFUSED_RELEASES: "payment-internal",
+    FaultKind.UNRESOLVED_SHIPMENTS: "checkout",
 }
 PLAN = [Fault(0, kind, target, 0) for kind, target in TARGETS.items() for _ in range(12)]
 INJECTED = Counter((fault.kind, fault.target) for fault in PLAN)
@@ -21,12 +28,15 @@ SUFFICIENT = floors_of(ORDERS, PLAN)
 
 def insufficient(counts: Mapping[str, int], injected: Mapping[tuple[FaultKind, str], int] = INJECTED) -> set[str]:
     exercises = compare_with_floors(ORDERS, counts, PLAN, injected)
-    return {exercise.name for exercise in exercises if not exercise.is_sufficient}
+    result = TrialResult(Evidence(()), Counter(), exercises, 1.0)
+    names = {exercise.name for exercise in exercises if not exercise.is_sufficient}
+    assert verdict(result, [InvariantResult("I1", "", ())]) == ("insufficient" if names else "holds")
+    return names
 
 
 def test_a_run_at_its_floors_is_sufficient() -> None:
     assert insufficient(SUFFICIENT) == set()
-    assert SUFFICIENT.items() >= {TAKEOVERS: 100, FENCES: 40, VOIDS: 2}.items()
+    assert SUFFICIENT.items() >= {TAKEOVERS: 100, FENCES: 40, VOIDS: 2, DEAD_LETTERS: 12}.items()
 
 
 @pytest.mark.parametrize("name", SUFFICIENT)

@@ -65,9 +65,10 @@ async def test_a_fault_has_orders_under_way_although_many_are_finished_already(g
 
 
 async def test_faults_that_concern_the_same_process_follow_each_other(gate: ProgressGate) -> None:
-    faults = [Fault(0, FaultKind.LATE, "cart-internal", 0.0), Fault(0, FaultKind.KILL, "cart", 0.0)]
+    releases = Fault(0, FaultKind.REFUSED_RELEASES, "payment-internal", 0.0)
+    faults = [releases, Fault(0, FaultKind.KILL, "shipping", 0.0)]
     async with injecting(gate, faults, orders=9) as begun:
         await gate.wait_until_open(8)
         await wait_until(lambda: bool(begun))
-        assert begun == ["cart-internal"]
-    assert begun == ["cart-internal", "cart"]
+        assert begun == ["payment-internal"]
+    assert begun == ["payment-internal", "shipping"]

@@ -21,6 +21,7 @@ from shop_lab.prove.fault_plan import Fault, FaultKind
 from shop_lab.prove.run import failpoints_of
 from shop_lab.prove.shop_faults import STALLED_CHARGE, STALLED_FENCE, ShopFaults
 from shop_lab.world.faults import full_disk, locked
+from shop_lab.world.progress_gate import ProgressGate
 from shop_lab.world.refusing_peers import RefusingPeers
 
 PARCEL = ShipOrderRequest(
@@ -62,7 +63,7 @@ async def test_a_process_whose_disk_is_full_or_hangs_cannot_write_to_its_databas
 async def test_the_network_fails_for_all_ports_of_a_peer_until_the_fault_ends() -> None:
     links = {name: TcpProxy("127.0.0.1:1") for name in ("cart", "cart-internal", "email")}
     fault = Fault(0, FaultKind.NETWORK, "cart", 0.1, "blackhole")
-    faults = ShopFaults({}, links, RefusingPeers(), Inbox(), ready_seconds=30)
+    faults = ShopFaults({}, links, RefusingPeers(), Inbox(), ProgressGate(lambda _: None), orders=1)
     injecting = asyncio.create_task(faults.inject(fault))
     await asyncio.sleep(0)
     assert [link.mode for link in links.values()] == ["blackhole", "blackhole", "pass"]

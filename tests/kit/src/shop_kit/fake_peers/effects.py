@@ -175,7 +175,7 @@ class FakeLedger(FakePeer, payment_ledger_pb2_grpc.PaymentLedgerServicer):
     async def Void(
         self, request: payment_ledger_pb2.VoidRequest, _context: ServicerContext
     ) -> payment_ledger_pb2.VoidResponse:
-        await self.begin("Void")
+        await self.begin("Void", request.charge_key.partition(":")[0])
         if self._ledger.get(request.charge_key) not in {"charged", "voided"}:
             raise NotFound("no such charge")
         self._ledger[request.charge_key] = "voided"
@@ -194,7 +194,7 @@ class FakeEmail(FakePeer, email_pb2_grpc.EmailServiceServicer):
     async def SendOrderConfirmation(
         self, request: email_pb2.SendOrderConfirmationRequest, _context: ServicerContext
     ) -> empty_pb2.Empty:
-        await self.begin("SendOrderConfirmation")
+        await self.begin("SendOrderConfirmation", request.order.order_id)
         if request.email == self.hanging_address:
             await asyncio.Event().wait()
         self.sent.append(request)

@@ -25,9 +25,14 @@ class Fault:
 
 
 class FakePeer:
-    """Counts calls by method and injects faults."""
+    """Counts calls by method and injects faults.
+
+    Attributes:
+        orders: the orders that calls of a method were about, if they name one.
+    """
 
     def __init__(self) -> None:
+        self.orders: dict[str, set[str]] = defaultdict(set)
         self.calls: dict[str, int] = defaultdict(int)
         self.faults: dict[str, Fault] = {}
 
@@ -50,9 +55,11 @@ class FakePeer:
         for method in self.methods():
             self.hold(method)
 
-    async def begin(self, method: str) -> None:
+    async def begin(self, method: str, order_id: str | None = None) -> None:
         """Count the call and apply a fault before its effect."""
         self.calls[method] += 1
+        if order_id is not None:
+            self.orders[method].add(order_id)
         await self._apply_fault(method, after=False)
 
     async def end(self, method: str) -> None:

@@ -87,7 +87,7 @@ class FakeOrderedCart(FakePeer, ordered_cart_pb2_grpc.OrderedCartServicer):
     async def RemoveOrdered(
         self, request: ordered_cart_pb2.RemoveOrderedRequest, _context: ServicerContext
     ) -> ordered_cart_pb2.RemoveOrderedResponse:
-        await self.begin("RemoveOrdered")
+        await self.begin("RemoveOrdered", request.order_id)
         self._remove(request)
         await self.end("RemoveOrdered")
         return ordered_cart_pb2.RemoveOrderedResponse()

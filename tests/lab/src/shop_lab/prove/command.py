@@ -106,6 +106,8 @@ def _print(invariants: list[InvariantResult], exercises: list[Exercise], report:
     for exercise in exercises:
         if not exercise.is_sufficient:
             console.print(f"[bold]the run did not exercise {exercise.name}: {exercise.count} of {exercise.floor}")
-        elif not exercise.count:
-            console.print(f"not exercised: {exercise.name}")
+    console.print(
+        "exercised: " + ", ".join(f"{each.count} x {each.name} (at least {each.floor})" for each in exercises),
+        soft_wrap=True,
+    )
     console.print(f"\n{_VERDICTS[report['verdict']]} in {counted(report['orders'], 'order')}, seed {report['seed']}.")

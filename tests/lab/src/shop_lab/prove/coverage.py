@@ -14,6 +14,9 @@ FENCES = "fences"
 VOIDS = "voids"
 REPLAYS = "replayed responses"
 STALE_WRITES = "stale writes rejected"
+DEAD_LETTERS = "orders with dead letters"
+REFUNDS = "orders that need a refund"
+REVIEWS = "orders that need a review"
 DEATHS_AT_FAILPOINTS = "deaths at failpoints"
 
 STALE_WRITE_MESSAGE = b"stale update rejected"
@@ -25,8 +28,16 @@ FLOORS_PER_1000_ORDERS: Mapping[str, float] = {
     REPLAYS: 100,
     STALE_WRITES: 0.2,
 }
+FLOORS_PER_FAULT: Mapping[str, tuple[FaultKind, int]] = {
+    DEAD_LETTERS: (FaultKind.REFUSED_NOTIFICATIONS, 2),
+    REFUNDS: (FaultKind.REFUSED_RELEASES, 2),
+    REVIEWS: (FaultKind.UNRESOLVED_SHIPMENTS, 1),
+}
+"""For every second planned fault: towards the end of a run no order may be left for one."""
 
 _STEPS = "SELECT step, count(*) FROM order_events GROUP BY step"
+_STATES = "SELECT state, count(*) FROM orders GROUP BY state"
+_DEAD = "SELECT count(DISTINCT order_id) FROM order_events WHERE step LIKE '%dead_letter'"
 _ENTRIES = "SELECT state, count(*) FROM charges GROUP BY state"
 
 
@@ -50,7 +61,8 @@ def count_exercises(shop: ShopUnderTest, replays: int) -> Counter[str]:
         shop: under test, with all orders finished.
         replays: the number of responses that were marked as replayed.
     """
-    steps = dict(execute(shop.journal_url, _STEPS))
+    steps, states = dict(execute(shop.journal_url, _STEPS)), dict(execute(shop.journal_url, _STATES))
+    ((dead,),) = execute(shop.journal_url, _DEAD)
     entries = dict(execute(shop.payment_url, _ENTRIES))
     return Counter(
         {
@@ -59,6 +71,9 @@ def count_exercises(shop: ShopUnderTest, replays: int) -> Counter[str]:
             VOIDS: entries.get("VOIDED", 0),
             REPLAYS: replays,
             STALE_WRITES: sum(_stale_writes(shop.processes[name].log_path) for name in shop.checkouts),
+            DEAD_LETTERS: dead,
+            REFUNDS: states.get("NEEDS_REFUND", 0),
+            REVIEWS: states.get("NEEDS_REVIEW", 0),
         }
     )
 
@@ -75,6 +90,7 @@ def floors_of(orders: int, plan: Sequence[Fault]) -> dict[str, int]:
         **{name: int(floor * orders / 1_000) for name, floor in FLOORS_PER_1000_ORDERS.items()},
         # Not every fault of these kinds has its effect: a failpoint may not be reached.
         DEATHS_AT_FAILPOINTS: kinds[FaultKind.KILL_AT_FAILPOINT] // 6,
+        **{name: (kinds[kind] + 1) // 2 * floor for name, (kind, floor) in FLOORS_PER_FAULT.items()},
         VOIDS: refusals // 6,
     }
 

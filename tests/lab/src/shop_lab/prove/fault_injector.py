@@ -3,6 +3,7 @@
 import asyncio
 from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack
 
 from shop_lab.prove.fault_plan import LOOKAHEAD, Fault, FaultKind
 from shop_lab.world.progress_gate import ProgressGate
@@ -65,7 +66,9 @@ class FaultInjector:
 
     async def _inject_alone(self, fault: Fault, slots: asyncio.Semaphore) -> None:
         try:
-            async with self._locks[fault.process]:
+            async with AsyncExitStack() as stack:
+                for name in fault.processes:
+                    await stack.enter_async_context(self._locks[name])
                 self.injected[fault.kind, fault.target] += 1
                 await self._inject(fault)
         finally:

@@ -38,6 +38,12 @@ class FaultKind(Enum):
     """Writes of the process to its database wait, as if the disk hung."""
     MAIL_RELAY = "mail relay fault"
     """The relay is slow, refuses temporarily, or hangs up after it has accepted a mail."""
+    REFUSED_NOTIFICATIONS = "refused notifications"
+    """The process permanently refuses to accept e-mails, or to remove ordered items from carts: dead letters."""
+    REFUSED_RELEASES = "refused releases"
+    """Shipping refuses every order, and the process permanently refuses to release their charges: orders to refund."""
+    UNRESOLVED_SHIPMENTS = "unresolved shipments"
+    """The process calls another shipping, which cannot resolve what it has shipped: orders to review."""
 
 
 LOOKAHEAD = 40
@@ -80,9 +86,10 @@ class Fault:
     detail: str = ""
 
     @property
-    def process(self) -> str:
-        """The name of the process that it hits; no other fault hits that at the same time."""
-        return self.target.removesuffix(internal_name(""))
+    def processes(self) -> list[str]:
+        """The processes that it hits, by name, in alphabetical order; no other fault hits them at the same time."""
+        shipping = [SHIPPING] if self.kind is FaultKind.REFUSED_RELEASES else []
+        return sorted({self.target.removesuffix(internal_name("")), *shipping})
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +113,7 @@ def fault_counts(orders: int, kills: int, database: Database) -> dict[FaultKind,
     """Return the number of faults of each kind in a run; without kills there are no faults."""
     if not kills:
         return {}
-    aimed, replaced = kills // 3, orders // 150
+    aimed, replaced, operators = kills // 3, orders // 150, max(orders // 1_000, 1)
     disks, restarts = (orders // 200, 0) if database == "sqlite" else (0, orders // 130)
     return {
         FaultKind.KILL: kills - aimed,
@@ -121,6 +128,9 @@ def fault_counts(orders: int, kills: int, database: Database) -> dict[FaultKind,
         FaultKind.LATE: orders // 200,
         FaultKind.FULL_DISK: disks // 2,
         FaultKind.HUNG_DATABASE: disks - disks // 2,
+        FaultKind.REFUSED_NOTIFICATIONS: 2 * operators,
+        FaultKind.REFUSED_RELEASES: operators,
+        FaultKind.UNRESOLVED_SHIPMENTS: operators,
     }
 
 

@@ -24,8 +24,9 @@ from shop_lab.world.customers import (
     CustomerResult,
     CustomerSimulator,
 )
+from shop_lab.world.dead_letters import requeued_dead_letters
 from shop_lab.world.evidence import Evidence
-from shop_lab.world.evidence_collector import collect_evidence, wait_until_quiet
+from shop_lab.world.evidence_collector import collect_evidence, wait_until_quiet, with_justified_flags
 from shop_lab.world.invariants import PROGRESS_SHARE
 from shop_lab.world.progress_gate import ProgressGate
 from shop_lab.world.refusing_peers import serve_refusing_peers
@@ -33,7 +34,6 @@ from shop_lab.world.shop_under_test import (
     LATE_LINKS,
     LEASE_SECONDS,
     LINKED,
-    START_SECONDS,
     Database,
     ShopUnderTest,
     sent_mails_of,
@@ -98,10 +98,11 @@ async def run_trial(trial: Trial, folder: Path, on_progress: Callable[[int, Coun
             smtp_url=f"smtp://{HOST}:{smtp_port}",
         ) as shop,
         open_clients(shop) as clients,
-        serve_refusing_peers() as peers,
+        requeued_dead_letters(clients.journal),
+        serve_refusing_peers(shop.processes["shipping"].address) as peers,
     ):
         simulator = _simulator(trial, clients, gate)
-        faults = ShopFaults(_fault_targets(shop), shop.links, peers, inbox, ready_seconds=START_SECONDS)
+        faults = ShopFaults(_fault_targets(shop), shop.links, peers, inbox, gate, orders=trial.orders)
         injector = FaultInjector(faults.inject, gate, lambda: simulator.has_failed)
         names = {product.id: product.name for product in (await clients.catalog.ListProducts(Empty())).products}
         plan = fault_plan(trial, shop)
@@ -114,6 +115,7 @@ async def run_trial(trial: Trial, folder: Path, on_progress: Callable[[int, Coun
             return TrialResult(replace(evidence, product_names=names), injector.counts, [], ordering_seconds)
         quiet_seconds = await wait_until_quiet(clients.journal)
         evidence = await collect_evidence(shop, simulator, clients.journal, results, quiet_seconds)
+        evidence = with_justified_flags(evidence, peers)
         counts = count_exercises(shop, simulator.replays) | faults.effects
     exercises = compare_with_floors(trial.orders, counts, plan, injector.injected)
     return TrialResult(replace(evidence, product_names=names), injector.counts, exercises, ordering_seconds)
@@ -150,6 +152,9 @@ def fault_plan(trial: Trial, shop: ShopUnderTest) -> list[Fault]:
         FaultKind.FULL_DISK: disks,
         FaultKind.HUNG_DATABASE: disks,
         FaultKind.MAIL_RELAY: [RELAY],
+        FaultKind.REFUSED_NOTIFICATIONS: ["email-internal", "cart-internal"],
+        FaultKind.REFUSED_RELEASES: ["payment-internal"],
+        FaultKind.UNRESOLVED_SHIPMENTS: shop.checkouts,
     }
     targets = Targets(weights, failpoints, shop.checkouts, in_turn)
     return plan_faults(trial.orders, trial.seed, trial.faults, targets, LEASE_SECONDS * 1.5)

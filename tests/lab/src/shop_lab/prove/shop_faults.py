@@ -11,11 +11,16 @@ from shop_cli.local.workspace import internal_name
 from shop_kit.smtp_relay import Inbox, RelayMode
 from shop_kit.tcp_proxy import Mode, TcpProxy
 from shop_lab.prove import coverage
-from shop_lab.prove.fault_plan import Fault, FaultKind
+from shop_lab.prove.fault_plan import SHIPPING, Fault, FaultKind
 from shop_lab.world.faults import cut_off_clients, disturb, full_disk, locked, replaced
-from shop_lab.world.refusing_peers import RefusingPeers
+from shop_lab.world.progress_gate import ProgressGate
+from shop_lab.world.refusing_peers import DOUBTFUL_SHIPPING, RefusingPeers
 
 _REACH_SECONDS = 3.0
+_REFUSALS, _POLL_SECONDS = 5, 0.1
+_SUPPLY = 2 * _REFUSALS
+"""Orders under way until enough are refused: about half of them go through the process with the fault."""
+
 STALLED_CHARGE, STALLED_FENCE = "checkout.charge.before", "checkout.resolve.after"
 _STALLS = 2.5
 """The duration of the fault in stalls: an order has a stalled charge, a takeover, and the next charge."""
@@ -33,7 +38,8 @@ class ShopFaults:
         links: the proxies through which checkout calls its peers, by the names of the peers' ports.
         peers: answer instead of the real ones.
         inbox: of the relay to which the email service sends.
-        ready_seconds: how long a process may take to be ready again.
+        gate: lets more orders start while a fault waits until enough of them are refused.
+        orders: of the whole run.
 
     Attributes:
         effects: how often a fault had the effect that it is meant to have, by the names of `coverage`.
@@ -45,15 +51,17 @@ class ShopFaults:
         links: Mapping[str, TcpProxy],
         peers: RefusingPeers,
         inbox: Inbox,
+        gate: ProgressGate,
         *,
-        ready_seconds: float,
+        orders: int,
     ) -> None:
         self.effects: Counter[str] = Counter()
         self._processes = processes
         self._links = links
         self._peers = peers
         self._inbox = inbox
-        self._ready_seconds = ready_seconds
+        self._gate = gate
+        self._orders = orders
 
     async def inject(self, fault: Fault) -> None:
         """Inject a fault; return once its target is ready again."""
@@ -74,6 +82,13 @@ class ShopFaults:
                 with replaced([self._links[fault.target]], self._peers.refusing):
                     await asyncio.sleep(fault.seconds)
                 released.set()
+            case FaultKind.REFUSED_NOTIFICATIONS:
+                with replaced([self._links[fault.target]], self._peers.refusing):
+                    await self._wait_for_refusals(fault.target)
+            case FaultKind.REFUSED_RELEASES:
+                links = [self._links[fault.target], self._links[SHIPPING]]
+                with replaced(links, self._peers.refusing, self._peers.refusing):
+                    await self._wait_for_refusals(fault.target)
             case FaultKind.LATE:
                 link = self._links[fault.target]
                 released = await cut_off_clients(link)
@@ -82,7 +97,7 @@ class ShopFaults:
             case _:
                 process = self._processes[fault.target]
                 await self._inject_into(process, fault)
-                await process.wait_until_serving(self._ready_seconds)
+                await process.wait_until_serving()
 
     async def _inject_into(self, process: ChildProcess, fault: Fault) -> None:
         match fault.kind:
@@ -92,6 +107,8 @@ class ShopFaults:
                 process.resume()
             case FaultKind.STALL if isinstance(process, Process):
                 await self._stall_workers(process, fault.seconds)
+            case FaultKind.UNRESOLVED_SHIPMENTS if isinstance(process, Process):
+                await self._leave_shipments_unresolved(process)
             case FaultKind.FULL_DISK if isinstance(process, Process):
                 # Services also write their logs.
                 with full_disk(process.pid, process.log_path):
@@ -113,15 +130,32 @@ class ShopFaults:
         """Restart a checkout so that its workers stall before charges and before fences are recorded; later without."""
         stalls = f"{STALLED_CHARGE}=stall:{seconds},{STALLED_FENCE}=stall:{seconds * _FENCE_SHARE}"
         await _restart(process, FAILPOINTS=stalls)
-        await process.wait_until_serving(self._ready_seconds)
+        await process.wait_until_serving()
         await asyncio.sleep(_STALLS * seconds)
         await _restart(process)
+
+    async def _leave_shipments_unresolved(self, process: Process) -> None:
+        """Restart a checkout with a shipping that cannot resolve what it has shipped; later with the real one."""
+        await _restart(process, SHIPPING_ADDR=self._peers.doubtful_shipping, SHIPPING_INTERNAL_ADDR="")
+        await process.wait_until_serving()
+        await self._wait_for_refusals(DOUBTFUL_SHIPPING)
+        # Not killed: a checkout that was refused has yet to leave the order to an operator, and another one, whose
+        # shipping can resolve it, would finish the order.
+        await process.restart()
+
+    async def _wait_for_refusals(self, port: str) -> None:
+        """Let orders start until a few more of them are refused at a port, or the run has no more."""
+        refused = self._peers.refused[port]
+        enough = len(refused) + _REFUSALS
+        while len(refused) < enough and self._gate.finished < self._orders:
+            await self._gate.open_until(self._gate.finished + _SUPPLY)
+            await asyncio.sleep(_POLL_SECONDS)
 
     async def _dies_at(self, process: Process, failpoint: str) -> bool:
         """Restart a process so that it dies at a failpoint, and wait until it ends; return whether it got there."""
         await _restart(process, FAILPOINTS=f"{failpoint}=kill*1")
         try:
-            await process.wait_until_serving(self._ready_seconds)
+            await process.wait_until_serving()
             await asyncio.wait_for(process.wait(), _REACH_SECONDS)
         except ProcessDied:
             return True

@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from chassis import errors
@@ -13,6 +13,8 @@ from shop_kit.charges import Charge, read_charges
 from shop_kit.databases import execute
 from shop_lab.world.customers import CustomerResult, CustomerSimulator
 from shop_lab.world.evidence import (
+    NEEDS_REFUND,
+    NEEDS_REVIEW,
     CartEvidence,
     ClientOutcome,
     Confirmation,
@@ -29,6 +31,7 @@ from shop_lab.world.ledgers import (
     read_manifest,
     records_by_recipient,
 )
+from shop_lab.world.refusing_peers import DOUBTFUL_SHIPPING, RefusingPeers
 from shop_lab.world.shop_under_test import ShopUnderTest
 
 QUIET_SECONDS = 30.0
@@ -122,6 +125,19 @@ def match_orders(
         for intent in intents
     ]
     return tuple(orders), ledgers.unmatched_entries
+
+
+def with_justified_flags(evidence: Evidence, peers: RefusingPeers) -> Evidence:
+    """Add which orders may be left to operators, because a peer has refused what would have settled them."""
+    orders = [replace(order, justified_flags=frozenset(_justified_flags(order, peers))) for order in evidence.orders]
+    return replace(evidence, orders=tuple(orders))
+
+
+def _justified_flags(order: OrderEvidence, peers: RefusingPeers) -> Iterator[str]:
+    if order.intent.street in peers.refused[DOUBTFUL_SHIPPING]:
+        yield NEEDS_REVIEW
+    if {record.order_id for record in order.records} & peers.refused["payment-internal"]:
+        yield NEEDS_REFUND
 
 
 def _responses(results: Iterable[CustomerResult]) -> dict[int, OrderResponse]:
