@@ -17,6 +17,7 @@ TARGETS = {
     FaultKind.KILL_AT_FAILPOINT: "checkout",
     FaultKind.KILL: "postgres",
     FaultKind.REFUSAL: "shipping",
+    FaultKind.STALL: "checkout",
     FaultKind.REFUSED_NOTIFICATIONS: "email",
     FaultKind.REFUSED_RELEASES: "payment-internal",
     FaultKind.UNRESOLVED_SHIPMENTS: "checkout",

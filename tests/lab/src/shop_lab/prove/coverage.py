@@ -26,9 +26,9 @@ FLOORS_PER_1000_ORDERS: Mapping[str, float] = {
     TAKEOVERS: 10,
     FENCES: 4,
     REPLAYS: 100,
-    STALE_WRITES: 0.2,
 }
 FLOORS_PER_FAULT: Mapping[str, tuple[FaultKind, int]] = {
+    STALE_WRITES: (FaultKind.STALL, 1),
     DEAD_LETTERS: (FaultKind.REFUSED_NOTIFICATIONS, 2),
     REFUNDS: (FaultKind.REFUSED_RELEASES, 2),
     REVIEWS: (FaultKind.UNRESOLVED_SHIPMENTS, 1),
@@ -91,7 +91,7 @@ def floors_of(orders: int, plan: Sequence[Fault]) -> dict[str, int]:
         # Not every fault of these kinds has its effect: a failpoint may not be reached.
         DEATHS_AT_FAILPOINTS: kinds[FaultKind.KILL_AT_FAILPOINT] // 6,
         **{name: (kinds[kind] + 1) // 2 * floor for name, (kind, floor) in FLOORS_PER_FAULT.items()},
-        VOIDS: refusals // 6,
+        VOIDS: (refusals + 5) // 6,
     }
 
 

@@ -21,6 +21,9 @@ _REFUSALS, _POLL_SECONDS = 5, 0.1
 _SUPPLY = 2 * _REFUSALS
 """Orders under way until enough are refused: about half of them go through the process with the fault."""
 
+_MOST_ORDERS = 5 * _SUPPLY
+"""A fault without an effect leaves orders to the others."""
+
 STALLED_CHARGE, STALLED_FENCE = "checkout.charge.before", "checkout.resolve.after"
 _STALLS = 2.5
 """The duration of the fault in stalls: an order has a stalled charge, a takeover, and the next charge."""
@@ -144,10 +147,10 @@ class ShopFaults:
         await process.restart()
 
     async def _wait_for_refusals(self, port: str) -> None:
-        """Let orders start until a few more of them are refused at a port, or the run has no more."""
+        """Let orders start until a few more of them are refused at a port, or many have not been, or none is left."""
         refused = self._peers.refused[port]
-        enough = len(refused) + _REFUSALS
-        while len(refused) < enough and self._gate.finished < self._orders:
+        enough, last = len(refused) + _REFUSALS, min(self._gate.finished + _MOST_ORDERS, self._orders)
+        while len(refused) < enough and self._gate.finished < last:
             await self._gate.open_until(self._gate.finished + _SUPPLY)
             await asyncio.sleep(_POLL_SECONDS)
 
