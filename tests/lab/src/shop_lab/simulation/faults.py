@@ -3,12 +3,27 @@
 import hashlib
 import struct
 from collections import defaultdict, deque
+from collections.abc import Sequence
 from enum import StrEnum
 
 from chassis import errors
 
 Numbers = tuple[float, float, float, float]
 
+CHARGE, SHIP_ORDER = "/shop.PaymentService/Charge", "/shop.ShippingService/ShipOrder"
+REMOVE_ALL_ORDERED = "/shop.internal.OrderedCart/RemoveAllOrdered"
+EFFECTS = (
+    CHARGE,
+    SHIP_ORDER,
+    "/shop.internal.PaymentLedger/ResolveOrFence",
+    "/shop.internal.PaymentLedger/Void",
+    "/shop.internal.ShipmentManifest/ResolveOrFence",
+    "/shop.internal.Confirmations/AcceptConfirmations",
+    "/shop.EmailService/SendOrderConfirmation",
+    "/shop.CartService/EmptyCart",
+    REMOVE_ALL_ORDERED,
+    "/shop.internal.OrderedCart/RemoveOrdered",
+)
 _FOUR_INTEGERS = struct.Struct(">4I")
 _UNIT = 2.0**-32
 
@@ -34,29 +49,40 @@ class Faults:
         seed: of all durations.
         slow_share: of the steps of a database, those that take up to a second.
         lost_reply_share: of the commits, those whose confirmation is lost with the connection.
+        fates: what may happen to any call.
+        fate_share: of the charges and shipments, those that meet one of `fates`; of other calls, a fifth as many.
 
     Attributes:
         calm: all faults have ended.
-        fates: of the next calls by path, None for a call that succeeds.
+        planned: the fates of the next calls by path, None for a call that succeeds.
         refusals: the errors with which peers refuse all calls of a method, by path.
         delays: by path, the most seconds that calls of a method take longer.
         down: the databases that refuse connections.
     """
 
-    def __init__(self, seed: int, slow_share: float = 0.0, lost_reply_share: float = 0.0) -> None:
+    def __init__(
+        self,
+        seed: int,
+        slow_share: float = 0.0,
+        lost_reply_share: float = 0.0,
+        fates: Sequence[Fate] = (),
+        fate_share: float = 0.0,
+    ) -> None:
         self.calm = False
-        self.fates: defaultdict[str, deque[Fate | None]] = defaultdict(deque)
+        self.planned: defaultdict[str, deque[Fate | None]] = defaultdict(deque)
         self.refusals: dict[str, errors.DomainError] = {}
         self.delays: dict[str, float] = {}
         self.down: set[str] = set()
         self._slow_share = slow_share
         self._lost_reply_share = lost_reply_share
+        self._fates = fates
+        self._fate_share = fate_share
         self._hash = hashlib.blake2b(digest_size=16, key=seed.to_bytes(8))
 
     def end(self) -> None:
         """End all faults."""
         self.calm = True
-        self.fates.clear()
+        self.planned.clear()
         self.refusals.clear()
         self.delays.clear()
         self.down.clear()
@@ -72,10 +98,14 @@ class Faults:
         first, second, third, fourth = _FOUR_INTEGERS.unpack(hashed.digest())
         return first * _UNIT, second * _UNIT, third * _UNIT, fourth * _UNIT
 
-    def next_fate(self, path: str) -> Fate | None:
-        """Return what happens to the next call of a method."""
-        fates = self.fates[path]
-        return fates.popleft() if fates else None
+    def next_fate(self, path: str, numbers: Numbers) -> Fate | None:
+        """Return what happens to the next call of a method: as planned, or else by the numbers of the call."""
+        if planned := self.planned[path]:
+            return planned.popleft()
+        share = self._fate_share if path in {CHARGE, SHIP_ORDER} else self._fate_share / 5
+        if self.calm or numbers[0] >= share:
+            return None
+        return self._fates[int(numbers[3] * len(self._fates))]
 
     def seconds_of(self, step: str) -> float:
         """Return the duration of a step of a transaction."""

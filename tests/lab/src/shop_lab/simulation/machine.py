@@ -19,36 +19,40 @@ from typing_extensions import override
 
 from shop_lab.simulation import services
 from shop_lab.simulation.clock import VirtualLoop, close, deterministic, errors_in_trace
-from shop_lab.simulation.customers import SimulatedCustomers, customers
-from shop_lab.simulation.faults import Fate, Faults
+from shop_lab.simulation.customers import SEEDS, SimulatedCustomers, customers
+from shop_lab.simulation.faults import CHARGE, EFFECTS, REMOVE_ALL_ORDERED, SHIP_ORDER, Fate, Faults
 from shop_lab.simulation.outcome import violations_in_the_end
 from shop_lab.simulation.processes import create_task
-from shop_lab.simulation.simulated_shop import DATABASES, PROCESSES, Dialect, SimulatedShop
+from shop_lab.simulation.simulated_shop import CHECKOUTS, DATABASES, PROCESSES, Dialect, SimulatedShop
 from shop_lab.world.customer_plan import Customer
 from shop_lab.world.customers import CustomerResult
 
-CHARGE, SHIP_ORDER = "/shop.PaymentService/Charge", "/shop.ShippingService/ShipOrder"
-EFFECTS = (
-    CHARGE,
-    SHIP_ORDER,
-    "/shop.internal.PaymentLedger/ResolveOrFence",
-    "/shop.internal.PaymentLedger/Void",
-    "/shop.internal.ShipmentManifest/ResolveOrFence",
-    "/shop.internal.Confirmations/AcceptConfirmations",
-    "/shop.EmailService/SendOrderConfirmation",
-    "/shop.CartService/EmptyCart",
-    "/shop.internal.OrderedCart/RemoveAllOrdered",
-    "/shop.internal.OrderedCart/RemoveOrdered",
-)
+PLACE_ORDER = "/shop.CheckoutService/PlaceOrder"
 # Charges and shipments are hit most often: they must happen once.
-CALLS = st.sampled_from(
-    (CHARGE, SHIP_ORDER, *EFFECTS, CHARGE, SHIP_ORDER, "/shop.CheckoutService/PlaceOrder", "/shop.CartService/AddItem")
-)
+CALLS = st.sampled_from((CHARGE, SHIP_ORDER, *EFFECTS, CHARGE, SHIP_ORDER, PLACE_ORDER, "/shop.CartService/AddItem"))
 REFUSALS = ("FailedPrecondition", "InvalidArgument", "Unimplemented", "NotFound", "Internal", "ResourceExhausted")
-MAX_CUSTOMERS = 4
 SOON = st.sampled_from((0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0))
 SECONDS = st.sampled_from((0.1, 0.5, 2.0, 6.0))
-EFFECT, PROCESS, DATABASE = st.sampled_from(EFFECTS), st.sampled_from(PROCESSES), st.sampled_from(DATABASES)
+# Peers refuse by FailedPrecondition in good order, and by the other kinds in error.
+KIND = st.just("FailedPrecondition") | st.sampled_from(REFUSALS)
+LOSSES = st.fixed_dictionaries(
+    {
+        # Too early for the shop to know what it has charged, and too late for it to forget what it has answered.
+        "path": st.just(CHARGE) | st.just(PLACE_ORDER) | CALLS,
+        "after": st.integers(0, 2),
+        "count": st.integers(1, 8),
+        "restart": st.booleans(),
+    }
+)
+MAX_CUSTOMERS = 3
+EFFECT = st.sampled_from(EFFECTS)
+# Most of what must survive is in checkout and its journal.
+PROCESS = st.sampled_from((*CHECKOUTS, *CHECKOUTS, *PROCESSES))
+DATABASE = st.sampled_from(("checkout", *DATABASES))
+
+
+def refusals(paths: st.SearchStrategy[str]) -> st.SearchStrategy[dict[str, Any]]:
+    return st.fixed_dictionaries({"path": paths, "kind": KIND, "seconds": st.sampled_from((1.0, 3.0, 6.0))})
 
 
 def happens(to_shop: Callable[..., None], **arguments: Any) -> Callable[..., None]:
@@ -61,16 +65,6 @@ def happens(to_shop: Callable[..., None], **arguments: Any) -> Callable[..., Non
     happen.__name__ = to_shop.__name__
     become_rule: Callable[[Callable[..., None]], Callable[..., None]] = rule(after=SOON, **arguments)
     return become_rule(happen)
-
-
-def calls_meet(fate: Fate) -> Callable[..., None]:
-    """Return a rule by which some of the next calls of a method meet a fate."""
-
-    def meet(self: "OrdersUnderFaults", path: str, after: int, count: int) -> None:
-        self.shop.faults.fates[path].extend([None] * after + [fate] * count)
-
-    meet.__name__ = fate.value
-    return rule(path=CALLS, after=st.integers(0, 3), count=st.integers(1, 3))(meet)
 
 
 class OrdersUnderFaults(RuleBasedStateMachine):
@@ -87,13 +81,17 @@ class OrdersUnderFaults(RuleBasedStateMachine):
         self._exit = ExitStack()
 
     @initialize(
-        seed=st.integers(0, 2**32 - 1),
+        seed=SEEDS,
         dialect=st.sampled_from(Dialect),
         slow_share=st.sampled_from((0.0, 0.02, 0.1)),
         lost_reply_share=st.sampled_from((0.0, 0.0, 0.02)),
+        fates=st.lists(st.sampled_from(Fate), min_size=1, max_size=3, unique=True),
+        fate_share=st.sampled_from((0.0, 0.1, 0.25, 0.5)),
         retention=st.sampled_from((False, False, True)),
-        loses_commits=st.sampled_from((False, False, False, True)),
-        early=st.integers(1, 3).flatmap(lambda count: st.tuples(*map(customers, range(count)))),
+        # After the charge, or while the cart still has what was ordered.
+        refusal=st.none() | refusals(st.just(SHIP_ORDER)) | refusals(st.just(REMOVE_ALL_ORDERED)) | refusals(EFFECT),
+        loss=st.none() | LOSSES,
+        early=st.integers(1, 2).flatmap(lambda count: st.tuples(*map(customers, range(count)))),
     )
     def open_shop(
         self,
@@ -103,8 +101,11 @@ class OrdersUnderFaults(RuleBasedStateMachine):
         early: Sequence[Customer],
         slow_share: float = 0.0,
         lost_reply_share: float = 0.0,
+        fates: Sequence[Fate] = (),
+        fate_share: float = 0.0,
         retention: bool = False,
-        loses_commits: bool = False,
+        refusal: dict[str, Any] | None = None,
+        loss: dict[str, Any] | None = None,
     ) -> None:
         self.loop = VirtualLoop()
         self.loop.set_task_factory(create_task)
@@ -112,14 +113,23 @@ class OrdersUnderFaults(RuleBasedStateMachine):
         self._exit.enter_context(deterministic(self.loop))
         self._exit.enter_context(errors_in_trace(self.trace))
         self._exit.callback(close, self.loop)
-        # Little can be said about the orders of a journal that loses some.
-        self.loses_commits = loses_commits
-        faults = Faults(seed, slow_share, lost_reply_share)
+        faults = Faults(seed, slow_share, lost_reply_share, fates, fate_share)
         self.shop = SimulatedShop(self.loop, faults, self.trace, dialect, retention=retention)
         self._exit.callback(self.shop.stop_all)
         self.simulator = SimulatedCustomers(self.shop)
+        if refusal:
+            self.shop.refuse(**refusal)
+        if loss:
+            self.loop.create_task(self._lose_commits(**loss), name="loss")
         for customer in early:
             self.visit(0.0, customer)
+
+    async def _lose_commits(self, path: str, after: int, count: int, restart: bool) -> None:
+        """Let the journal lose its last commits as soon as a call has taken effect."""
+        for _ in range(after + 1):
+            await self.shop.network.wait_until_served(path)
+        if not self.shop.faults.calm:
+            self.shop.lose_commits(count, restart)
 
     def wait(self, seconds: float) -> None:
         """Let time pass."""
@@ -142,13 +152,10 @@ class OrdersUnderFaults(RuleBasedStateMachine):
             async with asyncio.timeout(seconds):
                 await self.shop.network.wait_until_served(path)
 
-    lose_request = calls_meet(Fate.LOSE_REQUEST)
-    lose_reply = calls_meet(Fate.LOSE_REPLY)
-    double_request = calls_meet(Fate.DOUBLE_REQUEST)
-    delay_request = calls_meet(Fate.DELAY_REQUEST)
-    delay_reply = calls_meet(Fate.DELAY_REPLY)
-    kill_callee = calls_meet(Fate.KILL_CALLEE)
-    kill_caller = calls_meet(Fate.KILL_CALLER)
+    @rule(path=CALLS, fate=st.sampled_from(Fate), after=st.integers(0, 3), count=st.integers(1, 3))
+    def calls_meet(self, path: str, fate: Fate, after: int, count: int) -> None:
+        """Let some of the next calls of a method meet a fate."""
+        self.shop.faults.planned[path].extend([None] * after + [fate] * count)
 
     kill = happens(SimulatedShop.kill, process=PROCESS, seconds=SECONDS)
     pause = happens(SimulatedShop.pause, process=PROCESS, seconds=SECONDS)
@@ -156,13 +163,7 @@ class OrdersUnderFaults(RuleBasedStateMachine):
     stop_database = happens(SimulatedShop.stop_database, database=DATABASE, seconds=SECONDS)
     set_clock = happens(SimulatedShop.set_clock, database=DATABASE, hours=st.sampled_from((2, -2, 48, -48)))
     slow_down = happens(SimulatedShop.slow_down, path=EFFECT, seconds=SECONDS)
-    # Shipping is refused most often: only there a charge has already been made.
-    refuse = happens(
-        SimulatedShop.refuse, path=EFFECT | st.just(SHIP_ORDER), kind=st.sampled_from(REFUSALS), seconds=SECONDS
-    )
-    lose_commits = precondition(lambda self: self.loses_commits)(
-        happens(SimulatedShop.lose_commits, count=st.integers(1, 6), restart=st.booleans())
-    )
+    refuse = happens(SimulatedShop.refuse, path=EFFECT, kind=KIND, seconds=SECONDS)
 
     @override
     def teardown(self) -> None:
@@ -178,7 +179,7 @@ def simulate(runs: int, *, derandomize: bool = False) -> None:
     """Simulate so many runs. Raise an error with the fewest steps that violate an invariant."""
     options = settings(
         max_examples=runs,
-        stateful_step_count=20,
+        stateful_step_count=15,
         deadline=None,
         derandomize=derandomize,
         # Without explanations, for which each line of a run would be traced.

@@ -139,7 +139,7 @@ class Network:
         numbers = self._faults.numbers_of(name)
         call = _Call(
             name, path, request, metadata, self._loop.time() + timeout_seconds, source, customer,
-            self._faults.next_fate(path), numbers, self._loop.create_future(),
+            self._faults.next_fate(path, numbers), numbers, self._loop.create_future(),
         )  # fmt: skip
         self._send(address, call)
         timer = self._loop.call_at(call.expires_at, call.resolve, _Reply(error=errors.DeadlineExceeded("too late")))
@@ -237,8 +237,8 @@ class Network:
 
 
 def _delay_of(call: _Call) -> float:
-    """Return a delay from milliseconds to ten seconds: a quarter are longer than a lease."""
-    return float(10 ** (4 * call.numbers[2] ** 0.5 - 3))
+    """Return a delay from milliseconds to ten seconds: a third are longer than a lease."""
+    return float(10 ** (4 * call.numbers[2] ** (1 / 3) - 3))
 
 
 def _as_received(error: errors.DomainError) -> errors.DomainError:
