@@ -43,7 +43,8 @@ def main() -> None:
     options = _options()
     find_ghz()  # before anything takes time
     started = time.monotonic()
-    conditions = f"{os.cpu_count()} cores, Python {platform.python_version()}, {build_flags()}"
+    built = " and ".join(name for name, used in build_flags().items() if used) or "no record of PGO or LTO"
+    conditions = f"{os.cpu_count()} cores, Python {platform.python_version()} ({built})"
     conditions += f"; {options.turns} turns of {options.seconds:g} s"
     _CONSOLE.print(conditions)
     with ExitStack() as stack:
