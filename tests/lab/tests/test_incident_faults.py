@@ -228,7 +228,7 @@ async def test_a_fault_lasts_when_its_command_has_ended_until_another_one_stops_
     assert shown.count(token) == 2
 
 
-@pytest.mark.long  # now and then a recording stays empty, and the test waits for all its patience: the cause is not known
+@pytest.mark.long  # now and then a recording stays empty, and the test waits in vain: the cause is not known
 async def test_a_recording_blames_the_slow_service_and_not_its_caller_and_names_no_fault(
     shop: LabShop, tmp_path: Path
 ) -> None:
