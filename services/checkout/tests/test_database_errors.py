@@ -4,8 +4,6 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
 from itertools import chain
-from pathlib import Path
-from typing import Any
 
 import grpc
 import pytest
@@ -15,13 +13,12 @@ from checkout_service import outbox, queue_workers, recovery
 from checkout_service.domain import order_id_of
 from checkout_service.journal import sql
 from checkout_service.requests import scope_of
+from shop_kit.checkouts import Checkout, Start
 from shop_kit.fake_peers import FakePeers
 from shop_kit.statement_errors import StatementErrors
 from shop_kit.waiting import wait_until
 
-Checkout = Any
-Start = Callable[..., Any]
-RunSql = Callable[[str], None]
+RunSql = Callable[[str], object]
 
 POISON = """
     CREATE FUNCTION refuse() RETURNS TRIGGER LANGUAGE plpgsql AS $$ BEGIN RAISE 'no' USING ERRCODE = 'XX000'; END $$;
@@ -31,15 +28,12 @@ CUSTOMERS = 40
 
 
 @pytest.fixture
-def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    return (
-        str(request.getfixturevalue("postgres_url")) if hasattr(request, "param") else f"sqlite:///{tmp_path}/orders.db"
-    )
+def database_url(request: pytest.FixtureRequest) -> str:
+    return str(request.getfixturevalue(f"{getattr(request, 'param', 'sqlite')}_url"))
 
 
 @pytest.fixture(autouse=True)
 def _short_intervals(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(queue_workers, "POLL_SECONDS", 0.05)
     monkeypatch.setattr(queue_workers, "_FIRST_PAUSE_SECONDS", 0.05)
     monkeypatch.setattr(queue_workers, "_LONGEST_PAUSE_SECONDS", 0.05)
     monkeypatch.setattr(recovery, "_STATISTICS_SECONDS", 0.05)

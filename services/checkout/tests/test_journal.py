@@ -4,7 +4,6 @@ import asyncio
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -14,14 +13,15 @@ from chassis.errors import FieldViolation
 from chassis.values.money import MAX_UNITS, Money
 from chassis.values.paging import Position
 from checkout_service.domain import NEEDS_OPERATOR, OPEN, RELEASED_CART, Refusal, State, Transition
-from checkout_service.journal import sql, statements
+from checkout_service.journal import statements
 from checkout_service.journal.opening import open_journal
 from checkout_service.journal.sql import SqlJournal
 from checkout_service.ports import EMAIL, EMPTY_CART, Entry, Journal, JournalUnavailable, OutboxItem, Sent, Statistics
+from shop_kit.databases import execute
 from shop_kit.orders import new_order
 
 MoveClock = Callable[[float], None]
-RunSql = Callable[[str], None]
+RunSql = Callable[[str], object]
 Lose = Callable[[], None]
 
 SHIPPED = Transition(State.CHARGING, State.SHIPPED, "transaction", "track-1")
@@ -33,11 +33,36 @@ DECLINED = Transition(
 
 NEXT_ATTEMPT = Transition(State.CHARGING, State.CHARGING)
 
+DAY = 86_400
+TIMES = [("outbox", "due_at"), *(("orders", column) for column in ("lease_until", "created_at", "updated_at"))]
+
 
 @pytest.fixture
 def database_url(journal_url: str) -> str:
     """Either database."""
     return journal_url
+
+
+@pytest.fixture
+def move_clock(database_url: str, run_sql: RunSql, monkeypatch: pytest.MonkeyPatch) -> MoveClock:
+    """Move the clock of the journal by seconds: on PostgreSQL by moving the times of all rows the other way.
+
+    It comes before `journal`: SQLite finds the clock when it is opened.
+    """
+    passed, real = 0.0, time.time
+
+    def move_by_rows(seconds: float) -> None:
+        for table, column in TIMES:
+            run_sql(f"UPDATE {table} SET {column} = {column} - ({seconds})")  # noqa: S608 - constants
+
+    def move(seconds: float) -> None:
+        nonlocal passed
+        passed += seconds
+
+    if database_url.startswith("postgresql"):
+        return move_by_rows
+    monkeypatch.setattr(time, "time", lambda: real() + passed)
+    return move
 
 
 def existing(entry: Entry | None) -> Entry:
@@ -91,31 +116,33 @@ async def claim_items(journal: Journal, limit: int = 10) -> list[OutboxItem]:
     return [item for claimed in claims for item in claimed]
 
 
-async def test_a_new_order_is_charging_and_leased_also_when_it_is_inserted_again(journal: Journal) -> None:
-    new = new_order()
+@pytest.mark.parametrize("changed", [{}, {"shipping_cost": Money.of("EUR", MAX_UNITS, 999_999_999), "lines": ()}])
+async def test_a_new_order_is_charging_and_leased_also_when_it_is_inserted_again(
+    journal: Journal, changed: dict[str, Any]
+) -> None:
+    new = new_order(**changed)
     assert [await journal.insert(new) for _ in range(2)] == [None, None]
     entry = existing(await journal.find("scope"))
-    assert (entry.order_id, entry.state, entry.attempt, entry.epoch) == (new.order_id, State.CHARGING, 1, 1)
-    assert (entry.leased, entry.stuck, entry.order.total) == (True, False, new.order.total)
-    assert (entry.order, entry.is_placed) == (new.order, False)
+    assert entry == replace(new, created_at=entry.created_at, updated_at=entry.updated_at)
+    assert (entry.state, entry.leased, entry.is_new, entry.is_placed) == (State.CHARGING, True, False, False)
 
 
-async def test_a_shipped_order_has_an_outbox_that_is_reserved_for_its_worker(journal: Journal) -> None:
-    order_id = await shipped(journal, new_order())
-    entry = existing(await journal.read(order_id))
-    assert (entry.is_placed, entry.state, entry.tracking_id) == (True, State.SHIPPED, "track-1")
-    assert await journal.outbox_of([order_id]) == {order_id: {EMAIL: False, EMPTY_CART: False}}
-    assert await claim_items(journal) == []
-
-
-async def test_a_superseded_worker_changes_nothing(journal: Journal, other_journal: Journal) -> None:
+async def test_a_superseded_worker_changes_nothing_and_the_history_names_every_worker(
+    journal: Journal, other_journal: Journal
+) -> None:
     new = await inserted(journal, new_order())
     await expire(journal, new.order_id)
-    assert len(await claim_orders(other_journal, 10)) == 1
+    assert len(await claim_orders(other_journal)) == 1
     assert not await journal.update(new.claim, SHIPPED)
     entry = existing(await journal.find("scope"))
     assert (entry.state, entry.epoch) == (State.CHARGING, 2)
     assert await journal.outbox_of([entry.order_id]) == {entry.order_id: {}}
+    history = await journal.history(new.order_id)
+    assert [(event.step, event.epoch, event.detail) for event in history] == [
+        ("inserted", 1, "one"),
+        ("left", 1, "test"),
+        ("taken_over", 2, "two"),
+    ]
 
 
 async def test_an_update_that_fails_half_way_changes_nothing(journal: Journal, run_sql: RunSql) -> None:
@@ -138,21 +165,28 @@ async def test_a_repeated_update_succeeds(journal: Journal) -> None:
 
 
 @pytest.mark.parametrize("refused_as", [State.DECLINED, State.VOIDED])
-async def test_a_pending_refusal_is_read_back_until_a_charge_is_found(journal: Journal, refused_as: State) -> None:
+async def test_a_pending_refusal_is_of_the_next_attempt_until_a_charge_is_found(
+    journal: Journal, refused_as: State
+) -> None:
     new = await inserted(journal, new_order())
-    await journal.update(new.claim, replace(NEXT_ATTEMPT, refusal=DECLINED.refusal, refused_as=refused_as))
+    assert await journal.update(new.claim, replace(NEXT_ATTEMPT, refusal=DECLINED.refusal, refused_as=refused_as))
     entry = existing(await journal.find("scope"))
     assert (entry.state, entry.refusal, entry.refused_as) == (State.CHARGING, DECLINED.refusal, refused_as)
-    await journal.update(new.claim.next_attempt(), SHIPPED)
+    assert entry.claim == new.claim.next_attempt()
+    assert not await journal.update(new.claim, SHIPPED)
+    assert await journal.update(entry.claim, SHIPPED)
     entry = existing(await journal.find("scope"))
     assert (entry.state, entry.refusal, entry.refused_as) == (State.SHIPPED, None, None)
 
 
-async def test_a_leased_order_is_not_taken_over(journal: Journal, other_journal: Journal) -> None:
+async def test_a_leased_order_is_not_taken_over_even_if_the_clock_moves_by_less_than_a_lease(
+    move_clock: MoveClock, journal: Journal, other_journal: Journal
+) -> None:
     await journal.insert(new_order())
-    entry = existing(await journal.find("scope"))
-    assert await claim_orders(other_journal, 10) == []
-    assert await other_journal.take_over(entry) is None
+    for seconds in (0, -60):
+        move_clock(seconds)
+        assert await claim_orders(other_journal) == []
+        assert await other_journal.take_over(existing(await journal.find("scope"))) is None
 
 
 async def test_an_expired_order_is_claimed_by_one_replica(journal: Journal, other_journal: Journal) -> None:
@@ -170,7 +204,7 @@ async def test_failed_recovery_attempts_are_counted_until_the_state_changes(jour
     new = await inserted(journal, new_order())
     for failures in range(1, 4):
         await expire(journal, new.order_id)
-        (entry,) = await claim_orders(journal, 10)
+        (entry,) = await claim_orders(journal)
         assert (entry.failures, entry.epoch) == (failures, failures + 1)
     await journal.update(entry.claim, SHIPPED)
     assert existing(await journal.read(new.order_id)).failures == 0
@@ -179,7 +213,7 @@ async def test_failed_recovery_attempts_are_counted_until_the_state_changes(jour
 async def test_a_released_order_is_not_claimed_before_its_delay(journal: Journal) -> None:
     new = await inserted(journal, new_order())
     await journal.release(new.claim, delay_seconds=60, reason="PEER_DOWN")
-    assert await claim_orders(journal, 10) == []
+    assert await claim_orders(journal) == []
     entry = existing(await journal.find("scope"))
     assert entry.reason == "PEER_DOWN"
 
@@ -208,49 +242,34 @@ async def test_a_cart_has_one_order_at_a_time_and_so_has_a_scope(journal: Journa
 
 
 async def test_carts_without_etag_have_any_number_of_orders(journal: Journal) -> None:
-    assert await journal.insert(new_order("first", cart_generation="")) is None
-    assert await journal.insert(new_order("second", cart_generation="")) is None
+    for scope in ("first", "second"):
+        assert await journal.insert(new_order(scope, cart_generation="")) is None
 
 
 async def test_one_of_many_concurrent_orders_of_a_cart_wins(journal: Journal, other_journal: Journal) -> None:
-    abandoned = [
-        await ended(journal, new_order(f"abandoned-{number}", cart_generation="etag"), State.ABANDONED)
-        for number in range(4)
-    ]
-    inserts = [
-        each.insert(new_order(f"new-{n}", cart_generation="etag")) for n, each in enumerate((journal, other_journal))
-    ]
-    reopenings = [
-        each.reopen(entry, new_order("", cart_generation="etag"))
-        for entry in abandoned
-        for each in (journal, other_journal)
-    ]
+    def order_of_the_cart(scope: str) -> Entry:
+        return new_order(scope, cart_generation="etag")
+
+    abandoned = [await ended(journal, order_of_the_cart(scope), State.ABANDONED) for scope in "abcd"]
+    replicas = (journal, other_journal)
+    inserts = [replica.insert(order_of_the_cart(f"new-{number}")) for number, replica in enumerate(replicas)]
+    reopenings = [replica.reopen(entry, order_of_the_cart("")) for entry in abandoned for replica in replicas]
     holders, reopened = await asyncio.gather(asyncio.gather(*inserts), asyncio.gather(*reopenings))
     assert holders.count(None) + len([one for one in reopened if one]) == 1
 
 
 async def test_an_epoch_that_is_handed_out_twice_belongs_to_one_worker(journal: Journal, lose: Lose) -> None:
-    superseded = new_order()
-    await journal.insert(superseded)
+    superseded = await inserted(journal, new_order())
     lose()
-    await journal.insert(new_order())
+    await inserted(journal, new_order())
     assert not await journal.update(superseded.claim, SHIPPED)
 
 
-async def test_the_next_attempt_has_the_next_epoch(journal: Journal) -> None:
-    new = await inserted(journal, new_order())
-    assert await journal.update(new.claim, NEXT_ATTEMPT)
-    entry = existing(await journal.find("scope"))
-    assert (entry.state, entry.claim) == (State.CHARGING, new.claim.next_attempt())
-    assert not await journal.update(new.claim, SHIPPED)
-
-
 async def test_a_restarted_worker_releases_only_its_own_orders(journal: Journal, other_journal: Journal) -> None:
-    mine, others = new_order("mine"), new_order("others")
-    await journal.insert(mine)
-    await other_journal.insert(others)
+    mine = await inserted(journal, new_order("mine"))
+    await inserted(other_journal, new_order("others"))
     await journal.release_own()
-    assert [entry.order_id for entry in await claim_orders(journal, 10)] == [mine.order_id]
+    assert [entry.order_id for entry in await claim_orders(journal)] == [mine.order_id]
 
 
 async def test_an_order_is_found_by_its_cart_until_it_is_refused(journal: Journal) -> None:
@@ -283,9 +302,8 @@ async def test_concurrent_settlements_of_two_replicas_complete_each_order_once(p
         ]
         settled = await asyncio.gather(*(journal.settle(batch) for journal, batch in batches))
         assert sorted(order_id for each in settled for order_id in each) == sorted(order_ids)
-    with psycopg.connect(postgres_url) as connection:
-        query = "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()"
-        assert connection.execute(query).fetchone() == (0,)
+    query = "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()"
+    assert execute(postgres_url, query) == [(0,)]
 
 
 async def test_a_shipped_order_whose_outbox_is_empty_is_completed(journal: Journal, run_sql: RunSql) -> None:
@@ -298,7 +316,7 @@ async def test_a_shipped_order_whose_outbox_is_empty_is_completed(journal: Journ
 
 
 async def test_sqlite_asks_for_the_time_once_for_each_statement(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    sqlite_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls: list[float] = []
     clock = time.time
@@ -308,7 +326,7 @@ async def test_sqlite_asks_for_the_time_once_for_each_statement(
         return calls[-1]
 
     monkeypatch.setattr(time, "time", now)
-    async with open_journal(f"sqlite:///{tmp_path / 'journal.db'}", worker="one") as journal:
+    async with open_journal(sqlite_url, worker="one") as journal:
         order_ids = [await shipped(journal, new_order(f"scope-{number}")) for number in range(5)]
         sent = [Sent(order_id, kind) for order_id in order_ids for kind in (EMAIL, EMPTY_CART)]
         calls.clear()
@@ -316,23 +334,27 @@ async def test_sqlite_asks_for_the_time_once_for_each_statement(
         assert len(calls) == len([statements.SENT_EVENTS, statements.SET_DONE, statements.DONE_EVENTS])
 
 
-async def test_an_item_that_is_due_is_claimed_once(
-    journal: Journal, other_journal: Journal, monkeypatch: pytest.MonkeyPatch
+async def test_an_outbox_is_reserved_for_the_worker_that_shipped_its_order_and_then_claimed_once(
+    move_clock: MoveClock, journal: Journal, other_journal: Journal
 ) -> None:
-    monkeypatch.setattr(sql, "OUTBOX_LEASE_SECONDS", -1)
     new = new_order()
-    await shipped(journal, new)
+    order_id = await shipped(journal, new)
+    entry = existing(await journal.read(order_id))
+    assert (entry.is_placed, entry.state, entry.tracking_id) == (True, State.SHIPPED, "track-1")
+    assert await journal.outbox_of([order_id]) == {order_id: {EMAIL: False, EMPTY_CART: False}}
+    assert await claim_items(journal) == []
+    move_clock(60)
     claims = await asyncio.gather(*(claim_items(each, 1) for each in (journal, other_journal) * 4))
-    items = [item for claim in claims for item in claim] + await claim_items(journal, 10)
+    items = [item for claim in claims for item in claim] + await claim_items(journal)
     assert sorted(item.kind for item in items) == [EMAIL, EMPTY_CART]
     assert {(item.entry.order, item.entry.tracking_id, item.failures) for item in items} == {(new.order, "track-1", 1)}
 
 
 async def test_workers_that_look_for_work_at_once_share_a_read(
-    journal: SqlJournal, monkeypatch: pytest.MonkeyPatch
+    move_clock: MoveClock, journal: SqlJournal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sql, "OUTBOX_LEASE_SECONDS", -1)
     await shipped(journal, new_order())
+    move_clock(60)
     reads, read = [], journal._database.read
 
     async def record(text: str, parameters: Any) -> Any:
@@ -348,41 +370,32 @@ async def test_workers_that_look_for_work_at_once_share_a_read(
     assert list(map(bool, claimed)) == [False, False, False, True, True]
 
 
-async def test_a_postponed_item_is_not_claimed_before_its_delay(
-    journal: Journal, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sql, "OUTBOX_LEASE_SECONDS", -1)
+async def test_a_postponed_item_is_not_claimed_before_its_delay(move_clock: MoveClock, journal: Journal) -> None:
     await shipped(journal, new_order())
-    items = await claim_items(journal, 10)
+    move_clock(60)
+    items = await claim_items(journal)
     await journal.postpone(items[0], delay_seconds=-1, reason="DOWN")
     await journal.postpone(items[1], delay_seconds=60, reason="DOWN")
-    assert [(item.kind, item.failures) for item in await claim_items(journal, 10)] == [(items[0].kind, 2)]
+    assert [(item.kind, item.failures) for item in await claim_items(journal)] == [(items[0].kind, 2)]
 
 
-async def test_a_dead_letter_is_not_claimed_and_its_order_not_done(
-    journal: Journal, monkeypatch: pytest.MonkeyPatch
+async def test_a_dead_letter_is_not_claimed_until_it_is_requeued_as_if_it_had_never_failed(
+    move_clock: MoveClock, journal: Journal
 ) -> None:
-    monkeypatch.setattr(sql, "OUTBOX_LEASE_SECONDS", -1)
     order_id = await shipped(journal, new_order())
     await journal.set_dead(order_id, EMAIL, reason="NO_SUCH_HOST")
+    move_clock(60)
     assert [item.kind for item in await claim_items(journal)] == [EMPTY_CART]
     assert await journal.outbox_of([order_id]) == {order_id: {EMAIL: True, EMPTY_CART: False}}
     assert await journal.settle([Sent(order_id, EMPTY_CART)]) == []
     assert existing(await journal.read(order_id)).state is State.SHIPPED
-
-
-async def test_a_requeued_dead_letter_is_due_as_if_it_had_never_failed(journal: Journal) -> None:
-    order_id = await shipped(journal, new_order())
-    await journal.set_dead(order_id, EMAIL, reason="NO_SUCH_HOST")
     assert await journal.requeue(order_id) == [EMAIL]
     assert [(item.kind, item.failures) for item in await claim_items(journal)] == [(EMAIL, 1)]
     assert await journal.requeue(order_id) == []
     await journal.set_dead(order_id, EMAIL, reason="MAILBOX_FULL")
     await journal.requeue(order_id)
-    assert [(event.step, event.detail) for event in (await journal.history(order_id))[3:]] == [
-        ("email_dead_letter", "MAILBOX_FULL"),
-        ("requeued", "one"),
-    ]
+    steps = [(event.step, event.detail) for event in await journal.history(order_id)]
+    assert steps[4:] == [("email_dead_letter", "MAILBOX_FULL"), ("requeued", "one")]
 
 
 async def test_an_order_without_outbox_is_done_and_its_history_has_every_step_in_order(journal: Journal) -> None:
@@ -399,12 +412,17 @@ async def test_an_order_without_outbox_is_done_and_its_history_has_every_step_in
 # Retention
 
 
-async def test_old_orders_are_deleted_in_batches_with_their_history(move_clock: MoveClock, journal: Journal) -> None:
+async def test_orders_that_are_old_and_did_not_change_recently_are_deleted_in_batches_with_their_history(
+    move_clock: MoveClock, journal: Journal
+) -> None:
+    changed = await inserted(journal, new_order("changed"))
     old, _ = [await done(journal, new_order(scope)) for scope in ("old", "as old")]
     move_clock(2 * DAY)
     young = await done(journal, new_order("young"))
+    await journal.update(changed.claim, DECLINED)
     assert [await journal.delete_old(older_than_seconds=DAY, limit=1) for _ in range(3)] == [1, 1, 0]
-    assert [entry.order_id for entry in await journal.list_orders([], stuck=False, limit=10)] == [young]
+    left = await journal.list_orders([], stuck=False, limit=10)
+    assert [entry.order_id for entry in left] == [young, changed.order_id]
     assert (await journal.history(old), len(await journal.history(young))) == ([], 6)
 
 
@@ -415,13 +433,6 @@ async def test_an_order_that_is_not_finished_is_not_deleted(
     await ended(journal, new_order(), state)
     move_clock(2 * DAY)
     assert await journal.delete_old(older_than_seconds=DAY, limit=10) == (state is State.SETTLED)
-
-
-async def test_an_order_that_changed_recently_is_not_deleted(move_clock: MoveClock, journal: Journal) -> None:
-    new = await inserted(journal, new_order())
-    move_clock(2 * DAY)
-    await journal.update(new.claim, DECLINED)
-    assert await journal.delete_old(older_than_seconds=DAY, limit=10) == 0
 
 
 async def test_an_order_that_is_reopened_while_old_ones_are_deleted_remains(
@@ -440,94 +451,39 @@ async def test_an_order_that_is_reopened_while_old_ones_are_deleted_remains(
 # Clocks
 
 
-DAY = 86_400
-TIMES = [("outbox", "due_at"), *(("orders", column) for column in ("lease_until", "created_at", "updated_at"))]
-
-
-@pytest.fixture
-def move_clock(journal_url: str, run_sql: RunSql, monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
-    """Move the clock of the journal by seconds: on PostgreSQL by moving the times of all rows the other way.
-
-    It comes before `journal`: SQLite finds the clock when it is opened.
-    """
-    passed = 0.0
-
-    def move(seconds: float) -> None:
-        nonlocal passed
-        passed += seconds
-        if not journal_url.startswith("sqlite"):
-            for table, column in TIMES:
-                run_sql(f"UPDATE {table} SET {column} = {column} - ({seconds})")  # noqa: S608 - constants
-
-    if journal_url.startswith("sqlite"):
-        real = time.time
-        monkeypatch.setattr(time, "time", lambda: real() + passed)
-    return move
-
-
-@pytest.fixture
-async def ahead(move_clock: MoveClock, journal: Journal) -> Entry:
-    """A new order that was recorded while the clock was a day ahead."""
+async def test_leases_and_delays_from_a_clock_that_was_ahead_have_expired(
+    move_clock: MoveClock, journal: Journal
+) -> None:
     move_clock(DAY)
-    entry = await inserted(journal, new_order())
+    claimed = await inserted(journal, new_order("claimed by recovery"))
+    await inserted(journal, new_order("taken over by its caller"))
+    await shipped(journal, new_order("with an outbox"))
     move_clock(-DAY)
-    return entry
-
-
-@pytest.mark.usefixtures("ahead")
-async def test_a_lease_from_a_clock_that_was_ahead_has_expired(journal: Journal) -> None:
-    (entry,) = await claim_orders(journal)
-    assert entry.leased
-
-
-@pytest.mark.usefixtures("ahead")
-async def test_an_order_from_a_clock_that_was_ahead_is_taken_over_by_its_caller(journal: Journal) -> None:
-    entry = existing(await journal.find("scope"))
+    entry = existing(await journal.find("taken over by its caller"))
     assert not entry.leased
     assert await journal.take_over(entry) is not None
-
-
-async def test_an_item_from_a_clock_that_was_ahead_is_due(move_clock: MoveClock, journal: Journal) -> None:
-    move_clock(DAY)
-    await shipped(journal, new_order())
-    move_clock(-DAY)
+    assert [(entry.order_id, entry.leased) for entry in await claim_orders(journal)] == [(claimed.order_id, True)]
     assert sorted(item.kind for item in await claim_items(journal)) == [EMAIL, EMPTY_CART]
 
 
-async def test_orders_dated_in_the_future_are_counted_and_stuck(ahead: Entry, journal: Journal) -> None:
-    await journal.insert(new_order("of today"))
+async def test_orders_dated_in_the_future_are_counted_and_stuck(move_clock: MoveClock, journal: Journal) -> None:
+    move_clock(DAY)
+    ahead = await inserted(journal, new_order())
+    move_clock(-DAY)
+    await inserted(journal, new_order("of today"))
     assert (await journal.statistics()).future_orders == 1
     (entry,) = await journal.list_orders([], stuck=True, limit=10)
     assert (entry.order_id, entry.stuck) == (ahead.order_id, True)
 
 
-async def test_leases_hold_while_the_clock_moves_by_less_than_a_lease(move_clock: MoveClock, journal: Journal) -> None:
-    await journal.insert(new_order())
-    move_clock(-60)
-    assert await claim_orders(journal) == []
-
-
-async def test_the_history_names_every_worker(journal: Journal, other_journal: Journal) -> None:
-    new = await inserted(journal, new_order())
-    await expire(journal, new.order_id)
-    await claim_orders(other_journal, 10)
-    history = await journal.history(new.order_id)
-    assert [(event.step, event.epoch, event.detail) for event in history] == [
-        ("inserted", 1, "one"),
-        ("left", 1, "test"),
-        ("taken_over", 2, "two"),
-    ]
-
-
 async def test_orders_are_read_from_a_position_on(journal: Journal) -> None:
     for number in range(3):
-        await journal.insert(new_order(f"scope-{number}", user_id=f"user-{number}"))
+        await inserted(journal, new_order(f"scope-{number}", user_id=f"user-{number}"))
     orders = await journal.scan(Position(0), 10)
-    assert sorted(orders, key=lambda order: (order.created_at, order.order_id)) == orders
     assert len(orders) == 3
+    assert sorted(orders, key=lambda order: (order.created_at, order.order_id)) == orders
     paged = [await journal.scan(start, 1) for start in (Position(0), *(order.position for order in orders))]
-    assert [page[0].order_id for page in paged[:3]] == [order.order_id for order in orders]
-    assert paged[3] == []
+    assert paged == [[order] for order in orders] + [[]]
 
 
 async def test_orders_are_listed_newest_first_all_and_those_of_a_user(journal: Journal) -> None:
@@ -538,56 +494,43 @@ async def test_orders_are_listed_newest_first_all_and_those_of_a_user(journal: J
 
 
 async def test_finished_and_refused_orders_are_listed_by_state(journal: Journal) -> None:
-    done, declined = await shipped(journal, new_order("one")), new_order("two")
-    await journal.settle([Sent(done, kind) for kind in (EMAIL, EMPTY_CART)])
-    await journal.insert(declined)
-    await journal.update(declined.claim, Transition(State.CHARGING, State.DECLINED))
-    newest_first = await journal.list_orders([State.DONE, State.DECLINED], stuck=False, limit=10)
-    assert [entry.order_id for entry in newest_first] == [declined.order_id, done]
-    listed = {
-        state: [entry.order_id for entry in await journal.list_orders([state], stuck=False, limit=10)]
-        for state in State
-    }
-    assert {state: found for state, found in listed.items() if found} == {
-        State.DONE: [done],
-        State.DECLINED: [declined.order_id],
-    }
+    finished = await done(journal, new_order("one"))
+    declined = (await ended(journal, new_order("two"), State.DECLINED)).order_id
+
+    async def listed(*states: State) -> list[str]:
+        return [entry.order_id for entry in await journal.list_orders(states, stuck=False, limit=10)]
+
+    assert await listed(State.DONE, State.DECLINED) == [declined, finished]  # newest first
+    by_state = {state: found for state in State if (found := await listed(state))}
+    assert by_state == {State.DONE: [finished], State.DECLINED: [declined]}
 
 
-async def test_an_order_whose_state_does_not_change_is_stuck(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sql, "STUCK_SECONDS", -1)
+async def test_an_order_whose_state_does_not_change_is_stuck(move_clock: MoveClock, journal: Journal) -> None:
     new = await inserted(journal, new_order())
+    assert await journal.list_orders([], stuck=True, limit=10) == []
+    move_clock(100)
     (entry,) = await journal.list_orders([], stuck=True, limit=10)
     assert (entry.order_id, entry.stuck) == (new.order_id, True)
 
 
 @pytest.mark.parametrize("state", sorted(NEEDS_OPERATOR))
 async def test_a_settled_order_waits_no_longer_and_frees_its_cart(
-    journal: Journal, run_sql: RunSql, state: State
+    move_clock: MoveClock, journal: Journal, state: State
 ) -> None:
     entry = await ended(journal, new_order("first", cart_generation="etag"), state)
     assert [found.order_id for found in await journal.list_orders([], stuck=True, limit=10)] == [entry.order_id]
-    run_sql("UPDATE orders SET updated_at = updated_at - 1000")
+    move_clock(1000)
     assert (await journal.statistics()).waiting_seconds[state] == pytest.approx(1000, abs=100)
     assert await journal.update(entry.claim, settled(entry))
     closed = existing(await journal.read(entry.order_id))
     assert (closed.state, closed.reason, closed.stuck) == (State.SETTLED, "SETTLED_REFUNDED", False)
     assert await journal.reopen(closed, new_order("first", cart_generation="etag")) is None
     assert (await journal.statistics()).waiting_seconds == {}
-    assert [found.order_id for found in await journal.list_orders([State.SETTLED], stuck=False, limit=10)] == [
-        entry.order_id
-    ]
+    listed = await journal.list_orders([State.SETTLED], stuck=False, limit=10)
+    assert [found.order_id for found in listed] == [entry.order_id]
     step = (await journal.history(entry.order_id))[-1]
     assert (step.step, step.detail) == ("settled_refunded", "eve: R-7")
     await inserted(journal, new_order("second", cart_generation="etag"))
-
-
-async def test_an_order_settled_as_shipped_has_an_outbox(journal: Journal) -> None:
-    entry = await ended(journal, new_order(), State.NEEDS_REVIEW)
-    assert await journal.update(entry.claim, settled(entry, State.SHIPPED, "shipped"))
-    assert existing(await journal.read(entry.order_id)).tracking_id == "R-7"
-    assert await journal.outbox_of([entry.order_id]) == {entry.order_id: {EMAIL: False, EMPTY_CART: False}}
-    assert await journal.settle([Sent(entry.order_id, kind) for kind in (EMAIL, EMPTY_CART)]) == [entry.order_id]
 
 
 async def test_of_two_operators_one_settles_an_order(journal: Journal, other_journal: Journal) -> None:
@@ -615,34 +558,21 @@ async def test_statistics_count_unfinished_orders(move_clock: MoveClock, journal
     assert 0 <= statistics.oldest_open_seconds < 100
 
 
-async def test_the_oldest_notification_is_as_old_as_its_order_is_shipped(journal: Journal, run_sql: RunSql) -> None:
-    orders = {age: await shipped(journal, new_order(str(age))) for age in (3000, 2000, 1000)}
-    for age, order_id in orders.items():
-        run_sql(f"UPDATE orders SET updated_at = updated_at - {age} WHERE order_id = '{order_id}'")  # noqa: S608
-    assert 3000 <= (await journal.statistics()).oldest_item_seconds < 3500
-    await journal.settle([Sent(orders[3000], kind) for kind in (EMAIL, EMPTY_CART)])
-    assert 2000 <= (await journal.statistics()).oldest_item_seconds < 2500
-    await journal.settle([Sent(orders[2000], EMPTY_CART)])
-    await journal.set_dead(orders[2000], EMAIL, reason="NO_SUCH_HOST")
-    assert 1000 <= (await journal.statistics()).oldest_item_seconds < 1500
-
-
-async def test_a_postponed_notification_keeps_its_age(
-    journal: Journal, run_sql: RunSql, monkeypatch: pytest.MonkeyPatch
+async def test_the_oldest_notification_is_as_old_as_its_order_is_shipped(
+    move_clock: MoveClock, journal: Journal
 ) -> None:
-    monkeypatch.setattr(sql, "OUTBOX_LEASE_SECONDS", 0)
-    await shipped(journal, new_order())
-    run_sql("UPDATE orders SET updated_at = updated_at - 1000")
+    order_ids = []
+    for number in range(3):
+        order_ids.append(await shipped(journal, new_order(str(number))))
+        move_clock(1000)
+    assert 3000 <= (await journal.statistics()).oldest_item_seconds < 3500
+    await journal.settle([Sent(order_ids[0], kind) for kind in (EMAIL, EMPTY_CART)])
+    assert 2000 <= (await journal.statistics()).oldest_item_seconds < 2500
+    await journal.settle([Sent(order_ids[1], EMPTY_CART)])
+    await journal.set_dead(order_ids[1], EMAIL, reason="NO_SUCH_HOST")
     (item,) = await journal.claim_outbox(EMAIL, 1, failed=False)
     await journal.postpone(item, delay_seconds=60, reason="DOWN")
     assert 1000 <= (await journal.statistics()).oldest_item_seconds < 1500
-
-
-async def test_amounts_beyond_64_bits_of_nanos_are_stored(journal: Journal) -> None:
-    huge = Money.of("EUR", MAX_UNITS, 999_999_999)
-    await inserted(journal, new_order(shipping_cost=huge, lines=()))
-    entry = existing(await journal.find("scope"))
-    assert entry.order.total == huge
 
 
 async def until_blocked(task: asyncio.Task[Any], other: psycopg.AsyncConnection[Any]) -> None:

@@ -1,11 +1,8 @@
 """Requests are recognized while the key of their fingerprints is replaced."""
 
-from collections.abc import Callable
-from typing import Any
-
 import pytest
 
-Start = Callable[..., Any]
+from shop_kit.checkouts import Start
 
 OLD, NEW = "o" * 32, "n" * 32
 
@@ -20,9 +17,6 @@ async def test_a_repeated_request_finds_its_order_after_the_hmac_key_changed(sta
 
 
 async def test_an_order_begun_with_the_new_key_is_found_by_a_replica_that_only_accepts_it(start: Start) -> None:
-    async with (
-        start(hmac_key=f"{NEW},{OLD}") as updated,
-        start(hmac_key=f"{OLD},{NEW}") as outdated,
-    ):
+    async with start(hmac_key=f"{NEW},{OLD}") as updated, start(hmac_key=f"{OLD},{NEW}") as outdated:
         first = await updated.place("key")
         assert (await outdated.place("key")).response == first.response

@@ -1,26 +1,18 @@
 """The journal loses its latest commits, as after a failover to an asynchronous standby or from a restored back-up."""
 
-import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager
-from typing import Any
+from collections.abc import AsyncIterator, Callable
 
 import pytest
 
 from chassis.errors import FailedPrecondition, Unavailable
-from checkout_service import executor, queue_workers
-from shop import payment_pb2
+from checkout_service import executor
+from shop_kit.checkouts import OTHER_CARD, Checkout, Start
 from shop_kit.fake_peers import FakePeers, Fault
-from shop_kit.waiting import wait_until
 
-RunSql = Callable[[str], None]
+RunSql = Callable[[str], object]
 Lose = Callable[[], None]
-Checkout = Any
-Start = Callable[..., Any]
 
 DOWN = Unavailable("down")
-OTHER_CARD = payment_pb2.CreditCardInfo(credit_card_number="5555 5555 5555 4444", credit_card_expiration_year=2035)
-KEYS = pytest.mark.parametrize("key", ["key", None])
 
 
 @pytest.fixture(autouse=True)
@@ -31,53 +23,43 @@ def _carts_remain(peers: FakePeers) -> None:
 
 @pytest.fixture
 async def checkout(start: Start, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Checkout]:
-    monkeypatch.setattr(queue_workers, "POLL_SECONDS", 0.05)
     monkeypatch.setattr(executor, "RETRY_SHARE_OF_LEASE", 0.0)  # a step in doubt is left to recovery at once
     async with start() as running:
         yield running
 
 
-@asynccontextmanager
-async def waiting_for(peer: Any, method: str, call: Coroutine[Any, Any, Any]) -> AsyncIterator[asyncio.Task[Any]]:
-    """Begin a call, and let it wait for a peer, which has done its part, until the context ends."""
-    calls = peer.calls[method]
-    gate = peer.hold(method, after=True)
-    task = asyncio.create_task(call)
-    await wait_until(lambda: peer.calls[method] > calls)
-    yield task
-    gate.set()
+def assert_bought_once(peers: FakePeers) -> None:
+    assert len(peers.payment.captured) == len(peers.shipping.shipments) == 1
 
 
-@KEYS
+@pytest.mark.parametrize("key", ["key", None])
 async def test_a_repeated_request_returns_the_same_order(checkout: Checkout, lose: Lose, key: str | None) -> None:
     first = await checkout.place(key)
     lose()
     again = await checkout.place(key)
     assert again.response == first.response
-    assert len(checkout.peers.payment.captured) == len(checkout.peers.shipping.shipments) == 1
+    assert_bought_once(checkout.peers)
 
 
-@pytest.mark.parametrize("call", [("payment", "Charge"), ("shipping", "ShipOrder")])
+@pytest.mark.parametrize(("peer", "method"), [("payment", "Charge"), ("shipping", "ShipOrder")])
 async def test_an_order_lost_under_its_worker_is_recorded_again(
-    checkout: Checkout, peers: FakePeers, lose: Lose, call: tuple[str, str]
+    checkout: Checkout, peers: FakePeers, lose: Lose, peer: str, method: str
 ) -> None:
-    peer, method = call
-    async with waiting_for(getattr(peers, peer), method, checkout.place("key")) as placing:
+    async with getattr(peers, peer).holding(method, checkout.place("key"), after=True) as placing:
         lose()
-    placed = await placing
-    assert (await checkout.place("key")).response == placed.response
-    assert len(peers.payment.captured) == len(peers.shipping.shipments) == 1
+    assert (await checkout.place("key")).response == (await placing).response
+    assert_bought_once(peers)
 
 
 async def test_an_order_lost_under_a_worker_that_took_it_over_is_in_progress(checkout: Checkout, lose: Lose) -> None:
     checkout.peers.payment.faults["Charge"] = Fault(FailedPrecondition("no", reason="CARD_EXPIRED"), times=1)
     await checkout.refused(email="bob@mail.example")
-    async with waiting_for(checkout.peers.payment, "Charge", checkout.refused()) as call:
+    async with checkout.peers.payment.holding("Charge", checkout.refused(), after=True) as call:
         lose()
     error = await call
     assert (type(error), error.reason) == (Unavailable, "ORDER_IN_PROGRESS")
     await checkout.place()
-    assert len(checkout.peers.payment.captured) == len(checkout.peers.shipping.shipments) == 1
+    assert_bought_once(checkout.peers)
 
 
 async def test_an_attempt_that_was_fenced_is_followed_by_the_next(checkout: Checkout, lose: Lose) -> None:
@@ -92,15 +74,13 @@ async def test_an_attempt_that_was_fenced_is_followed_by_the_next(checkout: Chec
 
 
 async def test_a_lost_order_that_was_shipped_at_another_price_needs_review(checkout: Checkout, lose: Lose) -> None:
-    await checkout.place("key")
+    order_id = (await checkout.place("key")).response.order.order_id
     lose()
     checkout.peers.cart.fill("ann", lamp=1)
     error = await checkout.refused("key")
-    (order,) = await checkout.listed()
     assert (type(error), error.reason) == (FailedPrecondition, "ORDER_NEEDS_REVIEW")
-    assert error.metadata == {"order_id": order.order_id}
-    assert await checkout.states() == ["NEEDS_REVIEW"]
-    assert len(checkout.peers.payment.captured) == len(checkout.peers.shipping.shipments) == 1
+    assert (error.metadata, await checkout.states()) == ({"order_id": order_id}, ["NEEDS_REVIEW"])
+    assert_bought_once(checkout.peers)
 
 
 async def test_a_lost_charge_of_another_amount_is_voided_before_it_is_shipped(checkout: Checkout, lose: Lose) -> None:
@@ -131,7 +111,7 @@ async def test_the_items_of_a_lost_order_are_not_bought_again_under_another_key(
     lose()
     checkout.peers.cart.fill("ann", lamp=1)
     assert (await checkout.refused("second")).reason == "CART_ORDERED"
-    assert len(checkout.peers.payment.captured) == len(checkout.peers.shipping.shipments) == 1
+    assert_bought_once(checkout.peers)
     del checkout.peers.cart.lines["ann"]["lamp"]
     assert (await checkout.place("first")).response == first.response
 
@@ -144,7 +124,7 @@ async def test_the_repeat_of_a_lost_order_does_not_pay_for_the_same_items_added_
     lose()
     checkout.peers.cart.fill("ann", mug=2)
     assert (await checkout.refused("key")).reason == "ORDER_NEEDS_REVIEW"
-    assert len(checkout.peers.payment.captured) == len(checkout.peers.shipping.shipments) == 1
+    assert_bought_once(checkout.peers)
     assert checkout.peers.cart.lines["ann"] == {"mug": 2}
 
 

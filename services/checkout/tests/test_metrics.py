@@ -1,8 +1,5 @@
 """What is counted when orders are placed, repeated, refused and recovered, and what the spans of later work link to."""
 
-from collections.abc import Callable
-from typing import Any
-
 import pytest
 from opentelemetry import trace
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
@@ -14,7 +11,6 @@ from chassis.telemetry import semconv
 from chassis.telemetry.instruments import Telemetry
 from chassis.telemetry.metrics import Attributes
 from chassis.values.money import Money
-from checkout_service import queue_workers
 from checkout_service.domain import State
 from checkout_service.journal import sql
 from checkout_service.metrics import MAX_CURRENCIES, OTHER_CURRENCY, OrderMetrics
@@ -23,14 +19,12 @@ from checkout_service.ports import EMAIL, EMPTY_CART, Statistics
 from checkout_service.reconciliation.__main__ import _report
 from checkout_service.reconciliation.reader import Records
 from checkout_service.reconciliation.rules import CompleteSince, Kind, Mismatch
+from shop_kit.checkouts import Start
 from shop_kit.fake_peers import FakePeers, Fault
 from shop_kit.metrics import Series, measured
 from shop_kit.orders import new_order
 from shop_kit.serving import Recorded
 from shop_kit.waiting import wait_until
-
-Start = Callable[..., Any]
-Checkout = Any
 
 EUR = ((semconv.ORDER_CURRENCY, "EUR"),)
 DONE = ((semconv.ORDER_STATE, State.DONE.value),)
@@ -38,7 +32,6 @@ DONE = ((semconv.ORDER_STATE, State.DONE.value),)
 
 @pytest.fixture(autouse=True)
 def _short_intervals(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(queue_workers, "POLL_SECONDS", 0.05)
     monkeypatch.setattr(sql, "OUTBOX_LEASE_SECONDS", 1)
 
 
@@ -54,31 +47,43 @@ def spans_of(recorded: Recorded, name: str) -> list[ReadableSpan]:
     return [span for span in recorded.spans() if span.name == name]
 
 
-def context_of(span: ReadableSpan) -> SpanContext:
-    context: SpanContext | None = span.context
+def ids(context: SpanContext | None) -> tuple[int, int]:
+    """Return trace and span of a context."""
     assert context is not None
-    return context
+    return context.trace_id, context.span_id
 
 
 def linked(span: ReadableSpan) -> list[tuple[int, int]]:
-    """Return trace and span that a span links to."""
-    return [(link.context.trace_id, link.context.span_id) for link in span.links]
+    return [ids(link.context) for link in span.links]
 
 
-def ids_of(span: ReadableSpan) -> tuple[int, int]:
-    return context_of(span).trace_id, context_of(span).span_id
-
-
-async def test_a_placed_order_counts_once_with_its_total(start: Start, recorded: Recorded) -> None:
+async def test_a_placed_order_counts_once_with_its_total_and_its_span_describes_it(
+    start: Start, recorded: Recorded
+) -> None:
     async with start(recorded.telemetry) as checkout:
-        assert not (await checkout.place("key")).replayed
-        assert (await checkout.place("key")).replayed
+        order_id = (await checkout.place("key")).response.order.order_id
+        await checkout.place("key")
     assert values(recorded, semconv.ORDERS_PLACED) == {EUR: 1}
     assert values(recorded, semconv.REVENUE) == {EUR: 45.95}
     assert values(recorded, semconv.ORDERS_RECOVERED) == {(): 0}
+    first, again = (
+        {name: value for name, value in (span.attributes or {}).items() if name.startswith("shop.order.")}
+        for span in spans_of(recorded, "shop.CheckoutService/PlaceOrder")
+    )
+    assert first == {
+        "shop.order.id": order_id,
+        "shop.order.currency": "EUR",
+        "shop.order.total": 45.95,
+        "shop.order.item_count": 1,
+        "shop.order.attempt": 1,
+        "shop.order.replayed": False,
+    }
+    assert again == {**first, "shop.order.replayed": True}
 
 
-async def test_a_recovered_order_counts_once_as_placed_and_as_recovered(start: Start, recorded: Recorded) -> None:
+async def test_a_recovered_order_counts_once_and_its_recovery_links_to_the_call_that_began_it(
+    start: Start, recorded: Recorded
+) -> None:
     faults = "checkout.charge.after=error*1,checkout.take_over.after=error*1"
     async with start(recorded.telemetry, lease_seconds=1, failpoints=faults) as checkout:
         await checkout.refused("key")
@@ -86,6 +91,13 @@ async def test_a_recovered_order_counts_once_as_placed_and_as_recovered(start: S
     assert values(recorded, semconv.ORDERS_PLACED) == {EUR: 1}
     assert values(recorded, semconv.REVENUE) == {EUR: 45.95}
     assert values(recorded, semconv.ORDERS_RECOVERED) == {(): 1}
+    (began,) = spans_of(recorded, "shop.CheckoutService/PlaceOrder")
+    *_, recovery = spans_of(recorded, "recover order")
+    (shipped,) = spans_of(recorded, "shop.ShippingService/ShipOrder")
+    assert linked(recovery) == [ids(began.context)]
+    assert (recovery.attributes or {})[semconv.ORDER_ID] == (began.attributes or {})[semconv.ORDER_ID]
+    assert (recovery.attributes or {})[semconv.ORDER_CURRENCY] == "EUR"
+    assert ids(shipped.parent) == ids(recovery.context)
 
 
 async def test_a_refused_order_is_no_revenue(peers: FakePeers, start: Start, recorded: Recorded) -> None:
@@ -119,21 +131,6 @@ async def test_an_unknown_currency_is_refused_and_counted_nowhere(start: Start, 
     assert (span.attributes or {})[semconv.ORDER_ITEM_COUNT] == 1
 
 
-async def test_a_recovery_links_to_the_call_that_began_the_order(start: Start, recorded: Recorded) -> None:
-    failing = start(recorded.telemetry, lease_seconds=1, failpoints="checkout.charge.after=error*1")
-    async with failing as checkout:
-        await checkout.refused("key")
-        await until_done(recorded)
-    (began,) = spans_of(recorded, "shop.CheckoutService/PlaceOrder")
-    (recovery,) = spans_of(recorded, "recover order")
-    (shipped,) = spans_of(recorded, "shop.ShippingService/ShipOrder")
-    assert linked(recovery) == [ids_of(began)]
-    assert (recovery.attributes or {})[semconv.ORDER_ID] == (began.attributes or {})[semconv.ORDER_ID]
-    assert (recovery.attributes or {})[semconv.ORDER_CURRENCY] == "EUR"
-    assert shipped.parent is not None
-    assert shipped.parent.span_id == context_of(recovery).span_id
-
-
 async def test_notifications_sent_later_have_traces_that_link_to_the_call_that_began_their_order(
     peers: FakePeers, start: Start, recorded: Recorded
 ) -> None:
@@ -143,15 +140,15 @@ async def test_notifications_sent_later_have_traces_that_link_to_the_call_that_b
         await until_done(recorded)
     (began,) = spans_of(recorded, "shop.CheckoutService/PlaceOrder")
     failed, sent = spans_of(recorded, "send notification")
-    assert linked(failed) == linked(sent) == [ids_of(began)]
+    assert linked(failed) == linked(sent) == [ids(began.context)]
     assert (failed.attributes or {})[semconv.ERROR_REASON] == "UNAVAILABLE"
     assert sent.attributes == {
         semconv.ORDER_ID: order_id,
         semconv.NOTIFICATION_KIND: "email",
         semconv.NOTIFICATION_FAILURES: 1,
     }
-    parents = [span.parent for span in spans_of(recorded, "shop.internal.Confirmations/AcceptConfirmations")]
-    assert context_of(sent).span_id in {parent.span_id for parent in parents if parent is not None}
+    calls = spans_of(recorded, "shop.internal.Confirmations/AcceptConfirmations")
+    assert ids(sent.context) in {ids(call.parent) for call in calls}
 
 
 def test_the_context_of_a_span_that_is_not_sampled_is_not_stored() -> None:

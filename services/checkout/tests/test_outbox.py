@@ -1,11 +1,9 @@
 """What follows placed orders: confirmations and removals from carts, many in one internal call, or one by one."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Collection
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from collections.abc import AsyncIterator, Collection
+from contextlib import nullcontext
 from dataclasses import replace
-from functools import partial
-from typing import Any
 from unittest import mock
 
 import pytest
@@ -16,36 +14,31 @@ from structlog.testing import capture_logs
 import checkout_service.outbox
 from chassis.errors import DomainError, Internal, InvalidArgument, ResourceExhausted, Unavailable, Unimplemented
 from chassis.failpoints import Failpoints
-from chassis.rpc.client import channel
+from chassis.rpc.server import Service
 from chassis.telemetry import semconv
 from chassis.telemetry.instruments import Telemetry
 from checkout_service.domain import State
-from checkout_service.journal.opening import open_journal
 from checkout_service.metrics import OrderMetrics
 from checkout_service.outbox import Outbox
 from checkout_service.peers import carts, internal_service
 from checkout_service.peers.carts import CartClient
+from checkout_service.peers.channels import Addresses, Peers
 from checkout_service.peers.confirmations import EmailClient
 from checkout_service.ports import EMAIL, EMPTY_CART, Entry, Journal, Sender, Sent
 from checkout_service.queue_workers import PollTimer
-from shop.cart_pb2_grpc import CartServiceStub
-from shop.email_pb2_grpc import EmailServiceStub
-from shop_internal.confirmations_pb2_grpc import ConfirmationsStub
-from shop_internal.ordered_cart_pb2_grpc import OrderedCartStub
+from shop_kit.checkouts import peer_addresses
 from shop_kit.fake_peers import FakePeers, Fault
 from shop_kit.orders import new_order
 from shop_kit.serving import Recorded
+from shop_kit.settings import load_settings
 from shop_kit.waiting import wait_until
 
 A, B, C = (f"{name}@mail.example" for name in "abc")
-Placed = Callable[[str], Entry]
-Open = Callable[..., AbstractAsyncContextManager[Any]]
 
 
-@pytest.fixture
-def placed() -> Placed:
-    """Make a placed order whose confirmation goes to this address."""
-    return lambda email: replace(new_order(email, email=email), state=State.SHIPPED, tracking_id="tracking")
+def placed(email: str) -> Entry:
+    """Return a placed order whose confirmation goes to this address."""
+    return replace(new_order(email, email=email), state=State.SHIPPED, tracking_id="tracking")
 
 
 @pytest.fixture
@@ -57,82 +50,74 @@ def removals(peers: FakePeers) -> list[Entry]:
     return [new_order(user, user_id=user, cart_generation=peers.cart.etags[user][:16]) for user in users]
 
 
-@asynccontextmanager
-async def opening(
-    client: Callable[..., Any],
-    stubs: tuple[tuple[str, Callable[..., Any]], ...],
-    peers: FakePeers,
-    telemetry: Telemetry | None = None,
-) -> AsyncIterator[Any]:
-    """Serve the peers, and open a client on stubs of two of their services."""
+@pytest.fixture
+async def clients(peers: FakePeers, recorded: Recorded) -> AsyncIterator[Peers]:
+    """Clients of the fake peers."""
     async with peers.serving() as address:
-        channels = [channel(address, service, timeout_seconds=20) for service, _ in stubs]
+        settings = load_settings(Addresses, peer_addresses(address))
+        service = Service(settings, recorded.telemetry)
+        async with service.channels:
+            yield Peers(settings, service)
+
+
+@pytest.fixture
+def email(clients: Peers) -> EmailClient:
+    return clients.email
+
+
+@pytest.fixture
+def cart(clients: Peers) -> CartClient:
+    return clients.cart
+
+
+async def confirm_all(client: EmailClient, *emails: str) -> list[str | None]:
+    """Confirm placed orders to these addresses at the same time; return the reason of each that fails."""
+
+    async def confirm(email: str) -> str | None:
         try:
-            opened = (stub(to_peer) for (_, stub), to_peer in zip(stubs, channels, strict=True))
-            yield client(*opened, telemetry or Telemetry())
-        finally:
-            for to_peer in channels:
-                await to_peer.close()
-
-
-EMAIL_STUBS = (("shop.EmailService", EmailServiceStub), ("shop.internal.Confirmations", ConfirmationsStub))
-CART_STUBS = (("shop.CartService", CartServiceStub), ("shop.internal.OrderedCart", OrderedCartStub))
-confirming = partial(opening, EmailClient, EMAIL_STUBS)
-removing = partial(opening, CartClient, CART_STUBS)
-
-
-async def confirm_all(client: EmailClient, *entries: Entry) -> list[str | None]:
-    """Send the confirmations at the same time; return the reason of each that fails."""
-
-    async def confirm(entry: Entry) -> str | None:
-        try:
-            await client.confirm(entry)
+            await client.confirm(placed(email))
         except DomainError as error:
             return error.reason
         return None
 
-    return await asyncio.gather(*map(confirm, entries))
+    return await asyncio.gather(*map(confirm, emails))
 
 
 def recipients(peers: FakePeers) -> list[str]:
     return sorted(request.email for request in peers.email.sent)
 
 
-async def test_confirmations_of_the_same_moment_are_one_call(peers: FakePeers, placed: Placed) -> None:
-    async with confirming(peers) as client:
-        assert await confirm_all(client, placed(A), placed(B)) == [None, None]
+async def test_confirmations_of_the_same_moment_are_one_call(email: EmailClient, peers: FakePeers) -> None:
+    assert await confirm_all(email, A, B) == [None, None]
     assert recipients(peers) == [A, B]
     assert peers.confirmations.calls["AcceptConfirmations"] == 1
 
 
 async def test_a_call_for_several_traces_is_part_of_one_and_links_to_the_others(
-    peers: FakePeers, placed: Placed, recorded: Recorded
+    email: EmailClient, recorded: Recorded
 ) -> None:
-    async def confirm_in_trace(client: EmailClient, email: str) -> SpanContext:
+    async def confirm_in_trace(recipient: str) -> SpanContext:
         with recorded.telemetry.tracer.start_as_current_span("order", Context()) as span:
-            await client.confirm(placed(email))
+            await email.confirm(placed(recipient))
         return span.get_span_context()
 
-    async with confirming(peers, recorded.telemetry) as client:
-        first, *others = await asyncio.gather(*(confirm_in_trace(client, email) for email in (A, B, C)))
-        await confirm_in_trace(client, "alone@mail.example")
+    first, *others = await asyncio.gather(*map(confirm_in_trace, (A, B, C)))
+    await confirm_in_trace("alone@mail.example")
     (sent,) = [span for span in recorded.spans() if span.name == "send confirmations"]
     assert sent.parent == first
     assert [link.context for link in sent.links] == others
     assert sent.attributes == {semconv.BATCH_SIZE: 3}
 
 
-async def test_more_than_twenty_confirmations_are_several_calls(peers: FakePeers, placed: Placed) -> None:
-    async with confirming(peers) as client:
-        await confirm_all(client, *(placed(f"{number}@mail.example") for number in range(41)))
+async def test_more_than_twenty_confirmations_are_several_calls(email: EmailClient, peers: FakePeers) -> None:
+    await confirm_all(email, *(f"{number}@mail.example" for number in range(41)))
     assert len(set(recipients(peers))) == len(peers.email.sent) == 41
     assert peers.confirmations.calls["AcceptConfirmations"] == 3
 
 
-async def test_a_refused_confirmation_fails_only_its_own_order(peers: FakePeers, placed: Placed) -> None:
+async def test_a_refused_confirmation_fails_only_its_own_order(email: EmailClient, peers: FakePeers) -> None:
     peers.email.faults["SendOrderConfirmation"] = Fault(InvalidArgument.field("email", "must be known"), times=1)
-    async with confirming(peers) as client:
-        assert await confirm_all(client, placed(A), placed(B)) == ["INVALID_ARGUMENT", None]
+    assert await confirm_all(email, A, B) == ["INVALID_ARGUMENT", None]
     assert recipients(peers) == [B]
 
 
@@ -146,34 +131,35 @@ async def test_a_refused_confirmation_fails_only_its_own_order(peers: FakePeers,
     ],
 )
 async def test_confirmations_of_a_call_that_fails_are_sent_one_by_one_unless_the_peer_is_down(
-    peers: FakePeers, placed: Placed, error: DomainError, is_of_each: bool, alone: int
+    email: EmailClient, peers: FakePeers, error: DomainError, is_of_each: bool, alone: int
 ) -> None:
     peers.confirmations.faults["AcceptConfirmations"] = Fault(error, times=1)
-    async with confirming(peers) as client:
-        assert await confirm_all(client, placed(A), placed(B)) == [error.reason if is_of_each else None] * 2
-        assert peers.email.calls["SendOrderConfirmation"] == alone
-        await client.confirm(placed(C))
+    assert await confirm_all(email, A, B) == [error.reason if is_of_each else None] * 2
+    assert peers.email.calls["SendOrderConfirmation"] == alone
+    await email.confirm(placed(C))
     assert peers.confirmations.calls["AcceptConfirmations"] == 2
 
 
-async def test_an_email_service_of_the_contract_alone_gets_one_call_for_each(peers: FakePeers, placed: Placed) -> None:
+async def test_an_email_service_of_the_contract_alone_gets_one_call_for_each(
+    email: EmailClient, peers: FakePeers
+) -> None:
     peers.confirmations.fail(Unimplemented("no such method"))
-    async with confirming(peers) as client:
-        await confirm_all(client, placed(A), placed(B))
-        await client.confirm(placed(C))
+    await confirm_all(email, A, B)
+    await email.confirm(placed(C))
     assert recipients(peers) == [A, B, C]
     assert peers.confirmations.calls["AcceptConfirmations"] == 1
 
 
-async def test_a_cancelled_caller_does_not_stop_the_confirmations_of_others(peers: FakePeers, placed: Placed) -> None:
+async def test_a_cancelled_caller_does_not_stop_the_confirmations_of_others(
+    email: EmailClient, peers: FakePeers
+) -> None:
     gate = peers.confirmations.hold("AcceptConfirmations")
-    async with confirming(peers) as client:
-        left_out, cancelled, other = (client.confirm(placed(email)) for email in (A, B, C))
-        left_out.cancel()
-        await wait_until(lambda: peers.confirmations.calls["AcceptConfirmations"])
-        cancelled.cancel()
-        gate.set()
-        await other
+    left_out, cancelled, other = (email.confirm(placed(recipient)) for recipient in (A, B, C))
+    left_out.cancel()
+    await wait_until(lambda: peers.confirmations.calls["AcceptConfirmations"])
+    cancelled.cancel()
+    gate.set()
+    await other
     assert recipients(peers) == [B, C]
 
 
@@ -181,55 +167,39 @@ async def until_called(peers: FakePeers, calls: int) -> None:
     await wait_until(lambda: peers.ordered_cart.calls["RemoveAllOrdered"] == calls)
 
 
-async def test_the_first_removal_is_sent_at_once_and_those_during_its_call_together_after_it(
-    peers: FakePeers, removals: list[Entry], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("delay_seconds", "calls_meanwhile"), [(3600.0, 1), (carts.DELAY_SECONDS, 2)])
+async def test_the_first_removal_is_sent_at_once_and_those_during_its_call_together_after_it_or_after_a_delay(
+    cart: CartClient, peers: FakePeers, removals: list[Entry], delay_seconds: float, calls_meanwhile: int
 ) -> None:
-    monkeypatch.setattr(carts, "DELAY_SECONDS", 3600.0)
+    cart._batches.delay_seconds = delay_seconds
     gate = peers.ordered_cart.hold("RemoveAllOrdered")
-    async with removing(peers) as client:
-        calls = [client.remove_ordered(removals[0])]
-        await until_called(peers, 1)
-        calls += [client.remove_ordered(entry) for entry in removals[1:]]
-        gate.set()
-        await asyncio.gather(*calls)
-    assert peers.ordered_cart.calls["RemoveAllOrdered"] == 2
-    assert peers.cart.lines == {}
+    calls = [cart.remove_ordered(removals[0])]
+    await until_called(peers, 1)
+    calls += [cart.remove_ordered(entry) for entry in removals[1:]]
+    await until_called(peers, calls_meanwhile)
+    gate.set()
+    await asyncio.gather(*calls)
+    assert (peers.ordered_cart.calls["RemoveAllOrdered"], peers.cart.lines) == (2, {})
 
 
-async def test_a_removal_that_takes_long_does_not_delay_the_next_ones(peers: FakePeers, removals: list[Entry]) -> None:
-    gate = peers.ordered_cart.hold("RemoveAllOrdered")
-    async with removing(peers) as client:
-        calls = [client.remove_ordered(removals[0])]
-        await until_called(peers, 1)
-        calls += [client.remove_ordered(entry) for entry in removals[1:]]
-        await until_called(peers, 2)
-        gate.set()
-        await asyncio.gather(*calls)
-    assert peers.cart.lines == {}
-
-
-async def test_removals_that_fail_together_are_sent_one_by_one(peers: FakePeers, removals: list[Entry]) -> None:
+async def test_removals_that_fail_together_are_sent_one_by_one(
+    cart: CartClient, peers: FakePeers, removals: list[Entry]
+) -> None:
     peers.ordered_cart.faults["RemoveAllOrdered"] = Fault(Internal("defect"))
-    async with removing(peers) as client:
-        await asyncio.gather(*map(client.remove_ordered, removals))
+    await asyncio.gather(*map(cart.remove_ordered, removals))
     assert peers.cart.lines == {}
 
 
-@pytest.mark.parametrize(("has_generations", "error"), [(True, Unavailable), (False, None)])
+@pytest.mark.parametrize("has_generation", [True, False])
 async def test_a_cart_with_a_generation_is_not_settled_while_a_proxy_hides_its_internal_service(
-    peers: FakePeers,
-    removals: list[Entry],
-    monkeypatch: pytest.MonkeyPatch,
-    has_generations: bool,
-    error: type[DomainError] | None,
+    cart: CartClient, peers: FakePeers, removals: list[Entry], monkeypatch: pytest.MonkeyPatch, has_generation: bool
 ) -> None:
     monkeypatch.setattr(internal_service, "ABSENT_AFTER_SECONDS", 0.0)
-    peers.cart.has_generations = has_generations
+    peers.cart.has_generations = has_generation
     peers.ordered_cart.fail(Unimplemented("no route"))
-    async with removing(peers) as client:
-        with pytest.raises(error) if error else nullcontext():
-            await client.remove_ordered(removals[0])
-    assert peers.cart.calls["EmptyCart"] == (0 if error else 1)
+    with pytest.raises(Unavailable) if has_generation else nullcontext():
+        await cart.remove_ordered(removals[0])
+    assert peers.cart.calls["EmptyCart"] == int(not has_generation)
 
 
 def accept(_entry: Entry) -> asyncio.Future[None]:
@@ -237,12 +207,6 @@ def accept(_entry: Entry) -> asyncio.Future[None]:
     sent = asyncio.get_running_loop().create_future()
     sent.set_result(None)
     return sent
-
-
-@pytest.fixture
-async def journal(database_url: str) -> AsyncIterator[Journal]:
-    async with open_journal(database_url, worker="one") as opened:
-        yield opened
 
 
 def outbox_of(journal: Journal, remove_ordered: Sender = accept) -> Outbox:
@@ -254,9 +218,7 @@ async def send(outbox: Outbox, entry: Entry) -> None:
     await outbox.send_now(entry, outbox.start_removal(entry))
 
 
-async def test_a_failed_removal_that_nobody_awaits_does_not_break_the_shutdown(
-    journal: Journal, placed: Placed
-) -> None:
+async def test_a_failed_removal_that_nobody_awaits_does_not_break_the_shutdown(journal: Journal) -> None:
     failing = asyncio.get_running_loop().create_future()
     outbox = outbox_of(journal, lambda _entry: failing)
     removal = outbox.start_removal(placed(A))
@@ -268,7 +230,7 @@ async def test_a_failed_removal_that_nobody_awaits_does_not_break_the_shutdown(
 
 
 async def test_twenty_sent_items_are_settled_at_once_and_fewer_later(
-    journal: Journal, placed: Placed, monkeypatch: pytest.MonkeyPatch
+    journal: Journal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(checkout_service.outbox, "_SETTLE_SECONDS", 60)
     outbox = outbox_of(journal)
@@ -288,7 +250,7 @@ async def test_twenty_sent_items_are_settled_at_once_and_fewer_later(
         running.cancel()
 
 
-async def test_no_commit_settles_more_than_twenty_items(journal: Journal, placed: Placed) -> None:
+async def test_no_commit_settles_more_than_twenty_items(journal: Journal) -> None:
     outbox = outbox_of(journal)
     with mock.patch.object(journal, "settle", wraps=journal.settle) as settle:
         for number in range(25):
@@ -298,27 +260,25 @@ async def test_no_commit_settles_more_than_twenty_items(journal: Journal, placed
 
 
 async def test_a_settlement_that_hangs_does_not_block_the_next_one(
-    journal: Journal, placed: Placed, monkeypatch: pytest.MonkeyPatch
+    journal: Journal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(checkout_service.outbox, "_SETTLE_SECONDS", 0.01)
     monkeypatch.setattr(checkout_service.outbox, "_SETTLE_WITHIN_SECONDS", 0.05)
     outbox = outbox_of(journal)
-    settled: list[Sent] = []
-    hangs = iter([True])
+    calls: list[Collection[Sent]] = []
 
     async def settle(sent: Collection[Sent]) -> list[str]:
-        if next(hangs, False):
+        calls.append(sent)
+        if len(calls) == 1:
             await asyncio.Event().wait()
-        settled.extend(sent)
         return []
 
     with mock.patch.object(journal, "settle", settle), capture_logs() as lines:
         running = asyncio.create_task(outbox.run())
-        for email in (A, B):
-            await send(outbox, placed(email))
-            await asyncio.sleep(0.1)
-        await wait_until(lambda: settled)
+        await send(outbox, placed(A))
+        await wait_until(lambda: calls)
+        await send(outbox, placed(B))
+        await wait_until(lambda: calls[1:])
         running.cancel()
-    assert [line["event"] for line in lines if line["log_level"] in {"warning", "error"}] == [
-        "the outbox cannot be settled"
-    ]
+    warnings = [line["event"] for line in lines if line["log_level"] in {"warning", "error"}]
+    assert warnings == ["the outbox cannot be settled"]

@@ -10,10 +10,10 @@ from checkout_service.peers.checks import CHECKS
 from shop import cart_pb2
 from shop_internal.payment_ledger_pb2 import ResolveOrFenceResponse
 from shop_internal.shipment_manifest_pb2 import ResolveShipmentResponse, Shipment
+from shop_kit.checkouts import Start
 from shop_kit.fake_peers import FakePeers
 from shop_kit.serving import Recorded
 
-Start = Callable[..., Any]
 Change = Callable[[Any], Any]
 
 CARD = "4242424242424242"
@@ -146,11 +146,7 @@ def valid_charge(**changed: Any) -> dict[str, Any]:
         ("PaymentLedger", ResolveOrFenceResponse(**valid_charge()), ""),
         ("PaymentLedger", ResolveOrFenceResponse(**valid_charge(transaction_id="")), "charged.transaction_id"),
         ("PaymentLedger", ResolveOrFenceResponse(**valid_charge(amount={"units": 1})), "charged.amount"),
-        (
-            "PaymentLedger",
-            ResolveOrFenceResponse(**valid_charge(recorded_at={"seconds": -1})),
-            "charged.recorded_at",
-        ),
+        ("PaymentLedger", ResolveOrFenceResponse(**valid_charge(recorded_at={"seconds": -1})), "charged.recorded_at"),
         ("ShipmentManifest", ResolveShipmentResponse(), "outcome"),
         ("ShipmentManifest", ResolveShipmentResponse(shipped=Shipment()), "shipped.tracking_id"),
     ],

@@ -6,23 +6,18 @@ hundred thousand orders and the statistics of a million; its tables then seem te
 
 import asyncio
 import re
-import sqlite3
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
-from pathlib import Path
+from operator import attrgetter
 from typing import Any, TypeAlias
 
-import psycopg
 import pytest
 
 from chassis.sql.database import listed, open_database
-from chassis.sql.migrate import migrate
-from chassis.sql.sqlite import add_functions, without_row_locks
 from checkout_service.domain import State
 from checkout_service.journal import statements
 from checkout_service.journal.opening import MIGRATIONS
-from checkout_service.journal.statements import Claims
 from checkout_service.ports import JournalUnavailable
+from shop_kit.databases import Templates, execute, plan_on_sqlite
 
 Explain: TypeAlias = Callable[[str], list[dict[str, Any]]]
 
@@ -50,42 +45,29 @@ COUNT_OF_THE_BACKLOG = "COUNT_OUTBOX"
 """Counts all rows of a table that is as long as the backlog."""
 IN_ORDER = dict.fromkeys(("LIST", "LIST_DONE"), "ix_orders_created_at")
 """Read the first rows of an index and stop at their limit."""
-
-
-def texts() -> dict[str, str]:
-    found = {name: text for name, text in vars(statements).items() if name.isupper() and isinstance(text, str)}
-    found = {name: text for name, text in found.items() if not name.startswith("_") and name != "NOW"}
-    for name, claims in vars(statements).items():
-        if isinstance(claims, Claims):
-            found |= {f"{name}.{field}": getattr(claims, field) for field in CLAIMS}
-    return found
-
-
 CLAIMS = {
-    **dict.fromkeys(("correct_leases", "claim_expired"), "lease_until"),
-    **dict.fromkeys(("correct_due_times", "claim_outbox"), "due_at"),
+    f"{tries}.{claim}": column
+    for tries in ("NEW", "FAILED")
+    for column, claims in {
+        "lease_until": ("correct_leases", "claim_expired"),
+        "due_at": ("correct_due_times", "claim_outbox"),
+    }.items()
+    for claim in claims
 }
-TEXTS = texts()
-BY_TIME = {
-    **{f"{tries}.{claim}": column for tries in ("NEW", "FAILED") for claim, column in CLAIMS.items()},
-    **dict.fromkeys(("COUNT_FUTURE", "OLD"), "created_at"),
+NAME = re.compile("(?!NOW)[A-Z][A-Z_]+")
+TEXTS: dict[str, str] = {
+    **{name: text for name, text in vars(statements).items() if NAME.fullmatch(name) and isinstance(text, str)},
+    **{name: attrgetter(name)(statements) for name in CLAIMS},
 }
+BY_TIME = CLAIMS | dict.fromkeys(("COUNT_FUTURE", "OLD"), "created_at")
 """Statements that read only what is due, out of many that are not, and the column that an index finds it by."""
 
 
 @pytest.fixture(scope="module")
-def sqlite_plan(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], list[str]]]:
+def sqlite_plan(tmp_path_factory: pytest.TempPathFactory, templates: Templates) -> Callable[[str], list[str]]:
     """Return the steps of a statement's plan on SQLite."""
-    path: Path = tmp_path_factory.mktemp("plans") / "journal.db"
-    migrate(f"sqlite:///{path}", MIGRATIONS)
-    with closing(sqlite3.connect(path)) as connection:
-        add_functions(connection)
-
-        def explain(text: str) -> list[str]:
-            plan = connection.execute(f"EXPLAIN QUERY PLAN {without_row_locks(text)}", PARAMETERS)
-            return [row[3] for row in plan]
-
-        yield explain
+    url = templates.copy_file(MIGRATIONS, tmp_path_factory.mktemp("plans") / "journal.db")
+    return lambda text: plan_on_sqlite(url, text, PARAMETERS)
 
 
 @pytest.mark.parametrize("name", sorted(TEXTS.keys() - {COUNT_OF_THE_BACKLOG}))
@@ -102,46 +84,31 @@ def reads_few(name: str, index: str) -> bool:
 
 
 @pytest.fixture(scope="module")
-def postgres_plan(postgres_process: str) -> Iterator[Explain]:
+def postgres_plan(postgres_process: str, templates: Templates) -> Iterator[Explain]:
     """Return the nodes of a statement's plan on PostgreSQL."""
-    with explaining(postgres_process, "plans", fill(ORDERS, snapshot="''") + STATISTICS) as explain:
-        yield explain
+    with templates.copy_database(postgres_process, MIGRATIONS) as url:
+        yield from explaining(url, fill(ORDERS, snapshot="''") + STATISTICS)
 
 
 @pytest.fixture(scope="module")
-def new_postgres_plan(postgres_process: str) -> Iterator[Explain]:
+def new_postgres_plan(postgres_process: str, templates: Templates) -> Iterator[Explain]:
     """Return the nodes of a statement's plan on PostgreSQL after the first orders, before it has statistics."""
-    with explaining(postgres_process, "new_plans", fill(FIRST_ORDERS, snapshot=SNAPSHOT)) as explain:
-        yield explain
+    with templates.copy_database(postgres_process, MIGRATIONS) as url:
+        yield from explaining(url, fill(FIRST_ORDERS, snapshot=SNAPSHOT))
 
 
-@contextmanager
-def explaining(server: str, name: str, statements_before: Sequence[str]) -> Iterator[Explain]:
-    """Create a database with the journal's tables on the server; yields what explains a statement there."""
-    with psycopg.connect(server, autocommit=True) as admin:
-        admin.execute(f"CREATE DATABASE {name}")
-    try:
-        migrate(postgres_url_of(server, name), MIGRATIONS)
-        url = psycopg.conninfo.make_conninfo(server, dbname=name)
-        with psycopg.connect(url, autocommit=True) as connection:
-            for statement in statements_before:
-                connection.execute(statement)
-        with asyncio.Runner() as runner:
-            yield lambda text: runner.run(explain(postgres_url_of(server, name), text))
-    finally:
-        with psycopg.connect(server, autocommit=True) as admin:
-            admin.execute(f"DROP DATABASE {name} WITH (FORCE)")
+def explaining(url: str, statements_before: Sequence[str]) -> Iterator[Explain]:
+    """Run statements on a database; yield what explains a statement there."""
+    for statement in statements_before:
+        execute(url, statement)
+    with asyncio.Runner() as runner:
+        yield lambda text: runner.run(explain(url, text))
 
 
 async def explain(url: str, text: str) -> list[dict[str, Any]]:
     async with open_database(url, unavailable=JournalUnavailable) as connections:
         (row,) = await connections.read(f"EXPLAIN (FORMAT JSON) {text}", PARAMETERS)
         return list(nodes(row["QUERY PLAN"][0]["Plan"]))
-
-
-def postgres_url_of(url: str, name: str) -> str:
-    parts = psycopg.conninfo.conninfo_to_dict(url)
-    return f"postgresql://{parts.get('user', 'postgres')}@/{name}?host={parts['host']}&port={parts.get('port', 5432)}"
 
 
 def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:

@@ -1,14 +1,14 @@
 """Backlogs are worked off at once, and what fails every time delays nothing else."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
-from chassis.errors import Internal, Unavailable, Unimplemented
+from chassis.errors import Unavailable, Unimplemented
 from chassis.rpc.wire import money_to_wire
 from chassis.sql import retention
 from chassis.values.addresses import Address
@@ -19,33 +19,30 @@ from checkout_service.journal.opening import open_journal
 from checkout_service.ports import EMAIL, Entry, Journal, JournalUnavailable
 from checkout_service.queue_workers import CircuitBreaker, PollTimer, QueueWorker, circuits_of
 from shop import payment_pb2
+from shop_internal import orders_pb2
+from shop_kit.checkouts import Start
+from shop_kit.clock import Clock
 from shop_kit.fake_peers import FakePeers, Fault
 from shop_kit.orders import new_order
 from shop_kit.waiting import wait_until
 
-Checkout = Any
-Start = Callable[..., Any]
-
 BACKLOG = 120
 
 
-class Clock:
-    """Replaces the clock of circuit breakers."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.seconds = 0.0
-        monkeypatch.setattr(CircuitBreaker, "_now", lambda _: self.seconds)
-
-
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    return Clock(monkeypatch)
+def clock(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """The clock of circuit breakers."""
+    monkeypatch.setattr(CircuitBreaker, "_now", lambda _: clock.seconds)
+    return clock
 
 
-def opened() -> CircuitBreaker:
+def opened(*, failures: int = 5) -> CircuitBreaker:
+    """Return a circuit breaker whose calls began together and failed."""
     circuit = CircuitBreaker("peer")
-    for _ in range(5):
+    circuit.admit(failures)
+    for _ in range(failures):
         circuit.record_failure()
+    circuit.release(failures)
     return circuit
 
 
@@ -57,16 +54,19 @@ def test_failures_in_a_row_open_the_circuit_and_one_success_closes_it() -> None:
     assert circuit.admit(16) == 16
 
 
-def test_an_open_circuit_admits_one_probe_after_a_pause(clock: Clock) -> None:
-    circuit = opened()
-    clock.seconds = 1.0
+@pytest.mark.parametrize("failures", [5, 16])
+def test_an_open_circuit_admits_one_probe_after_a_pause_from_the_failure_that_opened_it(
+    clock: Clock, failures: int
+) -> None:
+    circuit = opened(failures=failures)
+    clock.seconds += 1.0
     assert (circuit.admit(16), circuit.admit(16)) == (1, 0)
     circuit.release(1)  # it was not used
     assert circuit.admit(16) == 1
 
 
 def test_the_pause_between_probes_grows_to_a_minute(clock: Clock) -> None:
-    circuit, probed_at = opened(), 0.0
+    circuit, probed_at = opened(), clock.seconds
     pauses: list[float] = []
     while len(pauses) < 8:
         clock.seconds += 0.5
@@ -78,53 +78,37 @@ def test_the_pause_between_probes_grows_to_a_minute(clock: Clock) -> None:
     assert pauses == [1, 2, 4, 8, 16, 32, 60, 60]
 
 
-def test_results_of_calls_that_began_earlier_do_not_delay_the_probe(clock: Clock) -> None:
-    circuit = CircuitBreaker("peer")
-    circuit.admit(16)
-    for _ in range(16):
-        circuit.record_failure()
-    circuit.release(16)
-    clock.seconds = 1.0
-    assert circuit.admit(16) == 1
-
-
 @pytest.mark.usefixtures("clock")
-def test_items_that_failed_before_do_not_open_the_circuit_of_new_ones() -> None:
+def test_items_that_failed_before_open_their_own_circuit_which_the_success_of_a_first_attempt_closes() -> None:
     circuits = circuits_of("peer")
     for _ in range(5):
         circuits[True].record_failure()
     assert (circuits[True].admit(16), circuits[False].admit(16)) == (0, 16)
-
-
-@pytest.mark.usefixtures("clock")
-def test_the_success_of_a_first_attempt_closes_both_circuits() -> None:
-    circuits = circuits_of("peer")
-    for failed in [False, True] * 5:
-        circuits[failed].record_failure()
+    for _ in range(5):
+        circuits[False].record_failure()
     circuits[False].record_success()
     assert (circuits[True].open, circuits[False].open) == (False, False)
 
 
+class Queue:
+    """Numbered items, which are claimed once, after errors."""
+
+    def __init__(self, count: int, *errors: Exception) -> None:
+        self.left, self.errors = [*range(count)], [*errors]
+
+    async def claim(self, limit: int) -> list[int]:
+        if self.errors:
+            raise self.errors.pop()
+        claimed, self.left = self.left[:limit], self.left[limit:]
+        return claimed
+
+
 @asynccontextmanager
-async def working(
-    claim: Callable[[int], Awaitable[Sequence[int]]], work: Callable[[int], Awaitable[bool]]
-) -> AsyncIterator[None]:
-    """Run a worker until the context ends."""
-    worker = asyncio.create_task(QueueWorker(PollTimer(), CircuitBreaker("peer"), claim, work).run())
+async def working(queue: Queue, work: Callable[[int], Awaitable[bool]]) -> AsyncIterator[None]:
+    """Run a worker of the queue until the context ends."""
+    worker = asyncio.create_task(QueueWorker(PollTimer(), CircuitBreaker("peer"), queue.claim, work).run())
     yield
     worker.cancel()
-
-
-class Queue:
-    """Numbered items, which are claimed once."""
-
-    def __init__(self, count: int) -> None:
-        self.left = count
-
-    async def claim(self, limit: int) -> Sequence[int]:
-        claimed = min(limit, self.left)
-        self.left -= claimed
-        return range(claimed)
 
 
 async def test_a_worker_works_on_a_limited_number_of_items() -> None:
@@ -138,48 +122,29 @@ async def test_a_worker_works_on_a_limited_number_of_items() -> None:
         in_progress -= 1
         return True
 
-    async with working(queue.claim, work):
-        await wait_until(lambda: queue.left == 0 and in_progress == 0)
+    async with working(queue, work):
+        await wait_until(lambda: not queue.left and in_progress == 0)
     assert most == queue_workers.CONCURRENCY
 
 
-async def test_a_worker_continues_after_errors(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(queue_workers, "POLL_SECONDS", 0.01)
-    claims: list[Any] = [JournalUnavailable("down"), [1], [2], [3]]
-    worked = []
-
-    async def claim(_limit: int) -> Sequence[int]:
-        found: Any = claims.pop(0) if claims else []
-        if isinstance(found, Exception):
-            raise found
-        return list(found)
-
-    async def work(item: int) -> bool:
-        worked.append(item)
-        if item < 3:
-            raise [JournalUnavailable("down"), ValueError("a defect")][item - 1]
-        return True
-
-    async with working(claim, work):
-        await wait_until(lambda: worked == [1, 2, 3])
-
-
-async def test_work_that_hangs_is_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("error", [JournalUnavailable("down"), ValueError("a defect"), None], ids=str)
+async def test_a_worker_continues_after_claims_that_fail_and_work_that_fails_or_hangs(
+    monkeypatch: pytest.MonkeyPatch, error: Exception | None
+) -> None:
     monkeypatch.setattr(queue_workers, "_WORK_WITHIN_SECONDS", 0.01)
-    monkeypatch.setattr(queue_workers, "POLL_SECONDS", 0.01)
     monkeypatch.setattr(queue_workers, "_FAILURES_TO_OPEN", 1000)
-    queue = Queue(3 * queue_workers.CONCURRENCY)
+    queue = Queue(3 * queue_workers.CONCURRENCY, JournalUnavailable("down"), ValueError("a defect"))
 
     async def work(_item: int) -> bool:
-        await asyncio.Event().wait()
-        return True
+        if error is not None:
+            raise error
+        return await asyncio.Event().wait()
 
-    async with working(queue.claim, work):
-        await wait_until(lambda: queue.left == 0)
+    async with working(queue, work):
+        assert await wait_until(lambda: not queue.left)
 
 
-async def test_workers_have_their_turns_at_the_same_moment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(queue_workers, "POLL_SECONDS", 0.01)
+async def test_workers_have_their_turns_at_the_same_moment() -> None:
     turns, moments = PollTimer(), 0
 
     async def wait_and_count() -> None:
@@ -218,8 +183,9 @@ class Backlog:
         await asyncio.gather(*map(self.journal.insert, entries))
         await asyncio.gather(*(self.journal.update(entry.claim, transition) for entry in entries))
 
-    def orders(self, count: int = BACKLOG, **changed: Any) -> list[Entry]:
-        return [new_order(f"{number}", **changed) for number in range(count)]
+
+def orders(count: int = BACKLOG, **changed: Any) -> list[Entry]:
+    return [new_order(f"{number}", **changed) for number in range(count)]
 
 
 @pytest.fixture
@@ -233,9 +199,9 @@ async def test_backlogs_are_worked_off_without_a_pause(
     backlog: Backlog, peers: FakePeers, start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(queue_workers, "POLL_SECONDS", 600.0)
-    orders = backlog.orders(2 * BACKLOG)
-    await backlog.shipped(*orders[:BACKLOG])
-    await backlog.charged(*orders[BACKLOG:])
+    entries = orders(2 * BACKLOG)
+    await backlog.shipped(*entries[:BACKLOG])
+    await backlog.charged(*entries[BACKLOG:])
     async with start() as checkout:
         await checkout.until_done(BACKLOG)
         await wait_until(lambda: len(peers.shipping.shipments) == BACKLOG)
@@ -244,7 +210,7 @@ async def test_backlogs_are_worked_off_without_a_pause(
 
 async def test_confirmations_that_hang_do_not_delay_carts(backlog: Backlog, peers: FakePeers, start: Start) -> None:
     peers.email.hold("SendOrderConfirmation")
-    await backlog.shipped(*backlog.orders())
+    await backlog.shipped(*orders())
     async with start():
         await wait_until(lambda: peers.ordered_cart.calls["RemoveOrdered"] == BACKLOG)
     assert peers.email.calls["SendOrderConfirmation"] <= 2 * queue_workers.CONCURRENCY
@@ -254,12 +220,12 @@ async def test_confirmations_that_failed_before_do_not_delay_new_ones(
     backlog: Backlog, peers: FakePeers, start: Start
 ) -> None:
     peers.email.hanging_address = "hopeless@mail.example"
-    await backlog.shipped(*backlog.orders(100, email=peers.email.hanging_address))
+    await backlog.shipped(*orders(100, email=peers.email.hanging_address))
     for item in await backlog.journal.claim_outbox(EMAIL, 100, failed=False):
         await backlog.journal.postpone(item, delay_seconds=-1, reason="TIMEOUT")
     await backlog.shipped(new_order("new"))
     async with start():
-        await wait_until(lambda: [mail.email for mail in peers.email.sent] == ["ann@mail.example"])
+        assert await wait_until(lambda: [mail.email for mail in peers.email.sent] == ["ann@mail.example"])
 
 
 # Failures
@@ -267,7 +233,6 @@ async def test_confirmations_that_failed_before_do_not_delay_new_ones(
 
 @pytest.fixture
 def _short_intervals(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(queue_workers, "POLL_SECONDS", 0.05)
     monkeypatch.setattr(queue_workers, "_FIRST_PAUSE_SECONDS", 0.1)
     monkeypatch.setattr(queue_workers, "_LONGEST_PAUSE_SECONDS", 0.1)
     monkeypatch.setattr(outbox, "retry_delay_seconds", lambda _failures: -1.0)
@@ -278,7 +243,7 @@ async def test_items_are_not_tried_one_by_one_while_their_peer_is_down(
     backlog: Backlog, peers: FakePeers, start: Start
 ) -> None:
     peers.email.faults["SendOrderConfirmation"] = Fault(Unavailable("down"))
-    await backlog.shipped(*backlog.orders())
+    await backlog.shipped(*orders())
     async with start() as checkout:
         await wait_until(lambda: peers.ordered_cart.calls["RemoveOrdered"] == BACKLOG)
         calls = peers.email.calls["SendOrderConfirmation"]
@@ -289,31 +254,21 @@ async def test_items_are_not_tried_one_by_one_while_their_peer_is_down(
 
 
 @pytest.mark.usefixtures("_short_intervals")
-async def test_an_outage_makes_no_dead_letters(
-    backlog: Backlog, peers: FakePeers, start: Start, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("max_failures", "dead_letters"), [(2, ["email"]), (10, [])])
+async def test_an_item_that_fails_too_often_is_a_dead_letter_unless_its_peer_is_known_to_be_down(
+    backlog: Backlog, start: Start, monkeypatch: pytest.MonkeyPatch, max_failures: int, dead_letters: list[str]
 ) -> None:
-    monkeypatch.setattr(outbox, "MAX_FAILURES", 10)
-    peers.email.faults["SendOrderConfirmation"] = Fault(Unavailable("down"), times=50)
-    await backlog.shipped(*backlog.orders(1))
+    monkeypatch.setattr(outbox, "MAX_FAILURES", max_failures)
+    backlog.peers.email.faults["SendOrderConfirmation"] = Fault(Unavailable("down"), times=50)
+    await backlog.shipped(*orders(1))
     async with start() as checkout:
-        await checkout.until_done(1)
-    assert len(peers.email.sent) == 1
 
+        async def ended() -> list[orders_pb2.Order]:
+            is_done = orders_pb2.ORDER_STATE_DONE
+            return [order for order in await checkout.listed() if order.dead_letters or order.state == is_done]
 
-@pytest.mark.usefixtures("_short_intervals")
-async def test_an_item_that_fails_too_often_is_a_dead_letter(
-    backlog: Backlog, peers: FakePeers, start: Start, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(outbox, "MAX_FAILURES", 2)
-    peers.email.faults["SendOrderConfirmation"] = Fault(Internal("broken"))
-    (entry,) = backlog.orders(1)
-    await backlog.shipped(entry)
-    async with start():
-
-        async def dead() -> bool:
-            return (await backlog.journal.outbox_of([entry.order_id]))[entry.order_id].get(EMAIL, False)
-
-        await wait_until(dead)
+        (order,) = await wait_until(ended)
+    assert list(order.dead_letters) == dead_letters
 
 
 @pytest.mark.usefixtures("_short_intervals")
@@ -323,7 +278,7 @@ async def test_methods_that_are_not_implemented_for_a_moment_are_called_again(
     missing = Unimplemented("no route")
     peers.ordered_cart.faults["RemoveOrdered"] = Fault(missing, times=1)
     peers.email.faults["SendOrderConfirmation"] = Fault(missing, times=3)
-    await backlog.shipped(*backlog.orders(1))
+    await backlog.shipped(*orders(1))
     async with start() as checkout:
         await checkout.until_done(1)
     assert (peers.ordered_cart.calls["RemoveOrdered"], peers.email.calls["SendOrderConfirmation"]) == (2, 4)
@@ -336,7 +291,7 @@ async def test_recovery_is_limited_to_probes_while_shipping_is_down(
     backlog: Backlog, peers: FakePeers, start: Start
 ) -> None:
     peers.shipping.faults["ShipOrder"] = Fault(Unavailable("down"))
-    await backlog.charged(*backlog.orders())
+    await backlog.charged(*orders())
     async with start() as checkout:
         await wait_until(lambda: peers.shipping.calls["ShipOrder"] > 2 * queue_workers.CONCURRENCY)
         assert peers.shipping.calls["ShipOrder"] < BACKLOG
@@ -347,7 +302,6 @@ async def test_recovery_is_limited_to_probes_while_shipping_is_down(
 async def test_an_order_that_always_fails_does_not_delay_the_recovery_of_new_ones(
     backlog: Backlog, peers: FakePeers, start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(queue_workers, "POLL_SECONDS", 0.05)
     monkeypatch.setattr(queue_workers, "_FIRST_PAUSE_SECONDS", 600.0)
     monkeypatch.setattr(recovery, "retry_delay_seconds", lambda _failures: 0.0)
     peers.shipping.failing_city = "Nowhere"
@@ -356,17 +310,18 @@ async def test_an_order_that_always_fails_does_not_delay_the_recovery_of_new_one
         await wait_until(lambda: peers.shipping.calls["ShipOrder"] == 6)
         await backlog.charged(new_order("new"))
         await checkout.until_done(1)
+    assert "ann@mail.example" in {mail.email for mail in peers.email.sent}
 
 
 async def test_finished_orders_are_deleted_after_the_retention_time(
     backlog: Backlog, start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(retention, "_TURN_SECONDS", 0.05)
-    (entry,) = backlog.orders(1)
+    (entry,) = orders(1)
     await backlog.shipped(entry)
     async with start(retention_days=1e-6):
 
         async def deleted() -> bool:
             return await backlog.journal.read(entry.order_id) is None
 
-        await wait_until(deleted)
+        assert await wait_until(deleted)

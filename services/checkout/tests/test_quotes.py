@@ -1,46 +1,29 @@
 """What an order would cost, and orders of another total than their customers were shown."""
 
-from collections.abc import Callable
 from typing import Any
 
 import grpc
 import pytest
 
-from chassis.errors import DomainError, FailedPrecondition
+from chassis.errors import FailedPrecondition
 from chassis.rpc.status import from_rpc_error
-from shop import address_pb2, checkout_pb2, order_pb2
+from shop.address_pb2 import Address
+from shop_kit.checkouts import Checkout, Start
 from shop_kit.fake_peers import FakePeers
-
-Checkout = Any
-Start = Callable[..., Any]
 
 TOTAL = "45.95 EUR"
 """Of Ann's order."""
 
 
-async def quote(checkout: Checkout, **changed: Any) -> order_pb2.OrderResult:
-    """Return the quote of Ann's order without a card, with the given fields of the request changed."""
-    address = address_pb2.Address(street_address="Main 1", city="Berlin", country="Germany", zip_code=10115)
-    fields = {"user_id": "ann", "user_currency": "EUR", "address": address, "email": "ann@mail.example", **changed}
-    quoted: order_pb2.OrderResult = await checkout.quotes.QuoteOrder(checkout_pb2.PlaceOrderRequest(**fields))
-    return quoted
-
-
-async def refused(checkout: Checkout, **changed: Any) -> DomainError:
-    with pytest.raises(grpc.aio.AioRpcError) as caught:
-        await quote(checkout, **changed)
-    return from_rpc_error(caught.value)
-
-
 @pytest.mark.parametrize("currency", ["EUR", "USD", "JPY"])
 async def test_a_quote_has_the_costs_of_the_order(checkout: Checkout, currency: str) -> None:
-    quoted = await quote(checkout, user_currency=currency)
+    quoted = await checkout.quote(user_currency=currency)
     placed = (await checkout.place(user_currency=currency)).response.order
     assert (list(quoted.items), quoted.shipping_cost) == (list(placed.items), placed.shipping_cost)
 
 
 async def test_a_quote_has_no_effect(checkout: Checkout) -> None:
-    assert (await quote(checkout)).order_id == ""
+    assert (await checkout.quote()).order_id == ""
     assert await checkout.listed() == []
     assert checkout.peers.cart.lines["ann"] == {"mug": 2}
     assert checkout.peers.payment.calls["Charge"] == 0
@@ -51,16 +34,13 @@ async def test_a_quote_has_no_effect(checkout: Checkout) -> None:
     [
         ({"email": "ann"}, "email: must be one e-mail address"),
         ({"user_id": "empty"}, "the cart is empty"),
-        ({"address": address_pb2.Address()}, "address.street_address: must not be empty"),
+        ({"address": Address()}, "address.street_address: must not be empty"),
     ],
 )
 async def test_what_cannot_be_ordered_has_no_quote(checkout: Checkout, changed: dict[str, Any], problem: str) -> None:
-    assert (await refused(checkout, **changed)).message == problem
-
-
-async def test_an_order_of_the_expected_total_is_placed(checkout: Checkout) -> None:
-    await checkout.place(expected_total=TOTAL)
-    await checkout.until_states("DONE")
+    with pytest.raises(grpc.aio.AioRpcError) as refused:
+        await checkout.quote(**changed)
+    assert from_rpc_error(refused.value).message == problem
 
 
 @pytest.mark.parametrize("key", [None, "key-1"])
@@ -72,11 +52,13 @@ async def test_an_order_of_another_total_is_not_placed(checkout: Checkout, shown
     assert checkout.peers.payment.calls["Charge"] == 0
 
 
-async def test_a_repeat_gets_its_order_although_prices_have_changed(checkout: Checkout) -> None:
+async def test_an_order_of_the_expected_total_is_placed_and_repeated_although_prices_have_changed(
+    checkout: Checkout,
+) -> None:
     placed = await checkout.place("key-1", expected_total=TOTAL)
     checkout.peers.cart.fill("ann", mug=5)
     again = await checkout.place("key-1", expected_total=TOTAL)
-    assert (again.replayed, again.response) == (True, placed.response)
+    assert (placed.replayed, again.replayed, again.response) == (False, True, placed.response)
 
 
 async def test_an_abandoned_order_begins_again_at_the_expected_total_only(start: Start, peers: FakePeers) -> None:

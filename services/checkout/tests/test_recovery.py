@@ -1,7 +1,6 @@
 """Recovery finishes orders whose workers failed, hung or were superseded, and finishes them once."""
 
 import asyncio
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -13,14 +12,18 @@ from checkout_service import executor, failpoints, outbox, queue_workers
 from checkout_service.journal import sql
 from shop import checkout_pb2
 from shop_internal import orders_pb2
+from shop_kit.checkouts import Checkout, Start
 from shop_kit.fake_peers import FakePeers, Fault
 from shop_kit.waiting import wait_until
 
-Checkout = Any
-Start = Callable[..., Any]
-
-
 FAULTS = [(point, key) for point in failpoints.ORDER_PATH for key in ("key", None)]
+ERRORS = [
+    *((f"{point}=error*1", key) for point, key in FAULTS),
+    *(
+        (f"checkout.charge.after=error*1,{point}=error*2", "key")
+        for point in (failpoints.TAKEN_OVER, *failpoints.RESOLVE)
+    ),
+]
 # An order without a key has its scope from elsewhere, but is taken over in the same way.
 HANGS = [pytest.param(fault, marks=() if fault[1] else pytest.mark.long) for fault in FAULTS]
 
@@ -28,7 +31,6 @@ HANGS = [pytest.param(fault, marks=() if fault[1] else pytest.mark.long) for fau
 @pytest.fixture(autouse=True)
 def _short_intervals(monkeypatch: pytest.MonkeyPatch) -> None:
     """Shorten loops and leases, so that recovery begins soon."""
-    monkeypatch.setattr(queue_workers, "POLL_SECONDS", 0.05)
     monkeypatch.setattr(outbox, "SEND_NOW_SECONDS", 1.0)
     monkeypatch.setattr(executor, "_CLOSE_WITHIN_SECONDS", 0.1)
     monkeypatch.setattr(outbox, "_CLOSE_WITHIN_SECONDS", 0.1)
@@ -38,7 +40,6 @@ def _short_intervals(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def start(start: Start) -> Start:
     """Start a checkout with a short lease."""
-
     return partial(start, lease_seconds=1)
 
 
@@ -63,12 +64,11 @@ def assert_one_order(peers: FakePeers, response: checkout_pb2.PlaceOrderResponse
     assert "ann" not in peers.cart.lines
 
 
-@pytest.mark.parametrize("fault", FAULTS)
-async def test_an_error_at_any_failpoint_ends_in_one_order(
-    peers: FakePeers, start: Start, fault: tuple[str, str | None]
+@pytest.mark.parametrize(("errors", "key"), ERRORS)
+async def test_an_error_at_any_failpoint_and_then_in_recovery_ends_in_one_order(
+    peers: FakePeers, start: Start, errors: str, key: str | None
 ) -> None:
-    point, key = fault
-    async with start(failpoints=f"{point}=error*1") as checkout:
+    async with start(failpoints=errors) as checkout:
         response = await place_until_success(checkout, key)
         await checkout.until_states("DONE")
     assert_one_order(peers, response)
@@ -92,15 +92,6 @@ async def test_a_worker_that_hangs_at_any_failpoint_ends_in_one_order(
     assert_one_order(peers, response)
 
 
-@pytest.mark.parametrize("point", [failpoints.TAKEN_OVER, *failpoints.RESOLVE])
-async def test_an_error_in_recovery_ends_in_one_order(peers: FakePeers, start: Start, point: str) -> None:
-    faults = f"checkout.charge.after=error*1,{point}=error*2"
-    async with start(failpoints=faults) as checkout:
-        response = await place_until_success(checkout, "key")
-        await checkout.until_states("DONE")
-    assert_one_order(peers, response)
-
-
 @pytest.mark.parametrize("point", failpoints.VOID)
 async def test_an_error_while_voiding_ends_in_a_void(peers: FakePeers, start: Start, point: str) -> None:
     peers.shipping.faults["ShipOrder"] = Fault(FailedPrecondition("closed", reason="DEPOT_CLOSED"))
@@ -111,15 +102,12 @@ async def test_an_error_while_voiding_ends_in_a_void(peers: FakePeers, start: St
 
 
 async def test_a_superseded_worker_changes_nothing_and_returns_the_same_order(peers: FakePeers, start: Start) -> None:
-    gate = peers.payment.hold("Charge", after=True)
     async with start() as superseded, start() as other:
-        call = asyncio.create_task(superseded.place("key", within=60))
-        orders = await other.until_states("DONE")
-        gate.set()
-        response = (await call).response
-        history = await other.journal.GetOrder(orders_pb2.GetOrderRequest(order_id=orders[0].order_id))
-    assert_one_order(peers, response)
-    assert [event.epoch for event in history.history if event.step == "shipped"] == [2]
+        async with peers.payment.holding("Charge", superseded.place("key", within=60), after=True) as call:
+            (order,) = await other.until_states("DONE")
+        history = (await other.shown(order.order_id)).history
+    assert_one_order(peers, (await call).response)
+    assert [event.epoch for event in history if event.step == "shipped"] == [2]
 
 
 async def test_different_requests_for_a_cart_at_once_after_an_abandoned_one_charge_once(

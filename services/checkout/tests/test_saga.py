@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from checkout_service import saga
 from checkout_service.commands import (
     Charge,
@@ -22,7 +24,8 @@ from checkout_service.commands import (
 from checkout_service.domain import State
 from checkout_service.saga import SagaResult
 
-CHARGED, SHIPPED = Charged("transaction"), Shipped("track")
+FAULTLESS = [True, Charged("transaction"), Shipped("track"), None]
+TO_SHIPMENT = [Insert, Charge, Ship, StartRemoval, Update]
 
 
 def drive(steps: saga.Saga, *results: Any) -> tuple[list[type[Any]], SagaResult | None]:
@@ -36,50 +39,40 @@ def drive(steps: saga.Saga, *results: Any) -> tuple[list[type[Any]], SagaResult 
     return yielded, None
 
 
-def test_an_order_is_recorded_before_its_charge() -> None:
-    assert drive(saga.place(), True) == ([Insert, Charge], None)
-
-
-def test_an_order_whose_scope_is_taken_is_not_charged() -> None:
-    assert drive(saga.place(), False) == ([Insert], SagaResult.SUPERSEDED)
-
-
-def test_an_order_without_faults_takes_six_steps() -> None:
-    assert drive(saga.place(), True, CHARGED, SHIPPED, None, True, None) == (
-        [Insert, Charge, Ship, StartRemoval, Update, Send],
-        SagaResult.SETTLED,
-    )
-
-
-def test_a_superseded_worker_sends_no_confirmation() -> None:
-    assert drive(saga.place(), True, CHARGED, SHIPPED, None, False, False) == (
-        [Insert, Charge, Ship, StartRemoval, Update, Restore],
-        SagaResult.SUPERSEDED,
-    )
-
-
-def test_a_lost_order_is_restored_before_its_shipment_is_recorded() -> None:
-    yielded, _ = drive(saga.place(), True, CHARGED, SHIPPED, None, False, True, True)
-    assert yielded == [Insert, Charge, Ship, StartRemoval, Update, Restore, Update, Send]
+@pytest.mark.parametrize(
+    ("results", "commands", "ended"),
+    [
+        ([False], [Insert], SagaResult.SUPERSEDED),
+        ([*FAULTLESS, True, None], [*TO_SHIPMENT, Send], SagaResult.SETTLED),
+        ([*FAULTLESS, False, False], [*TO_SHIPMENT, Restore], SagaResult.SUPERSEDED),
+        ([*FAULTLESS, False, True, True], [*TO_SHIPMENT, Restore, Update, Send], None),
+    ],
+    ids=["its scope is taken", "no faults", "another worker took it over", "the journal has lost it"],
+)
+def test_an_order_is_recorded_charged_shipped_recorded_as_shipped_and_then_confirmed(
+    results: list[Any], commands: list[type[Any]], ended: SagaResult | None
+) -> None:
+    assert drive(saga.place(), *results) == (commands, ended)
 
 
 def test_an_order_does_not_end_behind_a_fence_that_existed() -> None:
     assert drive(saga.resolve(), Fenced(existing=True), True) == ([Resolve, Update, Resolve], None)
 
 
-def commands_of(steps: saga.Saga, *results: Any) -> list[Any]:
-    return [next(steps), *(steps.send(result) for result in results)]
+OLD, OTHER_CONTENT = Charged("transaction", charged_at=5.0), KeyReused("transaction", charged_at=5.0)
 
 
-def test_an_old_charge_whose_shipment_is_forgotten_is_not_shipped_and_kept() -> None:
-    charged = Charged("transaction", charged_at=5.0)
-    *_, ship, update = commands_of(saga.place(), True, charged, Forgotten())
-    assert ship == Ship(charged_at=5.0)
-    assert (update.transition.after, update.transition.transaction_id) == (State.NEEDS_REVIEW, "transaction")
-
-
-def test_an_old_charge_of_other_content_whose_shipment_is_forgotten_is_kept() -> None:
-    displaced = KeyReused("transaction", charged_at=5.0)
-    *_, resolve, update = commands_of(saga.place(), True, KeyReused(), displaced, Forgotten())
-    assert resolve == ResolveShipment(charged_at=5.0)
+@pytest.mark.parametrize(
+    ("results", "shipment"),
+    [
+        ([True, OLD, Forgotten()], Ship(charged_at=5.0)),
+        ([True, KeyReused(), OTHER_CONTENT, Forgotten()], ResolveShipment(charged_at=5.0)),
+    ],
+    ids=["own content", "other content"],
+)
+def test_an_old_charge_whose_shipment_is_forgotten_is_not_shipped_and_kept(results: list[Any], shipment: Any) -> None:
+    steps = saga.place()
+    commands: list[Any] = [next(steps), *(steps.send(result) for result in results)]
+    *_, to_shipping, update = commands
+    assert to_shipping == shipment
     assert (update.transition.after, update.transition.transaction_id) == (State.NEEDS_REVIEW, "transaction")

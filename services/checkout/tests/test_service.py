@@ -1,12 +1,9 @@
 """PlaceOrder as its callers see it, over real channels, with peers that fail on demand."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import suppress
 from dataclasses import replace
-from functools import partial
 from typing import Any
-from unittest import mock
 
 import grpc
 import pytest
@@ -23,24 +20,21 @@ from chassis.errors import (
 )
 from checkout_service import outbox, placing, repeats
 from checkout_service.domain import Transition
-from checkout_service.journal.opening import open_journal
 from checkout_service.journal.sql import SqlJournal
 from checkout_service.peers import internal_service
-from checkout_service.ports import Claim, Journal, JournalUnavailable
-from shop import payment_pb2
+from checkout_service.ports import Claim, JournalUnavailable
+from shop.cart_pb2 import CartItem
+from shop.order_pb2 import OrderItem, OrderResult
 from shop_internal import orders_pb2
+from shop_kit.checkouts import OTHER_CARD, Checkout, Start, order_request
 from shop_kit.fake_peers import FakePeers, Fault
+from shop_kit.fake_peers.peer import money
 from shop_kit.waiting import wait_until
 
-Checkout = Any
-Start = Callable[..., Any]
-
 DOWN = Unavailable("down")
+NO_ROUTE = Unimplemented("a proxy without this route")
 EXPIRED = FailedPrecondition("no", reason="CARD_EXPIRED")
 CLOSED = FailedPrecondition("closed", reason="DEPOT_CLOSED")
-OTHER_CARD = payment_pb2.CreditCardInfo(
-    credit_card_number="5555 5555 5555 4444", credit_card_expiration_year=2035, credit_card_expiration_month=1
-)
 
 
 async def until_called(peer: Any, method: str, times: int = 1) -> None:
@@ -50,23 +44,23 @@ async def until_called(peer: Any, method: str, times: int = 1) -> None:
 # Placed orders
 
 
-async def test_an_order_has_its_lines_in_the_callers_currency(checkout: Checkout) -> None:
+async def test_an_order_has_its_costs_in_the_callers_currency(checkout: Checkout) -> None:
     order = (await checkout.place()).response.order
-    (line,) = order.items
-    assert (line.item.product_id, line.item.quantity) == ("mug", 2)
-    assert (line.cost.currency_code, line.cost.units, line.cost.nanos) == ("EUR", 35, 960_000_000)
-    assert (order.shipping_cost.units, order.shipping_cost.nanos) == (9, 990_000_000)
-    assert order.shipping_address.city == "Berlin"
-    assert order.shipping_tracking_id == f"track-{order.order_id}"
+    assert order == OrderResult(
+        order_id=order.order_id,
+        shipping_tracking_id=f"track-{order.order_id}",
+        shipping_cost=money("EUR", 9_990_000_000),
+        shipping_address=order_request().address,
+        items=[OrderItem(item=CartItem(product_id="mug", quantity=2), cost=money("EUR", 35_960_000_000))],
+    )
 
 
 async def test_costs_are_rounded_to_the_currencys_minor_unit(checkout: Checkout) -> None:
     checkout.peers.cart.fill("ann", lamp=1)
     order = (await checkout.place(user_currency="JPY")).response.order
     # 24.995 USD are 3,749.25 JPY, 4.995 USD are 749.25 JPY.
-    assert [line.cost.units for line in order.items] == [2697, 3749]
-    assert {line.cost.nanos for line in order.items} == {0}
-    assert (order.shipping_cost.units, order.shipping_cost.nanos) == (749, 0)
+    costs = [*(line.cost for line in order.items), order.shipping_cost]
+    assert costs == [money("JPY", units * 10**9) for units in (2697, 3749, 749)]
 
 
 @pytest.mark.parametrize(("currency", "conversions"), [("USD", 0), ("EUR", 2)])
@@ -87,54 +81,40 @@ async def test_a_second_order_reuses_the_prices_and_the_quote_of_the_first(check
     assert checkout.peers.shipping.calls["GetQuote"] == 1
 
 
-Update = Callable[[Claim, Transition], Awaitable[bool]]
+@pytest.fixture
+def failures(peers: FakePeers, monkeypatch: pytest.MonkeyPatch) -> list[JournalUnavailable]:
+    """Errors of the first updates of the journal, each of which begins after a removal from the cart."""
+    update, errors = SqlJournal.update, list[JournalUnavailable]()
 
-
-def opening_with_update(changed: Callable[[Update, Claim, Transition], Awaitable[bool]]) -> Callable[..., Any]:
-    """Open the journal with another `update`, which is given the original one."""
-
-    @asynccontextmanager
-    async def opening(*arguments: Any, **options: Any) -> AsyncIterator[Journal]:
-        async with open_journal(*arguments, **options) as journal:
-            with mock.patch.object(journal, "update", partial(changed, journal.update)):
-                yield journal
-
-    return opening
-
-
-async def test_the_cart_is_emptied_while_the_shipment_is_recorded(start: Start, peers: FakePeers) -> None:
-    async def update_after_the_removal(update: Update, claim: Claim, transition: Transition) -> bool:
+    async def update_after_the_removal(journal: SqlJournal, claim: Claim, transition: Transition) -> bool:
         await until_called(peers.ordered_cart, "RemoveAllOrdered")
-        return await update(claim, transition)
+        if errors:
+            raise errors.pop()
+        return await update(journal, claim, transition)
 
-    open_waiting_journal = opening_with_update(update_after_the_removal)
-    async with start(open_journal=open_waiting_journal) as checkout:
-        await checkout.place()
-        assert peers.cart.lines.get("ann", {}) == {}
-        await checkout.until_states("DONE")
+    monkeypatch.setattr(SqlJournal, "update", update_after_the_removal)
+    return errors
+
+
+@pytest.mark.usefixtures("failures")
+async def test_the_cart_is_emptied_while_the_shipment_is_recorded(checkout: Checkout) -> None:
+    await checkout.place()
+    assert checkout.peers.cart.lines.get("ann", {}) == {}
+    await checkout.until_states("DONE")
 
 
 @pytest.mark.parametrize("failed_removals", [0, 1])
 async def test_an_order_whose_cart_is_emptied_before_it_can_be_recorded_as_shipped_is_finished(
-    start: Start, peers: FakePeers, failed_removals: int
+    start: Start, peers: FakePeers, failures: list[JournalUnavailable], failed_removals: int
 ) -> None:
     peers.ordered_cart.faults["RemoveAllOrdered"] = Fault(DOWN, times=failed_removals)
-    failures = iter([JournalUnavailable("down")])
-
-    async def fail_once(update: Update, claim: Claim, transition: Transition) -> bool:
-        await until_called(peers.ordered_cart, "RemoveAllOrdered")
-        for failure in failures:
-            raise failure
-        return await update(claim, transition)
-
-    open_failing_journal = opening_with_update(fail_once)
-    async with start(open_journal=open_failing_journal, lease_seconds=0.5) as checkout:
-        error = await checkout.refused()
-        assert error.reason == "ORDER_IN_PROGRESS"
+    failures.append(JournalUnavailable("down"))
+    async with start(lease_seconds=0.5) as checkout:
+        assert (await checkout.refused()).reason == "ORDER_IN_PROGRESS"
         peers.cart.fill("ann", pan=1)
         await checkout.until_states("DONE")
-        assert peers.cart.lines["ann"] == {"pan": 1}
-        assert len(peers.payment.captured) == len(peers.shipping.shipments) == 1
+    assert peers.cart.lines["ann"] == {"pan": 1}
+    assert len(peers.payment.captured) == len(peers.shipping.shipments) == 1
 
 
 @pytest.mark.parametrize("without", [{"left_out": ["ordered_cart"]}, {"cart_internal_addr": None}])
@@ -153,24 +133,23 @@ async def test_a_cart_service_without_ordered_items_leaves_a_changed_cart_alone(
 ) -> None:
     monkeypatch.setattr(internal_service, "ABSENT_AFTER_SECONDS", 0.0)
     peers.cart.has_generations = False
-    async with start(left_out=["ordered_cart"]) as checkout, checkout.placing(peers.payment, "Charge"):
+    async with start(left_out=["ordered_cart"]) as checkout, peers.payment.holding("Charge", checkout.place()):
         peers.cart.fill("ann", lamp=1)
-    assert peers.cart.calls["EmptyCart"] == 1
-    assert peers.cart.lines["ann"] == {"mug": 2, "lamp": 1}
+    assert (peers.cart.calls["EmptyCart"], peers.cart.lines["ann"]) == (1, {"mug": 2, "lamp": 1})
 
 
 # Refused before any effect
 
 
-INVALID_FIELDS: list[tuple[str, dict[str, Any]]] = [
-    ("user_currency", {"user_currency": "XXX"}),
-    ("address", {"address": None}),
-    ("credit_card", {"credit_card": None}),
-    *(("idempotency-key", {"key": key}) for key in ("", "a b", "x" * 256)),
-]
-
-
-@pytest.mark.parametrize(("field", "changed"), INVALID_FIELDS)
+@pytest.mark.parametrize(
+    ("field", "changed"),
+    [
+        ("user_currency", {"user_currency": "XXX"}),
+        ("address", {"address": None}),
+        ("credit_card", {"credit_card": None}),
+        *(("idempotency-key", {"key": key}) for key in ("", "a b", "x" * 256)),
+    ],
+)
 async def test_an_invalid_field_is_named_and_nothing_is_charged(
     checkout: Checkout, field: str, changed: dict[str, Any]
 ) -> None:
@@ -187,12 +166,15 @@ async def test_an_invalid_field_is_named_and_nothing_is_charged(
         ({"gone": 1}, FailedPrecondition, "PRODUCT_WITHDRAWN"),
         ({"rug": 2}, OutOfRange, "AMOUNT_OUT_OF_RANGE"),
         ({"sample": 1}, FailedPrecondition, "NOTHING_TO_PAY"),
+        ({"mug": 1}, FailedPrecondition, "QUOTE_REFUSED"),
     ],
 )
 async def test_a_cart_that_cannot_be_sold_is_refused_before_the_charge(
     checkout: Checkout, lines: dict[str, int], error: type[DomainError], reason: str
 ) -> None:
     checkout.peers.catalog.prices["sample"] = checkout.peers.shipping.quote_nanos = 0
+    if reason == "QUOTE_REFUSED":
+        checkout.peers.shipping.faults["GetQuote"] = Fault(InvalidArgument.field("address.country", "is not served"))
     checkout.peers.cart.lines.clear()
     checkout.peers.cart.fill("ann", **lines)
     for key in ("key", None):
@@ -202,39 +184,22 @@ async def test_a_cart_that_cannot_be_sold_is_refused_before_the_charge(
     assert checkout.peers.payment.ledger == {}
 
 
-async def test_a_refused_quote_refuses_the_order(checkout: Checkout) -> None:
-    checkout.peers.shipping.faults["GetQuote"] = Fault(InvalidArgument.field("address.country", "is not served"))
-    error = await checkout.refused()
-    assert (type(error), error.reason) == (FailedPrecondition, "QUOTE_REFUSED")
-    assert checkout.peers.payment.ledger == {}
-
-
 READS = [("cart", "GetCart"), ("catalog", "GetProduct"), ("shipping", "GetQuote"), ("currency", "Convert")]
 
 
-@pytest.mark.parametrize("error", [DOWN, Internal("broken")])
-@pytest.mark.parametrize(("peer", "method"), READS)
-async def test_a_failing_dependency_is_unavailable_and_prevents_the_charge(
-    checkout: Checkout, peers: FakePeers, peer: str, method: str, error: DomainError
-) -> None:
-    getattr(peers, peer).faults[method] = Fault(error)
-    refused = await checkout.refused()
-    assert (type(refused), refused.retry_after_seconds) == (Unavailable, 1.0)
-    assert peers.payment.calls["Charge"] == 0
-    assert await checkout.states() == []
-
-
-@pytest.mark.parametrize("read", [READS[0], READS[-1]])
-async def test_a_hanging_dependency_is_unavailable_after_the_read_timeout(
-    checkout: Checkout, peers: FakePeers, monkeypatch: pytest.MonkeyPatch, read: tuple[str, str]
+@pytest.mark.parametrize("error", [DOWN, Internal("broken"), None], ids=["down", "broken", "hanging"])
+@pytest.mark.parametrize("read", READS)
+async def test_a_dependency_that_fails_or_hangs_is_unavailable_and_prevents_the_charge(
+    checkout: Checkout, monkeypatch: pytest.MonkeyPatch, read: tuple[str, str], error: DomainError | None
 ) -> None:
     monkeypatch.setattr(placing, "READ_WITHIN_SECONDS", 1.0)
     peer, method = read
-    gate = getattr(peers, peer).hold(method)
-    error = await checkout.refused(within=60)
+    gate = asyncio.Event()
+    getattr(checkout.peers, peer).faults[method] = Fault(error, gate=None if error else gate)
+    refused = await checkout.refused(within=60)
     gate.set()
-    assert await checkout.states() == []
-    assert (type(error), error.retry_after_seconds) == (Unavailable, 1.0)
+    assert (type(refused), refused.retry_after_seconds, await checkout.states()) == (Unavailable, 1.0, [])
+    assert checkout.peers.payment.calls["Charge"] == 0
 
 
 async def test_an_order_is_not_begun_shortly_before_the_callers_deadline(
@@ -283,40 +248,42 @@ async def test_a_charge_in_doubt_at_the_deadline_is_an_order_in_progress(checkou
     gate = checkout.peers.payment.hold("Charge", after=True)
     error = await checkout.refused("key", within=3)
     (order,) = await checkout.listed()
-    assert (type(error), error.reason) == (Unavailable, "ORDER_IN_PROGRESS")
-    assert (error.metadata, error.retry_after_seconds) == ({"order_id": order.order_id}, 1.0)
+    assert (type(error), error.reason, error.retry_after_seconds) == (Unavailable, "ORDER_IN_PROGRESS", 1.0)
+    assert error.metadata == {"order_id": order.order_id}
     gate.set()
     await checkout.until_states("DONE")
     assert (await checkout.place("key")).replayed
     assert len(checkout.peers.payment.captured) == 1
 
 
-NO_ROUTE = Unimplemented("a proxy without this route")
-
-
 @pytest.mark.parametrize(
-    ("peer", "method", "fault"),
+    "faults",
     [
-        ("payment", "Charge", Fault(DOWN, times=2)),
-        ("payment", "Charge", Fault(DOWN, times=2, after=True)),
-        ("payment", "Charge", Fault(NO_ROUTE, times=1)),
-        ("shipping", "ShipOrder", Fault(NO_ROUTE, times=1)),
+        {"payment.Charge": Fault(DOWN, times=2)},
+        {"payment.Charge": Fault(DOWN, times=2, after=True)},
+        {"payment.Charge": Fault(NO_ROUTE, times=1)},
+        {"shipping.ShipOrder": Fault(NO_ROUTE, times=1)},
+        # Checkout probes the ledger with a Void before it repeats a charge in doubt.
+        {"payment.Charge": Fault(DOWN, times=1), "ledger.Void": Fault(CLOSED)},
+        # A parcel that was sent is no longer refused.
+        {"shipping.ShipOrder": Fault(DOWN, times=1, after=True, then=Fault(CLOSED))},
     ],
 )
 async def test_a_step_in_doubt_is_retried_under_its_key(
-    checkout: Checkout, peers: FakePeers, peer: str, method: str, fault: Fault
+    checkout: Checkout, peers: FakePeers, faults: dict[str, Fault]
 ) -> None:
-    getattr(peers, peer).faults[method] = replace(fault)
-    await checkout.place("key")
-    assert len(peers.payment.captured) == len(peers.shipping.shipments) == 1
+    for name, fault in faults.items():
+        peer, method = name.split(".")
+        getattr(peers, peer).faults[method] = replace(fault)
+    order = (await checkout.place("key")).response.order
+    assert order.shipping_tracking_id == f"track-{order.order_id}"
+    assert list(peers.payment.ledger.values()) == ["charged"]
+    assert len(peers.shipping.shipments) == 1
 
 
 async def test_a_refusal_after_a_charge_in_doubt_is_fenced_first(checkout: Checkout) -> None:
-    checkout.peers.payment.faults["Charge"] = Fault(DOWN, times=1)
-    call = asyncio.create_task(checkout.refused("key"))
-    await until_called(checkout.peers.payment, "Charge")
-    checkout.peers.payment.faults["Charge"] = Fault(EXPIRED)
-    assert (await call).reason == "CARD_EXPIRED"
+    checkout.peers.payment.faults["Charge"] = Fault(DOWN, times=1, then=Fault(EXPIRED))
+    assert (await checkout.refused("key")).reason == "CARD_EXPIRED"
     assert list(checkout.peers.payment.ledger.values()) == ["fenced"]
 
 
@@ -329,7 +296,7 @@ async def test_a_charge_has_a_timeout_of_its_own(checkout: Checkout) -> None:
 
 
 async def test_a_hanging_email_does_not_delay_the_response(checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outbox, "SEND_NOW_SECONDS", 1.0)
+    monkeypatch.setattr(outbox, "SEND_EMAIL_SECONDS", 600.0)
     gate = checkout.peers.email.hold("SendOrderConfirmation")
     await checkout.place()
     assert checkout.peers.email.sent == []
@@ -364,14 +331,6 @@ async def test_a_charge_that_cannot_be_voided_needs_a_refund(
     assert (order.state, order.reason) == (orders_pb2.ORDER_STATE_NEEDS_REFUND, "DEPOT_CLOSED")
 
 
-async def test_a_ledger_that_releases_no_charges_does_not_refuse_any(checkout: Checkout) -> None:
-    # Checkout probes the ledger with a Void before it repeats a charge in doubt.
-    checkout.peers.payment.faults["Charge"] = Fault(DOWN, times=1)
-    checkout.peers.ledger.faults["Void"] = Fault(CLOSED)
-    await checkout.place("key")
-    assert list(checkout.peers.payment.ledger.values()) == ["charged"]
-
-
 async def test_a_charge_is_voided_although_one_call_finds_no_ledger(
     checkout: Checkout, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -383,23 +342,10 @@ async def test_a_charge_is_voided_although_one_call_finds_no_ledger(
     assert await checkout.states() == ["VOIDED"]
 
 
-async def test_a_parcel_that_was_sent_is_no_longer_refused(checkout: Checkout) -> None:
-    checkout.peers.shipping.faults["ShipOrder"] = Fault(DOWN, times=1, after=True)
-    call = asyncio.create_task(checkout.place("key"))
-    await until_called(checkout.peers.shipping, "ShipOrder")
-    checkout.peers.shipping.faults["ShipOrder"] = Fault(CLOSED)
-    order = (await call).response.order
-    assert order.shipping_tracking_id == f"track-{order.order_id}"
-    assert len(checkout.peers.payment.captured) == len(checkout.peers.shipping.shipments) == 1
-
-
 async def test_the_charge_of_a_fenced_parcel_is_voided(checkout: Checkout) -> None:
-    gate = checkout.peers.shipping.hold("ShipOrder")
-    call = asyncio.create_task(checkout.refused("key"))
-    await until_called(checkout.peers.shipping, "ShipOrder")
-    (order,) = await checkout.listed()
-    checkout.peers.shipping.fenced.add(order.order_id)
-    gate.set()
+    async with checkout.peers.shipping.holding("ShipOrder", checkout.refused("key")) as call:
+        (order,) = await checkout.listed()
+        checkout.peers.shipping.fenced.add(order.order_id)
     assert (await call).reason == "CHARGE_VOIDED"
     assert list(checkout.peers.payment.ledger.values()) == ["voided", "fenced"]
 
@@ -412,33 +358,25 @@ async def test_a_cart_whose_order_was_voided_is_ordered_by_another_request(check
     assert checkout.peers.payment.captured == [f"{order.order_id}:3"]
 
 
-@pytest.fixture
-async def checkout_without_manifest(start: Start) -> AsyncIterator[Checkout]:
-    """A checkout whose shipping has no internal manifest service, as a foreign implementation."""
-    async with start(shipping_internal_addr=None) as running:
-        yield running
-
-
-async def test_without_a_manifest_a_first_refusal_voids_the_charge(
-    checkout_without_manifest: Checkout, peers: FakePeers
+@pytest.mark.parametrize(
+    ("fault", "reason", "charges"),
+    [
+        (Fault(CLOSED), "DEPOT_CLOSED", ["voided", "fenced"]),
+        (Fault(DOWN, times=1, then=Fault(CLOSED)), "ORDER_NEEDS_REVIEW", ["charged"]),
+    ],
+    ids=["at once", "after a shipment in doubt"],
+)
+async def test_without_a_manifest_a_refusal_voids_the_charge_unless_a_shipment_is_in_doubt(
+    start: Start, peers: FakePeers, fault: Fault, reason: str, charges: list[str]
 ) -> None:
-    peers.shipping.faults["ShipOrder"] = Fault(CLOSED)
-    assert (await checkout_without_manifest.refused("key")).reason == "DEPOT_CLOSED"
-    assert list(peers.payment.ledger.values()) == ["voided", "fenced"]
-
-
-async def test_without_a_manifest_a_refusal_after_a_shipment_in_doubt_needs_review(
-    checkout_without_manifest: Checkout, peers: FakePeers
-) -> None:
-    peers.shipping.faults["ShipOrder"] = Fault(DOWN, times=1)
-    call = asyncio.create_task(checkout_without_manifest.refused("key"))
-    await until_called(peers.shipping, "ShipOrder")
-    peers.shipping.faults["ShipOrder"] = Fault(CLOSED)
-    error = await call
-    (order,) = await checkout_without_manifest.listed()
-    assert (type(error), error.reason) == (FailedPrecondition, "ORDER_NEEDS_REVIEW")
-    assert (order.stuck, order.reason) == (True, "DEPOT_CLOSED")
-    assert list(peers.payment.ledger.values()) == ["charged"]
+    """As with a foreign shipping, which cannot resolve what it may have shipped."""
+    peers.shipping.faults["ShipOrder"] = replace(fault)
+    async with start(shipping_internal_addr=None) as checkout:
+        error = await checkout.refused("key")
+        (order,) = await checkout.listed()
+    assert (type(error), error.reason) == (FailedPrecondition, reason)
+    assert (order.reason, order.stuck) == ("DEPOT_CLOSED", charges == ["charged"])
+    assert list(peers.payment.ledger.values()) == charges
 
 
 # Keys
@@ -447,35 +385,26 @@ async def test_without_a_manifest_a_refusal_after_a_shipment_in_doubt_needs_revi
 async def test_a_call_never_receives_the_order_of_a_different_request_for_its_cart(
     peers: FakePeers, start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    gate = peers.payment.hold("Charge")
-    peers.payment.faults["Charge"].error = EXPIRED
-    peers.payment.faults["Charge"].times = 1
     async with start() as one, start() as two:
-        first = asyncio.create_task(one.refused())
-        await until_called(peers.payment, "Charge")
-        monkeypatch.setattr(repeats, "_POLL_SECONDS", 3.0)
-        joined = asyncio.create_task(two.refused())
-        await until_called(peers.cart, "GetCart", times=2)
-        await asyncio.sleep(0.5)  # the second call waits for the first one's order
-        gate.set()
+        async with peers.payment.holding("Charge", one.refused()) as first:
+            peers.payment.faults["Charge"].error, peers.payment.faults["Charge"].times = EXPIRED, 0
+            monkeypatch.setattr(repeats, "_POLL_SECONDS", 3.0)
+            joined = asyncio.create_task(two.refused())
+            await until_called(peers.cart, "GetCart", times=2)
+            await asyncio.sleep(0.5)  # the second call waits for the first one's order
         assert (await first).reason == "CARD_EXPIRED"
         await one.place(credit_card=OTHER_CARD)
         assert (await joined).reason in {"CART_ORDERED", "CARD_EXPIRED"}
 
 
-async def test_a_repeated_key_returns_the_same_bytes(checkout: Checkout) -> None:
+async def test_a_repeated_key_returns_the_same_bytes_before_any_read(checkout: Checkout, peers: FakePeers) -> None:
     first = await checkout.place("key")
+    for peer, method in READS:
+        getattr(peers, peer).faults[method] = Fault(DOWN)
     again = await checkout.place("key")
     assert (first.replayed, again.replayed) == (False, True)
     assert first.response.SerializeToString() == again.response.SerializeToString()
-    assert len(checkout.peers.payment.captured) == 1
-
-
-async def test_a_known_key_is_answered_before_any_read(checkout: Checkout, peers: FakePeers) -> None:
-    placed = await checkout.place("key")
-    for peer, method in READS:
-        getattr(peers, peer).faults[method] = Fault(DOWN)
-    assert (await checkout.place("key")).response == placed.response
+    assert len(peers.payment.captured) == 1
 
 
 async def test_a_key_reused_for_a_different_request_is_refused(checkout: Checkout) -> None:
@@ -498,7 +427,7 @@ async def test_concurrent_calls_join_one_order(checkout: Checkout, key: str | No
 
 @pytest.mark.parametrize("key", ["key", "another"])
 async def test_a_call_that_waits_for_an_order_is_aborted_at_its_deadline(checkout: Checkout, key: str) -> None:
-    async with checkout.placing(checkout.peers.payment, "Charge", "key"):
+    async with checkout.peers.payment.holding("Charge", checkout.place("key")):
         error = await checkout.refused(key, within=2)
     assert (type(error), error.reason, error.retry_after_seconds) == (Aborted, "ORDER_IN_FLIGHT", 1.0)
 
@@ -531,24 +460,20 @@ async def test_without_a_key_a_repeat_waits_for_the_same_replicas_order(
     checkout: Checkout, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(repeats, "_POLL_SECONDS", 60.0)
-    async with checkout.placing(checkout.peers.payment, "Charge") as first:
+    async with checkout.peers.payment.holding("Charge", checkout.place()) as first:
         again = [asyncio.create_task(checkout.place()) for _ in range(2)]
         await until_called(checkout.peers.cart, "GetCart", times=3)
         await asyncio.sleep(0.3)
     assert [(await call).replayed for call in (first, *again)] == [False, True, True]
 
 
-async def test_without_a_key_a_retry_finds_the_order_that_emptied_the_cart(checkout: Checkout) -> None:
+async def test_without_a_key_a_retry_finds_the_order_that_the_cart_service_proves_to_have_emptied_the_cart(
+    checkout: Checkout,
+) -> None:
     first = await checkout.place()
     assert "ann" not in checkout.peers.cart.lines
     again = await checkout.place()
     assert (again.replayed, again.response) == (True, first.response)
-
-
-async def test_without_a_key_an_empty_cart_is_refused_unless_the_cart_service_proves_the_order(
-    checkout: Checkout,
-) -> None:
-    await checkout.place()
     assert (await checkout.refused(email="bob@mail.example")).reason == "CART_EMPTY"
     checkout.peers.cart.ordered_etags.clear()  # the store of carts was lost, or the cart has expired
     assert (await checkout.refused()).reason == "CART_EMPTY"

@@ -2,31 +2,25 @@
 
 import json
 import shutil
-import sqlite3
-from collections.abc import Callable
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import psycopg
 import pytest
 
 from chassis.rpc.wire import money_to_wire
 from chassis.sql.migrate import migrate
-from chassis.sql.url import sqlite_path
 from chassis.values.addresses import Address
 from chassis.values.money import Money
-from checkout_service import queue_workers
 from checkout_service.domain import Order, OrderLine, State
 from checkout_service.journal import snapshots
 from checkout_service.journal.opening import MIGRATIONS, open_journal
 from checkout_service.peers.wire import order_to_wire
 from checkout_service.ports import Entry
 from shop import payment_pb2
+from shop_kit.checkouts import Start
+from shop_kit.databases import execute
 from shop_kit.fake_peers import FakePeers
 from shop_kit.orders import new_order
-
-Start = Callable[..., Any]
 
 ORDER = Order(
     "01998d2c-7c00-7000-8000-000000000001",
@@ -40,18 +34,13 @@ ORDER = Order(
 
 # The bytes of PlaceOrderResponse that the first release wrote: without the tracking id when the order was recorded, and
 # with it when it was shipped.
-OLD_SNAPSHOT = (
-    b"\n\x96\x01\n$01998d2c-7c00-7000-8000-000000000001\x1a\r\n\x03EUR\x10\t\x18\x80\xe7\x88\xd8\x03"
-    b'"*\n\x0eK\xc3\xb6nigsallee 1\x12\x0bD\xc3\xbcsseldorf"\x07Germany(\x94\xba\x02'
-    b"*\x18\n\x07\n\x03mug\x10\x02\x12\r\n\x03EUR\x10#\x18\x80\xe0\xe1\xc9\x03"
-    b"*\x19\n\x08\n\x04lamp\x10\x01\x12\r\n\x03EUR\x101\x18\x80\xe7\x88\xd8\x03"
-)
 OLD_ANSWER = (
     b"\n\x9f\x01\n$01998d2c-7c00-7000-8000-000000000001\x12\x07track-1\x1a\r\n\x03EUR\x10\t\x18\x80\xe7\x88\xd8\x03"
     b'"*\n\x0eK\xc3\xb6nigsallee 1\x12\x0bD\xc3\xbcsseldorf"\x07Germany(\x94\xba\x02'
     b"*\x18\n\x07\n\x03mug\x10\x02\x12\r\n\x03EUR\x10#\x18\x80\xe0\xe1\xc9\x03"
     b"*\x19\n\x08\n\x04lamp\x10\x01\x12\r\n\x03EUR\x101\x18\x80\xe7\x88\xd8\x03"
 )
+OLD_SNAPSHOT = OLD_ANSWER.replace(b"\n\x9f\x01", b"\n\x96\x01").replace(b"\x12\x07track-1", b"")
 
 # Ann's request under the key `key`, with the HMAC key of the tests.
 OLD_ROW = {
@@ -91,16 +80,8 @@ def migrations() -> None:
 def insert(url: str, row: dict[str, Any], migrations: Path = MIGRATIONS) -> None:
     """Insert a row into the table `orders`."""
     migrate(url, migrations)
-    columns = ", ".join(row)
-    path = sqlite_path(url)
-    if path is None:
-        values = ", ".join(f"%({name})s" for name in row)
-        with psycopg.connect(url) as connection:
-            connection.execute(f"INSERT INTO orders ({columns}) VALUES ({values})", row)  # noqa: S608
-        return
-    values = ", ".join(f":{name}" for name in row)
-    with closing(sqlite3.connect(path)) as file, file:
-        file.execute(f"INSERT INTO orders ({columns}) VALUES ({values})", row)  # noqa: S608
+    values = ", ".join(["?" if url.startswith("sqlite") else "%s"] * len(row))
+    execute(url, f"INSERT INTO orders ({', '.join(row)}) VALUES ({values})", *row.values())  # noqa: S608 - constants
 
 
 async def test_an_order_of_an_older_release_is_read(journal_url: str) -> None:
@@ -120,9 +101,8 @@ async def test_an_order_of_an_older_release_is_replayed_byte_for_byte(start: Sta
 
 
 async def test_an_unfinished_order_of_an_older_release_is_finished(
-    peers: FakePeers, start: Start, database_url: str, monkeypatch: pytest.MonkeyPatch
+    peers: FakePeers, start: Start, database_url: str
 ) -> None:
-    monkeypatch.setattr(queue_workers, "POLL_SECONDS", 0.05)
     insert(database_url, OLD_ROW | UNFINISHED)
     charge_key = f"{ORDER.order_id}:1"
     peers.payment.ledger[charge_key] = "charged"
@@ -156,8 +136,7 @@ async def test_the_newest_of_two_orders_of_one_cart_holds_it_after_the_migration
 async def test_a_new_row_holds_a_versioned_snapshot_and_no_answer(start: Start, database_url: str) -> None:
     async with start() as checkout:
         await checkout.place()
-    with closing(sqlite3.connect(database_url.removeprefix("sqlite:///"))) as connection:
-        ((snapshot, answer),) = connection.execute("SELECT snapshot, answer FROM orders").fetchall()
+    ((snapshot, answer),) = execute(database_url, "SELECT snapshot, answer FROM orders")
     assert json.loads(snapshot)["version"] == 2
     assert answer is None
 

@@ -12,16 +12,7 @@ from email_service.mime import Sender, parse_sender, to_mime
 SENDER = Sender("Shop", "orders@shop.example")
 SENT_AT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 EMAIL = ConfirmationEmail("o-1", "jane@example.com", "Your order o-1", "Hello €1\n", "<p>Hello €1</p>\n")
-HEADERS = [
-    "Date",
-    "From",
-    "To",
-    "Subject",
-    "Message-ID",
-    "Auto-Submitted",
-    "MIME-Version",
-    "Content-Type",
-]
+HEADERS = ["Date", "From", "To", "Subject", "Message-ID", "Auto-Submitted", "MIME-Version", "Content-Type"]
 
 
 def parse(email: ConfirmationEmail, sender: Sender = SENDER) -> EmailMessage:

@@ -198,6 +198,7 @@ async def test_an_error_while_sending_does_not_end_the_runner(sqlite_url: str) -
         await wait_until(lambda: not shop.runner._failpoints.enabled["email.sending.before"]._left)
         await shop.accept(new_message("o-2"))
         await shop.reaches(MessageState.SENT, "o-2")
+    assert inbox.message_ids() == ["<o-2@shop>"]
 
 
 async def test_rows_that_cannot_be_written_delay_no_other_message(database_url: str) -> None:
@@ -211,6 +212,7 @@ async def test_rows_that_cannot_be_written_delay_no_other_message(database_url: 
             execute(database_url, "DROP TRIGGER refuse" + " ON letters" * database_url.startswith("postgresql"))
             for number in range(2 * queue_runner.MAX_CONCURRENT):
                 await shop.reaches(MessageState.SENT, f"o-{number}")
+    assert len(set(inbox.message_ids())) == 2 * queue_runner.MAX_CONCURRENT
 
 
 def refuse(url: str, condition: str) -> None:
@@ -227,10 +229,7 @@ def refuse(url: str, condition: str) -> None:
 async def test_neither_address_nor_the_relay_s_text_is_logged(
     sqlite_url: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    async with (
-        relay(Inbox(rcpt_response="550 jane@example.com is unknown")) as port,
-        running(sqlite_url, port) as shop,
-    ):
+    async with relay(Inbox(rcpt_response="550 jane@example.com is unknown")) as port, running(sqlite_url, port) as shop:
         await shop.accept()
         await shop.reaches(MessageState.REFUSED)
     output = capsys.readouterr().out

@@ -42,16 +42,13 @@ def test_the_text_lists_lines_shipping_and_total() -> None:
     ]
 
 
-@pytest.mark.parametrize("fact", ["o-1", "TRK-7", "1 Main Street", "Springfield, IL 62704", "US", "€1,105.49"])
-def test_both_bodies_contain_ids_address_and_total(fact: str) -> None:
+def test_both_bodies_show_the_whole_order() -> None:
     email = rendered(ORDER)
-    assert fact in email.text
-    assert fact in email.html
-
-
-@pytest.mark.parametrize("shown", ["2 &times; stoneware-mug", "€1,029.50", "€70.00", "€5.99"])
-def test_the_html_lists_lines_and_shipping(shown: str) -> None:
-    assert shown in rendered(ORDER).html
+    for fact in ("o-1", "TRK-7", "1 Main Street", "Springfield, IL 62704", "US", "€1,105.49"):
+        assert fact in email.text
+        assert fact in email.html
+    for shown in ("2 &times; stoneware-mug", "€1,029.50", "€70.00", "€5.99"):
+        assert shown in email.html
 
 
 def test_products_are_shown_by_their_names_and_without_one_by_their_ids() -> None:
@@ -67,12 +64,6 @@ def test_both_bodies_link_to_the_page_of_the_order() -> None:
     assert 'href="https://shop.example/orders/o-1"' in email.html
 
 
-def test_without_a_storefront_there_is_no_link() -> None:
-    email = rendered(ORDER)
-    assert "Status" not in email.text
-    assert "<a " not in email.html
-
-
 def test_an_order_id_cannot_leave_the_link() -> None:
     email = ConfirmationTemplates("https://shop.example").render("jane@example.com", HOSTILE, {})
     assert "https://shop.example/orders/%3Cscript%3Ealert%28%27%26%27%29%3C%2Fscript%3E\n" in email.text
@@ -85,12 +76,10 @@ def test_markup_in_an_order_is_escaped_in_html_only() -> None:
     assert MARKUP in email.text
 
 
-def test_missing_details_leave_no_empty_sections() -> None:
-    bare = Order("o-2", "", [], Money.of("USD", 1), Address("", "", "", "", 0))
-    text = rendered(bare).text
-    assert "Tracking" not in text
-    assert "on its way" not in text
-    assert "<address>" not in rendered(bare).html
+def test_missing_details_and_a_missing_storefront_leave_no_empty_sections() -> None:
+    email = rendered(Order("o-2", "", [], Money.of("USD", 1), Address("", "", "", "", 0)))
+    assert [title for title in ("Tracking", "on its way", "Status") if title in email.text] == []
+    assert [markup for markup in ("<address>", "<a ") if markup in email.html] == []
 
 
 @pytest.mark.parametrize("separator", ["\r\n", "\n", "\r", "\x0b", "\x0c", "\x1c", "\x85", "\u2028", "\u2029"])

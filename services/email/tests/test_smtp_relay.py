@@ -2,6 +2,7 @@
 
 import asyncio
 import ssl
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -31,19 +32,26 @@ def client_tls() -> ssl.SSLContext:
     return ssl.create_default_context(cafile=CERTIFICATE)
 
 
-async def begin_sending() -> bool:
+async def succeed() -> bool:
     return True
 
 
-async def send(target: Relay, message: ClaimedMessage = MESSAGE, **options: Any) -> Attempt:
-    return await SmtpRelay(target, "orders@shop.example", **options).send(message, begin_sending)
+async def send(
+    target: Relay | int,
+    message: ClaimedMessage = MESSAGE,
+    begin_sending: Callable[[], Awaitable[bool]] = succeed,
+    **options: Any,
+) -> Attempt:
+    """Send a message to a relay, or to the one at this port of loopback."""
+    relay_url = target if isinstance(target, Relay) else Relay("127.0.0.1", target)
+    return await SmtpRelay(relay_url, "orders@shop.example", **options).send(message, begin_sending)
 
 
 @pytest.mark.parametrize("recipient", ["jane@example.com", "a" * 242 + "@example.com"], ids=["short", "longest"])
 async def test_message_and_addresses_arrive_unchanged(recipient: str) -> None:
     inbox = Inbox()
     async with relay(inbox) as port:
-        attempt = await send(Relay("127.0.0.1", port), replace(MESSAGE, recipient=recipient))
+        attempt = await send(port, replace(MESSAGE, recipient=recipient))
     assert attempt == Attempt(Outcome.SENT)
     assert inbox.mails == [TEXT]
     assert inbox.envelopes == [("orders@shop.example", [recipient])]
@@ -58,7 +66,7 @@ async def test_nothing_is_delivered_before_sending_has_begun() -> None:
 
     async with relay(inbox) as port:
         with pytest.raises(asyncio.CancelledError):
-            await SmtpRelay(Relay("127.0.0.1", port), "orders@shop.example").send(MESSAGE, crash)
+            await send(port, begin_sending=crash)
     assert inbox.received == 0
 
 
@@ -69,8 +77,7 @@ async def test_a_message_whose_claim_was_lost_is_not_delivered() -> None:
         return False
 
     async with relay(inbox) as port:
-        target = SmtpRelay(Relay("127.0.0.1", port), "orders@shop.example")
-        assert await target.send(MESSAGE, lose_claim) == Attempt(Outcome.CLAIM_LOST)
+        assert await send(port, begin_sending=lose_claim) == Attempt(Outcome.CLAIM_LOST)
     assert inbox.received == 0
 
 
@@ -125,18 +132,18 @@ async def test_a_password_is_never_sent_without_tls() -> None:
 )
 async def test_a_response_decides_whether_a_message_is_sent_again(inbox: Inbox, expected: Attempt) -> None:
     async with relay(inbox) as port:
-        assert await send(Relay("127.0.0.1", port)) == expected
+        assert await send(port) == expected
 
 
 async def test_a_relay_that_is_down_has_not_got_the_message() -> None:
     async with relay(Inbox()) as port:
         pass
-    assert await send(Relay("127.0.0.1", port)) == Attempt(Outcome.NOT_SENT, "SMTPConnectError")
+    assert await send(port) == Attempt(Outcome.NOT_SENT, "SMTPConnectError")
 
 
 async def test_a_relay_that_does_not_respond_in_time_leaves_the_message_in_doubt() -> None:
     async with relay(Inbox(before_response=asyncio.Event().wait)) as port:
-        attempt = await send(Relay("127.0.0.1", port), response_seconds=0.2)
+        attempt = await send(port, response_seconds=0.2)
     assert attempt == Attempt(Outcome.IN_DOUBT, "NO_RESPONSE")
 
 
@@ -150,8 +157,8 @@ async def test_a_relay_that_does_not_greet_in_time_has_not_got_the_message() -> 
         closed.set()
 
     async with await asyncio.start_server(hang, "127.0.0.1", 0) as server:
-        target = Relay("127.0.0.1", server.sockets[0].getsockname()[1])
-        assert await send(target, reach_seconds=0.2) == Attempt(Outcome.NOT_SENT, "TimeoutError")
+        port = server.sockets[0].getsockname()[1]
+        assert await send(port, reach_seconds=0.2) == Attempt(Outcome.NOT_SENT, "TimeoutError")
         await closed.wait()
 
 
@@ -195,9 +202,7 @@ async def test_a_message_is_a_span_with_what_is_stored_before_it_is_sent(recorde
             return True
 
     async with relay(Inbox()) as port:
-        await SmtpRelay(Relay("127.0.0.1", port), "orders@shop.example", telemetry=recorded.telemetry).send(
-            MESSAGE, store
-        )
+        await send(port, begin_sending=store, telemetry=recorded.telemetry)
     stored, span = recorded.spans()
     assert (span.name, span.kind, span.status.status_code) == ("SMTP send", SpanKind.CLIENT, StatusCode.UNSET)
     assert dict(span.attributes or {}) == {"server.address": "127.0.0.1", "server.port": port}
@@ -209,7 +214,7 @@ async def test_a_message_is_a_span_with_what_is_stored_before_it_is_sent(recorde
 
 async def test_a_refused_message_is_a_failed_span_without_its_address(recorded: Recorded) -> None:
     async with relay(Inbox(rcpt_response="550 no such user jane@example.com")) as port:
-        await send(Relay("127.0.0.1", port), telemetry=recorded.telemetry)
+        await send(port, telemetry=recorded.telemetry)
     (span,) = recorded.spans()
     assert (span.status.status_code, (span.attributes or {})["error.type"]) == (StatusCode.ERROR, "RELAY_550")
     assert MESSAGE.recipient not in span.to_json()

@@ -2,19 +2,14 @@
 
 import asyncio
 import re
-import sqlite3
 import tracemalloc
-from contextlib import closing
 
-import psycopg
 import pytest
 
-from chassis.sql.migrate import migrate
-from chassis.sql.sqlite import add_functions, without_row_locks
-from chassis.sql.url import sqlite_path
 from email_service.messages import ClaimedMessage, MessageState, NewMessage
 from email_service.spool import sql, statements
-from email_service.spool.sql import MIGRATIONS, Spool, open_spool
+from email_service.spool.sql import Spool, open_spool
+from shop_kit.databases import execute, plan_on_sqlite
 
 QUEUED, SENDING, SENT = MessageState.QUEUED, MessageState.SENDING, MessageState.SENT
 IN_DOUBT, REFUSED = MessageState.IN_DOUBT, MessageState.REFUSED
@@ -55,9 +50,8 @@ async def test_replicas_that_add_the_same_messages_in_different_orders_do_not_de
     async with open_spool(postgres_url) as one, open_spool(postgres_url) as other:
         for _ in range(10):
             await asyncio.gather(one.add(messages), other.add(messages[::-1]))
-    with psycopg.connect(postgres_url) as connection:
-        found = connection.execute("SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()")
-        assert found.fetchone() == (0,)
+    query = "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()"
+    assert execute(postgres_url, query) == [(0,)]
 
 
 async def test_a_sent_message_has_no_text_and_is_not_sent_when_it_is_added_again(spool: Spool) -> None:
@@ -159,25 +153,19 @@ async def test_a_message_that_was_not_sent_can_be_requeued(spool: Spool, state: 
 
 
 async def test_messages_in_other_states_are_not_requeued(spool: Spool) -> None:
-    for message_id in ("queued", "sending", "sent"):
-        await add(spool, message_id)
-    for message in await spool.claim(10):
-        if message.message_id == "sending":
-            await spool.begin_sending(message)
-        elif message.message_id == "sent":
-            await spool.finish(message, SENT)
+    await add(spool, "sent")
+    await spool.finish(await claim(spool), SENT)
+    await add(spool, "sending")
+    await spool.begin_sending(await claim(spool))
+    await add(spool, "queued")
     message_ids = ("queued", "sending", "sent", "unknown")
     assert [await spool.requeue(message_id) for message_id in message_ids] == [False] * 4
 
 
 async def test_messages_are_listed_by_state_without_their_text(spool: Spool) -> None:
-    for message_id in ("queued", "refused"):
-        await add(spool, message_id)
-        if message_id == "refused":
-            (message,) = [message for message in await spool.claim(10) if message.message_id == "refused"]
-            await spool.finish(message, REFUSED, "RELAY_550")
-        else:
-            await spool.postpone(await claim(spool), delay_seconds=100.0, reason="", deferred=False)
+    await add(spool, "refused")
+    await spool.finish(await claim(spool), REFUSED, "RELAY_550")
+    await add(spool, "queued")
     (found,) = await spool.list_unsent(REFUSED, 10)
     assert (found.message_id, found.reason, found.attempts, found.content) == ("refused", "RELAY_550", 1, b"")
 
@@ -200,14 +188,12 @@ async def test_messages_are_deleted_after_their_retention(spool: Spool, monkeypa
 
 
 async def test_a_restart_on_sqlite_takes_no_memory_for_each_message_that_waits(sqlite_url: str) -> None:
-    migrate(sqlite_url, MIGRATIONS)
     insert = (
         "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 20000) INSERT INTO letters "
         "(letter_id, state, recipient, message, attempt, deferrals, reason, due_at, accepted_at, changed_at) "
         "SELECT 'letter ' || i, 'QUEUED', 'ann@mail.example', '', 0, 0, '', 1, 1, 1 FROM n"
     )
-    with closing(sqlite3.connect(sqlite_url.removeprefix("sqlite:///"))) as connection, connection:
-        connection.execute(insert)
+    execute(sqlite_url, insert)
     tracemalloc.start()
     try:
         async with open_spool(sqlite_url):
@@ -218,12 +204,6 @@ async def test_a_restart_on_sqlite_takes_no_memory_for_each_message_that_waits(s
 
 @pytest.mark.parametrize("name", [name for name in vars(statements) if re.fullmatch("(?!NOW)[A-Z][A-Z_]+", name)])
 def test_every_statement_finds_its_rows_by_an_index(sqlite_url: str, name: str) -> None:
-    path = sqlite_path(sqlite_url)
-    assert path is not None
-    migrate(sqlite_url, MIGRATIONS)
-    text = without_row_locks(getattr(statements, name))
-    parameters = dict.fromkeys(re.findall(r":(\w+)", text), 0)
-    with closing(sqlite3.connect(path)) as connection:
-        add_functions(connection)
-        plan = [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {text}", parameters)]
+    text = getattr(statements, name)
+    plan = plan_on_sqlite(sqlite_url, text, dict.fromkeys(re.findall(r":(\w+)", text), 0))
     assert [step for step in plan if step.startswith("SCAN letters") and "INDEX" not in step] == []

@@ -3,7 +3,7 @@
 import shutil
 import sqlite3
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ from typing import Any
 import psycopg
 
 from chassis.sql.migrate import migrate
+from chassis.sql.sqlite import add_functions, without_row_locks
 from chassis.sql.url import libpq_url, sqlite_path
 
 
@@ -84,3 +85,11 @@ def execute(url: str, statement: str, *parameters: object) -> list[tuple[Any, ..
             return cursor.fetchall() if cursor.description else []
     with closing(sqlite3.connect(path, timeout=300)) as connection, connection:  # while a service writes
         return connection.execute(statement, parameters).fetchall()
+
+
+def plan_on_sqlite(url: str, statement: str, parameters: Mapping[str, Any]) -> list[str]:
+    """Return the steps of a statement's plan on a SQLite database."""
+    with closing(sqlite3.connect(str(sqlite_path(url)))) as connection:
+        add_functions(connection)
+        plan = connection.execute(f"EXPLAIN QUERY PLAN {without_row_locks(statement)}", parameters)
+        return [row[3] for row in plan]

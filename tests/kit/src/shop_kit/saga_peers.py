@@ -1,30 +1,41 @@
 """Models of payment and shipping that follow the contract."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import NamedTuple
 
-from checkout_service import commands
-from checkout_service.commands import Charged, Fenced, KeyReused, Refused, Released, Shipped, Unsupported
-from checkout_service.domain import Refusal
+from chassis.values.addresses import Address
+from checkout_service.commands import (
+    Charged,
+    ChargeOutcome,
+    Fenced,
+    KeyReused,
+    Refused,
+    Released,
+    ShipOutcome,
+    Shipped,
+    Unsupported,
+    VoidOutcome,
+)
+from checkout_service.domain import Card, Order, OrderLine, Refusal
 
-PEER_COMMANDS = (commands.Charge, commands.Resolve, commands.Void, commands.Ship, commands.ResolveShipment)
-REFUSAL = Refusal("FailedPrecondition", "NO", "no")
+REFUSED = Refused(Refusal("FailedPrecondition", "NO", "no"))
+UNCHARGED: dict[str, ChargeOutcome] = {"FENCED": Fenced(existing=True), "DECLINED": REFUSED, "VOIDED": Released()}
 
 
-@dataclass(frozen=True, slots=True)
-class Content:
+class Content(NamedTuple):
     """What a charge or a shipment is for."""
 
     request: str
-    price: int
+    nanos: int
 
 
 @dataclass
-class Payment:
+class PaymentModel:
     """Charges once per key, and never under a fenced key.
 
     Attributes:
-        declined: requests whose card is declined.
+        declined: fingerprints of requests whose card is declined.
         records_declines: otherwise a declined card is like a malformed one.
         ledger: state and content by key.
         captured: keys of charges, one for each time that a card was charged and not released.
@@ -36,44 +47,44 @@ class Payment:
     ledger: dict[str, tuple[str, Content | None]] = field(default_factory=dict)
     captured: list[str] = field(default_factory=list)
 
-    def charge(self, key: str, content: Content) -> Any:
-        entry = self.ledger.get(key)
-        if entry is None and content.request in self.declined:
+    async def charge(self, key: str, order: Order, card: Card, *, fingerprint: str, retry: bool) -> ChargeOutcome:
+        if retry and not self.has_ledger:
+            return Unsupported()
+        content = Content(fingerprint, order.total.total_nanos)
+        if key not in self.ledger and fingerprint in self.declined:
             if self.records_declines:
                 self.ledger[key] = "DECLINED", content
-            return Refused(REFUSAL)
-        if entry is None:
-            entry = self.ledger[key] = "CHARGED", content
+            return REFUSED
+        if key not in self.ledger:
+            self.ledger[key] = "CHARGED", content
             self.captured.append(key)
-        state, charged = entry
-        if state == "FENCED":
-            return Fenced(existing=True)
-        if charged != content:
+        state, charged = self.ledger[key]
+        if charged not in {content, None}:
             return KeyReused()
-        return {"CHARGED": Charged(key), "DECLINED": Refused(REFUSAL), "VOIDED": Released()}[state]
+        return UNCHARGED.get(state) or Charged(key)
 
-    def resolve(self, key: str, content: Content) -> Any:
+    async def resolve(self, key: str, order: Order, *, fingerprint: str) -> ChargeOutcome:
         if not self.has_ledger:
             return Unsupported()
-        existing = key in self.ledger
-        state, charged = self.ledger.get(key, ("FENCED", None))
-        self.ledger.setdefault(key, ("FENCED", None))
-        if state == "CHARGED":
-            return Charged(key) if charged == content else KeyReused(key)
-        return {"FENCED": Fenced(existing), "DECLINED": Refused(REFUSAL), "VOIDED": Released()}[state]
+        if key not in self.ledger:
+            self.ledger[key] = "FENCED", None
+            return Fenced(existing=False)
+        state, charged = self.ledger[key]
+        is_own = charged == Content(fingerprint, order.total.total_nanos)
+        return UNCHARGED.get(state) or (Charged(key) if is_own else KeyReused(key))
 
-    def void(self, key: str) -> Any:
+    async def void(self, key: str) -> VoidOutcome:
         if not self.has_ledger:
             return Unsupported()
         state, content = self.ledger.get(key, ("", None))
         if state == "CHARGED":
             self.ledger[key] = "VOIDED", content
             self.captured.remove(key)
-        return Released() if state in {"CHARGED", "VOIDED"} else Refused(REFUSAL)
+        return Released() if state in {"CHARGED", "VOIDED"} else REFUSED
 
 
 @dataclass
-class Shipping:
+class ShippingModel:
     """Ships once per key, and never under a fenced key.
 
     Attributes:
@@ -91,15 +102,16 @@ class Shipping:
     def shipped(self) -> dict[str, Content]:
         return {key: content for key, content in self.manifest.items() if content is not None}
 
-    def ship(self, key: str, content: Content) -> Any:
+    async def ship(self, key: str, address: Address, lines: Sequence[OrderLine], charged_at: float) -> ShipOutcome:
+        content = Content(address.street_address, sum(line.cost.total_nanos for line in lines))
         if self.manifest.get(key, content) is None:
             return Fenced(existing=True)
         if not self.accepts and (self.forgets or key not in self.manifest):
-            return Refused(REFUSAL)
+            return REFUSED
         same = self.manifest.setdefault(key, content) == content
         return Shipped(f"track-{key}") if same else KeyReused()
 
-    def resolve(self, key: str) -> Any:
+    async def resolve(self, key: str, charged_at: float) -> ShipOutcome:
         if not self.has_manifest:
             return Unsupported()
         if key in self.shipped:

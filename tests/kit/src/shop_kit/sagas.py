@@ -1,162 +1,219 @@
-"""Sagas step by step: with the real journal, on SQLite in memory, and with peers that follow the contract.
-
-A subclass of World decides what happens next, and so which faults there are.
-"""
+"""Sagas step by step: with the real journal, on SQLite in memory, and with peers that follow the contract."""
 
 import asyncio
 import sqlite3
-import tempfile
-from collections.abc import Callable, Coroutine, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from itertools import product
-from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from typing_extensions import override
 
+from chassis.failpoints import Failpoints
 from chassis.sql.database import Database, Parameters, Row, Statement
-from chassis.sql.migrate import migrate
 from chassis.sql.sqlite import add_functions, fetch
+from chassis.telemetry.instruments import Telemetry
 from chassis.values.addresses import Address
 from chassis.values.money import Money
 from checkout_service import commands, saga
-from checkout_service.commands import Unsupported
-from checkout_service.domain import OPEN, Order, OrderLine, State, Transition, order_id_of
-from checkout_service.journal.opening import MIGRATIONS
+from checkout_service.commands import InDoubt
+from checkout_service.domain import OPEN, REFUSED, RELEASED_CART, Card, Order, OrderLine, State
+from checkout_service.executor import Executor, Run
 from checkout_service.journal.sql import SqlJournal
+from checkout_service.metrics import OrderMetrics
+from checkout_service.outbox import Outbox
 from checkout_service.ports import Entry
-from shop_kit.saga_peers import Content, Payment, Shipping
+from checkout_service.saga import SagaResult
+from shop_kit.orders import new_order
+from shop_kit.saga_peers import PaymentModel, ShippingModel
 
-SCOPE = "scope"
+ANN, BEN = "Ann's card", "Ben's card"
+FINAL = REFUSED | {State.SHIPPED}
+MAX_TASKS = 8
+CARD = Card("4242424242424242", 123, 2035, 11)
+PEER_COMMANDS = (commands.Charge, commands.Resolve, commands.Void, commands.Ship, commands.ResolveShipment)
 
 _LOOP = asyncio.new_event_loop()
 
 
-def now(work: Coroutine[Any, Any, Any]) -> Any:
-    """Run a coroutine that waits for nothing but its own tasks."""
+def now(work: Awaitable[Any]) -> Any:
+    """Run what waits for nothing but its own tasks."""
     return _LOOP.run_until_complete(work)
 
 
-def migrated_schema() -> bytes:
-    """Return an empty journal, serialized."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder, "checkout.db")
-        migrate(f"sqlite:///{path}", MIGRATIONS)
-        connection = sqlite3.connect(path)
-        schema = connection.serialize()
-        connection.close()
-    return schema
+class ForgetfulDatabase(Database):
+    """SQLite in memory, with a simulated clock and without threads, that can lose its latest commits.
 
-
-class MemoryDatabase(Database):
-    """SQLite in memory, with a simulated clock and without threads."""
+    Everything is one transaction, in which a savepoint stands for a commit.
+    """
 
     def __init__(self, schema: bytes) -> None:
-        self.seconds = 0.0
         self.connection = sqlite3.connect(":memory:", isolation_level=None)
         add_functions(self.connection, lambda: self.seconds)
         self.connection.deserialize(schema)
+        self.clear()
+
+    def clear(self) -> None:
+        self.seconds, self.commits = 1000.0, 0
+        if self.connection.in_transaction:
+            self.connection.execute("ROLLBACK")
+        self.connection.execute("BEGIN")
+        self.connection.execute("SAVEPOINT commit_0")
+
+    def lose(self, count: int) -> None:
+        """Lose up to this number of the latest commits."""
+        self.commits = max(self.commits - count, 0)
+        self.connection.execute(f"ROLLBACK TO commit_{self.commits}")
 
     @override
     async def write(self, *batch: Statement) -> list[list[Row]]:
-        return [self.run(text, parameters) for text, parameters in batch]
+        rows = [fetch(self.connection, text, parameters) for text, parameters in batch]
+        self.commits += 1
+        self.connection.execute(f"SAVEPOINT commit_{self.commits}")
+        return rows
 
     @override
     async def read(self, text: str, parameters: Parameters, *, within_seconds: float | None = None) -> list[Row]:
-        return self.run(text, parameters)
+        return fetch(self.connection, text, parameters)
 
     @override
     async def report(self, text: str, parameters: Parameters) -> list[Row]:
-        return self.run(text, parameters)
-
-    def run(self, text: str, parameters: Parameters) -> list[Row]:
         return fetch(self.connection, text, parameters)
 
 
-@dataclass
 class Task:
     """A saga that a worker runs, and the command that it performs next."""
 
-    steps: saga.Saga
-    entry: Entry
-    command: Any = None
+    def __init__(self, steps: saga.Saga, run: Run) -> None:
+        self.steps, self.run = steps, run
+        self.command: Any = next(steps)
 
-    def __post_init__(self) -> None:
-        self.command = next(self.steps)
+
+async def run_of(held: Entry) -> Run:
+    """Return the part of a worker in an order that it holds."""
+    return Run(held, CARD, release_delay_seconds=0.0)
 
 
 class World:
-    """The requests for one cart, the workers that run them, and the peers that they call."""
+    """A customer's order, or two requests for one cart, the workers that run them, and their calls in flight."""
 
-    def __init__(self, database: Database, payment: Payment, shipping: Shipping) -> None:
-        self.journal = SqlJournal(database, "worker")
-        self.payment = payment
-        self.shipping = shipping
+    def __init__(
+        self, memory: ForgetfulDatabase, payment: PaymentModel, shipping: ShippingModel, *, loses_commits: bool
+    ) -> None:
+        memory.clear()
+        self.memory, self.journal = memory, SqlJournal(memory, "worker")
+        self.payment, self.shipping = payment, shipping
+        metrics, no_outbox = OrderMetrics(Telemetry()), cast("Outbox", None)
+        self.executor = Executor(self.journal, payment, shipping, no_outbox, metrics, Failpoints())
+        self.loses_commits, self.has_key = loses_commits, True
+        self.price = 5
+        self.tasks: list[Task] = []
+        self.delayed: list[Callable[[], Any]] = []
+        self.callers = {ANN}
+        self.answers: set[tuple[Order, str]] = set()
+        self.refused = False
 
     def entry(self) -> Entry | None:
-        found: Entry | None = now(self.journal.find(SCOPE))
+        found: Entry | None = now(self.journal.find("scope"))
         return found
 
-    def new_order(self, request: str, price: int) -> Entry:
-        lines = (OrderLine("mug", 1, Money("EUR", price * 10**9)),)
-        address = Address(request, "Berlin", "", "Germany", 1)
-        order = Order(order_id_of(SCOPE), "user", "a@b.example", "etag", address, lines, Money("EUR", 0))
-        return Entry(SCOPE, request, order)
+    def call(self, card: str) -> None:
+        """A customer sends a request, for the first time or again, with the card."""
+        self.callers.add(card)
+        address, line = Address(card, "Berlin", "", "Germany", 1), OrderLine("mug", 1, Money.of("EUR", self.price))
+        new = new_order(fingerprint=card, address=address, lines=(line,), shipping_cost=Money.of("EUR", 0))
+        entry = self.entry()
+        if entry is None:
+            self.begin(saga.place(), new)
+        elif entry.fingerprint != card:
+            if entry.state in RELEASED_CART:
+                self.resume(now(self.journal.reopen(entry, new)))
+        elif entry.is_placed:
+            self.answers.add((entry.order, entry.tracking_id))
+        elif entry.state in REFUSED:
+            self.refused |= entry.state is not State.NEEDS_REVIEW
+        elif entry.state is State.ABANDONED:
+            self.resume(now(self.journal.reopen(entry, replace(new, order=entry.order))))
+        elif entry.state is State.CHARGING and not entry.leased:
+            taken = now(self.journal.take_over(entry))
+            self.begin(saga.take_over(taken), taken)
 
-    def claim_expired(self, limit: int) -> Iterator[Entry]:
+    def resume(self, taken: Entry | None) -> None:
+        if taken is not None:
+            self.begin(saga.charge(resumed=False), taken)
+
+    def recover(self) -> None:
         """Claim orders as one turn of every recovery loop does."""
         for state, failed in product(OPEN, (False, True)):
-            yield from now(self.journal.claim_expired(state, limit, failed=failed))
+            for entry in now(self.journal.claim_expired(state, 4, failed=failed)):
+                self.begin(saga.recover(entry), entry)
 
-    def charged(self, task: Task) -> Content:
-        return Content(task.entry.fingerprint, task.entry.order.total.total_nanos // 10**9)
+    def begin(self, steps: saga.Saga, held: Entry) -> None:
+        if len(self.tasks) < MAX_TASKS:
+            self.tasks.append(Task(steps, now(run_of(held))))
 
-    def shipped(self, task: Task) -> Content:
-        return replace(self.charged(task), request=task.entry.order.address.street_address)
+    def advance(self, task: Task, fate: int) -> None:
+        """Perform the task's command. Fate 1: the worker dies before it, 2: after it; others concern calls to peers."""
+        if fate == 1:
+            self.tasks.remove(task)
+        elif isinstance(task.command, commands.Wait):
+            self._send(task, fate not in {3, 4})
+        elif isinstance(task.command, PEER_COMMANDS):
+            self._exchange(task, self._request(task), fate)
+        else:
+            # What follows a placed order has no effect here.
+            has_effect = not isinstance(task.command, commands.StartRemoval | commands.Send)
+            result = now(self.executor._perform(task.run, task.command)) if has_effect else None
+            self.tasks.remove(task) if fate == 2 else self._send(task, result)
 
-    def perform(self, task: Task) -> Any:
-        """Perform the task's command as Executor does. Return its result."""
-        match task.command:
-            case commands.Insert():
-                return now(self.journal.insert(task.entry)) is None
-            case commands.Update(transition):
-                return self._update(task, transition)
-            case commands.Restore():
-                is_lost = task.entry.is_new and now(self.journal.read(task.entry.order_id)) is None
-                return is_lost and now(self.journal.insert(task.entry)) is None
-            case commands.StartRemoval() | commands.Send():
-                return None
-            case commands.Wait():
-                return True
-        return self.request(task)()
+    def settle(self, *, all_but: Task | None = None) -> None:
+        """Run the tasks to their ends without faults."""
+        while others := [task for task in self.tasks if task is not all_but]:
+            self.advance(others[0], 0)
 
-    def request(self, task: Task) -> Callable[[], Any]:
+    def finish(self) -> Entry:
+        """Without more faults: deliver delayed calls, and run customers and recovery until the order is settled."""
+        while self.delayed:
+            self.delayed.pop()()
+        rounds = 0
+        for _ in range(12):
+            for card in sorted(self.callers):
+                self.call(card)
+                self.settle()
+            self.memory.seconds += 301
+            self.recover()
+            self.settle()
+            entry = self.entry()
+            assert entry is not None
+            # Every caller has repeated its request since the order was settled.
+            rounds = rounds + 1 if entry.state in FINAL else 0
+            if rounds == 2:
+                break
+        assert entry is not None
+        self.call(entry.fingerprint)
+        return entry
+
+    def _request(self, task: Task) -> Callable[[], Any]:
         """Return the call that the task's command makes; it does not change when the task goes on."""
-        claim = task.entry.claim
-        charged, shipped = self.charged(task), self.shipped(task)
-        match task.command:
-            case commands.Charge(retry) if retry and not self.payment.has_ledger:
-                return Unsupported
-            case commands.Charge():
-                return lambda: self.payment.charge(claim.charge_key, charged)
-            case commands.Resolve():
-                return lambda: self.payment.resolve(claim.charge_key, charged)
-            case commands.Void():
-                return lambda: self.payment.void(claim.charge_key)
-            case commands.ResolveShipment():
-                return lambda: self.shipping.resolve(claim.ship_key)
-        return lambda: self.shipping.ship(claim.ship_key, shipped)
+        entry, command = task.run.entry, task.command
+        return lambda: now(self.executor._call_peer(entry, CARD, command))
 
-    def _update(self, task: Task, transition: Transition) -> bool:
-        entry, after = task.entry, transition.after
-        if not now(self.journal.update(entry.claim, transition)):
-            return False
-        advance = int(after is State.CHARGING)
-        task.entry = replace(
-            entry,
-            state=after,
-            attempt=entry.attempt + advance,
-            epoch=entry.epoch + advance,
-            tracking_id=transition.tracking_id,
-        )
-        return True
+    def _exchange(self, task: Task, request: Callable[[], Any], fate: int) -> None:
+        """Call a peer. Fate 3: the request is lost, 4: the reply is lost, 5: the request is delayed, 6: duplicated."""
+        if fate in {5, 6}:
+            self.delayed.append(request)
+        result = InDoubt("") if fate in {3, 5} else request()
+        if fate == 2:
+            self.tasks.remove(task)
+        else:
+            self._send(task, InDoubt("") if fate == 4 else result)
+
+    def _send(self, task: Task, result: Any) -> None:
+        try:
+            task.command = task.steps.send(result)
+        except StopIteration as stop:
+            self.tasks.remove(task)
+            if task.run.entry.is_placed:
+                self.answers.add((task.run.entry.order, task.run.entry.tracking_id))  # the caller receives it
+            if stop.value is SagaResult.UNFINISHED:
+                now(self.journal.release(task.run.entry.claim, delay_seconds=0, reason=""))

@@ -2,12 +2,18 @@
 
 import asyncio
 from collections import defaultdict
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
 from chassis.errors import DomainError
 from chassis.rpc.wire import money_to_wire
 from chassis.values.money import Money
 from shop import money_pb2
+from shop_kit.waiting import wait_until
+
+T = TypeVar("T")
 
 
 @dataclass
@@ -16,12 +22,14 @@ class Fault:
 
     Attributes:
         after: after the method's effect; otherwise before it.
+        then: what follows it.
     """
 
     error: DomainError | None = None
     times: int = 1_000_000
     after: bool = False
     gate: asyncio.Event | None = None
+    then: "Fault | None" = None
 
 
 class FakePeer:
@@ -41,6 +49,18 @@ class FakePeer:
         gate = asyncio.Event()
         self.faults[method] = Fault(gate=gate, after=after)
         return gate
+
+    @asynccontextmanager
+    async def holding(
+        self, method: str, call: Coroutine[Any, Any, T], *, after: bool = False
+    ) -> AsyncIterator[asyncio.Task[T]]:
+        """Begin a call of the peer's user, and let it wait in the method until the context ends."""
+        calls, gate = self.calls[method], self.hold(method, after=after)
+        task = asyncio.create_task(call)
+        await wait_until(lambda: self.calls[method] > calls)
+        yield task
+        gate.set()
+        await task
 
     def methods(self) -> list[str]:
         """Return the names of the methods that it serves."""
@@ -71,6 +91,8 @@ class FakePeer:
         if fault is None or fault.after is not after or fault.times <= 0:
             return
         fault.times -= 1
+        if fault.times == 0 and fault.then is not None:
+            self.faults[method] = fault.then
         if fault.gate is not None:
             await fault.gate.wait()
         if fault.error is not None:
