@@ -1,5 +1,6 @@
 """A cart service whose answers a test decides, to test what surrounds every servicer."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -12,23 +13,39 @@ REGISTER = cart_pb2_grpc.add_CartServiceServicer_to_server
 REGISTER_INTERNAL = ordered_cart_pb2_grpc.add_OrderedCartServicer_to_server
 
 Context = grpc.aio.ServicerContext[Any, Any]
-Handler = Callable[[Context], Awaitable[cart_pb2.Cart]]
+Handler = Callable[[Context], Awaitable[cart_pb2.Cart] | cart_pb2.Cart | None]
 
 
 class Carts(cart_pb2_grpc.CartServiceServicer):
-    """GetCart calls the handler that a test passes, or returns an empty cart. The other methods do nothing."""
+    """GetCart returns the cart of the handler that a test passes, else an empty one. The other methods do nothing."""
 
     def __init__(self, handle: Handler | None = None) -> None:
         self.handle = handle
 
     async def GetCart(self, request: cart_pb2.GetCartRequest, context: Context) -> cart_pb2.Cart:
-        return await self.handle(context) if self.handle else cart_pb2.Cart(user_id=request.user_id)
+        found = self.handle(context) if self.handle else None
+        cart = await found if isinstance(found, Awaitable) else found
+        return cart_pb2.Cart(user_id=request.user_id) if cart is None else cart
 
     async def AddItem(self, request: cart_pb2.AddItemRequest, context: Context) -> empty_pb2.Empty:
         return empty_pb2.Empty()
 
     async def EmptyCart(self, request: cart_pb2.EmptyCartRequest, context: Context) -> empty_pb2.Empty:
         return empty_pb2.Empty()
+
+
+class HeldCarts(Carts):
+    """Every GetCart waits until the test sets `released`; `entered` counts them."""
+
+    def __init__(self) -> None:
+        super().__init__(self.hold)
+        self.entered = 0
+        self.released = asyncio.Event()
+
+    async def hold(self, _context: Context) -> cart_pb2.Cart:
+        self.entered += 1
+        await self.released.wait()
+        return cart_pb2.Cart(user_id="held")
 
 
 class OrderedCarts(ordered_cart_pb2_grpc.OrderedCartServicer):

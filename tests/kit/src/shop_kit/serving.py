@@ -1,11 +1,12 @@
 """Serve servicers in the test's process on a real port, with telemetry in memory."""
 
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import grpc
+from grpc_health.v1 import health_pb2, health_pb2_grpc
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
@@ -16,6 +17,7 @@ from chassis.telemetry.instruments import Telemetry
 from shop_kit.settings import load_settings
 
 Registration = tuple[Callable[[Any, Any], None], object]
+SettingsT = TypeVar("SettingsT", bound=ServiceSettings)
 
 
 @asynccontextmanager
@@ -57,6 +59,34 @@ async def connect(*registrations: Registration, telemetry: Telemetry | None = No
     """Serve servicers and yield a plain channel to them, which shows status codes, details and trailers unchanged."""
     async with serve(*registrations, telemetry=telemetry) as address, grpc.aio.insecure_channel(address) as channel:
         yield channel
+
+
+@asynccontextmanager
+async def program(
+    settings: type[SettingsT],
+    build: Callable[[SettingsT, server.Service], AbstractAsyncContextManager[None]],
+    telemetry: Telemetry | None = None,
+    *,
+    internal: bool = False,
+    **values: object,
+) -> AsyncIterator[grpc.aio.Channel]:
+    """Run a service as its program does, on free ports; yield a plain channel to its public or its internal one."""
+    loaded = load_settings(settings, values)
+    service = server.Service(loaded, telemetry or Telemetry())
+    async with server.serving(service, build(loaded, service)):
+        port = service.internal_port if internal else service.port
+        async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+            yield channel
+
+
+async def health(channel: grpc.aio.Channel, service: str) -> str:
+    """Return the name of a service's health, or of the status with which the check failed."""
+    stub: Any = health_pb2_grpc.HealthStub(channel)
+    try:
+        response = await stub.Check(health_pb2.HealthCheckRequest(service=service))
+    except grpc.aio.AioRpcError as error:
+        return error.code().name
+    return str(health_pb2.HealthCheckResponse.ServingStatus.Name(response.status))
 
 
 @dataclass(frozen=True)
