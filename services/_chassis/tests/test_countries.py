@@ -27,16 +27,13 @@ def test_a_postal_code_has_the_zeros_and_separators_of_its_country(code: int, co
     assert format_postal_code(code, country) == shown
 
 
-def test_spellings_of_a_country_are_normalized() -> None:
-    assert {normalize_country(name) for name in ("U.S.A.", "usa", " Usa ")} == {"usa"}
-    assert normalize_country("United\u00a0 States") == "united states"
-
-
 def test_countries_are_listed_once_by_name() -> None:
     assert list(COUNTRY_NAMES) == sorted(set(COUNTRY_NAMES), key=lambda name: unicodedata.normalize("NFKD", name))
 
 
-def test_a_country_has_one_list_of_formats_whatever_its_spelling() -> None:
+def test_spellings_of_a_country_are_normalized_and_have_one_list_of_formats() -> None:
+    assert {normalize_country(name) for name in ("U.S.A.", "usa", " Usa ")} == {"usa"}
+    assert normalize_country("United\u00a0 States") == "united states"
     assert postal_formats("uk") == postal_formats("GBR") == postal_formats("Great Britain") == []
     assert postal_formats("us") == postal_formats("United States of America") == ["#####", "#####-####"]
     assert postal_formats("Atlantis") is None

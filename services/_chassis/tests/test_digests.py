@@ -2,8 +2,6 @@
 
 from dataclasses import dataclass
 
-import pytest
-
 from chassis.values.digests import digest, items_digest
 
 
@@ -13,13 +11,9 @@ class Item:
     quantity: int
 
 
-def test_equal_parts_have_equal_digests_in_every_release() -> None:
+def test_equal_parts_have_equal_digests_in_every_release_and_others_have_others() -> None:
     assert digest("id", 7, b"\x01", Item("mug", 1)).hex() == "cdeb658d"
-
-
-@pytest.mark.parametrize("other", [("a", "bc"), ("ab", "c", ""), ("ab", 0), ("ab", "C")])
-def test_other_parts_have_another_digest(other: tuple[object, ...]) -> None:
-    assert digest("ab", "c") != digest(*other)
+    assert digest("ab", "c") not in {digest(*other) for other in (("a", "bc"), ("ab", "c", ""), ("ab", 0), ("ab", "C"))}
 
 
 def test_the_order_of_items_does_not_matter_but_their_quantities_do() -> None:

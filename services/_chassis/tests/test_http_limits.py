@@ -3,7 +3,7 @@
 import asyncio
 import sys
 from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,6 +24,7 @@ from shop_kit.waiting import wait_until
 GET = b"GET / HTTP/1.1\r\nHost: test\r\n\r\n"
 PROBE = b"GET /readyz HTTP/1.1\r\nHost: test\r\n\r\n"
 POST = b"POST /echo HTTP/1.1\r\nHost: test\r\nContent-Length: 5\r\n\r\n"
+WAIT, ENDLESS = GET.replace(b"/ ", b"/wait "), GET.replace(b"/ ", b"/endless ")
 
 
 @pytest.fixture
@@ -78,9 +79,6 @@ class Server:
     clients: AsyncExitStack = field(default_factory=AsyncExitStack)
 
     def app(self) -> Starlette:
-        async def home(_request: Request) -> Response:
-            return PlainTextResponse("home")
-
         async def echo(request: Request) -> Response:
             self.arrived.set()
             return PlainTextResponse(await request.body())
@@ -100,12 +98,9 @@ class Server:
 
             return StreamingResponse(parts())
 
-        async def apologize(_request: Request, _error: Exception) -> Response:
-            return PlainTextResponse("sorry", 500)
-
-        paths = {"/": home, "/wait": wait, "/endless": endless}
+        paths: dict[str, Any] = {"/": PlainTextResponse("home"), "/wait": wait, "/endless": endless}
         routes = [Route("/echo", echo, methods=["POST"]), *(Route(path, handler) for path, handler in paths.items())]
-        return Starlette(routes=routes, exception_handlers={Exception: apologize})
+        return Starlette(routes=routes)
 
     async def connect(self, data: bytes = b"") -> Client:
         client = Client(*await asyncio.open_connection("127.0.0.1", self.port))
@@ -125,12 +120,7 @@ class Server:
 async def serving(**settings: Any) -> AsyncIterator[Server]:
     server = Server()
     service = HttpService(load_settings(HttpServiceSettings, settings), server.telemetry)
-
-    @asynccontextmanager
-    async def build() -> AsyncIterator[Starlette]:
-        yield server.app()
-
-    async with http_server.serving(service, build()) as ports:
+    async with http_server.serving(service, nullcontext(server.app())) as ports:
         server.port = ports["port"]
         async with server.clients:
             yield server
@@ -186,7 +176,7 @@ async def test_a_body_that_takes_too_long_gets_408_and_is_recorded_as_such(advan
 
 async def test_a_request_that_has_arrived_may_take_any_time(advance: Callable[[float], None]) -> None:
     async with serving(header_timeout_seconds=10, body_timeout_seconds=30) as server:
-        client = await server.connect(GET.replace(b"/ ", b"/wait ") + GET[:5])
+        client = await server.connect(WAIT + GET[:5])
         await server.arrived.wait()
         advance(300)
         server.released.set()
@@ -199,7 +189,7 @@ async def test_requests_beyond_the_limit_get_503_but_for_probes_and_the_others_a
     async with serving(max_connections=2) as server:
         idle = [await server.connect(GET) for _ in range(3)]
         assert [(await client.response())[0] for client in idle] == [200] * 3
-        served = [await server.connect(GET.replace(b"/ ", b"/wait ")) for _ in range(2)]
+        served = [await server.connect(WAIT) for _ in range(2)]
         await wait_until(lambda: server.waiting == 2)
         refused = await (await server.connect(GET)).rest()
         assert refused.startswith(b"HTTP/1.1 503 Service Unavailable\r\n")
@@ -213,7 +203,7 @@ async def test_requests_beyond_the_limit_get_503_but_for_probes_and_the_others_a
 async def test_beyond_the_limit_of_connections_the_oldest_idle_one_yields(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_server, "_SPARE_CONNECTIONS", 0)
     async with serving(max_connections=3) as server:
-        busy = await server.connect(GET.replace(b"/ ", b"/wait "))
+        busy = await server.connect(WAIT)
         await server.arrived.wait()
         kept = await server.connect(GET)
         assert (await kept.response())[0] == 200
@@ -253,9 +243,7 @@ async def test_an_invalid_chunk_gets_400_and_one_during_the_response_ends_it() -
 
 
 @pytest.mark.parametrize(
-    "request_text",
-    [POST + b"ab", GET.replace(b"/ ", b"/wait "), GET.replace(b"/ ", b"/endless ")],
-    ids=["during its upload", "while it waits", "during its download"],
+    "request_text", [POST + b"ab", WAIT, ENDLESS], ids=["during its upload", "while it waits", "during its download"]
 )
 async def test_a_client_that_leaves_is_recorded_as_499(request_text: bytes) -> None:
     async with serving() as server:
@@ -276,7 +264,7 @@ async def test_a_client_that_leaves_is_recorded_as_499(request_text: bytes) -> N
 async def test_a_client_that_reads_nothing_is_disconnected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_server, "_STALL_SECONDS", 1)
     async with serving() as server:
-        client = await server.connect(GET.replace(b"/ ", b"/endless "))
+        client = await server.connect(ENDLESS)
         client.writer.transport.pause_reading()  # type: ignore[attr-defined]
         assert await server.recorded() == [("499", "None")]
 

@@ -30,10 +30,6 @@ async def show(request: Request) -> Response:
     return PlainTextResponse(request.path_params["name"])
 
 
-async def show_cached(_request: Request) -> Response:
-    return PlainTextResponse("", headers={"cache-control": "max-age=3600"})
-
-
 async def remember_session(_request: Request) -> Response:
     propagation.add_baggage("session.id", "5f3a")
     return PlainTextResponse("")
@@ -41,10 +37,6 @@ async def remember_session(_request: Request) -> Response:
 
 async def fail(_request: Request) -> Response:
     raise RuntimeError("a bug")
-
-
-async def report_outage(_request: Request) -> Response:
-    return PlainTextResponse("down", 503)
 
 
 async def fail_midway(_request: Request) -> Response:
@@ -62,10 +54,10 @@ async def apologize(_request: Request, _error: Exception) -> Response:
 APP = Starlette(
     routes=[
         Route("/things/{name}", show),
-        Route("/cached", show_cached),
+        Route("/cached", PlainTextResponse("", headers={"cache-control": "max-age=3600"})),
         Route("/session", remember_session),
         Route("/bug", fail),
-        Route("/down", report_outage),
+        Route("/down", PlainTextResponse("down", 503)),
         Route("/stream", fail_midway),
     ],
     exception_handlers={Exception: apologize},
@@ -76,36 +68,31 @@ def service(telemetry: Telemetry | None = None, **settings: Any) -> HttpService:
     return HttpService(HttpServiceSettings(**settings), telemetry or Telemetry())
 
 
-def client_of(served: HttpService, app: Any = APP) -> httpx2.AsyncClient:
+async def fetch(served: HttpService, path: str, method: str = "GET", app: Any = APP, **options: Any) -> httpx2.Response:
+    """Return the response to one request."""
     transport = httpx2.ASGITransport(served.wrap(app))
-    return httpx2.AsyncClient(transport=transport, base_url="https://shop.test")
+    async with httpx2.AsyncClient(transport=transport, base_url="https://shop.test") as client:
+        return await client.request(method, path, **options)
 
 
 async def test_a_request_for_another_host_is_refused_and_counted_but_not_probes() -> None:
     served = service(allowed_hosts=frozenset({"shop.test", "*.shop.test", "[::1]"}))
     hosts = {
-        "SHOP.test:8080": 200,
-        "a.b.shop.test.": 200,
-        "[::1]:80": 200,
-        "rebound.example": 421,
-        "shop.test.evil": 421,
-        "evilshop.test": 421,
-        "a b": 400,
-        "": 400,
+        200: ("SHOP.test:8080", "a.b.shop.test.", "[::1]:80"),
+        421: ("rebound.example", "shop.test.evil", "evilshop.test"),
+        400: ("a b", "", "shop.test/x", "a@shop.test", "shop.test:x", "shop.test:1:2", "[::1", "a..b", "a,b"),
     }
-    hosts |= dict.fromkeys(("shop.test/x", "a@shop.test", "shop.test:x", "shop.test:1:2", "[::1", "a..b", "a,b"), 400)
-    async with client_of(served) as client:
-        for host, expected in hosts.items():
-            found = [await client.get(path, headers={"host": host}) for path in ("/things/kettle", "/healthz")]
-            assert [response.status_code for response in found] == [expected, 200]
+    for expected, host in ((status, host) for status, names in hosts.items() for host in names):
+        found = [await fetch(served, path, headers={"host": host}) for path in ("/things/kettle", "/healthz")]
+        assert [response.status_code for response in found] == [expected, 200]
     assert served.telemetry.counter(semconv.HTTP_REFUSALS).values == {(("shop.http.refusal.reason", "host"),): 12}
 
 
 async def test_a_request_begins_a_trace_that_links_to_its_clients(recorded: Recorded) -> None:
     sent = {"traceparent": f"00-{TRACE_ID}-{PARENT_ID}-00", "tracestate": "shop=keep", "baggage": "session.id=x"}
-    async with client_of(service(recorded.telemetry)) as client:
-        await client.get("/things/kettle", headers=sent)  # not sampled, if it were up to the client
-        await client.get("/things/kettle", headers={"traceparent": "00-x"})
+    served = service(recorded.telemetry)
+    await fetch(served, "/things/kettle", headers=sent)  # not sampled, if it were up to the client
+    await fetch(served, "/things/kettle", headers={"traceparent": "00-x"})
     linked, unlinked = recorded.spans()
     assert (linked.parent, unlinked.parent, unlinked.links) == (None, None, ())
     assert f"{linked.context.trace_id:032x}" != TRACE_ID
@@ -116,10 +103,11 @@ async def test_a_request_begins_a_trace_that_links_to_its_clients(recorded: Reco
     assert "session.id" not in (linked.attributes or {})
 
 
-async def test_a_request_is_a_server_span_of_its_callers_trace_named_by_the_route(recorded: Recorded) -> None:
-    async with client_of(service(recorded.telemetry, trust_traces=True)) as client:
-        await client.get("/things/kettle", headers=TRACEPARENT | {"x-request-id": "r-1"})
-    [span] = recorded.spans()
+async def test_a_trusted_request_is_a_server_span_of_its_callers_trace_with_its_baggage(recorded: Recorded) -> None:
+    served = service(recorded.telemetry, trust_traces=True)
+    await fetch(served, "/things/kettle", headers=TRACEPARENT | {"x-request-id": "r-1"})
+    await fetch(served, "/session", headers={"baggage": "synthetic_request=true"})
+    span, with_baggage = recorded.spans()
     assert (span.name, span.kind) == ("GET /things/{name}", SpanKind.SERVER)
     assert span.parent
     assert (f"{span.context.trace_id:032x}", f"{span.parent.span_id:016x}") == (TRACE_ID, PARENT_ID)
@@ -132,19 +120,12 @@ async def test_a_request_is_a_server_span_of_its_callers_trace_named_by_the_rout
         "url.path": "/things/kettle",
         "url.scheme": "https",
     }
+    assert (with_baggage.attributes or {}).items() >= {"session.id": "5f3a", "synthetic_request": "true"}.items()
 
 
 async def test_a_request_without_a_route_is_named_by_its_method(recorded: Recorded) -> None:
-    async with client_of(service(recorded.telemetry)) as client:
-        await client.request("BREW", "/nowhere")
+    await fetch(service(recorded.telemetry), "/nowhere", "BREW")
     assert [span.name for span in recorded.spans()] == ["_OTHER"]
-
-
-async def test_the_baggage_of_a_trusted_request_is_copied_to_its_span(recorded: Recorded) -> None:
-    async with client_of(service(recorded.telemetry, trust_traces=True)) as client:
-        await client.get("/session", headers={"baggage": "synthetic_request=true"})
-    attributes = recorded.spans()[0].attributes or {}
-    assert (attributes["session.id"], attributes["synthetic_request"]) == ("5f3a", "true")
 
 
 async def test_requests_in_flight_are_a_metric() -> None:
@@ -153,20 +134,18 @@ async def test_requests_in_flight_are_a_metric() -> None:
     async def count(_request: Request) -> Response:
         return PlainTextResponse(str(metrics()["shop.server.active_requests",]))
 
-    async with client_of(service(telemetry), Starlette(routes=[Route("/", count)])) as client:
-        assert (await client.get("/")).text == "1"
-    assert metrics()["shop.server.active_requests",] == 0
+    response = await fetch(service(telemetry), "/", app=Starlette(routes=[Route("/", count)]))
+    assert (response.text, metrics()["shop.server.active_requests",]) == ("1", 0)
 
 
 async def test_durations_are_recorded_by_method_route_and_status() -> None:
-    telemetry = Telemetry()
-    async with client_of(service(telemetry)) as client:
-        for path in ("/things/kettle", "/things/pan", "/things", "/bug", "/down"):
-            await client.get(path)
+    served = service()
+    for path in ("/things/kettle", "/things/pan", "/things", "/bug", "/down"):
+        await fetch(served, path)
     names = ("http.route", "http.response.status_code", "error.type")
     counts = {
         tuple(str(dict(attributes).get(name)) for name in names): sum(found.counts)
-        for attributes, found in telemetry.histogram(semconv.HTTP_SERVER_DURATION).series.items()
+        for attributes, found in served.telemetry.histogram(semconv.HTTP_SERVER_DURATION).series.items()
     }
     assert counts == {
         ("/things/{name}", "200", "None"): 2,
@@ -178,8 +157,7 @@ async def test_durations_are_recorded_by_method_route_and_status() -> None:
 
 async def test_a_request_is_one_log_line_with_its_trace_id(recorded: Recorded) -> None:
     with structlog.testing.capture_logs(processors=[chassis_logging._add_trace_ids]) as lines:
-        async with client_of(service(recorded.telemetry, trust_traces=True)) as client:
-            await client.get("/things/kettle?q=secret", headers=TRACEPARENT)
+        await fetch(service(recorded.telemetry, trust_traces=True), "/things/kettle?q=secret", headers=TRACEPARENT)
     [line] = lines
     assert line.pop("milliseconds") >= 0
     del line["span_id"]
@@ -194,18 +172,24 @@ async def test_a_request_is_one_log_line_with_its_trace_id(recorded: Recorded) -
 
 
 async def test_responses_are_not_cached_unless_they_say_so() -> None:
-    async with client_of(service()) as client:
-        plain, cached = await client.get("/things/kettle"), await client.get("/cached")
-    assert [each.headers["cache-control"] for each in (plain, cached)] == ["no-store", "max-age=3600"]
-    assert plain.headers["x-content-type-options"] == "nosniff"
+    responses = [await fetch(service(), path) for path in ("/things/kettle", "/cached")]
+    assert [response.headers["cache-control"] for response in responses] == ["no-store", "max-age=3600"]
+    assert responses[0].headers["x-content-type-options"] == "nosniff"
 
 
-async def test_an_unexpected_error_is_logged_and_gets_the_applications_response(recorded: Recorded) -> None:
-    with structlog.testing.capture_logs() as lines:
-        async with client_of(service(recorded.telemetry)) as client:
-            response = await client.get("/bug")
-    assert (response.status_code, response.text) == (500, "sorry")
-    assert [line["event"] for line in lines] == ["unexpected error", "request"]
+async def test_an_unexpected_error_gets_the_applications_response_and_is_logged_as_all_lines_are_with_its_request(
+    recorded: Recorded,
+) -> None:
+    headers = {"x-request-id": "r-1", "x-forwarded-for": "203.0.113.9"}
+    with structlog.testing.capture_logs(processors=[structlog.contextvars.merge_contextvars]) as lines:
+        response = await fetch(service(recorded.telemetry), "/bug", headers=headers)
+        structlog.get_logger().info("afterwards")
+    assert (response.status_code, response.text, response.headers["x-request-id"]) == (500, "sorry", "r-1")
+    assert [(line["event"], line.get("shop.request.id"), line.get("client.address")) for line in lines] == [
+        ("unexpected error", "r-1", "127.0.0.1"),
+        ("request", "r-1", "127.0.0.1"),
+        ("afterwards", None, None),
+    ]
     [span] = recorded.spans()
     assert span.status.status_code is StatusCode.ERROR
     assert (span.attributes or {})["error.type"] == "RuntimeError"
@@ -213,9 +197,8 @@ async def test_an_unexpected_error_is_logged_and_gets_the_applications_response(
 
 
 async def test_an_error_in_the_middle_of_a_response_reaches_the_server() -> None:
-    async with client_of(service()) as client:
-        with pytest.raises(RuntimeError):
-            await client.get("/stream")
+    with pytest.raises(RuntimeError):
+        await fetch(service(), "/stream")
 
 
 @pytest.mark.parametrize(
@@ -226,50 +209,45 @@ async def test_probes_and_unobserved_paths_are_neither_traced_nor_logged_nor_mea
 ) -> None:
     served = service(recorded.telemetry)
     served.add_unobserved_path("/things/")
-    async with client_of(served) as client:
-        with structlog.testing.capture_logs() as logs:
-            response = await client.get(path)
+    with structlog.testing.capture_logs() as logs:
+        response = await fetch(served, path)
     assert (response.text, response.headers["x-content-type-options"]) == (body, "nosniff")
     assert (recorded.spans(), logs, recorded.telemetry.histogram(semconv.HTTP_SERVER_DURATION).series) == ([], [], {})
 
 
 async def test_a_probe_by_another_method_is_refused() -> None:
-    async with client_of(service()) as client:
-        response = await client.post("/readyz")
+    response = await fetch(service(), "/readyz", "POST")
     assert (response.status_code, response.headers["allow"]) == (405, "GET, HEAD")
 
 
-@pytest.mark.parametrize("error", [errors.Unavailable("the store is down"), ValueError("a defect")])
-async def test_readiness_follows_the_checks_and_liveness_does_not(error: Exception) -> None:
+@pytest.mark.parametrize(
+    "error", [errors.Unavailable("the store is down"), ValueError("a defect"), None], ids=["outage", "defect", "hang"]
+)
+async def test_readiness_follows_the_checks_and_liveness_does_not(
+    error: Exception | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http_server, "_READINESS_TIMEOUT_SECONDS", 0.05)
     broken = True
 
     async def check() -> None:
-        if broken:
+        if broken and error:
             raise error
+        if broken:
+            await asyncio.Event().wait()
 
     served = service()
     served.add_readiness_check(check)
-    async with client_of(served) as client:
-        response = await client.get("/readyz")
-        assert (response.status_code, response.json()) == (503, {"error": "Not ready"})
-        assert (await client.get("/healthz")).status_code == 200
-        broken = False
-        assert (await client.get("/readyz")).status_code == 200
-
-
-async def test_a_check_that_hangs_makes_the_service_not_ready(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_server, "_READINESS_TIMEOUT_SECONDS", 0.05)
-    served = service()
-    served.add_readiness_check(asyncio.Event().wait)  # type: ignore[arg-type]
-    async with client_of(served) as client:
-        assert (await client.get("/readyz")).status_code == 503
+    response = await fetch(served, "/readyz")
+    assert (response.status_code, response.json()) == (503, {"error": "Not ready"})
+    assert (await fetch(served, "/healthz")).status_code == 200
+    broken = False
+    assert (await fetch(served, "/readyz")).status_code == 200
 
 
 async def test_a_draining_service_serves_but_is_not_ready() -> None:
     served = service()
     served.is_draining = True
-    async with client_of(served) as client:
-        statuses = [(await client.get(path)).status_code for path in ("/readyz", "/healthz", "/cached")]
+    statuses = [(await fetch(served, path)).status_code for path in ("/readyz", "/healthz", "/cached")]
     assert statuses == [503, 200, 200]
 
 
@@ -278,22 +256,7 @@ async def test_a_draining_service_serves_but_is_not_ready() -> None:
     [("r-1_a.B", True), ("x" * 64, True), ("x" * 65, False), ("", False), ("a b", False), ("a\u00e9", False)],
 )
 async def test_a_well_formed_request_id_is_returned_and_any_other_replaced(received: str, is_taken: bool) -> None:
-    async with client_of(service()) as client:
-        response = await client.get("/things/kettle", headers=[(b"x-request-id", received.encode("latin-1"))])
+    response = await fetch(service(), "/things/kettle", headers=[(b"x-request-id", received.encode("latin-1"))])
     returned = response.headers["x-request-id"]
     assert (returned == received) is is_taken
     assert 0 < len(returned) <= 64
-
-
-async def test_every_log_line_of_a_request_has_its_id_and_the_address_of_the_connection() -> None:
-    with structlog.testing.capture_logs(processors=[structlog.contextvars.merge_contextvars]) as lines:
-        async with client_of(service()) as client:
-            headers = {"x-request-id": "r-1", "x-forwarded-for": "203.0.113.9"}
-            failed = await client.get("/bug", headers=headers)
-        structlog.get_logger().info("afterwards")
-    assert failed.headers["x-request-id"] == "r-1"
-    assert [(line["event"], line.get("shop.request.id"), line.get("client.address")) for line in lines] == [
-        ("unexpected error", "r-1", "127.0.0.1"),
-        ("request", "r-1", "127.0.0.1"),
-        ("afterwards", None, None),
-    ]

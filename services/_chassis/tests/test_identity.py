@@ -10,7 +10,6 @@ from typing import Any
 import grpc
 import pytest
 from cryptography import x509
-from grpc_health.v1 import health_pb2, health_pb2_grpc
 from structlog.testing import capture_logs
 
 from chassis.errors import Unavailable
@@ -24,16 +23,18 @@ from shop import cart_pb2
 from shop.cart_pb2_grpc import CartServiceStub
 from shop_internal import ordered_cart_pb2
 from shop_internal.ordered_cart_pb2_grpc import OrderedCartStub
-from shop_kit.carts import REGISTER, REGISTER_INTERNAL, Carts, Context, OrderedCarts
+from shop_kit.carts import REGISTER, REGISTER_INTERNAL, Carts, HeldCarts, OrderedCarts
 from shop_kit.certificates import HOUR, issue, issue_bad, new_authority, renew, spiffe_id
+from shop_kit.failing import error_of
 from shop_kit.metrics import measured
-from shop_kit.serving import running
+from shop_kit.serving import health, running
 from shop_kit.waiting import wait_until
 
 AUTHORITY, FOREIGN = new_authority(), new_authority("foreign")
 GET = cart_pb2.GetCartRequest(user_id="u")
 ORDERED_CART, REMOVAL = (OrderedCartStub, "shop.internal.OrderedCart"), ordered_cart_pb2.RemoveOrderedRequest()
 GET_CART, REMOVE = "shop.CartService/GetCart", "shop.internal.OrderedCart/RemoveOrdered"
+REFLECTION = "grpc.reflection.v1.ServerReflection/ServerReflectionInfo"
 
 
 @pytest.fixture
@@ -50,7 +51,8 @@ def look_at_each_refresh(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def serving(folder: Path, carts: Carts | None = None, **options: Any) -> AbstractAsyncContextManager[server.Service]:
-    allowed = json.dumps({spiffe_id("checkout"): [GET_CART, REMOVE]})
+    """Serve carts to the checkout, though the table also lists a method of another release."""
+    allowed = json.dumps({spiffe_id("checkout"): [GET_CART, REMOVE, "shop.CartService/GetCarts"]})
     options = {"tls_folder": folder, "allowed_calls": allowed, **options}
     return running((REGISTER, carts or Carts()), internal=[(REGISTER_INTERNAL, OrderedCarts())], **options)
 
@@ -112,15 +114,6 @@ async def test_a_caller_may_make_the_calls_that_the_table_lists_and_no_others(fo
     assert denied["shop.CartService/EmptyCart"] == 0  # an alert sees only increases of a series
 
 
-async def test_a_service_starts_with_a_table_that_lists_methods_of_another_release(folders: dict[str, Path]) -> None:
-    allowed = json.dumps({spiffe_id("checkout"): [GET_CART, "shop.CartService/GetCarts"]})
-    async with (
-        serving(folders["cart"], allowed_calls=allowed) as service,
-        calling(service.port, folders["checkout"]) as stub,
-    ):
-        assert (await stub.GetCart(GET)).user_id == "u"
-
-
 @pytest.mark.parametrize(
     ("table", "problem"),
     [
@@ -142,22 +135,16 @@ def test_a_table_that_does_not_parse_ends_the_start_with_one_line_that_names_it(
     assert problem in line
 
 
-async def test_a_caller_is_refused_before_its_request_is_read(folders: dict[str, Path]) -> None:
-    loaded = Certificates.load(str(folders["ad"])).current
+@pytest.mark.parametrize(("caller", "options"), [("ad", {}), ("checkout", {"allowed_calls": None})])
+async def test_a_caller_that_the_table_does_not_list_is_refused_before_its_request_is_read(
+    caller: str, options: dict[str, Any], folders: dict[str, Path]
+) -> None:
     async with (
-        serving(folders["cart"]) as service,
-        presenting(service.port, Issued(loaded.certificate, loaded.key), loaded.authorities) as channel,
+        serving(folders["cart"], **options) as service,
+        presenting(service.port, issue(AUTHORITY, caller), AUTHORITY.certificate) as channel,
     ):
         call: Any = channel.stream_unary(f"/{GET_CART}")()
         assert await call.code() is grpc.StatusCode.PERMISSION_DENIED
-
-
-async def test_a_service_whose_table_lists_nobody_refuses_everybody(folders: dict[str, Path]) -> None:
-    async with (
-        serving(folders["cart"], allowed_calls=None) as service,
-        calling(service.port, folders["checkout"]) as stub,
-    ):
-        assert (await refusal(stub.GetCart(GET))).reason == "CALLER_NOT_ALLOWED"
 
 
 @pytest.mark.parametrize("services", [(), ("checkout", "ad"), ("checkout", "checkout")])
@@ -167,15 +154,12 @@ async def test_a_certificate_without_exactly_one_identity_is_for_health_and_refl
     async with serving(folders["cart"]) as service:
         issued = issue_bad(AUTHORITY, *services)
         async with presenting(service.port, issued, AUTHORITY.certificate) as channel:
-            health: Any = health_pb2_grpc.HealthStub(channel)
-            response = await health.Check(health_pb2.HealthCheckRequest(service="shop.CartService"))
-            assert response.status == health_pb2.HealthCheckResponse.SERVING
-            reflect = channel.stream_stream("/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", bytes, bytes)
+            assert await health(channel, "shop.CartService") == "SERVING"
+            reflect = channel.stream_stream(f"/{REFLECTION}", bytes, bytes)
             answers = [answer async for answer in reflect(iter([b"\x3a\x00"]))]  # list_services
             assert b"shop.CartService" in answers[0]
-            with pytest.raises(grpc.aio.AioRpcError) as raised:
-                await CartServiceStub(channel).GetCart(GET)
-    assert raised.value.code() is grpc.StatusCode.PERMISSION_DENIED
+            refused = await error_of(CartServiceStub(channel).GetCart(GET))
+    assert refused.code() is grpc.StatusCode.PERMISSION_DENIED
 
 
 @pytest.mark.parametrize(
@@ -194,9 +178,8 @@ async def test_a_client_whose_certificate_is_not_valid_gets_no_connection(
         serving(folders["cart"]) as service,
         presenting(service.port, issued, AUTHORITY.certificate) as channel,
     ):
-        with pytest.raises(grpc.aio.AioRpcError) as raised:
-            await CartServiceStub(channel).GetCart(GET, timeout=5)
-    assert raised.value.code() is grpc.StatusCode.UNAVAILABLE
+        refused = await error_of(CartServiceStub(channel).GetCart(GET, timeout=5))
+    assert refused.code() is grpc.StatusCode.UNAVAILABLE
 
 
 @pytest.mark.parametrize(
@@ -231,64 +214,33 @@ async def test_an_error_says_that_one_side_alone_has_tls(folders: dict[str, Path
 
 
 async def test_health_alone_is_served_in_plaintext_until_the_drain_ends(folders: dict[str, Path]) -> None:
-    release, waiting = asyncio.Event(), False
-
-    async def wait(_context: Context) -> cart_pb2.Cart:
-        nonlocal waiting
-        waiting = True
-        await release.wait()
-        return cart_pb2.Cart()
-
-    async def status(name: str) -> str:
-        response = await health.Check(health_pb2.HealthCheckRequest(service=name))
-        return str(health_pb2.HealthCheckResponse.ServingStatus.Name(response.status))
-
+    carts = HeldCarts()
     async with (
-        serving(folders["cart"], Carts(wait), grace_seconds=20, health_port=0) as service,
+        serving(folders["cart"], carts, grace_seconds=20, health_port=0) as service,
         calling(service.port, folders["checkout"]) as stub,
         grpc.aio.insecure_channel(f"127.0.0.1:{service.health_port}") as plain,
     ):
-        health: Any = health_pb2_grpc.HealthStub(plain)
         names = ("", "liveness", "shop.CartService")
-        assert [await status(name) for name in names] == ["SERVING"] * 3
-        for method in ("/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", f"/{GET_CART}"):
-            with pytest.raises(grpc.aio.AioRpcError) as raised:
-                await plain.unary_unary(method, bytes)(b"")
-            assert raised.value.code() is grpc.StatusCode.UNIMPLEMENTED
+        assert [await health(plain, name) for name in names] == ["SERVING"] * 3
+        for method in (REFLECTION, GET_CART):
+            refused = await error_of(plain.unary_unary(f"/{method}", bytes)(b""))
+            assert refused.code() is grpc.StatusCode.UNIMPLEMENTED
         call = asyncio.ensure_future(stub.GetCart(GET))
-        await wait_until(lambda: waiting)
+        await wait_until(lambda: carts.entered)
         draining = asyncio.create_task(service.drain())
         await asyncio.sleep(0)
-        assert [await status(name) for name in names] == ["NOT_SERVING", "SERVING", "NOT_SERVING"]
-        release.set()
+        assert [await health(plain, name) for name in names] == ["NOT_SERVING", "SERVING", "NOT_SERVING"]
+        carts.released.set()
         await call
         await draining
 
 
-async def test_a_call_in_flight_ends_on_the_channel_that_was_replaced(folders: dict[str, Path]) -> None:
-    release, waiting = asyncio.Event(), 0
-
-    async def wait(_context: Context) -> cart_pb2.Cart:
-        nonlocal waiting
-        waiting += 1
-        await release.wait()
-        return cart_pb2.Cart()
-
-    async with serving(folders["cart"], Carts(wait)) as service, calling(service.port, folders["checkout"]) as stub:
-        before = asyncio.ensure_future(stub.GetCart(GET))
-        await wait_until(lambda: waiting == 1)
-        renew(folders["checkout"], FOREIGN, "checkout", AUTHORITY)
-        renew(folders["cart"], AUTHORITY, "cart", FOREIGN)
-        raw = stub.GetCart.raw
-        await wait_until(lambda: stub.GetCart.raw is not raw)
-        after = asyncio.ensure_future(stub.GetCart(GET))
-        await wait_until(lambda: waiting == 2)
-        release.set()
-        assert [call.user_id for call in await asyncio.gather(before, after)] == ["", ""]
-
-
-async def test_the_old_channel_is_used_until_a_peer_accepts_the_new_certificate(folders: dict[str, Path]) -> None:
-    async with serving(folders["cart"]) as service, calling(service.port, folders["checkout"]) as stub:
+async def test_the_old_channel_is_used_until_a_peer_accepts_the_new_certificate_and_by_calls_in_flight(
+    folders: dict[str, Path],
+) -> None:
+    carts = HeldCarts()
+    carts.released.set()
+    async with serving(folders["cart"], carts) as service, calling(service.port, folders["checkout"]) as stub:
         await stub.GetCart(GET)
         used, loaded = stub.GetCart.raw, Certificates.load(str(folders["checkout"]))
         before = loaded.current
@@ -298,9 +250,15 @@ async def test_the_old_channel_is_used_until_a_peer_accepts_the_new_certificate(
             await asyncio.sleep(0.01)
             await stub.GetCart(GET)
         assert stub.GetCart.raw is used
+        carts.released.clear()
+        in_flight = asyncio.ensure_future(stub.GetCart(GET))
+        await wait_until(lambda: carts.entered == 22)
         renew(folders["cart"], AUTHORITY, "cart", FOREIGN)
         await wait_until(lambda: stub.GetCart.raw is not used)
-        await stub.GetCart(GET)
+        later = asyncio.ensure_future(stub.GetCart(GET))
+        await wait_until(lambda: carts.entered == 23)
+        carts.released.set()
+        assert [cart.user_id for cart in await asyncio.gather(in_flight, later)] == ["held", "held"]
 
 
 async def test_calls_do_not_fail_while_certificates_and_their_authority_are_replaced(folders: dict[str, Path]) -> None:

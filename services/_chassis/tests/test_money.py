@@ -32,14 +32,10 @@ def test_units_and_nanos_add_up_to_the_amount_and_share_its_sign(amount: int) ->
     assert abs(money.nanos) < 10**9
 
 
-@given(nanos, nanos)
-def test_adding_is_exact(left: int, right: int) -> None:
+@given(nanos, nanos, st.integers(-(2**31), 2**31 - 1))
+def test_adding_and_multiplying_are_exact(left: int, right: int, quantity: int) -> None:
     assert as_fraction(Money("EUR", left) + Money("EUR", right)) == Fraction(left + right, 10**9)
-
-
-@given(nanos, st.integers(-(2**31), 2**31 - 1))
-def test_multiplying_is_exact(amount: int, quantity: int) -> None:
-    assert as_fraction(Money("EUR", amount) * quantity) == Fraction(amount, 10**9) * quantity
+    assert as_fraction(Money("EUR", left) * quantity) == Fraction(left, 10**9) * quantity
 
 
 @given(
@@ -80,6 +76,8 @@ def test_an_amount_beyond_64_bits_is_out_of_range() -> None:
     assert largest.in_range() == largest
     with pytest.raises(AmountOutOfRange):
         Money.of("EUR", 2**63).in_range()
+    with pytest.raises(OutOfRange):
+        round_to_minor_unit(Money.of("JPY", MAX_UNITS, 600_000_000))
 
 
 @pytest.mark.parametrize(
@@ -88,11 +86,6 @@ def test_an_amount_beyond_64_bits_is_out_of_range() -> None:
 )
 def test_an_amount_is_formatted_as_a_decimal(nanos: int, text: str) -> None:
     assert str(Money("EUR", nanos)) == text
-
-
-def test_rounding_beyond_64_bits_is_out_of_range() -> None:
-    with pytest.raises(OutOfRange):
-        round_to_minor_unit(Money.of("JPY", MAX_UNITS, 600_000_000))
 
 
 @pytest.mark.parametrize(

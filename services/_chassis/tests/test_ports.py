@@ -20,14 +20,16 @@ from chassis.rpc import server
 from chassis.rpc.status import from_rpc_error
 from shop import cart_pb2, cart_pb2_grpc
 from shop_internal import ordered_cart_pb2, ordered_cart_pb2_grpc
-from shop_kit.carts import REGISTER, REGISTER_INTERNAL, Carts, OrderedCarts
+from shop_kit.carts import REGISTER, REGISTER_INTERNAL, Carts, HeldCarts, OrderedCarts
+from shop_kit.failing import error_of
 from shop_kit.http2 import PREFACE, Connection, call
 from shop_kit.metrics import measured
 from shop_kit.reflection import methods_at
-from shop_kit.serving import running
-from shop_kit.waiting import wait_until
+from shop_kit.serving import health, running
+from shop_kit.waiting import PATIENCE_SECONDS, wait_until
 
 PUBLIC, INTERNAL = "shop.CartService", "shop.internal.OrderedCart"
+GET_CART, REMOVE_ORDERED = cart_pb2.GetCartRequest(user_id="u"), ordered_cart_pb2.RemoveOrderedRequest()
 
 
 class Store:
@@ -71,68 +73,50 @@ async def status(call: Any) -> grpc.StatusCode:
     return grpc.StatusCode.OK
 
 
-async def reflected(port: int | None) -> set[str]:
-    methods = await asyncio.to_thread(methods_at, f"127.0.0.1:{port}")
-    return {str(method.containing_service.full_name) for method in methods}
-
-
-async def health(channel: grpc.aio.Channel, name: str) -> str:
-    stub: Any = health_pb2_grpc.HealthStub(channel)
-    try:
-        response = await stub.Check(health_pb2.HealthCheckRequest(service=name))
-    except grpc.aio.AioRpcError as error:
-        return error.code().name
-    return str(health_pb2.HealthCheckResponse.ServingStatus.Name(response.status))
-
-
-async def test_each_port_serves_its_own_services_alone(public: grpc.aio.Channel, internal: grpc.aio.Channel) -> None:
-    for channel, statuses in ((public, ["OK", "UNIMPLEMENTED"]), (internal, ["UNIMPLEMENTED", "OK"])):
+async def test_a_port_serves_describes_and_reports_its_own_services_alone(
+    service: server.Service, public: grpc.aio.Channel, internal: grpc.aio.Channel
+) -> None:
+    serving = health_pb2.HealthCheckResponse(status=health_pb2.HealthCheckResponse.SERVING)
+    for channel, port, own, other in (
+        (public, service.port, PUBLIC, INTERNAL),
+        (internal, service.internal_port, INTERNAL, PUBLIC),
+    ):
         carts, ordered = cart_pb2_grpc.CartServiceStub(channel), ordered_cart_pb2_grpc.OrderedCartStub(channel)
-        calls = (
-            carts.GetCart(cart_pb2.GetCartRequest()),
-            ordered.RemoveOrdered(ordered_cart_pb2.RemoveOrderedRequest()),
-        )
-        assert [(await status(call)).name for call in calls] == statuses
-
-
-FIGURES = {"active_requests": [1, 0], "request_limit": [1, 1]}
+        calls = {PUBLIC: carts.GetCart(GET_CART), INTERNAL: ordered.RemoveOrdered(REMOVE_ORDERED)}
+        assert {name: (await status(call)).name for name, call in calls.items()} == {own: "OK", other: "UNIMPLEMENTED"}
+        methods = await asyncio.to_thread(methods_at, f"127.0.0.1:{port}")
+        assert {str(method.containing_service.full_name) for method in methods} == {own}
+        healthy = ("", "liveness", own)
+        assert [await health(channel, name) for name in (*healthy, other)] == [*["SERVING"] * 3, "NOT_FOUND"]
+        stub: Any = health_pb2_grpc.HealthStub(channel)
+        listed = (await stub.List(health_pb2.HealthListRequest())).statuses  # type: ignore[attr-defined]
+        assert dict(listed) == dict.fromkeys(healthy, serving)
 
 
 async def test_a_full_port_sheds_calls_and_the_other_one_serves_them() -> None:
-    entered = asyncio.Event()
-
-    async def hang(_context: Any) -> cart_pb2.Cart:
-        entered.set()
-        await asyncio.Event().wait()
-        return cart_pb2.Cart()
-
+    carts = HeldCarts()
     telemetry, metrics = measured()
     ports = [("shop.port.name", name) for name in ("public", "internal")]
     shed = [("shop.server.shed_requests", port, ("shop.server.shed.reason", "in_flight")) for port in ports]
     async with (
-        start(carts=Carts(hang), telemetry=telemetry, max_concurrent_rpcs=1, grace_seconds=0) as service,
+        start(carts=carts, telemetry=telemetry, max_concurrent_rpcs=1, grace_seconds=0) as service,
         grpc.aio.insecure_channel(f"127.0.0.1:{service.port}") as public,
         grpc.aio.insecure_channel(f"127.0.0.1:{service.internal_port}") as internal,
     ):
-        carts, ordered = cart_pb2_grpc.CartServiceStub(public), ordered_cart_pb2_grpc.OrderedCartStub(internal)
-        hanging = carts.GetCart(cart_pb2.GetCartRequest())
-        await entered.wait()
-        with pytest.raises(grpc.aio.AioRpcError) as refused:
-            await carts.GetCart(cart_pb2.GetCartRequest())
-        assert refused.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
-        assert from_rpc_error(refused.value).retry_after_seconds == 0.5
-        assert await status(ordered.RemoveOrdered(ordered_cart_pb2.RemoveOrderedRequest())) is grpc.StatusCode.OK
+        stub, ordered = cart_pb2_grpc.CartServiceStub(public), ordered_cart_pb2_grpc.OrderedCartStub(internal)
+        hanging = stub.GetCart(GET_CART)
+        await wait_until(lambda: carts.entered)
+        refused = await error_of(stub.GetCart(GET_CART))
+        assert refused.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert from_rpc_error(refused).retry_after_seconds == 0.5
+        assert await status(ordered.RemoveOrdered(REMOVE_ORDERED)) is grpc.StatusCode.OK
         assert await health(internal, INTERNAL) == await health(public, PUBLIC) == "SERVING"
         counts = metrics()
         hanging.cancel()
         await wait_until(lambda: metrics()["shop.server.active_requests", ports[0]] == 0)
-    assert {name: [counts[f"shop.server.{name}", port] for port in ports] for name in FIGURES} == FIGURES
+    assert [counts["shop.server.active_requests", port] for port in ports] == [1, 0]
+    assert [counts["shop.server.request_limit", port] for port in ports] == [1, 1]
     assert [counts[series] for series in shed] == [1, 0]
-
-
-async def test_reflection_of_a_port_lists_the_services_of_that_port(service: server.Service) -> None:
-    assert await reflected(service.port) == {PUBLIC}
-    assert await reflected(service.internal_port) == {INTERNAL}
 
 
 @pytest.mark.parametrize("version", ["v1", "v1alpha"])
@@ -152,22 +136,7 @@ async def test_reflection_of_both_versions_describes_services_methods_and_fields
     assert missing.error_response.error_code == grpc.StatusCode.NOT_FOUND.value[0]
 
 
-async def test_health_lists_the_services_of_a_port(public: grpc.aio.Channel) -> None:
-    stub: Any = health_pb2_grpc.HealthStub(public)
-    listed = (await stub.List(health_pb2.HealthListRequest())).statuses  # type: ignore[attr-defined]
-    serving = health_pb2.HealthCheckResponse(status=health_pb2.HealthCheckResponse.SERVING)
-    assert dict(listed) == dict.fromkeys(("", "liveness", PUBLIC), serving)
-
-
-async def test_health_of_a_port_covers_the_services_of_that_port(
-    public: grpc.aio.Channel, internal: grpc.aio.Channel
-) -> None:
-    names = ("", "liveness", PUBLIC, INTERNAL)
-    assert [await health(public, name) for name in names] == ["SERVING", "SERVING", "SERVING", "NOT_FOUND"]
-    assert [await health(internal, name) for name in names] == ["SERVING", "SERVING", "NOT_FOUND", "SERVING"]
-
-
-async def test_a_service_whose_store_never_responded_is_ready_on_neither_port() -> None:
+async def test_readiness_follows_the_store_and_liveness_does_not() -> None:
     store = Store()
     store.broken = True
     async with (
@@ -175,21 +144,17 @@ async def test_a_service_whose_store_never_responded_is_ready_on_neither_port() 
         grpc.aio.insecure_channel(f"127.0.0.1:{service.port}") as public,
         grpc.aio.insecure_channel(f"127.0.0.1:{service.internal_port}") as internal,
     ):
-        assert [await health(public, PUBLIC), await health(internal, INTERNAL)] == ["NOT_SERVING"] * 2
-
-
-async def test_readiness_follows_the_store_and_liveness_does_not() -> None:
-    store = Store()
-    async with start(store) as service, grpc.aio.insecure_channel(f"127.0.0.1:{service.port}") as channel:
-        assert [await health(channel, name) for name in ("", PUBLIC, "liveness")] == ["SERVING"] * 3
-        store.broken = True
-        for _ in range(3):
-            assert await health(channel, PUBLIC) == "SERVING"  # one or two failed checks are tolerated
-            await service._update_readiness()
-        assert [await health(channel, name) for name in ("", PUBLIC, "liveness")] == [*["NOT_SERVING"] * 2, "SERVING"]
+        checked = [(public, ""), (public, PUBLIC), (internal, INTERNAL), (public, "liveness")]
+        unready, ready = [*["NOT_SERVING"] * 3, "SERVING"], ["SERVING"] * 4
+        assert [await health(*name) for name in checked] == unready  # it has never responded
         store.broken = False
         await service._update_readiness()
-        assert await health(channel, PUBLIC) == "SERVING"
+        assert [await health(*name) for name in checked] == ready
+        store.broken = True
+        for _ in range(3):
+            assert await health(public, PUBLIC) == "SERVING"  # one or two failed checks are tolerated
+            await service._update_readiness()
+        assert [await health(*name) for name in checked] == unready
 
 
 async def test_a_check_with_a_defect_makes_the_service_not_ready_and_is_repeated(
@@ -202,9 +167,7 @@ async def test_a_check_with_a_defect_makes_the_service_not_ready_and_is_repeated
             raise error
 
     monkeypatch.setattr(server, "_READINESS_INTERVAL_SECONDS", 0.05)
-    store = Store()
-    monkeypatch.setattr(store, "ping", check)
-    async with start(store) as service, grpc.aio.insecure_channel(f"127.0.0.1:{service.port}") as channel:
+    async with start(checks=[check]) as service, grpc.aio.insecure_channel(f"127.0.0.1:{service.port}") as channel:
         stub: Any = health_pb2_grpc.HealthStub(channel)
         watch = stub.Watch(health_pb2.HealthCheckRequest(service=PUBLIC))
         seen = [(await watch.read()).status]
@@ -217,28 +180,22 @@ async def test_a_check_with_a_defect_makes_the_service_not_ready_and_is_repeated
 
 
 async def test_a_stop_waits_for_calls_in_flight_and_not_for_streams_that_clients_hold_open() -> None:
-    entered, released = asyncio.Event(), asyncio.Event()
-
-    async def handle(_context: Any) -> cart_pb2.Cart:
-        entered.set()
-        await released.wait()
-        return cart_pb2.Cart(user_id="u")
-
+    carts = HeldCarts()
     async with (
-        asyncio.timeout(60),  # well before the grace period ends
-        start(carts=Carts(handle), grace_seconds=600) as service,
+        asyncio.timeout(PATIENCE_SECONDS),  # well before the grace period ends
+        start(carts=carts, grace_seconds=3 * PATIENCE_SECONDS) as service,
         grpc.aio.insecure_channel(f"127.0.0.1:{service.port}") as channel,
     ):
         health: Any = health_pb2_grpc.HealthStub(channel)
         watch = health.Watch(health_pb2.HealthCheckRequest())
         await watch.read()
         never_sent: Any = channel.stream_unary("/shop.CartService/GetCart")()
-        call = cart_pb2_grpc.CartServiceStub(channel).GetCart(cart_pb2.GetCartRequest())
-        await entered.wait()
+        call = cart_pb2_grpc.CartServiceStub(channel).GetCart(GET_CART)
+        await wait_until(lambda: carts.entered)
         drained = asyncio.ensure_future(service.drain())
         await asyncio.sleep(1)  # longer than a stop waits when no call is in flight
-        released.set()
-        assert (await call).user_id == "u"
+        carts.released.set()
+        assert (await call).user_id == "held"
         await drained
         assert (await watch.read()).status == health_pb2.HealthCheckResponse.NOT_SERVING
         ended = [await status(ending) for ending in (watch.read(), never_sent)]
@@ -256,7 +213,7 @@ async def test_a_service_goes_on_after_a_method_name_that_is_not_utf_8(
     stub = cart_pb2_grpc.CartServiceStub(public)
 
     async def is_served() -> bool:  # calls on the old connection may fail until it has ended
-        return await status(stub.GetCart(cart_pb2.GetCartRequest(user_id="u"))) is grpc.StatusCode.OK
+        return await status(stub.GetCart(GET_CART)) is grpc.StatusCode.OK
 
     await wait_until(is_served)
     assert await health(public, PUBLIC) == "SERVING"

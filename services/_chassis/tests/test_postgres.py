@@ -1,6 +1,6 @@
 import asyncio
 import traceback
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,8 +32,20 @@ class Unavailable(Exception):
     pass
 
 
-def opened(url: str) -> AbstractAsyncContextManager[Database]:
-    return open_database(url, unavailable=Unavailable)
+def opened(url: str, options: str = "") -> AbstractAsyncContextManager[Database]:
+    """Open a database whose URL has these options, too."""
+    return open_database(f"{url}{'&' if '?' in url else '?'}{options}" if options else url, unavailable=Unavailable)
+
+
+@pytest.fixture
+def admin(postgres_url: str) -> Iterator[psycopg.Connection]:
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        yield connection
+
+
+def set_by_default(admin: psycopg.Connection, setting: str) -> None:
+    """Change a setting of all sessions that begin from now on."""
+    admin.execute(f"ALTER DATABASE {admin.info.dbname} SET {setting}")
 
 
 @pytest.fixture
@@ -56,15 +68,12 @@ async def test_values_are_bound_by_name(server: Database) -> None:
     assert await server.read(query, {"id": 7, "more": 8}) == [{"text": "100 % of :seven", "id": "7"}]
 
 
-async def test_a_transaction_returns_the_rows_of_each_statement(server: Database) -> None:
+async def test_a_transaction_returns_the_rows_of_each_statement_or_changes_nothing(server: Database) -> None:
     inserted, counted = await server.write((INSERT, {"id": 1, "text": "one"}), (COUNT, {}))
     assert (inserted, counted) == ([], [{"notes": 1}])
-
-
-async def test_a_transaction_that_fails_changes_nothing(server: Database) -> None:
     with pytest.raises(Unavailable):
-        await server.write((INSERT, {"id": 1, "text": "one"}), (INSERT, {"id": 2, "text": None}))
-    assert await count(server) == 0
+        await server.write((INSERT, {"id": 2, "text": "two"}), (INSERT, {"id": 3, "text": None}))
+    assert await count(server) == 1
 
 
 async def test_a_unique_value_of_a_concurrent_transaction_is_seen_by_the_next_try(server: Database) -> None:
@@ -92,18 +101,14 @@ async def test_the_settings_of_a_url_reach_the_server(postgres_url: str) -> None
     query = " UNION ALL ".join(
         f"SELECT current_setting('{name}') AS value" for name in ("application_name", "jit", "synchronous_commit")
     )
-    async with opened(f"{postgres_url}{'&' if '?' in postgres_url else '?'}{options}") as server:
+    async with opened(postgres_url, options) as server:
         assert [row["value"] for row in await server.read(query, {})] == ["ann", "off", "on"]
 
 
-async def test_every_statement_is_prepared_without_a_pooler(server: Database) -> None:
-    await server.read(PREPARED, {})
-    assert (await server.read(PREPARED, {}))[0]["statements"] > 0
-
-
-async def test_statements_run_in_any_session_of_a_pooler_and_leave_nothing_behind(postgres_url: str) -> None:
-    with psycopg.connect(postgres_url, autocommit=True) as admin:
-        admin.execute(f"ALTER DATABASE {admin.info.dbname} SET synchronous_commit = off")
+async def test_statements_run_in_any_session_of_a_pooler_and_leave_nothing_behind(
+    postgres_url: str, admin: psycopg.Connection
+) -> None:
+    set_by_default(admin, "synchronous_commit = off")
     async with TransactionPooler(postgres_url) as pooler:
         async with opened(pooler.url()) as server:
             await server.write((CREATE, {}))
@@ -141,16 +146,15 @@ async def test_migrating_waits_for_a_server_that_is_starting(postgres_url: str, 
 
 
 async def test_a_write_that_is_refused_as_read_only_is_repeated_on_a_new_connection(
-    server: Database, postgres_url: str
+    server: Database, admin: psycopg.Connection
 ) -> None:
     """As after a failover, when the old server still accepts connections."""
-    with psycopg.connect(postgres_url, autocommit=True) as admin:
-        admin.execute(f"ALTER DATABASE {admin.info.dbname} SET default_transaction_read_only = on")
-        terminate_others(admin)
-        writing = asyncio.create_task(server.write((INSERT, {"id": 1, "text": "one"})))
-        await asyncio.sleep(0.3)
-        assert not writing.done()
-        admin.execute(f"ALTER DATABASE {admin.info.dbname} RESET default_transaction_read_only")
+    set_by_default(admin, "default_transaction_read_only = on")
+    terminate_others(admin)
+    writing = asyncio.create_task(server.write((INSERT, {"id": 1, "text": "one"})))
+    await asyncio.sleep(0.3)
+    assert not writing.done()
+    set_by_default(admin, "default_transaction_read_only = off")
     await writing
     assert await count(server) == 1
 
@@ -166,54 +170,53 @@ async def test_a_full_disk_costs_no_new_connection_for_every_try(server: Databas
 
 
 async def test_a_transaction_whose_connection_is_lost_restarts_from_its_beginning(
-    server: Database, postgres_url: str
+    server: Database, admin: psycopg.Connection
 ) -> None:
     writing = asyncio.create_task(server.write((INSERT, {"id": 1, "text": "one"}), (SLEEP, {"seconds": 0.5})))
-    with psycopg.connect(postgres_url, autocommit=True) as admin:
-        assert await wait_until(lambda: sleeping(admin))
-        terminate_others(admin)
+    assert await wait_until(lambda: sleeping(admin))
+    terminate_others(admin)
     await writing
     assert await count(server) == 1
 
 
-def sleeping(admin: psycopg.Connection[tuple[object, ...]]) -> list[tuple[object, ...]]:
+def sleeping(admin: psycopg.Connection) -> list[tuple[object, ...]]:
     return admin.execute(
         "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
         " AND query LIKE '%pg_sleep%' AND state = 'active'"
     ).fetchall()
 
 
-def terminate_others(admin: psycopg.Connection[tuple[object, ...]]) -> None:
+def terminate_others(admin: psycopg.Connection) -> None:
     admin.execute(
         "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
         " WHERE datname = current_database() AND pid <> pg_backend_pid()"
     )
 
 
-async def test_a_statement_that_is_given_up_ends_on_the_server(server: Database, postgres_url: str) -> None:
+async def test_a_statement_that_is_given_up_or_cancelled_ends_on_the_server(
+    server: Database, admin: psycopg.Connection
+) -> None:
     with pytest.raises(Unavailable):
         await server.read(SLEEP, {"seconds": 60}, within_seconds=0.3)
-    with psycopg.connect(postgres_url, autocommit=True) as admin:
-        assert await wait_until(lambda: not sleeping(admin))
+    assert await wait_until(lambda: not sleeping(admin))
     assert await count(server) == 0
-
-
-async def test_a_statement_whose_caller_is_cancelled_ends_on_the_server(server: Database, postgres_url: str) -> None:
     reading = asyncio.create_task(server.read(SLEEP, {"seconds": 3}))
-    with psycopg.connect(postgres_url, autocommit=True) as admin:
-        assert await wait_until(lambda: sleeping(admin))
-        reading.cancel()
-        with suppress(asyncio.CancelledError):
-            await reading
-        assert not sleeping(admin)
+    assert await wait_until(lambda: sleeping(admin))
+    reading.cancel()
+    with suppress(asyncio.CancelledError):
+        await reading
+    assert not sleeping(admin)
 
 
-async def test_a_statement_is_prepared_again_after_a_migration(server: Database, postgres_url: str) -> None:
+async def test_a_statement_is_prepared_without_a_pooler_and_again_after_a_migration(
+    server: Database, admin: psycopg.Connection
+) -> None:
     await server.write((INSERT, {"id": 1, "text": "one"}))
     read: tuple[str, dict[str, object]] = ("SELECT id, text FROM notes", {})
     await server.write(read, read)
-    with psycopg.connect(postgres_url) as admin:
-        admin.execute("ALTER TABLE notes ALTER COLUMN id TYPE BIGINT, ALTER COLUMN text TYPE VARCHAR(10)")
+    prepared = await server.read("SELECT statement FROM pg_prepared_statements", {})
+    assert "SELECT id, text FROM notes" in {row["statement"] for row in prepared}
+    admin.execute("ALTER TABLE notes ALTER COLUMN id TYPE BIGINT, ALTER COLUMN text TYPE VARCHAR(10)")
     first, _ = await server.write(read, read)
     assert first == [{"id": 1, "text": "one"}]
 
@@ -282,12 +285,10 @@ async def test_a_server_that_is_back_is_noticed_at_once(postgres_url: str) -> No
     ("session", "accepted"), [("read-write", False), ("standby", False), ("primary", True), ("prefer-standby", True)]
 )
 async def test_only_the_kind_of_server_is_accepted_that_the_url_names(
-    postgres_url: str, session: str, accepted: bool
+    postgres_url: str, admin: psycopg.Connection, session: str, accepted: bool
 ) -> None:
-    with psycopg.connect(postgres_url, autocommit=True) as admin:
-        admin.execute(f"ALTER DATABASE {admin.info.dbname} SET default_transaction_read_only = on")
-    url = f"{postgres_url}{'&' if '?' in postgres_url else '?'}target_session_attrs={session}"
-    async with opened(url) as server:
+    set_by_default(admin, "default_transaction_read_only = on")
+    async with opened(postgres_url, f"target_session_attrs={session}") as server:
         if accepted:
             assert await server.read(ONE, {})
         else:

@@ -33,10 +33,7 @@ async def test_rows_that_cannot_be_written_delay_no_other() -> None:
     head, queue = QueueHead(), Queue(10, 0, 1, 5)
     assert await head.take(queue.take, 4) == [2, 3, 4, 6]
     assert await head.take(queue.take, 4) == [7, 8, 9]
-
-
-async def test_more_of_them_than_one_call_puts_up_with_delay_no_other() -> None:
-    head, queue = QueueHead(), Queue(60, *range(50))
+    head, queue = QueueHead(), Queue(60, *range(50))  # more of them than one call puts up with
     taken = [row for _ in range(4) for row in await head.take(queue.take, 20)]
     assert taken == list(range(50, 60))
 

@@ -44,8 +44,8 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(retention, "_TURN_SECONDS", 0.01)
 
 
-async def test_old_rows_are_deleted_batch_by_batch() -> None:
-    rows = Rows(1_000)
+async def test_old_rows_are_deleted_batch_by_batch_also_after_an_outage_of_the_store() -> None:
+    rows = Rows(1_000, failures=3)
     async with running(rows):
         await wait_until(lambda: not rows.old)
     assert rows.ages == {2 * 86_400}
@@ -57,9 +57,3 @@ def test_rows_are_complete_since_the_retention_time_and_at_most_since_1970() -> 
 
     assert complete_since(2) == pytest.approx(time.time() - 2 * 86_400, abs=60)
     assert complete_since(1_000_000) == 0.0
-
-
-async def test_rows_are_deleted_after_an_outage_of_the_store() -> None:
-    rows = Rows(1, failures=3)
-    async with running(rows):
-        await wait_until(lambda: not rows.old)

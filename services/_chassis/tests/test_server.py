@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import grpc
 import orjson
@@ -54,48 +54,37 @@ run("cart", ServiceSettings, build)
 
 
 @contextmanager
-def process(tmp_path: Path, **environment: str) -> Iterator[subprocess.Popen[str]]:
+def process(tmp_path: Path, **environment: str) -> Iterator[tuple[subprocess.Popen[str], IO[str]]]:
+    """Run the program; yield it and its output."""
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)
-    running = subprocess.Popen(
-        [sys.executable, str(program)],
-        env={
-            **os.environ,
-            "HOST": "127.0.0.1",
-            "PORT": "0",
-            "INTERNAL_PORT": "0",
-            "DRAIN_SECONDS": "0.2",
-            **environment,
-        },
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    settings = {"HOST": "127.0.0.1", "PORT": "0", "INTERNAL_PORT": "0", "DRAIN_SECONDS": "0.2", **environment}
+    command, pipe = [sys.executable, str(program)], subprocess.PIPE
+    running = subprocess.Popen(command, env=os.environ | settings, stdout=pipe, stderr=pipe, text=True)
+    assert running.stdout
     try:
-        yield running
+        yield running, running.stdout
     finally:
         running.kill()
         running.communicate()
 
 
-def port_of(running: subprocess.Popen[str]) -> int:
-    assert running.stdout
-    assert running.stdout.readline() == "proxies\n"
-    event = orjson.loads(running.stdout.readline())
+def port_of(output: IO[str]) -> int:
+    assert output.readline() == "proxies\n"
+    event = orjson.loads(output.readline())
     assert event["event"] == "serving"
     return int(event["port"])
 
 
 def test_sigterm_finishes_the_calls_in_flight_and_exits_with_status_0(tmp_path: Path) -> None:
-    with process(tmp_path) as running, grpc.insecure_channel(f"127.0.0.1:{port_of(running)}") as channel:
+    with process(tmp_path) as (running, output), grpc.insecure_channel(f"127.0.0.1:{port_of(output)}") as channel:
         get_cart: Any = channel.unary_unary("/shop.CartService/GetCart", response_deserializer=cart_pb2.Cart.FromString)
         call = get_cart.future(cart_pb2.GetCartRequest(user_id="u").SerializeToString())
-        assert running.stdout
-        assert running.stdout.readline() == "entered\n"
+        assert output.readline() == "entered\n"
         running.send_signal(signal.SIGTERM)
         assert call.result().user_id == "u"
         assert running.wait() == 0
-        lines = running.stdout.readlines()
+        lines = output.readlines()
     assert "closed\n" in lines
     # The objects that the start creates are exempt from garbage collection.
     [frozen] = [line.split()[1] for line in lines if line.startswith("frozen")]
@@ -107,35 +96,32 @@ def test_proxies_of_the_environment_are_ignored_unless_a_setting_asks(
     tmp_path: Path, setting: str, left: list[str]
 ) -> None:
     proxies = {"http_proxy": "http://127.0.0.1:1", "ALL_PROXY": "socks5://127.0.0.1:1"}
-    with process(tmp_path, USE_HTTP_PROXY=setting, **proxies) as running:
-        assert running.stdout
-        assert running.stdout.readline().split() == ["proxies", *left]
+    with process(tmp_path, USE_HTTP_PROXY=setting, **proxies) as (_, output):
+        assert output.readline().split() == ["proxies", *left]
 
 
 def test_a_port_in_use_fails_the_start_with_its_address(tmp_path: Path) -> None:
-    with process(tmp_path) as first:
-        port = port_of(first)
-        with process(tmp_path, PORT=str(port)) as second:
-            assert second.wait() == 1
-            assert second.stderr
-            output = second.stderr.read()
-    assert f"127.0.0.1:{port}: is the port in use, or HOST wrong?" in output
-    assert "Traceback" not in output
+    with process(tmp_path) as (_, output):
+        port = port_of(output)
+        with process(tmp_path, PORT=str(port)) as (second, _):
+            _, errors = second.communicate()
+    assert second.returncode == 1
+    assert f"127.0.0.1:{port}: is the port in use, or HOST wrong?" in errors
+    assert "Traceback" not in errors
 
 
 def test_with_reload_a_changed_source_file_restarts_the_service(tmp_path: Path) -> None:
-    with process(tmp_path, RELOAD="1") as running:
-        port_of(running)
-        assert running.stdout
+    with process(tmp_path, RELOAD="1") as (running, output):
+        port_of(output)
         (tmp_path / "program.py").write_text(PROGRAM.replace('"closed"', '"closed again"'))
         with changing(tmp_path / "program.py"):
-            while "draining" not in running.stdout.readline():
+            while "draining" not in output.readline():
                 pass
-        while "serving" not in running.stdout.readline():
+        while "serving" not in output.readline():
             pass
         running.send_signal(signal.SIGTERM)
         assert running.wait() == 0
-        assert "closed again\n" in running.stdout.readlines()
+        assert "closed again\n" in output.readlines()
 
 
 @contextmanager

@@ -4,7 +4,6 @@ from typing import Any, cast
 import grpc
 import pytest
 from google.rpc import error_details_pb2
-from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_status import rpc_status
 from opentelemetry.trace import StatusCode
 from structlog.testing import capture_logs
@@ -13,8 +12,9 @@ from chassis import errors
 from chassis.rpc import calls
 from chassis.telemetry import semconv
 from shop import cart_pb2, cart_pb2_grpc
-from shop_kit.carts import REGISTER, Carts, Context, Handler, raising
-from shop_kit.serving import Recorded, connect, serve
+from shop_kit.carts import REGISTER, Carts, Handler, raising
+from shop_kit.failing import error_of
+from shop_kit.serving import Recorded, connect, health, serve
 
 
 class CartLost(errors.NotFound):
@@ -24,9 +24,7 @@ class CartLost(errors.NotFound):
 async def failure_of(handle: Handler, recorded: Recorded | None = None) -> grpc.aio.AioRpcError:
     telemetry = recorded.telemetry if recorded else None
     async with connect((REGISTER, Carts(handle)), telemetry=telemetry) as channel:
-        with pytest.raises(grpc.aio.AioRpcError) as failure:
-            await cart_pb2_grpc.CartServiceStub(channel).GetCart(cart_pb2.GetCartRequest(user_id="u"))
-    return failure.value
+        return await error_of(cart_pb2_grpc.CartServiceStub(channel).GetCart(cart_pb2.GetCartRequest(user_id="u")))
 
 
 def details_of(error: grpc.aio.AioRpcError) -> dict[str, Any]:
@@ -47,44 +45,42 @@ async def test_each_kind_of_error_has_the_status_code_of_its_name(kind: type[err
     assert (await failure_of(raising(kind(message="x")))).code().name == kind.default_reason
 
 
-async def test_an_unexpected_error_is_logged_and_hidden_from_the_caller() -> None:
+@pytest.mark.parametrize(
+    ("raised", "logged"), [(ValueError("the secret"), ["unexpected error"]), (errors.Internal("a peer's secret"), [])]
+)
+async def test_an_internal_error_is_hidden_from_the_caller_and_logged_unless_it_is_a_peers(
+    raised: Exception, logged: list[str]
+) -> None:
     with capture_logs() as logs:
-        error = await failure_of(raising(ValueError("the secret")))
+        error = await failure_of(raising(raised))
     assert (error.code(), error.details()) == (grpc.StatusCode.INTERNAL, "internal error")
-    assert [entry["event"] for entry in logs if entry["log_level"] == "error"] == ["unexpected error"]
-
-
-async def test_the_text_of_a_peer_s_internal_error_is_hidden_from_the_caller() -> None:
-    assert (await failure_of(raising(errors.Internal("their secret")))).details() == "internal error"
+    assert [entry["event"] for entry in logs if entry["log_level"] == "error"] == logged
 
 
 @pytest.mark.parametrize("raw", [b"\xff\xff\xff", b"\n\x02\xff\xfe"], ids=["no message", "no UTF-8"])
 async def test_malformed_bytes_are_an_invalid_argument(raw: bytes) -> None:
     async with connect((REGISTER, Carts())) as channel:
         get_cart: Any = channel.unary_unary("/shop.CartService/GetCart")
-        with pytest.raises(grpc.aio.AioRpcError) as failure:
-            await get_cart(raw)
-    assert failure.value.code() is grpc.StatusCode.INVALID_ARGUMENT
-    info = details_of(failure.value)["ErrorInfo"]
+        failure = await error_of(get_cart(raw))
+    assert failure.code() is grpc.StatusCode.INVALID_ARGUMENT
+    info = details_of(failure)["ErrorInfo"]
     assert (info.reason, info.domain) == ("MALFORMED_MESSAGE", "shop")
 
 
 async def test_a_call_that_is_half_closed_without_a_message_is_an_invalid_argument() -> None:
     async with connect((REGISTER, Carts())) as channel:
         get_cart: Any = channel.stream_unary("/shop.CartService/GetCart")
-        with pytest.raises(grpc.aio.AioRpcError) as failure:
-            await get_cart(iter(()))
-    assert failure.value.code() is grpc.StatusCode.INVALID_ARGUMENT
-    assert failure.value.details() == "the call ended without a request message"
+        failure = await error_of(get_cart(iter(())))
+    assert failure.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert failure.details() == "the call ended without a request message"
 
 
 async def test_a_control_character_is_rejected_in_any_string() -> None:
     async with connect((REGISTER, Carts())) as channel:
         request = cart_pb2.AddItemRequest(user_id="u", item=cart_pb2.CartItem(product_id="a\x7f"))
-        with pytest.raises(grpc.aio.AioRpcError) as failure:
-            await cart_pb2_grpc.CartServiceStub(channel).AddItem(request)
-    assert failure.value.code() is grpc.StatusCode.INVALID_ARGUMENT
-    [violation] = details_of(failure.value)["BadRequest"].field_violations
+        failure = await error_of(cart_pb2_grpc.CartServiceStub(channel).AddItem(request))
+    assert failure.code() is grpc.StatusCode.INVALID_ARGUMENT
+    [violation] = details_of(failure)["BadRequest"].field_violations
     assert (violation.field, violation.description) == ("item.product_id", "must not contain control characters")
 
 
@@ -97,12 +93,11 @@ async def test_a_probe_does_not_wait_behind_a_backlog_of_calls() -> None:
         grpc.aio.insecure_channel(address, alone) as prober,
     ):
         stub = cart_pb2_grpc.CartServiceStub(channel)
-        health: Any = health_pb2_grpc.HealthStub(prober)
         await stub.GetCart(cart_pb2.GetCartRequest())  # opens the connections
         await prober.channel_ready()
         calls_in_flight = [asyncio.ensure_future(stub.GetCart(cart_pb2.GetCartRequest())) for _ in range(backlog)]
         await asyncio.sleep(0)
-        await health.Check(health_pb2.HealthCheckRequest(service="liveness"))
+        assert await health(prober, "liveness") == "SERVING"
         answered = sum(call.done() for call in calls_in_flight)
         await asyncio.gather(*calls_in_flight)
     assert answered < backlog / 2  # usually one or three; from one queue for all methods it would be nearly all
@@ -110,12 +105,7 @@ async def test_a_probe_does_not_wait_behind_a_backlog_of_calls() -> None:
 
 async def test_the_handler_sees_the_caller_s_deadline() -> None:
     seen: list[float | None] = []
-
-    async def record_deadline(_context: Context) -> cart_pb2.Cart:
-        seen.append(calls.remaining_seconds())
-        return cart_pb2.Cart()
-
-    async with connect((REGISTER, Carts(record_deadline))) as channel:
+    async with connect((REGISTER, Carts(lambda _: seen.append(calls.remaining_seconds())))) as channel:
         stub = cart_pb2_grpc.CartServiceStub(channel)
         await stub.GetCart(cart_pb2.GetCartRequest(), timeout=30)
         await stub.GetCart(cart_pb2.GetCartRequest())

@@ -56,8 +56,8 @@ def test_a_switch_has_several_spellings(text: str, enabled: bool) -> None:
     assert load(Example, {"NAME": "a", "ENABLED": text}).enabled is enabled
 
 
-def test_an_empty_variable_counts_as_unset() -> None:
-    assert load(Example, {"NAME": "a", "PORT": "", "COLOUR": ""}) == Example(name="a")
+def test_an_empty_variable_counts_as_unset_and_null_is_a_text() -> None:
+    assert load(Example, {"NAME": "null", "PORT": "", "COLOUR": ""}) == Example(name="null")
 
 
 def test_every_missing_or_invalid_variable_has_a_line_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
@@ -84,10 +84,6 @@ def test_an_invalid_value_is_named_without_being_quoted(
     (line,) = problems(Example, capsys, **{"NAME": "a", name: value})
     assert line.startswith(f"{name}: ")
     assert value not in line
-
-
-def test_an_optional_text_may_be_null() -> None:
-    assert load(Example, {"NAME": "null"}).name == "null"
 
 
 def test_a_secret_is_not_in_the_text_of_settings() -> None:

@@ -12,6 +12,7 @@ from chassis.sql.database import NOW, Database, listed, open_database
 from chassis.sql.sqlite import connect
 from shop_kit.waiting import wait_until
 
+FULL = 2
 CREATE = "CREATE TABLE numbers (number INTEGER)"
 INSERT = ("INSERT INTO numbers VALUES (1)", dict[str, object]())
 
@@ -34,10 +35,19 @@ def another_process(path: Path) -> Iterator[sqlite3.Connection]:
         yield connection
 
 
-async def test_what_has_returned_is_in_the_file(database: Database, another_process: sqlite3.Connection) -> None:
-    await asyncio.gather(database.write(INSERT), database.write(INSERT))
+async def test_what_has_returned_is_in_the_file_and_a_statement_that_fails_fails_no_other_of_its_commit(
+    database: Database, another_process: sqlite3.Connection
+) -> None:
+    unknown = ("INSERT INTO missing VALUES (1)", dict[str, object]())
+    results = await asyncio.gather(*map(database.write, [INSERT, unknown, INSERT]), return_exceptions=True)
+    assert [type(result) for result in results] == [list, OSError, list]
     assert another_process.execute("SELECT count(*) FROM numbers").fetchone() == (2,)
     assert (await database.read("SELECT count(*) AS numbers FROM numbers", {}))[0]["numbers"] == 2
+
+
+def test_a_commit_is_flushed_to_survive_a_crash_of_the_machine(path: Path) -> None:
+    with closing(connect(path)) as connection:
+        assert connection.execute("PRAGMA synchronous").fetchone() == (FULL,)
 
 
 def test_a_file_is_opened_while_another_process_creates_its_tables(path: Path) -> None:
@@ -127,18 +137,7 @@ async def test_reports_do_not_delay_other_queries(path: Path, monkeypatch: pytes
 
 
 async def test_the_log_is_moved_into_the_file_beside_the_commits(path: Path, database: Database) -> None:
-    before = size_of(path)
+    before = path.stat().st_size  # noqa: ASYNC240 - at once
     for _ in range(100):
         await database.write(INSERT)
-    await wait_until(lambda: size_of(path) > before)
-
-
-def size_of(path: Path) -> int:
-    return path.stat().st_size
-
-
-async def test_a_statement_that_fails_fails_no_other_caller_of_its_commit(database: Database) -> None:
-    unknown = ("INSERT INTO missing VALUES (1)", dict[str, object]())
-    results = await asyncio.gather(*map(database.write, [INSERT, unknown, INSERT]), return_exceptions=True)
-    assert [type(result) for result in results] == [list, OSError, list]
-    assert (await database.read("SELECT count(*) AS numbers FROM numbers", {}))[0]["numbers"] == 2
+    assert await wait_until(lambda: path.stat().st_size > before)

@@ -23,16 +23,10 @@ def test_a_control_character_is_found_in_every_kind_of_field(message: Message, f
         check_text(message)
 
 
-def test_free_text_may_contain_tab_and_line_feed() -> None:
-    check_text(Address(street_address="1 Long Road\n\tBack yard"))
-
-
-def test_all_other_characters_are_accepted() -> None:
-    check_text(Address(city="Zürich \u200fתל אביב\u200e 東京 😀 ~"))
-
-
 @pytest.mark.parametrize("character", ["\x80", "\x85", "\x9b", "\u2028", "\u2029", "\u202e", "\u2066", "\u2069"])
-def test_characters_that_steer_a_terminal_or_reorder_text_are_rejected(character: str) -> None:
-    for address in (Address(city=character), Address(street_address=f"1 {character} Road")):
+def test_characters_that_steer_a_terminal_or_reorder_text_are_rejected_and_no_others(character: str) -> None:
+    accepted = Address(city="Zürich \u200fתל אביב\u200e 東京 😀 ~", street_address="1 Long Road\n\tBack yard")
+    check_text(accepted)
+    for rejected in (Address(city=character), Address(street_address=f"1 {character} Road")):
         with pytest.raises(InvalidArgument, match="must not contain control characters"):
-            check_text(address)
+            check_text(rejected)
