@@ -10,22 +10,21 @@ HOUSE = Ad("/", "Free shipping")
 INVENTORY = Inventory([PAN, HOUSE, KNIFE, TENT])
 
 
-def test_a_key_selects_all_ads_of_its_context() -> None:
-    assert INVENTORY.select(["kitchen"]) == [PAN, KNIFE]
-
-
-@pytest.mark.parametrize("key", ["OUTDOORS", "Outdoors", " outdoors ", "STRASSE"])
-def test_case_and_surrounding_spaces_do_not_matter(key: str) -> None:
-    assert INVENTORY.select([key]) == [TENT]
-
-
-def test_ads_are_in_the_order_of_the_keys_and_each_is_returned_once() -> None:
-    assert INVENTORY.select(["outdoors", "gifts", "kitchen", "KITCHEN"]) == [TENT, PAN, KNIFE]
-
-
-@pytest.mark.parametrize("keys", [[], ["submarines"], ["", " "]])
-def test_house_ads_are_returned_when_nothing_matches(keys: list[str]) -> None:
-    assert INVENTORY.select(keys) == [HOUSE]
+@pytest.mark.parametrize(
+    ("keys", "selected"),
+    [
+        (["kitchen"], [PAN, KNIFE]),
+        # Neither case nor surrounding spaces matter.
+        *(([key], [TENT]) for key in ("OUTDOORS", "Outdoors", " outdoors ", "STRASSE")),
+        (["outdoors", "gifts", "kitchen", "KITCHEN"], [TENT, PAN, KNIFE]),
+        # Nothing matches.
+        *((keys, [HOUSE]) for keys in ([], ["submarines"], ["", " "])),
+    ],
+)
+def test_all_ads_of_each_context_are_selected_once_in_the_order_of_the_keys_or_else_the_house_ads(
+    keys: list[str], selected: list[Ad]
+) -> None:
+    assert INVENTORY.select(keys) == selected
 
 
 def test_ads_without_a_house_ad_are_rejected() -> None:

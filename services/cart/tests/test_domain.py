@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 
 from cart_service.domain import Addition, new_etag
-from chassis.errors import InvalidArgument
+from shop_kit.failing import rejecting
 
 
 @pytest.mark.parametrize("quantity", [1, 10_000])
@@ -22,9 +22,8 @@ def test_one_to_ten_thousand_may_be_added_at_once(quantity: int) -> None:
 )
 def test_an_invalid_field_is_rejected_by_its_name(change: dict[str, Any], field: str) -> None:
     fields: dict[str, Any] = {"user_id": "ada", "product_id": "pan", "quantity": 1} | change
-    with pytest.raises(InvalidArgument) as refused:
+    with rejecting(field):
         Addition(**fields)
-    assert refused.value.violations[0].field == field
 
 
 def test_etags_are_unique() -> None:

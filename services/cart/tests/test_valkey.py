@@ -34,6 +34,13 @@ def server(tmp_path: Path) -> Iterator[ValkeyServer]:
 
 
 @pytest.fixture
+async def operator(server: ValkeyServer) -> AsyncIterator[Redis]:
+    """A client that reads and writes past the store."""
+    async with Redis(unix_socket_path=str(server.unix_socket_path), decode_responses=True) as client:
+        yield client
+
+
+@pytest.fixture
 async def store(server: ValkeyServer) -> AsyncIterator[ValkeyCartStore]:
     async with open_valkey_store(f"unix://{server.unix_socket_path}", ttl_seconds=100, timeout_seconds=60) as opened:
         yield opened
@@ -86,26 +93,25 @@ async def test_cancelled_calls_do_not_corrupt_the_responses_of_others(
         assert (await store.read("bob")).lines[0].product_id == "tent"
 
 
-async def lives(server: ValkeyServer) -> dict[str, int]:
+async def lives(operator: Redis) -> dict[str, int]:
     """Return the seconds that each entry in the server lives, -1 for those that it must never delete."""
-    async with Redis(unix_socket_path=str(server.unix_socket_path), decode_responses=True) as operator:
-        return {str(key): await operator.ttl(key) for key in await operator.keys()}
+    return {str(key): await operator.ttl(key) for key in await operator.keys()}
 
 
 async def test_anonymous_carts_and_keys_may_be_evicted_and_carts_of_customers_never(
-    store: ValkeyCartStore, server: ValkeyServer
+    store: ValkeyCartStore, operator: Redis
 ) -> None:
     await store.add(Addition("ada", "pan", 1, "k"))
     await store.add(Addition("nobody", "pan", 1, "k", anonymous=True))
     await store.set_quantity(NewQuantity("nobody", "pan", 3))
-    found = await lives(server)
+    found = await lives(operator)
     assert {key for key, life in found.items() if life == -1} == {"cart:ada", "carts"}
     assert 0 < found["cart:nobody"] <= 12 * 3600
     assert 0 < found["cart-key:6:nobody:k"] <= 12 * 3600 < found["cart-key:3:ada:k"]
 
 
 async def test_an_order_and_an_addition_of_a_customer_make_a_cart_a_customers(
-    store: ValkeyCartStore, server: ValkeyServer
+    store: ValkeyCartStore, operator: Redis
 ) -> None:
     for user_id in ("ordered", "added"):
         await store.add(Addition(user_id, "pan", 1, anonymous=True))
@@ -114,10 +120,10 @@ async def test_an_order_and_an_addition_of_a_customer_make_a_cart_a_customers(
     for user_id in ("ordered", "added"):
         await store.add(Addition(user_id, "tent", 1, anonymous=True))
         await store.set_quantity(NewQuantity(user_id, "tent", 2))
-    assert set((await lives(server)).values()) == {-1}
+    assert set((await lives(operator)).values()) == {-1}
 
 
-async def test_a_customers_cart_ends_when_its_lifetime_is_over(server: ValkeyServer) -> None:
+async def test_a_customers_cart_ends_when_its_lifetime_is_over(server: ValkeyServer, operator: Redis) -> None:
     url = f"unix://{server.unix_socket_path}"
     async with open_valkey_store(url, 0.001, 60) as brief, open_valkey_store(url, 100, 60) as store:
         for number in range(5):
@@ -125,16 +131,15 @@ async def test_a_customers_cart_ends_when_its_lifetime_is_over(server: ValkeySer
 
         async def only_ada_is_left() -> bool:
             await store.add(PAN)
-            return set(await lives(server)) == {"cart:ada", "carts"}
+            return set(await lives(operator)) == {"cart:ada", "carts"}
 
-        await wait_until(only_ada_is_left)  # lifetimes end with a second
+        assert await wait_until(only_ada_is_left)  # lifetimes end with a second
 
 
-async def test_an_emptied_cart_leaves_nothing_in_the_server(store: ValkeyCartStore, server: ValkeyServer) -> None:
+async def test_an_emptied_cart_leaves_nothing_in_the_server(store: ValkeyCartStore, operator: Redis) -> None:
     await store.add(PAN)
     await store.empty("ada", (await store.read("ada")).etag)
-    async with Redis(unix_socket_path=str(server.unix_socket_path)) as operator:
-        assert await operator.dbsize() == 0
+    assert await operator.dbsize() == 0
 
 
 async def test_items_that_were_added_after_the_loss_of_the_store_remain(
@@ -152,10 +157,9 @@ async def test_items_that_were_added_after_the_loss_of_the_store_remain(
     assert (await store.read("ada")).lines == (Line("pan", 1),)
 
 
-async def test_a_cart_of_an_earlier_release_has_a_generation(store: ValkeyCartStore, server: ValkeyServer) -> None:
+async def test_a_cart_of_an_earlier_release_has_a_generation(store: ValkeyCartStore, operator: Redis) -> None:
     etag = uuid.uuid4().hex
-    async with Redis(unix_socket_path=str(server.unix_socket_path)) as operator:
-        await operator.hset("cart:ada", mapping={"": etag, "tent": "2"})
+    await operator.hset("cart:ada", mapping={"": etag, "tent": "2"})
     await store.add(PAN)
     assert (await store.read("ada")).generation == etag[:16]
     await store.remove_ordered(Purchase("ada", etag, (Line("tent", 2),)))
@@ -213,9 +217,8 @@ async def test_the_use_of_the_pool_is_its_connections_by_state(server: ValkeySer
     await pool.aclose()
 
 
-async def test_an_error_reply_is_that_of_the_store(store: ValkeyCartStore, server: ValkeyServer) -> None:
-    async with Redis(unix_socket_path=str(server.unix_socket_path)) as client:
-        await client.set("cart:ada", "not a cart")
+async def test_an_error_reply_is_that_of_the_store(store: ValkeyCartStore, operator: Redis) -> None:
+    await operator.set("cart:ada", "not a cart")
     for operation in (store.add(PAN), store.read("ada"), store.empty("ada", None)):
         with pytest.raises(StoreUnavailable) as refused:
             await operation

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from chassis.values.money import MAX_UNITS, MIN_UNITS, NANOS_PER_UNIT, AmountOutOfRange, Money
 from currency_service.domain import CurrencyNotSupported, Rates
+from shop_kit.failing import rejecting
 
 DAY = date(2024, 12, 31)
 PER_EURO = {"USD": Decimal("1.25"), "JPY": Decimal("163.06"), "IDR": Decimal("16820.88"), "XTS": Decimal("0.000000003")}
@@ -46,25 +47,19 @@ def test_converting_to_the_same_currency_changes_nothing(code: str, nanos: int) 
 
 
 @pytest.mark.parametrize("units", [MAX_UNITS, MIN_UNITS])
-def test_the_limits_of_an_int64_are_in_range(units: int) -> None:
-    assert RATES.convert(Money.of("EUR", units), "EUR").units == units
-
-
-@pytest.mark.parametrize("units", [MAX_UNITS, MIN_UNITS])
 def test_a_result_beyond_an_int64_is_out_of_range(units: int) -> None:
+    assert RATES.convert(Money.of("EUR", units), "EUR").units == units
     with pytest.raises(AmountOutOfRange):
         RATES.convert(Money.of("EUR", units), "USD")
 
 
 @pytest.mark.parametrize("code", ["", "usd", "US", "USDX", "ÜSD", "XXX"])
 def test_a_currency_without_a_rate_is_rejected_with_the_name_of_its_field(code: str) -> None:
-    with pytest.raises(CurrencyNotSupported) as to_unknown:
+    with rejecting("to_code", CurrencyNotSupported) as unknown:
         RATES.convert(Money.of("USD", 1), code)
-    with pytest.raises(CurrencyNotSupported) as from_unknown:
+    with rejecting("from.currency_code", CurrencyNotSupported):
         RATES.convert(Money.of(code, 1), "USD")
-    assert [violation.field for violation in to_unknown.value.violations] == ["to_code"]
-    assert [violation.field for violation in from_unknown.value.violations] == ["from.currency_code"]
-    assert not code or code not in to_unknown.value.message
+    assert not code or code not in unknown.value.message
 
 
 def test_the_codes_are_sorted_and_include_the_euro() -> None:

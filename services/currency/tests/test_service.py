@@ -50,10 +50,6 @@ async def test_units_and_nanos_of_a_converted_amount_share_its_sign(
     assert await convert(stub, to_code, *amount) == Money(currency_code=to_code, units=units, nanos=nanos)
 
 
-async def test_a_missing_amount_is_an_invalid_argument(stub: CurrencyServiceStub) -> None:
-    assert await rejected_fields(stub.Convert(currency_pb2.CurrencyConversionRequest(to_code="EUR"))) == ["from"]
-
-
 @pytest.mark.parametrize(
     ("to_code", "amount", "field"),
     [
@@ -62,10 +58,11 @@ async def test_a_missing_amount_is_an_invalid_argument(stub: CurrencyServiceStub
         ("EUR", ("USD", 1, -1), "from.nanos"),
     ],
 )
-async def test_an_invalid_field_is_an_invalid_argument_with_its_name(
+async def test_an_invalid_or_missing_field_is_an_invalid_argument_with_its_name(
     stub: CurrencyServiceStub, to_code: str, amount: tuple[str, int, int], field: str
 ) -> None:
     assert await rejected_fields(convert(stub, to_code, *amount)) == [field]
+    assert await rejected_fields(stub.Convert(currency_pb2.CurrencyConversionRequest(to_code="EUR"))) == ["from"]
 
 
 async def test_new_rates_are_used_at_once(stub: CurrencyServiceStub, rates: FixedRates) -> None:

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from chassis.errors import InvalidArgument
 from payment_service.cards import Brand, Card, CardNumberInvalid, Decline, brand_of, check_format, decline_reason
+from shop_kit.failing import rejecting
 
 TODAY = date(2026, 11, 30)
 ALL_BRANDS = frozenset(Brand)
@@ -17,90 +18,81 @@ def card(number: str = "4242424242424242", cvv: int = 123, year: int = 2030, mon
     return Card(number, cvv, year, month)
 
 
-@pytest.mark.parametrize(
-    "number",
-    ["4242424242424242", "4242 4242 4242 4242", "4242-4242-4242-4242", " 4242-42424242 4242 ", "6304000000000000"],
-)
-def test_a_number_may_be_separated_by_spaces_and_hyphens(number: str) -> None:
-    check_format(card(number), "credit_card")
+def refusal(checked: Card) -> InvalidArgument | None:
+    try:
+        check_format(checked, "credit_card")
+    except InvalidArgument as refused:
+        return refused
+    return None
 
 
 @pytest.mark.parametrize(
-    "number",
+    "valid",
     [
-        "",
-        "4242",
-        "00000000000",  # eleven digits
-        "0" * 20,
-        "4242424242424241",  # a wrong check digit
-        "4242.4242.4242.4242",
-        "4242_4242_4242_4242",
-        "4242\u00a04242\u00a04242\u00a04242",
-        "\uff14\uff12" * 8,  # digits, but full-width ones
-        "\u00b2" * 16,
-        "+4242424242424242",
-        "4242424242424242\n",
-        "x" * 100_000,
+        # Spaces and hyphens may separate the digits.
+        *map(card, ("4242424242424242", "4242 4242 4242 4242", "4242-4242-4242-4242", " 4242-42424242 4242 ")),
+        *(card("6304000000000000"), card(cvv=0), card(cvv=12), card(cvv=9999), card(month=1), card(month=12)),
     ],
 )
+def test_a_well_formed_number_and_every_possible_security_code_and_month_are_valid(valid: Card) -> None:
+    assert refusal(valid) is None
+
+
+INVALID_NUMBERS = {
+    "too few or too many digits": ["", "4242", "0" * 11, "0" * 20, "x" * 100_000],
+    "a wrong check digit": ["4242424242424241"],
+    "other separators": ["4242.4242.4242.4242", "4242_4242_4242_4242", "4242\u00a04242\u00a04242\u00a04242"],
+    "other characters": ["+4242424242424242", "4242424242424242\n", "\u00b2" * 16],
+    "full-width digits": ["\uff14\uff12" * 8],
+}
+
+
+@pytest.mark.parametrize("number", [number for numbers in INVALID_NUMBERS.values() for number in numbers])
 def test_an_invalid_card_number_is_refused_with_its_field(number: str) -> None:
-    with pytest.raises(CardNumberInvalid) as refused:
+    with rejecting("credit_card.credit_card_number", CardNumberInvalid) as refused:
         check_format(card(number), "credit_card")
-    assert refused.value.violations[0].field == "credit_card.credit_card_number"
     assert refused.value.reason == "CARD_NUMBER_INVALID"
 
 
 @pytest.mark.parametrize(
     ("broken", "field"),
     [
-        (card(month=0), "credit_card_expiration_month"),
-        (card(month=13), "credit_card_expiration_month"),
-        (card(month=-1), "credit_card_expiration_month"),
-        (card(year=30), "credit_card_expiration_year"),
-        (card(year=1999), "credit_card_expiration_year"),
-        (card(year=2100), "credit_card_expiration_year"),
-        (card(year=-2030), "credit_card_expiration_year"),
-        (card(cvv=-1), "credit_card_cvv"),
-        (card(cvv=10_000), "credit_card_cvv"),
+        *((card(month=month), "credit_card_expiration_month") for month in (-1, 0, 13)),
+        *((card(year=year), "credit_card_expiration_year") for year in (-2030, 30, 1999, 2100)),
+        *((card(cvv=cvv), "credit_card_cvv") for cvv in (-1, 10_000)),
     ],
 )
 def test_a_field_out_of_range_is_refused_with_its_path(broken: Card, field: str) -> None:
-    with pytest.raises(InvalidArgument) as refused:
+    with rejecting(f"credit_card.{field}"):
         check_format(broken, "credit_card")
-    assert refused.value.violations[0].field == f"credit_card.{field}"
 
 
-@pytest.mark.parametrize("valid", [card(cvv=0), card(cvv=12), card(cvv=9999), card(month=1), card(month=12)])
-def test_every_possible_security_code_and_month_is_valid(valid: Card) -> None:
-    check_format(valid, "credit_card")
+NUMBERS = {
+    Brand.VISA: ["4222222222222", "4242424242424242", "4" + "0" * 18],
+    Brand.MASTERCARD: ["51" + "0" * 14, "5555555555554444", "55" + "9" * 14, "2221" + "0" * 12, "2720" + "9" * 12],
+    Brand.AMEX: ["378282246310005", "341111111111111"],
+    Brand.DINERS: ["36" + "0" * 13, "30569309025904"],
+    Brand.DISCOVER: ["6011111111111117", "65" + "0" * 14],
+    Brand.JCB: ["3566002020360505"],
+}
+OF_NO_BRAND = {
+    "another length": ["4" + "0" * 14, "51" + "0" * 13],
+    "another prefix": [
+        "50" + "0" * 14,
+        "56" + "0" * 14,
+        "2220" + "9" * 12,
+        "2721" + "0" * 12,
+        "643" + "0" * 13,
+        "9" * 16,
+    ],
+}
 
 
 @pytest.mark.parametrize(
     ("number", "brand"),
     [
-        ("4222222222222", Brand.VISA),
-        ("4242424242424242", Brand.VISA),
-        ("4" + "0" * 18, Brand.VISA),
-        ("4" + "0" * 14, None),  # no Visa card has fifteen digits
-        ("50" + "0" * 14, None),
-        ("51" + "0" * 14, Brand.MASTERCARD),
-        ("5555555555554444", Brand.MASTERCARD),
-        ("55" + "9" * 14, Brand.MASTERCARD),
-        ("56" + "0" * 14, None),
-        ("2220" + "9" * 12, None),
-        ("2221" + "0" * 12, Brand.MASTERCARD),
-        ("2720" + "9" * 12, Brand.MASTERCARD),
-        ("2721" + "0" * 12, None),
-        ("51" + "0" * 13, None),
-        ("378282246310005", Brand.AMEX),
-        ("341111111111111", Brand.AMEX),
-        ("36" + "0" * 13, Brand.DINERS),
-        ("6011111111111117", Brand.DISCOVER),
-        ("65" + "0" * 14, Brand.DISCOVER),
-        ("643" + "0" * 13, None),
-        ("3566002020360505", Brand.JCB),
-        ("30569309025904", Brand.DINERS),
-        ("9" * 16, None),
+        *((number, brand) for brand, numbers in NUMBERS.items() for number in numbers),
+        *((number, None) for numbers in OF_NO_BRAND.values() for number in numbers),
     ],
 )
 def test_a_brand_is_recognized_by_prefix_and_length(number: str, brand: Brand | None) -> None:
@@ -134,13 +126,5 @@ def test_number_and_security_code_are_not_in_the_repr() -> None:
 
 @given(st.text(st.characters(codec="utf-8"), max_size=40) | st.from_regex(r"\A[0-9 -]{8,24}\Z"))
 def test_no_error_repeats_digits_of_the_card_number(number: str) -> None:
-    refused = refusal(number)
+    refused = refusal(card(number))
     assert refused is None or not re.search(r"[0-9]{3}", f"{refused} {refused.violations}")
-
-
-def refusal(number: str) -> CardNumberInvalid | None:
-    try:
-        check_format(card(number), "credit_card")
-    except CardNumberInvalid as refused:
-        return refused
-    return None

@@ -1,21 +1,20 @@
 """Card numbers and security codes appear in no file, log, span or response."""
 
 import sqlite3
-from collections.abc import AsyncIterator, Iterable
-from contextlib import asynccontextmanager, closing
+from collections.abc import Iterable
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
 
-from chassis.rpc.server import Service, serving
 from chassis.telemetry import logging
 from payment_service.__main__ import Settings, build
 from shop import money_pb2, payment_pb2
 from shop.payment_pb2_grpc import PaymentServiceStub
 from shop_kit.card_leaks import leaked_cards
-from shop_kit.serving import Recorded
-from shop_kit.settings import load_settings
+from shop_kit.serving import Recorded, program
 
 VISA = "4929530463957262"
 AMEX = "371449635398431"
@@ -63,17 +62,6 @@ async def send_all(stub: PaymentServiceStub) -> list[str]:
     return received
 
 
-@asynccontextmanager
-async def payment(url: str, failpoints: str, recorded: Recorded) -> AsyncIterator[PaymentServiceStub]:
-    settings = load_settings(Settings, {"database_url": url, "failpoints": failpoints, "hmac_key": KEY})
-    service = Service(settings, recorded.telemetry)
-    async with (
-        serving(service, build(settings, service)),
-        grpc.aio.insecure_channel(f"127.0.0.1:{service.port}") as channel,
-    ):
-        yield PaymentServiceStub(channel)
-
-
 def files_in(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
@@ -83,8 +71,9 @@ async def test_no_card_is_in_a_file_log_span_or_response(
     sqlite_url: str, tmp_path: Path, failpoints: str, recorded: Recorded, capsysbinary: pytest.CaptureFixture[bytes]
 ) -> None:
     logging.configure("payment", level="debug")
-    async with payment(sqlite_url, failpoints, recorded) as stub:
-        received = await send_all(stub)
+    settings: dict[str, Any] = {"database_url": sqlite_url, "failpoints": failpoints, "hmac_key": KEY}
+    async with program(Settings, build, recorded.telemetry, **settings) as channel:
+        received = await send_all(PaymentServiceStub(channel))
         files = files_in(tmp_path)
         with closing(sqlite3.connect(tmp_path / "test.db")) as connection:
             rows = {value for row in connection.execute("SELECT * FROM charges") for value in row}

@@ -1,5 +1,5 @@
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import date
@@ -20,7 +20,8 @@ from shop import money_pb2, payment_pb2
 from shop.payment_pb2_grpc import PaymentServiceStub, add_PaymentServiceServicer_to_server
 from shop_internal import payment_ledger_pb2 as ledger_pb2
 from shop_internal.payment_ledger_pb2_grpc import PaymentLedgerStub, add_PaymentLedgerServicer_to_server
-from shop_kit.failing import failure_of, retried
+from shop_kit.databases import execute
+from shop_kit.failing import all_pages, failure_of, rejected_fields, retried
 from shop_kit.serving import connect
 
 KEYS = HmacKeys.parse("k" * 32)
@@ -81,11 +82,7 @@ async def payments(sqlite_ledger: Ledger) -> AsyncIterator[Payments]:
         yield opened
 
 
-async def test_a_repeated_charge_returns_the_same_transaction(payments: Payments) -> None:
-    assert await payments.charge("key") == await payments.charge("key")
-
-
-async def test_each_charge_without_a_key_is_a_new_charge(payments: Payments) -> None:
+async def test_a_charge_without_a_key_is_a_new_charge(payments: Payments) -> None:
     assert await payments.charge() != await payments.charge()
 
 
@@ -95,9 +92,7 @@ async def test_a_missing_field_is_refused_with_its_name(
 ) -> None:
     request = charge_request()
     request.ClearField(missing)
-    with pytest.raises(grpc.aio.AioRpcError, match=missing) as error:
-        await payments.public.Charge(request)
-    assert error.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert await rejected_fields(payments.public.Charge(request)) == [missing]
 
 
 @pytest.mark.parametrize("key", ["", "k" * 256])
@@ -129,9 +124,8 @@ async def test_a_repeated_charge_returns_when_it_was_recorded(payments: Payments
 
 
 async def test_a_fingerprint_that_is_too_long_is_refused(payments: Payments) -> None:
-    with pytest.raises(grpc.aio.AioRpcError, match="request-fingerprint: must"):
-        await payments.charge("key", "f" * 65)
-    await payments.charge("key", "f" * 64)
+    assert await rejected_fields(payments.charge("key", "f" * 65)) == ["request-fingerprint"]
+    assert await payments.charge("key", "f" * 64)
 
 
 async def test_resolving_an_unused_key_fences_it_and_a_second_resolution_says_that_it_was(payments: Payments) -> None:
@@ -139,44 +133,34 @@ async def test_resolving_an_unused_key_fences_it_and_a_second_resolution_says_th
     assert await failure_of(payments.charge("key")) == (grpc.StatusCode.ABORTED, "CHARGE_FENCED")
 
 
-async def test_resolving_a_decline_returns_its_reason(payments: Payments) -> None:
-    await failure_of(payments.charge("key", year=2025))
-    assert (await payments.resolve("key")).declined.reason == "CARD_EXPIRED"
-
-
 async def test_charges_are_listed_page_by_page(payments: Payments, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(paging, "PAGE_SIZE", 2)
-    token = ""
-    pages: list[Sequence[ledger_pb2.CapturedCharge]] = []
     charged = {f"key-{number}": await payments.charge(f"key-{number}") for number in range(5)}
-    while not pages or token:
-        page = await payments.internal.ListCharges(ledger_pb2.ListChargesRequest(page_token=token))
-        token = page.next_page_token
-        pages.append(page.charges)
-    listed = [charge for page in pages for charge in page]
-    assert [len(page) for page in pages] == [2, 2, 1, 0]
+    fetch = payments.internal.ListCharges
+    pages = await all_pages(lambda token: fetch(ledger_pb2.ListChargesRequest(page_token=token)))
+    listed = [charge for page in pages for charge in page.charges]
+    assert [len(page.charges) for page in pages] == [2, 2, 1, 0]
     assert {charge.charge_key: charge.transaction_id for charge in listed} == charged
     assert listed[0].amount == money_pb2.Money(currency_code="EUR", units=12, nanos=340_000_000)
     assert listed[0].recorded_at.ToSeconds() == pytest.approx(time.time(), abs=60)
 
 
-async def test_a_void_returns_the_transaction_it_voided(payments: Payments) -> None:
+async def test_a_void_returns_the_transaction_it_voided_and_a_resolution_what_was_voided_or_declined(
+    payments: Payments,
+) -> None:
     transaction_id = await payments.charge("key")
     assert await payments.void("key") == await payments.void("key") == transaction_id
     assert (await payments.resolve("key")).voided.transaction_id == transaction_id
+    await failure_of(payments.charge("declined", year=2025))
+    assert (await payments.resolve("declined")).declined.reason == "CARD_EXPIRED"
 
 
 @pytest.mark.parametrize("action", ["error", "hang"])
 @pytest.mark.parametrize("point", FAILPOINTS)
-async def test_a_call_that_failed_or_hung_has_one_effect_when_retried(
-    sqlite_url: str,
-    stored: Callable[[str], list[tuple[object, ...]]],
-    point: str,
-    action: str,
-) -> None:
+async def test_a_call_that_failed_or_hung_has_one_effect_when_retried(sqlite_url: str, point: str, action: str) -> None:
     """Charge, resolve, void: whichever of them fails and is retried, there is one voided charge."""
     async with open_ledger(sqlite_url) as ledger, serving(ledger, f"{point}={action}*1") as payments:
         charged = await retried(lambda: payments.charge("key"))
         await retried(lambda: payments.resolve("key"))
         assert await retried(lambda: payments.void("key")) == charged
-    assert stored(sqlite_url) == [("key", "VOIDED", 12)]
+    assert execute(sqlite_url, "SELECT charge_key, state, units FROM charges") == [("key", "VOIDED", 12)]

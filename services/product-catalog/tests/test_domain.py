@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chassis.errors import InvalidArgument
 from chassis.values.money import Money
 from product_catalog_service.domain import Catalog, Product, ProductNotFound
+from shop_kit.failing import rejecting
 
 
 def product(product_id: str, name: str, description: str = "Good.", *categories: str) -> Product:
@@ -44,37 +44,18 @@ def test_products_are_found_by_words(claim: str) -> None:
     assert {query: CATALOG.search(query) for query in FOUND[claim]} == FOUND[claim]
 
 
-@pytest.mark.parametrize("product_id", ["spoon", "MUG", "mug ", "' OR 1=1 --"])
-def test_an_unknown_id_is_not_found(product_id: str) -> None:
-    with pytest.raises(ProductNotFound):
-        CATALOG.find(product_id)
-
-
-@pytest.mark.parametrize("product_id", ["", "x" * 65])
-def test_a_malformed_id_is_rejected(product_id: str) -> None:
-    with pytest.raises(InvalidArgument) as refused:
-        CATALOG.find(product_id)
-    assert refused.value.violations[0].field == "id"
-
-
-def test_a_catalog_with_a_duplicate_id_is_rejected() -> None:
-    with pytest.raises(ValueError, match="two products have the id mug"):
-        Catalog([MUG, KETTLE, MUG])
-
-
-def test_an_empty_catalog_is_rejected() -> None:
-    with pytest.raises(ValueError, match="at least one product"):
-        Catalog([])
+def test_an_unknown_id_is_not_found_and_a_malformed_one_rejected() -> None:
+    for unknown in ("spoon", "MUG", "mug ", "' OR 1=1 --"):
+        with pytest.raises(ProductNotFound):
+            CATALOG.find(unknown)
+    for malformed in ("", "x" * 65):
+        with rejecting("id"):
+            CATALOG.find(malformed)
 
 
 def test_products_of_equal_rank_are_in_the_order_of_the_catalog() -> None:
     assert Catalog([KETTLE, MUG]).search("kitchen") == [KETTLE, MUG]
     assert Catalog([MUG, KETTLE]).search("kitchen") == [MUG, KETTLE]
-
-
-def test_a_whole_word_outranks_a_prefix() -> None:
-    teapot = product("teapot", "Teapot")
-    assert Catalog([teapot, TEA]).search("tea") == [TEA, teapot]
 
 
 @pytest.mark.parametrize(
@@ -127,9 +108,8 @@ def test_words_that_are_written_as_one_rank_like_each_of_them() -> None:
 
 def test_a_query_of_more_than_256_characters_is_rejected() -> None:
     assert CATALOG.search("mug" + " " * 253) == [MUG, KETTLE]
-    with pytest.raises(InvalidArgument) as refused:
+    with rejecting("query"):
         CATALOG.search("x" * 257)
-    assert refused.value.violations[0].field == "query"
 
 
 @given(st.text(alphabet="abz09ÀéñüßΣÅжあ -_%.'", max_size=60))

@@ -2,21 +2,15 @@ import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-import grpc
 import pytest
 
-from chassis.rpc.server import Service, serving
-from chassis.telemetry.instruments import Telemetry
 from chassis.values.datafile import DataFile
 from product_catalog_service.__main__ import Settings, build
 from product_catalog_service.service import CatalogMessages, ProductCatalogService
 from product_catalog_service.store import parse_catalog
 from shop import empty_pb2, money_pb2, product_catalog_pb2
-from shop.product_catalog_pb2_grpc import (
-    ProductCatalogServiceStub,
-    add_ProductCatalogServiceServicer_to_server,
-)
-from shop_kit.serving import connect
+from shop.product_catalog_pb2_grpc import ProductCatalogServiceStub, add_ProductCatalogServiceServicer_to_server
+from shop_kit.serving import connect, program
 
 MUG = {
     "id": "mug",
@@ -81,10 +75,5 @@ async def test_a_changed_file_is_served_without_a_restart(
 
 
 async def test_catalog_file_replaces_the_packaged_file(file: Path) -> None:
-    settings = Settings(host="127.0.0.1", port=0, drain_seconds=0, catalog_file=file)
-    service = Service(settings, Telemetry())
-    async with (
-        serving(service, build(settings, service)),
-        grpc.aio.insecure_channel(f"127.0.0.1:{service.port}") as channel,
-    ):
+    async with program(Settings, build, catalog_file=file) as channel:
         assert await ids(ProductCatalogServiceStub(channel)) == ["mug", "kettle"]

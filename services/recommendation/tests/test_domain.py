@@ -5,7 +5,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chassis.errors import InvalidArgument
 from recommendation_service.domain import (
     Catalog,
     Product,
@@ -16,6 +15,7 @@ from recommendation_service.domain import (
     same_category,
     same_price_band,
 )
+from shop_kit.failing import rejecting
 
 KITCHEN = [Product(f"kitchen-{number}", ("kitchen",), price=20 * number) for number in range(8)]
 OUTDOORS = [Product(f"outdoors-{number}", ("outdoors",)) for number in range(8)]
@@ -27,19 +27,12 @@ PURCHASES = Purchases(
     [{"poem", "knife"}, {"poem", "knife", "kitchen-1"}, {"poem", "withdrawn"}, {"knife", "outdoors-1", "outdoors-2"}]
 )
 RANKINGS = [same_category, PURCHASES.rank, same_price_band]
-every_version = pytest.mark.parametrize("rank", RANKINGS, ids=["v1", "v2", "v3"])
 
 
 def recommended(
     *product_ids: str, user_id: str = "ada", catalog: Catalog = CATALOG, rank: Ranking = same_category
 ) -> list[str]:
     return recommend(catalog, RecommendationRequest(user_id, product_ids), rank)
-
-
-@every_version
-@pytest.mark.parametrize("given_ids", [(), ("knife",), ("poem",), ("submarine",), ("kitchen-1",) * 1000])
-def test_five_products_are_recommended_whatever_is_given(given_ids: tuple[str, ...], rank: Ranking) -> None:
-    assert len(recommended(*given_ids, rank=rank)) == 5
 
 
 def test_v1_chooses_what_the_service_chose_before_it_had_versions() -> None:
@@ -74,11 +67,8 @@ def test_an_empty_catalog_recommends_nothing() -> None:
     assert recommended("pan", catalog=Catalog([])) == []
 
 
-def test_order_and_repetition_of_the_given_products_do_not_matter() -> None:
+def test_recommendations_depend_on_the_user_and_not_on_order_or_repetition_of_the_given_products() -> None:
     assert recommended("knife", "poem", "poem") == recommended("poem", "knife")
-
-
-def test_different_users_get_different_recommendations() -> None:
     assert len({tuple(recommended("knife", user_id=str(user))) for user in range(20)}) > 10
 
 
@@ -102,20 +92,19 @@ def test_recommendations_are_the_same_in_every_process() -> None:
 ANY_ID = st.sampled_from([*CATALOG.ids, "submarine", ""])
 
 
-@given(st.lists(ANY_ID, max_size=20), st.text(max_size=5), st.sampled_from(RANKINGS))
-def test_at_most_five_distinct_products_are_recommended_and_none_of_the_given_ones(
+@given(st.lists(ANY_ID, max_size=20) | st.just(["kitchen-1"] * 1000), st.text(max_size=5), st.sampled_from(RANKINGS))
+def test_five_distinct_products_are_recommended_if_so_many_others_are_left(
     product_ids: list[str], user_id: str, rank: Ranking
 ) -> None:
     chosen = recommended(*product_ids, user_id=user_id, rank=rank)
-    assert not set(chosen) & set(product_ids)
-    assert len(set(chosen)) == len(chosen) <= 5
-    assert set(chosen) <= set(CATALOG.ids)
+    left = set(CATALOG.ids) - set(product_ids)
+    assert set(chosen) <= left
+    assert len(set(chosen)) == len(chosen) == min(5, len(left))
 
 
 @pytest.mark.parametrize(
     ("user_id", "product_ids", "field"), [("ada", ["pan"] * 1001, "product_ids"), ("x" * 129, [], "user_id")]
 )
 def test_too_long_input_is_rejected(user_id: str, product_ids: list[str], field: str) -> None:
-    with pytest.raises(InvalidArgument) as refused:
+    with rejecting(field):
         RecommendationRequest(user_id, product_ids)
-    assert refused.value.violations[0].field == field

@@ -11,7 +11,6 @@ from chassis.values.addresses import Address
 from chassis.values.money import Money
 from shipping_service.domain import Bracket, Item, Manifest, Parcel, RateCard, Zone
 from shipping_service.manifest.sql import MIGRATIONS, open_manifest
-from shop_kit.databases import execute
 
 ADDRESS = Address("Lindenweg 7", "Bremen", "HB", "Germany", 28195)
 ITEMS = (Item("pan", 1), Item("knife", 2))
@@ -47,13 +46,3 @@ def migrations() -> Path:
 async def manifest(database_url: str) -> AsyncIterator[Manifest]:
     async with open_manifest(database_url) as opened:
         yield opened
-
-
-@pytest.fixture
-def stored() -> Callable[[str], list[tuple[Any, ...]]]:
-    """Read key and state of every entry straight from the database."""
-
-    def read(url: str) -> list[tuple[Any, ...]]:
-        return execute(url, "SELECT shipment_key, state FROM shipments ORDER BY shipment_key")
-
-    return read

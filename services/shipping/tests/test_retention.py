@@ -2,20 +2,17 @@
 
 import sqlite3
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, closing
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from typing import Any
 
-import grpc
 import psycopg
 import pytest
 
-from chassis.rpc import server
 from chassis.sql.database import open_database
 from chassis.sql.migrate import migrate
 from chassis.sql.sqlite import add_functions
 from chassis.sql.url import sqlite_path
-from chassis.telemetry.instruments import Telemetry
 from shipping_service.__main__ import Settings, build
 from shipping_service.domain import (
     Entry,
@@ -30,13 +27,13 @@ from shipping_service.manifest.sql import DELETE_OLD, MIGRATIONS
 from shop_internal.shipment_manifest_pb2 import ListShipmentsRequest
 from shop_internal.shipment_manifest_pb2_grpc import ShipmentManifestStub
 from shop_kit.databases import execute
-from shop_kit.settings import load_settings
+from shop_kit.serving import program
 from shop_kit.waiting import wait_until
 
 MakeParcel = Callable[..., Parcel]
-Stored = Callable[[str], list[tuple[Any, ...]]]
 
 DAY = 86_400
+STORED = "SELECT shipment_key, state FROM shipments ORDER BY shipment_key"
 SOME_DAYS_AGO = {"sqlite": "datetime('now', '-{} days')", "postgresql": "now() - interval '{} days'"}
 
 
@@ -46,9 +43,7 @@ def age(url: str, key: str, days: int) -> None:
     execute(url, f"UPDATE shipments SET recorded_at = {then} WHERE shipment_key = '{key}'")  # noqa: S608 - constants
 
 
-async def test_old_entries_are_deleted_in_batches(
-    manifest: Manifest, database_url: str, parcel: MakeParcel, stored: Stored
-) -> None:
+async def test_old_entries_are_deleted_in_batches(manifest: Manifest, database_url: str, parcel: MakeParcel) -> None:
     for number in range(3):
         await manifest.record(Entry(f"old-{number}", parcel()))
         age(database_url, f"old-{number}", 4 - number)
@@ -56,9 +51,9 @@ async def test_old_entries_are_deleted_in_batches(
     age(database_url, "old-fence", 5)
     await manifest.record(Entry("young", parcel()))
     assert await manifest.delete_old(older_than_seconds=DAY, limit=3) == 3
-    assert stored(database_url) == [("old-2", "SHIPPED"), ("young", "SHIPPED")]
+    assert execute(database_url, STORED) == [("old-2", "SHIPPED"), ("young", "SHIPPED")]
     assert [await manifest.delete_old(older_than_seconds=DAY, limit=3) for _ in range(2)] == [1, 0]
-    assert stored(database_url) == [("young", "SHIPPED")]
+    assert execute(database_url, STORED) == [("young", "SHIPPED")]
 
 
 async def test_a_key_is_free_again_once_its_entry_was_deleted(
@@ -78,31 +73,17 @@ async def test_a_key_is_free_again_once_its_entry_was_deleted(
     assert (await shipper.ship("key", parcel())).parcel == parcel()
 
 
-@asynccontextmanager
-async def serving(url: str, **changed: Any) -> AsyncIterator[ShipmentManifestStub]:
-    """Run the service with the given settings changed."""
-    settings = load_settings(Settings, {"database_url": url, **changed})
-    service = server.Service(settings, Telemetry())
-    async with (
-        server.serving(service, build(settings, service)),
-        grpc.aio.insecure_channel(f"127.0.0.1:{service.internal_port}") as channel,
-    ):
-        yield ShipmentManifestStub(channel)
-
-
-async def test_the_service_deletes_entries_after_their_retention(
-    manifest: Manifest, database_url: str, stored: Stored
-) -> None:
+async def test_the_service_deletes_entries_after_their_retention(manifest: Manifest, database_url: str) -> None:
     for key, days in (("old", 3), ("young", 1)):
         await manifest.record(Entry(key))
         age(database_url, key, days)
-    async with serving(database_url, retention_days=2):
-        assert await wait_until(lambda: stored(database_url) == [("young", "FENCED")])
+    async with program(Settings, build, database_url=database_url, retention_days=2):
+        assert await wait_until(lambda: execute(database_url, STORED) == [("young", "FENCED")])
 
 
 async def test_a_list_of_shipments_returns_since_when_none_was_deleted(sqlite_url: str) -> None:
-    async with serving(sqlite_url, retention_days=2) as manifest:
-        complete_since = (await manifest.ListShipments(ListShipmentsRequest())).complete_since
+    async with program(Settings, build, internal=True, database_url=sqlite_url, retention_days=2) as channel:
+        complete_since = (await ShipmentManifestStub(channel).ListShipments(ListShipmentsRequest())).complete_since
     assert complete_since.ToSeconds() == pytest.approx(time.time() - 2 * DAY, abs=60)
 
 

@@ -1,7 +1,6 @@
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any
 
 import grpc
 import pytest
@@ -20,12 +19,12 @@ from shop import address_pb2, cart_pb2, money_pb2, shipping_pb2
 from shop.shipping_pb2_grpc import ShippingServiceStub, add_ShippingServiceServicer_to_server
 from shop_internal.shipment_manifest_pb2 import (
     ListShipmentsRequest,
-    RecordedShipment,
     ResolveShipmentRequest,
     ResolveShipmentResponse,
 )
 from shop_internal.shipment_manifest_pb2_grpc import ShipmentManifestStub, add_ShipmentManifestServicer_to_server
-from shop_kit.failing import failure_of, rejected_fields, retried
+from shop_kit.databases import execute
+from shop_kit.failing import all_pages, failure_of, rejected_fields, retried
 from shop_kit.serving import connect
 
 BREMEN = address_pb2.Address(street_address="Lindenweg 7", city="Bremen", country="Germany", zip_code=28195)
@@ -33,9 +32,6 @@ NOWHERE = address_pb2.Address(street_address=" ")
 PAN = cart_pb2.CartItem(product_id="pan", quantity=1)
 COMPLETE_SINCE = 1000.0
 NO_ITEM = cart_pb2.CartItem(product_id="pan", quantity=0)
-
-
-Stored = Callable[[str], list[tuple[Any, ...]]]
 
 
 @dataclass(frozen=True)
@@ -90,11 +86,8 @@ async def test_what_cannot_be_quoted_cannot_be_shipped(
     assert codes == [grpc.StatusCode.INVALID_ARGUMENT] * 2
 
 
-async def test_a_key_ships_once(shipping: Shipping) -> None:
+async def test_a_key_ships_once_and_shipments_without_one_are_distinct(shipping: Shipping) -> None:
     assert await shipping.ship("key") == await shipping.ship("key")
-
-
-async def test_shipments_without_a_key_are_distinct(shipping: Shipping) -> None:
     assert await shipping.ship() != await shipping.ship()
 
 
@@ -111,13 +104,11 @@ async def test_resolving_an_unused_key_fences_it_and_a_second_resolution_says_th
 
 @pytest.mark.parametrize("action", ["error", "hang"])
 @pytest.mark.parametrize("point", FAILPOINTS)
-async def test_a_call_that_failed_or_hung_has_one_effect_when_retried(
-    sqlite_url: str, stored: Stored, point: str, action: str
-) -> None:
+async def test_a_call_that_failed_or_hung_has_one_effect_when_retried(sqlite_url: str, point: str, action: str) -> None:
     async with open_manifest(sqlite_url) as manifest, serving(manifest, f"{point}={action}*1") as shipping:
         shipped = await retried(lambda: shipping.ship("key"))
         assert (await retried(lambda: shipping.resolve("key"))).shipped.tracking_id == shipped
-    assert stored(sqlite_url) == [("key", "SHIPPED")]
+    assert execute(sqlite_url, "SELECT shipment_key, state FROM shipments") == [("key", "SHIPPED")]
 
 
 async def test_shipments_are_listed_page_by_page(
@@ -126,17 +117,12 @@ async def test_shipments_are_listed_page_by_page(
     monkeypatch.setattr(paging, "PAGE_SIZE", 2)
     shipped = {await manifest.record(Entry(f"key-{number}", parcel())) for number in range(5)}
     await manifest.record(Entry("fenced"))
-    token = ""
-    pages: list[Sequence[RecordedShipment]] = []
     async with serving(manifest) as shipping:
-        while not pages or token:
-            page = await shipping.internal.ListShipments(ListShipmentsRequest(page_token=token))
-            token = page.next_page_token
-            pages.append(page.shipments)
-    assert [len(page) for page in pages] == [2, 2, 1, 0]
-    assert {(shipment.shipment_key, shipment.tracking_id) for page in pages for shipment in page} == {
-        (entry.key, entry.tracking_id) for entry in shipped
-    }
+        fetch = shipping.internal.ListShipments
+        pages = await all_pages(lambda token: fetch(ListShipmentsRequest(page_token=token)))
+    assert [len(page.shipments) for page in pages] == [2, 2, 1, 0]
+    listed = {(shipment.shipment_key, shipment.tracking_id) for page in pages for shipment in page.shipments}
+    assert listed == {(entry.key, entry.tracking_id) for entry in shipped}
 
 
 async def test_a_shipment_that_may_be_forgotten_is_refused(shipping: Shipping) -> None:

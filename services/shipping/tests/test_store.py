@@ -33,6 +33,10 @@ def test_prices_are_exact() -> None:
             ({"brackets": [{"pieces": 1, "price_usd": price}]}, r"`price_usd` must .* at `\$.zones\[0\].brackets\[0\]`")
             for price in ("-1.00", "1.001", "NaN")
         ),
+        *(
+            ({"brackets": [*HOME["brackets"], {"pieces": pieces, "price_usd": price}]}, "must rise")
+            for pieces, price in ((1, "30.00"), (2, "19.99"))
+        ),
         ({"further_piece_usd": "Infinity"}, r"`further_piece_usd` must be .* at `\$\.zones\[0\]`"),
         ({"further_piece_usd": None}, r"\$\.zones\[0\]\.further_piece_usd`"),
         ({"surcharge": "1.00"}, r"`surcharge` - at `\$\.zones\[0\]`"),
@@ -43,25 +47,19 @@ def test_an_invalid_zone_is_rejected_with_the_name_of_its_field(zone: dict[str, 
         parse_rate_card(raw(HOME | zone, ELSEWHERE))
 
 
-@pytest.mark.parametrize(("pieces", "price"), [(1, "30.00"), (2, "19.99")])
-def test_brackets_that_do_not_rise_are_rejected(pieces: int, price: str) -> None:
-    falling = HOME | {"brackets": [*HOME["brackets"], {"pieces": pieces, "price_usd": price}]}
-    with pytest.raises(ValueError, match="must rise"):
-        parse_rate_card(raw(falling, ELSEWHERE))
-
-
-def test_a_country_in_two_zones_is_rejected_by_name() -> None:
-    with pytest.raises(ValueError, match="'us' is in two zones: 'home' and 'away'"):
-        parse_rate_card(raw(HOME, HOME | {"name": "away", "countries": ["u.s."]}, ELSEWHERE))
-
-
-@pytest.mark.parametrize("zones", [[HOME], [ELSEWHERE, ELSEWHERE], []])
-def test_exactly_one_zone_must_have_no_countries(zones: list[dict[str, Any]]) -> None:
-    with pytest.raises(ValueError, match="without countries"):
-        parse_rate_card(raw(*zones))
-
-
-@pytest.mark.parametrize("malformed", [b"", b"[", b"[]", b"\xff", b'{"zones": {}}'])
-def test_a_malformed_rate_card_is_rejected(malformed: bytes) -> None:
-    with pytest.raises(ValueError, match="JSON|truncated|zones|object"):
-        parse_rate_card(malformed)
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (
+            raw(HOME, HOME | {"name": "away", "countries": ["u.s."]}, ELSEWHERE),
+            "'us' is in two zones: 'home' and 'away'",
+        ),
+        *((raw(*zones), "without countries") for zones in ([HOME], [ELSEWHERE, ELSEWHERE], [])),
+        *((content, "JSON|truncated|zones|object") for content in (b"", b"[", b"[]", b"\xff", b'{"zones": {}}')),
+    ],
+)
+def test_a_rate_card_that_is_malformed_or_without_one_zone_for_each_country_is_rejected(
+    content: bytes, problem: str
+) -> None:
+    with pytest.raises(ValueError, match=problem):
+        parse_rate_card(content)
