@@ -16,8 +16,10 @@ def take(plan: ArrivalPlan, seconds: float, seed: str = "1") -> list[float]:
     return list(itertools.takewhile(lambda at: at < seconds, plan.arrivals(generator(seed))))
 
 
-def test_sessions_arrive_at_the_rate() -> None:
-    arrived = take(ArrivalPlan(50, "steady"), 200)
+@pytest.mark.parametrize("sources", [1, 5])
+def test_sessions_arrive_at_the_rate_from_one_source_and_from_several(sources: int) -> None:
+    plan = ArrivalPlan(50 / sources, "steady")
+    arrived = [at for number in range(sources) for at in take(plan, 200, str(number))]
     assert len(arrived) == pytest.approx(10_000, abs=4 * math.sqrt(10_000))
 
 
@@ -40,12 +42,6 @@ def test_arrivals_in_disjoint_seconds_are_a_poisson_count() -> None:
 def test_a_seed_repeats_the_arrivals() -> None:
     plan = ArrivalPlan(10, "daily", duration_seconds=60)
     assert take(plan, 60, "seed") == take(plan, 60, "seed") != take(plan, 60, "another")
-
-
-def test_several_sources_together_make_the_rate() -> None:
-    source = ArrivalPlan(50 / 5, "steady")
-    arrived = [at for number in range(5) for at in take(source, 200, str(number))]
-    assert len(arrived) == pytest.approx(10_000, abs=4 * math.sqrt(10_000))
 
 
 @pytest.mark.parametrize("shape", SHAPES)

@@ -1,10 +1,8 @@
 """Traces of orders, from a store that serves the subset of Jaeger's HTTP API v3 that is used."""
 
-import asyncio
 import base64
 import json
 import re
-import socket
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -12,12 +10,12 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from shop_kit.http_serving import serve_http
 from shop_kit.storefront import Storefront, storefront
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
@@ -84,16 +82,10 @@ async def shop_with_traces(answer: Answer) -> AsyncIterator[tuple[Storefront, li
         requests.append(request)
         return answer(request, next(reversed(shops[0].backends.checkout.orders)))
 
-    config = uvicorn.Config(Starlette(routes=[Route("/api/v3/traces", traces)]), log_config=None, lifespan="off")
-    server = uvicorn.Server(config)
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(server.serve(sockets=[listener]))
-            url = f"http://user:token@127.0.0.1:{listener.getsockname()[1]}"
-            async with storefront(traces_url=url) as shop:
-                shops.append(shop)
-                yield shop, requests
-            server.should_exit = True
+    store = Starlette(routes=[Route("/api/v3/traces", traces)])
+    async with serve_http(store) as url, storefront(traces_url=url.replace("//", "//user:token@")) as shop:
+        shops.append(shop)
+        yield shop, requests
 
 
 async def order_page(shop: Storefront) -> str:

@@ -4,7 +4,6 @@ import asyncio
 import csv
 import json
 import re
-import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -12,7 +11,6 @@ from datetime import datetime
 from pathlib import Path
 
 import pytest
-import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -21,6 +19,7 @@ from starlette.routing import Route
 from shop_cli.control_room import jaeger
 from shop_cli.local.spans import Span, Value
 from shop_cli.local.telemetry_store import TelemetryStore
+from shop_kit.http_serving import serve_http
 from shop_lab.incidents import telemetry
 from shop_lab.incidents.catalogue import find
 from shop_lab.incidents.cluster_telemetry import Stores
@@ -213,15 +212,8 @@ async def stores(spans: int) -> AsyncIterator[Stores]:
         Route("/api/v1/query_range", _metrics),
         Route("/loki/api/v1/query_range", _logs),
     ]
-    server = uvicorn.Server(uvicorn.Config(Starlette(routes=routes), log_config=None, lifespan="off"))
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(server.serve(sockets=[listener]))
-            url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-            try:
-                yield Stores(url, url, url, MATCHER)
-            finally:
-                server.should_exit = True
+    async with serve_http(Starlette(routes=routes)) as url:
+        yield Stores(url, url, url, MATCHER)
 
 
 async def test_everything_of_the_window_is_collected_page_by_page() -> None:

@@ -110,6 +110,7 @@ class FakeCheckout(
         quotes: what was quoted, also without an order.
         quote_error: raised instead of a quote.
         error: raised instead of placing an order; it gets the order's id if `error_names_order`.
+        forgets_keys: place an order again when its key is repeated.
         state: of new orders.
         mail, mail_state: the MIME message of every order, and its state.
     """
@@ -121,6 +122,7 @@ class FakeCheckout(
         self.quote_error: DomainError | None = None
         self.error: DomainError | None = None
         self.error_names_order = False
+        self.forgets_keys = False
         self.state = orders_pb2.ORDER_STATE_DONE
         self.mail = ""
         self.mail_state = mail_records_pb2.MAIL_STATE_SENT
@@ -144,7 +146,7 @@ class FakeCheckout(
         self.expected_totals.append(metadata_value(context, "expected-total"))
         if self.error is not None and not self.error_names_order:
             raise self.error
-        order_id = self._by_key.get(key)
+        order_id = None if self.forgets_keys else self._by_key.get(key)
         if order_id is None:
             order_id = self._by_key[key] = self.record(request.user_id)
             self.requests.append(request)
