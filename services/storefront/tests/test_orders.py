@@ -54,20 +54,17 @@ async def test_the_page_of_an_order_shows_lines_total_journal_and_takeovers(
     assert "taken over by another worker." in await visitor.page(path)
 
 
-@pytest.mark.parametrize("part", ["", "/events", "/email", "/email/content"])
-async def test_an_order_of_another_session_is_not_found(shop: Storefront, visitor: Visitor, part: str) -> None:
-    path = await placed(visitor)
-    async with shop.visitor() as other:
-        await other.page(path + part, 404)
-
-
-async def test_orders_of_the_session_are_listed(shop: Storefront, visitor: Visitor) -> None:
+async def test_orders_of_the_session_are_listed_and_those_of_another_one_not_found(
+    shop: Storefront, visitor: Visitor
+) -> None:
     path = await placed(visitor)
     page = await visitor.page("/orders")
     assert f'<a href="{path}">Cast-iron pan</a>' in page
     assert "/static/products/cast-iron-pan.svg" in page
     async with shop.visitor() as other:
         assert "This browser has no orders yet." in await other.page("/orders")
+        for part in ("", "/events", "/email", "/email/content"):
+            await other.page(path + part, 404)
 
 
 @pytest.mark.parametrize("hangs", [False, True])

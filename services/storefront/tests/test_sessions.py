@@ -22,15 +22,12 @@ def begun(keys: str = KEY) -> Session:
     return session
 
 
-def test_a_cookie_opens_the_session_that_it_was_made_for() -> None:
+def test_a_cookie_opens_the_session_that_it_was_made_for_and_without_one_there_is_a_new_id() -> None:
     new = begun()
     again = signer().open(new.cookie)
     assert (again.user_id, again.begun, again.cookie) == (new.user_id, True, None)
-
-
-def test_a_visitor_without_a_cookie_gets_an_id_of_their_own_and_no_cookie() -> None:
-    one, other = signer().open(None), signer().open(None)
-    assert (one.user_id != other.user_id, one.begun, one.cookie) == (True, False, None)
+    other = signer().open(None)
+    assert (other.user_id != new.user_id, other.begun, other.cookie) == (True, False, None)
 
 
 FORGERIES: list[Callable[[str], str]] = [
