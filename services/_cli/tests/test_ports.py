@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from shop_cli.control_room.running import running
+from shop_cli.control_room.running import Options, running
 from shop_cli.local.ports import HOST, PortInUse, require_free, reserved
 
 
@@ -43,5 +43,5 @@ def test_a_reservation_ends_with_its_context() -> None:
 async def test_nothing_is_started_while_a_port_of_any_kind_is_in_use(tmp_path: Path, name: str, usual: int) -> None:
     offset = 11_300  # of which no outgoing connection can have a port
     with socket.create_server((HOST, usual + offset)), pytest.raises(PortInUse, match=f"^{name}: "):
-        async with running(tmp_path, port_offset=offset, any_ports=False, postgres=False, tls=False, lab=False):
+        async with running(tmp_path, Options(port_offset=offset)):
             pass

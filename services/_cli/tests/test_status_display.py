@@ -22,6 +22,7 @@ FIRST_SCREEN = """
 import sys
 from pathlib import Path
 from shop_cli.local.processes import Shop
+from shop_cli.local.run_file import Run
 from shop_cli.local.workspace import default_ports, discover
 from shop_cli.output.next_steps import print_next_steps
 from shop_cli.output.status_display import StatusDisplay
@@ -31,7 +32,8 @@ shop = Shop(discover(), folder, default_ports(discover()))
 with StatusDisplay(shop) as display:
     for state in ("starting", "serving"):
         display.update({process.name: state for process in shop})
-    print_next_steps("http://localhost:8090/?token=" + 32 * "t", "http://localhost:8080", None, folder)
+    addresses = {"storefront": "127.0.0.1:8080"}
+    print_next_steps(Run(1, "", addresses, "http://localhost:8090", 32 * "t"), folder)
     display.update({process.name: "not ready: its database does not answer" for process in shop})
 """
 MARKUP = re.compile(

@@ -8,11 +8,10 @@ import pytest
 
 from chassis.errors import InvalidArgument
 from checkout_service.reconciliation.reader import Reader
-from shop_cli.control_room.customers import Customers
 from shop_cli.control_room.reconciliation import Reconciler
 from shop_cli.control_room.room import ControlRoom
 from shop_cli.local.processes import Shop
-from shop_cli.local.supervision import Monitor
+from shop_cli.local.run_file import Run
 from shop_cli.local.telemetry_store import TelemetryStore
 from shop_cli.local.workspace import discover, find
 from shop_lab.incidents import injector
@@ -28,9 +27,7 @@ from shop_lab.incidents.state import Record
 @pytest.fixture
 def mystery(tmp_path: Path) -> Mystery:
     shop = Shop([find(discover(), "ad")], tmp_path, {"ad": 1})
-    room = ControlRoom(
-        shop, Monitor(shop), TelemetryStore(), Reconciler(cast("Reader", None)), Customers(None, tmp_path / "log")
-    )
+    room = ControlRoom(Run(1, str(tmp_path)), shop, [], TelemetryStore(), Reconciler(cast("Reader", None)))
     return Mystery(room, tmp_path)
 
 

@@ -13,9 +13,12 @@ from chassis.rpc.client import channel
 from chassis.tls.certificates import Certificates
 from chassis.values.fields import parse_idempotency_key
 from chassis.values.hosts import LOOPBACK
+from shop.cart_pb2 import AddItemRequest, CartItem
 from shop.cart_pb2_grpc import CartServiceStub
 from shop.checkout_pb2_grpc import CheckoutServiceStub
 from shop.currency_pb2_grpc import CurrencyServiceStub
+from shop.empty_pb2 import Empty
+from shop.product_catalog_pb2 import Product
 from shop.product_catalog_pb2_grpc import ProductCatalogServiceStub
 from shop_cli.local.health import NO_DATABASE
 from shop_cli.local.run_file import find_run
@@ -25,7 +28,7 @@ from shop_internal.mail_records_pb2_grpc import MailRecordsStub
 from shop_internal.orders_pb2_grpc import OrderJournalStub
 
 if TYPE_CHECKING:  # with the library of certificates it takes commands 100 ms
-    from shop_cli.local.processes import Process
+    from shop_cli.local.processes import Process, Shop
 
 # An order takes as long as its slowest dependency; other calls take milliseconds.
 TIMEOUT_SECONDS = 15.0
@@ -78,6 +81,18 @@ checkout_client = partial(_client, "checkout", CheckoutServiceStub, "shop.Checko
 journal_client = partial(_client, "checkout", OrderJournalStub, "shop.internal.OrderJournal")
 spool_client = partial(_client, "email", LetterSpoolStub, "shop.internal.LetterSpool")
 mail_client = partial(_client, "email", MailRecordsStub, "shop.internal.MailRecords")
+
+
+async def fill_cart(shop: "Shop", user_id: str, lines: int) -> list[Product]:
+    """Add products of so many categories to a cart, one of the first, two of the second and so on; return them."""
+    async with catalog_client(shop["product-catalog"]) as catalog:
+        listed = (await catalog.ListProducts(Empty())).products
+    products = list({product.categories[0]: product for product in listed}.values())[:lines]
+    async with cart_client(shop["cart"]) as cart:
+        for quantity, product in enumerate(products, start=1):
+            item = CartItem(product_id=product.id, quantity=quantity)
+            await cart.AddItem(AddItemRequest(user_id=user_id, item=item))
+    return products
 
 
 def default_address(name: str, *, internal: bool) -> str:

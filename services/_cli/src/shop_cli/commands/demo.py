@@ -4,17 +4,12 @@ import asyncio
 import os
 import tempfile
 import time
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import suppress
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from chassis.errors import NotFound, Unavailable
-from shop.cart_pb2 import AddItemRequest, CartItem
-from shop.empty_pb2 import Empty
 from shop.order_pb2 import OrderResult
-from shop_cli.clients import cart_client, catalog_client, checkout_client, mail_client
+from shop_cli.clients import checkout_client, fill_cart, mail_client
 from shop_cli.commands.options import async_command
 from shop_cli.local.otlp_receiver import exporting_to, receiver
 from shop_cli.local.ports import reserved
@@ -37,21 +32,20 @@ _PLACE_ORDER = "shop.CheckoutService/PlaceOrder"
 _REFRESH_SECONDS = 0.1
 _CONFIRMATION_SECONDS = 60.0
 
-Folder = Annotated[Path | None, typer.Option(help="Folder for the services' data. Default: a new temporary folder.")]
-
 
 class ConfirmationMissing(Unavailable):
     """The order's confirmation was not accepted in time."""
 
 
 @async_command
-async def demo(*, folder: Folder = None) -> None:
+async def demo() -> None:
     """Start all services, place an order in EUR, show its confirmation and its trace, stop everything."""
     started = time.monotonic()
     programs = discover_services()
     names = default_ports(programs)
     telemetry = TelemetryStore()
-    with _data_folder(folder) as name, locked(data := Path(name)), reserved(len(names) + 1) as (otlp_port, *ports):
+    temporary = tempfile.TemporaryDirectory(prefix="shop-demo-", ignore_cleanup_errors=True)
+    with temporary as name, locked(data := Path(name)), reserved(len(names) + 1) as (otlp_port, *ports):
         by_name = dict(zip(names, ports, strict=True))
         async with receiver(otlp_port, telemetry):
             async with Shop(programs, data, by_name, _environment(otlp_port)) as shop:
@@ -62,12 +56,6 @@ async def demo(*, folder: Folder = None) -> None:
             _show_trace(telemetry)
     console.print(f"\nAll services stopped; {time.monotonic() - started:.1f} s in total.")
     print_steps_after_demo()
-
-
-def _data_folder(folder: Path | None) -> AbstractContextManager[str]:
-    if folder is not None:
-        return nullcontext(str(folder.resolve()))
-    return tempfile.TemporaryDirectory(prefix="shop-demo-", ignore_cleanup_errors=True)
 
 
 def _environment(otlp_port: int) -> dict[str, str]:
@@ -91,13 +79,7 @@ async def _start(shop: Shop) -> None:
 
 
 async def _fill_cart(shop: Shop) -> None:
-    async with catalog_client(shop["product-catalog"]) as catalog:
-        listed = (await catalog.ListProducts(Empty())).products
-    products = list({product.categories[0]: product for product in listed}.values())[:_LINES]
-    async with cart_client(shop["cart"]) as cart:
-        for quantity, product in enumerate(products, start=1):
-            item = CartItem(product_id=product.id, quantity=quantity)
-            await cart.AddItem(AddItemRequest(user_id=_USER, item=item))
+    products = await fill_cart(shop, _USER, _LINES)
     console.print("\n[bold]Cart")
     rows = [
         (product.id, product.name, str(quantity), amount(product.price_usd))

@@ -17,9 +17,7 @@ def status(*, as_json: Json = False) -> None:
     print_table(columns, map(_row, found["services"]))
     run = control_room_client.require_run()
     console.print(f"\n{_reconciliation(found['reconciliation'])}", markup=False, soft_wrap=True)
-    print_fields(
-        [("storefront", found["storefront"] or ""), ("control room", f"{run.control_room}/?token={run.token}")]
-    )
+    print_fields([("storefront", found["storefront"] or ""), ("control room", run.link)])
 
 
 def _row(service: dict[str, Any]) -> list[str]:

@@ -9,7 +9,7 @@ import typer
 
 from shop_cli.commands.options import async_command
 from shop_cli.control_room.room import ControlRoom
-from shop_cli.control_room.running import running, without_effect
+from shop_cli.control_room.running import Options, running, without_effect
 from shop_cli.local.workspace import MAX_PORT_OFFSET, PORT_STEP, root
 from shop_cli.output.next_steps import print_next_steps
 from shop_cli.output.printing import console
@@ -67,7 +67,7 @@ async def up(
         console.print(
             f"without effect, as OTEL_EXPORTER_OTLP_ENDPOINT is not set: {names}", markup=False, soft_wrap=True
         )
-    async with running(data, port_offset=port_offset, any_ports=any_ports, postgres=postgres, tls=tls, lab=lab) as room:
+    async with running(data, Options(port_offset, any_ports, postgres, tls, lab)) as room:
         await _show_until(stopped, room, folder)
         console.print("stopping ...")
     codes = {process.name: process.exit_code for process in room.processes}
@@ -91,7 +91,7 @@ async def _show_until(stopped: asyncio.Event, room: ControlRoom, folder: Path | 
             display.update(room.monitor.states)
             if room.monitor.all_serving and not was_ready:
                 was_ready = True
-                print_next_steps(room.url, room.storefront, room.employee_api, folder)
+                print_next_steps(room.run, folder)
             changing = asyncio.create_task(room.monitor.wait_for_change())
             await asyncio.wait({stopping, changing}, return_when=asyncio.FIRST_COMPLETED)
             changing.cancel()

@@ -50,7 +50,7 @@ async def describe(room: ControlRoom) -> dict[str, Any]:
         "services": room.services(),
         "reconciliation": {**asdict(reconciliation), "verdict": reconciliation.verdict},
         "customers": room.customers.rate,
-        "storefront": room.storefront,
+        "storefront": room.run.url("storefront"),
         "telemetry_elsewhere": room.telemetry_elsewhere,
     }
 

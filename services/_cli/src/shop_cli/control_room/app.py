@@ -15,14 +15,14 @@ from chassis.telemetry.instruments import Telemetry
 from shop_cli.control_room import api, jaeger, pages
 from shop_cli.control_room.access import access_control
 from shop_cli.control_room.room import ControlRoom
-from shop_cli.local.ports import HOST, require_free
+from shop_cli.local.ports import HOST
 
 _KINDS = ((NotFound, 404), (InvalidArgument, 400))
 _CONFLICT = 409
 
 
-def create_app(room: ControlRoom, port: int, token: str) -> Starlette:
-    """Return the application. It admits requests to this port that carry the token."""
+def create_app(room: ControlRoom) -> Starlette:
+    """Return the application. It admits requests to its port that carry the token of the run."""
     templates = pages.templates()
 
     async def refuse(request: Request, error: Exception) -> Response:
@@ -35,7 +35,7 @@ def create_app(room: ControlRoom, port: int, token: str) -> Starlette:
 
     app = Starlette(
         routes=[*api.routes(room), *jaeger.routes(room.telemetry), *pages.routes(room, templates)],
-        middleware=access_control(port, token),
+        middleware=access_control(room.run.control_room_port, room.run.token),
         exception_handlers={DomainError: refuse},
     )
     app.router.redirect_slashes = False  # it would redirect to any Host
@@ -43,11 +43,10 @@ def create_app(room: ControlRoom, port: int, token: str) -> Starlette:
 
 
 @contextlib.asynccontextmanager
-async def served(room: ControlRoom, port: int, token: str) -> AsyncIterator[None]:
-    """Serve the control room on a port of loopback while in the context. Raise PortInUse."""
-    require_free(port, "control room")
-    server = Server(create_app(room, port, token), Telemetry())
-    listener = socket.create_server((HOST, port))
+async def served(room: ControlRoom) -> AsyncIterator[None]:
+    """Serve the control room on its port of loopback while in the context."""
+    server = Server(create_app(room), Telemetry())
+    listener = socket.create_server((HOST, room.run.control_room_port))
     serving = asyncio.create_task(server.serve([listener]), name="control room")
     try:
         yield

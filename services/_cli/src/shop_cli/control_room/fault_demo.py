@@ -7,10 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from chassis.errors import Aborted, DeadlineExceeded, DomainError, Unavailable
-from shop.cart_pb2 import AddItemRequest, CartItem
 from shop.checkout_pb2 import PlaceOrderRequest
-from shop.empty_pb2 import Empty
-from shop_cli.clients import cart_client, catalog_client, checkout_client, journal_client, key_metadata
+from shop_cli.clients import checkout_client, fill_cart, journal_client, key_metadata
 from shop_cli.control_room.reconciliation import Reconciler
 from shop_cli.local.processes import Shop
 from shop_cli.output.printing import counted
@@ -48,7 +46,8 @@ class FaultDemo:
 
     async def _run(self) -> None:
         user_id = f"demo-{secrets.token_hex(4)}"
-        await self._fill_cart(user_id)
+        (product,) = await fill_cart(self.shop, user_id, lines=1)
+        self._add(f"{product.name} is in the cart of {user_id}")
         self.act("freeze", "payment")
         self._add("payment is frozen (SIGSTOP)")
         faults = asyncio.create_task(self._inject_faults(), name="faults")
@@ -60,14 +59,6 @@ class FaultDemo:
         await self._show_history()
         charges = await self.reconciler.charges_of(self.order_id)
         self._add(f"payment's ledger has {counted(charges, 'charge')} for this order")
-
-    async def _fill_cart(self, user_id: str) -> None:
-        async with catalog_client(self.shop["product-catalog"]) as catalog:
-            product = (await catalog.ListProducts(Empty())).products[0]
-        async with cart_client(self.shop["cart"]) as cart:
-            item = CartItem(product_id=product.id, quantity=1)
-            await cart.AddItem(AddItemRequest(user_id=user_id, item=item))
-        self._add(f"{product.name} is in the cart of {user_id}")
 
     async def _order(self, request: PlaceOrderRequest, key: str) -> None:
         """Place the order: retry with the same key until it is placed."""

@@ -3,7 +3,8 @@
 import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
+from pathlib import Path
 from typing import Any, Protocol
 
 from chassis.errors import FailedPrecondition, NotFound
@@ -12,6 +13,7 @@ from shop_cli.control_room.fault_demo import FaultDemo
 from shop_cli.control_room.reconciliation import Reconciler
 from shop_cli.local.child_process import ChildProcess
 from shop_cli.local.processes import Shop
+from shop_cli.local.run_file import DATA, Run
 from shop_cli.local.supervision import Monitor
 from shop_cli.local.telemetry_store import TelemetryStore
 
@@ -33,32 +35,35 @@ class Panel(Protocol):
         """Act on a form of the section. Raise a DomainError."""
 
 
-@dataclass
 class ControlRoom:
     """A running shop, and the means to observe and disturb it.
 
-    Attributes:
+    Args:
         stores: the shop's own database servers, which are observed and disturbed like its services.
-        url: the link to the control room, with its token.
-        storefront, employee_api: their URLs, None if the shop has none.
+
+    Attributes:
         panel: what a laboratory adds to the page.
         telemetry_elsewhere: the OTLP endpoint to which the services export instead of this process, if there is one.
+        closing: set when the shop stops.
     """
 
-    shop: Shop
-    monitor: Monitor
-    telemetry: TelemetryStore
-    reconciler: Reconciler
-    customers: Customers
-    stores: Sequence[ChildProcess] = ()
-    url: str = field(default="", repr=False)
-    storefront: str | None = None
-    employee_api: str | None = None
-    telemetry_elsewhere: str | None = None
-    fault_demo: FaultDemo | None = None
-    panel: Panel | None = None
-    closing: asyncio.Event = field(default_factory=asyncio.Event)
-    _tasks: set[asyncio.Task[None]] = field(default_factory=set)
+    def __init__(
+        self,
+        run: Run,
+        shop: Shop,
+        stores: Sequence[ChildProcess],
+        telemetry: TelemetryStore,
+        reconciler: Reconciler,
+    ) -> None:
+        self.run, self.shop, self.stores = run, shop, stores
+        self.telemetry, self.reconciler = telemetry, reconciler
+        self.monitor = Monitor(self.processes)
+        self.customers = Customers(run.url("storefront"), Path(run.folder) / DATA / "log" / "customers.log")
+        self.fault_demo: FaultDemo | None = None
+        self.panel: Panel | None = None
+        self.telemetry_elsewhere: str | None = None
+        self.closing = asyncio.Event()
+        self._tasks: set[asyncio.Task[None]] = set()
 
     @property
     def processes(self) -> list[ChildProcess]:

@@ -5,6 +5,7 @@ import secrets
 import shutil
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
 from functools import partial
 from importlib import metadata
 from pathlib import Path
@@ -12,17 +13,16 @@ from pathlib import Path
 from chassis.background import in_background
 from chassis.errors import FailedPrecondition
 from shop_cli.control_room.app import served
-from shop_cli.control_room.customers import Customers
 from shop_cli.control_room.reconciliation import open_reconciler
 from shop_cli.control_room.room import ControlRoom, Panel
 from shop_cli.local.child_process import ChildProcess
 from shop_cli.local.identities import Identities
-from shop_cli.local.otlp_receiver import Sink, exporting_to, receiver
+from shop_cli.local.otlp_receiver import exporting_to, receiver
 from shop_cli.local.ports import HOST, require_free, reserved
 from shop_cli.local.processes import Shop
 from shop_cli.local.recording import FOLDER, Recording
 from shop_cli.local.run_file import DATA, Run, locked, published
-from shop_cli.local.supervision import Monitor, supervise
+from shop_cli.local.supervision import supervise
 from shop_cli.local.telemetry_store import TelemetryStore
 from shop_cli.local.workspace import Program, default_ports, discover, internal_name
 
@@ -41,74 +41,73 @@ class StoreMissing(FailedPrecondition):
     """A package that contains a database server is not installed."""
 
 
+@dataclass(frozen=True)
+class Options:
+    """How a shop runs.
+
+    Attributes:
+        port_offset: added to every default port.
+        any_ports: whether all ports are free ones instead of default ones.
+        postgres: whether everything is stored in PostgreSQL and Valkey instead of SQLite files and memory.
+        tls: whether services call each other by mutual TLS.
+        lab: whether services serve failpoints, and prefer the modules in `.shop/modules/<service>/`.
+    """
+
+    port_offset: int = 0
+    any_ports: bool = False
+    postgres: bool = False
+    tls: bool = False
+    lab: bool = False
+
+
 @asynccontextmanager
-async def running(
-    folder: Path, *, port_offset: int, any_ports: bool, postgres: bool, tls: bool, lab: bool
-) -> AsyncIterator[ControlRoom]:
+async def running(folder: Path, options: Options) -> AsyncIterator[ControlRoom]:
     """Start the shop and its control room, restart services that end, and stop everything on leaving.
 
-    The folder is for data, logs and secrets. With `any_ports` the ports are free ones, not the default ones plus
-    `port_offset`. With `postgres` everything is stored in PostgreSQL and Valkey instead of SQLite files and memory;
-    with `tls` services call each other by mutual TLS. With `lab` they serve failpoints, and prefer the modules in
-    `.shop/modules/<service>/`.
-    Raise ShopRunning, FolderNotWritable, PortInUse or StoreMissing.
+    The folder is for data, logs and secrets. Raise ShopRunning, FolderNotWritable, PortInUse or StoreMissing.
     """
     programs, telemetry = discover(), TelemetryStore()
     async with AsyncExitStack() as stack:
         stack.enter_context(locked(folder))
-        ports = {**default_ports(programs), **(_lab_ports(programs) if lab else {}), _NAME: PORT}
-        free = stack.enter_context(reserved(len(ports))) if any_ports else ()
-        ports = dict(zip(ports, free or (port + port_offset for port in ports.values()), strict=True))
-        for name, port in ports.items():
-            require_free(port, name)
-        storefront, employee_api = (
-            f"http://localhost:{ports[name]}" if name in ports else None for name in ("storefront", "employee-api")
-        )
+        ports = _ports(stack, programs, options)
         names = [program.name for program in programs]
-        identities = Identities.issue(folder / DATA / "tls", names, lab=lab) if tls else None
-        run = _describe(ports, folder, identities, lab=lab)
-        stores, databases = await _start_stores(stack, folder) if postgres else ((), {})
-        sink = Recording(folder / DATA / FOLDER, telemetry) if lab else telemetry
-        environment = await _environment(stack, sink, lab=lab)
-        links = _links(run, storefront)
-        overrides = {name: {**databases.get(name, {}), **links.get(name, {})} for name in names}
-        for left in ("modules", FOLDER):  # by a shop that was killed
-            shutil.rmtree(folder / DATA / left, ignore_errors=True)
-        for name in names if lab else ():
-            modules = (str(folder / DATA / "modules" / name), environment.get("PYTHONPATH"))
-            overrides[name] |= {"LAB": "1", "PYTHONPATH": os.pathsep.join(filter(None, modules))}
-        shop = await stack.enter_async_context(
-            Shop(programs, folder, ports, environment, overrides, identities=identities)
-        )
-        monitor = Monitor([*shop, *stores])
-        await stack.enter_async_context(in_background(partial(supervise, [*shop, *stores]), monitor.run))
+        identities = Identities.issue(folder / DATA / "tls", names, lab=options.lab) if options.tls else None
+        run = _describe(folder, ports, identities, lab=options.lab)
+        stores, databases = await _start_stores(stack, folder) if options.postgres else ((), {})
+        environment = await _environment(stack, folder, telemetry, lab=options.lab)
+        links, lab = _links(run), _lab_variables(folder, environment, names) if options.lab else {}
+        overrides = {name: {**databases.get(name, {}), **links.get(name, {}), **lab.get(name, {})} for name in names}
+        shop = Shop(programs, folder, ports, environment, overrides, identities=identities)
+        await stack.enter_async_context(shop)
         reconciler = await stack.enter_async_context(open_reconciler(shop))
-        customers = Customers(storefront, folder / ".shop" / "log" / "customers.log")
-        url, elsewhere = f"{run.control_room}/?token={run.token}", os.environ.get(_ENDPOINT)
-        room = ControlRoom(
-            shop, monitor, telemetry, reconciler, customers, stores, url, storefront, employee_api, elsewhere
-        )
-        room.panel = _find_panel(room, folder) if lab else None
+        room = ControlRoom(run, shop, stores, telemetry, reconciler)
+        await stack.enter_async_context(in_background(partial(supervise, room.processes), room.monitor.run))
+        room.telemetry_elsewhere = os.environ.get(_ENDPOINT)
+        room.panel = _find_panel(room) if options.lab else None
         stack.push_async_callback(room.close)
-        await stack.enter_async_context(served(room, ports[_NAME], run.token))
+        await stack.enter_async_context(served(room))
         stack.enter_context(published(run))
         yield room
 
 
-def _find_panel(room: ControlRoom, folder: Path) -> Panel | None:
-    """Return the panel of the laboratory, an entry point of `shop-lab`, if that is installed."""
-    for entry_point in metadata.entry_points(group="shop.control_room"):
-        panel: Panel = entry_point.load()(room, folder)
-        return panel
-    return None
+def _ports(stack: AsyncExitStack, programs: Sequence[Program], options: Options) -> Mapping[str, int]:
+    """Return the ports by name. Raise PortInUse.
+
+    In a laboratory each gRPC service has an internal port: 11051 beside 50051, as those have that always serve one.
+    """
+    ports = {**default_ports(programs), _NAME: PORT}
+    for program in programs if options.lab else ():
+        if program.protocol == "grpc":
+            ports[internal_name(program.name)] = program.port - 39_000
+    if options.any_ports:
+        return dict(zip(ports, stack.enter_context(reserved(len(ports))), strict=True))
+    raised = {name: port + options.port_offset for name, port in ports.items()}
+    for name, port in raised.items():
+        require_free(port, name)
+    return raised
 
 
-def _lab_ports(programs: Sequence[Program]) -> Mapping[str, int]:
-    """Return an internal port for each gRPC service: 11051 beside 50051, as those have that always serve one."""
-    return {internal_name(program.name): program.port - 39_000 for program in programs if program.protocol == "grpc"}
-
-
-def _describe(ports: Mapping[str, int], folder: Path, identities: Identities | None, *, lab: bool) -> Run:
+def _describe(folder: Path, ports: Mapping[str, int], identities: Identities | None, *, lab: bool) -> Run:
     addresses = {name: f"{HOST}:{port}" for name, port in ports.items() if name != _NAME}
     url, token = f"http://localhost:{ports[_NAME]}", secrets.token_urlsafe(24)
     tls_folder = str(identities.operator.folder) if identities else ""
@@ -123,12 +122,15 @@ async def _start_stores(stack: AsyncExitStack, folder: Path) -> tuple[Sequence[C
     return await stack.enter_async_context(data_stores(folder))
 
 
-async def _environment(stack: AsyncExitStack, sink: Sink, *, lab: bool) -> Mapping[str, str]:
-    """Return the environment of all services. They export to `sink`, unless the environment names an endpoint."""
+async def _environment(
+    stack: AsyncExitStack, folder: Path, telemetry: TelemetryStore, *, lab: bool
+) -> Mapping[str, str]:
+    """Return the environment of all services. They export to this process, unless the environment names an endpoint."""
     # The addresses never change here, and idle services would renew the connections that watch their health.
     defaults = {"MAX_CONNECTION_AGE_SECONDS": "3600"}
     if not os.environ.get(_ENDPOINT):
         (port,) = stack.enter_context(reserved(1))
+        sink = Recording(folder / DATA / FOLDER, telemetry) if lab else telemetry
         await stack.enter_async_context(receiver(port, sink))
         defaults |= exporting_to(port, delay_milliseconds=_EXPORT_MILLISECONDS)
         # Figures are derived from spans; only recordings have metrics.
@@ -143,15 +145,32 @@ def without_effect() -> list[str]:
     return [] if _ENDPOINT in found else found
 
 
-def _links(run: Run, storefront: str | None) -> Variables:
+def _links(run: Run) -> Variables:
     """Return the variables that link storefront, confirmations and control room, unless the environment sets them."""
     host = run.control_room.removeprefix("http://localhost")
     links = {
         "storefront": ("TRACES_URL", f"http://shop:{run.token}@{HOST}{host}"),
-        "email": ("STOREFRONT_URL", storefront),
+        "email": ("STOREFRONT_URL", run.url("storefront")),
     }
     return {
         name: {variable: value}
         for name, (variable, value) in links.items()
         if value is not None and variable not in os.environ
     }
+
+
+def _lab_variables(folder: Path, environment: Mapping[str, str], names: Sequence[str]) -> Variables:
+    """Return the variables of a laboratory's services, after removing what a shop left that was killed."""
+    for left in ("modules", FOLDER):
+        shutil.rmtree(folder / DATA / left, ignore_errors=True)
+    further = [path for path in [environment.get("PYTHONPATH")] if path]
+    modules = {name: str(folder / DATA / "modules" / name) for name in names}
+    return {name: {"LAB": "1", "PYTHONPATH": os.pathsep.join([own, *further])} for name, own in modules.items()}
+
+
+def _find_panel(room: ControlRoom) -> Panel | None:
+    """Return the panel of the laboratory, an entry point of `shop-lab`, if that is installed."""
+    for entry_point in metadata.entry_points(group="shop.control_room"):
+        panel: Panel = entry_point.load()(room, Path(room.run.folder))
+        return panel
+    return None

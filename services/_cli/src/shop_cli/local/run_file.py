@@ -5,7 +5,7 @@ import json
 import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import IO
@@ -46,6 +46,20 @@ class Run:
     tls_folder: str = ""
     lab: bool = False
 
+    @property
+    def control_room_port(self) -> int:
+        return int(self.control_room.rpartition(":")[2])
+
+    @property
+    def link(self) -> str:
+        """The link to the control room, with its token."""
+        return f"{self.control_room}/?token={self.token}"
+
+    def url(self, name: str) -> str | None:
+        """Return the URL of an HTTP service, None if the shop has none of this name."""
+        address = self.addresses.get(name)
+        return f"http://localhost:{address.rpartition(':')[2]}" if address else None
+
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
@@ -55,30 +69,21 @@ def locked(folder: Path) -> Iterator[None]:
     holds for every file that this process or a child of it creates. Raise ShopRunning or FolderNotWritable.
     """
     data = folder / DATA
-    with _private_files():
+    with ExitStack() as stack:
+        stack.callback(os.umask, os.umask(0o077))
         try:
             data.mkdir(parents=True, exist_ok=True)
-            lock = (data / _LOCK).open("a+")
+            lock = stack.enter_context((data / _LOCK).open("a+"))
         except OSError as error:
             message = f"cannot write to {folder}: {error.strerror}; choose another with `--folder`"
             raise FolderNotWritable(message) from error
-        with lock:
-            if not _lock(lock, tries=_TRIES):
-                found = read_run(folder)
-                runs = f"a shop already runs in {folder}{f' (process {found.pid})' if found else ''}"
-                raise ShopRunning(f"{runs}: start a second one with `{own_command()} up --folder OTHER --any-ports`")
-            for path in (data, *data.glob("*"), *data.glob("log/*")):
-                path.chmod(0o700 if path.is_dir() else 0o600)
-            yield
-
-
-@contextmanager
-def _private_files() -> Iterator[None]:
-    previous = os.umask(0o077)
-    try:
+        if not _lock(lock, tries=_TRIES):
+            found = read_run(folder)
+            runs = f"a shop already runs in {folder}{f' (process {found.pid})' if found else ''}"
+            raise ShopRunning(f"{runs}: start a second one with `{own_command()} up --folder OTHER --any-ports`")
+        for path in (data, *data.glob("*"), *data.glob("log/*")):
+            path.chmod(0o700 if path.is_dir() else 0o600)
         yield
-    finally:
-        os.umask(previous)
 
 
 @contextmanager

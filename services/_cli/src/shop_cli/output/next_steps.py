@@ -2,17 +2,19 @@
 
 from pathlib import Path
 
+from shop_cli.local.run_file import Run
 from shop_cli.local.workspace import own_command
 from shop_cli.output.printing import console, print_fields
 
 _COMMANDS = ("products search kettle", "cart add ada copper-kettle --quantity 2", "order ada --trace")
 
 
-def print_next_steps(control_room: str, storefront: str | None, employee_api: str | None, folder: Path | None) -> None:
+def print_next_steps(run: Run, folder: Path | None) -> None:
     """Print the links of a running shop, and commands to try. `folder`: where its data is, None for the repository."""
     console.print("\n[bold]The shop is ready.[/bold] Open")
+    employee_api = run.url("employee-api")
     documents = f"{employee_api}/docs" if employee_api else ""
-    links = {"shop": storefront or "", "control room": control_room, "employee API": documents}
+    links = {"shop": run.url("storefront") or "", "control room": run.link, "employee API": documents}
     print_fields((f"  the {name}", link) for name, link in links.items())
     where = f" in {folder.resolve()}, where commands find this shop," if folder else ""
     console.print(f"and in another terminal{where} try for example", markup=False, soft_wrap=True)
