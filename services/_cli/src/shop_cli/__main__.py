@@ -44,7 +44,7 @@ COMMANDS = {
 """The line of each command in `shop --help`."""
 
 # Commands whose module in shop_cli.commands has another name.
-_MODULES = {"trace": "traces", **dict.fromkeys(("kill", "freeze", "resume", "restart"), "faults")}
+_MODULES = {"trace": "traces", **dict.fromkeys(("kill", "freeze", "resume", "restart"), "actions")}
 
 _OF_LABORATORY = ("prove", "faults", "incident", "gameday")
 

@@ -6,8 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Annotated, Any, Literal
 
 import typer
@@ -62,32 +60,24 @@ def load(
         "WEB_PORT": "0",
         "FIGURES_SECONDS": "1",
     }
-    # Locust patches the standard library for gevent, which gRPC can't share a process with.
-    command = [sys.executable, "-P", "-m", "load_generator"]
-    with _ended_by_signals(command, {**os.environ, **settings}) as process:
-        summary = _show_figures(process)
+    status, summary = _run(settings)
     if summary is not None:
         _print_summary(summary, as_json=as_json)
-    raise typer.Exit(process.returncode)
+    raise typer.Exit(status)
 
 
-@contextmanager
-def _ended_by_signals(command: list[str], environment: dict[str, str]) -> Iterator[subprocess.Popen[str]]:
-    """Run a process that prints a summary when it ends. SIGINT and SIGTERM make it end.
-
-    In a session of its own it gets no Ctrl-C from the terminal: one signal is enough.
-    """
-    process = subprocess.Popen(  # noqa: S603 - our own program
-        command, env=environment, stdout=subprocess.PIPE, text=True, start_new_session=True
-    )
-    numbers = (signal.SIGINT, signal.SIGTERM)
-    previous = [signal.signal(number, lambda *_: process.terminate()) for number in numbers]
-    try:
-        with process:
-            yield process
-    finally:
-        for number, handler in zip(numbers, previous, strict=True):
-            signal.signal(number, handler)
+def _run(settings: dict[str, str]) -> tuple[int, dict[str, Any] | None]:
+    """Run the load generator, show its figures, and return its status and summary. SIGINT and SIGTERM make it end."""
+    # Locust patches the standard library for gevent, which gRPC can't share a process with.
+    command = [sys.executable, "-P", "-m", "load_generator"]
+    # In a session of its own it gets no Ctrl-C from the terminal: one signal is enough.
+    with subprocess.Popen(  # noqa: S603 - our own program
+        command, env={**os.environ, **settings}, stdout=subprocess.PIPE, text=True, start_new_session=True
+    ) as process:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda *_: process.terminate())
+        summary = _show_figures(process)
+    return process.returncode, summary
 
 
 def _show_figures(process: subprocess.Popen[str]) -> dict[str, Any] | None:

@@ -7,7 +7,16 @@ import typer
 from shop_cli.clients import journal_client, mail_client, spool_client
 from shop_cli.commands.options import InternalAddress, Json, async_command
 from shop_cli.output.message_text import message_text
-from shop_cli.output.printing import console, counted, format_time, print_fields, print_json, print_table
+from shop_cli.output.printing import (
+    Columns,
+    console,
+    counted,
+    format_time,
+    print_json,
+    print_list,
+    print_one,
+    print_table,
+)
 from shop_cli.output.states import parse_state, state_name
 from shop_internal import letter_spool_pb2, mail_records_pb2, orders_pb2
 
@@ -18,10 +27,6 @@ State = Annotated[
     list[str] | None, typer.Option(help="Only unsent messages in this state, such as IN_DOUBT. Repeatable.")
 ]
 Limit = Annotated[int, typer.Option(min=1, max=1000, help="Maximum number of orders or of unsent messages.")]
-CheckoutAddress = Annotated[
-    str | None,
-    typer.Option(metavar="HOST:PORT", help="Address of checkout's internal services. Default: like --address."),
-]
 
 
 @mail.command("list")
@@ -33,13 +38,12 @@ async def list_messages(
     limit: Limit = 50,
     as_json: Json = False,
     address: InternalAddress = None,
-    checkout_address: CheckoutAddress = None,
 ) -> None:
     """List the confirmations of the latest orders, newest first, or the messages that were not sent."""
     if unsent or state:
         await _list_unsent(state or [], limit, address, as_json=as_json)
     else:
-        await _list_confirmations(limit, address, checkout_address, as_json=as_json)
+        await _list_confirmations(limit, address, as_json=as_json)
 
 
 @mail.command("show")
@@ -56,7 +60,7 @@ async def show_message(
     if as_json:
         print_json(found)
         return
-    print_fields(zip(map(str.lower, _COLUMNS), _row(found.letter), strict=True))
+    print_one(found.letter, _COLUMNS)
     console.out(f"\n{message_text(found.message)}" if found.message else "\nThe text was deleted.", highlight=False)
 
 
@@ -75,8 +79,8 @@ async def requeue_messages(
         console.print(f"{message_id} {'requeued' if message_id in requeued else 'left as it is'}", markup=False)
 
 
-async def _list_confirmations(limit: int, address: str | None, checkout_address: str | None, *, as_json: bool) -> None:
-    async with journal_client(checkout_address) as journal, mail_client(address) as records:
+async def _list_confirmations(limit: int, address: str | None, *, as_json: bool) -> None:
+    async with journal_client(None) as journal, mail_client(address) as records:
         orders = (await journal.ListOrders(orders_pb2.ListOrdersRequest(limit=limit))).orders
         request = mail_records_pb2.FindMailsRequest(order_ids=[order.order_id for order in orders])
         found = {mail.order_id: mail for mail in (await records.FindMails(request)).mails}
@@ -97,23 +101,17 @@ async def _list_unsent(states: list[str], limit: int, address: str | None, *, as
     async with spool_client(address) as spool:
         request = letter_spool_pb2.ListLettersRequest(states=wanted, limit=limit)
         found = (await spool.ListLetters(request)).letters
-    if as_json:
-        print_json(*found)
-        return
-    print_table(_COLUMNS, map(_row, found))
-    console.print(f"\n{counted(len(found), 'unsent message')}")
+    print_list(found, _COLUMNS, as_json=as_json)
+    if not as_json:
+        console.print(f"\n{counted(len(found), 'unsent message')}")
 
 
-_COLUMNS = ("Message", "State", "Recipient", "Attempts ", "Reason", "Accepted", "Changed")
-
-
-def _row(message: letter_spool_pb2.Letter) -> list[str]:
-    return [
-        message.letter_id,
-        state_name(letter_spool_pb2.LetterState, message.state),
-        message.recipient,
-        str(message.attempts),
-        message.reason,
-        format_time(message.accepted_at),
-        format_time(message.changed_at),
-    ]
+_COLUMNS: Columns[letter_spool_pb2.Letter] = {
+    "Message": lambda message: message.letter_id,
+    "State": lambda message: state_name(letter_spool_pb2.LetterState, message.state),
+    "Recipient": lambda message: message.recipient,
+    "Attempts ": lambda message: str(message.attempts),
+    "Reason": lambda message: message.reason,
+    "Accepted": lambda message: format_time(message.accepted_at),
+    "Changed": lambda message: format_time(message.changed_at),
+}

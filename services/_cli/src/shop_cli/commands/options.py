@@ -12,19 +12,10 @@ MAX_INT32 = 2**31 - 1
 P = ParamSpec("P")
 T = TypeVar("T")
 
-Address = Annotated[
-    str | None,
-    typer.Option(
-        metavar="HOST:PORT",
-        help="Address of the service. Default: $<SERVICE>_ADDR, the running shop's, the local port.",
-    ),
-]
+_ADDRESS = "Address of the{} service. Default: $<SERVICE>{}_ADDR, the running shop's, the local port."
+Address = Annotated[str | None, typer.Option(metavar="HOST:PORT", help=_ADDRESS.format("", ""))]
 InternalAddress = Annotated[
-    str | None,
-    typer.Option(
-        metavar="HOST:PORT",
-        help="Address of the internal services. Default: $<SERVICE>_INTERNAL_ADDR, the running shop's, the local port.",
-    ),
+    str | None, typer.Option(metavar="HOST:PORT", help=_ADDRESS.format(" internal", "_INTERNAL"))
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 Key = Annotated[

@@ -8,14 +8,15 @@ import typer
 from shop_cli.clients import journal_client
 from shop_cli.commands.options import InternalAddress, Json, async_command
 from shop_cli.output.printing import (
+    Columns,
     amount,
     console,
     counted,
     format_time,
-    print_fields,
     print_json,
     print_lines,
-    print_table,
+    print_list,
+    print_one,
 )
 from shop_cli.output.states import parse_state, state_name
 from shop_internal import orders_pb2
@@ -49,13 +50,9 @@ async def list_orders(
     request = orders_pb2.ListOrdersRequest(states=states, stuck=stuck, limit=limit)
     async with journal_client(address) as journal:
         found = (await journal.ListOrders(request)).orders
-    if as_json:
-        print_json(*found)
-        return
-    numbers = ["Total ", "Attempt ", "Failures "]
-    columns = ["Order", "State", "User", *numbers, "Created", "Reason", "Outbox", "Dead letters"]
-    print_table(columns, (_row(order) for order in found))
-    console.print(f"\n{counted(len(found), 'stuck order' if stuck else 'order')}")
+    print_list(found, _COLUMNS, as_json=as_json)
+    if not as_json:
+        console.print(f"\n{counted(len(found), 'stuck order' if stuck else 'order')}")
 
 
 @orders.command("show")
@@ -67,12 +64,12 @@ async def show_order(order_id: OrderId, *, as_json: Json = False, address: Inter
     if as_json:
         print_json(found)
         return
-    print_fields(_fields(found.order))
+    print_one(found.order, _FIELDS)
     if found.HasField("result"):
         console.print()
         print_lines(found.result)
     console.print()
-    print_table(["At", "Step", "State", "Attempt ", "Epoch ", "Detail"], map(_event_row, found.history))
+    print_list(found.history, _EVENT_COLUMNS, as_json=False)
 
 
 @orders.command("requeue")
@@ -112,7 +109,7 @@ async def settle_order(
     if as_json:
         print_json(settled)
     else:
-        print_fields(_fields(settled))
+        print_one(settled, _FIELDS)
 
 
 @orders.command("watch")
@@ -146,40 +143,27 @@ def _shown_state(order: orders_pb2.Order) -> str:
     return state_name(orders_pb2.OrderState, order.state) + (" (stuck)" if order.stuck else "")
 
 
-def _row(order: orders_pb2.Order) -> list[str]:
-    return [
-        order.order_id,
-        _shown_state(order),
-        order.user_id,
-        amount(order.total),
-        str(order.attempt),
-        str(order.failures or ""),
-        format_time(order.created_at),
-        order.reason,
-        ", ".join(order.outbox),
-        ", ".join(order.dead_letters),
-    ]
+_COLUMNS: Columns[orders_pb2.Order] = {
+    "Order": lambda order: order.order_id,
+    "State": _shown_state,
+    "User": lambda order: order.user_id,
+    "Total ": lambda order: amount(order.total),
+    "Attempt ": lambda order: str(order.attempt),
+    "Failures ": lambda order: str(order.failures or ""),
+    "Created": lambda order: format_time(order.created_at),
+    "Reason": lambda order: order.reason,
+    "Outbox": lambda order: ", ".join(order.outbox),
+    "Dead letters": lambda order: ", ".join(order.dead_letters),
+}
 
 
-def _fields(order: orders_pb2.Order) -> list[tuple[str, str]]:
-    return [
-        ("order id", order.order_id),
-        ("state", _shown_state(order)),
-        ("reason", order.reason),
-        ("user", order.user_id),
-        ("attempt", str(order.attempt)),
-        ("tracking id", order.tracking_id),
-        ("outbox", ", ".join(order.outbox)),
-        ("dead letters", ", ".join(order.dead_letters)),
-    ]
+_FIELDS: Columns[orders_pb2.Order] = {**_COLUMNS, "Tracking id": lambda order: order.tracking_id}
 
-
-def _event_row(event: orders_pb2.OrderEvent) -> list[str]:
-    return [
-        format_time(event.at),
-        event.step,
-        state_name(orders_pb2.OrderState, event.state),
-        str(event.attempt),
-        str(event.epoch),
-        event.detail,
-    ]
+_EVENT_COLUMNS: Columns[orders_pb2.OrderEvent] = {
+    "At": lambda event: format_time(event.at),
+    "Step": lambda event: event.step,
+    "State": lambda event: state_name(orders_pb2.OrderState, event.state),
+    "Attempt ": lambda event: str(event.attempt),
+    "Epoch ": lambda event: str(event.epoch),
+    "Detail": lambda event: event.detail,
+}

@@ -1,6 +1,5 @@
 """`shop products`: browse the catalog."""
 
-from collections.abc import Iterable
 from typing import Annotated
 
 import typer
@@ -8,9 +7,16 @@ import typer
 from shop import empty_pb2, product_catalog_pb2
 from shop_cli.clients import catalog_client
 from shop_cli.commands.options import Address, Json, async_command
-from shop_cli.output.printing import amount, console, print_json, print_table
+from shop_cli.output.printing import Columns, amount, console, print_list
 
 products = typer.Typer(no_args_is_help=True, help="Browse the catalog.")
+
+_COLUMNS: Columns[product_catalog_pb2.Product] = {
+    "Id": lambda product: product.id,
+    "Name": lambda product: product.name,
+    "Price ": lambda product: amount(product.price_usd),
+    "Categories": lambda product: ", ".join(product.categories),
+}
 
 
 @products.command("list")
@@ -19,7 +25,7 @@ async def list_products(*, as_json: Json = False, address: Address = None) -> No
     """List all products."""
     async with catalog_client(address) as catalog:
         response = await catalog.ListProducts(empty_pb2.Empty())
-    _print_products(response.products, as_json=as_json)
+    print_list(response.products, _COLUMNS, as_json=as_json)
 
 
 @products.command("search")
@@ -33,7 +39,7 @@ async def search_products(
     """Search names, descriptions and categories; the best match comes first."""
     async with catalog_client(address) as catalog:
         response = await catalog.SearchProducts(product_catalog_pb2.SearchProductsRequest(query=query))
-    _print_products(response.results, as_json=as_json)
+    print_list(response.results, _COLUMNS, as_json=as_json)
 
 
 @products.command("show")
@@ -47,14 +53,6 @@ async def show_product(
     """Show one product."""
     async with catalog_client(address) as catalog:
         product = await catalog.GetProduct(product_catalog_pb2.GetProductRequest(id=product_id))
-    _print_products([product], as_json=as_json)
+    print_list([product], _COLUMNS, as_json=as_json)
     if not as_json:
         console.print(f"\n{product.description}\n{product.picture}", markup=False)
-
-
-def _print_products(found: Iterable[product_catalog_pb2.Product], *, as_json: bool) -> None:
-    if as_json:
-        print_json(*found)
-        return
-    rows = ((item.id, item.name, amount(item.price_usd), ", ".join(item.categories)) for item in found)
-    print_table(["Id", "Name", "Price ", "Categories"], rows)

@@ -8,7 +8,7 @@ import typer
 from shop_cli import control_room_client
 from shop_cli.commands.options import Json
 from shop_cli.local.spans import Span
-from shop_cli.output.printing import console, print_json, print_table
+from shop_cli.output.printing import Columns, console, print_json, print_list
 from shop_cli.output.trace_tree import trace_tree
 
 Service = Annotated[str, typer.Option(help="Only traces in which this service took part.")]
@@ -31,10 +31,7 @@ def traces(
     found = control_room_client.find_traces(
         service=service, min_ms=f"{min_ms:g}", errors="1" if errors else "", order=order, limit=str(limit)
     )
-    if as_json:
-        print_json(*found)
-    else:
-        print_table(["Trace", "Started", "First call", "Ms ", "Spans ", "Failed", "Order"], map(_row, found))
+    print_list(found, _COLUMNS, as_json=as_json)
 
 
 def trace(
@@ -48,8 +45,12 @@ def trace(
         console.print(trace_tree([Span(**span) for span in spans]))
 
 
-def _row(found: dict[str, Any]) -> list[str]:
-    started = datetime.fromtimestamp(found["started_nanos"] / 1e9, UTC).strftime("%H:%M:%S")
-    call = f"{found['service']} {found['name'].removeprefix('shop.')}"
-    milliseconds, failed = f"{found['milliseconds']:.1f}", "yes" if found["failed"] else ""
-    return [found["trace_id"], started, call, milliseconds, str(found["spans"]), failed, found["order_id"]]
+_COLUMNS: Columns[dict[str, Any]] = {
+    "Trace": lambda found: found["trace_id"],
+    "Started": lambda found: f"{datetime.fromtimestamp(found['started_nanos'] / 1e9, UTC):%H:%M:%S}",
+    "First call": lambda found: f"{found['service']} {found['name'].removeprefix('shop.')}",
+    "Ms ": lambda found: f"{found['milliseconds']:.1f}",
+    "Spans ": lambda found: str(found["spans"]),
+    "Failed": lambda found: "yes" if found["failed"] else "",
+    "Order": lambda found: found["order_id"],
+}

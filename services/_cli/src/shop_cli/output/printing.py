@@ -4,7 +4,8 @@ import json
 import os
 import sys
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TypeVar
 
 from google.protobuf.json_format import MessageToDict
 from google.protobuf.message import Message
@@ -36,6 +37,10 @@ class SafeConsole(Console):
         for segment in super().render(renderable, options):
             yield segment if segment.control else Segment(visible(segment.text), segment.style)
 
+
+T = TypeVar("T", bound=Message | Mapping[str, object])
+Columns = Mapping[str, Callable[[T], str]]
+"""How to get the text of a column from what a row is about; a name that ends with a space is aligned right."""
 
 console = SafeConsole(highlight=False, width=None if _HAS_WIDTH else _UNLIMITED_WIDTH)
 
@@ -70,6 +75,19 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
         if number:
             console.print()
         print_fields(zip((name.strip() for name in names), row, strict=True))
+
+
+def print_list(found: Sequence[T], columns: Columns[T], *, as_json: bool) -> None:
+    """Print messages or mappings as `print_json` does, or as a table."""
+    if as_json:
+        print_json(*found)
+    else:
+        print_table([*columns], [[text(item) for text in columns.values()] for item in found])
+
+
+def print_one(found: T, columns: Columns[T]) -> None:
+    """Print the columns of a message one below the other, without empty ones."""
+    print_fields((name.strip().lower(), text(found)) for name, text in columns.items())
 
 
 def _widths(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[int] | None:

@@ -1,4 +1,4 @@
-"""`shop kill`, `shop freeze`, `shop resume` and `shop restart`: faults of one service of the running shop."""
+"""`shop kill`, `shop freeze`, `shop resume` and `shop restart`: act on one service of the running shop."""
 
 from shop_cli import control_room_client
 from shop_cli.commands.options import Service
