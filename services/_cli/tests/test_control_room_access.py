@@ -16,6 +16,9 @@ PORT = 8090
 ORIGIN = f"http://localhost:{PORT}"
 TOKEN = "the-token"
 BEARER = {"Authorization": f"Bearer {TOKEN}"}
+BASIC = {"Authorization": f"Basic {base64.b64encode(f'shop:{TOKEN}'.encode()).decode()}"}
+COOKIE = {"Cookie": f"control-room-{PORT}={TOKEN}"}
+FOREIGN_ORIGINS = [{"Origin": origin} for origin in ("null", "http://localhost:3000", "https://evil.example")]
 
 
 async def page(_request: Request) -> Response:
@@ -30,70 +33,47 @@ async def client() -> AsyncIterator[httpx2.AsyncClient]:
         yield opened
 
 
-@pytest.fixture
-async def browser(client: httpx2.AsyncClient) -> httpx2.AsyncClient:
-    """A client that has opened the link with the token."""
-    await client.get("/", params={"token": TOKEN})
-    return client
+@pytest.mark.parametrize(
+    ("method", "headers"),
+    [("GET", BEARER), ("GET", BASIC), ("GET", COOKIE), ("POST", BEARER), ("POST", {**COOKIE, "Origin": ORIGIN})],
+)
+async def test_programs_with_the_token_and_browsers_with_its_cookie_are_admitted(
+    client: httpx2.AsyncClient, method: str, headers: dict[str, str]
+) -> None:
+    assert (await client.request(method, "/", headers=headers)).text == "admitted"
 
 
 @pytest.mark.parametrize(
-    "headers",
+    ("method", "headers", "status"),
     [
-        {},
-        {"Authorization": "Bearer other"},
-        {"Authorization": "Basic ???"},
-        {"Authorization": "Digest"},
-        {"Cookie": f"control-room-{PORT}=other"},
+        ("GET", {}, 401),
+        *(("GET", {"Authorization": value}, 401) for value in ("Bearer other", "Basic ???", "Digest")),
+        ("GET", {"Cookie": f"control-room-{PORT}=other"}, 401),
+        ("GET", {**BEARER, **COOKIE, "Host": f"rebound.example:{PORT}"}, 421),
+        ("POST", COOKIE, 403),
+        *(("POST", {**COOKIE, **origin}, 403) for origin in FOREIGN_ORIGINS),
+        ("POST", {**BEARER, "Origin": "https://evil.example"}, 403),
     ],
 )
-async def test_a_request_without_the_token_is_refused(client: httpx2.AsyncClient, headers: dict[str, str]) -> None:
-    assert (await client.get("/", headers=headers)).status_code == 401
-
-
-async def test_a_link_with_a_wrong_token_is_refused(client: httpx2.AsyncClient) -> None:
-    assert (await client.get("/", params={"token": "other"})).status_code == 401
-
-
-@pytest.mark.parametrize(
-    "authorization", [f"Bearer {TOKEN}", f"Basic {base64.b64encode(f'shop:{TOKEN}'.encode()).decode()}"]
-)
-async def test_a_program_sends_the_token_as_a_bearer_token_or_a_password(
-    client: httpx2.AsyncClient, authorization: str
+async def test_what_has_no_token_or_comes_from_another_host_or_page_is_refused(
+    client: httpx2.AsyncClient, method: str, headers: dict[str, str], status: int
 ) -> None:
-    assert (await client.get("/", headers={"Authorization": authorization})).text == "admitted"
+    assert (await client.request(method, "/", headers=headers)).status_code == status
 
 
-async def test_the_link_leads_to_the_page_without_the_token_and_sets_a_cookie(client: httpx2.AsyncClient) -> None:
+async def test_the_link_leads_to_the_page_without_the_token_and_sets_a_cookie_that_admits(
+    client: httpx2.AsyncClient,
+) -> None:
+    assert (await client.get("/", params={"token": "other"})).status_code == 401
     response = await client.get("/traces/1", params={"token": TOKEN})
     assert (response.status_code, response.headers["location"]) == (303, "/traces/1")
     assert {"HttpOnly", "SameSite=strict"} <= set(response.headers["set-cookie"].split("; "))
+    assert (await client.get("/traces/1")).text == "admitted"
 
 
 async def test_a_path_never_redirects_to_another_host(client: httpx2.AsyncClient) -> None:
     response = await client.get(f"{ORIGIN}//evil.example/", params={"token": TOKEN})
     assert response.headers["location"] == "/evil.example/"
-
-
-async def test_a_host_that_is_not_this_machine_is_refused_even_with_the_token(browser: httpx2.AsyncClient) -> None:
-    response = await browser.get("/", headers={**BEARER, "Host": f"rebound.example:{PORT}"})
-    assert response.status_code == 421
-
-
-@pytest.mark.parametrize("origin", [None, "null", "http://localhost:3000", "https://evil.example"])
-async def test_a_change_by_a_browser_needs_the_own_origin(browser: httpx2.AsyncClient, origin: str | None) -> None:
-    headers = {"Origin": origin} if origin else {}
-    assert (await browser.post("/", headers=headers)).status_code == 403
-
-
-async def test_a_browser_is_admitted_with_its_cookie_and_changes_from_the_own_page(browser: httpx2.AsyncClient) -> None:
-    assert (await browser.get("/")).text == "admitted"
-    assert (await browser.post("/", headers={"Origin": ORIGIN})).text == "admitted"
-
-
-async def test_a_change_by_a_program_needs_no_origin_but_no_foreign_one(client: httpx2.AsyncClient) -> None:
-    assert (await client.post("/", headers=BEARER)).text == "admitted"
-    assert (await client.post("/", headers={**BEARER, "Origin": "https://evil.example"})).status_code == 403
 
 
 async def test_every_response_has_a_policy_against_foreign_content(client: httpx2.AsyncClient) -> None:

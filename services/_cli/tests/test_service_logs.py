@@ -17,22 +17,19 @@ def event(text: str, at: int = 1, trace_id: str = "") -> str:
     )
 
 
-def test_the_last_lines_are_returned_oldest_first(tmp_path: Path) -> None:
-    path = write(tmp_path, "cart", *map(event, ("one", "two", "three")))
-    assert [line.event for line in read_log(path, 2)] == ["two", "three"]
-
-
-def test_a_line_has_the_fields_of_its_event(tmp_path: Path) -> None:
-    (line,) = read_log(write(tmp_path, "cart", event("one", trace_id="abc")), 1)
+def test_the_last_lines_are_returned_oldest_first_with_the_fields_of_their_events(tmp_path: Path) -> None:
+    path = write(tmp_path, "cart", *map(event, ("one", "two", "three")), event("four", trace_id="abc"))
+    *_, before, line = read_log(path, 3)
+    assert (before.event, line.event) == ("three", "four")
+    assert len(read_log(path, 3)) == 3
     assert (line.service, line.level, line.fields, line.trace_id) == ("cart", "info", {"n": 1}, "abc")
 
 
-def test_text_that_is_not_json_is_an_event(tmp_path: Path) -> None:
-    assert [line.event for line in read_log(write(tmp_path, "cart", "Traceback", "[1]"), 5)] == ["Traceback", "[1]"]
-
-
-def test_a_missing_log_has_no_lines(tmp_path: Path) -> None:
-    assert read_log(tmp_path / "cart.log", 5) == []
+def test_text_that_is_not_json_is_an_event_and_a_missing_log_has_no_lines(tmp_path: Path) -> None:
+    path = tmp_path / "cart.log"
+    assert read_log(path, 5) == []
+    write(tmp_path, "cart", "Traceback", "[1]")
+    assert [line.event for line in read_log(path, 5)] == ["Traceback", "[1]"]
 
 
 def test_the_lines_of_a_trace_come_from_all_logs_by_time(tmp_path: Path) -> None:

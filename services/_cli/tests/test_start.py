@@ -49,11 +49,6 @@ def test_a_command_that_calls_a_service_imports_nothing_heavy(port: int) -> None
     assert imported & HEAVY == set()
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_every_listed_command_exists(name: str) -> None:
-    assert callable(find_command(name))
-
-
 @pytest.mark.parametrize(("setting", "kept"), [("", False), ("0", False), ("no", False), ("1", True), ("True", True)])
 def test_proxies_are_ignored_unless_the_setting_of_services_asks_for_them(
     monkeypatch: pytest.MonkeyPatch, setting: str, kept: bool
@@ -65,16 +60,20 @@ def test_proxies_are_ignored_unless_the_setting_of_services_asks_for_them(
     assert ("HTTP_PROXY" in os.environ) is kept
 
 
+def shop(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "shop_cli", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+
+
 def test_summaries_are_not_cut_at_eighty_columns() -> None:
-    ran = subprocess.run(
-        [sys.executable, "-m", "shop_cli", "--help"], capture_output=True, text=True, check=True, env={"COLUMNS": "80"}
-    )
-    assert [summary for summary in COMMANDS.values() if summary not in ran.stdout] == []
+    printed = shop("--help", COLUMNS="80").stdout
+    assert [summary for summary in COMMANDS.values() if summary not in printed] == []
 
 
-def test_an_unknown_command_is_refused_with_a_similar_one() -> None:
-    ran = subprocess.run([sys.executable, "-m", "shop_cli", "prodcts"], capture_output=True, text=True, check=False)
-    assert (ran.returncode, "Did you mean 'products'?" in ran.stderr) == (2, True)
+def test_an_unknown_command_is_refused_with_a_similar_one_and_the_version_is_that_of_the_package() -> None:
+    refused = shop("prodcts")
+    assert (refused.returncode, "Did you mean 'products'?" in refused.stderr) == (2, True)
+    assert shop("--version").stdout == f"shop {metadata.version('shop-cli')}\n"
 
 
 def test_ctrl_c_while_modules_are_imported_is_no_traceback(tmp_path: Path) -> None:
@@ -86,16 +85,11 @@ def test_ctrl_c_while_modules_are_imported_is_no_traceback(tmp_path: Path) -> No
     assert (ran.returncode, ran.stdout, ran.stderr) == (-signal.SIGINT, "", "")
 
 
-def test_the_version_is_that_of_the_package() -> None:
-    ran = subprocess.run([sys.executable, "-m", "shop_cli", "--version"], capture_output=True, text=True, check=True)
-    assert ran.stdout == f"shop {metadata.version('shop-cli')}\n"
-
-
-def test_completion_offers_the_commands_of_a_group() -> None:
-    environment = {"_SHOP_COMPLETE": "complete_bash", "COMP_WORDS": "shop products ", "COMP_CWORD": "2"}
+def test_completion_imports_all_listed_commands_and_offers_those_of_a_group() -> None:
     ran = subprocess.run(
         [sys.executable, "-c", "import sys; sys.argv[0] = 'shop'; from shop_cli.__main__ import main; main()"],
-        capture_output=True, text=True, check=False, env=environment,
+        capture_output=True, text=True, check=False,
+        env={"_SHOP_COMPLETE": "complete_bash", "COMP_WORDS": "shop products ", "COMP_CWORD": "2"},
     )  # fmt: skip
     assert "search" in ran.stdout
 

@@ -5,98 +5,62 @@ from collections.abc import AsyncIterator
 
 import httpx2
 import pytest
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
-from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
-from opentelemetry.proto.resource.v1.resource_pb2 import Resource
-from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, ScopeSpans, Span, Status
 from starlette.applications import Starlette
 
 from chassis.telemetry import semconv
 from shop_cli.control_room import jaeger
-from shop_cli.local.spans import tree_order
+from shop_cli.local.spans import Span, Value, tree_order
 from shop_cli.local.telemetry_store import MAX_SPANS_OF_TRACE, TelemetryStore, TraceQuery
+from shop_kit.spans import NOW, span
 
-NOW = 1_800_000_000
-
-
-def export(
-    trace: int,
-    *,
-    span: int = 1,
-    parent: int = 0,
-    service: str = "cart",
-    name: str = "shop.Cart/Get",
-    milliseconds: float = 5,
-    at: int = NOW,
-    failed: bool = False,
-    attributes: dict[str, str | int] | None = None,
-) -> ExportTraceServiceRequest:
-    end = at * 10**9
-    wire = Span(
-        trace_id=trace.to_bytes(16, "big"),
-        span_id=span.to_bytes(8, "big"),
-        parent_span_id=parent.to_bytes(8, "big") if parent else b"",
-        name=name,
-        kind=Span.SPAN_KIND_SERVER,
-        start_time_unix_nano=end - int(milliseconds * 1e6),
-        end_time_unix_nano=end,
-        attributes=[KeyValue(key=key, value=_any(value)) for key, value in (attributes or {}).items()],
-        status=Status(code=Status.STATUS_CODE_ERROR if failed else Status.STATUS_CODE_OK),
-    )
-    resource = Resource(attributes=[KeyValue(key="service.name", value=AnyValue(string_value=service))])
-    return ExportTraceServiceRequest(
-        resource_spans=[ResourceSpans(resource=resource, scope_spans=[ScopeSpans(spans=[wire])])]
-    )
+ORDER = {semconv.ORDER_ID: "o-1"}
 
 
-def _any(value: str | int) -> AnyValue:
-    return AnyValue(int_value=value) if isinstance(value, int) else AnyValue(string_value=value)
+def filled(*spans: Span, max_important: int = 10**6, max_others: int = 10**6) -> TelemetryStore:
+    store = TelemetryStore(max_important, max_others)
+    for found in spans:
+        store.store(found)
+    return store
 
 
-def ids(store: TelemetryStore, query: TraceQuery | None = None) -> list[int]:
-    return [int(found.trace_id, 16) for found in store.summaries(query or TraceQuery())]
+def ids(store: TelemetryStore, query: TraceQuery | None = None) -> str:
+    """Return the ids of traces that match, each of one letter."""
+    return "".join(found.trace_id for found in store.summaries(query or TraceQuery()))
 
 
 @pytest.mark.parametrize("failed", [False, True])
 def test_traces_beyond_the_quota_of_their_kind_are_dropped_oldest_first(failed: bool) -> None:
-    store = TelemetryStore(max_important=2 if failed else 0, max_others=0 if failed else 2)
-    for trace in (1, 2, 3):
-        store.add(export(trace, failed=failed, at=NOW + trace))
-    assert ids(store) == [3, 2]
+    spans = [span(trace_id=f"{number}", failed=failed, ended=NOW + number) for number in (1, 2, 3)]
+    assert ids(filled(*spans, max_important=2 * failed, max_others=2 * (not failed))) == "32"
 
 
-@pytest.mark.parametrize(("failed", "attributes"), [(True, {}), (False, {semconv.ORDER_ID: "o-1"})])
-def test_orders_and_errors_outlive_page_views_with_all_their_spans(failed: bool, attributes: dict[str, str]) -> None:
-    store = TelemetryStore(max_important=3, max_others=2)
-    store.add(export(1, span=2, parent=1))  # arrives before what makes the trace important
-    store.add(export(1, failed=failed, attributes={**attributes}))
-    for trace in (2, 3, 4, 5):
-        store.add(export(trace))
-    store.add(export(1, span=3, parent=1))
-    assert len(store.trace(f"{1:032x}")) == 3
+@pytest.mark.parametrize("important", [span(failed=True), span(attributes=ORDER)])
+def test_orders_and_errors_outlive_page_views_with_all_their_spans(important: Span) -> None:
+    before, after = (span(span_id=span_id, parent_id="1") for span_id in "23")
+    store = filled(before, important, *(span(trace_id=letter) for letter in "abcd"), after, max_others=2)
+    assert len(store.trace("1")) == 3
     assert store.stored == (1, 2)
 
 
 def test_spans_beyond_the_maximum_of_a_trace_are_dropped() -> None:
-    store = TelemetryStore()
-    for span in range(MAX_SPANS_OF_TRACE + 1):
-        store.add(export(1, span=span + 1))
-    assert len(store.trace(f"{1:032x}")) == MAX_SPANS_OF_TRACE
+    store = filled(*(span(span_id=f"{number}") for number in range(MAX_SPANS_OF_TRACE + 1)))
+    assert len(store.trace("1")) == MAX_SPANS_OF_TRACE
 
 
-@pytest.mark.parametrize(("sort", "expected"), [("started", [3, 2, 1]), ("duration", [1, 3, 2]), ("spans", [2, 1, 3])])
-def test_traces_are_sorted_in_whatever_order_they_arrive(sort: str, expected: list[int]) -> None:
-    store = TelemetryStore()
-    for trace, milliseconds, spans in ((3, 20, 1), (1, 30, 2), (2, 10, 3)):
-        for span in range(spans):
-            store.add(export(trace, span=span + 1, at=NOW + trace, milliseconds=milliseconds))
+@pytest.mark.parametrize(("sort", "expected"), [("started", "321"), ("duration", "132"), ("spans", "213")])
+def test_traces_are_sorted_in_whatever_order_they_arrive(sort: str, expected: str) -> None:
+    store = filled(
+        *(
+            span(trace_id=f"{trace}", span_id=f"{number}", ended=NOW + trace, milliseconds=milliseconds)
+            for trace, milliseconds, spans in ((3, 20, 1), (1, 30, 2), (2, 10, 3))
+            for number in range(spans)
+        )
+    )
     assert ids(store, TraceQuery(sort=sort)) == expected
 
 
 def test_a_query_of_a_readiness_check_is_no_trace() -> None:
-    store = TelemetryStore()
-    store.add(export(1, attributes={"db.system.name": "sqlite"}))
-    assert store.summaries(TraceQuery()) == []
+    assert ids(filled(span(attributes={semconv.DB_SYSTEM: "sqlite"}))) == ""
 
 
 @pytest.mark.parametrize(
@@ -106,53 +70,34 @@ def test_a_query_of_a_readiness_check_is_no_trace() -> None:
         TraceQuery(operation="shop.Payment/Charge"),
         TraceQuery(failed=True),
         TraceQuery(min_milliseconds=50),
-        TraceQuery(attributes={semconv.ORDER_ID: "o-1"}),
+        TraceQuery(attributes=ORDER),
         TraceQuery(since_nanos=(NOW + 5) * 10**9),
     ],
 )
 def test_traces_are_found_by_each_property(query: TraceQuery) -> None:
-    store = TelemetryStore()
-    store.add(export(1))
-    store.add(
-        export(
-            2,
-            service="payment",
-            name="shop.Payment/Charge",
-            failed=True,
-            milliseconds=100,
-            at=NOW + 10,
-            attributes={semconv.ORDER_ID: "o-1"},
-        )
-    )
-    assert ids(store, query) == [2]
+    name, ended = "shop.Payment/Charge", NOW + 10
+    found = span("payment", name, trace_id="2", attributes=ORDER, failed=True, milliseconds=100, ended=ended)
+    assert ids(filled(span(), found), query) == "2"
 
 
-@pytest.mark.parametrize(("age_seconds", "listed"), [(0, []), (5, [1])])
-def test_a_trace_is_listed_once_its_beginning_can_no_longer_arrive(age_seconds: int, listed: list[int]) -> None:
-    store = TelemetryStore()
-    store.add(export(1, span=2, parent=1, at=int(time.time()) - age_seconds))
-    assert ids(store) == listed
+@pytest.mark.parametrize(("age_seconds", "listed"), [(0, ""), (5, "1")])
+def test_a_trace_is_listed_once_its_beginning_can_no_longer_arrive(age_seconds: int, listed: str) -> None:
+    assert ids(filled(span(span_id="2", parent_id="1", ended=time.time() - age_seconds))) == listed
 
 
 def test_a_summary_describes_the_root_of_the_trace_and_names_its_order() -> None:
-    store = TelemetryStore()
-    store.add(export(1, span=2, parent=1, service="payment", failed=True, milliseconds=90))
-    store.add(export(1, span=1, service="checkout", milliseconds=100, attributes={semconv.ORDER_ID: "o-1"}))
-    (summary,) = store.summaries(TraceQuery())
+    call = span("payment", span_id="2", parent_id="1", failed=True, milliseconds=90)
+    (summary,) = filled(call, span("checkout", milliseconds=100, attributes=ORDER)).summaries(TraceQuery())
     described = (summary.service, summary.milliseconds, summary.spans, summary.failed, summary.order_id)
     assert described == ("checkout", 100, 2, True, "o-1")
 
 
 def test_a_tree_has_parents_before_children_and_siblings_by_their_start() -> None:
-    store = TelemetryStore()
-    for span, parent, milliseconds in ((1, 0, 9), (3, 1, 5), (2, 1, 7), (4, 2, 6)):
-        store.add(export(1, span=span, parent=parent, milliseconds=milliseconds))
-    assert [(depth, int(span.span_id)) for depth, span in tree_order(store.trace(f"{1:032x}"))] == [
-        (0, 1),
-        (1, 2),
-        (2, 4),
-        (1, 3),
+    spans = [
+        span(span_id=span_id, parent_id=parent_id, milliseconds=milliseconds)
+        for span_id, parent_id, milliseconds in (("1", "", 9), ("3", "1", 5), ("2", "1", 7), ("4", "2", 6))
     ]
+    assert [(depth, found.span_id) for depth, found in tree_order(spans)] == [(0, "1"), (1, "2"), (2, "4"), (1, "3")]
 
 
 # The part of Jaeger's HTTP API v3.
@@ -160,13 +105,10 @@ def test_a_tree_has_parents_before_children_and_siblings_by_their_start() -> Non
 
 @pytest.fixture
 async def client() -> AsyncIterator[httpx2.AsyncClient]:
-    telemetry = TelemetryStore()
-    attributes: dict[str, str | int] = {"shop.order.id": "o-1", "shop.order.attempt": 2}
+    attributes: dict[str, Value] = {**ORDER, "shop.order.attempt": 2}
     name = "shop.CheckoutService/PlaceOrder"
-    telemetry.add(
-        export(1, span=2, service="checkout", name=name, milliseconds=100, failed=True, attributes=attributes)
-    )
-    transport = httpx2.ASGITransport(Starlette(routes=jaeger.routes(telemetry)))
+    stored = filled(span("checkout", name, span_id="2", milliseconds=100, failed=True, attributes=attributes))
+    transport = httpx2.ASGITransport(Starlette(routes=jaeger.routes(stored)))
     async with httpx2.AsyncClient(transport=transport, base_url="http://localhost") as opened:
         yield opened
 
@@ -177,8 +119,8 @@ async def test_a_trace_is_returned_as_otlp_json(client: httpx2.AsyncClient) -> N
     assert resource["resource"]["attributes"] == [{"key": "service.name", "value": {"stringValue": "checkout"}}]
     assert resource["scopeSpans"][0]["spans"] == [
         {
-            "traceId": f"{1:032x}",
-            "spanId": "0000000000000002",
+            "traceId": "1",
+            "spanId": "2",
             "parentSpanId": "",
             "name": "shop.CheckoutService/PlaceOrder",
             "kind": 2,

@@ -22,23 +22,35 @@ PYPROJECT = """
 [tool.hatch.build.targets.wheel]
 packages = ["src/{package}"]
 [tool.shop]
-port = {port}
+{settings}
 """
+FOUND = {
+    "port = 1": Program("gift-cards", "gift_cards_service", 1, "grpc"),
+    "port = 1\ninternal-port = 2": Program("gift-cards", "gift_cards_service", 1, "grpc", internal_port=2),
+    'port = 1\nsecrets = ["KEY"]': Program("gift-cards", "gift_cards_service", 1, "grpc", secrets=("KEY",)),
+    'port = 1\nprotocol = "http"': Program("gift-cards", "gift_cards_service", 1, "http"),
+    "": None,
+}
 
 
-def add_package(folder: Path, package: str, port: int | str) -> None:
+def add_package(folder: Path, settings: str) -> None:
     folder.mkdir(parents=True)
-    (folder / "pyproject.toml").write_text(PYPROJECT.format(package=package, port=port))
+    (folder / "pyproject.toml").write_text(PYPROJECT.format(package="gift_cards_service", settings=settings))
 
 
-def test_a_package_with_a_port_is_a_grpc_service(tmp_path: Path) -> None:
-    add_package(tmp_path / "services" / "gift-cards", "gift_cards_service", 50060)
-    assert discover(tmp_path) == [Program("gift-cards", "gift_cards_service", 50060, "grpc")]
+@pytest.mark.parametrize("settings", FOUND)
+@pytest.mark.parametrize("folder", ["gift-cards", "services/gift-cards"])
+def test_a_package_with_a_port_is_a_program(tmp_path: Path, folder: str, settings: str) -> None:
+    add_package(tmp_path / folder, settings)
+    found = [program for program in [FOUND[settings]] if program is not None]
+    assert discover(tmp_path) == found
+    assert discover_services(tmp_path) == [program for program in found if program.protocol == "grpc"]
 
 
-def test_a_service_may_have_a_port_for_internal_services(tmp_path: Path) -> None:
-    add_package(tmp_path / "services" / "gift-cards", "gift_cards_service", port="50060\ninternal-port = 51060")
-    assert default_ports(discover(tmp_path)) == {"gift-cards": 50060, "gift-cards-internal": 51060}
+def test_another_protocol_is_refused_with_the_file_that_names_it(tmp_path: Path) -> None:
+    add_package(tmp_path / "services" / "window", 'port = 1\nprotocol = "https"')
+    with pytest.raises(InvalidProgram, match=r"window/pyproject.toml: protocol must be grpc or http, not 'https'"):
+        discover(tmp_path)
 
 
 def test_every_default_port_can_be_raised_by_the_largest_offset() -> None:
@@ -69,32 +81,6 @@ def test_the_command_is_named_by_a_path_that_exists_here_or_anywhere(monkeypatch
     assert own_command() == str(program)
 
 
-@pytest.mark.parametrize("folder", ["window", "services/window"])
-def test_a_package_whose_protocol_is_http_is_an_http_service(tmp_path: Path, folder: str) -> None:
-    add_package(tmp_path / folder, "window", port='8080\nprotocol = "http"')
-    assert discover(tmp_path) == [Program("window", "window", 8080, "http")]
-    assert discover_services(tmp_path) == []
-
-
-def test_another_protocol_is_refused_with_the_file_that_names_it(tmp_path: Path) -> None:
-    add_package(tmp_path / "services" / "window", "window", port='8080\nprotocol = "https"')
-    with pytest.raises(InvalidProgram, match=r"window/pyproject.toml: protocol must be grpc or http, not 'https'"):
-        discover(tmp_path)
-
-
-def test_a_program_has_the_secrets_of_its_package(tmp_path: Path) -> None:
-    add_package(tmp_path / "services" / "gift-cards", "gift_cards_service", 50060)
-    with (tmp_path / "services" / "gift-cards" / "pyproject.toml").open("a") as file:
-        file.write('secrets = ["HMAC_KEY"]\n')
-    assert [program.secrets for program in discover(tmp_path)] == [("HMAC_KEY",)]
-
-
-def test_a_package_without_a_port_is_not_a_program(tmp_path: Path) -> None:
-    (tmp_path / "services" / "_cli").mkdir(parents=True)
-    (tmp_path / "services" / "_cli" / "pyproject.toml").write_text("[project]\nname = 'shop-cli'\n")
-    assert discover(tmp_path) == []
-
-
 def test_the_address_variable_is_the_name_in_capitals() -> None:
     program = Program("product-catalog", "", 0, "grpc")
     assert program.address_variable == "PRODUCT_CATALOG_ADDR"
@@ -119,4 +105,4 @@ def test_documented_services_have_their_documented_ports() -> None:
         "ad": 50059,
         "employee-api": 8000,
     }
-    assert default_ports(discover()).items() >= documented.items()
+    assert default_ports(discover()).items() >= {**documented, "checkout-internal": 11058}.items()

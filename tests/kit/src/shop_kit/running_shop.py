@@ -61,14 +61,10 @@ class RunningShop:
     @property
     def addresses(self) -> dict[str, str]:
         """The environment variables by which a program finds these services."""
-        public = {process.program.address_variable: process.address for process in self.processes}
-        internal = {
-            process.program.internal_address_variable: process.internal_address
-            for process in self.processes
-            if process.internal_port
-        }
-        tls = {"TLS_FOLDER": str(found.folder)} if (found := next(iter(self.processes)).certificates) else {}
-        return {"PATH": os.environ["PATH"], **public, **internal, **tls}
+        process = next(iter(self.processes))
+        addresses = {name: value for name, value in process.environment.items() if name.endswith("_ADDR")}
+        tls = {"TLS_FOLDER": str(process.certificates.folder)} if process.certificates else {}
+        return {"PATH": os.environ["PATH"], **addresses, **tls}
 
     def execute(self, service: str, statement: str, *parameters: object) -> list[tuple[Any, ...]]:
         """Execute a statement in a service's database, past the service; return its rows."""
