@@ -1,15 +1,10 @@
 import asyncio
-from base64 import b64decode
-from pathlib import Path
 
 import pytest
-from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
-from opentelemetry.proto.logs.v1.logs_pb2 import ResourceLogs
 
 from chassis.telemetry import otlp
 from shop_cli.local.otlp_receiver import exporting_to
-from shop_cli.local.recording import Recording
-from shop_kit.received_telemetry import Received, receiving
+from shop_kit.received_telemetry import receiving
 
 
 async def test_exported_spans_and_metrics_are_recorded(monkeypatch: pytest.MonkeyPatch, port: int) -> None:
@@ -33,14 +28,3 @@ async def test_exported_spans_and_metrics_are_recorded(monkeypatch: pytest.Monke
     )  # fmt: skip
     assert work.started_nanos <= part.started_nanos <= part.ended_nanos <= work.ended_nanos
     assert ("ad", "process.memory.usage") in {(service, metric.name) for service, metric in received.metrics}
-
-
-def test_a_laboratory_records_whole_requests_while_a_folder_exists(tmp_path: Path) -> None:
-    folder, received = tmp_path / "recording", Received()
-    recording, request = Recording(folder, received), ExportLogsServiceRequest(resource_logs=[ResourceLogs()])
-    recording.add(request)
-    folder.mkdir()
-    recording.add(request)
-    assert received.messages == [request, request]
-    (line,) = (folder / "ExportLogsServiceRequest").read_bytes().splitlines()
-    assert ExportLogsServiceRequest.FromString(b64decode(line)) == request

@@ -7,13 +7,13 @@
 #   LABORATORIES         how many there are; each runs one incident at a time (1)
 #   HELM_ARGS            additional arguments of helm, such as "-f my-values.yaml"
 #   WARM_UP_SECONDS      of customers before the first incident (300)
-#   SEED, OUT            of the plans (1), and the folder of the records (runs)
+#   OUT                  the folder of the records (runs)
 #   DURATION             of each, such as 1h (as the catalogue says)
 #   incidents.sh [FAULT...]   only these; ad-slow is an example and not among them
 set -euo pipefail
 cd "$(dirname "$0")/../../.."
 
-prefix=${NAMESPACE:-incidents} release=${RELEASE:-shop} warm_up=${WARM_UP_SECONDS:-300} seed=${SEED:-1} out=${OUT:-runs}
+prefix=${NAMESPACE:-incidents} release=${RELEASE:-shop} warm_up=${WARM_UP_SECONDS:-300} out=${OUT:-runs}
 read -ra duration <<<"${DURATION:+--for $DURATION}"
 read -ra helm_args <<<"${HELM_ARGS:-}"
 make --silent setup
@@ -49,7 +49,7 @@ run_incidents() { # NAMESPACE
     local fault
     while fault=$(next) && [[ $fault ]]; do
         echo "$(date -u +%T) $1: $fault"
-        shop incident run "$fault" --namespace "$1" --release "$release" --seed "$seed" --out "$out" "${duration[@]}" |
+        shop incident run "$fault" --namespace "$1" --release "$release" --out "$out" "${duration[@]}" |
             sed "s/^/$fault: /" || echo "$fault differs" >>"$work/problems"
     done
 }

@@ -1,49 +1,83 @@
-"""Faults of a release on a cluster, by a kubectl that has objects: saved first, undone by any later command."""
+"""Faults of a release on a cluster, by a kubectl that has its objects: saved first, undone by any later command."""
 
 import io
 import json
 import os
-import secrets
 import socket
 import ssl
 import subprocess
+import sys
 import time
+import urllib.error
 import urllib.request
-from contextlib import suppress
+from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
+from email.message import Message
 from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
+import yaml
 from typing_extensions import override
 
-from shop_kit.waiting import wait_until
+from shop_cli.local.workspace import root
 from shop_lab.incidents import injector, upkeep
-from shop_lab.incidents.catalogue import Fault, find
+from shop_lab.incidents.catalogue import Fault, ObjectInjection, find, load_all
 from shop_lab.incidents.cluster import Cluster, url_of
-from shop_lab.incidents.commands import collecting
-from shop_lab.incidents.targets import CannotAct, NoLaboratory
+from shop_lab.incidents.commands import open_stores
+from shop_lab.incidents.targets import CannotAct, CannotRestore, NoLaboratory
 
-CPU = "spec/template/spec/containers[checkout]/resources/limits/cpu"
-LEVEL = "spec/template/spec/containers[checkout]/env[LOG_LEVEL]/value"
-DEPLOYMENT = "/apis/apps/v1/namespaces/shop-lab/deployments/shop-checkout"
-LABELS = {"shop/lab": "true", "app.kubernetes.io/instance": "shop"}
+FAULTS = load_all()
+CHANGING = [fault for fault in FAULTS.values() for found in fault.injections if isinstance(found, ObjectInjection)]
+CHECKOUT, AD = (f"/apis/apps/v1/namespaces/shop/deployments/shop-{name}" for name in ("checkout", "ad"))
+STALE = "--- a/ad_service/service.py\n+++ b/ad_service/service.py\n@@ -1,1 +1,4 @@\n"
 
 
-def deployment() -> dict[str, Any]:
-    container = {
-        "name": "checkout",
-        "image": "shop/checkout:1.0",
-        "imagePullPolicy": "IfNotPresent",
-        "env": [{"name": "PORT", "value": "50051"}, {"name": "LOG_LEVEL", "value": "info"}],
-        "resources": {"requests": {"cpu": "50m"}},
-    }
-    pod = {"containers": [container], "securityContext": {"runAsNonRoot": True}}
-    owners = [{"manager": "helm"}]
-    metadata = {"name": "shop-checkout", "namespace": "shop-lab", "labels": LABELS, "managedFields": owners}
-    spec = {"template": {"metadata": {}, "spec": pod}}
-    return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata, "spec": spec}
+@pytest.fixture(scope="module")
+def release() -> dict[str, Any]:
+    """The objects of a release for incidents, by their URLs."""
+    values = yaml.safe_load((root() / "tests/lab/e2e/incident-values.yaml").read_text())
+    values["observability"]["prometheusRule"] = {"enabled": True}
+    command = (sys.executable, root() / "tests/chart/helm.py", root() / "charts/shop")
+    request = json.dumps(["render", {"values": values, "name": "shop", "namespace": "shop"}])
+    rendered = subprocess.run(command, input=f"{request}\n", capture_output=True, text=True, check=True).stdout
+    texts = [text for path, text in json.loads(rendered)["result"].items() if path.endswith(".yaml")]
+    namespace = {"kind": "Namespace", "metadata": {"name": "shop", "labels": {"shop/lab": "true"}}}
+    objects = {"/api/v1/namespaces/shop": namespace}
+    for found in (loaded for text in texts for loaded in yaml.load_all(text, yaml.CSafeLoader) if loaded):
+        found["metadata"] |= {"namespace": "shop", "managedFields": [{"manager": "helm"}]}
+        objects[url_of(found)] = found
+    return objects
+
+
+@pytest.mark.parametrize("fault", FAULTS.values(), ids=list(FAULTS))
+def test_alerts_are_of_rules_and_objectives_that_exist(fault: Fault, release: dict[str, Any]) -> None:
+    found = release["/apis/monitoring.coreos.com/v1/namespaces/shop/prometheusrules/shop-rules"]
+    rules = [rule for group in found["spec"]["groups"] for rule in group["rules"]]
+    names = {rule["alert"] for rule in rules if "alert" in rule}
+    slos = {rule["labels"]["slo"] for rule in rules if "slo" in rule.get("labels", {})}
+    expected = fault.expected
+    for alert in filter(None, (expected.first, expected.page, *expected.may_fire, *expected.must_not_fire)):
+        name, _, subject = alert.rstrip(")").partition("(")
+        assert name in names, alert
+        assert name != "ErrorBudgetBurn" or subject in slos, alert
+    assert expected.within <= fault.seconds or not expected.first
+
+
+def merge(document: dict[str, Any], patch: Mapping[str, Any]) -> None:
+    """Merge a patch as Kubernetes does: elements of lists by their names, which must exist; null removes a field."""
+    for key, value in patch.items():
+        if value is None:
+            document.pop(key, None)
+        elif isinstance(value, dict):
+            merge(document.setdefault(key, {}), value)
+        elif isinstance(value, list) and value:
+            elements = {element["name"]: element for element in document[key]}
+            for element in value:
+                merge(elements[element["name"]], element)
+        else:
+            document[key] = value
 
 
 @dataclass(frozen=True)
@@ -85,24 +119,35 @@ class FakeCluster(Cluster):
     do_apply = do_create
 
     def do_patch(self, named: list[str], options: dict[str, str], _stdin: None) -> str:
-        self.change(self._url(*named), json.loads(options["--patch"]), options["--field-manager"])
-        return ""
-
-    def change(self, url: str, operations: list[dict[str, Any]], manager: str) -> None:
-        """Apply a JSON patch; who changes more than the list of owners becomes one."""
-        apply(self.stored[url], operations)
-        owners = self.stored[url]["metadata"]["managedFields"]
-        if operations[0]["path"] != "/metadata/managedFields" and {"manager": manager} not in owners:
-            owners.append({"manager": manager})
+        """Change an object; who changes its values becomes an owner of them."""
+        url, patch = self._url(*named), json.loads(options["--patch"])
+        before, changed = self.stored[url], deepcopy(self.stored[url])
+        if options["--type"] == "json":
+            (operation,) = patch
+            *parents, last = operation["path"].split("/")[1:]
+            parent = changed[parents[0]] if parents else changed
+            parent[last] = operation["value"]
+        else:
+            merge(changed, patch)
+        if changed.get("spec") != before.get("spec"):
+            changed["metadata"]["managedFields"].append({"manager": options["--field-manager"]})
+        if "--dry-run" not in options:
+            self.stored[url] = changed
+        return json.dumps(changed)
 
     def do_delete(self, named: list[str], options: dict[str, str], _stdin: None) -> str:
         for url in self._select(named[0], options["--selector"]) if "--selector" in options else [self._url(*named)]:
             self.stored.pop(url, None)
         return ""
 
+    def do_rollout(self, *_: Any) -> str:
+        return ""
+
     def _url(self, kind: str, name: str) -> str:
-        names = (url for url in self.stored if url.endswith(f"/{kind.removesuffix('s')}s/{name}"))
-        return next(names, "") if kind != "namespace" else f"/api/v1/namespaces/{name}"
+        if kind == "namespace":
+            return f"/api/v1/namespaces/{name}"
+        plural = kind if kind.endswith("s") else f"{kind[:-1]}ies" if kind.endswith("y") else f"{kind}s"
+        return next((url for url in self.stored if url.endswith(f"/{plural}/{name}")), "")
 
     def _select(self, kinds: str, selector: str) -> list[str]:
         wanted = [part.partition("=") for part in selector.split(",")]
@@ -114,45 +159,47 @@ class FakeCluster(Cluster):
             and all(name in labels and (not sign or labels[name] == value) for name, sign, value in wanted)
         ]
 
-    @property
-    def container(self) -> dict[str, Any]:
-        found: dict[str, Any] = self.stored[DEPLOYMENT]["spec"]["template"]["spec"]["containers"][0]
-        return found
-
 
 @pytest.fixture
-def cluster() -> FakeCluster:
-    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop-lab", "labels": LABELS}}
-    return FakeCluster("shop-lab", "shop", stored={"/api/v1/namespaces/shop-lab": namespace, DEPLOYMENT: deployment()})
+def cluster(release: dict[str, Any]) -> FakeCluster:
+    return FakeCluster("shop", "shop", stored=deepcopy(release))
 
 
-def fault(*injections: dict[str, Any]) -> Fault:
+def fault(*injections: Any) -> Fault:
     return Fault.model_validate({**find("cpu-checkout").model_dump(), "id": "cpu-limit", "injections": injections})
 
 
-def change(path: str, value: Any, **more: Any) -> dict[str, Any]:
-    return {"mechanism": "object", "target": "deployment/checkout", "set": {path: value}, **more}
+CPU, PATCH = (FAULTS[name].injections[0] for name in ("cpu-checkout", "ad-category"))
+LOAD = {"mechanism": "load", "rate": 1}
 
 
-def test_two_faults_compose_in_any_order_but_do_not_change_the_same_value(cluster: FakeCluster) -> None:
+@pytest.mark.parametrize("changing", CHANGING, ids=[found.id for found in CHANGING])
+def test_an_object_is_changed_once_and_changed_back(cluster: FakeCluster, changing: Fault) -> None:
     before = deepcopy(cluster.stored)
-    first, second = (injector.start(fault(change(path, "7")), cluster, 60) for path in (CPU, LEVEL))
-    assert cluster.container["resources"]["limits"] == {"cpu": "7"}
-    with pytest.raises(CannotAct, match="another fault has changed .*limits of shop-checkout"):
-        injector.start(fault(change(CPU, "200m")), cluster, 60)
-    assert [found.token for found in cluster.records()] == [first.token, second.token]
+    (injection,) = (found for found in changing.injections if isinstance(found, ObjectInjection))
+    changed = fault(injection.model_copy(update={"after": 0}))
+    record = injector.start(changed, cluster, 60)
+    (url,) = record.changed_objects
+    assert cluster.stored[url]["spec"] != before[url]["spec"]
     assert replace(cluster, release="other").records() == []
-    injector.undo(first, cluster)
-    assert [cluster.container["env"][1]["value"], "limits" in cluster.container["resources"]] == ["7", False]
-    injector.undo(second, cluster)
+    with pytest.raises(CannotAct, match=f"another fault has changed {injection.target}"):
+        injector.start(changed, cluster, 60)
+    cluster.forget(record)
+    with pytest.raises(CannotAct, match="is already as the fault would have it"):
+        injector.start(changed, cluster, 60)
+    injector.undo(record, cluster)
     assert cluster.stored == before
+    del cluster.stored[url]
+    injector.undo(record, cluster)
 
 
 def test_the_inverse_is_saved_before_anything_acts_and_nothing_names_the_fault(cluster: FakeCluster) -> None:
-    injector.start(fault(change(CPU, "100m")), cluster, 60)
-    verbs = [call[0] for call in cluster.calls if call[0] in ("apply", "create", "patch")]
-    assert verbs == ["apply", "create", "patch"]
-    text = json.dumps([cluster.stored, cluster.calls]).lower().replace("default", "")
+    before = set(cluster.stored)
+    injector.start(fault(CPU), cluster, 60)
+    acting = [call[0] for call in cluster.calls if call[0] != "get" and "--dry-run=server" not in call]
+    assert acting == ["apply", "create", "patch"]
+    created = {url: found for url, found in cluster.stored.items() if url not in before}
+    text = json.dumps([created, cluster.calls]).lower().replace("default", "")
     assert [word for word in ("cpu-limit", "fault", "incident", "inject", "chaos") if word in text] == []
 
 
@@ -161,8 +208,16 @@ def test_what_may_not_be_done_is_one_line_and_leaves_nothing(cluster: FakeCluste
     before = deepcopy(cluster.stored)
     cluster.refused.add(verb)
     with pytest.raises(CannotAct, match=rf"^kubectl {verb}: Error from server \(Forbidden\)$"):
-        injector.start(fault(change(LEVEL, "debug")), cluster, 60)
+        injector.start(fault(CPU), cluster, 60)
     assert cluster.stored == before
+
+
+def test_what_cannot_be_undone_is_reported_after_all_else_was(cluster: FakeCluster) -> None:
+    changed, _customers = (injector.start(fault(injection), cluster, 60) for injection in (CPU, LOAD))
+    cluster.refused.add("patch")
+    with pytest.raises(CannotRestore, match="Forbidden"):
+        injector.restore(cluster, everything=True)
+    assert [found.token for found in cluster.records()] == [changed.token]
 
 
 @pytest.mark.parametrize(
@@ -172,121 +227,96 @@ def test_the_next_command_undoes_what_a_killed_one_has_left_and_what_has_expired
     cluster: FakeCluster, changes: dict[str, Any]
 ) -> None:
     before = deepcopy(cluster.stored)
-    record = injector.start(fault(change(CPU, "100m")), cluster, 60)
+    record = injector.start(fault(CPU, LOAD), cluster, 60)
     assert injector.restore(cluster) == []  # its owner, this process, lives
     injector.leave(record, cluster)
-    assert [injector.restore(cluster), cluster.container["resources"]["limits"]] == [[], {"cpu": "100m"}]
+    assert injector.restore(cluster) == []
     cluster.save(replace(record, **changes))
     assert [found.token for found in injector.restore(cluster)] == [record.token]
     assert cluster.stored == before
 
 
-@pytest.mark.parametrize("url", ["/api/v1/namespaces/shop-lab", DEPLOYMENT])
-def test_without_the_label_a_shop_is_no_laboratory(cluster: FakeCluster, url: str) -> None:
+@pytest.mark.parametrize("kind", ["Namespace", "Deployment"])
+def test_without_the_label_a_shop_is_no_laboratory(cluster: FakeCluster, kind: str) -> None:
     cluster.require_laboratory()
-    cluster.stored[url]["metadata"]["labels"] = {"app.kubernetes.io/instance": "shop"}
+    for found in cluster.stored.values():
+        if found["kind"] == kind:
+            del found["metadata"]["labels"]["shop/lab"]
     with pytest.raises(NoLaboratory, match=r"shop/lab=true|lab\.enabled=true"):
         cluster.require_laboratory()
 
 
-@pytest.mark.parametrize("path", ["spec/replicas/x/y[z]", "spec/[", "spec/template/spec/containers[checkout]/env/x"])
-def test_a_path_that_cannot_be_set_is_refused(cluster: FakeCluster, path: str) -> None:
-    before = deepcopy(cluster.stored)
-    with pytest.raises(CannotAct):
-        injector.start(fault(change(path, "1")), cluster, 60)
-    assert cluster.stored == before
-
-
 def test_the_pod_of_the_upkeep_is_restricted_and_may_change_only_what_it_restores(cluster: FakeCluster) -> None:
-    injector.start(fault(change(CPU, "100m")), cluster, 60)
-    (job,) = (found for found in cluster.stored.values() if found["kind"] == "Job")
-    (role,) = (found for found in cluster.stored.values() if found["kind"] == "Role")
+    record = injector.start(fault(CPU), cluster, 60)
+    created = {found["kind"]: found for url, found in cluster.stored.items() if url.endswith(record.token)}
     allowed = {"apiGroups": ["apps"], "resources": ["deployments"], "resourceNames": ["shop-checkout"]}
-    assert role["rules"] == [{**allowed, "verbs": ["get", "patch"]}]
-    container = job["spec"]["template"]["spec"]["containers"][0]
-    assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
-    assert job["spec"]["template"]["spec"]["securityContext"] == {"runAsNonRoot": True}
-    assert 600 < job["spec"]["activeDeadlineSeconds"] <= 660
+    assert created["Role"]["rules"] == [{**allowed, "verbs": ["patch"]}]
+    pod = created["Job"]["spec"]["template"]["spec"]
+    assert pod["containers"][0]["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+    assert pod["securityContext"]["runAsNonRoot"] is True
+    assert 600 < created["Job"]["spec"]["activeDeadlineSeconds"] <= 660
 
 
 def test_the_pod_of_the_upkeep_restores_what_its_secret_says(
     cluster: FakeCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before = deepcopy(cluster.stored[DEPLOYMENT])
-    record = injector.start(fault(change(CPU, "100m"), change(LEVEL, "debug")), cluster, 60)
+    before = deepcopy(cluster.stored[CHECKOUT])
+    record = injector.start(fault(CPU, PATCH), cluster, 60)
     record.expires = time.time()
-    (tmp_path / "state").write_text(record.dump())
-    calls: list[tuple[str, str]] = []
-
-    def call(method: str, url: str, body: Any = None) -> Any:
-        calls.append((method, url))
-        if method == "PATCH":
-            cluster.change(url.partition("?")[0], body, url.partition("=")[2])
-        return deepcopy(cluster.stored[DEPLOYMENT])
-
-    monkeypatch.setattr(upkeep, "call", call)
-    upkeep.main(str(tmp_path / "state"))
-    assert cluster.stored[DEPLOYMENT] == before
-    assert calls == [("GET", DEPLOYMENT), ("PATCH", f"{DEPLOYMENT}?fieldManager=upkeep")] * 4
-
-
-def test_the_upkeep_trusts_authorities_that_lack_what_a_strict_check_requires(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    for name, text in {"state": record.dump(), "token": "t"}.items():
+        (tmp_path / name).write_text(text)
     context = ssl.create_default_context()
     context.verify_flags |= ssl.VERIFY_X509_STRICT  # the default since Python 3.13
+    gone = urllib.error.HTTPError("", 404, "the ConfigMap is gone", Message(), None)
+    answers: list[Exception | None] = [OSError("the API restarts"), gone, None, None, None]
 
-    def urlopen(_request: object, **options: Any) -> io.BytesIO:
+    def urlopen(request: urllib.request.Request, **options: Any) -> io.BytesIO:
         assert options["context"] is context
-        return io.BytesIO(b"{}")
+        assert context.verify_mode is ssl.CERT_REQUIRED
+        assert not context.verify_flags & ssl.VERIFY_X509_STRICT
+        assert isinstance(request.data, bytes)
+        if error := answers.pop(0):
+            raise error
+        url, _, manager = request.full_url.removeprefix("https://kubernetes.default.svc").partition("?fieldManager=")
+        kind = request.headers["Content-type"].removeprefix("application/").removesuffix("-patch+json")
+        change = {"url": url, "type": kind, "patch": json.loads(request.data)}
+        assert (request.method, manager) == ("PATCH", upkeep.MANAGER)
+        return io.BytesIO(json.dumps(cluster.patch(change)).encode())
 
-    (tmp_path / "token").write_text("t")
     monkeypatch.setattr(upkeep, "_ACCOUNT", tmp_path)
+    monkeypatch.setattr(upkeep, "_RETRY_SECONDS", 0)
     monkeypatch.setattr(ssl, "create_default_context", lambda cafile: context if cafile.endswith("ca.crt") else None)
     monkeypatch.setattr(urllib.request, "urlopen", urlopen)
-    assert upkeep.call("GET", "/") == {}
-    assert context.verify_mode is ssl.CERT_REQUIRED
-    assert not context.verify_flags & ssl.VERIFY_X509_STRICT
+    upkeep.main(str(tmp_path / "state"))
+    assert answers == []
+    assert cluster.stored[CHECKOUT] == before
+    assert "restartedAt" in json.dumps(cluster.stored[AD])
+
+
+def test_a_module_is_replaced_once_and_restored(cluster: FakeCluster) -> None:
+    before = deepcopy(cluster.stored)
+    record = injector.start(fault(PATCH), cluster, 60)
+    assert sorted(cluster.modules("ad")) == ["ad_service.domain.py", "sitecustomize.py"]
+    assert ("rollout", "restart", "deployment/shop-ad") in cluster.calls
+    with pytest.raises(CannotAct, match=r"another fault has replaced ad_service\.domain\.py of ad"):
+        injector.start(fault(PATCH), cluster, 60)
+    injector.undo(record, cluster)
+    assert cluster.stored == before
 
 
 @pytest.mark.parametrize(
-    ("path", "value"),
+    ("diff", "message"),
     [
-        ("a/b", 1),
-        ("a/c/d", {"e": 1}),
-        ("a", None),
-        ("list[x]/value", 2),
-        ("list[x]", None),
-        ("list[z]/value", 3),
-        ("list[z]", {"deep": {"deeper": 1}}),
-        ("keys/example.com~1key", "v"),
-        ("new[x]/value", 1),
+        ("+++ b/ad_service/none.py", "there is no module ad_service/none.py to patch"),
+        (STALE, "^the patch does not apply to ad_service/service.py: [^\n]+$"),
+        ("x", "a patch changes one module"),
     ],
 )
-def test_every_change_can_be_undone(path: str, value: Any) -> None:
-    document = {"a": {"b": 0}, "list": [{"name": "x", "value": 1}, {"name": "y"}], "keys": {"other": 1}}
-    changed = json.loads(json.dumps(document))
-    original = upkeep.original(document, path)
-    apply(changed, upkeep.change(document, path, value))
-    assert changed != document
-    apply(changed, upkeep.restoring(changed, [original]))
-    assert sorted(json.dumps(changed)) == sorted(json.dumps(document))
-    assert upkeep.restoring(changed, [original]) == []
-
-
-def apply(document: Any, operations: list[dict[str, Any]]) -> None:
-    """Apply a JSON patch, as the API does."""
-    for operation in operations:
-        *parents, last = [part.replace("~1", "/").replace("~0", "~") for part in operation["path"].split("/")[1:]]
-        found = document
-        for key in parents:
-            found = found[int(key) if isinstance(found, list) else key]
-        if operation["op"] == "remove":
-            del found[int(last) if isinstance(found, list) else last]
-        elif isinstance(found, list):
-            found.append(operation["value"]) if last == "-" else found.__setitem__(int(last), operation["value"])
-        else:
-            found[last] = operation["value"]
+def test_a_patch_that_does_not_apply_is_refused(cluster: FakeCluster, diff: str, message: str) -> None:
+    before = deepcopy(cluster.stored)
+    with pytest.raises(CannotAct, match=message):
+        injector.start(fault({"mechanism": "patch", "service": "ad", "diff": diff}), cluster, 60)
+    assert cluster.stored == before
 
 
 class ReconciledCluster(Cluster):
@@ -310,15 +340,6 @@ def test_records_that_were_not_read_are_not_taken_for_equal(monkeypatch: pytest.
         found.compare()
 
 
-class ShellCluster(Cluster):
-    """A cluster whose pods are this machine: what it executes in them runs here."""
-
-    @override
-    def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
-        command = arguments[arguments.index("--") + 1 :]
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
-
-
 def test_a_release_that_keeps_no_logs_is_refused_before_the_fault(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -328,24 +349,6 @@ def test_a_release_that_keeps_no_logs_is_refused_before_the_fault(
     )
     kubectl.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    with (
-        pytest.raises(CannotAct, match="port 3100 of service/shop-loki: not found"),
-        collecting(Cluster("shop-lab", "shop")),
-    ):
+    refused = pytest.raises(CannotAct, match="port 3100 of service/shop-loki: not found")
+    with refused, open_stores(Cluster("shop-lab", "shop")):
         pytest.fail("the release was not refused")
-
-
-async def test_a_command_in_the_background_is_ended_by_its_token_and_nothing_else() -> None:
-    cluster, token = ShellCluster("shop-lab", "shop"), secrets.token_hex(8)
-    cluster.background("valkey", "", ["600"], token)
-    await wait_until(lambda: running(token))
-    cluster.end_background("valkey", token)
-    await wait_until(lambda: not running(token))
-
-
-def running(token: str) -> bool:
-    found = False
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        with suppress(OSError):  # it has ended
-            found |= token.encode() in path.read_bytes()
-    return found

@@ -1,7 +1,6 @@
 """The faults of the catalogue against today's services: failpoints exist, and patches apply and change behaviour."""
 
 import importlib
-import importlib.util
 import pkgutil
 import sys
 from collections.abc import Callable, Iterator
@@ -22,7 +21,7 @@ from checkout_service.failpoints import FAILPOINTS
 from product_catalog_service.domain import Product
 from shop.shipping_pb2 import GetQuoteRequest
 from shop_lab.incidents.catalogue import FailpointInjection, PatchInjection, load_all
-from shop_lab.incidents.mechanisms import module_of, patched
+from shop_lab.incidents.mechanisms import FINDER, FINDER_NAME, module_of, patched
 
 FAULTS = load_all()
 INJECTIONS = [(fault.id, injection) for fault in FAULTS.values() for injection in fault.injections]
@@ -47,18 +46,21 @@ Modules = Callable[[str], tuple[Any, Any]]
 
 @pytest.fixture
 def modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Modules:
+    """Patched modules beside the file that a pod's Python imports as `sitecustomize`."""
+    monkeypatch.setattr(sys, "meta_path", [*sys.meta_path])
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "sitecustomize", raising=False)
+    (tmp_path / FINDER_NAME).write_text(FINDER.read_text())
+    importlib.import_module("sitecustomize")
+
     def loaded(fault: str) -> tuple[Any, Any]:
         (injection,) = [one for one in FAULTS[fault].injections if isinstance(one, PatchInjection)]
-        name, path = module_of(injection), tmp_path / "module.py"
-        original = importlib.import_module(name)
-        monkeypatch.setitem(sys.modules, name, original)  # dataclasses look themselves up there
-        path.write_text(patched(injection))
-        spec = importlib.util.spec_from_file_location(name, path)
-        assert spec
-        assert spec.loader
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-        return original, module
+        name = module_of(injection)
+        original, (package, _, module) = importlib.import_module(name), name.rpartition(".")
+        (tmp_path / f"{name}.py").write_text(patched(injection))
+        monkeypatch.setattr(sys.modules[package], module, original)
+        monkeypatch.delitem(sys.modules, name)
+        return original, importlib.import_module(name)
 
     return loaded
 

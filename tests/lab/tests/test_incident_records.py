@@ -9,7 +9,7 @@ from typing_extensions import override
 from shop_lab.incidents.catalogue import Labels, find
 from shop_lab.incidents.cluster import Cluster
 from shop_lab.incidents.leaks import find_leaks, texts_in, texts_of
-from shop_lab.incidents.record import InjectedFault, Load, Plan, Record, RecordMalformed, Times, Truth, read
+from shop_lab.incidents.record import InjectedFault, Plan, Record, RecordMalformed, Times, Truth, read
 from shop_lab.incidents.run import NotQuiet
 from shop_lab.incidents.targets import CannotAct
 
@@ -18,16 +18,17 @@ FAULT = find("ad-slow").model_copy(
 )
 
 
+def begun(folder: Path) -> Record:
+    return Record(folder, Plan(faults=(FAULT.id,), seconds=(60,)), "shop", {})
+
+
 def recorded(folder: Path, *, closed: bool = True) -> tuple[Path, Truth]:
-    plan = Plan(faults=(FAULT.id,), seconds=(60,), seed=7)
-    record = Record(folder, plan, "local")
-    injected = InjectedFault(fault=FAULT, seconds=60, times=Times(requested=1, applied=2))
-    load = Load(source="command", rate=2, seed=7)
-    truth = Truth(id=record.id, plan=plan, where="local", versions={}, load=load, faults=(injected,))
-    record.save(truth)
+    record = begun(folder)
+    record.truth.faults.append(InjectedFault(fault=FAULT, seconds=60, times=Times(requested=1, applied=2)))
+    record.save()
     if closed:
-        record.close(truth)
-    return record.folder, truth
+        record.close()
+    return record.folder, record.truth
 
 
 def test_investigators_see_neither_the_fault_nor_when_it_began(tmp_path: Path) -> None:
@@ -38,14 +39,13 @@ def test_investigators_see_neither_the_fault_nor_when_it_began(tmp_path: Path) -
     assert window.ended > window.began
     assert list(find_leaks(texts_in(tmp_path), FAULT)) == []
     assert set(json.loads((folder / "window.json").read_text())) == {
-        *("schema_version", "id", "where", "namespace", "began", "ended", "plan_sha256", "truth_sha256")
+        *("schema_version", "id", "namespace", "began", "ended", "plan_sha256", "truth_sha256")
     }
     assert (folder / "truth.json").stat().st_mode & 0o777 == 0o600
 
 
 def test_a_run_in_which_nothing_was_started_leaves_no_folder(tmp_path: Path) -> None:
-    record = Record(tmp_path, Plan(faults=("ad-slow",), seconds=(60,), seed=7), "local")
-    with pytest.raises(NotQuiet), record.begun():
+    with pytest.raises(NotQuiet), begun(tmp_path).begun():
         raise NotQuiet("no customers visit the storefront")
     assert list(tmp_path.iterdir()) == []
 
@@ -62,8 +62,9 @@ def test_a_truth_that_was_changed_or_is_of_another_plan_is_refused(tmp_path: Pat
     path.write_text(path.read_text().replace('"requested": 1', '"requested": 3'))
     with pytest.raises(RecordMalformed, match=refused):
         read(folder)
-    other = Record(tmp_path, Plan(faults=("quiet",), seconds=(60,), seed=7), "local")
-    other.close(truth)
+    other = begun(tmp_path)
+    other.truth = truth
+    other.close()
     with pytest.raises(RecordMalformed, match=refused):
         read(other.folder)
 

@@ -25,7 +25,7 @@ from shop_lab.incidents.catalogue import find
 from shop_lab.incidents.cluster_telemetry import Stores
 from shop_lab.incidents.exports import NotExportable, export
 from shop_lab.incidents.own_time import columns_of
-from shop_lab.incidents.record import InjectedFault, Load, Plan, Record, Times, Truth
+from shop_lab.incidents.record import InjectedFault, Plan, Record, Times
 from shop_lab.incidents.telemetry import LogRecord, Telemetry, TelemetryMissing
 
 SECOND = 10**9
@@ -64,14 +64,12 @@ def test_files_have_what_was_collected(collected: Telemetry, tmp_path: Path) -> 
 def recorded(
     collected: Telemetry, folder: Path, *faults: str, seconds: float = 60, removed_after: float | None = None
 ) -> Path:
-    plan = Plan(faults=faults, seconds=(seconds,) * len(faults), seed=7)
-    record = Record(folder, plan, "cluster", "shop")
+    record = Record(folder, Plan(faults=faults, seconds=(seconds,) * len(faults)), "shop", {})
     collected.write(record.folder / "telemetry")
     removed = None if removed_after is None else int((INJECTED + removed_after) * SECOND)
     times = Times(requested=INJECTED * SECOND, applied=INJECTED * SECOND, removed=removed)
-    injected = tuple(InjectedFault(fault=find(fault), seconds=seconds, times=times) for fault in faults)
-    load = Load(source="chart")
-    record.close(Truth(id=record.id, plan=plan, where="cluster", versions={}, load=load, faults=injected))
+    record.truth.faults += [InjectedFault(fault=find(fault), seconds=seconds, times=times) for fault in faults]
+    record.close()
     return record.folder
 
 

@@ -14,36 +14,20 @@ from shop_cli.local.processes import Shop
 from shop_cli.local.run_file import Run
 from shop_cli.local.telemetry_store import TelemetryStore
 from shop_cli.local.workspace import discover, find
-from shop_lab.incidents import injector
-from shop_lab.incidents.catalogue import Fault
 from shop_lab.incidents.catalogue import find as find_fault
-from shop_lab.incidents.injector import restore
 from shop_lab.incidents.local import Local
-from shop_lab.incidents.mechanisms import Target
-from shop_lab.incidents.mystery import Mystery, OutOfTurn, _begin, suitable
+from shop_lab.incidents.mystery import Mystery, OutOfTurn
 from shop_lab.incidents.state import Record
 
 
 @pytest.fixture
 def mystery(tmp_path: Path) -> Mystery:
+    """The mystery of a shop that was killed before, with customers who were still there."""
+    left = {"mechanism": "load", "token": "left"}
+    Local(tmp_path).save(Record(expires=time.time() + 600, inverses=[left]))
     shop = Shop([find(discover(), "ad")], tmp_path, {"ad": 1})
     room = ControlRoom(Run(1, str(tmp_path)), shop, [], TelemetryStore(), Reconciler(cast("Reader", None)))
     return Mystery(room, tmp_path)
-
-
-def test_what_a_killed_shop_left_behind_is_undone(mystery: Mystery, tmp_path: Path) -> None:
-    left = {"mechanism": "load", "token": "left"}
-    Local(tmp_path).save(Record(expires=time.time() + 600, inverses=[left]))
-    Mystery(mystery.room, tmp_path)
-    assert Local(tmp_path).records() == []
-
-
-def test_a_mystery_is_over_once_its_fault_was_undone(mystery: Mystery, tmp_path: Path) -> None:
-    mystery._record = Record(expires=time.time() + 600)
-    Local(tmp_path).save(mystery._record)
-    assert not mystery.is_over
-    restore(Local(tmp_path), everything=True)
-    assert mystery.is_over
 
 
 async def test_a_mystery_is_started_answered_and_revealed_in_this_order(mystery: Mystery) -> None:
@@ -61,16 +45,13 @@ async def test_a_mystery_is_started_answered_and_revealed_in_this_order(mystery:
     assert not mystery.hidden
 
 
-def test_the_time_that_is_left_tells_no_fault_from_another(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    begun: list[float] = []
-
-    def start(fault: Fault, _target: Target, seconds: float) -> Record:
-        begun.append(seconds)
-        return Record(fault.id)
-
-    monkeypatch.setattr(injector, "start", start)
-    for fault in suitable():
-        _begin(fault, Local(tmp_path))
-        assert {injection.mechanism for injection in fault.injections} == {"failpoint"}  # which restarts nothing
-    assert len(begun) > 1
-    assert len(set(begun)) == 1
+def test_a_mystery_is_over_once_its_fault_has_ended_or_was_undone(mystery: Mystery) -> None:
+    target = Local(mystery.folder)
+    assert target.records() == []
+    found = []
+    for seconds in (600, 0):
+        mystery._record = Record(expires=time.time() + seconds)
+        target.save(mystery._record)
+        found.append(mystery.is_over)
+    target.forget(mystery._record)
+    assert [*found, mystery.is_over] == [False, True, True]

@@ -39,9 +39,7 @@ WithTls = Annotated[
     ),
 ]
 
-WithLab = Annotated[
-    bool, typer.Option("--lab", help="For `shop faults`: services can be made to fail, and run patched modules.")
-]
+WithLab = Annotated[bool, typer.Option("--lab", help="For `shop faults`: services can be made to fail.")]
 
 
 @async_command

@@ -2,7 +2,6 @@
 
 import os
 import secrets
-import shutil
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -20,7 +19,6 @@ from shop_cli.local.identities import Identities
 from shop_cli.local.otlp_receiver import exporting_to, receiver
 from shop_cli.local.ports import HOST, require_free, reserved
 from shop_cli.local.processes import Shop
-from shop_cli.local.recording import FOLDER, Recording
 from shop_cli.local.run_file import DATA, Run, locked, published
 from shop_cli.local.supervision import supervise
 from shop_cli.local.telemetry_store import TelemetryStore
@@ -50,7 +48,7 @@ class Options:
         any_ports: whether all ports are free ones instead of default ones.
         postgres: whether everything is stored in PostgreSQL and Valkey instead of SQLite files and memory.
         tls: whether services call each other by mutual TLS.
-        lab: whether services serve failpoints, and prefer the modules in `.shop/modules/<service>/`.
+        lab: whether services serve failpoints.
     """
 
     port_offset: int = 0
@@ -74,9 +72,9 @@ async def running(folder: Path, options: Options) -> AsyncIterator[ControlRoom]:
         identities = Identities.issue(folder / DATA / "tls", names, lab=options.lab) if options.tls else None
         run = _describe(folder, ports, identities, lab=options.lab)
         stores, databases = await _start_stores(stack, folder) if options.postgres else ((), {})
-        environment = await _environment(stack, folder, telemetry, lab=options.lab)
-        links, lab = _links(run), _lab_variables(folder, environment, names) if options.lab else {}
-        overrides = {name: {**databases.get(name, {}), **links.get(name, {}), **lab.get(name, {})} for name in names}
+        environment = await _environment(stack, telemetry)
+        links, failing = _links(run), {"LAB": "1"} if options.lab else {}
+        overrides = {name: {**databases.get(name, {}), **links.get(name, {}), **failing} for name in names}
         shop = Shop(programs, folder, ports, environment, overrides, identities=identities)
         await stack.enter_async_context(shop)
         reconciler = await stack.enter_async_context(open_reconciler(shop))
@@ -122,19 +120,15 @@ async def _start_stores(stack: AsyncExitStack, folder: Path) -> tuple[Sequence[C
     return await stack.enter_async_context(data_stores(folder))
 
 
-async def _environment(
-    stack: AsyncExitStack, folder: Path, telemetry: TelemetryStore, *, lab: bool
-) -> Mapping[str, str]:
+async def _environment(stack: AsyncExitStack, telemetry: TelemetryStore) -> Mapping[str, str]:
     """Return the environment of all services. They export to this process, unless the environment names an endpoint."""
     # The addresses never change here, and idle services would renew the connections that watch their health.
     defaults = {"MAX_CONNECTION_AGE_SECONDS": "3600"}
     if not os.environ.get(_ENDPOINT):
         (port,) = stack.enter_context(reserved(1))
-        sink = Recording(folder / DATA / FOLDER, telemetry) if lab else telemetry
-        await stack.enter_async_context(receiver(port, sink))
+        await stack.enter_async_context(receiver(port, telemetry))
         defaults |= exporting_to(port, delay_milliseconds=_EXPORT_MILLISECONDS)
-        # Figures are derived from spans; only recordings have metrics.
-        defaults["OTEL_METRIC_EXPORT_INTERVAL"] = "1000" if lab else "60000"
+        defaults["OTEL_METRIC_EXPORT_INTERVAL"] = "60000"  # nothing reads them: figures are derived from spans
     ignored = without_effect()
     return {**defaults, **{name: value for name, value in os.environ.items() if value and name not in ignored}}
 
@@ -157,15 +151,6 @@ def _links(run: Run) -> Variables:
         for name, (variable, value) in links.items()
         if value is not None and variable not in os.environ
     }
-
-
-def _lab_variables(folder: Path, environment: Mapping[str, str], names: Sequence[str]) -> Variables:
-    """Return the variables of a laboratory's services, after removing what a shop left that was killed."""
-    for left in ("modules", FOLDER):
-        shutil.rmtree(folder / DATA / left, ignore_errors=True)
-    further = [path for path in [environment.get("PYTHONPATH")] if path]
-    modules = {name: str(folder / DATA / "modules" / name) for name in names}
-    return {name: {"LAB": "1", "PYTHONPATH": os.pathsep.join([own, *further])} for name, own in modules.items()}
 
 
 def _find_panel(room: ControlRoom) -> Panel | None:

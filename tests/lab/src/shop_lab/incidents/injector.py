@@ -11,19 +11,14 @@ from shop_lab.incidents.state import Record
 from shop_lab.incidents.targets import CannotAct, CannotRestore
 
 
-def require(fault: Fault, target: Target) -> None:
-    """Raise CannotAct if a fault cannot live in a target."""
-    if not target.kinds & set(fault.where):
-        places = ", ".join(fault.where)
-        raise CannotAct(f"{fault.id} can run in: {places}; this shop is: {', '.join(sorted(target.kinds))}")
-
-
 def start(fault: Fault, target: Target, seconds: float) -> Record:
     """Inject a fault for a time. Return once all of it is injected, which cascades take their time for.
 
-    Raise CannotAct, and leave nothing behind, if a part of it cannot act.
+    Raise NoLaboratory, or CannotAct, and leave nothing behind, if a part of it cannot act.
     """
-    require(fault, target)
+    target.require_laboratory()
+    if target.where not in fault.where:
+        raise CannotAct(f"{fault.id} needs a shop on a cluster")
     with suppress(CannotRestore):  # the rest of another fault, which `stop` reports
         restore(target)
     record = Record(expires=time.time() + seconds)
@@ -90,14 +85,13 @@ def restore(target: Target, *, everything: bool = False, tokens: Sequence[str] =
     Raise CannotRestore if something is left, after all else was undone.
     """
     undone, left = [], []
-    with target.locked():
-        for record in target.records():
-            if everything or record.token in tokens or record.abandoned or not record.seconds_left:
-                try:
-                    undo(record, target)
-                    undone.append(record)
-                except CannotRestore as error:
-                    left.append(error.message)
+    for record in target.records():
+        if everything or record.token in tokens or record.abandoned or not record.seconds_left:
+            try:
+                undo(record, target)
+                undone.append(record)
+            except CannotRestore as error:
+                left.append(error.message)
     if left:
         raise CannotRestore("; ".join(left))
     return undone

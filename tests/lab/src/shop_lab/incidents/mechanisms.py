@@ -7,7 +7,6 @@ import tempfile
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -16,7 +15,6 @@ from chassis.rpc import client
 from shop_cli.local.workspace import root
 from shop_internal.failpoints_pb2 import Failpoint, SetFailpointRequest
 from shop_internal.failpoints_pb2_grpc import FailpointsStub
-from shop_lab.incidents import upkeep
 from shop_lab.incidents.catalogue import (
     FailpointInjection,
     LoadInjection,
@@ -33,7 +31,7 @@ Target = Cluster | Local
 """What faults are injected into. Methods raise CannotAct if the shop has not got what they need."""
 
 _CALL_SECONDS = 60.0
-_FINDER = Path(__file__).with_name("finder.py")
+FINDER = Path(__file__).with_name("finder.py")
 FINDER_NAME = "sitecustomize.py"
 _HEADER = re.compile(r"^\+\+\+ b/(\w+(?:/\w+)+)\.py", re.MULTILINE)
 # The load generator with one persona, whose card is well-formed and of a brand that payment does not accept.
@@ -59,6 +57,12 @@ class Mechanism(Protocol):
 
     def undo(self, target: Target, inverse: Inverse) -> None:
         """Undo an injection, even if it was undone before, has ended, or never acted."""
+
+
+def _cluster(target: Target) -> Cluster:
+    if not isinstance(target, Cluster):
+        raise CannotAct("only a shop on a cluster has stores, and objects and modules that can be changed")
+    return target
 
 
 class FailpointMechanism:
@@ -112,22 +116,23 @@ class PatchMechanism:
     """Puts a patched module in front of the original one, and restarts the service."""
 
     def prepare(self, injection: PatchInjection, target: Target, token: str, seconds: float) -> Inverse:
-        file = f"{module_of(injection)}.py"
+        file, cluster = f"{module_of(injection)}.py", _cluster(target)
         patched(injection)
-        if file in target.modules(injection.service):
+        if file in cluster.modules(injection.service):
             raise CannotAct(f"another fault has replaced {file} of {injection.service}")
-        return {"service": injection.service, "file": file, **target.restoring_modules(injection.service, file)}
+        return {"service": injection.service, "file": file, **cluster.restoring_modules(injection.service, file)}
 
     def act(self, injection: PatchInjection, target: Target, inverse: Inverse) -> None:
-        changes: dict[str, str | None] = {FINDER_NAME: _FINDER.read_text(), inverse["file"]: patched(injection)}
-        target.replace_modules(injection.service, changes)
+        changes: dict[str, str | None] = {FINDER_NAME: FINDER.read_text(), inverse["file"]: patched(injection)}
+        _cluster(target).replace_modules(injection.service, changes)
 
     def undo(self, target: Target, inverse: Inverse) -> None:
-        present = set(target.modules(inverse["service"]))
+        cluster = _cluster(target)
+        present = set(cluster.modules(inverse["service"]))
         if inverse["file"] in present:
             last = present <= {inverse["file"], FINDER_NAME}
             removed = [inverse["file"], *([FINDER_NAME] if last else [])]
-            target.replace_modules(inverse["service"], dict.fromkeys(removed))
+            cluster.replace_modules(inverse["service"], dict.fromkeys(removed))
 
 
 def module_of(injection: PatchInjection) -> str:
@@ -163,54 +168,28 @@ class ObjectMechanism:
     def prepare(self, injection: ObjectInjection, target: Target, token: str, seconds: float) -> Inverse:
         cluster = _cluster(target)
         found = cluster.resource(injection.target)
-        originals = [_original(found, path, new, injection.target) for path, new in injection.set.items()]
-        _refuse_overlap(url_of(found), [original["path"] for original in originals], cluster)
-        return {"changed": [{"url": url_of(found), "originals": originals}]}
+        url = url_of(found)
+        if url in {taken for record in cluster.records() for taken in record.changed_objects}:
+            raise CannotAct(f"another fault has changed {injection.target}")
+        if cluster.patch(_change(injection, url), "--dry-run=server")["spec"] == found["spec"]:
+            raise CannotAct(f"{injection.target} is already as the fault would have it")
+        # Helm changes no fields of others, and a change of values makes this their owner: so owners are changed alone.
+        originals = {"/spec": found["spec"], "/metadata/managedFields": found["metadata"]["managedFields"]}
+        patches = [[{"op": "replace", "path": path, "value": value}] for path, value in originals.items()]
+        return {"changes": [{"url": url, "type": "json", "patch": patch} for patch in patches]}
 
     def act(self, injection: ObjectInjection, target: Target, inverse: Inverse) -> None:
-        cluster, (changed,) = _cluster(target), inverse["changed"]
-        found = cluster.get(changed["url"])
-        patch = [operation for path, new in injection.set.items() for operation in upkeep.change(found, path, new)]
-        cluster.patch(changed["url"], patch)
+        _cluster(target).patch(_change(injection, inverse["changes"][0]["url"]))
 
     def undo(self, target: Target, inverse: Inverse) -> None:
         cluster = _cluster(target)
-        for changed in inverse["changed"]:
-            get, patch = partial(cluster.get, changed["url"]), partial(cluster.patch, changed["url"])
-            upkeep.set_back(get, patch, changed["originals"])
+        for change in inverse["changes"]:
+            if cluster.get(change["url"]) is not None:
+                cluster.patch(change)
 
 
-def _cluster(target: Target) -> Cluster:
-    if not isinstance(target, Cluster):
-        raise CannotAct("only a shop on a cluster has Kubernetes objects")
-    return target
-
-
-def _original(found: Any, path: str, new: Any, target: str) -> dict[str, Any]:
-    try:
-        patch, original = upkeep.change(found, path, new), upkeep.original(found, path)
-    except (ValueError, AttributeError, TypeError) as error:
-        raise CannotAct(f"{target} has no {path}: {error}") from error
-    if not patch:
-        raise CannotAct(f"{target} has this value of {path} already")
-    return original
-
-
-def _refuse_overlap(url: str, paths: list[str], cluster: Cluster) -> None:
-    """Two faults may change one object, but not the same values: the second one would save those of the first."""
-    taken = [
-        saved["path"]
-        for record in cluster.records()
-        for inverse in record.inverses
-        if inverse["mechanism"] == "object"
-        for earlier in inverse["changed"]
-        if earlier["url"] == url
-        for saved in earlier["originals"]
-    ]
-    for path in paths:
-        for other in taken:
-            if path.startswith(other) or other.startswith(path):
-                raise CannotAct(f"another fault has changed {other} of {url.rpartition('/')[2]}")
+def _change(injection: ObjectInjection, url: str) -> dict[str, Any]:
+    return {"url": url, "type": "strategic", "patch": injection.patch}
 
 
 class StoreMechanism:
@@ -219,24 +198,22 @@ class StoreMechanism:
     def prepare(self, injection: StoreInjection, target: Target, token: str, seconds: float) -> Inverse:
         store, database = injection.store, injection.database
         probe = injection.save or ("SELECT 1" if store == "postgresql" else "PING")
-        saved = target.query(store, database, probe)
+        saved = _cluster(target).query(store, database, probe)
         restore = [statement.replace("{saved}", saved) for statement in injection.restore]
         return {"store": store, "database": database, "restore": restore, "token": token, "seconds": seconds}
 
     def act(self, injection: StoreInjection, target: Target, inverse: Inverse) -> None:
-        pause, token = f"{inverse['seconds']:.0f}", inverse["token"]
-        if injection.hold:
-            statements = ["BEGIN", *injection.hold, pause, "COMMIT"]
-            target.background(injection.store, injection.database, statements, token)
-            return
-        target.background(injection.store, injection.database, [pause, *inverse["restore"]], token)
+        cluster, pause, token = _cluster(target), f"{inverse['seconds']:.0f}", inverse["token"]
+        statements = ["BEGIN", *injection.hold, pause, "COMMIT"] if injection.hold else [pause, *inverse["restore"]]
+        cluster.background(injection.store, injection.database, statements, token)
         for statement in injection.apply:
-            target.query(injection.store, injection.database, statement)
+            cluster.query(injection.store, injection.database, statement)
 
     def undo(self, target: Target, inverse: Inverse) -> None:
-        target.end_background(inverse["store"], inverse["token"])
+        cluster = _cluster(target)
+        cluster.end_background(inverse["store"], inverse["token"])
         for statement in inverse["restore"]:
-            target.query(inverse["store"], inverse["database"], statement)
+            cluster.query(inverse["store"], inverse["database"], statement)
 
 
 class LoadMechanism:

@@ -45,12 +45,13 @@ class Mystery:
     _began: float = 0.0
 
     def __post_init__(self) -> None:
-        with suppress(CannotRestore):  # a store that was not started again
+        with suppress(CannotRestore):  # a record of an earlier version
             injector.restore(Local(self.folder), everything=True)  # what a shop that was killed left behind
 
     @property
     def is_over(self) -> bool:
-        return self._record.token not in {record.token for record in Local(self.folder).records()}
+        injected = {record.token for record in Local(self.folder).records() if record.seconds_left}
+        return self._record.token not in injected
 
     @property
     def suspects(self) -> Sequence[str]:
@@ -70,11 +71,11 @@ class Mystery:
 
     async def _start(self) -> None:
         """Start a fault, and customers if there are none."""
-        others = [fault for fault in suitable() if fault != self.fault]
-        chosen = secrets.choice(others or suitable())
+        chosen = secrets.choice([fault for fault in suitable() if fault != self.fault])
         if not self.room.customers.rate:
             await self.room.customers.set_rate(_CUSTOMERS)
-        self._record = await asyncio.to_thread(_begin, chosen, Local(self.folder))
+        self._record = await asyncio.to_thread(injector.start, chosen, Local(self.folder), _SECONDS)
+        injector.leave(self._record, Local(self.folder))
         self.fault, self.hidden, self.answers, self._began = chosen, True, [], time.monotonic()
 
     def _answer(self, service: str) -> None:
@@ -84,7 +85,7 @@ class Mystery:
 
 
 def suitable() -> list[Fault]:
-    """Return the faults that act at once in every local laboratory, and end without a restart."""
+    """Return the faults that act at once in every local laboratory."""
     return [
         fault
         for fault in catalogue.load_all().values()
@@ -92,9 +93,3 @@ def suitable() -> list[Fault]:
         and "local" in fault.where
         and {injection.mechanism for injection in fault.injections} == {"failpoint"}
     ]
-
-
-def _begin(fault: Fault, target: Local) -> Record:
-    record = injector.start(fault, target, _SECONDS)
-    injector.leave(record, target)
-    return record

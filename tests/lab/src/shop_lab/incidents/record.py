@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
 
-from pydantic import Field, ValidationError
+from pydantic import ConfigDict, Field, ValidationError
 
 from chassis.errors import FailedPrecondition
 from shop_lab.incidents.catalogue import Fault, Strict, first_slip
@@ -24,7 +24,6 @@ WINDOW, TRUTH = "window.json", "truth.json"
 
 Phase = Literal["before", "during", "after"]
 Verdict = Literal["holds", "violated", "unknown"]
-Where = Literal["local", "cluster"]
 Nanos = int
 """Unix time in nanoseconds, UTC."""
 
@@ -38,7 +37,7 @@ class Plan(Strict):
 
     faults: tuple[str, ...]
     seconds: tuple[float, ...]
-    seed: int
+    seed: int = 0
     nonce: str = Field(default_factory=lambda: secrets.token_hex(16))
 
     def digest(self) -> str:
@@ -50,36 +49,41 @@ class Window(Strict):
 
     schema_version: Literal[1] = 1
     id: str
-    where: Where
-    namespace: str = ""
+    namespace: str
     began: Nanos
     ended: Nanos | None = None
     plan_sha256: str
     truth_sha256: str = ""
 
 
-class Times(Strict):
+class Evidence(Strict):
+    """A part of the truth, which grows while an incident runs."""
+
+    model_config = ConfigDict(frozen=False)
+
+
+class Times(Evidence):
     """When a fault was requested, applied, seen to act, removed, and no longer seen; None for what has not happened."""
 
-    requested: Nanos
+    requested: Nanos = 0
     applied: Nanos | None = None
     effective: Nanos | None = None
     removed: Nanos | None = None
     recovered: Nanos | None = None
 
 
-class Proof(Strict):
+class Proof(Evidence):
     """The values of the effect's query before, during and after the fault, and the bounds that only a fault meets."""
 
     query: str
     above: float | None = None
     below: float | None = None
-    baseline: tuple[float | None, ...] = ()
+    baseline: list[float | None] = Field(default_factory=list)
     value: float | None = None
     healed: float | None = None
 
 
-class InjectedFault(Strict):
+class InjectedFault(Evidence):
     """A fault, as the catalogue had it then, and what it did."""
 
     fault: Fault
@@ -88,25 +92,23 @@ class InjectedFault(Strict):
     proof: Proof | None = None
 
 
-class ObservedAlert(Strict):
-    """An alert that fired: whether it paged, and when it fired and resolved."""
+class Firing(Evidence):
+    """One alert from the moment it fired until it resolved. Times are Unix seconds, None for what has not happened."""
 
-    name: str
-    severity: str
-    paged: bool
-    fired: Nanos
-    resolved: Nanos | None = None
+    labels: Mapping[str, str]
+    began: float
+    ended: float | None = None
+    uninhibited_since: float | None = None
+    paged_at: float | None = None
 
-
-class Load(Strict):
-    """The customers: sessions a second, and the seed of their choices. `chart` are those of the release."""
-
-    source: Literal["command", "chart"]
-    rate: float | None = None
-    seed: int | None = None
+    @property
+    def name(self) -> str:
+        """The alert with what it is about: `Name(slo or service)`."""
+        subject = self.labels.get("slo") or self.labels.get("service_name") or ""
+        return f"{self.labels['alertname']}({subject})" if subject else self.labels["alertname"]
 
 
-class Truth(Strict):
+class Truth(Evidence):
     """Everything about an incident.
 
     Attributes:
@@ -118,26 +120,21 @@ class Truth(Strict):
     schema_version: Literal[1] = 1
     id: str
     plan: Plan
-    where: Where
     versions: Mapping[str, str]
-    load: Load
-    faults: tuple[InjectedFault, ...] = ()
-    alerts: tuple[ObservedAlert, ...] = ()
-    invariants: Mapping[Phase, Mapping[str, Verdict]] = {}
-    problems: tuple[str, ...] = ()
+    faults: list[InjectedFault] = Field(default_factory=list)
+    alerts: list[Firing] = Field(default_factory=list)
+    invariants: dict[Phase, Mapping[str, Verdict]] = Field(default_factory=dict)
+    problems: list[str] = Field(default_factory=list)
 
 
 class Record:
-    """The folder of a run that has begun. Files are replaced as a whole, so that a crash leaves what was known."""
+    """The folder of a run that has begun, and its truth. Files are replaced as a whole, so that a crash leaves one."""
 
-    def __init__(self, folder: Path, plan: Plan, where: Where, namespace: str = "") -> None:
-        self.id = secrets.token_hex(6)
-        self.folder = folder / self.id
-        self.where = where
-        (self.folder / "telemetry").mkdir(parents=True)
-        self._window = Window(
-            id=self.id, where=where, namespace=namespace, began=time.time_ns(), plan_sha256=plan.digest()
-        )
+    def __init__(self, folder: Path, plan: Plan, namespace: str, versions: Mapping[str, str]) -> None:
+        self.truth = Truth(id=secrets.token_hex(6), plan=plan, versions=versions)
+        self.folder = folder / self.truth.id
+        self.folder.mkdir(parents=True)
+        self._window = Window(id=self.truth.id, namespace=namespace, began=time.time_ns(), plan_sha256=plan.digest())
         write_durably(self.folder / WINDOW, self._window.model_dump_json(indent=2))
 
     @contextmanager
@@ -149,13 +146,13 @@ class Record:
             if not (self.folder / TRUTH).exists():
                 shutil.rmtree(self.folder)
 
-    def save(self, truth: Truth) -> None:
+    def save(self) -> None:
         """Write what is known so far."""
-        write_durably(self.folder / TRUTH, truth.model_dump_json(indent=2), 0o600)
+        write_durably(self.folder / TRUTH, self.truth.model_dump_json(indent=2), 0o600)
 
-    def close(self, truth: Truth) -> None:
+    def close(self) -> None:
         """Write the truth and publish its hash."""
-        self.save(truth)
+        self.save()
         digest = _digest(self.folder / TRUTH)
         window = self._window.model_copy(update={"ended": time.time_ns(), "truth_sha256": digest})
         write_durably(self.folder / WINDOW, window.model_dump_json(indent=2))

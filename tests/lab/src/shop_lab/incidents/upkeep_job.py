@@ -26,7 +26,7 @@ def manifests(
         "name": name,
         "namespace": namespace,
         "labels": labels,
-        "rules": [_rule(changed["url"]) for inverse in record.inverses for changed in inverse.get("changed", ())],
+        "rules": [_rule(url) for url in record.changed_objects],
         "deadline": int(record.seconds_left) + _EXTRA_SECONDS,
         "program": _PROGRAM,
         "image": container["image"],
@@ -42,7 +42,7 @@ def manifests(
 def _rule(url: str) -> dict[str, Any]:
     parts = url.split("/")
     group = "" if parts[1] == "api" else parts[2]
-    return {"apiGroups": [group], "resources": [parts[-2]], "resourceNames": [parts[-1]], "verbs": ["get", "patch"]}
+    return {"apiGroups": [group], "resources": [parts[-2]], "resourceNames": [parts[-1]], "verbs": ["patch"]}
 
 
 def customers(

@@ -2,12 +2,11 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from chassis.errors import DomainError, Unavailable
+from chassis.errors import DomainError
 from checkout_service.reconciliation.rules import Kind
-from shop_lab.incidents.alerts import Firing
 from shop_lab.incidents.catalogue import Expected
 from shop_lab.incidents.readings import Readings
-from shop_lab.incidents.record import ObservedAlert, Verdict
+from shop_lab.incidents.record import Firing, Verdict
 
 MAX_FAILED_SHARE = 0.05
 INVARIANTS: Mapping[str, frozenset[Kind]] = {
@@ -25,24 +24,15 @@ SAFETY = frozenset({"I1", "I3", "I6", "I8"})
 """Invariants that hold during a fault as well; the others are promises for the time after it."""
 
 
-def failed_share(readings: Readings) -> float | None:
-    """Return the share of pages that failed in the last minute; None if it is unknown."""
-    try:
-        return readings.failed_share()
-    except Unavailable:  # a fault may reach what observes it
-        return None
-
-
 def check_invariants(readings: Readings) -> dict[str, Verdict]:
     """Return whether each invariant holds now."""
     try:
         mismatches = readings.mismatches()
+        found: dict[str, Verdict]
+        found = {name: "violated" if kinds & mismatches else "holds" for name, kinds in INVARIANTS.items()}
     except DomainError:  # a fault may keep records from being read
-        mismatches = None
-    found: dict[str, Verdict] = dict.fromkeys(INVARIANTS, "unknown")
-    if mismatches is not None:
-        found = {name: "violated" if kinds & set(mismatches) else "holds" for name, kinds in INVARIANTS.items()}
-    share = failed_share(readings)
+        found = dict.fromkeys(INVARIANTS, "unknown")
+    share = readings.failed_share()
     found["I9"] = "unknown" if share is None else "holds" if share <= MAX_FAILED_SHARE else "violated"
     return found
 
@@ -58,24 +48,10 @@ def alert_problems(expected: Expected, firings: Sequence[Firing], began: float) 
         yield f"{name} did not fire"
     elif name and (after := fired[name].began - began) > expected.within:
         yield f"{name} fired after {after:.0f} s, not within {expected.within:.0f} s"
-    paged = list(dict.fromkeys(firing.name for firing in sorted(firings, key=_paged_at) if firing.paged))
+    pages = sorted((firing.paged_at, firing.name) for firing in firings if firing.paged_at)
+    paged = list(dict.fromkeys(name for _, name in pages))
     if (name := next(iter(paged), "")) != expected.page:
         yield f"the first page is {name or 'none'}, not {expected.page or 'none'}"
     explained = {expected.first, expected.page, *expected.may_fire}
     yield from (f"{name} paged" for name in sorted(set(paged[1:]) - explained))
     yield from (f"{name} fired" for name in sorted(set(expected.must_not_fire) & set(fired)))
-
-
-def _paged_at(firing: Firing) -> float:
-    return firing.paged_at or 0.0
-
-
-def observed_alert(firing: Firing) -> ObservedAlert:
-    """Return an alert as records have it."""
-    return ObservedAlert(
-        name=firing.name,
-        severity=firing.labels.get("severity", ""),
-        paged=firing.paged,
-        fired=int(firing.began * 1e9),
-        resolved=None if firing.ended is None else int(firing.ended * 1e9),
-    )
