@@ -15,6 +15,7 @@ from helm_python.chart import Chart
 from helm_python.errors import HelmError
 
 API_VERSIONS = [
+    "cert-manager.io/v1",
     "gateway.networking.k8s.io/v1",
     "keda.sh/v1alpha1",
     "policy.linkerd.io/v1beta3",

@@ -61,14 +61,20 @@ def expected_table(values: dict[str, Any]) -> Table:
     return found | {(GATEWAY, callee): full_names(callee, methods) for callee, methods in CALLERS[GATEWAY].items()}
 
 
-def test_each_service_allows_what_the_values_say(render: Any, values: dict[str, Any], grpc_services: list[str]) -> None:
-    manifests = render(TLS)
+@pytest.mark.parametrize("issuer", ["existing", "authority"])
+def test_each_service_allows_what_the_values_say(
+    render: Any, values: dict[str, Any], grpc_services: list[str], issuer: str
+) -> None:
+    manifests = render({"tls": {**TLS["tls"], "issuer": issuer}})
     allowed: Table = {}
     for name in grpc_services:
         of_callers = json.loads(manifests.environment(name)["ALLOWED_CALLS"])
         allowed |= {(caller, name): set(methods) for caller, methods in of_callers.items()}
         assert all(len(set(methods)) == len(methods) for methods in of_callers.values())
-    assert allowed == expected_table(values)
+    by_dns_name = {
+        (f"shop-{caller}.shop.svc.cluster.local", to): names for (caller, to), names in table_of(values).items()
+    }
+    assert allowed == expected_table(values) | (by_dns_name if issuer == "authority" else {})
 
 
 def test_identities_follow_the_trust_domain_the_namespace_and_the_release_and_entries_add_up(render: Any) -> None:
@@ -79,11 +85,18 @@ def test_identities_follow_the_trust_domain_the_namespace_and_the_release_and_en
     deployment = render(values, name="eu", namespace="there").one("Deployment", "eu-ad")
     (container,) = deployment["spec"]["template"]["spec"]["containers"]
     allowed = next(variable["value"] for variable in container["env"] if variable["name"] == "ALLOWED_CALLS")
-    assert json.loads(allowed) == {storefront: ["shop.internal.AdJournal/ScanAds", "shop.AdService/GetAds"]}
+    assert json.loads(allowed) == {
+        storefront: ["shop.internal.AdJournal/ScanAds", "shop.AdService/GetAds"],
+        "eu-storefront.there.svc.cluster.local": ["shop.AdService/GetAds"],
+    }
 
 
-def test_every_method_of_the_table_exists_and_the_pods_of_helm_test_call_theirs(values: dict[str, Any]) -> None:
+def test_every_declared_or_exposed_method_exists_and_the_pods_of_helm_test_call_theirs(
+    values: dict[str, Any], grpc_services: list[str]
+) -> None:
     assert set().union(*table_of(values).values()) <= contract()
+    for name in grpc_services:
+        assert full_names(name, (values["services"][name] or {}).get("exposed", [])) <= contract()
     stubs = re.findall(r"\.([A-Z]\w+)\(", (ROOT / "charts/shop/files/tests/order.py").read_text())
     methods = {name.rpartition("/")[2] for name in contract()}
     assert set(stubs) & methods == {method for found in values["tests"]["calls"].values() for method in found}
@@ -152,14 +165,20 @@ def istio_table(manifests: Any) -> Table:
 
 
 @pytest.mark.parametrize("mode", ["sidecar", "ambient"])
-def test_istio_allows_the_same_calls_connections_and_checks_of_health(
+def test_istio_allows_the_same_calls_connections_and_checks_of_health_by_mutual_tls(
     render: Any, values: dict[str, Any], grpc_services: list[str], mode: str
 ) -> None:
     expected = expected_table(values) | servers_of(values)
     expected |= {("spiffe://*", name): {HEALTH} for name in grpc_services}
     if mode == "ambient":  # where methods are known: pods accept nothing but its connections
         expected |= {(identity("waypoint"), name): set() for name in grpc_services}
-    assert istio_table(render({**MESHED, "mesh": mode})) == expected
+    manifests = render({**MESHED, "mesh": mode})
+    assert istio_table(manifests) == expected
+    spec = manifests.one("PeerAuthentication", "shop-services")["spec"]
+    assert spec["mtls"] == {"mode": "STRICT"}
+    labels = spec["selector"]["matchLabels"].items()
+    selected = {name for name, pod in manifests.pod_templates() if labels <= pod["metadata"]["labels"].items()}
+    assert selected == {f"shop-{name}" for name in values["services"]}
 
 
 def linkerd_table(manifests: Any) -> Table:

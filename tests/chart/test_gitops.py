@@ -53,10 +53,11 @@ def test_the_examples_install_the_chart_with_existing_secrets_and_without_tests(
     assert EXAMPLES["HelmRelease"]["spec"]["chartRef"]["name"] == EXAMPLES["OCIRepository"]["metadata"]["name"]
 
 
-@pytest.mark.parametrize("generated", [{"shop/templates/secret.yaml"}, set()])
+@pytest.mark.parametrize("generated", [{"shop/templates/authority.yaml", "shop/templates/secret.yaml"}, set()])
 def test_nothing_but_generated_secrets_is_random(helm: Any, generated: set[str]) -> None:
     grafana = {"observability": {"enabled": True, "grafana": {"existingSecret": "" if generated else "shop-keys"}}}
-    values = {**({} if generated else EXISTING_SECRET), **grafana, "tls": {"enabled": True}}
+    tls = {"tls": {"enabled": True, "issuer": "authority" if generated else "existing"}}
+    values = {**({} if generated else EXISTING_SECRET), **grafana, **tls}
     first, second = (helm("render", values=values, name="shop", namespace="shop") for _ in range(2))
     assert {path for path, text in first.items() if "kind: Secret\n" in text} == generated
     assert {path for path in first.keys() | second.keys() if first[path] != second[path]} == generated

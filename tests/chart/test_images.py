@@ -1,10 +1,8 @@
 """Which images the pods run, and how they are pinned."""
 
 import re
-from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[2]
 DIGEST = "sha256:" + "0123456789abcdef" * 4
 OWN = "not-published.invalid/shop/"
 

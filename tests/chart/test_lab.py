@@ -27,7 +27,8 @@ def test_each_grpc_service_serves_failpoints_to_the_laboratory_alone(render: Any
         environment = manifests.environment(name)
         assert [environment["LAB"], environment["INTERNAL_PORT"]] == ["1", "50052"]
         allowed = json.loads(environment["ALLOWED_CALLS"])
-        assert allowed.pop("spiffe://cluster.local/ns/shop/sa/shop-lab") == methods
+        for caller in ("spiffe://cluster.local/ns/shop/sa/shop-lab", "shop-lab.shop.svc.cluster.local"):
+            assert allowed.pop(caller) == methods
         assert "Failpoints" not in json.dumps(allowed)
         assert 50052 in [port["port"] for port in manifests.one("Service", f"shop-{name}")["spec"]["ports"]]
     assert "shop-lab-tls" in json.dumps(manifests.objects)

@@ -58,8 +58,12 @@ def test_no_object_appears_twice(render: Any, matrix_values: dict[str, Any]) -> 
 LOGS_MEBIBYTES = 50
 
 
-def mebibytes(quantity: str) -> int:
-    return int(quantity[:-2]) * {"Mi": 1, "Gi": 1024}[quantity[-2:]]
+def mebibytes(quantity: str) -> float:
+    return float(quantity[:-2]) * {"Mi": 1, "Gi": 1024}[quantity[-2:]]
+
+
+def cores(quantity: str) -> float:
+    return float(quantity.removesuffix("m")) / (1000 if quantity.endswith("m") else 1)
 
 
 def containers_of(pod: dict[str, Any]) -> list[dict[str, Any]]:
@@ -107,7 +111,7 @@ def test_pods_conform_to_pod_security_restricted_and_have_no_credentials_of_the_
 
 def test_every_component_has_its_own_service_account(render: Any, matrix_values: dict[str, Any]) -> None:
     manifests = render(matrix_values)
-    twice = re.compile("test-health|authority-|-v2$")  # other pods have their accounts, too
+    twice = re.compile("test-health|-v2$")  # other pods have their accounts, too
     used = [pod["spec"]["serviceAccountName"] for name, pod in manifests.pod_templates() if not twice.search(name)]
     found = {found["metadata"]["name"] for found in manifests.all("ServiceAccount")}
     assert sorted(used) == sorted(found - {"shop-lab"})  # whose pods a command starts
@@ -122,6 +126,20 @@ def test_the_limit_of_disk_space_leaves_room_for_logs_beside_full_volumes(
         volumes = sum(mebibytes(disk["sizeLimit"]) for disk in disks if "medium" not in disk)
         limit = sum(mebibytes(found["resources"]["limits"]["ephemeral-storage"]) for found in pod["spec"]["containers"])
         assert volumes + LOGS_MEBIBYTES * len(pod["spec"]["containers"]) <= limit, name
+
+
+def test_everything_with_observability_fits_a_node_of_four_gibibytes(render: Any, values: dict[str, Any]) -> None:
+    manifests = render({"observability": {"enabled": True}})
+    services = [manifests.container(name)["resources"]["requests"] for name in values["services"]]
+    assert sum(mebibytes(request["memory"]) for request in services) <= 60 * len(services)
+    assert sum(cores(request["cpu"]) for request in services) <= 0.06 * len(services)
+    workloads = [*manifests.all("Deployment"), *manifests.all("StatefulSet")]
+    resources = [found["spec"]["template"]["spec"]["containers"][0]["resources"] for found in workloads]
+    assert sum(mebibytes(found["requests"]["memory"]) for found in resources) <= 1.5 * 1024
+    assert sum(mebibytes(found["limits"]["memory"]) for found in resources) <= 3.75 * 1024
+    assert sum(cores(found["requests"]["cpu"]) for found in resources) <= 1.5
+    # Some nodes report no disk space. Without a request, the limit would be one.
+    assert {found["requests"]["ephemeral-storage"] for found in resources} == {"0"}
 
 
 def test_every_mounted_volume_exists(render: Any, matrix_values: dict[str, Any]) -> None:

@@ -26,17 +26,6 @@ def test_while_a_release_is_switched_all_is_rendered_but_the_policies(render: An
     assert not [kind for _, kind, _ in permissive if kind in {"AuthorizationPolicy", "PeerAuthentication", "Server"}]
 
 
-def test_services_require_mutual_tls(render: Any, values: Object, mesh: Object) -> None:
-    manifests = render(mesh)
-    if mesh["meshPolicies"] != "istio":
-        return
-    spec = manifests.one("PeerAuthentication", "shop-services")["spec"]
-    assert spec["mtls"] == {"mode": "STRICT"}
-    labels = spec["selector"]["matchLabels"].items()
-    selected = {name for name, pod in manifests.pod_templates() if labels <= pod["metadata"]["labels"].items()}
-    assert selected == {f"shop-{name}" for name in values["services"]}
-
-
 def addresses(manifests: Any) -> Iterator[tuple[str, str, int]]:
     """Yield who has the address of which host and port: variables of containers, and what the tests check."""
     for name, pod in manifests.pod_templates():

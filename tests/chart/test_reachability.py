@@ -228,7 +228,7 @@ def test_no_pod_of_the_production_values_connects_to_any_address_or_in_plaintext
     assert "http://" not in str(manifests.environment("checkout"))
 
 
-@pytest.mark.parametrize("named", [[], ["postgresql", "valkey", "telemetry", "kubernetes"]])
+@pytest.mark.parametrize("named", [[], ["postgresql", "valkey", "telemetry"]])
 def test_servers_outside_are_any_address_until_their_peers_are_named(render: Any, named: list[str]) -> None:
     values = {
         "postgresql": {"enabled": False},
@@ -242,9 +242,8 @@ def test_servers_outside_are_any_address_until_their_peers_are_named(render: Any
     }
     found = rules_without_peers(render(values))
     databases = {(name, 5432) for name in ("payment", "shipping", "email", "checkout", "employee-api")}
-    kubernetes = {("authority", 443), ("authority", 6443)}
     telemetry = {(name, port) for name, port in found if port == 4318}
-    assert found - telemetry == (set() if named else databases | kubernetes | {("cart", 6379)})
+    assert found - telemetry == (set() if named else databases | {("cart", 6379)})
     assert bool(telemetry) is not bool(named)
 
 

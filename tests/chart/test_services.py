@@ -1,6 +1,5 @@
 """What an entry in `services` renders: addresses, probes, ports, variables, files, resources."""
 
-import re
 from typing import Any
 
 import pytest
@@ -8,26 +7,6 @@ import pytest
 from checkout_service.__main__ import Settings as CheckoutSettings
 from checkout_service.reconciliation.__main__ import ReconciliationSettings
 from shipping_service.__main__ import Settings as ShippingSettings
-
-
-def mebibytes(quantity: str) -> float:
-    number, unit = re.fullmatch(r"([0-9.]+)(Mi|Gi)", quantity).groups()  # type: ignore[union-attr]
-    return float(number) * (1024 if unit == "Gi" else 1)
-
-
-def cores(quantity: str) -> float:
-    return float(quantity.removesuffix("m")) / (1000 if quantity.endswith("m") else 1)
-
-
-def test_a_call_sets_the_address_of_the_callee(render: Any, values: dict[str, Any]) -> None:
-    manifests = render()
-    for name, entry in values["services"].items():
-        addresses = {key: value for key, value in manifests.environment(name).items() if key.endswith("_ADDR")}
-        assert addresses == {
-            f"{callee.upper().replace('-', '_')}_{suffix}": f"shop-{callee}:{port}"
-            for calls, suffix, port in (("calls", "ADDR", 50051), ("internalCalls", "INTERNAL_ADDR", 50052))
-            for callee in (entry or {}).get(calls, [])
-        }
 
 
 @pytest.mark.parametrize("tls", [False, True])
@@ -70,20 +49,6 @@ def test_retention_is_the_default_of_the_services_and_shipping_s_may_be_longer(r
     days = {"shipping": 200, "checkout": "100.5"}
     services = {name: {"env": {"RETENTION_DAYS": value}} for name, value in days.items()}
     assert render({"services": services}).environment("shipping")["RETENTION_DAYS"] == "200"
-
-
-def test_everything_with_observability_fits_a_node_of_four_gibibytes(render: Any, values: dict[str, Any]) -> None:
-    manifests = render({"observability": {"enabled": True}})
-    services = [manifests.container(name)["resources"]["requests"] for name in values["services"]]
-    assert sum(mebibytes(request["memory"]) for request in services) <= 60 * len(services)
-    assert sum(cores(request["cpu"]) for request in services) <= 0.06 * len(services)
-    workloads = [*manifests.all("Deployment"), *manifests.all("StatefulSet")]
-    resources = [found["spec"]["template"]["spec"]["containers"][0]["resources"] for found in workloads]
-    assert sum(mebibytes(found["requests"]["memory"]) for found in resources) <= 1.5 * 1024
-    assert sum(mebibytes(found["limits"]["memory"]) for found in resources) <= 3.75 * 1024
-    assert sum(cores(found["requests"]["cpu"]) for found in resources) <= 1.5
-    # Some nodes report no disk space. Without a request, the limit would be one.
-    assert {found["requests"]["ephemeral-storage"] for found in resources} == {"0"}
 
 
 def test_a_service_s_scheduling_overrides_that_of_all_pods(render: Any) -> None:

@@ -11,11 +11,13 @@ from jsonschema import validate  # type: ignore[import-untyped]
 from recommendation_service.__main__ import Settings
 
 ROOT = Path(__file__).resolve().parents[2]
-CHART = ROOT / "charts/shop"
 SCHEMAS = json.loads((ROOT / "tests/chart/schemas/meshes.json").read_text())
 GATEWAY = {"enabled": True, "parentRefs": [{"name": "public"}], "grpcHostnames": ["grpc.example.com"]}
-VERSION = "app.kubernetes.io/version"
-PODS = {"app.kubernetes.io/name": "recommendation", "app.kubernetes.io/instance": "shop"}
+ROUTES = [
+    (["v1"], {"shop-recommendation-v1": None}),
+    (["v2"], {"shop-recommendation-v2": None}),
+    ([], {"shop-recommendation-v1": 90, "shop-recommendation-v2": 10}),
+]
 CANARY = {"v1": {"weight": 90, "replicas": 2}, "v2": {"weight": 10, "env": {"LOG_LEVEL": "debug"}}}
 
 
@@ -41,11 +43,7 @@ def routed(manifests: Any, name: str) -> list[tuple[Any, dict[str, int | None]]]
 @pytest.mark.parametrize("mesh", ["sidecar", "ambient"])
 def test_a_mesh_shares_calls_by_weight_and_leads_those_with_a_header_to_a_version(render: Any, mesh: str) -> None:
     manifests = render(given(CANARY, mesh=mesh))
-    assert routed(manifests, "shop-recommendation") == [
-        (["v1"], {"shop-recommendation-v1": None}),
-        (["v2"], {"shop-recommendation-v2": None}),
-        ([], {"shop-recommendation-v1": 90, "shop-recommendation-v2": 10}),
-    ]
+    assert routed(manifests, "shop-recommendation") == ROUTES
     route = manifests.one("GRPCRoute", "shop-recommendation")["spec"]
     (parent,) = route["parentRefs"]
     assert manifests.has("Service", parent["name"])
@@ -56,11 +54,7 @@ def test_a_mesh_shares_calls_by_weight_and_leads_those_with_a_header_to_a_versio
 
 def test_a_gateway_does_the_same_with_exposed_methods_only(render: Any) -> None:
     manifests = render(given(CANARY, gateway=GATEWAY))
-    assert routed(manifests, "shop-shop") == [
-        (["v1"], {"shop-recommendation-v1": None}),
-        (["v2"], {"shop-recommendation-v2": None}),
-        ([], {"shop-recommendation-v1": 90, "shop-recommendation-v2": 10}),
-    ]
+    assert routed(manifests, "shop-shop") == ROUTES
     for rule in manifests.one("GRPCRoute", "shop-shop")["spec"]["rules"]:
         assert all("method" in match for match in rule["matches"])
         assert rule["filters"]

@@ -1,7 +1,8 @@
 """Calls every method with every caller's certificate: what ALLOWED_CALLS lists is admitted, the rest refused.
 
-`python callers.py TABLE FOLDER`. TABLE has a line for each service: its addresses, separated by commas, and its
-ALLOWED_CALLS. FOLDER has a folder for each caller, whose name ends its SPIFFE ID, with tls.crt, tls.key and ca.crt.
+`python callers.py TABLE FOLDER FOREIGN`. TABLE has a line for each service: its addresses, separated by commas, and its
+ALLOWED_CALLS. FOLDER has a folder for each caller, with tls.crt, tls.key and ca.crt; its name ends the SPIFFE ID of the
+caller, or begins its DNS name. FOREIGN is a folder with a certificate that another authority issued.
 Methods are those that the reflection of each address lists. Prints what is wrong, and exits 1 if anything is.
 """
 
@@ -10,15 +11,12 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from datetime import timedelta
 from functools import partial
 from pathlib import Path
 
 import grpc
 from google.protobuf.descriptor_pool import DescriptorPool
 from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
-
-from chassis.tls.authority import Authority
 
 SECONDS = 10
 DENIED = grpc.StatusCode.PERMISSION_DENIED
@@ -59,16 +57,16 @@ def call_all(caller: Path, methods: dict[str, list[str]]) -> Iterator[tuple[str,
             yield from ((caller.name, name, call(opened, name)) for name in names)
 
 
-def strangers(folder: Path) -> Iterator[grpc.ChannelCredentials]:
-    """Yield credentials of clients without a certificate, and with one of this name from an authority of their own."""
+def strangers(folder: Path, foreign: Path) -> Iterator[grpc.ChannelCredentials]:
+    """Yield credentials of clients without a certificate, and with one of another authority."""
     authorities = (folder / "ca.crt").read_bytes()
-    foreign = Authority.create("foreign", timedelta(hours=1))
-    issued = foreign.issue([folder.name], f"spiffe://cluster.local/ns/shop/sa/{folder.name}", timedelta(hours=1))
     yield grpc.ssl_channel_credentials(authorities)
-    yield grpc.ssl_channel_credentials(authorities, issued.key, issued.certificate)
+    yield grpc.ssl_channel_credentials(
+        authorities, (foreign / "tls.key").read_bytes(), (foreign / "tls.crt").read_bytes()
+    )
 
 
-def main(table: Path, folder: Path) -> int:
+def main(table: Path, folder: Path, foreign: Path) -> int:
     """Print what is wrong and a summary. Return the exit status."""
     callers = sorted(folder.glob("[!.]*"))
     methods: dict[str, list[str]] = {}
@@ -79,14 +77,14 @@ def main(table: Path, folder: Path) -> int:
             if allowed and not address.endswith(":"):
                 methods[address] = methods_of(address, callers[0])
         for identity, names in json.loads(allowed or "{}").items():
-            declared |= {(identity.rpartition("/")[2], name) for name in names}
+            declared |= {(identity.rpartition("/")[2].partition(".")[0], name) for name in names}
     with ThreadPoolExecutor(4) as threads:
         statuses = [status for found in threads.map(partial(list_all, methods), callers) for status in found]
     wrong = [status for status in statuses if (status[:2] in declared) is (status[2] is DENIED)]
     counts = Counter(status[:2] in declared for status in statuses)
     for caller, method, status in wrong:
         print(f"WRONG: {caller} {method}: {status.name}")  # noqa: T201
-    refused = refused_strangers(callers[0], methods)
+    refused = refused_strangers(callers[0], foreign, methods)
     print(  # noqa: T201
         f"{len(callers)} callers of {sum(map(len, methods.values()))} methods at {len(methods)} addresses: "
         f"{counts[True]} declared and {counts[False]} undeclared calls, {len(wrong)} answered wrongly; "
@@ -99,15 +97,15 @@ def list_all(methods: dict[str, list[str]], caller: Path) -> list[tuple[str, str
     return list(call_all(caller, methods))
 
 
-def refused_strangers(caller: Path, methods: dict[str, list[str]]) -> int:
+def refused_strangers(caller: Path, foreign: Path, methods: dict[str, list[str]]) -> int:
     """Return how many connections of strangers are refused."""
     refused = 0
     for address, names in methods.items():
-        for credentials in strangers(caller):
+        for credentials in strangers(caller, foreign):
             with grpc.secure_channel(address, credentials) as opened:
                 refused += call(opened, names[0]) is grpc.StatusCode.UNAVAILABLE
     return refused
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1]), Path(sys.argv[2])))
+    sys.exit(main(*map(Path, sys.argv[1:4])))

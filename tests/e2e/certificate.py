@@ -9,7 +9,7 @@ import sys
 from datetime import timedelta
 from pathlib import Path
 
-from chassis.tls.authority import Authority
+from shop_cli.local.authority import Authority
 
 SPIFFE_ID = "spiffe://cluster.local/ns/e2e/sa/operator"
 

@@ -1,7 +1,6 @@
 """Replaces all certificates of a release each minute, and halfway their authority.
 
-`rotation.py NAMESPACE RELEASE MINUTES`. The release's own authority does the same in days: its CronJob is suspended
-meanwhile, and goes on with the new authority.
+`rotation.py NAMESPACE RELEASE MINUTES`. Helm issued the certificates, and its next upgrade uses the new authority.
 """
 
 import base64
@@ -13,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
-from chassis.tls.authority import Authority
+from shop_cli.local.authority import Authority
 
 ROUND_SECONDS = 60
 # Rounds for which a bundle or a signer is in force before the next step: kubelet replaces files within two minutes.
@@ -31,34 +30,24 @@ class Release:
         return subprocess.run(command, input=json.dumps(given), check=True, stdout=subprocess.PIPE, text=True).stdout
 
     def subjects(self) -> dict[str, Any]:
-        """Return what the release's authority issues, by the name of the Secret, and what these scripts have."""
-        cron_job = json.loads(self.kubectl("get", "cronjob", f"{self.name}-authority", "--output=json"))
-        (container,) = cron_job["spec"]["jobTemplate"]["spec"]["template"]["spec"]["containers"]
-        (subjects,) = (variable["value"] for variable in container["env"] if variable["name"] == "SUBJECTS")
-        return {**json.loads(subjects), **OWN}
+        """Return what the release's certificates and that of these scripts certify, by the name of the Secret."""
+        listed = self.kubectl("get", "secrets", "--output=jsonpath={.items[*].metadata.name}").split()
+        components = [name.removesuffix("-tls") for name in listed if name.endswith("-tls")]
+        host = f"{self._namespace}.svc.cluster.local"
+        identity = f"spiffe://cluster.local/ns/{self._namespace}/sa"
+        return {
+            f"{name}-tls": {"names": [name, f"{name}.{host}"], "spiffe_id": f"{identity}/{name}"} for name in components
+        } | OWN
 
     def authority(self) -> Authority:
         data = json.loads(self.kubectl("get", "secret", f"{self.name}-authority", "--output=json"))["data"]
         return Authority(base64.b64decode(data["tls.crt"]), base64.b64decode(data["tls.key"]))
 
-    def suspend(self, suspended: bool) -> None:
-        patch = json.dumps({"spec": {"suspend": suspended}})
-        self.kubectl("patch", "cronjob", f"{self.name}-authority", "--patch", patch)
-
     def write(self, secrets: Mapping[str, Mapping[str, bytes]], number: int) -> None:
         """Replace Secrets, and have kubelet look at the pods that mount them."""
-        items = [
-            {
-                "apiVersion": "v1",
-                "kind": "Secret",
-                "type": "kubernetes.io/tls",
-                "metadata": {"name": name},
-                "data": {key: base64.b64encode(value).decode() for key, value in data.items()},
-            }
-            for name, data in secrets.items()
-        ]
-        applied = {"apiVersion": "v1", "kind": "List", "items": items}
-        self.kubectl("apply", "--server-side", "--force-conflicts", "--filename=-", given=applied)
+        for name, data in secrets.items():
+            encoded = {key: base64.b64encode(value).decode() for key, value in data.items()}
+            self.kubectl("patch", "secret", name, "--patch", json.dumps({"data": encoded}))
         selector = f"app.kubernetes.io/instance={self.name}"
         self.kubectl("annotate", "pods", "--overwrite", "--selector", selector, f"e2e/rotation={number}")
 
@@ -90,9 +79,4 @@ def main(release: Release, minutes: int) -> None:
 
 
 if __name__ == "__main__":
-    of_arguments = Release(sys.argv[1], sys.argv[2])
-    of_arguments.suspend(True)
-    try:
-        main(of_arguments, int(sys.argv[3]))
-    finally:
-        of_arguments.suspend(False)
+    main(Release(sys.argv[1], sys.argv[2]), int(sys.argv[3]))

@@ -61,7 +61,6 @@ def test_the_process_that_serves_has_not_migrated_its_file(package: str, tmp_pat
     ("folder", "packages"),
     [
         ("services/cart", set()),
-        ("services/checkout", {"cryptography"}),
         ("services/load-generator", {"locust", "gevent", "flask"}),
         ("employee-api", {"sqlmodel", "pydantic", "greenlet", "tzdata"}),
     ],

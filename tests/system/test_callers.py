@@ -18,6 +18,7 @@ from shop.shipping_pb2_grpc import ShippingServiceStub
 from shop_cli.local.workspace import root
 from shop_internal.orders_pb2 import ListOrdersRequest, Order
 from shop_internal.orders_pb2_grpc import OrderJournalStub
+from shop_kit.certificates import new_authority, renew
 from shop_kit.running_shop import RunningShop, order_request
 from shop_kit.smoke import by_full_name, smoke_calls
 from shop_kit.storefront import Visitor
@@ -144,7 +145,8 @@ async def test_every_declared_call_is_admitted_and_every_other_refused(shop: Run
     addresses = {process.name: f"{process.address}{internal.get(process.name, '')}" for process in services}
     lines = [f"{addresses[process.name]} {process.environment['ALLOWED_CALLS']}\n" for process in services]
     table.write_text("".join(lines))
-    command = (sys.executable, str(ROOT / "tests/e2e/callers.py"), str(table), str(shop.folder / "tls"))
+    foreign = renew(tmp_path / "foreign", new_authority("foreign"), "ad")
+    command = (sys.executable, str(ROOT / "tests/e2e/callers.py"), str(table), str(shop.folder / "tls"), str(foreign))
     matrix = await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE)
     output, _ = await matrix.communicate()
     assert matrix.returncode == 0, output.decode()

@@ -139,7 +139,6 @@ app.kubernetes.io/version: {{ . }}
 {{- $observability := .Values.observability -}}{{- $services := .Computed.services -}}
 {{- $components := dict
   "alertmanager" (and $observability.enabled $observability.alertmanager.enabled)
-  "authority" (and .Values.tls.enabled (eq .Values.tls.issuer "authority"))
   "grafana" (and $observability.enabled $observability.grafana.enabled)
   "jaeger" $observability.enabled
   "lab" .Values.lab.enabled
@@ -207,12 +206,17 @@ shop.{{ . | replace "-" " " | title | replace " " "" }}Service
 {{- end -}}
 {{- end -}}
 
-{{/* What a service allows, as JSON: full names of methods by the caller's SPIFFE name: (list $ name). */}}
+{{/* What a service allows, as JSON: full names of methods by the names in the caller's certificate: (list $ name). */}}
 {{- define "shop.allowedCalls" -}}
-{{- $allowed := dict -}}
-{{- range $caller, $methods := get (index . 0).Computed.callers (index . 1) -}}
-{{- $name := include "shop.spiffe" (list (index $ 0) $caller) -}}
-{{- $_ := set $allowed $name (concat (get $allowed $name | default list) $methods | uniq) -}}
+{{- $root := index . 0 -}}{{- $allowed := dict -}}
+{{- range $caller, $methods := get $root.Computed.callers (index . 1) -}}
+{{- $names := list (include "shop.spiffe" (list $root $caller)) -}}
+{{- if and $root.Values.tls.enabled (eq $root.Values.tls.issuer "authority") (not (hasPrefix "spiffe://" $caller)) -}}
+{{- $names = append $names (include "shop.dnsNames" (list $root $caller) | fromJsonArray | last) -}}
+{{- end -}}
+{{- range $names -}}
+{{- $_ := set $allowed . (concat (get $allowed . | default list) $methods | uniq) -}}
+{{- end -}}
 {{- end -}}
 {{- toJson $allowed -}}
 {{- end -}}

@@ -4,7 +4,7 @@
      Jaeger, Prometheus and Loki have none: telemetry names no customer, and `exportTo` takes https. */}}
 {{- define "shop.certified" -}}
 {{- $names := .Computed.components -}}
-{{- without $names "alertmanager" "authority" "grafana" "jaeger" "load-generator" "loki" "prometheus" | toJson -}}
+{{- without $names "alertmanager" "grafana" "jaeger" "load-generator" "loki" "prometheus" | toJson -}}
 {{- end -}}
 
 {{- define "shop.tlsSecret" -}}
@@ -35,6 +35,8 @@
 {{- $refused := dict
   "tls.issuerRef.name: cert-manager needs the name of an issuer"
     (and (eq $tls.issuer "cert-manager") (not ($tls.issuerRef | default dict).name))
+  "tls.issuer: the cluster has no cert-manager; offline, render with --api-versions cert-manager.io/v1"
+    (and $tls.enabled (eq $tls.issuer "cert-manager") (not (.Capabilities.APIVersions.Has "cert-manager.io/v1")))
   "gateway.grpcHostnames: with tls.enabled the Gateway needs a client certificate, a BackendTLSPolicy and its calls in tls.callers"
     (and $tls.enabled .Values.gateway.enabled .Values.gateway.grpcHostnames (not $tls.callers)) -}}
 {{- $plain := dict

@@ -11,8 +11,8 @@ from chassis.settings import Settings, load
 from chassis.telemetry import semconv
 from chassis.telemetry.replaced_exporter import observe_certificates
 from chassis.tls import certificates
-from chassis.tls.authority import Authority
 from chassis.tls.certificates import Certificates
+from shop_cli.local.authority import Authority
 from shop_kit.certificates import HOUR, issue, issue_bad, new_authority, renew, replace
 from shop_kit.metrics import measured
 

@@ -17,10 +17,10 @@ from chassis.rpc import client, connection, server
 from chassis.settings import ServiceSettings, load
 from chassis.telemetry import semconv
 from chassis.tls import certificates
-from chassis.tls.authority import Authority, Issued
 from chassis.tls.certificates import Certificates
 from shop import cart_pb2
 from shop.cart_pb2_grpc import CartServiceStub
+from shop_cli.local.authority import Authority, Issued
 from shop_internal import ordered_cart_pb2
 from shop_internal.ordered_cart_pb2_grpc import OrderedCartStub
 from shop_kit.carts import REGISTER, REGISTER_INTERNAL, Carts, HeldCarts, OrderedCarts
@@ -35,6 +35,7 @@ GET = cart_pb2.GetCartRequest(user_id="u")
 ORDERED_CART, REMOVAL = (OrderedCartStub, "shop.internal.OrderedCart"), ordered_cart_pb2.RemoveOrderedRequest()
 GET_CART, REMOVE = "shop.CartService/GetCart", "shop.internal.OrderedCart/RemoveOrdered"
 REFLECTION = "grpc.reflection.v1.ServerReflection/ServerReflectionInfo"
+DNS_NAME = "shop-checkout.shop.svc.cluster.local"
 
 
 @pytest.fixture
@@ -52,7 +53,8 @@ def look_at_each_refresh(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def serving(folder: Path, carts: Carts | None = None, **options: Any) -> AbstractAsyncContextManager[server.Service]:
     """Serve carts to the checkout, though the table also lists a method of another release."""
-    allowed = json.dumps({spiffe_id("checkout"): [GET_CART, REMOVE, "shop.CartService/GetCarts"]})
+    listed = [GET_CART, REMOVE, "shop.CartService/GetCarts"]
+    allowed = json.dumps({spiffe_id("checkout"): listed, DNS_NAME: [GET_CART]})
     options = {"tls_folder": folder, "allowed_calls": allowed, **options}
     return running((REGISTER, carts or Carts()), internal=[(REGISTER_INTERNAL, OrderedCarts())], **options)
 
@@ -120,7 +122,7 @@ async def test_a_caller_may_make_the_calls_that_the_table_lists_and_no_others(fo
         ("{", "Input data was truncated"),
         ("[]", "Expected `object`, got `array`"),
         ('{"spiffe://shop/sa/cart": "GetCart"}', "Expected `array`, got `str`"),
-        ('{"cart": ["shop.CartService/GetCart"]}', "matching regex '^spiffe://"),
+        ('{"cart": ["shop.CartService/GetCart"]}', "matching regex '^(spiffe://"),
         ('{"spiffe://shop/sa/cart": ["GetCart"]}', "matching regex"),
         ('{"spiffe://shop/sa/cart": ["/shop.CartService/GetCart"]}', "at `$[...][0]`"),
     ],
@@ -147,12 +149,28 @@ async def test_a_caller_that_the_table_does_not_list_is_refused_before_its_reque
         assert await call.code() is grpc.StatusCode.PERMISSION_DENIED
 
 
-@pytest.mark.parametrize("services", [(), ("checkout", "ad"), ("checkout", "checkout")])
-async def test_a_certificate_without_exactly_one_identity_is_for_health_and_reflection_alone(
-    services: Sequence[str], folders: dict[str, Path]
+async def test_a_certificate_without_a_uri_names_a_caller_by_its_dns_names(folders: dict[str, Path]) -> None:
+    issued = issue_bad(AUTHORITY, hosts=[x509.DNSName("shop-checkout"), x509.DNSName(DNS_NAME)])
+    with capture_logs() as logs:
+        async with (
+            serving(folders["cart"]) as service,
+            presenting(service.port, issued, AUTHORITY.certificate) as channel,
+        ):
+            assert (await CartServiceStub(channel).GetCart(GET)).user_id == "u"
+            refused = await error_of(CartServiceStub(channel).AddItem(cart_pb2.AddItemRequest(user_id="u")))
+    assert refused.code() is grpc.StatusCode.PERMISSION_DENIED
+    assert [entry["caller"] for entry in logs if "caller" in entry] == [f"shop-checkout, {DNS_NAME}"]
+
+
+@pytest.mark.parametrize(
+    ("services", "dns_name"),
+    [((), "shop-ad.shop.svc.cluster.local"), (("checkout", "ad"), DNS_NAME), (("checkout", "checkout"), DNS_NAME)],
+)
+async def test_a_certificate_without_a_listed_name_or_with_several_uris_is_for_health_and_reflection_alone(
+    services: Sequence[str], dns_name: str, folders: dict[str, Path]
 ) -> None:
     async with serving(folders["cart"]) as service:
-        issued = issue_bad(AUTHORITY, *services)
+        issued = issue_bad(AUTHORITY, *services, hosts=[x509.DNSName(dns_name)])
         async with presenting(service.port, issued, AUTHORITY.certificate) as channel:
             assert await health(channel, "shop.CartService") == "SERVING"
             reflect = channel.stream_stream(f"/{REFLECTION}", bytes, bytes)

@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, generate_pri
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
 
-from chassis.tls.authority import Authority, Issued
+from shop_cli.local.authority import Authority, Issued
 
 HOUR = timedelta(hours=1)
 _FILES = {"crt": "tls.crt", "key": "tls.key", "ca": "ca.crt"}

@@ -1,6 +1,6 @@
-"""Admits the callers that ALLOWED_CALLS names for a method, by the SPIFFE ID of their certificate."""
+"""Admits the callers that ALLOWED_CALLS lists for a method, by the names in their certificates."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import structlog
@@ -16,8 +16,8 @@ log = structlog.get_logger()
 
 Serve = Callable[[Any, Any], Awaitable[bytes]]
 
-# gRPC's name of the URI in a verified certificate, if that has exactly one with the scheme spiffe.
-_SPIFFE_ID = "peer_spiffe_id"
+# gRPC's keys of names in a verified certificate: the SPIFFE ID, if that is its only URI; all URIs; DNS names.
+_SPIFFE_ID, _URI, _DNS_NAME = "peer_spiffe_id", "peer_uri", "peer_dns"
 
 
 class CallerNotAllowed(PermissionDenied):
@@ -34,10 +34,11 @@ def for_callers(method: str, callers: Callers, serve_allowed: Serve, telemetry: 
     async def serve(requests: object, context: ServicerContext) -> bytes:
         """Serve a call, or abort it before its request is read: what callers that are not allowed send takes memory."""
         # For each call: an address may be another caller's by now, and connections have no other name.
-        caller, *others = context.auth_context().get(_SPIFFE_ID, ()) or (b"",)
-        if caller in allowed and not others:
+        names = _names(context.auth_context())
+        if not allowed.isdisjoint(names):
             return await serve_allowed(requests, context)
         denied.add(1, attributes)
+        caller = b", ".join(names)
         if caller not in logged:  # one line for each: a caller that tries again and again does not fill the log
             logged.add(caller)
             log.warning("caller not allowed", caller=caller.decode() or "unknown", method=method)
@@ -46,3 +47,8 @@ def for_callers(method: str, callers: Callers, serve_allowed: Serve, telemetry: 
         raise error  # not reached: abort raises
 
     return serve
+
+
+def _names(certificate: Mapping[str, Iterable[bytes]]) -> Sequence[bytes]:
+    """Return the SPIFFE ID of a verified certificate or, if it has no URI, its DNS names."""
+    return tuple(certificate.get(_SPIFFE_ID if _URI in certificate else _DNS_NAME, ()))

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import yaml
 
-from chassis.tls.authority import Authority
 from chassis.tls.certificates import Certificates
+from shop_cli.local.authority import Authority
 from shop_cli.local.workspace import root
 
 OPERATOR = "operator"

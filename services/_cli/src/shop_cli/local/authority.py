@@ -1,0 +1,93 @@
+"""A certificate authority for local shops; in a cluster, cert-manager or Helm issues the certificates."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
+from typing import Self, cast
+
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, EllipticCurvePrivateKey, generate_private_key
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+# A peer whose clock is behind by less accepts a new certificate at once.
+CLOCK_SKEW = timedelta(minutes=5)
+# The name is critical because certificates have no subject.
+_CRITICAL = (x509.BasicConstraints, x509.KeyUsage, x509.SubjectAlternativeName)
+_UNUSED = ("digital_signature", "content_commitment", "key_encipherment", "data_encipherment", "key_agreement")
+
+
+@dataclass(frozen=True)
+class Issued:
+    """A certificate and its private key in PEM, as in `tls.crt` and `tls.key` of a Secret."""
+
+    certificate: bytes
+    key: bytes = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Authority(Issued):
+    """An ECDSA P-256 authority without intermediates."""
+
+    @classmethod
+    def create(cls, name: str, valid: timedelta) -> Self:
+        """Create an authority with a new key; the name has 1 to 64 characters."""
+        key = generate_private_key(SECP256R1())
+        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+        unused = dict.fromkeys((*_UNUSED, "encipher_only", "decipher_only"), False)
+        extensions = (
+            x509.BasicConstraints(ca=True, path_length=0),
+            x509.KeyUsage(key_cert_sign=True, crl_sign=True, **unused),
+            x509.SubjectKeyIdentifier.from_public_key(key.public_key()),
+        )
+        return cls(_sign(_builder(subject, subject, key, valid), key, extensions), _pem(key))
+
+    def issue(self, names: Sequence[str], spiffe_id: str, valid: timedelta, addresses: Sequence[str] = ()) -> Issued:
+        """Issue a certificate for a server and client.
+
+        Args:
+            names: DNS names, at least one: gRPC does not verify a server by its URI.
+            spiffe_id: the one URI, such as `spiffe://cluster.local/ns/shop/sa/shop-cart`.
+            valid: for so long from now on.
+            addresses: IP addresses.
+        """
+        issuer = x509.load_pem_x509_certificate(self.certificate).subject
+        signer = cast("EllipticCurvePrivateKey", load_pem_private_key(self.key, None))
+        key = generate_private_key(SECP256R1())
+        alternatives = [
+            *map(x509.DNSName, names),
+            x509.UniformResourceIdentifier(spiffe_id),
+            *(x509.IPAddress(ip_address(address)) for address in addresses),
+        ]
+        extensions = (
+            x509.BasicConstraints(ca=False, path_length=None),
+            x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]),
+            x509.SubjectAlternativeName(alternatives),
+            x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key()),
+        )
+        return Issued(_sign(_builder(x509.Name([]), issuer, key, valid), signer, extensions), _pem(key))
+
+
+def _builder(
+    subject: x509.Name, issuer: x509.Name, key: EllipticCurvePrivateKey, valid: timedelta
+) -> x509.CertificateBuilder:
+    now = datetime.now(UTC)
+    return (
+        x509.CertificateBuilder(issuer, subject, key.public_key(), x509.random_serial_number())
+        .not_valid_before(now - CLOCK_SKEW)
+        .not_valid_after(now + valid)
+    )
+
+
+def _sign(
+    builder: x509.CertificateBuilder, signer: EllipticCurvePrivateKey, extensions: Sequence[x509.ExtensionType]
+) -> bytes:
+    for extension in extensions:
+        builder = builder.add_extension(extension, critical=isinstance(extension, _CRITICAL))
+    return builder.sign(signer, SHA256()).public_bytes(Encoding.PEM)
+
+
+def _pem(key: EllipticCurvePrivateKey) -> bytes:
+    return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
