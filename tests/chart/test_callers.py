@@ -11,7 +11,7 @@ from jsonschema.validators import validator_for  # type: ignore[import-untyped]
 
 ROOT = Path(__file__).resolve().parents[2]
 HEALTH = "grpc.health.v1.Health/*"
-IN_IMAGES = ["load", "probe", "orders", "callers", "mesh_callers", "recommendations"]  # of tests/e2e
+IN_IMAGES = ["load", "probe", "orders", "mesh_callers", "recommendations"]  # of tests/e2e
 SCHEMAS = json.loads((ROOT / "tests/chart/schemas/meshes.json").read_text())
 VALIDATORS = {kind: validator_for(schema)(schema) for kind, schema in SCHEMAS.items() if kind != "$comment"}
 GATEWAY = "spiffe://cluster.local/ns/gateways/sa/public"

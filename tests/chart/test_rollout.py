@@ -56,7 +56,7 @@ def rollout(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 def run(rollout: Any, cluster: Cluster, seconds: float = 0) -> bool:
     telemetry = rollout.Telemetry(cluster.query, "shop", "v2")
-    return bool(rollout.Rollout(cluster, telemetry, "v1", "v2", seconds).run())
+    return bool(rollout.roll_out(cluster, telemetry, "v1", "v2", seconds))
 
 
 @pytest.mark.parametrize("cluster", [Cluster(), Cluster(failed=1), Cluster(slow=20)])

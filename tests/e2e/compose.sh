@@ -7,12 +7,13 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
+make --silent setup
 read -ra compose <<<"${COMPOSE:-docker compose}"
 work=$(mktemp --directory)
 trap '"${compose[@]}" down --volumes; rm -r "$work"' EXIT
 
 visit() { # ACTION
-    PYTHONPATH=services/load-generator/src python3 tests/e2e/storefront.py http://localhost:8080 "$work/cookies" "$1"
+    .venv/bin/python tests/e2e/storefront.py http://localhost:8080 "$work/cookies" "$1"
 }
 
 eventually() { # ACTION

@@ -37,7 +37,7 @@ k exec --stdin "deployment/$api" -- python -m employee_api add-user --name "Grac
 
 log "clients work while all pods are replaced, by a restart and by an upgrade"
 image=$(k get deployment "$api" --output jsonpath='{.spec.template.spec.containers[0].image}')
-k create configmap clients --from-file=tests/e2e/employees.py
+k create configmap clients --from-file=tests/{e2e/load,kit/src/shop_smoke}.py
 k create secret generic client --from-literal=email="$email" --from-literal=password="$password"
 k apply -f - <<YAML
 apiVersion: v1
@@ -54,8 +54,9 @@ spec:
     - name: main
       image: $image
       imagePullPolicy: IfNotPresent
-      command: [python, /scripts/employees.py, "http://$api:8000", "$seconds", "8"]
+      command: [python, /scripts/load.py, "$seconds", "10", employee-api]
       env:
+        - {name: EMPLOYEE_API_URL, value: "http://$api:8000"}
         - {name: EMAIL, valueFrom: {secretKeyRef: {name: client, key: email}}}
         - {name: PASSWORD, valueFrom: {secretKeyRef: {name: client, key: password}}}
       securityContext: {allowPrivilegeEscalation: false, readOnlyRootFilesystem: true, capabilities: {drop: [ALL]}}

@@ -6,13 +6,13 @@ mesh, and no call must arrive. Prints what is wrong, and exits 1 if anything is.
 """
 
 import json
-import socket
 import sys
 import time
 from itertools import groupby
 from pathlib import Path
 
 import grpc
+from probe import is_reachable
 
 SECONDS = 10
 ADMITTED_WITHIN_SECONDS = 60
@@ -33,12 +33,7 @@ def is_admitted(address: str, *, in_mesh: bool) -> bool:
     if in_mesh:
         with grpc.insecure_channel(address) as channel:
             return call(channel, "grpc.health.v1.Health/Check")[0] is grpc.StatusCode.OK
-    host, _, port = address.rpartition(":")
-    try:
-        socket.create_connection((host, int(port)), timeout=2).close()
-    except OSError:
-        return False
-    return True
+    return is_reachable(address)
 
 
 def wait_until_admitted(address: str, *, in_mesh: bool) -> None:

@@ -9,70 +9,41 @@ for each order, and `gap START SECONDS` when none succeeded for a second. Exits 
 `python orders.py carts ADDITIONS` fills one cart after the other by so many additions at once, also until SIGTERM, and
 prints `cart QUANTITY repeated REPEATS` for each. Exits with status 1 if a cart is not exact.
 
-Beside this script is checkout's smoke module as `smoke_checkout.py`; addresses come from CART_ADDR, CHECKOUT_ADDR and
-PRODUCT_CATALOG_ADDR.
+Beside this script is load.py with what it needs.
 """
 
 import asyncio
 import json
-import os
 import signal
 import sys
 import time
-import uuid
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
-from importlib import import_module
-from typing import Any, TypeVar, cast
+from dataclasses import replace
+from functools import partial
+from typing import TypeVar
 
-import grpc
+from load import Shop, new_key
 
 from chassis.errors import DomainError
-from chassis.rpc.client import channel
-from chassis.settings import Settings, load_one
 from shop.cart_pb2 import AddItemRequest, CartItem, GetCartRequest
 from shop.cart_pb2_grpc import CartServiceStub
-from shop.checkout_pb2 import PlaceOrderRequest
-from shop.checkout_pb2_grpc import CheckoutServiceStub
+from shop.checkout_pb2 import PlaceOrderResponse
 from shop.empty_pb2 import Empty
 from shop.product_catalog_pb2_grpc import ProductCatalogServiceStub
-from shop_smoke import SmokeCall
+from shop_smoke import send
 
 T = TypeVar("T")
 PAUSE_SECONDS = 20
 REPEAT_PAUSE_SECONDS = 0.2
 REPEATED_FOR_SECONDS = 120
-_ADMITTED_WITHIN_SECONDS = 60
-_TIMEOUT_SECONDS = 30
-
-
-async def connect(variable: str, service: str, timeout_seconds: float = _TIMEOUT_SECONDS) -> grpc.aio.Channel:
-    """Return a channel as soon as its address can be reached: network policies take a moment to admit a new pod."""
-    host, _, port = os.environ[variable].rpartition(":")
-    async with asyncio.timeout(_ADMITTED_WITHIN_SECONDS):
-        while True:
-            try:
-                _, writer = await asyncio.open_connection(host, int(port))
-            except OSError:
-                await asyncio.sleep(1)
-            else:
-                writer.close()
-                certificates = load_one(Settings, "tls_folder")
-                return channel(
-                    os.environ[variable], service, timeout_seconds=timeout_seconds, certificates=certificates
-                )
-
-
-def order_of(user: str) -> SmokeCall:
-    smoke_call: Callable[[str], SmokeCall] = import_module("smoke_checkout").smoke_call
-    return smoke_call(user)
 
 
 def say(line: str) -> None:
     print(line, flush=True)  # noqa: T201
 
 
-async def for_each(users: Iterable[str], work: Callable[[str], Awaitable[None]], in_flight: int) -> None:
+async def for_each(users: Iterable[str], work: Callable[[str], Awaitable[object]], in_flight: int) -> None:
     """Do the work for all users, for so many of them at once."""
     remaining = iter(users)
 
@@ -83,13 +54,12 @@ async def for_each(users: Iterable[str], work: Callable[[str], Awaitable[None]],
     await asyncio.gather(*(worker() for _ in range(in_flight)))
 
 
-async def burst(orders: int, lines: int, in_flight: int) -> int:
+async def burst(shop: Shop, orders: int, lines: int, in_flight: int) -> int:
     """Print orders per second and the failures by kind; return 0 if there is none."""
-    carts = CartServiceStub(await connect("CART_ADDR", "shop.CartService"))
-    checkout = CheckoutServiceStub(await connect("CHECKOUT_ADDR", "shop.CheckoutService"))
-    catalog = ProductCatalogServiceStub(await connect("PRODUCT_CATALOG_ADDR", "shop.ProductCatalogService"))
+    carts = CartServiceStub(shop.channels["shop.CartService"])
+    catalog = ProductCatalogServiceStub(shop.channels["shop.ProductCatalogService"])
     products = (await catalog.ListProducts(Empty())).products[:lines]
-    users = [uuid.uuid4().hex for _ in range(orders)]
+    users = [new_key() for _ in range(orders)]
     failed: Counter[str] = Counter()
 
     async def fill(user: str) -> None:
@@ -99,7 +69,7 @@ async def burst(orders: int, lines: int, in_flight: int) -> int:
 
     async def place(user: str) -> None:
         try:
-            await checkout.PlaceOrder(cast("PlaceOrderRequest", order_of(user).request))
+            await send(replace(shop.makers["checkout"](user), setup=()), shop.channels, key=user)
         except DomainError as error:
             failed[f"{type(error).__name__} {error}"] += 1
 
@@ -116,18 +86,18 @@ async def burst(orders: int, lines: int, in_flight: int) -> int:
 class Repeating:
     """Customers who repeat what fails. Attributes: repeats: how many calls. stopped: no new cart or order begins."""
 
-    def __init__(self, carts: grpc.aio.Channel, checkout: grpc.aio.Channel) -> None:
-        self._carts, self._checkout = CartServiceStub(carts), CheckoutServiceStub(checkout)
+    def __init__(self, shop: Shop) -> None:
+        self._shop = shop
         self.repeats = 0
         self.stopped = asyncio.Event()
         self._succeeded_at = time.time()
 
-    async def repeat(self, call: Callable[..., Awaitable[T]], request: Any) -> T:
-        """Make a call until it succeeds, under one key."""
-        key, deadline = uuid.uuid4().hex, time.monotonic() + REPEATED_FOR_SECONDS
+    async def repeat(self, call: Callable[[], Awaitable[T]]) -> T:
+        """Make a call until it succeeds."""
+        deadline = time.monotonic() + REPEATED_FOR_SECONDS
         while True:
             try:
-                return await call(request, metadata=(("idempotency-key", key),))
+                return await call()
             except DomainError as error:
                 if time.monotonic() > deadline:
                     raise
@@ -139,27 +109,29 @@ class Repeating:
         """Place one order after the other; return how many failed."""
         failed = 0
         while not self.stopped.is_set():
-            order = order_of(uuid.uuid4().hex)
+            user = new_key()
             try:
-                await self.repeat(self._carts.AddItem, order.setup[0].request)
-                placed = await self.repeat(self._checkout.PlaceOrder, order.request)
+                placed = await self.repeat(partial(self._shop.send, "checkout", user))
             except DomainError as error:
                 failed += 1
                 say(f"failed {type(error).__name__} {error}")
                 continue
             before, self._succeeded_at = self._succeeded_at, time.time()
-            say(f"order {placed.order.order_id}")
+            say(f"order {PlaceOrderResponse.FromString(placed).order.order_id}")
             if self._succeeded_at - before > 1:
                 say(f"gap {before:.1f} {self._succeeded_at - before:.1f}")
         return failed
 
     async def fill_carts(self, additions: int) -> int:
         """Fill carts; return 1 as soon as one is not exact."""
+        carts = CartServiceStub(self._shop.channels["shop.CartService"])
         while not self.stopped.is_set():
-            user, before = uuid.uuid4().hex, self.repeats
+            user, before = new_key(), self.repeats
             request = AddItemRequest(user_id=user, item=CartItem(product_id="cast-iron-pan", quantity=1))
-            await asyncio.gather(*(self.repeat(self._carts.AddItem, request) for _ in range(additions)))
-            (item,) = (await self.repeat(self._carts.GetCart, GetCartRequest(user_id=user))).items
+            keys = (new_key() for _ in range(additions))
+            calls = (partial(carts.AddItem, request, metadata=(("idempotency-key", key),)) for key in keys)
+            await asyncio.gather(*map(self.repeat, calls))
+            (item,) = (await self.repeat(partial(carts.GetCart, GetCartRequest(user_id=user)))).items
             say(f"cart {item.quantity} repeated {self.repeats - before}")
             if item.quantity != additions:
                 return 1
@@ -168,12 +140,11 @@ class Repeating:
 
 async def main(what: str, *numbers: int) -> int:
     """Return the exit status."""
+    shop = Shop({"burst": ["checkout", "product_catalog"], "repeat": ["checkout"], "carts": ["cart"]}[what])
+    await shop.warm_up()
     if what == "burst":
-        return await burst(*numbers)
-    customers = Repeating(
-        await connect("CART_ADDR", "shop.CartService", timeout_seconds=10),
-        await connect("CHECKOUT_ADDR", "shop.CheckoutService", timeout_seconds=10),
-    )
+        return await burst(shop, *numbers)
+    customers = Repeating(shop)
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, customers.stopped.set)
     if what == "carts":
         return await customers.fill_carts(*numbers)

@@ -12,20 +12,19 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from itertools import compress
 
-ADDRESSES = {
-    name.removesuffix("_ADDR").lower().replace("_", "-"): address
-    for name, address in os.environ.items()
-    if name.endswith("_ADDR") and ":" in address
-}
 WAIT_SECONDS = 30
 INTERNAL_PORT = 50052
 OTHER_PORTS = {"storefront": 8080, "employee-api": 8000, "postgresql": 5432, "valkey": 6379}
 
 
-def release() -> str:
-    """Return the release's name, which is the common prefix of all addresses."""
-    name, address = next(iter(ADDRESSES.items()))
-    return address.rpartition(f"-{name}:")[0]
+def targets() -> dict[str, str]:
+    """Return the addresses of all services, of their internal services, and of what is no gRPC service."""
+    variables = {name: address for name, address in os.environ.items() if name.endswith("_ADDR") and ":" in address}
+    found = {name.removesuffix("_ADDR").lower().replace("_", "-"): address for name, address in variables.items()}
+    hosts = {name: address.rpartition(":")[0] for name, address in found.items()}
+    release = next(host.removesuffix(f"-{name}") for name, host in hosts.items())
+    found |= {name: f"{release}-{name}:{port}" for name, port in OTHER_PORTS.items()}
+    return found | {f"{name}-internal": f"{host}:{INTERNAL_PORT}" for name, host in hosts.items()}
 
 
 def is_reachable(address: str) -> bool:
@@ -40,15 +39,14 @@ def is_reachable(address: str) -> bool:
 
 def main(expected: set[str]) -> int:
     """Print what can be reached; wait for the expected set, because policies take a moment to cover a new pod."""
-    targets = {**ADDRESSES, **{name: f"{release()}-{name}:{port}" for name, port in OTHER_PORTS.items()}}
-    targets |= {f"{name}-internal": f"{release()}-{name}:{INTERNAL_PORT}" for name in ADDRESSES}
+    addresses = targets()
     deadline = time.monotonic() + WAIT_SECONDS
     while True:
-        with ThreadPoolExecutor(len(targets)) as probes:
-            reachable = set(compress(targets, probes.map(is_reachable, targets.values())))
+        with ThreadPoolExecutor(len(addresses)) as probes:
+            reachable = set(compress(addresses, probes.map(is_reachable, addresses.values())))
         if reachable == expected or time.monotonic() > deadline:
             break
-    print(f"reaches {sorted(reachable) or 'nothing'} of {len(targets)}")  # noqa: T201
+    print(f"reaches {sorted(reachable) or 'nothing'} of {len(addresses)}")  # noqa: T201
     return 0 if reachable == expected else 1
 
 

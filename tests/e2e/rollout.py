@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from dashboard_queries import get
@@ -29,7 +30,6 @@ PATIENCE = 4
 METHOD = "shop.RecommendationService/ListRecommendations"
 FAULTS = "DATA_LOSS|DEADLINE_EXCEEDED|INTERNAL|UNAVAILABLE|UNIMPLEMENTED|UNKNOWN"
 
-# Evaluates an expression with `sum by` one label: values by that label.
 Query = Callable[[str], Mapping[str, float]]
 
 
@@ -116,64 +116,53 @@ class Route:
         self._kubectl("patch", "grpcroute", self._name, "--type=json", f"--patch={json.dumps(patch)}")
 
 
-@dataclass(frozen=True)
-class Rollout:
-    route: Route
-    telemetry: Telemetry
-    stable: str
-    candidate: str
-    seconds: float
-
-    def run(self) -> bool:
-        """Return whether the candidate has all calls; otherwise, also after an error, the stable version has them."""
-        started, problem = time.monotonic(), "the rollout itself failed"
-        try:
-            for weight in STEPS:
-                self.route.set_weights({self.stable: 100 - weight, self.candidate: weight})
-                problem = self._problem_of_step(weight)
-                if problem:
-                    break
-        finally:
+def roll_out(route: Route, telemetry: Telemetry, stable: str, candidate: str, seconds: float) -> bool:
+    """Return whether the candidate has all calls; otherwise, also after an error, the stable version has them."""
+    started, problem = time.monotonic(), "the rollout itself failed"
+    try:
+        for weight in STEPS:
+            route.set_weights({stable: 100 - weight, candidate: weight})
+            problem = problem_of_step(route, telemetry, candidate, weight, seconds)
             if problem:
-                self.route.set_weights({self.stable: 100, self.candidate: 0})
-            outcome = f"is withdrawn: {problem}" if problem else "is promoted"
-            report(f"{self.candidate} {outcome}, after {time.monotonic() - started:.0f} s")
-        return not problem
+                break
+    finally:
+        if problem:
+            route.set_weights({stable: 100, candidate: 0})
+        outcome = f"is withdrawn: {problem}" if problem else "is promoted"
+        report(f"{candidate} {outcome}, after {time.monotonic() - started:.0f} s")
+    return not problem
 
-    def _problem_of_step(self, weight: int) -> str:
-        """Watch the candidate for a step. Return why it must be withdrawn; empty if the next step may follow."""
-        earlier, started = self.telemetry.calls().total, time.monotonic()
-        while True:
-            time.sleep(POLL_SECONDS)
-            calls, elapsed = self.telemetry.calls(), time.monotonic() - started
-            if problem := calls.problem(self.telemetry.objectives):
-                return problem
-            if not self.route.is_ready(self.candidate):
-                return "no pod of it is ready"
-            seen = calls.total - earlier
-            if elapsed > self.seconds and seen >= MIN_CALLS:
-                report(f"{weight} %: {seen:.0f} more calls; {calls.failed:.0f} have failed, {calls.slow:.0f} were slow")
-                return ""
-            if elapsed > PATIENCE * self.seconds:
-                return f"no more than {seen:.0f} calls in {elapsed:.0f} s"
+
+def problem_of_step(route: Route, telemetry: Telemetry, candidate: str, weight: int, seconds: float) -> str:
+    """Watch the candidate for a step. Return why it must be withdrawn; empty if the next step may follow."""
+    earlier, started = telemetry.calls().total, time.monotonic()
+    while True:
+        time.sleep(POLL_SECONDS)
+        calls, elapsed = telemetry.calls(), time.monotonic() - started
+        seen = calls.total - earlier
+        if problem := calls.problem(telemetry.objectives):
+            return problem
+        if not route.is_ready(candidate):
+            return "no pod of it is ready"
+        if elapsed > seconds and seen >= MIN_CALLS:
+            report(f"{weight} %: {seen:.0f} more calls; {calls.failed:.0f} have failed, {calls.slow:.0f} were slow")
+            return ""
+        if elapsed > PATIENCE * seconds:
+            return f"no more than {seen:.0f} calls in {elapsed:.0f} s"
 
 
 def report(text: str) -> None:
     print(text, flush=True)  # noqa: T201
 
 
-def instant(prometheus: str) -> Query:
-    """Return what evaluates an expression now."""
-
-    def query(expression: str) -> dict[str, float]:
-        result = get(prometheus, "query", query=expression)["result"]
-        return {"".join(sample["metric"].values()): float(sample["value"][1]) for sample in result}
-
-    return query
+def values_of(prometheus: str, expression: str) -> Mapping[str, float]:
+    """Evaluate an expression with `sum by` one label: values by that label."""
+    result = get(prometheus, "query", query=expression)["result"]
+    return {"".join(sample["metric"].values()): float(sample["value"][1]) for sample in result}
 
 
 if __name__ == "__main__":
     namespace, release, stable, candidate, prometheus, *seconds = sys.argv[1:]
-    telemetry = Telemetry(instant(prometheus), namespace, candidate)
-    rollout = Rollout(Route(namespace, release), telemetry, stable, candidate, float(seconds[0]) if seconds else 30)
-    sys.exit(0 if rollout.run() else 1)
+    telemetry = Telemetry(partial(values_of, prometheus), namespace, candidate)
+    promoted = roll_out(Route(namespace, release), telemetry, stable, candidate, float(seconds[0]) if seconds else 30)
+    sys.exit(0 if promoted else 1)

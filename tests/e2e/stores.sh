@@ -90,7 +90,8 @@ has_other_primary() { # UID
 # ------------------------------------------------------------------ customers
 
 start() { # ARGS...: run orders.py in a pod
-    k create configmap e2e-stores --from-file=tests/{e2e/orders,kit/src/shop_smoke}.py \
+    k create configmap e2e-stores --from-file=tests/{e2e/orders,e2e/load,kit/src/shop_smoke}.py \
+        --from-file=smoke_cart.py=services/cart/tests/smoke.py \
         --from-file=smoke_checkout.py=services/checkout/tests/smoke.py --dry-run=client --output=yaml |
         k apply -f - >/dev/null
     k apply -f - >/dev/null <<YAML

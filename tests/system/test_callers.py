@@ -1,24 +1,24 @@
 """Who calls what in a whole shop with TLS: the calls that the chart declares, all of them, and no other is admitted."""
 
 import asyncio
+import json
 import subprocess
 import sys
+from collections.abc import Mapping
 from contextlib import suppress
-from pathlib import Path
 
 import grpc
 import pytest
 import pytest_asyncio
-import yaml
 
+from chassis.rpc.connection import open_channel
+from chassis.tls.certificates import Certificates, Identity
 from shop.cart_pb2 import CartItem
 from shop.checkout_pb2_grpc import CheckoutServiceStub
 from shop.shipping_pb2 import ShipOrderRequest
 from shop.shipping_pb2_grpc import ShippingServiceStub
-from shop_cli.local.workspace import root
-from shop_internal.orders_pb2 import ListOrdersRequest, Order
-from shop_internal.orders_pb2_grpc import OrderJournalStub
-from shop_kit.certificates import new_authority, renew
+from shop_cli.local.processes import Process
+from shop_kit.reflection import full_name, methods_at, status_of
 from shop_kit.running_shop import RunningShop, order_request
 from shop_kit.smoke import by_full_name, smoke_calls
 from shop_kit.storefront import Visitor
@@ -26,7 +26,6 @@ from shop_kit.waiting import wait_until
 from shop_smoke import send
 
 Pairs = set[tuple[str, str]]
-ROOT = Path(__file__).parents[2]
 VOID = "shop.internal.PaymentLedger/Void"
 
 # Fallbacks: calls that checkout makes after another one has failed.
@@ -38,22 +37,16 @@ FAILPOINTS = {
 }
 
 
-def declared() -> Pairs:
-    """Return callers and full names of methods, but those of `helm test`, whose pods export no telemetry."""
-    values = yaml.safe_load((root() / "charts/shop/values.yaml").read_text())
-    clients = {**values["services"], "reconciliation": values["reconciliation"]}
-    public = {
-        (caller, f"shop.{callee.title().replace('-', '')}Service/{method}")
-        for caller, entry in clients.items()
-        for callee, methods in entry.get("calls", {}).items()
-        for method in methods
-    }
-    return public | {
-        (caller, f"shop.internal.{method}")
-        for caller, entry in clients.items()
-        for methods in entry.get("internalCalls", {}).values()
-        for method in methods
-    }
+def listed(process: Process) -> Pairs:
+    """Return the callers and the full names of methods that a process admits."""
+    allowed = json.loads(process.environment["ALLOWED_CALLS"])
+    return {(identity.rpartition("/")[2], method) for identity, methods in allowed.items() for method in methods}
+
+
+def declared(shop: RunningShop) -> Pairs:
+    """Return the calls that the chart declares, but those of people and of `helm test`, who export no telemetry."""
+    admitted = set().union(*map(listed, shop.processes))
+    return {(caller, method) for caller, method in admitted if caller not in {"operator", "test"}}
 
 
 def calls_of(shop: RunningShop) -> Pairs:
@@ -72,20 +65,16 @@ async def order_with_faults(shop: RunningShop) -> None:
     await asyncio.gather(*restarts)
     await shop.fill_cart(request.user_id)
     placing = asyncio.ensure_future(CheckoutServiceStub(shop.channels["checkout"]).PlaceOrder(request))
-    journal = OrderJournalStub(shop.internal_channels["checkout"])
-    (order,) = await wait_until(lambda: orders_of(journal, request.user_id))
-    await wait_until(lambda: ("checkout", VOID) in calls_of(shop) and shop.charges(order.order_id))
+    recorded = "SELECT order_id FROM orders WHERE user_id = ?"
+    ((order_id,),) = await wait_until(lambda: shop.execute("checkout", recorded, request.user_id))
+    await wait_until(lambda: ("checkout", VOID) in calls_of(shop) and shop.charges(order_id))
     checkout.kill()
-    for key in (order.order_id, "of-no-order"):
+    for key in (order_id, "of-no-order"):
         parcel = ShipOrderRequest(address=request.address, items=[CartItem(product_id="tea-pot", quantity=9)])
         await ShippingServiceStub(shop.channels["shipping"]).ShipOrder(parcel, metadata=(("idempotency-key", key),))
     await checkout.restart()
     with pytest.raises(grpc.aio.AioRpcError):
         await placing
-
-
-async def orders_of(journal: OrderJournalStub, user_id: str = "") -> list[Order]:
-    return list((await journal.ListOrders(ListOrdersRequest(user_id=user_id, limit=20))).orders)
 
 
 async def visit(shop: RunningShop) -> None:
@@ -119,34 +108,36 @@ async def seen(shop: RunningShop) -> Pairs:
     channels = by_full_name(shop.channels)
     for name, call in smoke_calls("of-callers").items():
         await send(call, channels, key=f"of-{name}")
-    journal = OrderJournalStub(shop.internal_channels["checkout"])
-
-    async def settled() -> bool:
-        return not any(order.outbox for order in await orders_of(journal))
-
-    await wait_until(settled)
+    await shop.wait_until_notified()
     await reconcile(shop)
 
     # Services export independently. If a call is missing after the timeout, the test reports which.
     with suppress(TimeoutError):
-        await wait_until(lambda: calls_of(shop) >= declared())
+        await wait_until(lambda: calls_of(shop) >= declared(shop))
     return calls_of(shop)
 
 
-async def test_traces_show_every_declared_call_and_no_other(seen: Pairs) -> None:
-    assert seen == declared()
+async def test_traces_show_every_declared_call_and_no_other(shop: RunningShop, seen: Pairs) -> None:
+    assert seen == declared(shop)
+
+
+async def admitted_at(address: str, callers: Mapping[str, Identity]) -> Pairs:
+    """Return which callers are admitted to which methods of an address."""
+    methods = await asyncio.to_thread(methods_at, address, callers["operator"])
+    assert methods
+    admitted = set()
+    for caller, identity in callers.items():
+        async with open_channel(address, identity) as channel:
+            for method in methods:
+                if await status_of(channel, method) is not grpc.StatusCode.PERMISSION_DENIED:
+                    admitted.add((caller, full_name(method)))
+    return admitted
 
 
 @pytest.mark.usefixtures("seen")
-async def test_every_declared_call_is_admitted_and_every_other_refused(shop: RunningShop, tmp_path: Path) -> None:
-    table = tmp_path / "table"
-    services = [process for process in shop.processes if process.program.protocol == "grpc"]
-    internal = {process.name: f",{process.internal_address}" for process in services if process.internal_port}
-    addresses = {process.name: f"{process.address}{internal.get(process.name, '')}" for process in services}
-    lines = [f"{addresses[process.name]} {process.environment['ALLOWED_CALLS']}\n" for process in services]
-    table.write_text("".join(lines))
-    foreign = renew(tmp_path / "foreign", new_authority("foreign"), "ad")
-    command = (sys.executable, str(ROOT / "tests/e2e/callers.py"), str(table), str(shop.folder / "tls"), str(foreign))
-    matrix = await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE)
-    output, _ = await matrix.communicate()
-    assert matrix.returncode == 0, output.decode()
+async def test_every_declared_call_is_admitted_and_every_other_refused(shop: RunningShop) -> None:
+    callers = {path.name: Certificates.load(str(path)).current for path in (shop.folder / "tls").iterdir()}
+    for process in shop.processes:
+        if process.program.protocol == "grpc":
+            addresses = (process.address, *([process.internal_address] if process.internal_port else []))
+            assert set().union(*[await admitted_at(address, callers) for address in addresses]) == listed(process)

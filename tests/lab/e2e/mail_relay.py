@@ -17,23 +17,17 @@ _RESPONSES = {
 
 async def serve_client(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     """Answer the commands of a connection until its client leaves."""
-    with contextlib.suppress(ConnectionError):
-        await answer(reader, writer)
-    writer.close()
-
-
-async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     writer.write(b"220 relay\r\n")
-    while line := await reader.readline():
-        command = line[:4].upper()
-        writer.write(_RESPONSES.get(command, b"502 not implemented\r\n"))
-        if command == b"DATA":
+    with contextlib.closing(writer), contextlib.suppress(ConnectionError):
+        while line := await reader.readline():
+            command = line[:4].upper()
+            writer.write(_RESPONSES.get(command, b"502 not implemented\r\n"))
             await writer.drain()
-            await reader.readuntil(b"\r\n.\r\n")
-            writer.write(b"250 accepted\r\n")
-        await writer.drain()
-        if command == b"QUIT":
-            break
+            if command == b"DATA":
+                await reader.readuntil(b"\r\n.\r\n")
+                writer.write(b"250 accepted\r\n")
+            if command == b"QUIT":
+                break
 
 
 async def main(port: int) -> None:

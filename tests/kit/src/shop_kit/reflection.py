@@ -1,4 +1,4 @@
-"""Reads from a running server which methods it serves."""
+"""Reads from a running server which methods it serves, and calls any of them."""
 
 import grpc
 from google.protobuf.descriptor import MethodDescriptor
@@ -6,6 +6,7 @@ from google.protobuf.descriptor_pool import DescriptorPool
 from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
 
 from chassis.tls.certificates import Identity
+from shop_kit.waiting import PATIENCE_SECONDS
 
 
 def methods_at(address: str, identity: Identity | None = None) -> list[MethodDescriptor]:
@@ -20,3 +21,17 @@ def methods_at(address: str, identity: Identity | None = None) -> list[MethodDes
         pool = DescriptorPool(described)
         names = [name for name in described.get_services() if name.startswith("shop.")]
         return [method for name in names for method in pool.FindServiceByName(name).methods]
+
+
+def full_name(method: MethodDescriptor) -> str:
+    """Return the name of a method as gRPC's paths have it, such as `shop.AdService/GetAds`."""
+    return f"{method.containing_service.full_name}/{method.name}"
+
+
+async def status_of(channel: grpc.aio.Channel, method: MethodDescriptor, request: bytes = b"") -> grpc.StatusCode:
+    """Call a method with these bytes; an empty request has no effect."""
+    try:
+        await channel.unary_unary(f"/{full_name(method)}", bytes, bytes)(request, timeout=PATIENCE_SECONDS)
+    except grpc.aio.AioRpcError as error:
+        return error.code()
+    return grpc.StatusCode.OK
