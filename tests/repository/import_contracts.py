@@ -16,7 +16,8 @@ A package may also state its core: modules that import neither other modules of 
 import sys
 import tempfile
 import tomllib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
+from configparser import ConfigParser
 from pathlib import Path
 from typing import Any
 
@@ -50,14 +51,15 @@ WIRE_AND_DATABASES = ["chassis.rpc.wire", "google", "grpc", "psycopg", "shop", "
 Contract = dict[str, Any]
 
 
-def projects() -> Iterator[Path]:
-    """Yield the folders of all packages but the generated one."""
-    for file in (
-        *ROOT.glob("services/*/pyproject.toml"),
-        *ROOT.glob("tests/*/pyproject.toml"),
-        ROOT / "employee-api/pyproject.toml",
-    ):
-        yield file.parent
+def projects() -> list[Path]:
+    """Return the folders of all packages but the generated one."""
+    patterns = ("services/*/pyproject.toml", "tests/*/pyproject.toml", "employee-api/pyproject.toml")
+    return sorted(file.parent for pattern in patterns for file in ROOT.glob(pattern))
+
+
+def names() -> list[str]:
+    """Return the import names of all packages."""
+    return sorted(package_of(project).name for project in projects())
 
 
 def package_of(project: Path) -> Path:
@@ -78,21 +80,18 @@ def stated(project: Path, name: str) -> list[str]:
     return found
 
 
-def layers_of(project: Path) -> list[str]:
-    """The layers that a project states, or those of the common shape of a service."""
-    if layers := stated(project, "layers"):
-        return layers
-    between = sorted(modules_of(package_of(project)) - {"__main__", "service", "domain"})
-    return ["__main__", "service", *([" : ".join(between)] if between else []), "domain"]
-
-
 def layers(project: Path) -> Contract:
-    """Require that a package imports down its layers only, and that every module belongs to a layer."""
+    """Require that a package imports down its layers only: those that it states, or those of a service's common shape.
+
+    Every module must belong to a layer.
+    """
     package = package_of(project)
+    between = sorted(modules_of(package) - {"__main__", "service", "domain"})
+    common = ["__main__", "service", *([" : ".join(between)] if between else []), "domain"]
     return {
         "name": f"{package.name}: imports point inward",
         "type": "layers",
-        "layers": layers_of(project),
+        "layers": stated(project, "layers") or common,
         "containers": [package.name],
         "exhaustive": True,
     }
@@ -112,54 +111,45 @@ def forbidden(name: str, sources: Sequence[str], targets: Sequence[str]) -> Cont
     return {"name": name, "type": "forbidden", "source_modules": sources, "forbidden_modules": targets}
 
 
+def all_but(package: str) -> list[str]:
+    return [name for name in names() if name != package]
+
+
 def contracts() -> list[Contract]:
     """Return all contracts of the workspace."""
-    packages = {package_of(project).name for project in projects()}
-    services = sorted(name for name in packages if name.endswith("_service"))
-    shipped = sorted(packages - {*TEST_PACKAGES})
+    services = [name for name in names() if name.endswith("_service")]
+    shipped = [name for name in names() if name not in TEST_PACKAGES]
     # tests/repository/test_layout.py requires a domain of every gRPC service.
     domains = [f"{package.name}.domain" for package in map(package_of, projects()) if (package / "domain.py").exists()]
     return [
-        *(layers(project) for project in sorted(projects()) if package_of(project).name != "shop_kit"),
-        *(core(project) for project in sorted(projects()) if stated(project, "core")),
+        *(layers(project) for project in projects() if package_of(project).name != "shop_kit"),
+        *(core(project) for project in projects() if stated(project, "core")),
         {"name": "services do not import each other", "type": "independence", "modules": services},
-        forbidden("the chassis imports no service", ["chassis"], [name for name in shipped if name != "chassis"]),
+        forbidden("the chassis imports no service", ["chassis"], sorted({*shipped} - {"chassis"})),
         forbidden("domains import no wire format, database or framework", domains, OUTER),
         forbidden("services import no package that their images lack", services, OF_ONE_IMAGE),
         forbidden("the load generator imports no gRPC, which gevent does not support", ["load_generator"], ["grpc"]),
-        forbidden(
-            "only the load generator imports gevent", sorted(packages - {"load_generator"}), ["gevent", "locust"]
-        ),
+        forbidden("only the load generator imports gevent", all_but("load_generator"), ["gevent", "locust"]),
         forbidden("shipped code imports no test code", shipped, [*TEST_PACKAGES, "pytest", "hypothesis"]),
         # ruff's banned-api holds it for tests, which are no packages.
-        forbidden("only the laboratory imports the laboratory", sorted(packages - {"shop_lab"}), ["shop_lab"]),
+        forbidden("only the laboratory imports the laboratory", all_but("shop_lab"), ["shop_lab"]),
     ]
-
-
-def to_ini(found: Iterable[Contract]) -> str:
-    """Return the contracts as an import-linter configuration file."""
-    roots = sorted(package_of(project).name for project in projects())
-    lines = [
-        "[importlinter]",
-        "root_packages =",
-        *(f"    {root}" for root in roots),
-        "include_external_packages = True",
-    ]
-    for number, contract in enumerate(found):
-        lines.append(f"[importlinter:contract:{number}]")
-        for key, value in contract.items():
-            lines += (
-                [f"{key} =", *(f"    {each}" for each in value)] if isinstance(value, list) else [f"{key} = {value}"]
-            )
-    return "\n".join(lines) + "\n"
 
 
 def main() -> int:
     """Check all contracts; return import-linter's exit status."""
+    config = ConfigParser()
+    config["importlinter"] = {"root_packages": _lines(names()), "include_external_packages": "True"}
+    for number, contract in enumerate(contracts()):
+        config[f"importlinter:contract:{number}"] = {key: _lines(value) for key, value in contract.items()}
     with tempfile.NamedTemporaryFile("w", suffix=".ini", encoding="utf-8") as file:
-        file.write(to_ini(contracts()))
+        config.write(file)
         file.flush()
         return lint_imports(config_filename=file.name, cache_dir=str(ROOT / ".import_linter_cache"))
+
+
+def _lines(value: Any) -> str:
+    return "\n".join(value) if isinstance(value, list) else str(value)
 
 
 if __name__ == "__main__":

@@ -7,10 +7,11 @@ from chassis.telemetry import semconv
 from chassis.telemetry.semconv import Metric
 
 _RPC = (semconv.RPC_SYSTEM, semconv.RPC_METHOD, semconv.RPC_STATUS, semconv.ERROR_TYPE)
+_HTTP = (semconv.HTTP_METHOD, semconv.HTTP_ROUTE, semconv.HTTP_STATUS, semconv.URL_PATH, semconv.URL_SCHEME)
 
 # Name, in which `{...}` stands for the value of an attribute; kind; attributes besides those of the baggage and of
 # orders; what the span covers.
-SPANS: tuple[tuple[str, str, tuple[str, ...], str], ...] = (
+SPANS = (
     (
         f"{{{semconv.RPC_METHOD}}}",
         "SERVER",
@@ -29,10 +30,7 @@ SPANS: tuple[tuple[str, str, tuple[str, ...], str], ...] = (
     (
         f"{{{semconv.HTTP_METHOD}}} {{{semconv.HTTP_ROUTE}}}",
         "SERVER",
-        (
-            *(semconv.HTTP_METHOD, semconv.HTTP_ROUTE, semconv.HTTP_STATUS),
-            *(semconv.URL_PATH, semconv.URL_SCHEME, semconv.ERROR_TYPE),
-        ),
+        (*_HTTP, semconv.ERROR_TYPE),
         "An HTTP request. Status 500 and above, and unexpected exceptions, are failures",
     ),
 )

@@ -6,8 +6,6 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 from chassis import errors
 from chassis.rpc.status import code_of
 from payment_service.cards import Decline
@@ -41,49 +39,29 @@ VALUES = {
 }
 
 
-def import_everything() -> None:
-    for name in PACKAGES:
-        package = importlib.import_module(name)
-        for module in pkgutil.walk_packages(package.__path__, f"{name}."):
-            if ".migrations" not in module.name and not module.name.endswith("__main__"):
-                importlib.import_module(module.name)
-
-
 def subclasses(kind: type[errors.DomainError]) -> Iterator[type[errors.DomainError]]:
     for subclass in kind.__subclasses__():
         yield subclass
         yield from subclasses(subclass)
 
 
-def status_code(kind: type[errors.DomainError]) -> str:
-    return code_of(kind.__new__(kind)).name
-
-
-@pytest.fixture(scope="module")
 def raised() -> dict[str, str]:
-    """The status code of each reason that a service can raise."""
-    import_everything()
-    kinds = {
-        kind for kind in subclasses(errors.DomainError) if kind.__module__.partition(".")[0] in PACKAGES
-    } - CLIENT_SIDE
-    return {kind.default_reason: status_code(kind) for kind in kinds if kind is not CardDeclined} | VALUES
+    """Return the status code of each reason that a service can raise."""
+    for name in PACKAGES:
+        for module in pkgutil.walk_packages(importlib.import_module(name).__path__, f"{name}."):
+            if ".migrations" not in module.name and not module.name.endswith("__main__"):
+                importlib.import_module(module.name)
+    kinds = {kind for kind in subclasses(errors.DomainError) if kind.__module__.partition(".")[0] in PACKAGES}
+    own = kinds - CLIENT_SIDE - {CardDeclined}
+    return {kind.default_reason: code_of(kind.__new__(kind)).name for kind in own} | VALUES
 
 
-@pytest.fixture(scope="module")
-def documented() -> dict[str, str]:
-    """The status code at the start of each enum value's comment."""
+def test_the_enum_documents_exactly_the_reasons_that_services_raise_with_their_status_codes() -> None:
+    # The status code is at the start of each value's comment.
     values = re.findall(r"  // ([A-Z_]+): [^\n]+\n(?:  // [^\n]+\n)*  ([A-Z_]+) = [0-9]+;", PROTO)
-    return {name: code for code, name in values}
-
-
-def test_every_value_of_the_enum_is_documented_with_its_status_code(documented: dict[str, str]) -> None:
+    documented = {name: code for code, name in values}
     assert documented.keys() == set(ErrorReason.keys()) - {"ERROR_REASON_UNSPECIFIED"}
-
-
-def test_the_enum_documents_exactly_the_reasons_that_services_raise(
-    raised: dict[str, str], documented: dict[str, str]
-) -> None:
-    assert documented == raised
+    assert documented == raised()
 
 
 def test_reasons_passed_as_strings_are_in_the_enum() -> None:

@@ -8,7 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from shop_kit.running_shop import running_process
+
 ROOT = Path(__file__).parents[2]
+PROC = Path("/proc")
 PACKAGES = sorted(package.name for package in (ROOT / "services").glob("*/src/*_service"))
 PEERS = ("CART", "PRODUCT_CATALOG", "SHIPPING", "CURRENCY", "PAYMENT", "EMAIL")
 # Migrations run in processes of their own. Clients of relays and other stores, and the SDK, are imported when set.
@@ -42,19 +45,13 @@ def test_a_service_imports_nothing_heavy(package: str) -> None:
     assert imports(package) & NOT_NEEDED == ALLOWED.get(package, set())
 
 
-@pytest.mark.parametrize("package", ["checkout_service", "email_service", "payment_service", "shipping_service"])
-def test_the_process_that_serves_has_not_migrated_its_file(package: str, tmp_path: Path) -> None:
-    own = {"HMAC_KEY": "k" * 32, "SMTP_URL": "smtp://127.0.0.1:1", **{f"{peer}_ADDR": "127.0.0.1:1" for peer in PEERS}}
-    local = {"HOST": "127.0.0.1", "PORT": "0", "INTERNAL_PORT": "0", "DRAIN_SECONDS": "0", "PATH": os.environ["PATH"]}
-    command = [sys.executable, "-m", package]
-    with subprocess.Popen(command, cwd=tmp_path, env={**own, **local}, stdout=subprocess.PIPE) as process:
-        assert process.stdout
-        serving = any(b'"serving"' in line for line in process.stdout)
-        loaded = Path(f"/proc/{process.pid}/maps").read_text()
-        process.terminate()
-    assert serving
+@pytest.mark.parametrize("service", ["checkout", "email", "payment", "shipping"])
+async def test_the_process_that_serves_has_not_migrated_its_file(service: str, tmp_path: Path) -> None:
+    peers = {f"{peer}_ADDR": "127.0.0.1:1" for peer in PEERS}
+    async with running_process(service, tmp_path, SMTP_URL="smtp://127.0.0.1:1", **peers) as process:
+        loaded = (PROC / str(process.pid) / "maps").read_text()
     assert [name for name in ("psycopg", "pydantic_core", "sqlalchemy") if name in loaded] == []
-    assert [*tmp_path.glob(".shop/*.db")]
+    assert (tmp_path / ".shop" / f"{service}.db").exists()
 
 
 @pytest.mark.parametrize(
