@@ -5,7 +5,6 @@ from collections.abc import Iterator
 
 import grpc
 import pytest
-import pytest_asyncio
 from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric as WireMetric
 
 from chassis.telemetry import semconv
@@ -32,21 +31,6 @@ WITH_A_FILE = {"checkout", "payment", "shipping", "email", "employee-api"}
 _ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-|[0-9]{6,}|[0-9a-f]{16,}|@")
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def exported(shop: RunningShop) -> list[tuple[str, WireMetric]]:
-    """Return the metrics of a shop after an order and a failed call."""
-    await shop.order()
-    with pytest.raises(grpc.aio.AioRpcError):
-        await CartServiceStub(shop.channels["cart"]).GetCart(GetCartRequest())
-    expected = {(process.name, metric.name) for process in shop.processes for metric in OF_EVERY_PROCESS}
-    expected |= {(name, semconv.STORE_VOLUME_USAGE.name) for name in WITH_A_FILE}
-    # Of a failed call and of one between services, whose processes export at different times.
-    attributes = {semconv.RPC_METHOD, semconv.ERROR_REASON, semconv.SERVER_ADDRESS}
-    await wait_until(lambda: {(service, metric.name) for service, metric in shop.received.metrics} >= expected)
-    await wait_until(lambda: attributes_of_spans(shop) >= attributes)
-    return shop.received.metrics
-
-
 def attributes_of_spans(shop: RunningShop) -> set[str]:
     return {key for span in shop.received.spans for key in span.attributes}
 
@@ -64,20 +48,20 @@ def attributes_of_points(metric: WireMetric) -> Iterator[tuple[str, object]]:
         yield from attributes_of(point.attributes).items()
 
 
-async def test_every_metric_is_listed_with_its_kind_and_unit(exported: list[tuple[str, WireMetric]]) -> None:
-    found = {(metric.name, metric.unit, kind_of(metric)) for _, metric in exported}
-    listed = {(metric.name, metric.unit, metric.kind) for metric in semconv.METRICS}
-    assert found - listed == set()
+async def test_what_is_exported_is_listed_and_no_value_of_a_metric_is_an_id_or_an_address(shop: RunningShop) -> None:
+    await shop.order()
+    with pytest.raises(grpc.aio.AioRpcError):
+        await CartServiceStub(shop.channels["cart"]).GetCart(GetCartRequest())
+    expected = {(process.name, metric.name) for process in shop.processes for metric in OF_EVERY_PROCESS}
+    expected |= {(name, semconv.STORE_VOLUME_USAGE.name) for name in WITH_A_FILE}
+    # Of a failed call and of one between services, whose processes export at different times.
+    attributes = {semconv.RPC_METHOD, semconv.ERROR_REASON, semconv.SERVER_ADDRESS}
+    await wait_until(lambda: {(service, metric.name) for service, metric in shop.received.metrics} >= expected)
+    await wait_until(lambda: attributes_of_spans(shop) >= attributes)
 
-
-async def test_every_attribute_of_a_metric_is_listed_for_it_and_is_no_id_or_address(
-    exported: list[tuple[str, WireMetric]],
-) -> None:
-    listed = {metric.name: metric.attributes for metric in semconv.METRICS}
-    found = {(metric.name, key, value) for _, metric in exported for key, value in attributes_of_points(metric)}
-    assert {point for point in found if point[1] not in listed[point[0]] or _ID.search(str(point[2]))} == set()
-
-
-@pytest.mark.usefixtures("exported")
-async def test_every_attribute_of_a_span_is_listed(shop: RunningShop) -> None:
     assert attributes_of_spans(shop) - set(semconv.ATTRIBUTES) == set()
+    listed = {(metric.name, metric.unit, metric.kind): metric.attributes for metric in semconv.METRICS}
+    found = [(metric, (metric.name, metric.unit, kind_of(metric))) for _, metric in shop.received.metrics]
+    assert {key for _, key in found} - set(listed) == set()
+    points = {(key, *pair) for metric, key in found for pair in attributes_of_points(metric)}
+    assert {point for point in points if point[1] not in listed[point[0]] or _ID.search(str(point[2]))} == set()

@@ -1,23 +1,18 @@
 """`shop reconcile` on a whole shop, in which the records of some orders are made to disagree."""
 
-import asyncio
 import json
 import re
-import sys
 import time
-from asyncio.subprocess import PIPE
 from collections import defaultdict
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from functools import partial
 
-import pytest_asyncio
-
+from chassis.rpc.wire import money_to_wire
+from chassis.values.money import Money
 from shop.address_pb2 import Address
 from shop.cart_pb2 import CartItem
 from shop.email_pb2 import SendOrderConfirmationRequest
 from shop.email_pb2_grpc import EmailServiceStub
-from shop.money_pb2 import Money
 from shop.order_pb2 import OrderResult
 from shop.payment_pb2 import ChargeRequest
 from shop.payment_pb2_grpc import PaymentServiceStub
@@ -28,24 +23,17 @@ from shop_internal.orders_pb2 import SettleOrderRequest
 from shop_internal.orders_pb2_grpc import OrderJournalStub
 from shop_internal.payment_ledger_pb2 import VoidRequest
 from shop_internal.payment_ledger_pb2_grpc import PaymentLedgerStub
-from shop_kit.running_shop import RunningShop
+from shop_kit.running_shop import RunningShop, run_shop
 
 DAY = 86_400
 Disturbance = Callable[[RunningShop, OrderResult], Awaitable[None]]
 
 
-async def reconcile(shop: RunningShop, *options: str) -> tuple[int | None, str, str]:
-    """Return exit status, output and errors of `shop reconcile`."""
-    running = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "shop_cli", "reconcile", *options), env=shop.addresses, stdout=PIPE, stderr=PIPE
-    )
-    output, errors = await running.communicate()
-    return running.returncode, output.decode(), errors.decode()
-
-
 async def kinds_by_order(shop: RunningShop, grace_minutes: int) -> dict[str, set[str]]:
     """Return the kinds of mismatches that the command finds, by order."""
-    _, output, _ = await reconcile(shop, "--json", "--grace-minutes", str(grace_minutes))
+    _, output, _ = await run_shop(
+        "reconcile", "--json", "--grace-minutes", str(grace_minutes), variables=shop.addresses
+    )
     kinds = defaultdict(set)
     for mismatch in map(json.loads, output.splitlines()):
         kinds[mismatch["order_id"]].add(mismatch["kind"])
@@ -60,18 +48,12 @@ async def place(shop: RunningShop) -> OrderResult:
 
 
 async def charge(shop: RunningShop, key: str, amount: Money) -> None:
-    request = ChargeRequest(amount=amount, credit_card=card_info())
+    request = ChargeRequest(amount=money_to_wire(amount), credit_card=card_info())
     await PaymentServiceStub(shop.channels["payment"]).Charge(request, metadata=(("idempotency-key", key),))
 
 
-def total(order: OrderResult) -> Money:
-    costs = [order.shipping_cost, *(line.cost for line in order.items)]
-    nanos = sum(cost.units * 10**9 + cost.nanos for cost in costs)
-    return Money(currency_code="EUR", units=nanos // 10**9, nanos=nanos % 10**9)
-
-
 async def charge_again(shop: RunningShop, order: OrderResult) -> None:
-    await charge(shop, f"{order.order_id}:2", total(order))
+    await charge(shop, f"{order.order_id}:2", shop.charges(order.order_id)[0].amount)
 
 
 async def charge_a_later_attempt(shop: RunningShop, order: OrderResult) -> None:
@@ -159,43 +141,28 @@ CASES: dict[str, tuple[Disturbance, set[str]]] = {
 }
 
 
-@dataclass(frozen=True)
-class Disturbed:
-    """The order of each case, and what the reconciliation found by order."""
-
-    orders: dict[str, OrderResult]
-    found: dict[str, set[str]]
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def disturbed(shop: RunningShop) -> Disturbed:
+async def test_records_that_disagree_are_found_and_listed_without_addresses(shop: RunningShop) -> None:
     orders = {case: await place(shop) for case in CASES}
     for case, (disturb, _) in CASES.items():
         await disturb(shop, orders[case])
-    await charge(shop, "stranger", Money(currency_code="EUR", units=1))
-    return Disturbed(orders, await kinds_by_order(shop, grace_minutes=0))
+    await charge(shop, "stranger", Money.of("EUR", 1))
 
-
-async def test_records_that_disagree_are_found(disturbed: Disturbed) -> None:
+    found = await kinds_by_order(shop, grace_minutes=0)
     expected = {case: kinds for case, (_, kinds) in CASES.items()}
-    assert {case: disturbed.found[order.order_id] for case, order in disturbed.orders.items()} == expected
-    assert disturbed.found["stranger"] == {"UNKNOWN_ORDER", "CHARGED_NOT_SHIPPED"}
+    assert {case: found[order.order_id] for case, order in orders.items()} == expected
+    assert found["stranger"] == {"UNKNOWN_ORDER", "CHARGED_NOT_SHIPPED"}
 
-
-async def test_without_json_mismatches_are_a_table_without_addresses(shop: RunningShop, disturbed: Disturbed) -> None:
-    status, output, errors = await reconcile(shop, "--grace-minutes", "0")
+    status, output, errors = await run_shop("reconcile", "--grace-minutes", "0", variables=shop.addresses)
     assert status == 1
     for case, kind, detail in (
         ("mail lost", "NOT_MAILED", ""),
         ("other city", "PARCEL_DIFFERS", "address of"),
         ("mail to another", "MAIL_DIFFERS", "recipient"),
     ):
-        order_id = disturbed.orders[case].order_id
-        assert re.search(rf"^{kind} +{order_id} +DONE +20\d\d-.* {detail}", output, re.MULTILINE)
-    street = disturbed.orders["mail lost"].shipping_address.street_address
+        line = rf"^{kind} +{orders[case].order_id} +DONE +20\d\d-.* {detail}"
+        assert re.search(line, output, re.MULTILINE)
+    street = orders["mail lost"].shipping_address.street_address
     assert [text for text in ("@", street) if text in output + errors] == []
 
-
-async def test_recent_records_are_not_expected_to_agree_yet(shop: RunningShop, disturbed: Disturbed) -> None:
-    found = await kinds_by_order(shop, grace_minutes=60)
-    assert found[disturbed.orders["shipment lost"].order_id] == set()
+    # Recent records are not expected to agree yet.
+    assert (await kinds_by_order(shop, grace_minutes=60))[orders["shipment lost"].order_id] == set()

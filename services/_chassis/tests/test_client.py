@@ -1,7 +1,7 @@
 import asyncio
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import nullcontext
+from contextlib import AsyncExitStack, nullcontext
 from typing import Any, get_args
 
 import grpc
@@ -175,20 +175,29 @@ async def test_cancelling_the_caller_cancels_the_call() -> None:
         assert await wait_until(cancelled.is_set)
 
 
-async def test_calls_are_balanced_over_all_backends() -> None:
+async def test_calls_are_balanced_over_all_backends_and_none_fails_while_one_of_them_drains() -> None:
     counts: Counter[str] = Counter()
     async with (
         serve((REGISTER, Carts(lambda _: counts.update("a")))) as first,
         serve((REGISTER, Carts(lambda _: counts.update("b")))) as second,
-        serve((REGISTER, Carts(lambda _: counts.update("c")))) as third,
+        AsyncExitStack() as stack,
     ):
+        # Long enough for the client to receive NOT_SERVING, on a busy machine too.
+        third = await stack.enter_async_context(serve((REGISTER, Carts(lambda _: counts.update("c"))), drain_seconds=3))
         carts = stub(f"ipv4:///{first},{second},{third}")
         while len(counts) < 3:
             await carts.GetCart(cart_pb2.GetCartRequest())
         counts.clear()
         for _ in range(30):
             await carts.GetCart(cart_pb2.GetCartRequest())
-    assert counts == {"a": 10, "b": 10, "c": 10}
+        assert counts == {"a": 10, "b": 10, "c": 10}
+        drained = asyncio.create_task(stack.aclose())
+        while not drained.done():
+            await carts.GetCart(cart_pb2.GetCartRequest())
+        counts.clear()
+        for _ in range(30):
+            await carts.GetCart(cart_pb2.GetCartRequest())
+    assert counts == {"a": 15, "b": 15}
 
 
 async def test_behind_a_mesh_a_backend_that_is_not_healthy_fails_no_call() -> None:

@@ -6,24 +6,19 @@ from functools import cache
 
 import grpc
 
-from shop_cli.local.workspace import Program, discover_services, root
+from shop_cli.local.workspace import discover_services, root
 from shop_smoke import SmokeCall
 
 
-def smoke_call(program: Program, unique: str) -> SmokeCall:
-    """Return the smoke call of a service; see `shop_smoke`."""
-    return _load(program.name)(unique)
-
-
 @cache
-def _load(service: str) -> Callable[[str], SmokeCall]:
-    found: Callable[[str], SmokeCall] = runpy.run_path(f"{root()}/services/{service}/tests/smoke.py")["smoke_call"]
-    return found
+def _makers() -> dict[str, Callable[[str], SmokeCall]]:
+    files = {program.name: f"{root()}/services/{program.name}/tests/smoke.py" for program in discover_services()}
+    return {name: runpy.run_path(file)["smoke_call"] for name, file in files.items()}
 
 
 def smoke_calls(unique: str) -> dict[str, SmokeCall]:
-    """Return the smoke call of each service, by the service's name, such as `product-catalog`."""
-    return {program.name: smoke_call(program, unique) for program in discover_services()}
+    """Return the smoke call of each service, by the service's name, such as `product-catalog`; see `shop_smoke`."""
+    return {name: make(unique) for name, make in _makers().items()}
 
 
 def by_full_name(channels: Mapping[str, grpc.aio.Channel]) -> dict[str, grpc.aio.Channel]:
