@@ -18,6 +18,7 @@ import pytest
 from shop_cli.local.data_stores import data_stores
 from shop_cli.local.workspace import discover
 from shop_kit.databases import execute
+from shop_kit.running_shop import run_shop
 from shop_kit.signals import interruptible
 from shop_kit.waiting import wait_until
 
@@ -39,14 +40,6 @@ async def command(*arguments: str, **variables: str) -> AsyncIterator[Process]:
         await process.communicate()
 
 
-async def status_in(folder: Path, *arguments: str) -> int | None:
-    """Run a command in a folder and return its exit status."""
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "shop_cli", *arguments), cwd=folder, stdout=subprocess.DEVNULL
-    )
-    return await process.wait()
-
-
 async def read_until(process: Process, *texts: str) -> str:
     """Read the output until a line contains all texts; return all of it."""
     assert process.stdout
@@ -60,7 +53,7 @@ async def read_until(process: Process, *texts: str) -> str:
 
 async def is_placed_in(folder: Path) -> bool:
     """Order the cart of ada, once however often it is tried: services may not have connected to their stores again."""
-    return await status_in(folder, "order", "ada", "--key", "once") == 0
+    return (await run_shop("order", "ada", "--key", "once", folder=folder))[0] == 0
 
 
 def children(pid: int) -> set[int]:
@@ -102,9 +95,9 @@ async def test_up_is_alone_in_its_folder_stores_orders_in_postgres_and_stops_eve
         services = [found for pid in started if "\0INTERNAL_PORT=" in (found := environment_of(pid))]
         async with command(*arguments) as second:
             refusal, _ = await second.communicate()
-        assert await status_in(folder, "cart", "add", "ada", "copper-kettle") == 0
+        assert (await run_shop("cart", "add", "ada", "copper-kettle", folder=folder))[0] == 0
         for store in ("postgres", "valkey"):
-            assert await status_in(folder, "kill", store) == 0
+            assert (await run_shop("kill", store, folder=folder))[0] == 0
             await read_until(process, f"{store:<16} ", "serving")
         await wait_until(partial(is_placed_in, folder))
         started |= children(process.pid)

@@ -1,15 +1,11 @@
 """The control room of a running shop with TLS, and the commands that use it."""
 
 import asyncio
-import contextlib
-import inspect
 import json
-import os
 import re
-import shutil
 import sys
-from asyncio.subprocess import DEVNULL, PIPE
-from collections.abc import AsyncIterator, Callable
+from asyncio.subprocess import PIPE
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,29 +14,9 @@ import httpx2
 import pytest
 import pytest_asyncio
 
-import ad_service.domain
-from chassis.errors import Unavailable
-from chassis.rpc import client
-from chassis.tls.certificates import Certificates
-from shop.ad_pb2 import AdRequest
-from shop.ad_pb2_grpc import AdServiceStub
 from shop_cli.local.run_file import Run
-from shop_internal.failpoints_pb2 import Failpoint, SetFailpointRequest
-from shop_internal.failpoints_pb2_grpc import FailpointsStub
-from shop_kit.running_shop import shop_up
+from shop_kit.running_shop import run_shop, shop_up
 from shop_kit.waiting import wait_until
-
-# Python imports `sitecustomize` before a program adds its own folder to the path, as the images' do.
-FINDER = """
-import importlib.util, pathlib, sys
-
-class Finder:
-    def find_spec(name, path=None, target=None):
-        file = pathlib.Path(__file__).with_name(f"{name}.py")
-        return importlib.util.spec_from_file_location(name, file) if file.exists() else None
-
-sys.meta_path.insert(0, Finder)
-"""
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -52,14 +28,10 @@ class UpShop:
     folder: Path
     run: Run
 
-    async def shop(self, *arguments: str, **variables: str) -> tuple[int, str]:
+    async def shop(self, *arguments: str, **variables: str) -> tuple[int | None, str]:
         """Run a command in the shop's folder; return its exit status and everything that it printed."""
-        command, environment = (sys.executable, "-m", "shop_cli", *arguments), {**os.environ, **variables}
-        process = await asyncio.create_subprocess_exec(
-            *command, cwd=self.folder, env=environment, stdin=DEVNULL, stdout=PIPE, stderr=PIPE
-        )
-        output, errors = await process.communicate()
-        return process.returncode or 0, output.decode() + errors.decode()
+        status, output, errors = await run_shop(*arguments, folder=self.folder, variables=variables)
+        return status, output + errors
 
     async def order(self, user: str, *options: str) -> str:
         """Order one product; return what the command printed."""
@@ -73,26 +45,15 @@ class UpShop:
             found: dict[str, Any] = (await client.get("/api/status")).json()
         return found
 
-    async def service(self, name: str) -> dict[str, Any]:
-        """Return what the status says about a service."""
-        found: dict[str, Any] = {service["name"]: service for service in (await self.status())["services"]}[name]
-        return found
+    async def wait_for(self, service: str, **expected: object) -> dict[str, Any]:
+        """Wait until the status says this about a service; return all that it says."""
 
-    async def wait_for_state(self, service: str, state: str) -> None:
-        async def is_in_state() -> bool:
-            return bool((await self.service(service))["state"] == state)
+        async def found() -> dict[str, Any]:
+            services: list[dict[str, Any]] = (await self.status())["services"]
+            wanted = {"name": service, **expected}.items()
+            return next((found for found in services if wanted <= found.items()), {})
 
-        await wait_until(is_in_state)
-
-    @contextlib.asynccontextmanager
-    async def stub(self, stub: Callable[[Any], Any], address: str, caller: str = "operator") -> AsyncIterator[Any]:
-        """Open a stub of a service at an address, with the certificate of a caller."""
-        certificates = Certificates.load(str(Path(self.run.tls_folder).with_name(caller)))
-        channel = client.channel(address, "", timeout_seconds=300, certificates=certificates)
-        try:
-            yield stub(channel)
-        finally:
-            await channel.close()
+        return await wait_until(found)
 
     def client(self) -> httpx2.AsyncClient:
         """Return a client of the control room that sends the token."""
@@ -143,14 +104,9 @@ async def test_status_and_reconciliation_show_that_all_orders_agree(up: UpShop) 
 
 @pytest.mark.parametrize("action", ["kill", "restart"])
 async def test_a_service_that_is_killed_or_restarted_is_started_again(up: UpShop, action: str) -> None:
-    before = (await up.service("recommendation"))["restarts"]
+    before = (await up.wait_for("recommendation"))["restarts"]
     await up.shop(action, "recommendation")
-
-    async def restarted() -> bool:
-        return bool((await up.service("recommendation"))["restarts"] == before + 1)
-
-    await wait_until(restarted)
-    await up.wait_for_state("recommendation", "serving")
+    await up.wait_for("recommendation", restarts=before + 1, state="serving")
 
 
 async def test_an_unknown_service_is_refused_by_name_and_the_log_of_others_is_printed(up: UpShop) -> None:
@@ -166,52 +122,13 @@ async def test_an_unknown_service_is_refused_by_name_and_the_log_of_others_is_pr
 async def test_a_frozen_service_is_one_clear_line_until_it_is_resumed(up: UpShop) -> None:
     await up.shop("freeze", "currency")
     try:
-        await up.wait_for_state("currency", "frozen")
+        await up.wait_for("currency", state="frozen")
         status, output = await up.shop("convert", "1", "USD", "EUR")
     finally:
         await up.shop("resume", "currency")
     assert status == 4
     assert re.fullmatch(r"(NO_RESPONSE|NOTHING_LISTENS): .*currency.*frozen.*`shop status`\)\n", output)
-    await up.wait_for_state("currency", "serving")
-
-
-async def test_the_laboratory_alone_makes_a_service_fail_until_it_stops(up: UpShop) -> None:
-    internal = up.run.addresses["ad-internal"]
-    async with up.stub(AdServiceStub, up.run.addresses["ad"]) as ads, up.stub(FailpointsStub, internal) as operator:
-        wanted = Failpoint(id="7", specification="shop.AdService/GetAds=error:UNAVAILABLE", seconds_to_live=600)
-        with pytest.raises(Unavailable, match="ALLOWED_CALLS does not list it"):
-            await operator.SetFailpoint(SetFailpointRequest(failpoint=wanted))
-        async with up.stub(FailpointsStub, internal, "lab") as failpoints:
-            await failpoints.SetFailpoint(SetFailpointRequest(failpoint=wanted))
-            with pytest.raises(Unavailable, match="^unavailable$"):
-                await ads.GetAds(AdRequest())
-            await failpoints.SetFailpoint(SetFailpointRequest(failpoint=Failpoint(id="7")))
-        assert (await ads.GetAds(AdRequest())).ads
-
-
-async def test_a_service_runs_a_patched_module_until_it_is_removed(up: UpShop) -> None:
-    assert up.run.lab
-    folder = up.folder / ".shop/modules/ad"
-    folder.mkdir(parents=True)
-    original = inspect.getsource(ad_service.domain)
-    (folder / "sitecustomize.py").write_text(FINDER)
-    (folder / "ad_service.domain.py").write_text(original.replace("or self._house", "or self._house * 2"))
-    async with up.stub(AdServiceStub, up.run.addresses["ad"]) as ads:
-
-        async def counted() -> int:
-            with contextlib.suppress(Unavailable):  # while it restarts
-                return len((await ads.GetAds(AdRequest())).ads)
-            return 0
-
-        before = await counted()
-        for expected in (2 * before, before):
-            await up.shop("restart", "ad")
-
-            async def changed(expected: int = expected) -> bool:
-                return await counted() == expected
-
-            await wait_until(changed)
-            shutil.rmtree(folder, ignore_errors=True)
+    await up.wait_for("currency", state="serving")
 
 
 async def test_watched_orders_are_printed_as_they_change(up: UpShop) -> None:
