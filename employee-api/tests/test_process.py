@@ -3,6 +3,7 @@
 import asyncio
 import io
 import json
+import signal
 import socket
 import sys
 from pathlib import Path
@@ -14,9 +15,10 @@ from sqlalchemy import make_url
 from chassis.sql.migrate import DatabaseUnusable, migrate
 from employee_api import __main__
 from employee_api.database import MIGRATIONS
+from shop_cli.local.processes import Process
 from shop_kit.databases import execute
 from shop_kit.employee_api import LOCAL, StartApi, serving
-from shop_kit.processes import ServiceProcess, service_process
+from shop_kit.running_shop import running_process
 from shop_kit.waiting import wait_until
 
 ROWS = 5_000  # of 4 kB: more than the buffers between the process and its client hold
@@ -31,22 +33,23 @@ def insert_tasks(url: str) -> None:
     )
 
 
-def client_of(process: ServiceProcess) -> httpx2.AsyncClient:
-    return httpx2.AsyncClient(base_url=f"http://127.0.0.1:{process.port}", timeout=None)
+def client_of(process: Process) -> httpx2.AsyncClient:
+    return httpx2.AsyncClient(base_url=f"http://{process.address}", timeout=None)
 
 
 async def test_with_default_settings_it_warns_serves_from_sqlite_and_exits_with_0_on_sigterm(tmp_path: Path) -> None:
-    async with service_process("employee_api", folder=tmp_path) as served, client_of(served) as client:
-        warnings = [line["event"] for line in map(json.loads, served.log) if line["level"] == "warning"]
+    async with running_process("employee-api", tmp_path) as served, client_of(served) as client:
+        lines = map(json.loads, served.log_path.read_text().splitlines())
+        warnings = [line["event"] for line in lines if line["level"] == "warning"]
         assert warnings == ["AUTH_MODE is off: every client has full access"]
         assert (await client.get("/api/auth/users")).json() == []
         rebound = await client.get("/api/auth/users", headers={"host": "rebound.example"})
         assert (rebound.status_code, rebound.json()) == (421, {"error": "This host is not served here"})
         assert (tmp_path / ".shop" / "employee-api.db").exists()
-    assert served.process.returncode == 0
+    assert served.exit_code == 0
 
 
-async def test_an_active_export_is_completed_before_the_process_exits(sqlite_url: str) -> None:
+async def test_an_active_export_is_completed_before_the_process_exits(sqlite_url: str, tmp_path: Path) -> None:
     insert_tasks(sqlite_url)
 
     async def is_refused() -> bool:
@@ -57,20 +60,23 @@ async def test_an_active_export_is_completed_before_the_process_exits(sqlite_url
         writer.close()
         return False
 
-    async with service_process("employee_api", DATABASE_URL=sqlite_url) as served, client_of(served) as client:
+    async with (
+        running_process("employee-api", tmp_path, DATABASE_URL=sqlite_url) as served,
+        client_of(served) as client,
+    ):
         async with client.stream("GET", "/api/export/tasks") as response:
             parts = response.aiter_bytes()
             content = await anext(parts)
-            served.process.terminate()
+            served.send(signal.SIGTERM)
             await wait_until(is_refused)
             content += b"".join([part async for part in parts])
         assert content.count(b"\r\n") == ROWS + 1
-    assert served.process.returncode == 0
+    assert served.exit_code == 0
 
 
-async def test_exports_end_when_they_fail_and_when_their_clients_disconnect(sqlite_url: str) -> None:
+async def test_exports_end_when_they_fail_and_when_their_clients_disconnect(sqlite_url: str, tmp_path: Path) -> None:
     insert_tasks(sqlite_url)
-    async with service_process("employee_api", DATABASE_URL=sqlite_url) as served:
+    async with running_process("employee-api", tmp_path, DATABASE_URL=sqlite_url) as served:
         for _ in range(12):  # more than the limit
             async with client_of(served) as client, client.stream("GET", "/api/export/tasks") as response:
                 await anext(response.aiter_bytes())

@@ -1,4 +1,5 @@
 import asyncio
+from pathlib import Path
 
 import httpx2
 import pytest
@@ -12,8 +13,8 @@ from shop_cli.local.ports import reserved
 from shop_kit.databases import execute
 from shop_kit.employee_api import StartApi, on_each_database
 from shop_kit.hostile import http_requests, send
-from shop_kit.processes import service_process
 from shop_kit.received_telemetry import receiving
+from shop_kit.running_shop import running_process
 from shop_kit.serving import Recorded
 from shop_kit.waiting import wait_until
 
@@ -102,23 +103,22 @@ async def test_a_wait_for_a_password_thread_is_a_span(recorded: Recorded) -> Non
     assert all(span.parent == call.get_span_context() for span in waits)
 
 
-async def test_requests_and_their_sql_are_exported_without_secrets(sqlite_url: str) -> None:
+async def test_requests_and_their_sql_are_exported_without_secrets(sqlite_url: str, tmp_path: Path) -> None:
     secret = "top secret words"
     with reserved(1) as [port]:
         async with receiving(port) as received:
-            endpoint = f"http://127.0.0.1:{port}"
+            endpoint = {"OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{port}"}
+            variables = {"DATABASE_URL": sqlite_url, "AUTH_MODE": "observe", **endpoint}
             async with (
-                service_process(
-                    "employee_api", DATABASE_URL=sqlite_url, AUTH_MODE="observe", OTEL_EXPORTER_OTLP_ENDPOINT=endpoint
-                ) as served,
-                httpx2.AsyncClient(base_url=f"http://127.0.0.1:{served.port}", timeout=None) as client,
+                running_process("employee-api", tmp_path, **variables) as served,
+                httpx2.AsyncClient(base_url=f"http://{served.address}", timeout=None) as client,
             ):
                 new = {"name": "Ada", "email": "ada@x", "password": secret}
                 await client.post("/api/auth/register", json=new)
                 login = await client.post("/api/auth/login", json=new, headers=TRACEPARENT)
                 for request in http_requests(CARD):
                     await send(served.port, request)
-    output = b"".join(served.log)
+    output = served.log_path.read_bytes()
     sent = b"".join(message.SerializeToString() for message in received.messages) + output
     token = login.cookies["__Host-session"]
     assert [found for found in (secret, token, "$argon2id$", CARD) if found.encode() in sent] == []

@@ -6,7 +6,7 @@ from shop_internal.failpoints_pb2 import Failpoint, SetFailpointRequest
 from shop_internal.failpoints_pb2_grpc import FailpointsStub
 from shop_kit.browser import Tab, card_fields
 from shop_kit.card_leaks import random_card
-from shop_kit.running_shop import RunningShop, down
+from shop_kit.running_shop import RunningShop
 
 
 async def test_an_order_ends_while_the_customer_watches_although_payment_was_killed(
@@ -55,11 +55,14 @@ async def test_the_journal_of_an_order_moves_without_a_reload(shop: RunningShop,
 
 
 async def test_a_form_that_checkout_did_not_answer_can_be_sent_again(shop: RunningShop, tab: Tab) -> None:
-    card = random_card("4")
+    card, checkout = random_card("4"), shop.processes["checkout"]
     await tab.prepare_order(card)
-    async with down(shop.processes["checkout"]):
+    await checkout.stop()
+    try:
         await tab.page.get_by_role("button", name="Place order").click()
         await expect(tab.page.get_by_role("alert")).to_contain_text("it is the same order")
+    finally:
+        await checkout.restart()
     order_id = await send_until_accepted(tab, card)
     assert charges_of(shop, order_id) == ["CHARGED"]
 

@@ -33,7 +33,7 @@ PARCEL = ShipOrderRequest(
 @pytest.fixture
 async def shipping(tmp_path: Path) -> AsyncIterator[Process]:
     """A shipping service on SQLite."""
-    async with running_process("shipping", tmp_path, {"DATABASE_URL": f"sqlite:///{tmp_path}/shipping.db"}) as process:
+    async with running_process("shipping", tmp_path, DATABASE_URL=f"sqlite:///{tmp_path}/shipping.db") as process:
         yield process
 
 

@@ -18,7 +18,6 @@ from playwright.async_api import (
     BrowserContext,
     BrowserType,
     ConsoleMessage,
-    Error,
     Page,
     Request,
     Response,
@@ -93,7 +92,7 @@ class Tab:
         self.problems: list[str] = []
         self._origin = origin
         page.on("console", self._record_message)
-        page.on("pageerror", self._record_error)
+        page.on("pageerror", lambda error: self.problems.append(f"{page.url}: {error.message}"))
         page.on("request", self._record_request)
         page.on("requestfailed", self._record_failure)
         page.on("response", self._record_response)
@@ -145,9 +144,6 @@ class Tab:
     def _record_message(self, message: ConsoleMessage) -> None:
         if message.type in {"error", "warning"} and not message.text.startswith(_FAILED_RESPONSE):
             self.problems.append(f"{self.page.url}: {message.text}")
-
-    def _record_error(self, error: Error) -> None:
-        self.problems.append(f"{self.page.url}: {error.message}")
 
     def _record_request(self, request: Request) -> None:
         if not request.url.startswith((self._origin, "data:")):

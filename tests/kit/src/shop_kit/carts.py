@@ -5,67 +5,59 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import grpc
+from typing_extensions import override
 
-from shop import cart_pb2, cart_pb2_grpc, empty_pb2
-from shop_internal import ordered_cart_pb2, ordered_cart_pb2_grpc
+from shop.cart_pb2 import Cart, GetCartRequest
+from shop.cart_pb2_grpc import add_CartServiceServicer_to_server
+from shop_internal.ordered_cart_pb2_grpc import add_OrderedCartServicer_to_server
+from shop_kit.fake_peers.reads import FakeCart, FakeOrderedCart
 
-REGISTER = cart_pb2_grpc.add_CartServiceServicer_to_server
-REGISTER_INTERNAL = ordered_cart_pb2_grpc.add_OrderedCartServicer_to_server
+REGISTER = add_CartServiceServicer_to_server
+REGISTER_INTERNAL = add_OrderedCartServicer_to_server
 
 Context = grpc.aio.ServicerContext[Any, Any]
-Handler = Callable[[Context], Awaitable[cart_pb2.Cart] | cart_pb2.Cart | None]
+Handler = Callable[[Context], Awaitable[Cart] | Cart | None]
 
 
-class Carts(cart_pb2_grpc.CartServiceServicer):
-    """GetCart returns the cart of the handler that a test passes, else an empty one. The other methods do nothing."""
+class Carts(FakeCart):
+    """GetCart returns the cart of the handler that a test passes, else an empty one."""
 
     def __init__(self, handle: Handler | None = None) -> None:
+        super().__init__()
         self.handle = handle
 
-    async def GetCart(self, request: cart_pb2.GetCartRequest, context: Context) -> cart_pb2.Cart:
+    @override
+    async def GetCart(self, request: GetCartRequest, context: Context) -> Cart:
         found = self.handle(context) if self.handle else None
         cart = await found if isinstance(found, Awaitable) else found
-        return cart_pb2.Cart(user_id=request.user_id) if cart is None else cart
-
-    async def AddItem(self, request: cart_pb2.AddItemRequest, context: Context) -> empty_pb2.Empty:
-        return empty_pb2.Empty()
-
-    async def EmptyCart(self, request: cart_pb2.EmptyCartRequest, context: Context) -> empty_pb2.Empty:
-        return empty_pb2.Empty()
+        return Cart(user_id=request.user_id) if cart is None else cart
 
 
 class HeldCarts(Carts):
     """Every GetCart waits until the test sets `released`; `entered` counts them."""
 
     def __init__(self) -> None:
-        super().__init__(self.hold)
+        super().__init__(self.wait)
         self.entered = 0
         self.released = asyncio.Event()
 
-    async def hold(self, _context: Context) -> cart_pb2.Cart:
+    async def wait(self, _context: Context) -> Cart:
         self.entered += 1
         await self.released.wait()
-        return cart_pb2.Cart(user_id="held")
+        return Cart(user_id="held")
 
 
-class OrderedCarts(ordered_cart_pb2_grpc.OrderedCartServicer):
-    """The internal service, which does nothing."""
+class OrderedCarts(FakeOrderedCart):
+    """The internal service."""
 
-    async def RemoveOrdered(
-        self, request: ordered_cart_pb2.RemoveOrderedRequest, context: Context
-    ) -> ordered_cart_pb2.RemoveOrderedResponse:
-        return ordered_cart_pb2.RemoveOrderedResponse()
-
-    async def RemoveAllOrdered(
-        self, request: ordered_cart_pb2.RemoveAllOrderedRequest, context: Context
-    ) -> ordered_cart_pb2.RemoveAllOrderedResponse:
-        return ordered_cart_pb2.RemoveAllOrderedResponse()
+    def __init__(self) -> None:
+        super().__init__(FakeCart())
 
 
 def raising(error: Exception) -> Handler:
     """Return a handler that fails with this error."""
 
-    async def fail(_context: Context) -> cart_pb2.Cart:
+    async def fail(_context: Context) -> Cart:
         raise error
 
     return fail

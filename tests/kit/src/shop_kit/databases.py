@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
+from sqlalchemy import make_url
 
 from chassis.sql.migrate import migrate
 from chassis.sql.sqlite import add_functions, without_row_locks
@@ -36,8 +37,11 @@ class Templates:
     def copy_database(self, server: str, migrations: Path | None) -> Iterator[str]:
         """Yield the URL of a copy on a PostgreSQL server, empty without migrations; drop it in the end."""
         template = "template1" if migrations is None else self._migrated(server, migrations)
-        with new_database(server, template) as name:
-            yield with_database(server, name)
+        name = f"test_{uuid.uuid4().hex}"
+        _create(server, name, template)
+        yield with_database(server, name)
+        with psycopg.connect(server, autocommit=True) as connection:
+            connection.execute(f"DROP DATABASE {name} WITH (FORCE)".encode())
 
     def _migrated(self, server: str, migrations: Path) -> str:
         """Return the name of the template, a file or a database of the server."""
@@ -52,16 +56,6 @@ class Templates:
         return self._names[server, migrations]
 
 
-@contextmanager
-def new_database(server: str, template: str = "template1") -> Iterator[str]:
-    """Create a copy of a PostgreSQL database, yield its name and drop it in the end."""
-    name = f"test_{uuid.uuid4().hex}"
-    _create(server, name, template)
-    yield name
-    with psycopg.connect(server, autocommit=True) as connection:
-        connection.execute(f"DROP DATABASE {name} WITH (FORCE)".encode())
-
-
 def _create(server: str, name: str, template: str) -> None:
     with psycopg.connect(server, autocommit=True) as connection:
         connection.execute(f"CREATE DATABASE {name} TEMPLATE {template}".encode())
@@ -69,11 +63,7 @@ def _create(server: str, name: str, template: str) -> None:
 
 def with_database(url: str, name: str) -> str:
     """Return the URL of another database of the same PostgreSQL server."""
-    parts = psycopg.conninfo.conninfo_to_dict(url)
-    user, host, port = parts.get("user", "postgres"), parts["host"], parts.get("port", 5432)
-    if str(host).startswith("/"):
-        return f"postgresql://{user}@/{name}?host={host}&port={port}"
-    return f"postgresql://{user}:{parts.get('password', '')}@{host}:{port}/{name}"
+    return make_url(url).set(database=name).render_as_string(hide_password=False)
 
 
 def execute(url: str, statement: str, *parameters: object) -> list[tuple[Any, ...]]:

@@ -1,6 +1,6 @@
 """PromQL that is checked without a server: it reads metrics that something exports, by labels that they have."""
 
-from functools import singledispatch
+from collections.abc import Sequence
 from typing import Any
 
 import promql_parser as promql
@@ -76,56 +76,37 @@ def selected(selector: Any) -> set[str]:
     return KNOWN[name]
 
 
-@singledispatch
-def result(expression: object) -> set[str]:
+def result(expression: Any) -> set[str]:
     """Return the labels that the series of a result may have; fail if the query uses one that does not exist."""
+    match expression:
+        case promql.VectorSelector() | promql.MatrixSelector():
+            return selected(getattr(expression, "vector_selector", expression))
+        case promql.ParenExpr() | promql.SubqueryExpr():
+            return result(expression.expr)
+        case promql.BinaryExpr():
+            labels = result(expression.lhs) | result(expression.rhs)
+            matching = expression.modifier and expression.modifier.matching
+            assert not matching or set(matching.labels) <= labels, f"no label of {matching}"
+            return labels
+        case promql.AggregateExpr():
+            inner = result(expression.expr)
+            by = set(expression.modifier.labels) if expression.modifier else set()
+            assert by <= inner, f"no label {by - inner}"
+            return by if expression.param is None else inner  # topk and bottomk return series as they are
+        case promql.Call():
+            return _result_of_call(expression.func.name, expression.args)
     assert isinstance(expression, promql.NumberLiteral | promql.StringLiteral), expression
     return set()
 
 
-@result.register
-def _(expression: promql.VectorSelector) -> set[str]:
-    return selected(expression)
-
-
-@result.register
-def _(expression: promql.MatrixSelector) -> set[str]:
-    return selected(expression.vector_selector)
-
-
-@result.register
-def _(expression: promql.ParenExpr | promql.SubqueryExpr) -> set[str]:
-    return result(expression.expr)
-
-
-@result.register
-def _(expression: promql.BinaryExpr) -> set[str]:
-    labels = result(expression.lhs) | result(expression.rhs)
-    matching = expression.modifier and expression.modifier.matching
-    assert not matching or set(matching.labels) <= labels, f"no label of {matching}"
-    return labels
-
-
-@result.register
-def _(expression: promql.AggregateExpr) -> set[str]:
-    inner = result(expression.expr)
-    if expression.param is not None:  # topk and bottomk return series as they are
-        return inner
-    by = set(expression.modifier.labels) if expression.modifier else set()
-    assert by <= inner, f"no label {by - inner}"
-    return by
-
-
-@result.register
-def _(expression: promql.Call) -> set[str]:
-    function = expression.func.name
-    inner = set().union(*(result(argument) for argument in expression.args))
+def _result_of_call(function: str, arguments: Sequence[Any]) -> set[str]:
+    inner = set().union(*map(result, arguments))
     if function == "histogram_quantile":
         assert "le" in inner
         return inner - {"le"}
     if function not in {"label_replace", "label_join"}:
         return inner
-    strings = [argument.val for argument in expression.args if isinstance(argument, promql.StringLiteral)]
-    sources = strings[2:3] if function == "label_replace" else strings[2:]
+    target, *sources = [argument.val for argument in arguments if isinstance(argument, promql.StringLiteral)]
+    sources = sources[1:2] if function == "label_replace" else sources[1:]
     assert set(sources) <= inner, f"no label {sources}"
-    return inner | {strings[0]}
+    return inner | {target}

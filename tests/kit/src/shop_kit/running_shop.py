@@ -21,13 +21,13 @@ from shop.empty_pb2 import Empty
 from shop.order_pb2 import OrderResult
 from shop.product_catalog_pb2 import Product
 from shop.product_catalog_pb2_grpc import ProductCatalogServiceStub
-from shop_cli.local.child_process import START_SECONDS, ChildProcess
+from shop_cli.local.child_process import START_SECONDS
 from shop_cli.local.identities import Identities
 from shop_cli.local.otlp_receiver import exporting_to
 from shop_cli.local.ports import reserved
-from shop_cli.local.processes import Process, Shop, inherited
+from shop_cli.local.processes import Process, Shop
 from shop_cli.local.run_file import Run, read_run
-from shop_cli.local.workspace import Program, default_ports, discover, discover_services, find
+from shop_cli.local.workspace import Program, default_ports, discover, find
 from shop_cli.sample_order import sample_order
 from shop_kit.charges import Charge, read_charges
 from shop_kit.databases import execute
@@ -75,6 +75,10 @@ class RunningShop:
         state = "SELECT state FROM orders WHERE order_id = ?"
         await wait_until(lambda: self.execute("checkout", state, order_id) == [("DONE",)])
 
+    async def wait_until_notified(self) -> None:
+        """Wait until all confirmations of orders are with email, and all ordered carts are cleared."""
+        await wait_until(lambda: self.execute("checkout", "SELECT 1 FROM outbox WHERE dead_at IS NULL") == [])
+
     def charges(self, order_id: str = "") -> list[Charge]:
         """Return the entries of payment's ledger for an order; by default all."""
         found = read_charges(f"sqlite:///{self.folder}/.shop/payment.db")
@@ -107,16 +111,33 @@ def order_request(user_id: str = "", currency: str = "EUR") -> PlaceOrderRequest
 
 
 @contextlib.asynccontextmanager
-async def running_process(name: str, folder: Path, environment: Mapping[str, str]) -> AsyncIterator[Process]:
-    """Run a program of the workspace on a free port, with its data in a folder."""
+async def running_process(name: str, folder: Path, **variables: str) -> AsyncIterator[Process]:
+    """Run a program of the workspace on a free port, with its data and its log in a folder."""
+    environment = {**os.environ, **DEAD_PROXIES, "DRAIN_SECONDS": "0", "GRPC_VERBOSITY": "NONE", **variables}
     with reserved(1) as (port,):
-        process = Process(find(discover(), name), port, {**inherited({}), **DEAD_PROXIES, **environment}, folder)
+        process = Process(find(discover(), name), port, environment, folder)
         await process.start()
         try:
             await process.wait_until_serving()
             yield process
         finally:
             await process.stop()
+
+
+async def run_shop(
+    *arguments: str, folder: Path | None = None, variables: Mapping[str, str] | None = None
+) -> tuple[int | None, str, str]:
+    """Run a `shop` command in a folder, with more variables; return its exit status, its output and its errors."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "shop_cli", *arguments),
+        cwd=folder,
+        env={**os.environ, **(variables or {})},
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    output, errors = await process.communicate()
+    return process.returncode, output.decode(), errors.decode()
 
 
 @contextlib.asynccontextmanager
@@ -143,22 +164,20 @@ async def shop_up(folder: Path, *options: str) -> AsyncIterator[Run]:
 @contextlib.asynccontextmanager
 async def running_shop(
     folder: Path,
-    programs: Sequence[Program] | None = None,
+    programs: Sequence[Program],
     *,
     tls: bool = False,
     lab: bool = False,
     **variables: str,
 ) -> AsyncIterator[RunningShop]:
-    """Start services on free ports and wait until they are ready. They export their telemetry to this process.
+    """Start programs on free ports and wait until they are ready. They export their telemetry to this process.
 
     Args:
         folder: for their data.
-        programs: what to start; all gRPC services by default.
         tls: let them speak mutual TLS; the channels are the operator's.
         lab: let failpoints be set in services that have an internal port.
         variables: additional environment variables of every service.
     """
-    programs = discover_services() if programs is None else programs
     names = default_ports(programs)
     async with contextlib.AsyncExitStack() as stack:
         otlp_port, *ports = stack.enter_context(reserved(len(names) + 1))
@@ -182,21 +201,3 @@ async def running_shop(
             if process.internal_port
         }
         yield RunningShop(processes, folder, channels, internal_channels, received)
-
-
-@contextlib.asynccontextmanager
-async def down(process: ChildProcess, *, frozen: bool = False) -> AsyncIterator[None]:
-    """Kill a process, or freeze it so that it accepts connections and does not respond, while in the context."""
-    if frozen:
-        process.pause()
-    else:
-        process.kill()
-        await process.wait()
-    try:
-        yield
-    finally:
-        if frozen:
-            process.resume()
-        else:
-            await process.start()
-        await process.wait_until_serving()

@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any, TypeVar
 
 import grpc
@@ -18,6 +19,16 @@ from shop_kit.settings import load_settings
 
 Registration = tuple[Callable[[Any, Any], None], object]
 SettingsT = TypeVar("SettingsT", bound=ServiceSettings)
+
+
+def registrations(*servicers: object) -> list[Registration]:
+    """Return the servicers with the functions that add them to a server, which are beside their generated bases."""
+    return [
+        (getattr(import_module(base.__module__), f"add_{base.__name__}_to_server"), servicer)
+        for servicer in servicers
+        for base in type(servicer).__mro__
+        if base.__module__.endswith("_pb2_grpc")
+    ]
 
 
 @asynccontextmanager

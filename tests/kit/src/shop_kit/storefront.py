@@ -104,7 +104,7 @@ class Storefront:
 @asynccontextmanager
 async def storefront(telemetry: Telemetry | None = None, **settings: object) -> AsyncIterator[Storefront]:
     """Serve the other services and build a storefront that calls them."""
-    backends = Backends.create()
+    backends = Backends()
     async with AsyncExitStack() as stack:
         address = await stack.enter_async_context(backends.serving())
         addresses = {name: address for name in Settings.__annotations__ if name.endswith("_addr")}

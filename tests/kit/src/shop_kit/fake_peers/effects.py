@@ -5,37 +5,38 @@ import uuid
 
 from typing_extensions import override
 
-from chassis.errors import (
-    REFUSALS,
-    Aborted,
-    FailedPrecondition,
-    IdempotencyKeyReused,
-    Internal,
-    NotFound,
-    Unimplemented,
-)
+from chassis.errors import Aborted, FailedPrecondition, IdempotencyKeyReused, Internal, NotFound
 from chassis.rpc.calls import ServicerContext, metadata_value
-from shop import (
-    email_pb2,
-    email_pb2_grpc,
-    empty_pb2,
-    payment_pb2,
-    payment_pb2_grpc,
-    shipping_pb2,
-    shipping_pb2_grpc,
+from shop.email_pb2 import SendOrderConfirmationRequest
+from shop.email_pb2_grpc import EmailServiceServicer
+from shop.empty_pb2 import Empty
+from shop.payment_pb2 import ChargeRequest, ChargeResponse
+from shop.payment_pb2_grpc import PaymentServiceServicer
+from shop.shipping_pb2 import GetQuoteRequest, GetQuoteResponse, ShipOrderRequest, ShipOrderResponse
+from shop.shipping_pb2_grpc import ShippingServiceServicer
+from shop_internal.confirmations_pb2 import AcceptConfirmationsRequest, AcceptConfirmationsResponse
+from shop_internal.confirmations_pb2_grpc import ConfirmationsServicer
+from shop_internal.payment_ledger_pb2 import (
+    Charged,
+    Fenced,
+    ResolveOrFenceRequest,
+    ResolveOrFenceResponse,
+    Voided,
+    VoidRequest,
+    VoidResponse,
 )
-from shop_internal import (
-    confirmations_pb2,
-    confirmations_pb2_grpc,
-    payment_ledger_pb2,
-    payment_ledger_pb2_grpc,
-    shipment_manifest_pb2,
-    shipment_manifest_pb2_grpc,
+from shop_internal.payment_ledger_pb2_grpc import PaymentLedgerServicer
+from shop_internal.shipment_manifest_pb2 import (
+    ResolveShipmentRequest,
+    ResolveShipmentResponse,
+    Shipment,
+    ShipmentFenced,
 )
-from shop_kit.fake_peers.peer import FakePeer, money
+from shop_internal.shipment_manifest_pb2_grpc import ShipmentManifestServicer
+from shop_kit.fake_peers.peer import FakePeer, money, record_refusals
 
 
-class FakeShipping(FakePeer, shipping_pb2_grpc.ShippingServiceServicer):
+class FakeShipping(FakePeer, ShippingServiceServicer):
     """Quotes and ships, once per key; an order to `failing_city` fails every time.
 
     Attributes:
@@ -45,25 +46,21 @@ class FakeShipping(FakePeer, shipping_pb2_grpc.ShippingServiceServicer):
 
     def __init__(self) -> None:
         super().__init__()
-        self.shipments: dict[str, shipping_pb2.ShipOrderRequest] = {}
+        self.shipments: dict[str, ShipOrderRequest] = {}
         self.fenced: set[str] = set()
         self.failing_city = ""
         self.quote_nanos = 4_995_000_000
         self.quote_depends_on = ""
 
     @override
-    async def GetQuote(
-        self, _request: shipping_pb2.GetQuoteRequest, context: ServicerContext
-    ) -> shipping_pb2.GetQuoteResponse:
+    async def GetQuote(self, _request: GetQuoteRequest, context: ServicerContext) -> GetQuoteResponse:
         await self.begin("GetQuote")
         if self.quote_depends_on:
             context.set_trailing_metadata((("quote-depends-on", self.quote_depends_on),))
-        return shipping_pb2.GetQuoteResponse(cost_usd=money("USD", self.quote_nanos))
+        return GetQuoteResponse(cost_usd=money("USD", self.quote_nanos))
 
     @override
-    async def ShipOrder(
-        self, request: shipping_pb2.ShipOrderRequest, context: ServicerContext
-    ) -> shipping_pb2.ShipOrderResponse:
+    async def ShipOrder(self, request: ShipOrderRequest, context: ServicerContext) -> ShipOrderResponse:
         await self.begin("ShipOrder")
         if request.address.city == self.failing_city:
             raise Internal("fails every time")
@@ -73,10 +70,10 @@ class FakeShipping(FakePeer, shipping_pb2_grpc.ShippingServiceServicer):
         if self.shipments.setdefault(key, request) != request:
             raise IdempotencyKeyReused
         await self.end("ShipOrder")
-        return shipping_pb2.ShipOrderResponse(tracking_id=f"track-{key}")
+        return ShipOrderResponse(tracking_id=f"track-{key}")
 
 
-class FakeManifest(FakePeer, shipment_manifest_pb2_grpc.ShipmentManifestServicer):
+class FakeManifest(FakePeer, ShipmentManifestServicer):
     """Shipping's internal manifest service."""
 
     def __init__(self, shipping: FakeShipping) -> None:
@@ -85,19 +82,18 @@ class FakeManifest(FakePeer, shipment_manifest_pb2_grpc.ShipmentManifestServicer
 
     @override
     async def ResolveOrFence(
-        self, request: shipment_manifest_pb2.ResolveShipmentRequest, _context: ServicerContext
-    ) -> shipment_manifest_pb2.ResolveShipmentResponse:
+        self, request: ResolveShipmentRequest, _context: ServicerContext
+    ) -> ResolveShipmentResponse:
         await self.begin("ResolveOrFence")
         key = request.shipment_key
         if key in self._shipping.shipments:
-            shipped = shipment_manifest_pb2.Shipment(tracking_id=f"track-{key}")
-            return shipment_manifest_pb2.ResolveShipmentResponse(shipped=shipped)
-        fenced = shipment_manifest_pb2.ShipmentFenced(existing=key in self._shipping.fenced)
+            return ResolveShipmentResponse(shipped=Shipment(tracking_id=f"track-{key}"))
+        fenced = ShipmentFenced(existing=key in self._shipping.fenced)
         self._shipping.fenced.add(key)
-        return shipment_manifest_pb2.ResolveShipmentResponse(fenced=fenced)
+        return ResolveShipmentResponse(fenced=fenced)
 
 
-class FakePayment(FakePeer, payment_pb2_grpc.PaymentServiceServicer):
+class FakePayment(FakePeer, PaymentServiceServicer):
     """Charges once per key.
 
     Attributes:
@@ -108,7 +104,7 @@ class FakePayment(FakePeer, payment_pb2_grpc.PaymentServiceServicer):
     def __init__(self) -> None:
         super().__init__()
         self.ledger: dict[str, str] = {}
-        self.requests: dict[str, payment_pb2.ChargeRequest] = {}
+        self.requests: dict[str, ChargeRequest] = {}
         self.fingerprints: dict[str, str] = {}
         self.purchases: dict[str, str] = {}
         self.seconds_left = 0.0
@@ -119,7 +115,7 @@ class FakePayment(FakePeer, payment_pb2_grpc.PaymentServiceServicer):
         return [key for key, state in self.ledger.items() if state == "charged"]
 
     @override
-    async def Charge(self, request: payment_pb2.ChargeRequest, context: ServicerContext) -> payment_pb2.ChargeResponse:
+    async def Charge(self, request: ChargeRequest, context: ServicerContext) -> ChargeResponse:
         self.seconds_left = context.time_remaining() or 0.0
         key = metadata_value(context, "idempotency-key") or uuid.uuid4().hex
         await self.begin("Charge")
@@ -136,72 +132,61 @@ class FakePayment(FakePeer, payment_pb2_grpc.PaymentServiceServicer):
         if state == "voided":
             raise FailedPrecondition("the charge was voided", reason="CHARGE_VOIDED")
         await self.end("Charge")
-        return payment_pb2.ChargeResponse(transaction_id=f"transaction-{key}")
+        return ChargeResponse(transaction_id=f"transaction-{key}")
 
 
-class FakeLedger(FakePeer, payment_ledger_pb2_grpc.PaymentLedgerServicer):
+class FakeLedger(FakePeer, PaymentLedgerServicer):
     """Payment's internal ledger service."""
 
     def __init__(self, payment: FakePayment) -> None:
         super().__init__()
-        self._ledger = payment.ledger
-        self._requests = payment.requests
-        self._fingerprints, self._purchases = payment.fingerprints, payment.purchases
+        self._payment = payment
 
     @override
-    async def ResolveOrFence(
-        self, request: payment_ledger_pb2.ResolveOrFenceRequest, _context: ServicerContext
-    ) -> payment_ledger_pb2.ResolveOrFenceResponse:
+    async def ResolveOrFence(self, request: ResolveOrFenceRequest, _context: ServicerContext) -> ResolveOrFenceResponse:
         await self.begin("ResolveOrFence")
-        key = request.charge_key
-        existing = key in self._ledger
-        match self._ledger.setdefault(key, "fenced"):
-            case "charged":
-                amount = self._requests[key].amount
-                charged = payment_ledger_pb2.Charged(
-                    transaction_id=f"transaction-{key}",
-                    amount=amount,
-                    request_fingerprint=self._fingerprints.get(key, ""),
-                    purchase_id=self._purchases.get(key, ""),
-                )
-                return payment_ledger_pb2.ResolveOrFenceResponse(charged=charged)
-            case "voided":
-                return payment_ledger_pb2.ResolveOrFenceResponse(voided=payment_ledger_pb2.Voided())
-            case _:
-                fenced = payment_ledger_pb2.Fenced(existing=existing)
-                return payment_ledger_pb2.ResolveOrFenceResponse(fenced=fenced)
+        key, payment = request.charge_key, self._payment
+        existing = key in payment.ledger
+        state = payment.ledger.setdefault(key, "fenced")
+        if state == "fenced":
+            return ResolveOrFenceResponse(fenced=Fenced(existing=existing))
+        if state == "voided":
+            return ResolveOrFenceResponse(voided=Voided())
+        charged = Charged(
+            transaction_id=f"transaction-{key}",
+            amount=payment.requests[key].amount,
+            request_fingerprint=payment.fingerprints.get(key, ""),
+            purchase_id=payment.purchases.get(key, ""),
+        )
+        return ResolveOrFenceResponse(charged=charged)
 
     @override
-    async def Void(
-        self, request: payment_ledger_pb2.VoidRequest, _context: ServicerContext
-    ) -> payment_ledger_pb2.VoidResponse:
+    async def Void(self, request: VoidRequest, _context: ServicerContext) -> VoidResponse:
         await self.begin("Void", request.charge_key.partition(":")[0])
-        if self._ledger.get(request.charge_key) not in {"charged", "voided"}:
+        if self._payment.ledger.get(request.charge_key) not in {"charged", "voided"}:
             raise NotFound("no such charge")
-        self._ledger[request.charge_key] = "voided"
-        return payment_ledger_pb2.VoidResponse(transaction_id=f"transaction-{request.charge_key}")
+        self._payment.ledger[request.charge_key] = "voided"
+        return VoidResponse(transaction_id=f"transaction-{request.charge_key}")
 
 
-class FakeEmail(FakePeer, email_pb2_grpc.EmailServiceServicer):
+class FakeEmail(FakePeer, EmailServiceServicer):
     """Collects the confirmations instead of sending them; one to `hanging_address` gets no response."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.sent: list[email_pb2.SendOrderConfirmationRequest] = []
+        self.sent: list[SendOrderConfirmationRequest] = []
         self.hanging_address = ""
 
     @override
-    async def SendOrderConfirmation(
-        self, request: email_pb2.SendOrderConfirmationRequest, _context: ServicerContext
-    ) -> empty_pb2.Empty:
+    async def SendOrderConfirmation(self, request: SendOrderConfirmationRequest, _context: ServicerContext) -> Empty:
         await self.begin("SendOrderConfirmation", request.order.order_id)
         if request.email == self.hanging_address:
             await asyncio.Event().wait()
         self.sent.append(request)
-        return empty_pb2.Empty()
+        return Empty()
 
 
-class FakeConfirmations(FakePeer, confirmations_pb2_grpc.ConfirmationsServicer):
+class FakeConfirmations(FakePeer, ConfirmationsServicer):
     """The internal service of a fake email service: passes each confirmation to its public method."""
 
     def __init__(self, email: FakeEmail) -> None:
@@ -210,15 +195,10 @@ class FakeConfirmations(FakePeer, confirmations_pb2_grpc.ConfirmationsServicer):
 
     @override
     async def AcceptConfirmations(
-        self, request: confirmations_pb2.AcceptConfirmationsRequest, context: ServicerContext
-    ) -> confirmations_pb2.AcceptConfirmationsResponse:
+        self, request: AcceptConfirmationsRequest, context: ServicerContext
+    ) -> AcceptConfirmationsResponse:
         await self.begin("AcceptConfirmations")
-        response = confirmations_pb2.AcceptConfirmationsResponse()
-        for index, confirmation in enumerate(request.confirmations):
-            try:
-                await self._email.SendOrderConfirmation(confirmation, context)
-            except Unimplemented:
-                raise
-            except REFUSALS as error:
-                response.refused.add(index=index, reason=error.reason)
+        response = AcceptConfirmationsResponse()
+        sent = (self._email.SendOrderConfirmation(confirmation, context) for confirmation in request.confirmations)
+        await record_refusals(sent, response.refused)
         return response

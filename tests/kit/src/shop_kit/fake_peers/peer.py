@@ -2,12 +2,12 @@
 
 import asyncio
 from collections import defaultdict
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Coroutine, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from chassis.errors import DomainError
+from chassis.errors import REFUSALS, DomainError, Unimplemented
 from chassis.rpc.wire import money_to_wire
 from chassis.values.money import Money
 from shop import money_pb2
@@ -97,6 +97,17 @@ class FakePeer:
             await fault.gate.wait()
         if fault.error is not None:
             raise fault.error
+
+
+async def record_refusals(calls: Iterable[Awaitable[object]], refused: Any) -> None:
+    """Await one call after the other, and add the index and the reason of each refusal to a field of a response."""
+    for index, call in enumerate(calls):
+        try:
+            await call
+        except Unimplemented:
+            raise
+        except REFUSALS as error:
+            refused.add(index=index, reason=error.reason)
 
 
 def money(currency_code: str, nanos: int) -> money_pb2.Money:

@@ -5,26 +5,36 @@ from collections import Counter, defaultdict
 
 from typing_extensions import override
 
-from chassis.errors import REFUSALS, InvalidArgument, NotFound, Unimplemented
+from chassis.errors import InvalidArgument, NotFound
 from chassis.rpc.calls import ServicerContext, metadata_value
-from shop import (
-    cart_pb2,
-    cart_pb2_grpc,
-    currency_pb2,
-    currency_pb2_grpc,
-    empty_pb2,
-    money_pb2,
-    product_catalog_pb2,
-    product_catalog_pb2_grpc,
+from shop.cart_pb2 import AddItemRequest, Cart, CartItem, EmptyCartRequest, GetCartRequest
+from shop.cart_pb2_grpc import CartServiceServicer
+from shop.currency_pb2 import CurrencyConversionRequest
+from shop.currency_pb2_grpc import CurrencyServiceServicer
+from shop.empty_pb2 import Empty
+from shop.money_pb2 import Money
+from shop.product_catalog_pb2 import (
+    GetProductRequest,
+    ListProductsResponse,
+    Product,
+    SearchProductsRequest,
+    SearchProductsResponse,
 )
-from shop_internal import ordered_cart_pb2, ordered_cart_pb2_grpc
-from shop_kit.fake_peers.peer import FakePeer, money
+from shop.product_catalog_pb2_grpc import ProductCatalogServiceServicer
+from shop_internal.ordered_cart_pb2 import (
+    RemoveAllOrderedRequest,
+    RemoveAllOrderedResponse,
+    RemoveOrderedRequest,
+    RemoveOrderedResponse,
+)
+from shop_internal.ordered_cart_pb2_grpc import OrderedCartServicer
+from shop_kit.fake_peers.peer import FakePeer, money, record_refusals
 
 RATES = {"CHF": 4, "EUR": 2, "GBP": 3, "JPY": 150, "USD": 1}
 """Units of a currency per USD."""
 
 
-class FakeCart(FakePeer, cart_pb2_grpc.CartServiceServicer):
+class FakeCart(FakePeer, CartServiceServicer):
     """One cart per user. `has_generations = False` makes it a foreign one, `has_etags = False` one without etags.
 
     Attributes:
@@ -46,12 +56,12 @@ class FakeCart(FakePeer, cart_pb2_grpc.CartServiceServicer):
         self.ordered_etags.pop(user_id, None)
 
     @override
-    async def AddItem(self, request: cart_pb2.AddItemRequest, _context: ServicerContext) -> empty_pb2.Empty:
+    async def AddItem(self, request: AddItemRequest, _context: ServicerContext) -> Empty:
         self.fill(request.user_id, **{request.item.product_id: request.item.quantity})
-        return empty_pb2.Empty()
+        return Empty()
 
     @override
-    async def GetCart(self, request: cart_pb2.GetCartRequest, context: ServicerContext) -> cart_pb2.Cart:
+    async def GetCart(self, request: GetCartRequest, context: ServicerContext) -> Cart:
         await self.begin("GetCart")
         if self.has_etags:
             trailers = {"etag": self.etags[request.user_id]}
@@ -62,21 +72,21 @@ class FakeCart(FakePeer, cart_pb2_grpc.CartServiceServicer):
                 trailers["cart-generation"] = generation[:16]
             context.set_trailing_metadata(tuple(trailers.items()))
         lines = self.lines.get(request.user_id, {})
-        items = [cart_pb2.CartItem(product_id=product, quantity=quantity) for product, quantity in lines.items()]
-        return cart_pb2.Cart(user_id=request.user_id, items=items)
+        items = [CartItem(product_id=product, quantity=quantity) for product, quantity in lines.items()]
+        return Cart(user_id=request.user_id, items=items)
 
     @override
-    async def EmptyCart(self, request: cart_pb2.EmptyCartRequest, context: ServicerContext) -> empty_pb2.Empty:
+    async def EmptyCart(self, request: EmptyCartRequest, context: ServicerContext) -> Empty:
         await self.begin("EmptyCart")
         expected = metadata_value(context, "if-match")
         if expected is None or expected == self.etags[request.user_id]:
             self.lines.pop(request.user_id, None)
             self.etags[request.user_id] = uuid.uuid4().hex
         await self.end("EmptyCart")
-        return empty_pb2.Empty()
+        return Empty()
 
 
-class FakeOrderedCart(FakePeer, ordered_cart_pb2_grpc.OrderedCartServicer):
+class FakeOrderedCart(FakePeer, OrderedCartServicer):
     """The internal service of a cart."""
 
     def __init__(self, cart: FakeCart) -> None:
@@ -84,30 +94,23 @@ class FakeOrderedCart(FakePeer, ordered_cart_pb2_grpc.OrderedCartServicer):
         self._cart = cart
 
     @override
-    async def RemoveOrdered(
-        self, request: ordered_cart_pb2.RemoveOrderedRequest, _context: ServicerContext
-    ) -> ordered_cart_pb2.RemoveOrderedResponse:
+    async def RemoveOrdered(self, request: RemoveOrderedRequest, _context: ServicerContext) -> RemoveOrderedResponse:
         await self.begin("RemoveOrdered", request.order_id)
         self._remove(request)
         await self.end("RemoveOrdered")
-        return ordered_cart_pb2.RemoveOrderedResponse()
+        return RemoveOrderedResponse()
 
     @override
     async def RemoveAllOrdered(
-        self, request: ordered_cart_pb2.RemoveAllOrderedRequest, context: ServicerContext
-    ) -> ordered_cart_pb2.RemoveAllOrderedResponse:
+        self, request: RemoveAllOrderedRequest, context: ServicerContext
+    ) -> RemoveAllOrderedResponse:
         await self.begin("RemoveAllOrdered")
-        response = ordered_cart_pb2.RemoveAllOrderedResponse()
-        for index, removal in enumerate(request.removals):
-            try:
-                await self.RemoveOrdered(removal, context)
-            except Unimplemented:
-                raise
-            except REFUSALS as error:
-                response.refused.add(index=index, reason=error.reason)
+        response = RemoveAllOrderedResponse()
+        removed = (self.RemoveOrdered(removal, context) for removal in request.removals)
+        await record_refusals(removed, response.refused)
         return response
 
-    def _remove(self, request: ordered_cart_pb2.RemoveOrderedRequest) -> None:
+    def _remove(self, request: RemoveOrderedRequest) -> None:
         cart, user_id = self._cart, request.user_id
         if user_id not in cart.lines or cart.etags[user_id][:16] != request.etag[:16]:
             return
@@ -120,7 +123,7 @@ class FakeOrderedCart(FakePeer, ordered_cart_pb2_grpc.OrderedCartServicer):
         cart.etags[user_id] = uuid.uuid4().hex
 
 
-class FakeCatalog(FakePeer, product_catalog_pb2_grpc.ProductCatalogServiceServicer):
+class FakeCatalog(FakePeer, ProductCatalogServiceServicer):
     """A catalog of `prices`: nanos of a USD by product id. Some products have `names`."""
 
     def __init__(self) -> None:
@@ -129,41 +132,32 @@ class FakeCatalog(FakePeer, product_catalog_pb2_grpc.ProductCatalogServiceServic
         self.names = {"mug": "Stoneware mug"}
 
     @override
-    async def ListProducts(
-        self, _request: empty_pb2.Empty, _context: ServicerContext
-    ) -> product_catalog_pb2.ListProductsResponse:
+    async def ListProducts(self, _request: Empty, _context: ServicerContext) -> ListProductsResponse:
         """Return the products without prices."""
         await self.begin("ListProducts")
-        products = [
-            product_catalog_pb2.Product(id=product_id, name=self.names.get(product_id, ""))
-            for product_id in self.prices
-        ]
-        return product_catalog_pb2.ListProductsResponse(products=products)
+        products = [Product(id=product_id, name=self.names.get(product_id, "")) for product_id in self.prices]
+        return ListProductsResponse(products=products)
 
     @override
     async def SearchProducts(
-        self, _request: product_catalog_pb2.SearchProductsRequest, _context: ServicerContext
-    ) -> product_catalog_pb2.SearchProductsResponse:
+        self, _request: SearchProductsRequest, _context: ServicerContext
+    ) -> SearchProductsResponse:
         """Return nothing: checkout does not call it."""
-        return product_catalog_pb2.SearchProductsResponse()
+        return SearchProductsResponse()
 
     @override
-    async def GetProduct(
-        self, request: product_catalog_pb2.GetProductRequest, _context: ServicerContext
-    ) -> product_catalog_pb2.Product:
+    async def GetProduct(self, request: GetProductRequest, _context: ServicerContext) -> Product:
         await self.begin("GetProduct")
         if request.id not in self.prices:
             raise NotFound("no such product", reason="PRODUCT_NOT_FOUND")
-        return product_catalog_pb2.Product(id=request.id, price_usd=money("USD", self.prices[request.id]))
+        return Product(id=request.id, price_usd=money("USD", self.prices[request.id]))
 
 
-class FakeCurrency(FakePeer, currency_pb2_grpc.CurrencyServiceServicer):
+class FakeCurrency(FakePeer, CurrencyServiceServicer):
     """Converts USD exactly, by RATES."""
 
     @override
-    async def Convert(
-        self, request: currency_pb2.CurrencyConversionRequest, _context: ServicerContext
-    ) -> money_pb2.Money:
+    async def Convert(self, request: CurrencyConversionRequest, _context: ServicerContext) -> Money:
         await self.begin("Convert")
         if request.to_code not in RATES:
             raise InvalidArgument.field("to_code", "is not supported")
