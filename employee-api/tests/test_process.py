@@ -71,7 +71,7 @@ async def test_an_active_export_is_completed_before_the_process_exits(sqlite_url
             await wait_until(is_refused)
             content += b"".join([part async for part in parts])
         assert content.count(b"\r\n") == ROWS + 1
-    assert served.exit_code == 0
+        assert await served.wait() == 0
 
 
 async def test_exports_end_when_they_fail_and_when_their_clients_disconnect(sqlite_url: str, tmp_path: Path) -> None:

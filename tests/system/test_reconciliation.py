@@ -32,7 +32,7 @@ Disturbance = Callable[[RunningShop, OrderResult], Awaitable[None]]
 async def kinds_by_order(shop: RunningShop, grace_minutes: int) -> dict[str, set[str]]:
     """Return the kinds of mismatches that the command finds, by order."""
     _, output, _ = await run_shop(
-        "reconcile", "--json", "--grace-minutes", str(grace_minutes), variables=shop.addresses
+        "reconcile", "--json", "--grace-minutes", str(grace_minutes), environment=shop.addresses
     )
     kinds = defaultdict(set)
     for mismatch in map(json.loads, output.splitlines()):
@@ -152,7 +152,7 @@ async def test_records_that_disagree_are_found_and_listed_without_addresses(shop
     assert {case: found[order.order_id] for case, order in orders.items()} == expected
     assert found["stranger"] == {"UNKNOWN_ORDER", "CHARGED_NOT_SHIPPED"}
 
-    status, output, errors = await run_shop("reconcile", "--grace-minutes", "0", variables=shop.addresses)
+    status, output, errors = await run_shop("reconcile", "--grace-minutes", "0", environment=shop.addresses)
     assert status == 1
     for case, kind, detail in (
         ("mail lost", "NOT_MAILED", ""),

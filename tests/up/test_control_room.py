@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import re
 import sys
 from asyncio.subprocess import PIPE
@@ -30,7 +31,7 @@ class UpShop:
 
     async def shop(self, *arguments: str, **variables: str) -> tuple[int | None, str]:
         """Run a command in the shop's folder; return its exit status and everything that it printed."""
-        status, output, errors = await run_shop(*arguments, folder=self.folder, variables=variables)
+        status, output, errors = await run_shop(*arguments, folder=self.folder, environment={**os.environ, **variables})
         return status, output + errors
 
     async def order(self, user: str, *options: str) -> str:

@@ -125,13 +125,13 @@ async def running_process(name: str, folder: Path, **variables: str) -> AsyncIte
 
 
 async def run_shop(
-    *arguments: str, folder: Path | None = None, variables: Mapping[str, str] | None = None
+    *arguments: str, folder: Path | None = None, environment: Mapping[str, str] | None = None
 ) -> tuple[int | None, str, str]:
-    """Run a `shop` command in a folder, with more variables; return its exit status, its output and its errors."""
+    """Run a `shop` command in a folder; return its exit status, its output and its errors."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "shop_cli", *arguments),
         cwd=folder,
-        env={**os.environ, **(variables or {})},
+        env=environment,
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
