@@ -14,6 +14,15 @@ from chassis.rpc.status import from_rpc_error
 Response = TypeVar("Response")
 
 
+async def outcome(call: Awaitable[object]) -> str:
+    """Return the name of the status of a call over a plain channel."""
+    try:
+        await call
+    except grpc.aio.AioRpcError as error:
+        return error.code().name
+    return "OK"
+
+
 async def failure_of(call: Awaitable[object]) -> tuple[grpc.StatusCode, str]:
     """Return the status code and the reason of a call over a plain channel, which must fail."""
     error = await error_of(call)
