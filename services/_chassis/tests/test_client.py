@@ -24,22 +24,9 @@ class CartLost(errors.NotFound):
     pass
 
 
-def stub(
-    address: str,
-    *,
-    retryable: tuple[str, ...] = (),
-    recorded: Recorded | None = None,
-    balancing: Balancing = "clients",
-) -> Any:
-    channel = client.channel(
-        address,
-        "shop.CartService",
-        timeout_seconds=60,
-        retryable=retryable,
-        telemetry=recorded.telemetry if recorded else None,
-        balancing=balancing,
-    )
-    return cart_pb2_grpc.CartServiceStub(channel)
+def stub(address: str, **options: Any) -> Any:
+    """Return a stub on a channel with these options."""
+    return cart_pb2_grpc.CartServiceStub(client.channel(address, "shop.CartService", timeout_seconds=60, **options))
 
 
 @pytest.mark.parametrize(
@@ -115,7 +102,7 @@ async def test_a_failed_call_is_recorded_with_its_status_and_a_reason_that_is_kn
 ) -> None:
     async with serve((REGISTER, Carts(raising(CartLost("lost", reason=sent))))) as address:
         with pytest.raises(errors.NotFound) as failure:
-            await stub(address, recorded=recorded).GetCart(cart_pb2.GetCartRequest())
+            await stub(address, telemetry=recorded.telemetry).GetCart(cart_pb2.GetCartRequest())
     assert failure.value.reason == raised
     [attributes] = recorded.telemetry.histogram(semconv.RPC_CLIENT_DURATION).series
     assert dict(attributes) == {
@@ -144,10 +131,7 @@ async def test_a_response_with_an_invalid_part_is_an_error_that_names_it(
 
     method, telemetry = "shop.CartService/GetCart", recorded.telemetry
     async with serve((REGISTER, Carts(lambda _: cart_pb2.Cart()))) as address:
-        channel = client.channel(
-            address, "shop.CartService", timeout_seconds=60, checks={method: check}, telemetry=telemetry
-        )
-        carts: Any = cart_pb2_grpc.CartServiceStub(channel)
+        carts = stub(address, checks={method: check}, telemetry=telemetry)
         await carts.GetCart(cart_pb2.GetCartRequest())
         with pytest.raises(errors.PeerBroken, match=f"{method} returned an invalid user_id"):
             await carts.GetCart(cart_pb2.GetCartRequest(user_id="ann"))

@@ -212,7 +212,7 @@ def resource_of(collector: Collector) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("protocol", ["grpc"], indirect=True)
-def test_a_process_has_the_version_of_its_package_if_that_has_metadata_and_an_instance_id_of_its_own(
+def test_a_process_has_the_version_of_its_package_and_an_id_of_its_own_unless_the_environment_overrides_them(
     collector: Collector, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def no_version(name: str) -> str:
@@ -226,12 +226,6 @@ def test_a_process_has_the_version_of_its_package_if_that_has_metadata_and_an_in
     assert packaged.items() >= {("service.name", "cart"), ("service.namespace", "shop"), ("service.version", "0.1.0")}
     assert "service.version" not in other
     assert packaged["service.instance.id"] != other["service.instance.id"]
-
-
-@pytest.mark.parametrize("protocol", ["grpc"], indirect=True)
-def test_resource_attributes_of_the_environment_override_all_but_the_name(
-    collector: Collector, monkeypatch: pytest.MonkeyPatch
-) -> None:
     given = {"service.version": "7", "service.instance.id": "pod-1", "k8s.pod.name": "pod-1", "service.name": "other"}
     monkeypatch.setenv("OTEL_RESOURCE_ATTRIBUTES", ",".join(f"{key}={value}" for key, value in given.items()))
     start().shutdown()

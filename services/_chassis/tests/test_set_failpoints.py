@@ -17,10 +17,10 @@ from shop import cart_pb2, cart_pb2_grpc
 from shop_internal import failpoints_pb2 as pb2
 from shop_internal.failpoints_pb2_grpc import FailpointsStub
 from shop_kit.carts import REGISTER, REGISTER_INTERNAL, Carts, OrderedCarts
-from shop_kit.failing import error_of
+from shop_kit.failing import error_of, outcome
 from shop_kit.metrics import measured
 from shop_kit.serving import Recorded, running
-from shop_kit.waiting import wait_until
+from shop_kit.waiting import PATIENCE_SECONDS, wait_until
 
 GET_CART = "shop.CartService/GetCart"
 UNKNOWN = ["", "explode", "error:OOPS", "error*x", "kill:1", "stall", "stall:x"]
@@ -34,7 +34,7 @@ def wanted(action: str, seconds: float = 600, identifier: str = "7", name: str =
 
 @asynccontextmanager
 async def laboratory(**options: Any) -> AsyncIterator[tuple[Any, Any]]:
-    """Serve carts without internal services of their own; yield stubs of carts and failpoints."""
+    """Serve carts, by default without internal services of their own; yield stubs of carts and failpoints."""
     async with (
         running((REGISTER, Carts()), **{"lab": True, **options}) as service,
         grpc.aio.insecure_channel(f"127.0.0.1:{service.port}") as public,
@@ -43,13 +43,9 @@ async def laboratory(**options: Any) -> AsyncIterator[tuple[Any, Any]]:
         yield cart_pb2_grpc.CartServiceStub(public), FailpointsStub(internal)
 
 
-async def get_cart(carts: Any, timeout_seconds: float = 10) -> str:
+async def get_cart(carts: Any, timeout_seconds: float = PATIENCE_SECONDS) -> str:
     """Return the name of the status."""
-    try:
-        await carts.GetCart(cart_pb2.GetCartRequest(user_id="u"), timeout=timeout_seconds)
-    except grpc.aio.AioRpcError as error:
-        return error.code().name
-    return "OK"
+    return await outcome(carts.GetCart(cart_pb2.GetCartRequest(user_id="u"), timeout=timeout_seconds))
 
 
 def memory_bytes() -> int:
@@ -89,7 +85,7 @@ async def test_a_call_that_waits_continues_when_the_failpoint_ends(action: str) 
     async with laboratory() as (carts, failpoints):
         await failpoints.SetFailpoint(wanted(action))
         assert await get_cart(carts, 0.05) == "DEADLINE_EXCEEDED"
-        waiting = asyncio.ensure_future(get_cart(carts, 60))
+        waiting = asyncio.ensure_future(get_cart(carts))
         await asyncio.sleep(0.05)
         await failpoints.SetFailpoint(wanted("", 0))
         assert await waiting == "OK"
@@ -181,12 +177,8 @@ async def test_what_cannot_act_is_refused_in_one_line(changes: dict[str, Any], p
 
 
 async def test_without_a_laboratory_there_is_no_such_service() -> None:
-    async with (
-        running((REGISTER, Carts()), internal=[(REGISTER_INTERNAL, OrderedCarts())]) as service,
-        grpc.aio.insecure_channel(f"127.0.0.1:{service.internal_port}") as internal,
-    ):
-        refused = await error_of(FailpointsStub(internal).SetFailpoint(wanted("error:INTERNAL")))
-    assert refused.code() is grpc.StatusCode.UNIMPLEMENTED
+    async with laboratory(lab=False, internal=[(REGISTER_INTERNAL, OrderedCarts())]) as (_, failpoints):
+        assert await outcome(failpoints.SetFailpoint(wanted("error:INTERNAL"))) == "UNIMPLEMENTED"
 
 
 async def test_nothing_that_is_recorded_shows_who_did_it(recorded: Recorded) -> None:
