@@ -3,7 +3,6 @@ from collections.abc import AsyncIterator
 import grpc
 import pytest
 from google.protobuf.message import Message
-from typing_extensions import override
 
 from cart_service.domain import Cart, CartStore, StoreUnavailable
 from cart_service.service import CartLines, CartService, OrderedCart
@@ -29,14 +28,6 @@ TWO_PANS = item("pan", 2)
 ADA = cart_pb2.GetCartRequest(user_id="ada")
 
 
-class UnavailableStore(MemoryCartStore):
-    """A store that is down: it cannot be read."""
-
-    @override
-    async def read(self, user_id: str) -> Cart:
-        raise StoreUnavailable
-
-
 @pytest.fixture
 def store() -> CartStore:
     """The suite of stores tests their behaviour; here one is enough."""
@@ -44,9 +35,14 @@ def store() -> CartStore:
 
 
 @pytest.fixture
-async def channel(store: CartStore) -> AsyncIterator[grpc.aio.Channel]:
+def telemetry() -> Telemetry:
+    return Telemetry()
+
+
+@pytest.fixture
+async def channel(store: CartStore, telemetry: Telemetry) -> AsyncIterator[grpc.aio.Channel]:
     async with connect(
-        (add_CartServiceServicer_to_server, CartService(store, Telemetry())),
+        (add_CartServiceServicer_to_server, CartService(store, telemetry)),
         (add_OrderedCartServicer_to_server, OrderedCart(store)),
         (add_CartLinesServicer_to_server, CartLines(store)),
     ) as opened:
@@ -86,16 +82,15 @@ async def test_an_added_item_is_in_the_cart_of_its_user(stub: CartServiceStub) -
     assert await stub.GetCart(ADA) == cart_pb2.Cart(user_id="ada", items=[TWO_PANS])
 
 
-async def test_a_repeated_addition_takes_effect_and_is_counted_once(store: CartStore) -> None:
-    telemetry = Telemetry()
-    async with connect((add_CartServiceServicer_to_server, CartService(store, telemetry))) as channel:
-        stub = CartServiceStub(channel)
-        for _ in range(3):
-            await add(stub, idempotency_key="k")
-        await add(stub, item("tent", 5))
-        reused = add(stub, item("tent"), idempotency_key="k")
-        assert await failure_of(reused) == (grpc.StatusCode.INVALID_ARGUMENT, "IDEMPOTENCY_KEY_REUSED")
-        items, _ = await read(stub)
+async def test_a_repeated_addition_takes_effect_and_is_counted_once(
+    stub: CartServiceStub, telemetry: Telemetry
+) -> None:
+    for _ in range(3):
+        await add(stub, idempotency_key="k")
+    await add(stub, item("tent", 5))
+    reused = add(stub, item("tent"), idempotency_key="k")
+    assert await failure_of(reused) == (grpc.StatusCode.INVALID_ARGUMENT, "IDEMPOTENCY_KEY_REUSED")
+    items, _ = await read(stub)
     assert items == [TWO_PANS, item("tent", 5)]
     assert telemetry.counter(semconv.CART_ITEMS_ADDED).values == {(): 7}
 
@@ -180,9 +175,13 @@ async def test_ordered_items_of_several_carts_are_removed_in_one_call(
     assert [(await read(stub, user_id))[0] for user_id in ("ada", "bob")] == [[], []]
 
 
-async def test_a_store_that_is_down_is_unavailable_with_a_retry_delay() -> None:
-    servicer = CartService(UnavailableStore(3600), Telemetry())
-    async with connect((add_CartServiceServicer_to_server, servicer)) as channel:
-        refused = await error_of(CartServiceStub(channel).GetCart(ADA))
+async def test_a_store_that_is_down_is_unavailable_with_a_retry_delay(
+    stub: CartServiceStub, store: CartStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(_user_id: str) -> Cart:
+        raise StoreUnavailable
+
+    monkeypatch.setattr(store, "read", fail)
+    refused = await error_of(stub.GetCart(ADA))
     assert refused.code() is grpc.StatusCode.UNAVAILABLE
     assert from_rpc_error(refused).retry_after_seconds == 1

@@ -4,45 +4,19 @@ import subprocess
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
-from typing_extensions import override
 
 from cart_service import sql
 from cart_service.__main__ import Settings, open_store
 from cart_service.domain import Addition, CartStore, Line, NewQuantity, Purchase, StoreUnavailable
 from cart_service.sql import SqlCartStore, open_sql_store
 from chassis.settings import load
-from chassis.sql.database import Database, Parameters, Row, Statement, open_database
+from chassis.sql.database import Row, Statement, open_database
 from chassis.telemetry.instruments import Telemetry
 from shop_kit.databases import execute
 
 TENT = Addition("ada", "tent", 1)
-
-
-class LostReply(Database):
-    """Repeats the first transaction, as if its reply was lost, when something else has happened meanwhile."""
-
-    def __init__(self, database: Database, meanwhile: Callable[[], Awaitable[object]]) -> None:
-        self.database = database
-        self.meanwhile: Callable[[], Awaitable[object]] | None = meanwhile
-
-    @override
-    async def write(self, *batch: Statement) -> Sequence[Sequence[Row]]:
-        if self.meanwhile is not None:
-            await self.database.write(*batch)
-            await self.meanwhile()
-            self.meanwhile = None
-        return await self.database.write(*batch)
-
-    @override
-    async def read(self, text: str, parameters: Parameters, **limits: Any) -> Sequence[Row]:
-        return await self.database.read(text, parameters, **limits)
-
-    @override
-    async def report(self, text: str, parameters: Parameters) -> Sequence[Row]:
-        raise NotImplementedError
 
 
 async def quantities(store: CartStore, user_id: str = "ada") -> dict[str, int]:
@@ -65,12 +39,21 @@ async def test_an_addition_whose_reply_is_lost_takes_effect_once(
     before: dict[str, int],
     meanwhile: Callable[[CartStore], Awaitable[object]],
     after: dict[str, int],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async with open_database(database_url, unavailable=StoreUnavailable) as database:
-        other = SqlCartStore(database, 3600)
+        store, other, write = SqlCartStore(database, 3600), SqlCartStore(database, 3600), database.write
         for product_id, quantity in before.items():
             await other.add(Addition("ada", product_id, quantity))
-        store = SqlCartStore(LostReply(database, lambda: meanwhile(other)), 3600)
+
+        async def write_twice(*batch: Statement) -> Sequence[Sequence[Row]]:
+            """Repeat the first transaction, as if its reply was lost, when something else has happened meanwhile."""
+            monkeypatch.setattr(database, "write", write)
+            await write(*batch)
+            await meanwhile(other)
+            return await write(*batch)
+
+        monkeypatch.setattr(database, "write", write_twice)
         await store.add(Addition("ada", "pan", 1))
         expected = {**after, "pan": 6} if before and after.get("pan") == 1 else after
         assert await quantities(other) == expected

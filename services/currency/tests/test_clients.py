@@ -1,9 +1,6 @@
 import asyncio
-import contextlib
-import socketserver
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import date
 from decimal import Decimal
@@ -36,40 +33,26 @@ def response(body: str | bytes, *, status: str = "200 OK", headers: str = "") ->
     return f"HTTP/1.1 {status}\r\nContent-Length: {len(raw)}\r\n{headers}\r\n".encode() + raw
 
 
-class Publisher(socketserver.ThreadingTCPServer):
-    """An HTTP server that sends its responses in turn; the last one repeatedly."""
+@asynccontextmanager
+async def publishing(*responses: bytes, trickle: bool = False) -> AsyncIterator[str]:
+    """Serve responses over HTTP in turn, the last one repeatedly; if they trickle, none of them ends."""
+    left, writers = list(responses), list[asyncio.StreamWriter]()
 
-    def __init__(self, *responses: bytes, trickle: bool = False) -> None:
-        super().__init__(("127.0.0.1", 0), Handler)
-        self.responses = list(responses)
-        self.trickle = trickle
-        self.stopped = threading.Event()
+    async def respond(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writers.append(writer)
+        with suppress(OSError, asyncio.IncompleteReadError):  # the client may close the connection early
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(left.pop(0) if len(left) > 1 else left[0])
+            while trickle:
+                writer.write(b" ")
+                await writer.drain()
+                await asyncio.sleep(0.01)
+        writer.close()
 
-
-class Handler(socketserver.StreamRequestHandler):
-    server: Publisher
-
-    def handle(self) -> None:
-        while self.rfile.readline().strip():
-            pass
-        responses = self.server.responses
-        with contextlib.suppress(OSError):  # the client may close the connection early
-            self.wfile.write(responses.pop(0) if len(responses) > 1 else responses[0])
-            while self.server.trickle and not self.server.stopped.wait(0.01):
-                self.wfile.write(b" ")
-
-
-@contextmanager
-def publishing(*responses: bytes, trickle: bool = False) -> Iterator[str]:
-    with Publisher(*responses, trickle=trickle) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_address[1]}/daily.xml?key=secret"
-        finally:
-            server.stopped.set()
-            server.shutdown()
-            thread.join()
+    async with await asyncio.start_server(respond, "127.0.0.1", 0) as server:
+        yield "http://{}:{}/daily.xml?key=secret".format(*server.sockets[0].getsockname())
+        for writer in writers:
+            writer.transport.abort()
 
 
 async def day_after_refresh(url: str, timeout_seconds: float = 5) -> date:
@@ -79,17 +62,13 @@ async def day_after_refresh(url: str, timeout_seconds: float = 5) -> date:
 
 
 @pytest.mark.parametrize(("day", "used"), [("2025-01-02", date(2025, 1, 2)), ("2023-12-29", FALLBACK_DAY)])
-async def test_fetched_rates_replace_the_fallback_unless_they_are_of_an_earlier_day(day: str, used: date) -> None:
-    with publishing(response(FRESH.format(day))) as url:
-        assert RatesFeed(url, FixedRates()).value.day == FALLBACK_DAY
-        assert await day_after_refresh(url) == used
-
-
-async def test_a_fallback_of_a_later_day_takes_precedence_over_fetched_rates() -> None:
+async def test_of_the_fetched_rates_and_the_fallback_those_of_the_later_day_are_used(day: str, used: date) -> None:
     fallback = FixedRates()
-    with publishing(response(FRESH.format("2025-01-02"))) as url:
+    async with publishing(response(FRESH.format(day))) as url:
         feed = RatesFeed(url, fallback)
+        assert feed.value.day == FALLBACK_DAY
         await feed.refresh()
+        assert feed.value.day == used
     fallback.value = Rates(date(2025, 1, 3), {"USD": Decimal(1)})
     assert feed.value is fallback.value
 
@@ -112,7 +91,7 @@ async def test_a_fallback_of_a_later_day_takes_precedence_over_fetched_rates() -
     ids=["404", "500", "redirect", "empty", "page", "dtd", "negative rate", "too long", "cut", "no HTTP", "closed"],
 )
 async def test_an_unusable_response_leaves_the_rates_unchanged_and_is_logged_without_the_url(unusable: bytes) -> None:
-    with publishing(response(FRESH.format("2025-01-02")), unusable) as url:
+    async with publishing(response(FRESH.format("2025-01-02")), unusable) as url:
         feed = RatesFeed(url, FixedRates())
         await feed.refresh()
         fetched = feed.value
@@ -124,7 +103,7 @@ async def test_an_unusable_response_leaves_the_rates_unchanged_and_is_logged_wit
 
 
 async def test_an_unreachable_feed_leaves_the_rates_unchanged() -> None:
-    with publishing(b"") as url:
+    async with publishing(b"") as url:
         pass
     assert await day_after_refresh(url) == FALLBACK_DAY
 
@@ -133,12 +112,12 @@ async def test_an_unreachable_feed_leaves_the_rates_unchanged() -> None:
 async def test_an_endless_response_is_abandoned_at_the_timeout_or_the_size_limit(
     length: int, timeout_seconds: float
 ) -> None:
-    with publishing(b"HTTP/1.1 200 OK\r\n\r\n" + b" " * length, trickle=True) as url:
+    async with publishing(b"HTTP/1.1 200 OK\r\n\r\n" + b" " * length, trickle=True) as url:
         assert await day_after_refresh(url, timeout_seconds=timeout_seconds) == FALLBACK_DAY
 
 
 async def test_rates_are_fetched_again_after_each_interval() -> None:
-    with publishing(response(FRESH.format("2025-01-02")), b"", response(FRESH.format("2025-01-03"))) as url:
+    async with publishing(response(FRESH.format("2025-01-02")), b"", response(FRESH.format("2025-01-03"))) as url:
         feed = RatesFeed(url, FixedRates())
         watch = asyncio.create_task(feed.watch(0))
         assert await wait_until(lambda: feed.value.day == date(2025, 1, 3))
@@ -147,11 +126,13 @@ async def test_rates_are_fetched_again_after_each_interval() -> None:
 
 
 async def test_a_service_with_a_url_uses_the_fetched_rates() -> None:
-    with publishing(response(FRESH.format("9999-12-31"))) as url:
-        async with program(Settings, build, rates_url=url) as channel:
-            listing = CurrencyServiceStub(channel).GetSupportedCurrencies
+    async with (
+        publishing(response(FRESH.format("9999-12-31"))) as url,
+        program(Settings, build, rates_url=url) as channel,
+    ):
+        listing = CurrencyServiceStub(channel).GetSupportedCurrencies
 
-            async def is_used() -> bool:
-                return list((await listing(Empty())).currency_codes) == ["EUR", "USD"]
+        async def is_used() -> bool:
+            return list((await listing(Empty())).currency_codes) == ["EUR", "USD"]
 
-            assert await wait_until(is_used)
+        assert await wait_until(is_used)

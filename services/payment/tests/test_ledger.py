@@ -40,12 +40,6 @@ async def test_entries_are_read_back_as_recorded_also_after_a_restart(database_u
         assert await ledger.find("voided") == replace(voided, state=State.VOIDED)
 
 
-async def test_the_first_entry_of_a_key_is_final(ledger: Ledger) -> None:
-    await ledger.record(CHARGE)
-    assert await recorded(ledger, Entry("key", State.FENCED)) == (CHARGE, True)
-    assert await ledger.find("key") == CHARGE
-
-
 async def test_only_a_charge_is_voided(ledger: Ledger) -> None:
     await ledger.record(CHARGE)
     await ledger.record(Entry("fenced", State.FENCED))

@@ -60,15 +60,10 @@ def charge_request(year: int = 2030) -> payment_pb2.ChargeRequest:
     )
 
 
-def processor_of(ledger: Ledger) -> PaymentProcessor:
-    return PaymentProcessor(
-        ledger, KEYS, frozenset({Brand.VISA, Brand.MASTERCARD}), lambda: date(2026, 11, 21), lambda _reason: None
-    )
-
-
 @asynccontextmanager
 async def serving(ledger: Ledger, failpoints: str = "") -> AsyncIterator[Payments]:
-    active, processor = Failpoints(failpoints), processor_of(ledger)
+    active = Failpoints(failpoints)
+    processor = PaymentProcessor(ledger, KEYS, {Brand.VISA}, lambda: date(2026, 11, 21), lambda _reason: None)
     async with connect(
         (add_PaymentServiceServicer_to_server, PaymentService(processor, active)),
         (add_PaymentLedgerServicer_to_server, PaymentLedger(processor, active)),
@@ -101,26 +96,22 @@ async def test_a_malformed_key_is_refused(payments: Payments, key: str) -> None:
         assert (await failure_of(call))[0] is grpc.StatusCode.INVALID_ARGUMENT
 
 
-async def test_resolving_a_charge_returns_its_transaction_its_amount_and_the_fingerprint_of_its_first_request(
+async def test_a_repeated_charge_and_its_resolution_return_what_was_recorded_of_the_first_one_and_when(
     payments: Payments,
 ) -> None:
-    for fingerprint in ("first", "second", None):
-        transaction_id = await payments.charge("key", fingerprint)
-    amount = money_pb2.Money(currency_code="EUR", units=12, nanos=340_000_000)
-    found = (await payments.resolve("key")).charged
-    assert (found.transaction_id, found.amount, found.request_fingerprint) == (transaction_id, amount, "first")
-
-
-async def test_a_repeated_charge_returns_when_it_was_recorded(payments: Payments) -> None:
-    trailers = []
-    for _ in range(2):
-        request = charge_request()
-        call = payments.public.Charge(request, metadata=(("idempotency-key", "key"),))
+    transaction_id, trailers = await payments.charge("key", "first"), []
+    for fingerprint in ("second", None):
+        assert await payments.charge("key", fingerprint) == transaction_id
+    for key in ("key", "new"):
+        call = payments.public.Charge(charge_request(), metadata=(("idempotency-key", key),))
         await call
         trailers.append(dict(await call.trailing_metadata()))
-    recorded_at = (await payments.resolve("key")).charged.recorded_at
-    assert recorded_at.ToSeconds() == pytest.approx(time.time(), abs=60)
-    assert [trailer.get("charged-at") for trailer in trailers] == [None, f"{recorded_at.ToMicroseconds() / 1e6:.6f}"]
+    found = (await payments.resolve("key")).charged
+    amount = money_pb2.Money(currency_code="EUR", units=12, nanos=340_000_000)
+    assert (found.transaction_id, found.amount, found.request_fingerprint) == (transaction_id, amount, "first")
+    assert found.recorded_at.ToSeconds() == pytest.approx(time.time(), abs=60)
+    recorded_at = f"{found.recorded_at.ToMicroseconds() / 1e6:.6f}"
+    assert [trailer.get("charged-at") for trailer in trailers] == [recorded_at, None]
 
 
 async def test_a_fingerprint_that_is_too_long_is_refused(payments: Payments) -> None:

@@ -5,48 +5,31 @@ from typing import Any
 import pytest
 
 from chassis.errors import Unavailable
-from chassis.rpc.client import channel
 from recommendation_service.clients import CachedCatalog
-from shop import empty_pb2, product_catalog_pb2
-from shop.product_catalog_pb2_grpc import (
-    ProductCatalogServiceServicer,
-    ProductCatalogServiceStub,
-    add_ProductCatalogServiceServicer_to_server,
-)
+from shop.product_catalog_pb2 import ListProductsResponse, Product
 from shop_kit.clock import Clock
-from shop_kit.serving import serve
 
 
-class ProductCatalog(ProductCatalogServiceServicer):
-    """A small catalog; tests change its products or make it fail (`is_down`)."""
+class ProductCatalog:
+    """A stub of a small catalog; tests change its products or make it fail (`is_down`)."""
 
     def __init__(self) -> None:
         self.categories = {"pan": ["kitchen"], "knife": ["kitchen"], "tent": ["outdoors"]}
         self.is_down = False
 
-    async def ListProducts(self, request: empty_pb2.Empty, context: Any) -> product_catalog_pb2.ListProductsResponse:
+    async def ListProducts(self, _request: object) -> ListProductsResponse:
         if self.is_down:
             raise Unavailable("down")
-        products = [product_catalog_pb2.Product(id=id_, categories=of) for id_, of in self.categories.items()]
-        return product_catalog_pb2.ListProductsResponse(products=products)
-
-    async def GetProduct(self, request: Any, context: Any) -> product_catalog_pb2.Product:
-        raise NotImplementedError
-
-    async def SearchProducts(self, request: Any, context: Any) -> product_catalog_pb2.SearchProductsResponse:
-        raise NotImplementedError
+        return ListProductsResponse(products=[Product(id=id_, categories=of) for id_, of in self.categories.items()])
 
 
 @pytest.fixture
-async def product_catalog() -> ProductCatalog:
+def product_catalog() -> ProductCatalog:
     return ProductCatalog()
 
 
 @pytest.fixture
-async def catalog(product_catalog: ProductCatalog, clock: Clock) -> AsyncIterator[CachedCatalog]:
-    """The cached catalog, over a real channel; it expires after ten seconds."""
-    async with serve((add_ProductCatalogServiceServicer_to_server, product_catalog)) as address:
-        opened = channel(address, "shop.ProductCatalogService", timeout_seconds=30)
-        async with aclosing(CachedCatalog(ProductCatalogServiceStub(opened), ttl_seconds=10, clock=clock)) as cached:
-            yield cached
-        await opened.close()
+async def catalog(product_catalog: Any, clock: Clock) -> AsyncIterator[CachedCatalog]:
+    """The cached catalog, which expires after ten seconds."""
+    async with aclosing(CachedCatalog(product_catalog, ttl_seconds=10, clock=clock)) as cached:
+        yield cached

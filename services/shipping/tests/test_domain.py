@@ -13,7 +13,6 @@ from shipping_service.domain import (
     Item,
     Parcel,
     RateCard,
-    ShipmentFenced,
     ShipmentForgotten,
     Shipper,
 )
@@ -147,9 +146,3 @@ async def test_an_entry_that_was_not_deleted_is_returned_however_old_its_charge_
     shipped = await shipper.ship("key", parcel(), 1001.0)
     assert await shipper.ship("key", parcel(), charged_at) == shipped
     assert await shipper.resolve_or_fence("key", charged_at) == shipped
-
-
-async def test_a_shipment_under_a_fenced_key_fails(shipper: Shipper, parcel: MakeParcel) -> None:
-    await shipper.resolve_or_fence("key")
-    with pytest.raises(ShipmentFenced):
-        await shipper.ship("key", parcel())

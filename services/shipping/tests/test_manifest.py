@@ -13,11 +13,6 @@ from shipping_service.manifest.sql import open_manifest
 MakeParcel = Callable[..., Parcel]
 
 
-async def recorded(manifest: Manifest, entry: Entry) -> tuple[Entry, bool]:
-    found = await manifest.record(entry)
-    return found, found.existing
-
-
 async def test_entries_are_read_back_as_recorded_also_after_a_restart(database_url: str, parcel: MakeParcel) -> None:
     entries = [
         Entry("shipped", parcel(street_address='Tab\t"7"\nRear building é')),
@@ -26,17 +21,11 @@ async def test_entries_are_read_back_as_recorded_also_after_a_restart(database_u
     ]
     async with open_manifest(database_url) as manifest:
         for entry in entries:
-            assert await recorded(manifest, entry) == (entry, False)
+            recorded = await manifest.record(entry)
+            assert (recorded, recorded.existing) == (entry, False)
             assert await manifest.find(entry.key) == entry
     async with open_manifest(database_url) as manifest:
         assert [await manifest.find(entry.key) for entry in entries] == entries
-
-
-async def test_the_first_entry_of_a_key_is_final(manifest: Manifest, parcel: MakeParcel) -> None:
-    shipped = Entry("key", parcel())
-    await manifest.record(shipped)
-    assert await recorded(manifest, Entry("key")) == (shipped, True)
-    assert await manifest.find("key") == shipped
 
 
 async def test_shipments_are_listed_from_the_time_on_at_which_they_were_recorded(

@@ -41,9 +41,8 @@ class Shipping:
     public: ShippingServiceStub
     internal: ShipmentManifestStub
 
-    async def ship(self, key: str | None = None, *, street: str = "Lindenweg 7") -> str:
-        address = address_pb2.Address(street_address=street, city="Bremen", country="Germany")
-        request = shipping_pb2.ShipOrderRequest(address=address, items=[PAN])
+    async def ship(self, key: str | None = None) -> str:
+        request = shipping_pb2.ShipOrderRequest(address=BREMEN, items=[PAN])
         metadata = () if key is None else (("idempotency-key", key),)
         return (await self.public.ShipOrder(request, metadata=metadata)).tracking_id
 
