@@ -3,7 +3,6 @@
 import asyncio
 import os
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 
 from shop_kit.employee_api import LOCAL, PASSWORD, StartApi, serving
@@ -36,34 +35,26 @@ with AuthenticatedClient(address, token) as client:
 async def test_a_generated_client_works(start_api: StartApi, tmp_path: Path) -> None:
     async with serving(start_api(auth_mode="enforce", registration="open", **LOCAL)) as (api, address):
         await api.store_user("grace@example.com")
-        await generate(tmp_path, (await api.client.get("/openapi.json")).text)
+        (tmp_path / "openapi.json").write_text((await api.client.get("/openapi.json")).text)
+        (tmp_path / "configuration.yml").write_text(CONFIGURATION)
+        files = ["--path", "openapi.json", "--config", "configuration.yml", "--output-path", "employee_client"]
+        # A warning is a failure.
+        generate = ("openapi-python-client", "generate", "--meta", "none", *files, "--fail-on-warning")
+        await output(tmp_path, *generate)
         environment = {"PYTHONPATH": str(tmp_path), "ADDRESS": address, "PASSWORD": PASSWORD}
-        assert await run(tmp_path, "python", "-c", PROGRAM, environment=environment) == (0, "")
+        assert await output(tmp_path, "python", "-c", PROGRAM, **environment) == ""
 
 
-async def generate(folder: Path, document: str) -> None:
-    """Generate the package `employee_client` from the document; fail if the generator warns of something."""
-    (folder / "openapi.json").write_text(document)
-    (folder / "configuration.yml").write_text(CONFIGURATION)
-    files = ["--path", "openapi.json", "--config", "configuration.yml", "--output-path", "employee_client"]
-    status, output = await run(
-        folder, "openapi-python-client", "generate", "--meta", "none", *files, "--fail-on-warning"
-    )
-    assert status == 0, output
-
-
-async def run(
-    folder: Path, program: str, *arguments: str, environment: Mapping[str, str] | None = None
-) -> tuple[int, str]:
-    """Run a program of the development environment; return its status and what it prints."""
+async def output(folder: Path, program: str, *arguments: str, **environment: str) -> str:
+    """Run a program of the development environment, which must succeed, and return what it prints."""
     process = await asyncio.create_subprocess_exec(
         Path(sys.executable).with_name(program),
         *arguments,
         cwd=folder,
-        env=os.environ | (environment or {}),
+        env=os.environ | environment,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
     )
-    output, _ = await process.communicate()
-    assert process.returncode is not None
-    return process.returncode, output.decode()
+    printed = (await process.communicate())[0].decode()
+    assert process.returncode == 0, printed
+    return printed

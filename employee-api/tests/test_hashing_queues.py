@@ -1,6 +1,6 @@
 import asyncio
 import threading
-from collections.abc import Iterator
+from collections.abc import AsyncIterator
 
 import pytest
 from starlette.requests import ClientDisconnect, Request
@@ -20,28 +20,32 @@ class Work:
         self.hasher = PasswordHasher(1, memory_kib=8, passes=1)
         self.done: list[str] = []
         self.released = threading.Event()
-
-    async def occupy(self) -> asyncio.Task[None]:
-        blocking = asyncio.create_task(self._run(LOGIN, "first"))
-        await asyncio.sleep(0)
-        return blocking
+        self.tasks: list[asyncio.Task[None]] = []
 
     async def add(self, queue: HashingQueue, name: str, count: int = 1) -> list[asyncio.Task[None]]:
-        added = [asyncio.create_task(self._run(queue, name)) for _ in range(count)]
-        await asyncio.sleep(0)
-        return added
+        """Begin work, of which the first occupies the thread."""
 
-    async def _run(self, queue: HashingQueue, name: str) -> None:
         def work() -> None:
             self.released.wait()
             self.done.append(name)
 
-        await self.hasher.run(queue, work)
+        added = [asyncio.create_task(self.hasher.run(queue, work)) for _ in range(count)]
+        self.tasks += added
+        await asyncio.sleep(0)
+        return added
+
+    async def finish(self) -> list[str]:
+        """Release the thread, and return the names of what was not cancelled or refused."""
+        self.released.set()
+        await asyncio.gather(*self.tasks, return_exceptions=True)
+        return self.done
 
 
 @pytest.fixture
-def work() -> Iterator[Work]:
+async def work() -> AsyncIterator[Work]:
+    """Work that occupies the only thread."""
     work = Work()
+    await work.add(LOGIN, "first")
     yield work
     work.released.set()
     work.hasher.close()
@@ -49,51 +53,42 @@ def work() -> Iterator[Work]:
 
 @pytest.mark.parametrize(("flood", "queue"), [(NEW_PASSWORD, LOGIN), (LOGIN, KNOWN_DEVICE)])
 async def test_another_kind_of_work_overtakes_a_flood(work: Work, flood: HashingQueue, queue: HashingQueue) -> None:
-    tasks = [await work.occupy(), *await work.add(flood, "flood", 50), *await work.add(queue, "other")]
-    work.released.set()
-    await asyncio.gather(*tasks)
-    assert work.done.index("other") <= 2
+    await work.add(flood, "flood", 50)
+    await work.add(queue, "other")
+    assert (await work.finish()).index("other") <= 2
 
 
 async def test_the_queues_are_served_in_turn(work: Work) -> None:
-    tasks = [await work.occupy(), *await work.add(LOGIN, "login", 3), *await work.add(NEW_PASSWORD, "registration", 3)]
-    work.released.set()
-    await asyncio.gather(*tasks)
-    assert work.done[1:] in (["login", "registration"] * 3, ["registration", "login"] * 3)
+    await work.add(LOGIN, "login", 3)
+    await work.add(NEW_PASSWORD, "registration", 3)
+    assert (await work.finish())[1:] in (["login", "registration"] * 3, ["registration", "login"] * 3)
 
 
 async def test_a_full_queue_refuses_and_leaves_the_other_queues_open(work: Work) -> None:
-    tasks = [await work.occupy(), *await work.add(LOGIN, "login", 200)]
+    await work.add(LOGIN, "login", 200)
     [refused] = await work.add(LOGIN, "refused")
     with pytest.raises(TooManyPasswords) as error:
         await refused
     assert error.value.retry_after_seconds
-    tasks += await work.add(NEW_PASSWORD, "registration")
-    work.released.set()
-    await asyncio.gather(*tasks)
-    assert len(work.done) == 202
+    await work.add(NEW_PASSWORD, "registration")
+    assert sorted(await work.finish()) == ["first", *["login"] * 200, "registration"]
 
 
 async def test_a_client_that_leaves_frees_its_place(work: Work) -> None:
-    first = await work.occupy()
-    waiting = await work.add(LOGIN, "left", 200)
-    for task in waiting:
+    leaving = await work.add(LOGIN, "left", 200)
+    for task in leaving:
         task.cancel()
-    await asyncio.gather(*waiting, return_exceptions=True)
-    tasks = [first, *await work.add(LOGIN, "login", 200)]
-    work.released.set()
-    await asyncio.gather(*tasks)
-    assert work.done == ["first", *["login"] * 200]
+    await asyncio.gather(*leaving, return_exceptions=True)
+    await work.add(LOGIN, "login", 200)
+    assert await work.finish() == ["first", *["login"] * 200]
 
 
 @pytest.mark.parametrize("leaving", [0, 1])
 async def test_a_client_that_leaves_when_its_turn_comes_does_not_lose_the_thread(work: Work, leaving: int) -> None:
-    first = await work.occupy()
     waiting = await work.add(LOGIN, "login", 2)
     work.hasher._threads.release()  # as if another thread had become free
     waiting[leaving].cancel()
-    work.released.set()
-    await asyncio.gather(first, *waiting, return_exceptions=True)
+    await work.finish()
     assert await work.hasher.run(LOGIN, lambda: "served") == "served"
 
 
@@ -102,12 +97,9 @@ async def test_a_wait_ends_when_the_client_disconnects(work: Work) -> None:
         return {"type": "http.disconnect"}
 
     call = Call(Request({"type": "http"}, disconnect), None, None)
-    first = await work.occupy()
     with pytest.raises(ClientDisconnect):
         await call.while_connected(work.hasher.run(LOGIN, lambda: work.done.append("left")))
-    work.released.set()
-    await first
-    assert work.done == ["first"]
+    assert await work.finish() == ["first"]
 
 
 async def test_work_that_finishes_first_returns_its_result() -> None:

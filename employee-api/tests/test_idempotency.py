@@ -15,11 +15,12 @@ from employee_api.database import shared_transaction, utc_now
 from employee_api.errors import EmailTaken
 from employee_api.models import StoredResponse, User
 from employee_api.users.repository import NewUser, UserRepository
-from shop_kit.employee_api import PASSWORD, Api, StartApi, on_each_database, started_with
+from shop_kit.employee_api import PASSWORD, Api, StartApi, on_each_database, started_with, status_and_body, task_path
 
 USERS, TASKS = "/api/auth/users", "/api/tasks"
 NEW = {"name": "Ada", "email": "ada@x", "password": PASSWORD}
 WATER = {"title": "Water"}
+REUSED = (422, {"error": "Idempotency-Key was already used for a different request"})
 
 
 async def post(api: Api, path: str, body: Any, key: str = "key-1", **headers: str) -> httpx2.Response:
@@ -31,7 +32,7 @@ def replayed(response: httpx2.Response) -> bool:
 
 
 async def titles(api: Api) -> list[str]:
-    return [task["title"] for task in (await api.client.get(TASKS)).json()["items"]]
+    return [task["title"] for task in (await api.fetch(f"GET {TASKS}"))["items"]]
 
 
 async def test_a_repetition_gets_the_first_response_and_changes_nothing(start_api: StartApi) -> None:
@@ -57,17 +58,24 @@ async def test_a_repeated_registration_is_no_conflict_and_an_error_is_not_stored
     assert (await post(api, path, NEW, "key-2")).status_code == 409
 
 
+async def test_a_repeated_assignment_is_not_applied_to_what_has_changed_since(api: Api) -> None:
+    user, task = await api.add_user(), await api.add_task()
+    assignment = {"task_ids": [task["id"]], "assignee_id": user["id"]}
+    first = await post(api, f"{TASKS}/assign", assignment)
+    await api.fetch(f"PATCH {task_path(task)}", {"assignee_id": None})
+    assert (await post(api, f"{TASKS}/assign", assignment)).json() == first.json()
+    assert (await api.fetch(f"GET {task_path(task)}"))["assignee_id"] is None
+
+
 async def test_a_key_with_other_input_or_on_another_path_of_the_operation_is_a_422(api: Api) -> None:
     await post(api, TASKS, WATER)
     for body in ({"title": "Other"}, WATER | {"priority": "low"}, WATER | {"reporter_id": None}):
-        response = await post(api, TASKS, body)
-        text = "Idempotency-Key was already used for a different request"
-        assert (response.status_code, response.json()) == (422, {"error": text})
+        assert status_and_body(await post(api, TASKS, body)) == REUSED
     assert await titles(api) == ["Water"]
     assert (await post(api, USERS, NEW)).status_code == 201  # another operation
-    one, two = await api.add_task("one"), await api.add_task("two")
-    await post(api, f"{TASKS}/{one['id']}/comments", {"body": "Done?"})
-    assert (await post(api, f"{TASKS}/{two['id']}/comments", {"body": "Done?"})).status_code == 422
+    one, two = [f"{task_path(await api.add_task(title))}/comments" for title in ("one", "two")]
+    await post(api, one, {"body": "Done?"})
+    assert status_and_body(await post(api, two, {"body": "Done?"})) == REUSED
 
 
 async def test_a_malformed_key_is_a_400_that_names_the_header(api: Api) -> None:
@@ -75,7 +83,7 @@ async def test_a_malformed_key_is_a_400_that_names_the_header(api: Api) -> None:
         headers = [(b"idempotency-key", key.encode("latin-1")) for key in keys]
         response = await api.client.post(TASKS, json=WATER, headers=headers)
         text = "Idempotency-Key must be 1 to 255 visible ASCII characters"
-        assert (keys, response.status_code, response.json()) == (keys, 400, {"error": text})
+        assert (keys, *status_and_body(response)) == (keys, 400, {"error": text})
     assert await titles(api) == []
 
 
@@ -101,13 +109,8 @@ async def test_concurrent_repetitions_make_one_change_and_get_one_response(api: 
 
 
 @on_each_database
-async def test_a_change_whose_response_can_not_be_stored_is_rolled_back(
-    api: Api, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def fail(*_: object) -> None:
-        raise RuntimeError
-
-    monkeypatch.setattr("employee_api.http.idempotency.StoredResponses._store", fail)
+async def test_a_change_without_a_stored_response_is_reverted(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr("employee_api.http.idempotency.StoredResponses._store")
     assert (await post(api, TASKS, WATER)).status_code == 500
     assert await titles(api) == []
 
@@ -136,31 +139,29 @@ async def test_no_caller_gets_the_response_to_another_or_after_the_loss_of_the_r
 
 
 async def test_no_response_that_is_stored_contains_a_secret(api: Api) -> None:
-    document = (await api.client.get("/openapi.json")).json()
-    operations = [operation for methods in document["paths"].values() for operation in methods.values()]
-    stored = [operation for operation in operations if "422" in operation["responses"]]
+    schemas = (await api.fetch("GET /openapi.json"))["components"]["schemas"]
+    stored = [operation["responses"] for *_, operation in await api.operations() if "422" in operation["responses"]]
     assert len(stored) >= 4
-    for operation in stored:
-        [content] = [response["content"] for status, response in operation["responses"].items() if status < "3"]
+    for responses in stored:
+        [content] = [response["content"] for status, response in responses.items() if status < "3"]
         name = content["application/json"]["schema"]["$ref"].rpartition("/")[2]
-        properties = document["components"]["schemas"][name]["properties"]
-        assert not {"token", "password", "secret", "invite"} & set(properties)
-
-
-def new_user(email: str) -> NewUser:
-    return NewUser("Ada", email, "hash", "ceo", "")
+        assert not {"token", "password", "secret", "invite"} & set(schemas[name]["properties"])
 
 
 @on_each_database
 async def test_changes_in_a_shared_transaction_are_committed_together_or_all_reverted(api: Api) -> None:
     users = UserRepository(api.engine, utc_now, random.SystemRandom())
+
+    async def add(email: str) -> None:
+        await users.add(NewUser("Ada", email, "hash", "ceo", ""), None)
+
     with pytest.raises(ZeroDivisionError):  # noqa: PT012 - the error must follow the change
         async with shared_transaction():
-            await users.add(new_user("reverted@x"), None)
+            await add("reverted@x")
             raise ZeroDivisionError
     async with shared_transaction():
-        await users.add(new_user("a@x"), None)
+        await add("a@x")
         with suppress(EmailTaken):
-            await users.add(new_user("a@x"), None)
-        await users.add(new_user("b@x"), None)
+            await add("a@x")
+        await add("b@x")
     assert [user.email for user in await users.list_all()] == ["a@x", "b@x"]

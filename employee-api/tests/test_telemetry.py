@@ -23,9 +23,7 @@ TRACE_ID = "0af7651916cd43dd8448eb211c80319c"
 TRACEPARENT = {"traceparent": f"00-{TRACE_ID}-b7ad6b7169203331-01"}
 
 
-async def test_a_request_is_a_span_named_by_its_route_and_an_export_is_one_span(
-    start_api: StartApi, recorded: Recorded
-) -> None:
+async def test_requests_and_exports_are_spans_named_by_routes(start_api: StartApi, recorded: Recorded) -> None:
     async with start_api(telemetry=recorded.telemetry) as api:
         await api.client.get("/api/export/users")
         await api.client.delete("/api/auth/users/cf828672-551f-4468-b46b-28bfc63de735", headers=TRACEPARENT)
@@ -36,9 +34,7 @@ async def test_a_request_is_a_span_named_by_its_route_and_an_export_is_one_span(
 
 
 @on_each_database
-async def test_each_statement_is_a_client_span_below_its_request_without_values(
-    start_api: StartApi, recorded: Recorded
-) -> None:
+async def test_statements_are_client_spans_without_values(start_api: StartApi, recorded: Recorded) -> None:
     async with start_api(telemetry=recorded.telemetry) as api:
         new = {"name": "Ada", "email": "ada@example.com", "password": "top secret words"}
         for status in (201, 409):

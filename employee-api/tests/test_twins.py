@@ -11,9 +11,10 @@ import random
 import re
 import secrets
 import uuid
-from collections import Counter, defaultdict
+from collections import Counter, defaultdict, deque
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
@@ -24,7 +25,6 @@ from employee_api.access import SESSION_COOKIE
 from shop_kit.employee_api import UNKNOWN_ID, Api, Clock, api_starter
 
 COMPARED_HEADERS = ("content-type", "etag", "location", "set-cookie", "idempotency-replayed", "www-authenticate")
-ID = re.compile("[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 MAX_ID = 2**128 - 1
 IDS_PER_REQUEST = 2**20
 # The limits have tests of their own.
@@ -39,19 +39,11 @@ MODES: dict[str, dict[str, Any]] = {
 }
 PASSWORD = "correct horse battery"
 PASSWORDS = (PASSWORD, PASSWORD, "cafe\u0301 au lait please", "caf\u00e9 au lait please", "pw")
-TITLES = (
-    "Water plants",
-    "water PLANTS",
-    "\u00c9clair",
-    "\u00e9clair",
-    "100% _done_ /",
-    "\u03a3\u0391\u03a3",
-    "\u0130s",
-)
+TITLES = ["Water plants", "water PLANTS", "Éclair", "éclair", "100% _done_ /", "ΣΑΣ", "İs"]
 EMAILS = ("ada@x", "ADA@X ", "e\u0301va@x", "\u00c9va@x", "Stra\u00dfe@x", "STRASSE@x", *(f"{n}@x" for n in range(60)))
 DATES = (None, "2026-01-31", "2028-02-29", "0001-01-01", "9999-12-31")
 # What the two databases could treat differently: letters of both cases, wildcards, extreme dates.
-VALUES: dict[str, tuple[Any, ...]] = {
+VALUES: dict[str, Sequence[Any]] = {
     "name": ("Ada Lovelace", "Grace  Hopper", "\u00e9mile zola x", "x"),
     "email": EMAILS,
     "password": PASSWORDS,
@@ -70,8 +62,11 @@ VALUES: dict[str, tuple[Any, ...]] = {
     "tz": ("Europe/Berlin", "Asia/Kathmandu", "UTC"),
     "action": ("created", "updated", "deleted", "commented"),
     "expires_at": (None, "2026-04-01T00:00:00Z", "2020-01-01T00:00:00Z"),
+    "idempotency-key": ("k1", "k2", "k3"),
+    "accept": ("application/json", "application/problem+json"),
 }
-POOLS = dict.fromkeys(("assignee", "reporter", "author", "actor"), "users") | {"subject": "tasks", "task": "tasks"}
+USER, TASK = "/api/auth/users/{id}", "/api/tasks/{id}"
+RESOURCES = dict.fromkeys(("assignee", "reporter", "author", "actor"), USER) | {"subject": TASK, "task": TASK}
 
 
 class SeededRandomness(random.Random):
@@ -98,120 +93,102 @@ class SeededRandomness(random.Random):
         return base64.urlsafe_b64encode(self.randbytes(size)).rstrip(b"=").decode()
 
 
-@dataclass
 class RandomRequests:
     """Makes requests from an API description, with ids, tokens, tags and cursors of earlier responses."""
 
-    document: dict[str, Any]
-    choose: random.Random
-    bearers: list[str] = field(default_factory=list)
-    ids: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
-    parents: dict[str, list[str]] = field(default_factory=dict)
-    tokens: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
-    tags: list[str] = field(default_factory=list)
-    cursors: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
-
-    def __post_init__(self) -> None:
-        paths = self.document["paths"]
-        self.operations = [(path, method) for path in paths for method in paths[path] if path.startswith("/api/")]
+    def __init__(self, document: dict[str, Any], choose: random.Random) -> None:
+        paths = document["paths"]
+        described = [path for path in paths if path.startswith("/api/")]
+        self._operations = [(path, method, paths[path][method]) for path in described for method in paths[path]]
+        self._schemas = document["components"]["schemas"]
+        self._choose = choose
+        self._resources = deque[str]([], 2000)  # their paths
+        self._learned = defaultdict[str, list[str]](list)  # values by the names of fields; cursors by path
+        self.bearers: list[str] = []
 
     def next(self) -> tuple[str, str, str, dict[str, Any]]:
         """Return the name of an operation and a request to it: method, path, and the arguments of the client."""
-        template, method = self.choose.choice(self.operations)
-        operation = self.document["paths"][template][method]
-        headers = {"user-agent": "twin"} | self._headers(operation)
-        path, query = self._path(template), self._query(operation, template)
-        body = {"json": self._value(self._schema(operation), template)} if "requestBody" in operation else {}
-        return operation["operationId"], method.upper(), path, {"headers": headers, "params": query} | body
+        path, method, operation = self._choose.choice(self._operations)
+        sent: dict[str, dict[str, Any]] = {"header": {"user-agent": "twin"} | self._bearer(), "query": {}, "path": {}}
+        accept = {"in": "header", "name": "accept", "schema": {}}
+        for parameter in (accept, *operation.get("parameters", [])):
+            value = self._value(parameter["name"].lower(), parameter["schema"], path)
+            if value is not None and self._happens(0.25):
+                sent[parameter["in"]][parameter["name"]] = value
+        sent["query"] |= {"unknown": "1"} if self._happens(0.03) else {}
+        request = {"headers": sent["header"], "params": sent["query"]}
+        if "requestBody" in operation:
+            request["json"] = self._body(operation["requestBody"]["content"]["application/json"]["schema"], path)
+        return operation["operationId"], method.upper(), self._path(path), request
 
     def learn(self, path: str, response: httpx2.Response) -> None:
-        """Keep what further requests can name."""
-        if SESSION_COOKIE in response.cookies and (cookie := response.cookies[SESSION_COOKIE]):
+        """Remember what further requests can name."""
+        if cookie := response.cookies.get(SESSION_COOKIE):
             self.bearers.append(cookie)
-        if "etag" in response.headers:
-            self.tags.append(response.headers["etag"])
+        for header in ("if-match", "if-none-match"):
+            self._learned[header] += response.headers.get_list("etag")
         if not response.is_success or response.headers["content-type"] != "application/json":
             return
         found = response.json()
-        if isinstance(found, dict) and found.get("next"):
-            self.cursors[path].append(found["next"])
-        if isinstance(found, dict) and str(found.get("token")).startswith("shop_"):
-            self.bearers.insert(-1, found["token"])  # the session stays the newest
-        elif isinstance(found, dict) and "token" in found:
-            self.tokens["invite" if "role" in found else "token"].append(found["token"])
-        *_, resource = (part for part in path.split("/") if not ID.fullmatch(part))
-        items = found.get("items", [found]) if isinstance(found, dict) else found
-        for item in reversed(items):  # lists begin with the newest
-            if "id" in item and "success" not in item and "action" not in item and "outcome" not in item:
-                self.ids[resource].append(item["id"])
-                self.parents[item["id"]] = [part for part in ID.findall(path) if part != item["id"]]
+        items = found if isinstance(found, list) else found.get("items", [found])
+        self._resources += [f"{path}/{item['id']}" for item in reversed(items) if "id" in item]  # the newest is first
+        if items == [found] and "token" in found:
+            if found["token"].startswith("shop_"):
+                self.bearers.insert(-1, found["token"])  # the session stays the newest
+            self._learned["invite" if "role" in found else "token"].append(found["token"])
+        elif items is not found and found.get("next"):
+            self._learned[path].append(found["next"])
+
+    def _happens(self, probability: float) -> bool:
+        return self._choose.random() < probability
+
+    def _bearer(self) -> dict[str, str]:
+        if not self.bearers or self._happens(0.05):
+            return {}
+        # Mostly the newest session or API token: others have ended.
+        newest = self.bearers[-1:] if self._happens(0.7) else self.bearers
+        return {"authorization": f"Bearer {self._choose.choice(newest)}"}
+
+    def _known(self, template: str) -> list[str]:
+        """Return the paths of the newest resources of a kind."""
+        pattern = re.compile(re.sub(r"\{\w+\}", "[^/]+", template))
+        return [path for path in self._resources if pattern.fullmatch(path)][-12:]
 
     def _path(self, template: str) -> str:
-        segments = re.findall(r"(\w+)/\{", template)
-        known = self.ids[segments[-1]][-12:] if segments else []
-        ids = [UNKNOWN_ID] * len(segments)
-        if known and self.choose.random() < 0.9:
-            chosen = self.choose.choice(known)
-            ids = [*ids, *self.parents[chosen], chosen][-len(segments) :]
-        return re.sub(r"\{\w+\}", lambda _: ids.pop(0), template)
+        resource, brace, action = template.rpartition("}")
+        known = self._known(resource + brace)
+        if known and self._happens(0.9):
+            return self._choose.choice(known) + action
+        return re.sub(r"\{\w+\}", UNKNOWN_ID, template)
 
-    def _headers(self, operation: dict[str, Any]) -> dict[str, str]:
-        chosen = {}
-        if self.bearers and self.choose.random() < 0.95:
-            # Mostly the newest session or API token: others have ended.
-            newest = self.bearers[-1:] if self.choose.random() < 0.7 else self.bearers
-            chosen["authorization"] = f"Bearer {self.choose.choice(newest)}"
-        if self.choose.random() < 0.2:
-            chosen["accept"] = "application/problem+json"
-        named = {parameter["name"].lower() for parameter in operation.get("parameters", [])}
-        if "idempotency-key" in named and self.choose.random() < 0.3:
-            chosen["idempotency-key"] = self.choose.choice(("k1", "k2", "k3"))
-        for header in {"if-match", "if-none-match"} & named:
-            if self.choose.random() < 0.3:
-                chosen[header] = self.choose.choice(("*", *self.tags[-3:]))
-        return chosen
-
-    def _query(self, operation: dict[str, Any], path: str) -> dict[str, Any]:
-        parameters = [found for found in operation.get("parameters", []) if found["in"] == "query"]
-        query = {found["name"]: self._field(found["name"], found["schema"], path) for found in parameters}
-        chosen = {name: value for name, value in query.items() if value is not None and self.choose.random() < 0.25}
-        return chosen | ({"unknown": "1"} if self.choose.random() < 0.03 else {})
-
-    def _schema(self, operation: dict[str, Any]) -> dict[str, Any]:
-        reference: str = operation["requestBody"]["content"]["application/json"]["schema"]["$ref"]
-        schema: dict[str, Any] = self.document["components"]["schemas"][reference.rpartition("/")[2]]
-        return schema
-
-    def _value(self, schema: dict[str, Any], path: str) -> dict[str, Any]:
+    def _body(self, schema: dict[str, Any], path: str) -> dict[str, Any]:
+        schema = self._resolved(schema)
         required = schema.get("required", [])
-        names = [name for name in schema["properties"] if self.choose.random() < (0.97 if name in required else 0.5)]
-        body = {name: self._field(name, schema["properties"][name], path) for name in names}
-        return body | ({"unknown": 1} if self.choose.random() < 0.03 else {})
+        names = [name for name in schema["properties"] if self._happens(0.97 if name in required else 0.5)]
+        body = {name: self._value(name, schema["properties"][name], path) for name in names}
+        return body | ({"unknown": 1} if self._happens(0.03) else {})
 
-    def _field(self, name: str, schema: dict[str, Any], path: str) -> Any:
-        if name == "cursor":
-            return self.choose.choice(self.cursors[path][-3:] or [None])
-        if name in ("token", "invite"):
-            return self.choose.choice(self.tokens[name][-3:] or ["none"])
+    def _value(self, name: str, schema: dict[str, Any], path: str) -> Any:
+        if name in ("token", "invite", "cursor", "if-match", "if-none-match"):
+            newest = self._learned[path if name == "cursor" else name][-3:]
+            return self._choose.choice([*newest, "*" if name.startswith("if-") else None])
         if name in VALUES:
-            return self.choose.choice(VALUES[name])
-        pool = self.ids[POOLS.get(name.removesuffix("_id"), "")]
-        if pool or name.endswith("_id"):
-            return self.choose.choice([*pool[-12:], UNKNOWN_ID, None, None])
-        return self._of_type(name, schema, path)
-
-    def _of_type(self, name: str, schema: dict[str, Any], path: str) -> Any:
-        if "$ref" in schema:
-            schema = self.document["components"]["schemas"][schema["$ref"].rpartition("/")[2]]
-        if "anyOf" in schema:  # a type or null
-            return self._of_type(name, schema["anyOf"][0], path)
+            return self._choose.choice(VALUES[name])
+        if resource := RESOURCES.get(name.removesuffix("_id")):
+            ids = [path.rpartition("/")[2] for path in self._known(resource)]
+            return self._choose.choice([*ids, UNKNOWN_ID, None, None])
+        schema = self._resolved(schema)
         if "enum" in schema:
-            return self.choose.choice(schema["enum"])
+            return self._choose.choice(schema["enum"])
         if schema["type"] == "array":
-            return [
-                self._field(name.removesuffix("s"), schema["items"], path) for _ in range(self.choose.randint(1, 3))
-            ]
-        return self.choose.random() < 0.5 if schema["type"] == "boolean" else self.choose.randint(1, 30)
+            item = name.removesuffix("s")
+            return [self._value(item, schema["items"], path) for _ in range(self._choose.randint(1, 3))]
+        return self._happens(0.5) if schema["type"] == "boolean" else self._choose.randint(1, 30)
+
+    def _resolved(self, schema: dict[str, Any]) -> dict[str, Any]:
+        schema = schema.get("anyOf", [schema])[0]  # a type or null
+        resolved: dict[str, Any] = self._schemas[schema["$ref"].rpartition("/")[2]] if "$ref" in schema else schema
+        return resolved
 
 
 @dataclass

@@ -2,7 +2,7 @@
 
 import random
 import uuid
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -34,7 +34,7 @@ UNKNOWN_ID = "00000000-0000-4000-8000-000000000000"
 
 on_each_database = pytest.mark.parametrize("database_url", ["sqlite", "postgres"], indirect=True)
 
-LOCAL = {"host": "127.0.0.1", "port": 0, "drain_seconds": 0}
+LOCAL: dict[str, Any] = {"host": "127.0.0.1", "port": 0, "drain_seconds": 0}
 
 
 @dataclass
@@ -74,28 +74,55 @@ class Api:
         user = await users.add(NewUser(name, email, await self.hasher.hash(PASSWORD), role, ""), None)
         return user.model_dump(mode="json")
 
+    async def answer(
+        self, request_line: str, body: Any = None, headers: Mapping[str, str] | None = None, **options: Any
+    ) -> tuple[int, Any]:
+        """Send a request, such as `GET /readyz`, and return the status and the body of the response."""
+        method, _, url = request_line.partition(" ")
+        return status_and_body(await self.client.request(method, url, json=body, headers=headers, **options))
+
+    async def fetch(self, request_line: str, body: Any = None, headers: Mapping[str, str] | None = None) -> Any:
+        """Send a request that must succeed, and return the body of the response."""
+        status, fetched = await self.answer(request_line, body, headers)
+        assert status < 300, fetched
+        return fetched
+
+    async def attempt_login(self, email: str, password: str = PASSWORD, **headers: str) -> httpx2.Response:
+        """Try to log in without the session of the client, which does not store the cookies either."""
+        credentials = {"email": email, "password": password}
+        response = await self.client.post("/api/auth/login", json=credentials, headers={"authorization": ""} | headers)
+        self.client.cookies.clear()
+        return response
+
     async def log_in(self, email: str, password: str = PASSWORD) -> dict[str, str]:
         """Log in and return the session as a header; none if the mode is `off`."""
-        response = await self.client.post("/api/auth/login", json={"email": email, "password": password})
+        response = await self.attempt_login(email, password)
         response.raise_for_status()
-        self.client.cookies.clear()
         token = response.cookies.get(SESSION_COOKIE)
         return {"authorization": f"Bearer {token}"} if token else {}
+
+    async def register(
+        self, email: str = "new@x", headers: Mapping[str, str] | None = None, **more: Any
+    ) -> tuple[int, Any]:
+        """Try to register a user with PASSWORD, without the session of the client; return status and body."""
+        fields = {"name": "New", "email": email, "password": PASSWORD} | more
+        return await self.answer("POST /api/auth/register", fields, {"authorization": ""} | dict(headers or {}))
 
     async def add_user(self, name: str = "Ada Lovelace", email: str | None = None, **more: Any) -> dict[str, Any]:
         """Add a user with PASSWORD and return them."""
         fields = {"name": name, "email": email or f"{uuid.uuid4().hex}@example.com", "password": PASSWORD} | more
-        response = await self.client.post("/api/auth/users", json=fields)
-        response.raise_for_status()
-        user: dict[str, Any] = response.json()
+        user: dict[str, Any] = await self.fetch("POST /api/auth/users", fields)
         return user
 
     async def add_task(self, title: str = "Write it down", **more: Any) -> dict[str, Any]:
         """Create a task and return it."""
-        response = await self.client.post("/api/tasks", json={"title": title} | more)
-        response.raise_for_status()
-        task: dict[str, Any] = response.json()
+        task: dict[str, Any] = await self.fetch("POST /api/tasks", {"title": title} | more)
         return task
+
+    async def invite(self, role: str = "qa", **more: Any) -> dict[str, Any]:
+        """Create an invitation and return it, with its token."""
+        invitation: dict[str, Any] = await self.fetch("POST /api/auth/invitations", {"role": role} | more)
+        return invitation
 
     async def activities(self, **filters: str) -> list[dict[str, Any]]:
         """Return the newest activities, newest first."""
@@ -114,6 +141,11 @@ class Api:
             if page["next"] is None:
                 return found
             cursor = {"cursor": page["next"]}
+
+    async def operations(self) -> list[tuple[str, str, dict[str, Any]]]:
+        """Return method, path and description of every operation."""
+        paths = (await self.fetch("GET /openapi.json"))["paths"]
+        return [(method.upper(), path, paths[path][method]) for path in paths for method in paths[path]]
 
 
 StartApi = Callable[..., AbstractAsyncContextManager[Api]]
@@ -175,6 +207,9 @@ def status_and_body(response: httpx2.Response) -> tuple[int, Any]:
     return response.status_code, response.json()
 
 
-def path(user: dict[str, Any], action: str = "") -> str:
-    """Return the path of a user, or of an action on them."""
-    return f"/api/auth/users/{user['id']}{action}"
+def path(user: dict[str, Any]) -> str:
+    return f"/api/auth/users/{user['id']}"
+
+
+def task_path(task: dict[str, Any]) -> str:
+    return f"/api/tasks/{task['id']}"

@@ -17,9 +17,9 @@ _HEADERS = {
 }
 
 
-def http_requests(text: str, host: str = "localhost") -> list[bytes]:
+def http_requests(text: str) -> list[bytes]:
     """Return requests of HTTP/1.1, most of them malformed."""
-    plain = f"Host: {host}\r\nConnection: close\r\n"
+    plain = "Host: localhost\r\nConnection: close\r\n"
     lines = [
         *(f"GET / HTTP/1.1\r\n{plain}{name}: {value.format(text)}\r\n\r\n" for name, value in _HEADERS.items()),
         *(
