@@ -111,18 +111,17 @@ async def test_a_failed_migration_is_rolled_back(url: str, migrations: Path, ope
     assert await texts(opened) == ["migrated"]
 
 
-async def test_a_database_of_a_newer_release_is_not_changed(url: str, migrations: Path, opened: AsyncEngine) -> None:
+async def test_a_database_is_current_unless_a_migration_is_pending_and_one_of_a_newer_release_is_not_changed(
+    url: str, migrations: Path, opened: AsyncEngine
+) -> None:
+    assert await is_current(opened, migrations)
+    (migrations / "versions" / "0003_more.py").write_text('revision = "0003"\ndown_revision = "0002"\n')
+    assert not await is_current(opened, migrations)
     async with opened.begin() as connection:
         await connection.exec_driver_sql("UPDATE alembic_version SET version_num = '0099'")
     migrate(url, migrations)
     assert stored_revision(url) == "0099"
     assert await is_current(opened, migrations)
-
-
-async def test_a_database_is_not_current_while_a_migration_is_pending(migrations: Path, opened: AsyncEngine) -> None:
-    assert await is_current(opened, migrations)
-    (migrations / "versions" / "0003_more.py").write_text('revision = "0003"\ndown_revision = "0002"\n')
-    assert not await is_current(opened, migrations)
 
 
 def test_two_newest_revisions_are_an_error(tmp_path: Path, migrations: Path) -> None:
@@ -170,6 +169,11 @@ def test_any_other_url_is_rejected_without_quoting_it(url: str, problem: str) ->
     with pytest.raises(ValueError, match=problem) as rejected:
         validate_url(url)
     assert not re.search("sec|ret|host", str(rejected.value))
+
+
+def test_no_engine_is_opened_for_any_other_url() -> None:
+    with pytest.raises(ValueError, match="begins with sqlite:/// or postgresql://"):
+        open_engine("mysql://user:secret@host/name")
 
 
 async def test_writers_wait_for_each_other_instead_of_failing(opened: AsyncEngine) -> None:
