@@ -9,9 +9,9 @@ from ad_service.service import AdService
 from ad_service.store import parse_ads
 from chassis.values.datafile import DataFile
 from shop import ad_pb2
-from shop.ad_pb2_grpc import AdServiceStub, add_AdServiceServicer_to_server
+from shop.ad_pb2_grpc import AdServiceStub
 from shop_kit.failing import rejected_fields
-from shop_kit.serving import connect
+from shop_kit.serving import connect, registrations
 
 PAN = {"redirect_url": "/product/pan", "text": "Pans", "contexts": ["kitchen"]}
 HOUSE = {"redirect_url": "/", "text": "Free shipping"}
@@ -36,7 +36,7 @@ def ads(ads_file: Path) -> Ads:
 
 @pytest.fixture
 async def stub(ads: Ads) -> AsyncIterator[AdServiceStub]:
-    async with connect((add_AdServiceServicer_to_server, AdService(ads))) as channel:
+    async with connect(*registrations(AdService(ads))) as channel:
         yield AdServiceStub(channel)
 
 

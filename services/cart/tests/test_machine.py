@@ -68,16 +68,11 @@ class CartMachine(RuleBasedStateMachine):
         if key:
             self.keys[user, key] = added
 
-    @rule(user=USERS)
-    def empty(self, user: str) -> None:
-        self.runner.run(self.store.empty(self.prefix + user, None))
+    @rule(user=USERS, whatever=st.booleans())
+    def empty(self, user: str, whatever: bool) -> None:
+        etag = None if whatever else self.etags.get(user)
+        self.runner.run(self.store.empty(self.prefix + user, etag))
         self._clear(user)
-
-    @rule(user=USERS)
-    def empty_with_the_latest_etag(self, user: str) -> None:
-        if etag := self.etags.get(user):
-            self.runner.run(self.store.empty(self.prefix + user, etag))
-            self._clear(user)
 
     @rule(user=USERS, data=st.data())
     def empty_with_a_stale_etag(self, user: str, data: st.DataObject) -> None:

@@ -11,13 +11,13 @@ from chassis.rpc.status import from_rpc_error
 from chassis.telemetry import semconv
 from chassis.telemetry.instruments import Telemetry
 from shop import cart_pb2
-from shop.cart_pb2_grpc import CartServiceStub, add_CartServiceServicer_to_server
+from shop.cart_pb2_grpc import CartServiceStub
 from shop_internal.cart_lines_pb2 import SetQuantityRequest
-from shop_internal.cart_lines_pb2_grpc import CartLinesStub, add_CartLinesServicer_to_server
+from shop_internal.cart_lines_pb2_grpc import CartLinesStub
 from shop_internal.ordered_cart_pb2 import RemoveAllOrderedRequest, RemoveOrderedRequest
-from shop_internal.ordered_cart_pb2_grpc import OrderedCartStub, add_OrderedCartServicer_to_server
+from shop_internal.ordered_cart_pb2_grpc import OrderedCartStub
 from shop_kit.failing import error_of, failure_of, rejected_fields
-from shop_kit.serving import connect
+from shop_kit.serving import connect, registrations
 
 
 def item(product_id: str, quantity: int = 1) -> cart_pb2.CartItem:
@@ -41,11 +41,8 @@ def telemetry() -> Telemetry:
 
 @pytest.fixture
 async def channel(store: CartStore, telemetry: Telemetry) -> AsyncIterator[grpc.aio.Channel]:
-    async with connect(
-        (add_CartServiceServicer_to_server, CartService(store, telemetry)),
-        (add_OrderedCartServicer_to_server, OrderedCart(store)),
-        (add_CartLinesServicer_to_server, CartLines(store)),
-    ) as opened:
+    servicers = registrations(CartService(store, telemetry), OrderedCart(store), CartLines(store))
+    async with connect(*servicers) as opened:
         yield opened
 
 

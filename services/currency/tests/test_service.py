@@ -8,10 +8,10 @@ import pytest
 from currency_service.domain import Rates
 from currency_service.service import CurrencyService
 from shop import currency_pb2
-from shop.currency_pb2_grpc import CurrencyServiceStub, add_CurrencyServiceServicer_to_server
+from shop.currency_pb2_grpc import CurrencyServiceStub
 from shop.money_pb2 import Money
 from shop_kit.failing import rejected_fields
-from shop_kit.serving import connect
+from shop_kit.serving import connect, registrations
 
 
 @dataclass
@@ -26,7 +26,7 @@ def rates() -> FixedRates:
 
 @pytest.fixture
 async def stub(rates: FixedRates) -> AsyncIterator[CurrencyServiceStub]:
-    async with connect((add_CurrencyServiceServicer_to_server, CurrencyService(rates))) as channel:
+    async with connect(*registrations(CurrencyService(rates))) as channel:
         yield CurrencyServiceStub(channel)
 
 

@@ -17,12 +17,12 @@ from payment_service.failpoints import FAILPOINTS
 from payment_service.ledger.sql import open_ledger
 from payment_service.service import PaymentLedger, PaymentService
 from shop import money_pb2, payment_pb2
-from shop.payment_pb2_grpc import PaymentServiceStub, add_PaymentServiceServicer_to_server
+from shop.payment_pb2_grpc import PaymentServiceStub
 from shop_internal import payment_ledger_pb2 as ledger_pb2
-from shop_internal.payment_ledger_pb2_grpc import PaymentLedgerStub, add_PaymentLedgerServicer_to_server
+from shop_internal.payment_ledger_pb2_grpc import PaymentLedgerStub
 from shop_kit.databases import execute
 from shop_kit.failing import all_pages, failure_of, rejected_fields, retried
-from shop_kit.serving import connect
+from shop_kit.serving import connect, registrations
 
 KEYS = HmacKeys.parse("k" * 32)
 
@@ -64,10 +64,8 @@ def charge_request(year: int = 2030) -> payment_pb2.ChargeRequest:
 async def serving(ledger: Ledger, failpoints: str = "") -> AsyncIterator[Payments]:
     active = Failpoints(failpoints)
     processor = PaymentProcessor(ledger, KEYS, {Brand.VISA}, lambda: date(2026, 11, 21), lambda _reason: None)
-    async with connect(
-        (add_PaymentServiceServicer_to_server, PaymentService(processor, active)),
-        (add_PaymentLedgerServicer_to_server, PaymentLedger(processor, active)),
-    ) as channel:
+    servicers = registrations(PaymentService(processor, active), PaymentLedger(processor, active))
+    async with connect(*servicers) as channel:
         yield Payments(PaymentServiceStub(channel), PaymentLedgerStub(channel))
 
 

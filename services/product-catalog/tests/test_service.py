@@ -9,8 +9,8 @@ from product_catalog_service.__main__ import Settings, build
 from product_catalog_service.service import CatalogMessages, ProductCatalogService
 from product_catalog_service.store import parse_catalog
 from shop import empty_pb2, money_pb2, product_catalog_pb2
-from shop.product_catalog_pb2_grpc import ProductCatalogServiceStub, add_ProductCatalogServiceServicer_to_server
-from shop_kit.serving import connect, program
+from shop.product_catalog_pb2_grpc import ProductCatalogServiceStub
+from shop_kit.serving import connect, program, registrations
 
 MUG = {
     "id": "mug",
@@ -40,7 +40,7 @@ def catalog(file: Path) -> DataFile[CatalogMessages]:
 
 @pytest.fixture
 async def stub(catalog: DataFile[CatalogMessages]) -> AsyncIterator[ProductCatalogServiceStub]:
-    async with connect((add_ProductCatalogServiceServicer_to_server, ProductCatalogService(catalog))) as channel:
+    async with connect(*registrations(ProductCatalogService(catalog))) as channel:
         yield ProductCatalogServiceStub(channel)
 
 

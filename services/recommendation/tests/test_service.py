@@ -7,17 +7,16 @@ import pytest
 from recommendation_service.clients import CachedCatalog
 from recommendation_service.service import RecommendationService
 from shop.recommendation_pb2 import ListRecommendationsRequest
-from shop.recommendation_pb2_grpc import RecommendationServiceStub, add_RecommendationServiceServicer_to_server
+from shop.recommendation_pb2_grpc import RecommendationServiceStub
 from shop_kit.clock import Clock
 from shop_kit.failing import failure_of, rejected_fields
-from shop_kit.serving import connect
+from shop_kit.serving import connect, registrations
 from shop_kit.waiting import wait_until
 
 
 @pytest.fixture
 async def stub(catalog: CachedCatalog) -> AsyncIterator[RecommendationServiceStub]:
-    servicer = (add_RecommendationServiceServicer_to_server, RecommendationService(catalog))
-    async with connect(servicer) as channel:
+    async with connect(*registrations(RecommendationService(catalog))) as channel:
         yield RecommendationServiceStub(channel)
 
 

@@ -1,10 +1,11 @@
 """Old entries of the manifest are deleted, on SQLite and on PostgreSQL."""
 
+import json
+import re
 import sqlite3
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
-from typing import Any
 
 import psycopg
 import pytest
@@ -111,12 +112,6 @@ async def test_postgresql_finds_old_entries_by_an_index(postgres_url: str) -> No
     parameters = {"older_than_seconds": 365 * DAY, "limit": 200, "passed": 0}
     async with open_database(postgres_url, unavailable=ManifestUnavailable) as database:
         (row,) = await database.read(f"EXPLAIN (FORMAT JSON) {DELETE_OLD}", parameters)
-    scans = [node for node in nodes(row["QUERY PLAN"][0]["Plan"]) if "Scan" in node["Node Type"]]
-    assert [node for node in scans if "recorded_at" in node.get("Index Cond", "")]
-    assert [node for node in scans if node["Node Type"] == "Seq Scan"] == []
-
-
-def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    yield plan
-    for child in plan.get("Plans", []):
-        yield from nodes(child)
+    plan = json.dumps(row["QUERY PLAN"])
+    assert re.search('"Index Cond": "[^"]*recorded_at', plan)
+    assert '"Seq Scan"' not in plan

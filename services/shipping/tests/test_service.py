@@ -16,16 +16,16 @@ from shipping_service.manifest.sql import open_manifest
 from shipping_service.service import ShipmentManifest, ShippingService
 from shipping_service.store import parse_rate_card
 from shop import address_pb2, cart_pb2, money_pb2, shipping_pb2
-from shop.shipping_pb2_grpc import ShippingServiceStub, add_ShippingServiceServicer_to_server
+from shop.shipping_pb2_grpc import ShippingServiceStub
 from shop_internal.shipment_manifest_pb2 import (
     ListShipmentsRequest,
     ResolveShipmentRequest,
     ResolveShipmentResponse,
 )
-from shop_internal.shipment_manifest_pb2_grpc import ShipmentManifestStub, add_ShipmentManifestServicer_to_server
+from shop_internal.shipment_manifest_pb2_grpc import ShipmentManifestStub
 from shop_kit.databases import execute
 from shop_kit.failing import all_pages, failure_of, rejected_fields, retried
-from shop_kit.serving import connect
+from shop_kit.serving import connect, registrations
 
 BREMEN = address_pb2.Address(street_address="Lindenweg 7", city="Bremen", country="Germany", zip_code=28195)
 NOWHERE = address_pb2.Address(street_address=" ")
@@ -54,10 +54,8 @@ class Shipping:
 async def serving(manifest: Manifest, failpoints: str = "") -> AsyncIterator[Shipping]:
     rate_card = DataFile(Settings().rate_card_file, parse_rate_card)
     shipper, active = Shipper(manifest, lambda: COMPLETE_SINCE), Failpoints(failpoints)
-    async with connect(
-        (add_ShippingServiceServicer_to_server, ShippingService(rate_card, shipper, active)),
-        (add_ShipmentManifestServicer_to_server, ShipmentManifest(shipper, active)),
-    ) as channel:
+    servicers = registrations(ShippingService(rate_card, shipper, active), ShipmentManifest(shipper, active))
+    async with connect(*servicers) as channel:
         yield Shipping(ShippingServiceStub(channel), ShipmentManifestStub(channel))
 
 
