@@ -11,6 +11,7 @@ import time
 from collections.abc import AsyncIterator
 from importlib import import_module
 from pathlib import Path
+from string import Template
 from typing import Any
 
 import grpc
@@ -23,7 +24,6 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey, generat
 from cryptography.hazmat.primitives.hashes import SHA256
 from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
-from chassis.tls.certificates import Certificates
 from shop.cart_pb2 import Cart, GetCartRequest
 from shop.cart_pb2_grpc import CartServiceStub
 from shop.checkout_pb2_grpc import CheckoutServiceStub
@@ -38,7 +38,8 @@ SECURITY, PATCHES = yaml.safe_load_all((CHART / "examples/envoy-gateway.yaml").r
 SERVICES = yaml.safe_load((CHART / "values.yaml").read_text())["services"]
 PROVIDER = SECURITY["spec"]["jwt"]["providers"][0]
 FILTERS = [patch["operation"]["value"] for patch in PATCHES["spec"]["jsonPatches"]]
-TYPES = "type.googleapis.com/envoy.extensions"
+ROUTER_TYPE = "type.googleapis.com/envoy.extensions.filters.http.router.v3.Router"
+ROUTER = {"name": "envoy.filters.http.router", "typed_config": {"@type": ROUTER_TYPE}}
 ISSUERS_KEY, OTHER_KEY = generate_private_key(65537, 2048), generate_private_key(65537, 2048)
 OWN, OTHERS = (GetCartRequest(user_id=name).SerializeToString() for name in ("alice", "bob"))
 Call = grpc.aio.UnaryUnaryMultiCallable[bytes, bytes]
@@ -63,79 +64,32 @@ def token(alg: str = "RS256", key: RSAPrivateKey = ISSUERS_KEY, expires_in: int 
     return f"{signed}.{base64url(signature)}"
 
 
-def jwt_filter() -> dict[str, Any]:
-    """Return what Envoy Gateway makes of the SecurityPolicy, with the issuer's key in place of its address."""
+def issuers_keys() -> str:
+    """Return the issuer's key as the JSON that its address would serve."""
     key = ISSUERS_KEY.public_key().public_numbers()
     n, e = (base64url(number.to_bytes((number.bit_length() + 7) // 8)) for number in (key.n, key.e))
-    keys = [{"kty": "RSA", "alg": "RS256", "kid": "1", "n": n, "e": e}]
-    provider = {
-        "issuer": PROVIDER["issuer"],
-        "audiences": PROVIDER["audiences"],
-        "payload_in_metadata": PROVIDER["name"],
-        "local_jwks": {"inline_string": json.dumps({"keys": keys})},
-    }
-    rules = [{"match": {"prefix": "/"}, "requires": {"provider_name": "issuer"}}]
-    config = {"@type": f"{TYPES}.filters.http.jwt_authn.v3.JwtAuthentication", "providers": {"issuer": provider}}
-    return {"name": "envoy.filters.http.jwt_authn", "typed_config": {**config, "rules": rules}}
-
-
-def tls_to(service: str, folder: Path) -> dict[str, Any]:
-    """Return a transport with the certificate in a folder to the server that has the name of this service."""
-    certificate, key, authority = ({"filename": str(folder / file)} for file in ("tls.crt", "tls.key", "ca.crt"))
-    names = [{"san_type": "DNS", "matcher": {"exact": f"shop-{service}"}}]
-    context = {
-        "tls_certificates": [{"certificate_chain": certificate, "private_key": key}],
-        "validation_context": {"trusted_ca": authority, "match_typed_subject_alt_names": names},
-        "alpn_protocols": ["h2"],
-    }
-    config = {"@type": f"{TYPES}.transport_sockets.tls.v3.UpstreamTlsContext", "common_tls_context": context}
-    return {"transport_socket": {"name": "envoy.transport_sockets.tls", "typed_config": config}}
-
-
-def cluster(service: str, port: int, certificates: Certificates) -> dict[str, Any]:
-    address = {"socket_address": {"address": "127.0.0.1", "port_value": port}}
-    options = f"{TYPES}.upstreams.http.v3.HttpProtocolOptions"
-    http2 = {"@type": options, "explicit_http_config": {"http2_protocol_options": {}}}
-    return {
-        "name": service,
-        "load_assignment": {
-            "cluster_name": service,
-            "endpoints": [{"lb_endpoints": [{"endpoint": {"address": address}}]}],
-        },
-        "typed_extension_protocol_options": {options.removeprefix("type.googleapis.com/"): http2},
-        **tls_to(service, certificates.folder),
-    }
+    return json.dumps({"keys": [{"kty": "RSA", "alg": "RS256", "kid": "1", "n": n, "e": e}]})
 
 
 def bootstrap(port: int, shop: RunningShop) -> dict[str, Any]:
     """Return a configuration of Envoy that listens on this port, with the example's filters before the router."""
-    services = {process.name: process for process in shop.processes if process.program.protocol == "grpc"}
+    listener, cluster = map(Template, (Path(__file__).parent / "envoy.yaml").read_text().split("\n---\n"))
+    services = [process for process in shop.processes if process.program.protocol == "grpc"]
     routes = [
         {"match": {"prefix": f"/shop.{name.title().replace('-', '')}Service/"}, "route": {"cluster": name}}
-        for name in services
+        for name in (service.name for service in services)
     ]
-    web = f"{TYPES}.filters.http.grpc_web.v3.GrpcWeb"
-    router = f"{TYPES}.filters.http.router.v3.Router"
-    manager = {
-        "@type": f"{TYPES}.filters.network.http_connection_manager.v3.HttpConnectionManager",
-        "stat_prefix": "public",
-        "route_config": {"virtual_hosts": [{"name": "shop", "domains": ["*"], "routes": routes}]},
-        "http_filters": [
-            jwt_filter(),
-            {"name": "envoy.filters.http.grpc_web", "typed_config": {"@type": web}},
-            *FILTERS,
-            {"name": "envoy.filters.http.router", "typed_config": {"@type": router}},
-        ],
-    }
-    listener = {
-        "name": "public",
-        "address": {"socket_address": {"address": "127.0.0.1", "port_value": port}},
-        "filter_chains": [{"filters": [{"name": "http", "typed_config": manager}]}],
-    }
-    clusters = [
-        cluster(name, process.port, process.certificates) for name, process in services.items() if process.certificates
-    ]
-    return {"static_resources": {"listeners": [listener], "clusters": clusters}}
+    provider = {"ISSUER": PROVIDER["issuer"], "AUDIENCES": PROVIDER["audiences"], "PROVIDER": PROVIDER["name"]}
+    found: dict[str, Any] = yaml.safe_load(
+        listener.substitute(provider, PORT=port, ROUTES=json.dumps(routes), KEYS=issuers_keys())
+    )
+    [[manager]] = [chain["filters"] for chain in found["static_resources"]["listeners"][0]["filter_chains"]]
+    manager["typed_config"]["http_filters"] += [*FILTERS, ROUTER]
+    for service in services:
+        assert service.certificates
+        names = {"SERVICE": service.name, "PORT": service.port, "FOLDER": service.certificates.folder}
+        found["static_resources"]["clusters"].append(yaml.safe_load(cluster.substitute(names)))
+    return found
 
 
 def require_envoy() -> Path:
