@@ -52,9 +52,7 @@ async def test_the_page_of_an_order_shows_its_trace(customer: Tab) -> None:
     assert await faults_of_appearance(customer.page, "order-with-trace") == []
 
 
-async def test_an_order_is_charged_if_it_is_placed_although_payment_was_frozen(
-    room: Tab, customer: Tab, run: Run
-) -> None:
+async def test_an_order_placed_while_payment_was_frozen_is_charged(room: Tab, customer: Tab, run: Run) -> None:
     await room.page.get_by_role("button", name="freeze payment", exact=True).click()
     resume = room.page.get_by_role("button", name="resume payment", exact=True)
     await expect(resume).to_be_visible()
@@ -68,9 +66,7 @@ async def test_an_order_is_charged_if_it_is_placed_although_payment_was_frozen(
     assert [charge.state for charge in charges if charge.key.startswith(order_id)] == (["CHARGED"] if placed else [])
 
 
-async def test_no_page_of_the_control_room_violates_an_accessibility_rule_or_is_wider_than_its_window(
-    room: Tab,
-) -> None:
+async def test_no_page_violates_an_accessibility_rule_or_is_too_wide(room: Tab) -> None:
     trace = await room.page.get_by_role("link", name="storefront POST /orders").first.get_attribute("href")
     found = []
     for name, path in {"control-room": "/", "trace": trace, "log": "/logs/checkout", "gone": "/traces/gone"}.items():

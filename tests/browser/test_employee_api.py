@@ -8,18 +8,15 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, Page
-from sqlalchemy import select
-from sqlmodel import col
 from starlette.responses import HTMLResponse
 
-from chassis.http.server import HttpService, HttpServiceSettings, serving
+from chassis.http import server
+from chassis.http.server import HttpService, HttpServiceSettings
 from chassis.sql.migrate import migrate
 from chassis.telemetry.instruments import Telemetry
 from employee_api.database import MIGRATIONS
-from employee_api.models import Task
-from shop_kit.employee_api import PASSWORD, Api, Clock, api_starter
+from shop_kit.employee_api import LOCAL, PASSWORD, Api, Clock, api_starter, serving
 
-LOCAL: dict[str, Any] = {"host": "127.0.0.1", "port": 0, "drain_seconds": 0}
 LOG_IN = """
     async (credentials) => {
         const headers = {"content-type": "application/json"};
@@ -62,39 +59,27 @@ USE = """
 async def foreign_port() -> AsyncIterator[int]:
     """The port of an empty page, which makes it another origin than the API's."""
     service = HttpService(HttpServiceSettings(**LOCAL), Telemetry())
-    async with serving(service, nullcontext(HTMLResponse("<!doctype html><body>"))) as ports:
+    async with server.serving(service, nullcontext(HTMLResponse("<!doctype html><body>"))) as ports:
         yield ports["port"]
 
 
 @asynccontextmanager
-async def running_api(folder: Path, **settings: Any) -> AsyncIterator[tuple[Api, int]]:
-    """Serve the API with a user `ceo@x`; yield it and its port."""
+async def foreign_page(
+    browser: Browser, foreign_port: int, folder: Path, **settings: Any
+) -> AsyncIterator[tuple[Page, Api, int]]:
+    """Yield a page of another origin in a browser whose user is logged in to an API, the API, and its port."""
     url = f"sqlite:///{folder / 'employee-api.db'}"
     migrate(url, MIGRATIONS)
-    start = api_starter(url, Clock())
-    async with start() as without_authorization:
-        await without_authorization.add_user(role="ceo", email="ceo@x")
-    async with start(**LOCAL, **settings) as api, serving(api.service, nullcontext(api.asgi)) as ports:
-        yield api, ports["port"]
-
-
-@asynccontextmanager
-async def foreign_page(browser: Browser, foreign_port: int, api_port: int) -> AsyncIterator[Page]:
-    """Yield a page of another origin, in a browser whose user is logged in to the API."""
-    context = await browser.new_context()
-    page = await context.new_page()
-    await page.goto(f"http://localhost:{api_port}/openapi.json")
-    assert await page.evaluate(LOG_IN, {"email": "ceo@x", "password": PASSWORD}) == 200
-    await page.goto(f"http://localhost:{foreign_port}/")
-    yield page
-    await context.close()
-
-
-async def task_titles(api: Api) -> dict[str, bool]:
-    """Return whether each task has a reporter, which is the user of the session."""
-    async with api.engine.connect() as connection:
-        rows = await connection.execute(select(col(Task.title), col(Task.reporter_id)))
-    return {title: reporter is not None for title, reporter in rows}
+    async with serving(api_starter(url, Clock())(**LOCAL, **settings)) as (api, address):
+        await api.store_user("ceo@x", "ceo")
+        port = int(address.rpartition(":")[2])
+        context = await browser.new_context()
+        page = await context.new_page()
+        await page.goto(f"http://localhost:{port}/openapi.json")
+        assert await page.evaluate(LOG_IN, {"email": "ceo@x", "password": PASSWORD}) == 200
+        await page.goto(f"http://localhost:{foreign_port}/")
+        yield page, api, port
+        await context.close()
 
 
 # The same site with its cookie, without sessions too, and another site.
@@ -102,31 +87,24 @@ async def task_titles(api: Api) -> dict[str, bool]:
 async def test_a_page_of_another_origin_changes_nothing(
     browser: Browser, foreign_port: int, tmp_path: Path, mode: str, host: str
 ) -> None:
-    async with (
-        running_api(tmp_path, auth_mode=mode) as (api, port),
-        foreign_page(browser, foreign_port, port) as page,
-    ):
+    async with foreign_page(browser, foreign_port, tmp_path, auth_mode=mode) as (page, api, port):
         assert await page.evaluate(ATTACK, f"http://{host}:{port}") == ["TypeError", "TypeError"]
-        assert await task_titles(api) == {}
+        assert await api.execute("SELECT * FROM tasks") == []
 
 
 async def test_without_the_check_the_same_requests_create_tasks(
     browser: Browser, foreign_port: int, tmp_path: Path
 ) -> None:
-    async with (
-        running_api(tmp_path, allow_cross_site=True, auth_mode="observe") as (api, port),
-        foreign_page(browser, foreign_port, port) as page,
-    ):
+    settings = {"allow_cross_site": True, "auth_mode": "observe"}
+    async with foreign_page(browser, foreign_port, tmp_path, **settings) as (page, api, port):
         assert await page.evaluate(ATTACK, f"http://localhost:{port}") == ["TypeError", "TypeError"]
-        assert await task_titles(api) == {"form=": True, "no-cors": True, "cors": True}
+        created = await api.execute("SELECT title FROM tasks WHERE reporter_id IS NOT NULL")  # the session's user
+        assert {task["title"] for task in created} == {"form=", "no-cors", "cors"}
 
 
 async def test_a_page_of_an_allowed_origin_uses_the_api_with_its_session(
     browser: Browser, foreign_port: int, tmp_path: Path
 ) -> None:
-    allowed = f"http://localhost:{foreign_port}"
-    async with (
-        running_api(tmp_path, auth_mode="enforce", allowed_origins=allowed) as (_, port),
-        foreign_page(browser, foreign_port, port) as page,
-    ):
+    settings = {"auth_mode": "enforce", "allowed_origins": f"http://localhost:{foreign_port}"}
+    async with foreign_page(browser, foreign_port, tmp_path, **settings) as (page, _, port):
         assert await page.evaluate(USE, f"http://localhost:{port}") == [201, True, 200]

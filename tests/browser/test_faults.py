@@ -1,5 +1,6 @@
 """What a customer sees while a service is down, and when it is killed in the middle of an order."""
 
+import pytest
 from playwright.async_api import expect
 
 from shop_internal.failpoints_pb2 import Failpoint, SetFailpointRequest
@@ -9,22 +10,13 @@ from shop_kit.card_leaks import random_card
 from shop_kit.running_shop import RunningShop
 
 
+@pytest.mark.parametrize(
+    ("failpoint", "end", "charges"),
+    [("payment.charge.after", "Complete", ["CHARGED"]), ("payment.charge.before", "Not placed", [])],
+)
 async def test_an_order_ends_while_the_customer_watches_although_payment_was_killed(
-    shop: RunningShop, tab: Tab
+    shop: RunningShop, tab: Tab, failpoint: str, end: str, charges: list[str]
 ) -> None:
-    order_id = await order_while_payment_dies(shop, tab, "payment.charge.after")
-    await expect(tab.page.get_by_role("heading", name="Complete")).to_be_visible()
-    assert charges_of(shop, order_id) == ["CHARGED"]
-
-
-async def test_an_order_is_not_placed_when_payment_was_killed_before_it_charged(shop: RunningShop, tab: Tab) -> None:
-    order_id = await order_while_payment_dies(shop, tab, "payment.charge.before")
-    await expect(tab.page.get_by_role("heading", name="Not placed")).to_be_visible()
-    assert charges_of(shop, order_id) == []
-
-
-async def order_while_payment_dies(shop: RunningShop, tab: Tab, failpoint: str) -> str:
-    """Order with a payment that is killed at a failpoint, and start it again once the order's page is open."""
     payment = shop.processes["payment"]
     await tab.prepare_order()
     kill = Failpoint(id="1", specification=f"{failpoint}=kill", seconds_to_live=600)
@@ -33,12 +25,8 @@ async def order_while_payment_dies(shop: RunningShop, tab: Tab, failpoint: str) 
     await expect(tab.page.get_by_role("heading", name="In progress")).to_be_visible()
     await payment.wait()
     await payment.start()
-    return order_id
-
-
-def charges_of(shop: RunningShop, order_id: str) -> list[str]:
-    """Return the states of an order's charges in payment's ledger."""
-    return [charge.state for charge in shop.charges(order_id)]
+    await expect(tab.page.get_by_role("heading", name=end)).to_be_visible()
+    assert [charge.state for charge in shop.charges(order_id)] == charges
 
 
 async def test_the_journal_of_an_order_moves_without_a_reload(shop: RunningShop, tab: Tab) -> None:
@@ -64,7 +52,7 @@ async def test_a_form_that_checkout_did_not_answer_can_be_sent_again(shop: Runni
     finally:
         await checkout.restart()
     order_id = await send_until_accepted(tab, card)
-    assert charges_of(shop, order_id) == ["CHARGED"]
+    assert [charge.state for charge in shop.charges(order_id)] == ["CHARGED"]
 
 
 async def send_until_accepted(tab: Tab, card: str) -> str:

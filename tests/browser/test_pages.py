@@ -3,9 +3,10 @@
 Each page is opened once, with pictures in `.shop/screenshots`; the tests examine what was found.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
+import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, Response, expect
 
@@ -40,26 +41,6 @@ LOAD_PICTURES = """
         return image.decode();
     }))
 """
-
-
-@dataclass
-class View:
-    """What was found on a page.
-
-    Attributes:
-        appearance: violations of accessibility rules, and of the width of the window.
-        kilobytes: what the browser loads on a first visit, without pictures.
-        shifts: the layout shifts while the page was loaded, each with the elements that moved.
-        crowded: by how many pixels links of the header cover their neighbour.
-        problems: those of its tab.
-    """
-
-    name: str
-    appearance: list[str] = field(default_factory=list)
-    kilobytes: float = 0.0
-    shifts: list[tuple[float, list[str]]] = field(default_factory=list)
-    crowded: float = 0.0
-    problems: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -105,17 +86,36 @@ async def customer(browser: Browser, origin: str) -> Customer:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def views(customer: Customer, browser: Browser, origin: str) -> list[View]:
+async def faults(customer: Customer, browser: Browser, origin: str) -> list[tuple[str, str]]:
     async with open_tab(browser, origin, storage_state=customer.state, viewport=DESK) as tab:
         # Each page is measured as on a first visit. A context for each would take the browser longer than the rest.
         session = await tab.context.new_cdp_session(tab.page)
         await session.send("Network.setCacheDisabled", {"cacheDisabled": True})
-        return [await examine(tab, name, path) for name, path in customer.pages().items()]
+        return [fault for name, path in customer.pages().items() for fault in await examine(tab, name, path)]
 
 
-async def examine(tab: Tab, name: str, path: str) -> View:
-    """Open a page, save pictures of it and return what was found."""
-    page, loaded, earlier = tab.page, list[Response](), len(tab.problems)
+async def examine(tab: Tab, name: str, path: str) -> list[tuple[str, str]]:
+    """Open a page, save pictures of it and return what is wrong with it, each fault with its kind."""
+    page, earlier = tab.page, len(tab.problems)
+    kilobytes = await load(tab, name, path)
+    found = [("weight", f"{name}: {kilobytes} kB")] if kilobytes > MAX_KILOBYTES else []
+    shifts = await page.evaluate(SHIFTS)
+    found += [("layout", f"{name}: {shifts}")] if sum(value for value, _ in shifts) > MAX_SHIFT else []
+    for summary in await page.locator("summary").all():
+        await summary.click()
+    # Pictures below the window are loaded when a visitor scrolls to them.
+    await page.evaluate(LOAD_PICTURES)
+    for window in (PHONE, DESK):
+        await page.set_viewport_size(window)
+        if (crowded := await page.evaluate(CROWDED)) > 0:
+            found.append(("header", f"{name}: links of the header cover their neighbour by {crowded} pixels"))
+    found += [("appearance", fault) for fault in await faults_of_appearance(page, name)]
+    return found + [("problem", problem) for problem in tab.problems[earlier:]]
+
+
+async def load(tab: Tab, name: str, path: str) -> float:
+    """Open a page, and return the kilobytes that the browser has loaded for it, without pictures."""
+    page, loaded = tab.page, list[Response]()
 
     def record(response: Response) -> None:
         if response.request.is_navigation_request() and response.frame == page.main_frame:
@@ -128,20 +128,9 @@ async def examine(tab: Tab, name: str, path: str) -> View:
         await tab.fill_checkout_form(random_card("4"))
     if name.endswith("refused-checkout"):
         await send_invalid_form(tab)
-    sizes = [await response.request.sizes() for response in loaded if response.request.resource_type != "image"]
-    view = View(name, kilobytes=sum(size["responseBodySize"] + size["responseHeadersSize"] for size in sizes) / 1024)
-    view.shifts = await page.evaluate(SHIFTS)
-    for summary in await page.locator("summary").all():
-        await summary.click()
-    # Pictures below the window are loaded when a visitor scrolls to them.
-    await page.evaluate(LOAD_PICTURES)
-    for window in (PHONE, DESK):
-        await page.set_viewport_size(window)
-        view.crowded = max(view.crowded, await page.evaluate(CROWDED))
-    view.appearance = await faults_of_appearance(page, name)
     page.remove_listener("response", record)
-    view.problems = tab.problems[earlier:]
-    return view
+    sizes = [await response.request.sizes() for response in loaded if response.request.resource_type != "image"]
+    return sum(size["responseBodySize"] + size["responseHeadersSize"] for size in sizes) / 1024
 
 
 async def send_invalid_form(tab: Tab) -> None:
@@ -151,21 +140,15 @@ async def send_invalid_form(tab: Tab) -> None:
     await expect(tab.page.get_by_role("alert")).to_be_visible()
 
 
-def test_no_page_violates_an_accessibility_rule_or_is_wider_than_its_window(views: list[View]) -> None:
-    assert [fault for view in views for fault in view.appearance] == []
-
-
-def test_the_header_holds_a_thousand_items(views: list[View]) -> None:
-    assert {view.name: view.crowded for view in views if view.crowded > 0} == {}
-
-
-def test_no_page_exceeds_its_weight(views: list[View]) -> None:
-    assert {view.name: view.kilobytes for view in views if view.kilobytes > MAX_KILOBYTES} == {}
-
-
-def test_no_page_shifts_its_layout(views: list[View]) -> None:
-    assert {view.name: view.shifts for view in views if sum(value for value, _ in view.shifts) > MAX_SHIFT} == {}
-
-
-def test_no_page_has_errors_or_requests_other_origins(views: list[View]) -> None:
-    assert [problem for view in views for problem in view.problems] == []
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param("appearance", id="violates-an-accessibility-rule-or-is-wider-than-its-window"),
+        pytest.param("header", id="has-no-room-for-a-thousand-items-in-its-header"),
+        pytest.param("weight", id="exceeds-its-weight"),
+        pytest.param("layout", id="shifts-its-layout"),
+        pytest.param("problem", id="has-errors-or-requests-other-origins"),
+    ],
+)
+def test_no_page(faults: list[tuple[str, str]], kind: str) -> None:
+    assert [fault for found, fault in faults if found == kind] == []

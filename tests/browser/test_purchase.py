@@ -3,6 +3,7 @@
 import re
 from collections.abc import Awaitable, Callable, Mapping
 
+import pytest
 from playwright.async_api import Page, expect
 
 from shop_internal.orders_pb2 import ListOrdersRequest, Order
@@ -48,20 +49,16 @@ async def test_reloading_an_order_places_no_second_one(shop: RunningShop, tab: T
     assert [charge.state for charge in shop.charges(order_id)] == ["CHARGED"]
 
 
-async def test_the_back_button_shows_no_card_data_after_an_order(tab: Tab) -> None:
+@pytest.mark.parametrize("month", ["12", "13"], ids=["after an order", "after a refused form"])
+async def test_the_back_button_shows_no_card_data(tab: Tab, month: str) -> None:
     card = random_card("4")
     await tab.prepare_order(card)
-    await tab.place_order()
-    await tab.page.go_back()
-    assert leaked_cards((await content(tab.page)).encode(), [card]) == set()
-
-
-async def test_the_back_button_shows_no_card_data_after_a_refused_form(tab: Tab) -> None:
-    card = random_card("4")
-    await tab.prepare_order(card)
-    await tab.page.get_by_label("Month").fill("13")
+    await tab.page.get_by_label("Month").fill(month)
     await tab.page.get_by_role("button", name="Place order").click()
-    await expect(tab.page.get_by_role("alert")).to_be_visible()
+    if month == "12":
+        await tab.order_id()
+    else:
+        await expect(tab.page.get_by_role("alert")).to_be_visible()
     await tab.page.go_back()
     assert leaked_cards((await content(tab.page)).encode(), [card]) == set()
 
