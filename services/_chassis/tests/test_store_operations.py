@@ -33,7 +33,7 @@ INSERT = "INSERT INTO notes (text) VALUES (:text)"
 async def postgres(recorded: Recorded, postgres_url: str) -> AsyncIterator[PostgresDatabase]:
     with psycopg.connect(postgres_url) as connection:
         connection.execute(CREATE)
-    port = psycopg.conninfo.conninfo_to_dict(postgres_url).get("port", 5432)
+    port = psycopg.conninfo.conninfo_to_dict(postgres_url).get("port") or 5432
     url = psycopg.conninfo.make_conninfo(postgres_url, port=port)
     async with PostgresDatabase(url, recorded.telemetry, OSError) as server:
         yield server
@@ -95,7 +95,7 @@ async def test_a_statement_on_postgresql_is_a_client_span_below_its_call(
         "db.operation.name": "INSERT",
         "db.query.summary": "INSERT notes",
         "server.address": parts["host"],
-        "server.port": int(parts.get("port", 5432)),
+        "server.port": int(parts.get("port") or 5432),
     }
     assert durations(recorded) == {(("db.system.name", "postgresql"), ("db.operation.name", "INSERT")): 1}
 
