@@ -28,9 +28,9 @@ def require_run() -> Run:
     return run
 
 
-def status(run: Run | None = None) -> dict[str, Any]:
-    """Describe a shop, by default the one of the current folder."""
-    return cast("dict[str, Any]", _call("GET", "/api/status", run))
+def status() -> dict[str, Any]:
+    """Describe the shop of the current folder."""
+    return cast("dict[str, Any]", _call("GET", "/api/status"))
 
 
 def find_traces(**query: str) -> list[dict[str, Any]]:
@@ -44,9 +44,9 @@ def get_trace(trace_id: str) -> list[dict[str, Any]]:
     return cast("list[dict[str, Any]]", _call("GET", f"/api/traces/{_segment('trace', trace_id)}"))
 
 
-def act(action: str, service: str, run: Run | None = None) -> None:
+def act(action: str, service: str) -> None:
     """Kill, freeze, resume or restart a service. Raise NotFound."""
-    _call("POST", f"/api/services/{_segment('service', service)}/{action}", run)
+    _call("POST", f"/api/services/{_segment('service', service)}/{action}")
 
 
 def _segment(field: str, value: str) -> str:
@@ -56,8 +56,8 @@ def _segment(field: str, value: str) -> str:
     return quote(value, safe="")
 
 
-def _call(method: str, path: str, run: Run | None = None) -> Any:
-    run = run or require_run()
+def _call(method: str, path: str) -> Any:
+    run = require_run()
     host = urlsplit(run.control_room).netloc
     connection = http.client.HTTPConnection(host, timeout=_TIMEOUT_SECONDS)
     try:

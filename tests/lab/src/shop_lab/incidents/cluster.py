@@ -17,7 +17,7 @@ from chassis.tls.certificates import Certificates
 from shop_lab.incidents import upkeep_job
 from shop_lab.incidents.catalogue import Where
 from shop_lab.incidents.state import Inverse, Record
-from shop_lab.incidents.targets import END_SESSIONS, CannotAct, Endpoint, NoLaboratory
+from shop_lab.incidents.targets import CannotAct, Endpoint, NoLaboratory
 from shop_lab.incidents.upkeep import MANAGER
 
 LABEL = "shop/lab"
@@ -26,6 +26,7 @@ _INTERNAL_PORT = 50052
 _KUBECTL_SECONDS = 120.0
 _ROLLOUT_SECONDS = "180s"
 _VALKEY = 'c=valkey-cli; [ -S /tmp/valkey.sock ] && c="valkey-cli -s /tmp/valkey.sock"; $c --no-auth-warning {}'
+_END_SESSIONS = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = '{}'"
 # Ends the background shell whose name is a token, but neither this one nor those that it starts.
 _END = 'for p in /proc/[0-9]*; do [ "${p#/proc/}" = $$ ] || ! grep -qa "$0" "$p/cmdline" || kill "${p#/proc/}"; done'
 
@@ -213,7 +214,7 @@ class Cluster:
 
     def end_background(self, store: str, token: str) -> None:
         if store == "postgresql":
-            self._exec(store, _psql("postgres", END_SESSIONS.format(token)))
+            self._exec(store, _psql("postgres", _END_SESSIONS.format(token)))
         else:
             self._exec(store, _END, token)
 

@@ -5,9 +5,6 @@ from dataclasses import dataclass
 from chassis.errors import FailedPrecondition
 from chassis.tls.certificates import Certificates
 
-END_SESSIONS = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = '{}'"
-"""Of PostgreSQL, with the token that is their application's name."""
-
 
 class NoLaboratory(FailedPrecondition):
     """The shop is no laboratory, so nothing in it may be broken on purpose."""
