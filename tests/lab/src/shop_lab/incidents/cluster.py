@@ -9,14 +9,13 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from chassis.tls.certificates import Certificates
 from shop_lab.incidents import upkeep_job
 from shop_lab.incidents.catalogue import Where
-from shop_lab.incidents.state import Inverse, Record
+from shop_lab.incidents.state import Record
 from shop_lab.incidents.targets import CannotAct, Endpoint, NoLaboratory
 from shop_lab.incidents.upkeep import MANAGER
 
@@ -173,29 +172,11 @@ class Cluster:
             finally:
                 process.terminate()
 
-    def modules(self, service: str) -> Mapping[str, str]:
-        found = self.get(f"/api/v1/namespaces/{self.namespace}/configmaps/{self.name(service)}-modules")
-        return found.get("data", {}) if found else {}
-
-    def replace_modules(self, service: str, changes: Mapping[str, str | None]) -> None:
-        name = f"{self.name(service)}-modules"
-        data = {file: text for file, text in {**self.modules(service), **changes}.items() if text is not None}
-        manifest = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data}
-        if data:
-            self.kubectl("apply", "--server-side", "--force-conflicts", "--filename=-", stdin=json.dumps(manifest))
-        else:
-            self.kubectl("delete", "configmap", name, "--ignore-not-found")
-        self.kubectl("rollout", "restart", f"deployment/{self.name(service)}")
-        self.kubectl("rollout", "status", f"deployment/{self.name(service)}", f"--timeout={_ROLLOUT_SECONDS}")
-
-    def restoring_modules(self, service: str, file: str) -> Inverse:
-        modules = f"/api/v1/namespaces/{self.namespace}/configmaps/{self.name(service)}-modules"
-        deployment = f"/apis/apps/v1/namespaces/{self.namespace}/deployments/{self.name(service)}"
-        # With a fraction, and so never the time of the restart that brings the fault.
-        annotations = {"kubectl.kubernetes.io/restartedAt": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%S.%fZ}"}
-        restart = {"spec": {"template": {"metadata": {"annotations": annotations}}}}
-        patches = {modules: {"data": {file: None}}, deployment: restart}
-        return {"changes": [{"url": url, "type": "merge", "patch": patch} for url, patch in patches.items()]}
+    def restart(self, service: str) -> None:
+        """Restart the pods of a service, and wait until their successors are ready."""
+        deployment = f"deployment/{self.name(service)}"
+        self.kubectl("rollout", "restart", deployment)
+        self.kubectl("rollout", "status", deployment, f"--timeout={_ROLLOUT_SECONDS}")
 
     def query(self, store: str, database: str, statement: str) -> str:
         script = _psql(database, statement) if store == "postgresql" else _VALKEY.format(statement)

@@ -7,6 +7,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -116,23 +117,30 @@ class PatchMechanism:
     """Puts a patched module in front of the original one, and restarts the service."""
 
     def prepare(self, injection: PatchInjection, target: Target, token: str, seconds: float) -> Inverse:
-        file, cluster = f"{module_of(injection)}.py", _cluster(target)
+        cluster, file = _cluster(target), f"{module_of(injection)}.py"
         patched(injection)
-        if file in cluster.modules(injection.service):
-            raise CannotAct(f"another fault has replaced {file} of {injection.service}")
-        return {"service": injection.service, "file": file, **cluster.restoring_modules(injection.service, file)}
+        namespace, name = f"/namespaces/{cluster.namespace}", cluster.name(injection.service)
+        modules = f"/api/v1{namespace}/configmaps/{name}-modules"
+        if cluster.get(modules) is not None:
+            raise CannotAct(f"another fault has replaced a module of {injection.service}")
+        # With a fraction, and so never the time of the restart that brings the fault.
+        annotations = {"kubectl.kubernetes.io/restartedAt": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%S.%fZ}"}
+        restart = {"spec": {"template": {"metadata": {"annotations": annotations}}}}
+        patches = {modules: {"data": {file: None}}, f"/apis/apps/v1{namespace}/deployments/{name}": restart}
+        changes = [{"url": url, "type": "merge", "patch": patch} for url, patch in patches.items()]
+        return {"service": injection.service, "modules": modules, "file": file, "changes": changes}
 
     def act(self, injection: PatchInjection, target: Target, inverse: Inverse) -> None:
-        changes: dict[str, str | None] = {FINDER_NAME: FINDER.read_text(), inverse["file"]: patched(injection)}
-        _cluster(target).replace_modules(injection.service, changes)
+        cluster, name = _cluster(target), inverse["modules"].rpartition("/")[2]
+        data = {FINDER_NAME: FINDER.read_text(), inverse["file"]: patched(injection)}
+        cluster.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data})
+        cluster.restart(injection.service)
 
     def undo(self, target: Target, inverse: Inverse) -> None:
         cluster = _cluster(target)
-        present = set(cluster.modules(inverse["service"]))
-        if inverse["file"] in present:
-            last = present <= {inverse["file"], FINDER_NAME}
-            removed = [inverse["file"], *([FINDER_NAME] if last else [])]
-            cluster.replace_modules(inverse["service"], dict.fromkeys(removed))
+        if cluster.get(inverse["modules"]) is not None:
+            cluster.delete(inverse["modules"])
+            cluster.restart(inverse["service"])
 
 
 def module_of(injection: PatchInjection) -> str:
