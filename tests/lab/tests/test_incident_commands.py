@@ -32,10 +32,18 @@ def test_what_no_fault_can_be_given_is_refused(app: typer.Typer, arguments: list
         typer.testing.CliRunner().invoke(app, arguments, catch_exceptions=False)
 
 
-def test_a_shop_that_is_no_laboratory_is_refused(tmp_path: Path) -> None:
-    target = Local(tmp_path)
+@pytest.mark.parametrize(
+    ("fault", "lab", "error", "message"),
+    [
+        ("ad-slow", False, NoLaboratory, "start it with `shop up --lab`"),
+        ("pg-lock", True, CannotAct, "pg-lock needs a shop on a cluster"),
+    ],
+)
+def test_a_local_shop_that_cannot_have_a_fault_is_refused(
+    tmp_path: Path, fault: str, *, lab: bool, error: type[Exception], message: str
+) -> None:
     with pytest.raises(CannotAct, match="no shop runs in"):
-        injector.start(find("ad-slow"), target, 60)
-    refused = pytest.raises(NoLaboratory, match="start it with `shop up --lab`")
-    with locked(tmp_path), published(Run(os.getpid(), str(tmp_path))), refused:
-        injector.start(find("ad-slow"), target, 60)
+        injector.start(find(fault), Local(tmp_path), 60)
+    refused = pytest.raises(error, match=message)
+    with locked(tmp_path), published(Run(os.getpid(), str(tmp_path), lab=lab)), refused:
+        injector.start(find(fault), Local(tmp_path), 60)

@@ -70,7 +70,7 @@ async def shop(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[LabSho
 
 
 def fault(*injections: dict[str, Any]) -> Fault:
-    changes = {"id": "x", "service": "ad", "where": ["local"], "injections": injections}
+    changes = {"id": "x", "service": "ad", "local": True, "injections": injections}
     return Fault.model_validate({**find("ad-slow").model_dump(), **changes})
 
 

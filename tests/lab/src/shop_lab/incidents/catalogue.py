@@ -13,8 +13,6 @@ from chassis.errors import NotFound
 FOLDER = Path(__file__).with_name("faults")
 
 Kind = Literal["fault", "control", "cascade"]
-Where = Literal["local", "cluster"]
-"""`local`: `shop up --lab`; `cluster`: a release with `lab.enabled`."""
 RcaEval = Literal["cpu", "mem", "disk", "socket", "delay", "loss", "f1", "f2", "f3", "f4", "f5"]
 """Tokens of RCAEval's folders: resources, network, and the classes of faults in code."""
 
@@ -190,6 +188,7 @@ class Fault(Strict):
         id: the name of its file.
         service: the entity at fault, a name of the shop's chart; empty for a control.
         path: the services that the symptom passes, from the fault to the customer.
+        local: whether `shop up --lab` can have it too, not only a release with `lab.enabled`.
         seconds: how long it lasts unless the command says otherwise.
     """
 
@@ -198,7 +197,7 @@ class Fault(Strict):
     kind: Kind = "fault"
     service: str = ""
     path: tuple[Text, ...] = ()
-    where: tuple[Where, ...] = Field(min_length=1)
+    local: bool = False
     seconds: Seconds = 300
     injections: tuple[AnyInjection, ...] = ()
     effect: Effect | None = None
@@ -218,7 +217,7 @@ class Fault(Strict):
         elif self.effect or self.expected.first or self.service:
             raise ValueError("a control has no effect, no alert and no service")
         mechanisms = {injection.mechanism for injection in self.injections}
-        if "local" in self.where and not mechanisms <= {"failpoint", "load"}:
+        if self.local and not mechanisms <= {"failpoint", "load"}:
             raise ValueError("a local shop has failpoints and customers alone")
         return self
 

@@ -14,7 +14,6 @@ from typing import Any
 
 from chassis.tls.certificates import Certificates
 from shop_lab.incidents import upkeep_job
-from shop_lab.incidents.catalogue import Where
 from shop_lab.incidents.state import Record
 from shop_lab.incidents.targets import CannotAct, Endpoint, NoLaboratory
 from shop_lab.incidents.upkeep import MANAGER
@@ -36,7 +35,6 @@ class Cluster:
 
     namespace: str
     release: str
-    where: Where = "cluster"
 
     def require_laboratory(self) -> None:
         """Raise NoLaboratory unless namespace and release are meant for one."""

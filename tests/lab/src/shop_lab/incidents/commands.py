@@ -69,8 +69,8 @@ def parse_duration(text: str) -> float:
 def show_catalogue(context: typer.Context) -> None:
     """List faults, start and stop them in a laboratory."""
     if context.invoked_subcommand is None:
-        rows = [(found.id, found.title, ", ".join(found.where)) for found in catalogue.load_all().values()]
-        print_table(["Fault", "What it does", "Where it can run"], rows)
+        rows = [(found.id, found.title, "yes" if found.local else "") for found in catalogue.load_all().values()]
+        print_table(["Fault", "What it does", "Without a cluster"], rows)
 
 
 @faults.command("start")

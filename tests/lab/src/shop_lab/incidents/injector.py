@@ -6,6 +6,7 @@ from contextlib import contextmanager, suppress
 
 from chassis.errors import DomainError
 from shop_lab.incidents.catalogue import Fault
+from shop_lab.incidents.local import Local
 from shop_lab.incidents.mechanisms import MECHANISMS, Target
 from shop_lab.incidents.state import Record
 from shop_lab.incidents.targets import CannotAct, CannotRestore
@@ -17,7 +18,7 @@ def start(fault: Fault, target: Target, seconds: float) -> Record:
     Raise NoLaboratory, or CannotAct, and leave nothing behind, if a part of it cannot act.
     """
     target.require_laboratory()
-    if target.where not in fault.where:
+    if isinstance(target, Local) and not fault.local:
         raise CannotAct(f"{fault.id} needs a shop on a cluster")
     with suppress(CannotRestore):  # the rest of another fault, which `stop` reports
         restore(target)

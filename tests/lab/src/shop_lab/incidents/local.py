@@ -12,7 +12,6 @@ from pathlib import Path
 from chassis.tls.certificates import Certificates
 from shop_cli.local.run_file import DATA, Run, read_run
 from shop_cli.local.workspace import internal_name
-from shop_lab.incidents.catalogue import Where
 from shop_lab.incidents.state import Record, write_durably
 from shop_lab.incidents.targets import CannotAct, Endpoint, NoLaboratory
 
@@ -22,7 +21,6 @@ class Local:
     """The shop of a folder, whether it still runs or not; below the folder are the records of what was injected."""
 
     folder: Path
-    where: Where = "local"
 
     def require_laboratory(self) -> Run:
         """Return the running shop. Raise CannotAct if it has ended, NoLaboratory if it is none."""

@@ -90,6 +90,6 @@ def suitable() -> list[Fault]:
         fault
         for fault in catalogue.load_all().values()
         if fault.kind == "fault"
-        and "local" in fault.where
+        and fault.local
         and {injection.mechanism for injection in fault.injections} == {"failpoint"}
     ]
