@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from chassis.errors import NotFound
 
@@ -230,13 +230,6 @@ class Fault(Strict):
         """What nothing that an investigator reads may contain: id, title, and what labels call it."""
         mechanism = self.labels.itbench.get("mechanism", "")
         return frozenset(filter(None, (self.id, self.title, mechanism, self.labels.openrca)))
-
-
-def first_slip(error: ValidationError) -> str:
-    """Return the first error of a validation in one line, with its field."""
-    first = error.errors()[0]
-    field = ".".join(map(str, first["loc"]))
-    return f"{field}: {first['msg']}" if field else first["msg"]
 
 
 @cache

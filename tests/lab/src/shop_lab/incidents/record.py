@@ -17,7 +17,7 @@ from typing import Literal
 from pydantic import ConfigDict, Field, ValidationError
 
 from chassis.errors import FailedPrecondition
-from shop_lab.incidents.catalogue import Fault, Strict, first_slip
+from shop_lab.incidents.catalogue import Fault, Strict
 from shop_lab.incidents.state import write_durably
 
 WINDOW, TRUTH = "window.json", "truth.json"
@@ -166,7 +166,8 @@ def read(folder: Path) -> tuple[Window, Truth]:
     except OSError as error:
         raise RecordMalformed(f"{error.filename}: {error.strerror}") from None
     except ValidationError as error:
-        raise RecordMalformed(f"{folder}: {first_slip(error)}") from None
+        slip = error.errors()[0]
+        raise RecordMalformed(f"{folder}: {'.'.join(map(str, slip['loc']))}: {slip['msg']}") from None
     if not window.truth_sha256:
         raise RecordMalformed(f"{folder}: the incident has not ended")
     if (window.plan_sha256, window.truth_sha256) != (truth.plan.digest(), _digest(folder / TRUTH)):
