@@ -3,7 +3,6 @@
 import json
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import fmean
@@ -14,7 +13,7 @@ from shop_cli.local.spans import Span
 from shop_lab.incidents import record
 from shop_lab.incidents.catalogue import Fault
 from shop_lab.incidents.own_time import Columns
-from shop_lab.incidents.record import InjectedFault, Truth, Window
+from shop_lab.incidents.record import InjectedFault
 from shop_lab.incidents.telemetry import LogRecord, Telemetry, read, write_csv
 
 _SECOND, _MILLISECOND, _MICROSECOND = 10**9, 10**6, 10**3
@@ -39,26 +38,14 @@ class NotExportable(InvalidArgument):
     """A format has no word for what was wrong in a run."""
 
 
-@dataclass(frozen=True)
-class Run:
-    """A run that has ended."""
-
-    window: Window
-    truth: Truth
-    telemetry: Telemetry
-
-    @property
-    def faults(self) -> list[tuple[Fault, int]]:
-        """The faults, without controls, each with the time at which it was applied."""
-        found = [(injected.fault, injected.times.applied or injected.times.requested) for injected in self.truth.faults]
-        return [(fault, applied) for fault, applied in found if fault.kind != "control"]
-
-
 def export(folder: Path, form: str, out: Path) -> Path:
     """Write a run in a format below `out`; return where. Raise NotExportable, RecordMalformed or TelemetryMissing."""
     if form not in FORMATS:
         raise NotExportable.field("as", f"must be one of {', '.join(FORMATS)}")
-    return FORMATS[form](Run(*record.read(folder), read(folder / "telemetry")), out)
+    _, truth = record.read(folder)
+    telemetry = read(folder / "telemetry")
+    (injected,) = truth.faults
+    return FORMATS[form](injected, telemetry, out)
 
 
 def _label(fault: Fault, form: str) -> Any:
@@ -68,28 +55,24 @@ def _label(fault: Fault, form: str) -> Any:
     return label
 
 
-def _rcaeval(run: Run, out: Path) -> Path:
+def _applied(injected: InjectedFault) -> int:
+    """Return when a fault was applied, in seconds."""
+    return (injected.times.applied or injected.times.requested) // _SECOND
+
+
+def _rcaeval(injected: InjectedFault, telemetry: Telemetry, out: Path) -> Path:
     """Write `out/shop_<service>_<fault>_<number>/`, until the fault ends."""
-    if len(run.faults) != 1:
-        raise NotExportable.field("as", f"rcaeval has one fault per run, this one had {len(run.faults)}")
-    ((fault, applied),) = run.faults
-    stem = f"shop_{fault.service}_{_label(fault, 'rcaeval')}"
+    stem = f"shop_{injected.fault.service}_{_label(injected.fault, 'rcaeval')}"
     # The restarts and the backlog that its removal brings are no effect of the fault.
-    ends = max(map(_ended, run.truth.faults))
-    telemetry = run.telemetry.between(0, ends)
+    over = injected.times.requested + int(injected.seconds * _SECOND)
+    telemetry = telemetry.between(0, min(over, injected.times.removed or over))
     folder = out / f"{stem}_{len(list(out.glob(f'{stem}_*'))) + 1}"
     folder.mkdir(parents=True)
-    (folder / "inject_time.txt").write_text(f"{applied // _SECOND}\n", encoding="ascii")
+    (folder / "inject_time.txt").write_text(f"{_applied(injected)}\n", encoding="ascii")
     (folder / "metrics.json").write_text(json.dumps(_smoothed(telemetry.metrics)), encoding="ascii")
     write_csv(folder / "logs.csv", _RCAEVAL_LOGS, map(_rcaeval_log, telemetry.logs))
     write_csv(folder / "traces.csv", _RCAEVAL_TRACES, map(_rcaeval_span, telemetry.spans))
     return folder
-
-
-def _ended(injected: InjectedFault) -> int:
-    """Return when a fault was removed or its time was over, whichever came first."""
-    over = injected.times.requested + int(injected.seconds * _SECOND)
-    return min(over, injected.times.removed or over)
 
 
 def _smoothed(columns: Columns) -> dict[str, list[tuple[int, float]]]:
@@ -116,17 +99,16 @@ def _rcaeval_span(span: Span) -> Iterable[Any]:
     return f"{_utc(started):%H:%M}", *names, *times, _FAILED * span.failed, span.parent_id
 
 
-def _openrca(run: Run, out: Path) -> Path:
+def _openrca(injected: InjectedFault, telemetry: Telemetry, out: Path) -> Path:
     """Add the run to the system in `out`: `record.csv` and `telemetry/<date>/`. All times are UTC."""
+    fault, seconds = injected.fault, _applied(injected)
     known = (out / "record.csv").read_text("utf-8") if (out / "record.csv").exists() else ""
-    if any(f"service,{fault.service},{applied // _SECOND}," in known for fault, applied in run.faults):
+    if f"service,{fault.service},{seconds}," in known:
         raise NotExportable.field("out", f"{out} has this run already")
-    records = [
-        ("service", fault.service, applied // _SECOND, f"{_utc(applied):%Y-%m-%d %H:%M:%S}", _label(fault, "openrca"))
-        for fault, applied in run.faults
-    ]
-    write_csv(out / "record.csv", _OPENRCA_RECORD, records)
-    telemetry = run.telemetry
+    if fault.kind != "control":
+        when = f"{_utc(seconds * _SECOND):%Y-%m-%d %H:%M:%S}"
+        fields = ("service", fault.service, seconds, when, _label(fault, "openrca"))
+        write_csv(out / "record.csv", _OPENRCA_RECORD, [fields])
     for file, header, rows in (
         ("metric/metric_container.csv", _OPENRCA_METRICS, _openrca_metrics(telemetry.metrics)),
         ("trace/trace_span.csv", _OPENRCA_SPANS, map(_openrca_span, telemetry.spans)),
@@ -169,5 +151,5 @@ def _microseconds(span: Span) -> int:
     return (span.ended_nanos - span.started_nanos) // _MICROSECOND
 
 
-FORMATS: dict[str, Callable[[Run, Path], Path]] = {"rcaeval": _rcaeval, "openrca": _openrca}
+FORMATS: dict[str, Callable[[InjectedFault, Telemetry, Path], Path]] = {"rcaeval": _rcaeval, "openrca": _openrca}
 """The formats by name: functions that write a run below a folder, and return where."""
