@@ -1,7 +1,6 @@
 """Sagas step by step: with the real journal, on SQLite in memory, and with peers that follow the contract."""
 
 import asyncio
-import sqlite3
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from itertools import product
@@ -10,8 +9,6 @@ from typing import Any, cast
 from typing_extensions import override
 
 from chassis.failpoints import Failpoints
-from chassis.sql.database import Database, Parameters, Row, Statement
-from chassis.sql.sqlite import add_functions, fetch
 from chassis.telemetry.instruments import Telemetry
 from chassis.values.addresses import Address
 from chassis.values.money import Money
@@ -24,6 +21,7 @@ from checkout_service.metrics import OrderMetrics
 from checkout_service.outbox import Outbox
 from checkout_service.ports import Entry
 from checkout_service.saga import SagaResult
+from shop_kit.memory_database import MemoryDatabase
 from shop_kit.orders import new_order
 from shop_kit.saga_peers import PaymentModel, ShippingModel
 
@@ -41,44 +39,16 @@ def now(work: Awaitable[Any]) -> Any:
     return _LOOP.run_until_complete(work)
 
 
-class ForgetfulDatabase(Database):
-    """SQLite in memory, with a simulated clock and without threads, that can lose its latest commits.
-
-    Everything is one transaction, in which a savepoint stands for a commit.
-    """
+class ForgetfulDatabase(MemoryDatabase):
+    """SQLite in memory that can lose its latest commits, whose clock is `seconds`."""
 
     def __init__(self, schema: bytes) -> None:
-        self.connection = sqlite3.connect(":memory:", isolation_level=None)
-        add_functions(self.connection, lambda: self.seconds)
-        self.connection.deserialize(schema)
-        self.clear()
+        super().__init__(schema, lambda: self.seconds)
 
+    @override
     def clear(self) -> None:
-        self.seconds, self.commits = 1000.0, 0
-        if self.connection.in_transaction:
-            self.connection.execute("ROLLBACK")
-        self.connection.execute("BEGIN")
-        self.connection.execute("SAVEPOINT commit_0")
-
-    def lose(self, count: int) -> None:
-        """Lose up to this number of the latest commits."""
-        self.commits = max(self.commits - count, 0)
-        self.connection.execute(f"ROLLBACK TO commit_{self.commits}")
-
-    @override
-    async def write(self, *batch: Statement) -> list[list[Row]]:
-        rows = [fetch(self.connection, text, parameters) for text, parameters in batch]
-        self.commits += 1
-        self.connection.execute(f"SAVEPOINT commit_{self.commits}")
-        return rows
-
-    @override
-    async def read(self, text: str, parameters: Parameters, *, within_seconds: float | None = None) -> list[Row]:
-        return fetch(self.connection, text, parameters)
-
-    @override
-    async def report(self, text: str, parameters: Parameters) -> list[Row]:
-        return fetch(self.connection, text, parameters)
+        super().clear()
+        self.seconds = 1000.0
 
 
 class Task:
