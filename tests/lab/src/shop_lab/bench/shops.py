@@ -1,6 +1,5 @@
 """Whole shops as processes, of this code or of another commit's, which run side by side."""
 
-import asyncio
 import os
 import subprocess
 import sys
@@ -10,6 +9,9 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+import grpc
 
 from shop_cli.local.ports import reserved
 from shop_cli.local.processes import Shop
@@ -19,6 +21,7 @@ _SCHEDULER_CLOCK = 2  # CPUCLOCK_SCHED of the kernel
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 # Variables by which `make bench` would configure the make of another folder, and its own virtual environment.
 _OF_MAKE = ("MAKEFLAGS", "MAKEOVERRIDES", "MFLAGS", "MAKELEVEL", "VIRTUAL_ENV")
+_SIGNALS = ("trace.v1.Trace", "metrics.v1.Metrics", "logs.v1.Logs")
 _COMPILE = """
 import compileall, sysconfig
 for folder in (sysconfig.get_path("purelib"), "services", "protos"):
@@ -53,9 +56,9 @@ async def running(checkout: Path, variables: Mapping[str, str]) -> AsyncIterator
     programs = discover_services(checkout)
     names = default_ports(programs)
     async with AsyncExitStack() as stack:
-        *own, sink = stack.enter_context(reserved(len(names) + 1))
+        own = stack.enter_context(reserved(len(names)))
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(ignore_cleanup_errors=True)))
-        await stack.enter_async_context(_sink(sink))
+        sink = await stack.enter_async_context(_sink())
         endpoint = {"OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{sink}"}
         ports = dict(zip(names, own, strict=True))
         python = sys.executable if checkout == root() else str(checkout / ".venv/bin/python")
@@ -67,14 +70,21 @@ async def running(checkout: Path, variables: Mapping[str, str]) -> AsyncIterator
 
 
 @asynccontextmanager
-async def _sink(port: int) -> AsyncIterator[None]:
-    script = str(Path(__file__).with_name("sink.py"))
-    child = await asyncio.create_subprocess_exec(sys.executable, script, str(port))
+async def _sink() -> AsyncIterator[int]:
+    """Discard the telemetry that services export to the port that is yielded, so that they pay its real cost."""
+    export: Any = {"Export": grpc.unary_unary_rpc_method_handler(_discard)}
+    names = [f"opentelemetry.proto.collector.{signal}Service" for signal in _SIGNALS]
+    server = grpc.aio.server(handlers=[grpc.method_handlers_generic_handler(name, export) for name in names])
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
     try:
-        yield
+        yield port
     finally:
-        child.kill()
-        await child.wait()
+        await server.stop(None)
+
+
+async def _discard(_raw: bytes, _context: object) -> bytes:
+    return b""
 
 
 @contextmanager
