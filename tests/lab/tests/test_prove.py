@@ -47,13 +47,13 @@ def test_a_run_without_faults_proves_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_the_naive_checkout_serves_patient_customers_without_faults(tmp_path: Path) -> None:
-    output, verdict = run_prove(tmp_path, "--orders", "120", "--kills", "0", "--naive", "--patient")
+    output, verdict = run_prove(tmp_path, "--orders", "120", "--kills", "0", "--naive")
     assert verdict["verdict"] == "holds", output
 
 
 @pytest.mark.long
 def test_invariants_do_not_hold_for_the_naive_checkout_under_kills(tmp_path: Path) -> None:
-    options = ("--orders", "120", "--seed", "7", "--kills", "12", "--naive", "--patient")
+    options = ("--orders", "120", "--seed", "7", "--kills", "12", "--naive")
     output, verdict = run_prove(tmp_path, *options)
     assert (verdict["verdict"], verdict["status"]) == ("violated", 1)
     assert not verdict["invariants"]["I1"]["holds"], output

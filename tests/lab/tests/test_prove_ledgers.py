@@ -10,7 +10,7 @@ import pytest
 from chassis.values.money import Money
 from shop_kit.charges import Charge
 from shop_lab.world.customer_plan import Line, valid_intent
-from shop_lab.world.evidence import Shipment
+from shop_lab.world.evidence import Confirmation, Shipment
 from shop_lab.world.ledgers import card_hmac, match_ledgers, read_confirmations
 
 HMAC_KEY = b"key" * 16
@@ -22,26 +22,21 @@ def charge(state: str = "CHARGED", card: bytes | None = None) -> Charge:
     return Charge("key", state, EUROS, card or card_hmac(INTENT, HMAC_KEY))
 
 
-def test_confirmations_were_sent_or_wait_in_the_spool(tmp_path: Path) -> None:
-    (tmp_path / "sent.eml").write_bytes(confirmation_of("sent"))
-    path = tmp_path / "email.db"
-    with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute("CREATE TABLE letters (message)")
-        connection.executemany(
-            "INSERT INTO letters VALUES (?)", [(confirmation_of("sent"),), (confirmation_of("waiting"),)]
-        )
-    confirmations = read_confirmations(tmp_path, f"sqlite:///{path}")
-    assert [confirmation.order_id for confirmation in confirmations] == ["sent", "waiting"]
-    assert {(confirmation.recipient, confirmation.text) for confirmation in confirmations} == {
-        ("a@example.com", "two words")
-    }
-
-
-def confirmation_of(order_id: str) -> bytes:
+def confirmation_of(order_id: str) -> EmailMessage:
     message = EmailMessage()
     message["To"], message["Message-ID"] = "a@example.com", f"<{order_id}@shop>"
     message.set_content("two\n  words\n")
-    return bytes(message)
+    return message
+
+
+def test_confirmations_were_sent_or_wait_in_the_spool(tmp_path: Path) -> None:
+    path = tmp_path / "email.db"
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("CREATE TABLE letters (message)")
+        letters = [(confirmation_of(order_id).as_bytes(),) for order_id in ("sent", "waiting")]
+        connection.executemany("INSERT INTO letters VALUES (?)", letters)
+    confirmations = read_confirmations([confirmation_of("sent")], f"sqlite:///{path}")
+    assert confirmations == [Confirmation(order_id, "a@example.com", "two words") for order_id in ("sent", "waiting")]
 
 
 @pytest.mark.parametrize("state", ["VOIDED", "DECLINED"])

@@ -1,10 +1,7 @@
 """Faults whose effect no floor of `shop prove` counts do what their names say."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from pathlib import Path
-
-import pytest
 
 from chassis.errors import DomainError
 from chassis.rpc.client import channel
@@ -18,23 +15,16 @@ from shop_kit.smtp_relay import Inbox
 from shop_kit.tcp_proxy import TcpProxy
 from shop_kit.waiting import wait_until
 from shop_lab.prove.fault_plan import Fault, FaultKind
+from shop_lab.prove.progress_gate import ProgressGate
 from shop_lab.prove.run import failpoints_of
 from shop_lab.prove.shop_faults import STALLED_CHARGE, STALLED_FENCE, ShopFaults
 from shop_lab.world.faults import full_disk, locked
-from shop_lab.world.progress_gate import ProgressGate
 from shop_lab.world.refusing_peers import RefusingPeers
 
 PARCEL = ShipOrderRequest(
     address=Address(street_address="Kanalstr. 1", city="Berlin", country="Germany", zip_code=10115),
     items=[CartItem(product_id="cast-iron-pan", quantity=1)],
 )
-
-
-@pytest.fixture
-async def shipping(tmp_path: Path) -> AsyncIterator[Process]:
-    """A shipping service on SQLite."""
-    async with running_process("shipping", tmp_path, DATABASE_URL=f"sqlite:///{tmp_path}/shipping.db") as process:
-        yield process
 
 
 async def ships(process: Process) -> bool:
@@ -53,11 +43,13 @@ async def is_refused(process: Process) -> bool:
     return not await ships(process)
 
 
-async def test_a_process_whose_disk_is_full_or_hangs_cannot_write_to_its_database(shipping: Process) -> None:
-    for fault in (full_disk(shipping.pid, shipping.log_path), locked(shipping.environment["DATABASE_URL"])):
-        with fault:
-            await wait_until(lambda: is_refused(shipping))
-        await wait_until(lambda: ships(shipping))
+async def test_a_process_whose_disk_is_full_or_hangs_cannot_write_to_its_database(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/shipping.db"
+    async with running_process("shipping", tmp_path, DATABASE_URL=url) as shipping:
+        for fault in (full_disk(shipping.pid, shipping.log_path), locked(url)):
+            with fault:
+                await wait_until(lambda: is_refused(shipping))
+            await wait_until(lambda: ships(shipping))
 
 
 async def test_the_network_fails_for_all_ports_of_a_peer_until_the_fault_ends() -> None:

@@ -10,7 +10,6 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from email import message_from_bytes, policy
 from email.message import EmailMessage
-from pathlib import Path
 from typing import Any, Literal, cast
 
 from aiosmtpd.smtp import SMTP, AuthResult, Envelope, LoginPassword, Session
@@ -30,7 +29,6 @@ class Inbox:
         before_response: awaited when a mail has arrived whole, before it is accepted.
         mode: `slow` responds after three seconds, `defer` refuses temporarily, and `hang up` accepts mails, but closes
             the connection instead of responding.
-        folder: where each accepted mail is written to a file; None to write none.
     """
 
     mails: list[bytes] = field(default_factory=list)
@@ -44,7 +42,6 @@ class Inbox:
     data_responses: list[str] = field(default_factory=list)
     before_response: Callable[[], Awaitable[object]] | None = None
     mode: RelayMode = "accept"
-    folder: Path | None = None
 
     async def handle_MAIL(
         self, _server: SMTP, _session: Session, envelope: Envelope, address: str, _options: list[str]
@@ -69,19 +66,13 @@ class Inbox:
         if self.mode == "defer":
             response = "451 try again later"
         if response.startswith("250"):
-            self._store(content)
+            self.mails.append(content)
             self.envelopes.append((envelope.mail_from, envelope.rcpt_tos))
             transport = server.transport
             self.over_tls.append(transport is not None and transport.get_extra_info("ssl_object") is not None)
         if self.mode == "hang up" and server.transport is not None:
             server.transport.close()
         return response
-
-    def _store(self, content: bytes) -> None:
-        self.mails.append(content)
-        if self.folder is not None:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            (self.folder / f"{len(self.mails):08d}.eml").write_bytes(content)
 
     def authenticate(self, _server: SMTP, _session: Session, _envelope: Envelope, _kind: str, data: Any) -> AuthResult:
         """Accept the password `s3cret/@`."""

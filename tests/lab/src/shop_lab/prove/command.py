@@ -45,10 +45,11 @@ async def prove(
     ] = None,
     naive: Annotated[
         bool,
-        typer.Option("--naive", help="Test a naive checkout without a journal instead. The invariants must not hold."),
-    ] = False,
-    patient: Annotated[
-        bool, typer.Option("--patient", help="Customers wait for each response and place one order at a time.")
+        typer.Option(
+            "--naive",
+            help="Test a naive checkout without a journal instead, with customers who wait for each response. "
+            "The invariants must not hold.",
+        ),
     ] = False,
     json_file: Annotated[
         typer.FileTextWrite | None,
@@ -59,8 +60,8 @@ async def prove(
 
     Exit status: 0 if every invariant holds, 1 if one does not, or if the run exercised too little to prove it.
     """
-    faults = fault_counts(orders, orders // 40 if kills is None else kills, database)
-    trial = Trial(orders, seed, database, faults, naive=naive, patient=patient)
+    faults = fault_counts(orders, orders // 40 if kills is None else kills, database, naive=naive)
+    trial = Trial(orders, seed, database, faults, naive=naive)
     console.print(f"[bold]{orders} orders, seed {seed}, {database}{', naive checkout' if naive else ''}")
     with tempfile.TemporaryDirectory(prefix="shop-prove-", ignore_cleanup_errors=True) as folder:
         result = await run_trial(trial, Path(folder), Progress(orders))

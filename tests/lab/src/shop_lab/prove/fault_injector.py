@@ -5,8 +5,8 @@ from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 
-from shop_lab.prove.fault_plan import LOOKAHEAD, Fault, FaultKind
-from shop_lab.world.progress_gate import ProgressGate
+from shop_lab.prove.fault_plan import LOOKAHEAD, Fault
+from shop_lab.prove.progress_gate import ProgressGate
 
 MAX_CONCURRENT = 2
 _FRESH_ORDERS = 10
@@ -18,34 +18,19 @@ class FaultInjector:
     Args:
         inject: injects a fault and returns once its target is ready again.
         gate: counts the orders that the plan refers to.
-        has_failed: whether the run has failed, so that no further fault can show anything.
 
     Attributes:
-        injected: how many faults of a kind each target has had.
+        counts: the number of injected faults by the name of their kind.
     """
 
-    def __init__(
-        self,
-        inject: Callable[[Fault], Awaitable[None]],
-        gate: ProgressGate,
-        has_failed: Callable[[], bool] = lambda: False,
-    ) -> None:
-        self.injected: Counter[tuple[FaultKind, str]] = Counter()
+    def __init__(self, inject: Callable[[Fault], Awaitable[None]], gate: ProgressGate) -> None:
+        self.counts: Counter[str] = Counter()
         self._inject = inject
         self._gate = gate
-        self._has_failed = has_failed
         self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
-    @property
-    def counts(self) -> Counter[str]:
-        """The number of injected faults by the name of their kind."""
-        counts: Counter[str] = Counter()
-        for (kind, _), count in self.injected.items():
-            counts[kind.value] += count
-        return counts
-
     async def run(self, plan: Sequence[Fault], orders: int) -> None:
-        """Inject every fault in its turn, until the run has failed; return once all targets are ready again.
+        """Inject every fault in its turn; return once all targets are ready again.
 
         Open the gate to at most LOOKAHEAD orders beyond the next fault; if these are finished, to a few more. The last
         ones of all `orders` remain for the last faults, of which some take seconds to begin.
@@ -59,8 +44,6 @@ class FaultInjector:
                 fresh = self._gate.finished + min(share, _FRESH_ORDERS)
                 await self._gate.open_until(max(fault.after_orders + LOOKAHEAD, fresh))
                 await self._gate.wait_until_finished(fault.after_orders)
-                if self._has_failed():
-                    break
                 tasks.create_task(self._inject_alone(fault, slots), name=f"{fault.kind.value} {fault.target}")
         await self._gate.open_until(orders)
 
@@ -69,7 +52,7 @@ class FaultInjector:
             async with AsyncExitStack() as stack:
                 for name in fault.processes:
                     await stack.enter_async_context(self._locks[name])
-                self.injected[fault.kind, fault.target] += 1
+                self.counts[fault.kind.value] += 1
                 await self._inject(fault)
         finally:
             slots.release()

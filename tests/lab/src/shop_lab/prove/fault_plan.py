@@ -9,7 +9,7 @@ from itertools import cycle
 from shop_cli.local.workspace import internal_name
 from shop_kit.smtp_relay import RelayMode
 from shop_kit.tcp_proxy import Mode
-from shop_lab.world.shop_under_test import Database
+from shop_lab.world.shop_under_test import LEASE_SECONDS, Database
 
 DATABASE, SHIPPING = "postgres", "shipping"
 
@@ -53,8 +53,9 @@ NETWORK_MODES: tuple[Mode, ...] = ("delay", "duplicate", "reset", "blackhole", "
 RELAY_MODES: tuple[RelayMode, ...] = ("slow", "defer", "hang up")
 RELAY = "mail relay"
 _DETAILS: Mapping[FaultKind, Sequence[str]] = {FaultKind.NETWORK: NETWORK_MODES, FaultKind.MAIL_RELAY: RELAY_MODES}
-_LONGER_THAN_A_LEASE = frozenset({FaultKind.PAUSE, FaultKind.STALL, FaultKind.LATE})
 _SECONDS: Mapping[FaultKind, tuple[float, float]] = {
+    # Longer than a lease.
+    **dict.fromkeys((FaultKind.PAUSE, FaultKind.STALL, FaultKind.LATE), (1.5 * LEASE_SECONDS, 2.25 * LEASE_SECONDS)),
     # At most a little longer than a service waits.
     FaultKind.HUNG_DATABASE: (0.5, 5),
     **dict.fromkeys(
@@ -92,28 +93,14 @@ class Fault:
         return sorted({self.target.removesuffix(internal_name("")), *shipping})
 
 
-@dataclass(frozen=True, slots=True)
-class Targets:
-    """The processes that faults may hit.
+def fault_counts(orders: int, kills: int, database: Database, *, naive: bool) -> dict[FaultKind, int]:
+    """Return the number of faults of each kind in a run; without kills there are no faults.
 
-    Attributes:
-        weights: how often a process is killed or paused, relative to the others.
-        failpoints: of those processes that have any.
-        leaseholders: the processes that own orders for a time; half of the pauses hit one of them.
-        in_turn: the processes or ports of each other kind, which are hit in turn, so that a short run has each of them.
+    Operators do not settle the orders of a naive checkout.
     """
-
-    weights: Mapping[str, int]
-    failpoints: Mapping[str, Sequence[str]]
-    leaseholders: Sequence[str]
-    in_turn: Mapping[FaultKind, Sequence[str]]
-
-
-def fault_counts(orders: int, kills: int, database: Database) -> dict[FaultKind, int]:
-    """Return the number of faults of each kind in a run; without kills there are no faults."""
     if not kills:
         return {}
-    aimed, replaced, operators = kills // 3, orders // 150, max(orders // 1_000, 1)
+    aimed, replaced, operators = kills // 3, orders // 150, 0 if naive else max(orders // 1_000, 1)
     disks, restarts = (orders // 200, 0) if database == "sqlite" else (0, orders // 130)
     return {
         FaultKind.KILL: kills - aimed,
@@ -135,28 +122,27 @@ def fault_counts(orders: int, kills: int, database: Database) -> dict[FaultKind,
 
 
 def plan_faults(
-    orders: int, seed: int, counts: Mapping[FaultKind, int], targets: Targets, pause_seconds: float
+    seed: int,
+    orders: int,
+    counts: Mapping[FaultKind, int],
+    targets: Mapping[FaultKind, Sequence[str]],
+    failpoints: Mapping[str, Sequence[str]],
 ) -> list[Fault]:
     """Plan so many faults of each kind, evenly spaced over all orders but the last ones.
 
-    Kills and pauses have random targets. A pause lasts 1 to 1.5 times pause_seconds.
+    Args:
+        targets: what faults of each kind hit in turn, so that a short run has each of them.
+        failpoints: of the processes that are killed at one.
     """
     rng = random.Random(f"faults {seed}")  # noqa: S311 - a schedule, not a secret
     kinds = [kind for kind in FaultKind for _ in range(counts.get(kind, 0))]
     rng.shuffle(kinds)
-    in_turn = {kind: cycle(rng.sample(names, len(names))) for kind, names in targets.in_turn.items() if names}
+    in_turn = {kind: cycle(rng.sample(names, len(names))) for kind, names in targets.items() if names}
     plan = []
     for index, kind in enumerate(kinds):
         after_orders = (index + 1) * max(orders - LOOKAHEAD, orders // 2) // (len(kinds) + 1)
-        target = next(in_turn[kind]) if kind in in_turn else _random_target(rng, kind, targets)
-        details = targets.failpoints[target] if kind is FaultKind.KILL_AT_FAILPOINT else _DETAILS.get(kind, ("",))
-        lasts = (pause_seconds, 1.5 * pause_seconds) if kind in _LONGER_THAN_A_LEASE else _SECONDS.get(kind, (0, 1))
-        plan.append(Fault(after_orders, kind, target, round(rng.uniform(*lasts), 3), rng.choice(details)))
+        target = next(in_turn[kind])
+        details = failpoints[target] if kind is FaultKind.KILL_AT_FAILPOINT else _DETAILS.get(kind, ("",))
+        seconds = round(rng.uniform(*_SECONDS.get(kind, (0, 1))), 3)
+        plan.append(Fault(after_orders, kind, target, seconds, rng.choice(details)))
     return plan
-
-
-def _random_target(rng: random.Random, kind: FaultKind, targets: Targets) -> str:
-    if kind is FaultKind.KILL_AT_FAILPOINT:
-        return rng.choice([name for name, points in targets.failpoints.items() if points])
-    (target,) = rng.choices(list(targets.weights), list(targets.weights.values()))
-    return rng.choice([target, rng.choice(targets.leaseholders)]) if kind is FaultKind.PAUSE else target

@@ -12,8 +12,8 @@ from shop_kit.smtp_relay import Inbox, RelayMode
 from shop_kit.tcp_proxy import Mode, TcpProxy
 from shop_lab.prove import coverage
 from shop_lab.prove.fault_plan import SHIPPING, Fault, FaultKind
+from shop_lab.prove.progress_gate import ProgressGate
 from shop_lab.world.faults import cut_off_clients, disturb, full_disk, locked, replaced
-from shop_lab.world.progress_gate import ProgressGate
 from shop_lab.world.refusing_peers import DOUBTFUL_SHIPPING, RefusingPeers
 
 _REACH_SECONDS = 3.0

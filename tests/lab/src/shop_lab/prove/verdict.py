@@ -28,7 +28,6 @@ def to_json(trial: Trial, result: TrialResult, invariants: list[InvariantResult]
         "seed": trial.seed,
         "database": trial.database,
         "naive": trial.naive,
-        "patient": trial.patient,
         "faults": dict(sorted(result.fault_counts.items())),
         "outcomes": Counter(order.response.outcome.name.lower() for order in result.evidence.orders),
         "left_to_operators": sum(order.is_flagged for order in result.evidence.orders),

@@ -22,34 +22,17 @@ EPOCH = 1_750_000_000.0
 """What `time.time()` returns at the start of a run."""
 
 
-class Deadlock(AssertionError):
-    """Every task waits, and no timer is set: nothing can ever happen again."""
+class _VirtualTime(selectors.SelectSelector):
+    """What the loop waits with: it moves the clock to the next timer instead of waiting for input."""
 
-
-class _VirtualTime(selectors.BaseSelector):
-    """What the loop waits with: it has no input, so it moves the clock to the next timer instead of waiting for it."""
-
-    def __init__(self) -> None:
-        self.seconds = 0.0
+    seconds = 0.0
 
     @override
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         if timeout is None:
-            raise Deadlock("nothing is left to do, and the run has not ended")
+            raise AssertionError("every task waits, and no timer is set: nothing can ever happen again")
         self.seconds += timeout
         return []
-
-    @override
-    def register(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
-        return selectors.SelectorKey(fileobj, -1, events, data)
-
-    @override
-    def unregister(self, fileobj: Any) -> selectors.SelectorKey:
-        raise KeyError(fileobj)
-
-    @override
-    def get_map(self) -> dict[Any, selectors.SelectorKey]:
-        return {}
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):

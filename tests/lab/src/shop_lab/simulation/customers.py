@@ -1,6 +1,5 @@
 """The customers of a simulation: those of `shop prove`, over the simulated network."""
 
-import math
 import random
 from dataclasses import replace
 
@@ -14,7 +13,6 @@ from shop_lab.simulation.services import PRODUCTS
 from shop_lab.simulation.simulated_shop import CHECKOUTS, SimulatedShop
 from shop_lab.world.customer_plan import Customer, Intent, plan_customer
 from shop_lab.world.customers import CustomerResult, CustomerSimulator
-from shop_lab.world.progress_gate import ProgressGate
 
 # Hypothesis would prefer small numbers of a wider range.
 SEEDS = st.integers(0, 2**16 - 1)
@@ -31,9 +29,10 @@ def customers(draw: st.DrawFn, index: int) -> Customer:
     ]
     planned = max(plans, key=lambda plan: len(plan.devices))
     (first, *others), *devices = planned.devices
-    if draw(st.sampled_from((False, True, True))):
-        # All devices order the same cart at the same time, with keys of their own.
-        devices = [(_at_once(other), *further) for other, *further in devices]
+    if (seconds := draw(st.sampled_from((None, 0.0, 0.1, 1.0)))) is not None:
+        # All devices order the same cart, with keys of their own, while more is added to it.
+        devices = [(_of_the_same_cart(other, seconds), *further) for other, *further in devices]
+        first = replace(first, late_line=first.late_line or first.lines[0], contested=True)
     first = replace(
         first,
         # Later than some faults.
@@ -44,8 +43,8 @@ def customers(draw: st.DrawFn, index: int) -> Customer:
     return Customer(planned.user_id, ((first, *others), *devices))
 
 
-def _at_once(intent: Intent) -> Intent:
-    return replace(intent, lines=(), after_seconds=0.0, key=f"key-{intent.number}")
+def _of_the_same_cart(intent: Intent, seconds: float) -> Intent:
+    return replace(intent, lines=(), after_seconds=seconds, key=f"key-{intent.number}")
 
 
 class SimulatedCustomers(CustomerSimulator):
@@ -53,8 +52,7 @@ class SimulatedCustomers(CustomerSimulator):
 
     def __init__(self, shop: SimulatedShop) -> None:
         checkouts = [CheckoutServiceStub(shop.network.channel(name, 5.0)) for name in CHECKOUTS]
-        gate = ProgressGate(lambda _: None, limit=math.inf)
-        super().__init__(CartServiceStub(shop.network.channel("cart", 2.0)), checkouts, gate)
+        super().__init__(CartServiceStub(shop.network.channel("cart", 2.0)), checkouts)
         self._shop = shop
 
     @override

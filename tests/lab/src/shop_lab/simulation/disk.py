@@ -1,203 +1,103 @@
-# ruff: noqa: S608 - the names of tables and columns are those of the schema
-"""A simulated disk: SQLite in memory that outlives processes, records every commit, and can lose the last ones."""
+"""Disks that outlive processes and can lose their last commits, and the databases on them: SQLite in memory."""
 
+import asyncio
 import sqlite3
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable
+from contextlib import closing
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
 
+from typing_extensions import override
+
+from chassis.process import shared_result
+from chassis.sql.database import Database, Parameters, Row, Statement
 from chassis.sql.migrate import migrate
-from chassis.sql.sqlite import add_functions
+from shop_kit.memory_database import MemoryDatabase
+from shop_lab.simulation.faults import Faults
+from shop_lab.simulation.network import on_behalf_of
+from shop_lab.simulation.processes import Process
 
-Values = tuple[Any, ...]
-Rows = dict["RowId", "Values | None"]
-
-
-class RowId(NamedTuple):
-    """A row, by its table and primary key."""
-
-    table: str
-    key: Values
-
-
-@dataclass(frozen=True, slots=True)
-class UniqueIndex:
-    """A unique index; `condition` is that of a partial one, otherwise empty."""
-
-    name: str
-    columns: tuple[str, ...]
-    condition: str
-
-
-@dataclass(frozen=True, slots=True)
-class Table:
-    """A table of a schema."""
-
-    name: str
-    columns: tuple[str, ...]
-    key: tuple[str, ...]
-    unique: tuple[UniqueIndex, ...]
-
-    @property
-    def where_key(self) -> str:
-        return " AND ".join(f"{column} = ?" for column in self.key)
-
-
-@dataclass(frozen=True, slots=True)
-class Schema:
-    """An empty database whose triggers report every changed row, as the bytes of a SQLite file."""
-
-    image: bytes
-    tables: dict[str, Table]
+_ANSWER_WITHIN_SECONDS = 4.0
+_RETRY_SECONDS = 0.1
 
 
 @cache
-def schema_of(migrations: Path) -> Schema:
-    """Return the schema that a folder of migrations makes."""
+def empty_database(migrations: Path) -> bytes:
+    """Return the database that a folder of migrations makes, serialized."""
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "schema.db"
+        path = Path(folder, "empty.db")
         migrate(f"sqlite:///{path}", migrations)
-        with closing(sqlite3.connect(path)) as stored, closing(sqlite3.connect(":memory:")) as connection:
-            stored.backup(connection)
-            names = [
-                row[0]
-                for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name")
-                if not row[0].startswith(("sqlite_", "alembic_"))
-            ]
-            tables = {name: _describe(connection, name) for name in names}
-            for table in tables.values():
-                _add_triggers(connection, table)
-            return Schema(connection.serialize(), tables)
+        with closing(sqlite3.connect(path)) as connection:
+            return connection.serialize()
 
 
-def _describe(connection: sqlite3.Connection, name: str) -> Table:
-    info = connection.execute(f"PRAGMA table_info({name})").fetchall()
-    key = [row[1] for row in sorted(info, key=lambda row: row[5]) if row[5]]
-    unique = []
-    for _, index, is_unique, origin, _ in connection.execute(f"PRAGMA index_list({name})").fetchall():
-        if is_unique and origin != "pk":
-            columns = tuple(row[2] for row in connection.execute(f"PRAGMA index_info({index})"))
-            sql = connection.execute("SELECT sql FROM sqlite_master WHERE name = ?", (index,)).fetchone()[0] or ""
-            unique.append(UniqueIndex(index, columns, sql.partition(" WHERE ")[2]))
-    return Table(name, tuple(row[1] for row in info), tuple(key), tuple(unique))
-
-
-def _add_triggers(connection: sqlite3.Connection, table: Table) -> None:
-    for event, sides in (("INSERT", ("NEW",)), ("DELETE", ("OLD",)), ("UPDATE", ("OLD", "NEW"))):
-        calls = []
-        for side in sides:
-            columns = (*table.key, *(table.columns if side == "OLD" else ()))
-            arguments = ", ".join(f"{side}.{column}" for column in columns)
-            calls.append(f"SELECT record_change('{table.name}', {arguments});")
-        connection.execute(
-            f"CREATE TRIGGER {table.name}_{event} AFTER {event} ON {table.name} BEGIN {' '.join(calls)} END"
-        )
-
-
-class Disk:
-    """The committed rows of one database.
+class Disk(MemoryDatabase):
+    """What one database has committed.
 
     Attributes:
-        commits: the rows that each commit changed as they were before, oldest first.
-        connection: to the committed rows; changes by it must go through `recording` and `append`.
+        is_down: the database refuses connections.
+        ahead_seconds: how far its clock is ahead of the others.
     """
 
-    def __init__(self, schema: Schema, clock: Callable[[], float]) -> None:
-        self.schema = schema
-        self.commits: list[Rows] = []
-        self.connection = sqlite3.connect(":memory:", isolation_level=None, cached_statements=512)
-        self.connection.deserialize(schema.image)
-        self.connection.create_function("record_change", -1, self._record)
-        add_functions(self.connection, clock)
-        self._changed: Rows | None = None
-
-    def transact(self, work: Callable[[sqlite3.Connection], Any]) -> Any:
-        """Run work in one transaction, and return its result. If it raises, nothing has changed."""
-        connection = self.connection
-        connection.execute("BEGIN")
-        try:
-            with self.recording() as changed:
-                result = work(connection)
-        except BaseException:
-            connection.execute("ROLLBACK")
-            raise
-        connection.execute("COMMIT")
-        if changed:
-            self.commits.append(changed)
-        return result
-
-    def append(self, rows: Rows) -> None:
-        """Commit rows."""
-        if rows:
-            self.commits.append({row: self.read_row(row) for row in rows})
-        self.write_rows(rows.items())
-
-    def lose_suffix(self, count: int) -> int:
-        """Undo the last commits, as a restored back-up or a failover does. Return how many there were to lose."""
-        lost = min(count, len(self.commits))
-        for _ in range(lost):
-            self.write_rows(reversed(self.commits.pop().items()))
-        return lost
-
-    @contextmanager
-    def recording(self) -> Iterator[Rows]:
-        """Yield the rows that statements within the context change, as they were before."""
-        self._changed = {}
-        try:
-            yield self._changed
-        finally:
-            self._changed = None
-
-    def read_row(self, row: RowId) -> Values | None:
-        """Return a row's values, None if there is none."""
-        table = self.schema.tables[row.table]
-        found = self.connection.execute(f"SELECT * FROM {table.name} WHERE {table.where_key}", row.key).fetchone()
-        return None if found is None else tuple(found)
-
-    def write_rows(self, rows: Iterable[tuple[RowId, Values | None]]) -> None:
-        """Replace rows without recording it."""
-        for row, values in rows:
-            table = self.schema.tables[row.table]
-            if values is None:
-                self.connection.execute(f"DELETE FROM {table.name} WHERE {table.where_key}", row.key)
-            else:
-                marks = ", ".join("?" * len(values))
-                self.connection.execute(f"INSERT OR REPLACE INTO {table.name} VALUES ({marks})", values)
-
-    def query(self, text: str, parameters: Any = ()) -> list[Any]:
-        """Read committed rows by column name."""
-        cursor = self.connection.cursor()
-        cursor.row_factory = sqlite3.Row
-        return cursor.execute(text, parameters).fetchall()
-
-    def unique_keys(self, row: RowId) -> list[RowId]:
-        """Return the unique values that a row occupies, besides its primary key."""
-        table = self.schema.tables[row.table]
-        keys = []
-        for index in table.unique:
-            condition = f" AND ({index.condition})" if index.condition else ""
-            found = self.connection.execute(
-                f"SELECT {', '.join(index.columns)} FROM {table.name} WHERE {table.where_key}{condition}", row.key
-            ).fetchone()
-            if found is not None:
-                keys.append(RowId(index.name, tuple(found)))
-        return keys
-
-    def close(self) -> None:
-        self.connection.close()
-
-    def _record(self, table: str, *values: Any) -> None:
-        """Record a changed row: its key, and its values before unless it is new."""
-        if self._changed is not None:
-            length = len(self.schema.tables[table].key)
-            self._changed.setdefault(RowId(table, values[:length]), values[length:] or None)
+    def __init__(self, migrations: Path, clock: Callable[[], float], unavailable: Callable[[], Exception]) -> None:
+        super().__init__(empty_database(migrations), lambda: clock() + self.ahead_seconds)
+        self.is_down = False
+        self.ahead_seconds = 0.0
+        self.unavailable = unavailable
 
 
-def rows_of(cursor: sqlite3.Cursor, text: str, parameters: Any) -> Sequence[Any]:
-    """Run a statement and return its rows by column name."""
-    cursor.row_factory = sqlite3.Row
-    return cursor.execute(text, parameters).fetchall()
+class SimulatedDatabase(Database):
+    """A database as one process sees it. Transactions run one after the other, as those of SQLite do."""
+
+    def __init__(self, disk: Disk, process: Process, faults: Faults) -> None:
+        self._disk = disk
+        self._process = process
+        self._faults = faults
+        self._steps: Counter[str] = Counter()
+
+    @override
+    async def write(self, *batch: Statement) -> list[list[Row]]:
+        # A cancelled caller does not stop the transaction: the writer's thread finishes what it began.
+        return await shared_result(asyncio.create_task(self._write(batch)))
+
+    async def _write(self, batch: tuple[Statement, ...]) -> list[list[Row]]:
+        give_up_at = asyncio.get_running_loop().time() + _ANSWER_WITHIN_SECONDS
+        while True:
+            await self._pause("write")
+            if not self._disk.is_down:
+                rows = await self._disk.write(*batch)
+                if not self._faults.loses_reply(self._step("reply")):
+                    await self._pause("confirm")
+                    return rows
+            await self._wait_for_connection(give_up_at)
+
+    @override
+    async def read(self, text: str, parameters: Parameters, *, within_seconds: float | None = None) -> list[Row]:
+        give_up_at = asyncio.get_running_loop().time() + _ANSWER_WITHIN_SECONDS
+        await self._pause("read")
+        while self._disk.is_down:
+            await self._wait_for_connection(give_up_at)
+        rows = await self._disk.read(text, parameters)
+        await self._pause("rows")
+        return rows
+
+    @override
+    async def report(self, text: str, parameters: Parameters) -> list[Row]:
+        return await self.read(text, parameters)
+
+    def _step(self, name: str) -> str:
+        step = f"{self._process.name}({on_behalf_of.get()})/{name}"
+        self._steps[step] += 1
+        return f"{step}#{self._steps[step]}"
+
+    async def _pause(self, name: str) -> None:
+        await asyncio.sleep(self._faults.seconds_of(self._step(name)))
+        await self._process.running()
+
+    async def _wait_for_connection(self, give_up_at: float) -> None:
+        if asyncio.get_running_loop().time() + _RETRY_SECONDS >= give_up_at:
+            raise self._disk.unavailable()
+        await asyncio.sleep(_RETRY_SECONDS)
+        await self._process.running()

@@ -2,13 +2,13 @@
 
 import hashlib
 import struct
-from collections import defaultdict, deque
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from chassis import errors
 
-Numbers = tuple[float, float, float, float]
+Numbers = tuple[float, ...]
 
 CHARGE, SHIP_ORDER = "/shop.PaymentService/Charge", "/shop.ShippingService/ShipOrder"
 REMOVE_ALL_ORDERED = "/shop.internal.OrderedCart/RemoveAllOrdered"
@@ -24,8 +24,6 @@ EFFECTS = (
     REMOVE_ALL_ORDERED,
     "/shop.internal.OrderedCart/RemoveOrdered",
 )
-_FOUR_INTEGERS = struct.Struct(">4I")
-_UNIT = 2.0**-32
 
 
 class Fate(StrEnum):
@@ -36,56 +34,40 @@ class Fate(StrEnum):
     DOUBLE_REQUEST = "double_request"
     DELAY_REQUEST = "delay_request"
     DELAY_REPLY = "delay_reply"
+    ORPHAN_REQUEST = "orphan_request"
+    """The process that calls dies, and its request is delayed: what fences are for."""
     KILL_CALLEE = "kill_callee"
     """The process that serves the call dies after the call took effect, before it can reply."""
     KILL_CALLER = "kill_caller"
     """The process that calls dies when the call has taken effect."""
 
 
+@dataclass
 class Faults:
     """The faults in force.
 
-    Args:
+    Attributes:
         seed: of all durations.
         slow_share: of the steps of a database, those that take up to a second.
         lost_reply_share: of the commits, those whose confirmation is lost with the connection.
         fates: what may happen to any call.
         fate_share: of the charges and shipments, those that meet one of `fates`; of other calls, a fifth as many.
-
-    Attributes:
         calm: all faults have ended.
-        planned: the fates of the next calls by path, None for a call that succeeds.
         refusals: the errors with which peers refuse all calls of a method, by path.
-        delays: by path, the most seconds that calls of a method take longer.
-        down: the databases that refuse connections.
     """
 
-    def __init__(
-        self,
-        seed: int,
-        slow_share: float = 0.0,
-        lost_reply_share: float = 0.0,
-        fates: Sequence[Fate] = (),
-        fate_share: float = 0.0,
-    ) -> None:
-        self.calm = False
-        self.planned: defaultdict[str, deque[Fate | None]] = defaultdict(deque)
-        self.refusals: dict[str, errors.DomainError] = {}
-        self.delays: dict[str, float] = {}
-        self.down: set[str] = set()
-        self._slow_share = slow_share
-        self._lost_reply_share = lost_reply_share
-        self._fates = fates
-        self._fate_share = fate_share
-        self._hash = hashlib.blake2b(digest_size=16, key=seed.to_bytes(8))
+    seed: int
+    slow_share: float = 0.0
+    lost_reply_share: float = 0.0
+    fates: Sequence[Fate] = ()
+    fate_share: float = 0.0
+    calm: bool = False
+    refusals: dict[str, errors.DomainError] = field(default_factory=dict)
 
     def end(self) -> None:
         """End all faults."""
         self.calm = True
-        self.planned.clear()
         self.refusals.clear()
-        self.delays.clear()
-        self.down.clear()
 
     def numbers_of(self, name: str) -> Numbers:
         """Return four independent numbers of [0, 1) for an event.
@@ -93,27 +75,23 @@ class Faults:
         They depend on the seed and the event's name only, not on any event before it: otherwise a shrunk run would have
         little in common with the run that failed.
         """
-        hashed = self._hash.copy()
-        hashed.update(name.encode())
-        first, second, third, fourth = _FOUR_INTEGERS.unpack(hashed.digest())
-        return first * _UNIT, second * _UNIT, third * _UNIT, fourth * _UNIT
+        digest = hashlib.blake2b(name.encode(), digest_size=16, key=self.seed.to_bytes(8)).digest()
+        return tuple(number / 2**32 for number in struct.unpack(">4I", digest))
 
-    def next_fate(self, path: str, numbers: Numbers) -> Fate | None:
-        """Return what happens to the next call of a method: as planned, or else by the numbers of the call."""
-        if planned := self.planned[path]:
-            return planned.popleft()
-        share = self._fate_share if path in {CHARGE, SHIP_ORDER} else self._fate_share / 5
+    def fate_of(self, path: str, numbers: Numbers) -> Fate | None:
+        """Return what happens to a call of a method, by the numbers of the call."""
+        share = self.fate_share if path in {CHARGE, SHIP_ORDER} else self.fate_share / 5
         if self.calm or numbers[0] >= share:
             return None
-        return self._fates[int(numbers[3] * len(self._fates))]
+        return self.fates[int(numbers[3] * len(self.fates))]
 
     def seconds_of(self, step: str) -> float:
         """Return the duration of a step of a transaction."""
         if self.calm:
             return 0.0002
         first, second, third, _ = self.numbers_of(step)
-        return float(10 ** (third * 3 - 3)) if first < self._slow_share else 0.0001 + second * 0.001
+        return float(10 ** (third * 3 - 3)) if first < self.slow_share else 0.0001 + second * 0.001
 
     def loses_reply(self, step: str) -> bool:
         """Return whether a connection to a database is lost after a commit, before its confirmation."""
-        return not self.calm and self.numbers_of(step)[0] < self._lost_reply_share
+        return not self.calm and self.numbers_of(step)[0] < self.lost_reply_share

@@ -5,9 +5,11 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from typing import Any
+from unittest import mock
 
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
+from hypothesis.internal.conjecture import engine
 from hypothesis.stateful import (
     RuleBasedStateMachine,
     initialize,
@@ -17,24 +19,34 @@ from hypothesis.stateful import (
 )
 from typing_extensions import override
 
+from chassis import errors
 from shop_lab.simulation import services
 from shop_lab.simulation.clock import VirtualLoop, close, deterministic, errors_in_trace
 from shop_lab.simulation.customers import SEEDS, SimulatedCustomers, customers
 from shop_lab.simulation.faults import CHARGE, EFFECTS, REMOVE_ALL_ORDERED, SHIP_ORDER, Fate, Faults
 from shop_lab.simulation.outcome import violations_in_the_end
 from shop_lab.simulation.processes import create_task
-from shop_lab.simulation.simulated_shop import CHECKOUTS, DATABASES, PROCESSES, Dialect, SimulatedShop
+from shop_lab.simulation.simulated_shop import CHECKOUTS, DATABASES, PROCESSES, SimulatedShop
 from shop_lab.world.customer_plan import Customer
 from shop_lab.world.customers import CustomerResult
 
 PLACE_ORDER = "/shop.CheckoutService/PlaceOrder"
 # Charges and shipments are hit most often: they must happen once.
 CALLS = st.sampled_from((CHARGE, SHIP_ORDER, *EFFECTS, CHARGE, SHIP_ORDER, PLACE_ORDER, "/shop.CartService/AddItem"))
-REFUSALS = ("FailedPrecondition", "InvalidArgument", "Unimplemented", "NotFound", "Internal", "ResourceExhausted")
 SOON = st.sampled_from((0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0))
 SECONDS = st.sampled_from((0.1, 0.5, 2.0, 6.0))
 # Peers refuse by FailedPrecondition in good order, and by the other kinds in error.
-KIND = st.just("FailedPrecondition") | st.sampled_from(REFUSALS)
+REFUSALS = st.just(errors.FailedPrecondition) | st.sampled_from(
+    (errors.InvalidArgument, errors.Unimplemented, errors.NotFound, errors.Internal, errors.ResourceExhausted)
+)
+FAULTS = st.builds(
+    Faults,
+    seed=SEEDS,
+    slow_share=st.sampled_from((0.0, 0.02, 0.1)),
+    lost_reply_share=st.sampled_from((0.0, 0.0, 0.02)),
+    fates=st.lists(st.sampled_from(Fate), min_size=1, max_size=3, unique=True),
+    fate_share=st.sampled_from((0.0, 0.25, 0.5)),
+)
 LOSSES = st.fixed_dictionaries(
     {
         # Too early for the shop to know what it has charged, and too late for it to forget what it has answered.
@@ -45,6 +57,7 @@ LOSSES = st.fixed_dictionaries(
     }
 )
 MAX_CUSTOMERS = 3
+SHRINKING_SECONDS = 60
 EFFECT = st.sampled_from(EFFECTS)
 # Most of what must survive is in checkout and its journal.
 PROCESS = st.sampled_from((*CHECKOUTS, *CHECKOUTS, *PROCESSES))
@@ -52,7 +65,7 @@ DATABASE = st.sampled_from(("checkout", *DATABASES))
 
 
 def refusals(paths: st.SearchStrategy[str]) -> st.SearchStrategy[dict[str, Any]]:
-    return st.fixed_dictionaries({"path": paths, "kind": KIND, "seconds": st.sampled_from((1.0, 3.0, 6.0))})
+    return st.fixed_dictionaries({"path": paths, "error": REFUSALS, "seconds": st.sampled_from((1.0, 3.0, 6.0))})
 
 
 def happens(to_shop: Callable[..., None], **arguments: Any) -> Callable[..., None]:
@@ -81,13 +94,7 @@ class OrdersUnderFaults(RuleBasedStateMachine):
         self._exit = ExitStack()
 
     @initialize(
-        seed=SEEDS,
-        dialect=st.sampled_from(Dialect),
-        slow_share=st.sampled_from((0.0, 0.02, 0.1)),
-        lost_reply_share=st.sampled_from((0.0, 0.0, 0.02)),
-        fates=st.lists(st.sampled_from(Fate), min_size=1, max_size=3, unique=True),
-        fate_share=st.sampled_from((0.0, 0.1, 0.25, 0.5)),
-        retention=st.sampled_from((False, False, True)),
+        faults=FAULTS,
         # After the charge, or while the cart still has what was ordered.
         refusal=st.none() | refusals(st.just(SHIP_ORDER)) | refusals(st.just(REMOVE_ALL_ORDERED)) | refusals(EFFECT),
         loss=st.none() | LOSSES,
@@ -96,14 +103,8 @@ class OrdersUnderFaults(RuleBasedStateMachine):
     def open_shop(
         self,
         *,
-        seed: int,
-        dialect: Dialect,
+        faults: Faults,
         early: Sequence[Customer],
-        slow_share: float = 0.0,
-        lost_reply_share: float = 0.0,
-        fates: Sequence[Fate] = (),
-        fate_share: float = 0.0,
-        retention: bool = False,
         refusal: dict[str, Any] | None = None,
         loss: dict[str, Any] | None = None,
     ) -> None:
@@ -113,8 +114,7 @@ class OrdersUnderFaults(RuleBasedStateMachine):
         self._exit.enter_context(deterministic(self.loop))
         self._exit.enter_context(errors_in_trace(self.trace))
         self._exit.callback(close, self.loop)
-        faults = Faults(seed, slow_share, lost_reply_share, fates, fate_share)
-        self.shop = SimulatedShop(self.loop, faults, self.trace, dialect, retention=retention)
+        self.shop = SimulatedShop(self.loop, faults, self.trace)
         self._exit.callback(self.shop.stop_all)
         self.simulator = SimulatedCustomers(self.shop)
         if refusal:
@@ -152,18 +152,12 @@ class OrdersUnderFaults(RuleBasedStateMachine):
             async with asyncio.timeout(seconds):
                 await self.shop.network.wait_until_served(path)
 
-    @rule(path=CALLS, fate=st.sampled_from(Fate), after=st.integers(0, 3), count=st.integers(1, 3))
-    def calls_meet(self, path: str, fate: Fate, after: int, count: int) -> None:
-        """Let some of the next calls of a method meet a fate."""
-        self.shop.faults.planned[path].extend([None] * after + [fate] * count)
-
     kill = happens(SimulatedShop.kill, process=PROCESS, seconds=SECONDS)
     pause = happens(SimulatedShop.pause, process=PROCESS, seconds=SECONDS)
     stop = happens(SimulatedShop.stop, process=PROCESS, seconds=SECONDS)
     stop_database = happens(SimulatedShop.stop_database, database=DATABASE, seconds=SECONDS)
     set_clock = happens(SimulatedShop.set_clock, database=DATABASE, hours=st.sampled_from((2, -2, 48, -48)))
-    slow_down = happens(SimulatedShop.slow_down, path=EFFECT, seconds=SECONDS)
-    refuse = happens(SimulatedShop.refuse, path=EFFECT, kind=KIND, seconds=SECONDS)
+    refuse = happens(SimulatedShop.refuse, path=EFFECT, error=REFUSALS, seconds=SECONDS)
 
     @override
     def teardown(self) -> None:
@@ -186,4 +180,5 @@ def simulate(runs: int, *, derandomize: bool = False) -> None:
         phases=[Phase.reuse, Phase.generate, Phase.shrink],
         suppress_health_check=list(HealthCheck),
     )
-    run_state_machine_as_test(OrdersUnderFaults, settings=options)
+    with mock.patch.object(engine, "MAX_SHRINKING_SECONDS", SHRINKING_SECONDS):
+        run_state_machine_as_test(OrdersUnderFaults, settings=options)

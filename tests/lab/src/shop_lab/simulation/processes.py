@@ -1,9 +1,11 @@
 """Simulated processes: they die, pause and restart; what a dead one still does has no effect."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from contextvars import Context, ContextVar
 from typing import Any
+
+from shop_lab.simulation.generated import Handler
 
 _MAX_FINISHED = 64
 
@@ -21,9 +23,10 @@ class Process:
     def __init__(self, name: str) -> None:
         self.name = name
         self.alive = True
-        self.handlers: dict[str, Callable[..., Any]] = {}
+        self.handlers: dict[str, Handler] = {}
         self.stopping = asyncio.Event()
-        self._resumed: asyncio.Future[None] | None = None
+        self._resumed = asyncio.Event()
+        self._resumed.set()
         self._tasks: list[asyncio.Task[Any]] = []
         self.context = _context_of(self)
 
@@ -51,23 +54,20 @@ class Process:
 
     def serves(self) -> bool:
         """Return whether the process is neither dead nor paused nor about to end."""
-        return self.alive and self._resumed is None and not self.stopping.is_set()
+        return self.alive and self._resumed.is_set() and not self.stopping.is_set()
 
     def pause(self) -> None:
         """Suspend the process as SIGSTOP does: its calls and writes wait, while its timers run on."""
-        if self._resumed is None:
-            self._resumed = asyncio.get_running_loop().create_future()
+        self._resumed.clear()
 
     def resume(self) -> None:
         """Continue after `pause`."""
-        if self._resumed is not None:
-            self._resumed.set_result(None)
-        self._resumed = None
+        self._resumed.set()
 
     async def running(self) -> None:
         """Wait while the process is paused. Raise CancelledError in a dead one."""
-        while self._resumed is not None:
-            await asyncio.shield(self._resumed)
+        while not self._resumed.is_set():
+            await self._resumed.wait()
         if not self.alive:
             raise asyncio.CancelledError
 

@@ -19,7 +19,7 @@ from chassis.values.keys import HmacKeys
 from chassis.values.money import Money
 from checkout_service.journal.opening import MIGRATIONS as JOURNAL_MIGRATIONS
 from checkout_service.journal.sql import SqlJournal
-from checkout_service.ports import Journal
+from checkout_service.ports import Journal, JournalUnavailable
 from email_service.acceptance import Acceptance
 from email_service.messages import MessageState, NewMessage
 from email_service.mime import Sender
@@ -28,32 +28,20 @@ from email_service.rendering import ConfirmationTemplates
 from email_service.service import Confirmations, EmailService
 from email_service.spool.sql import Spool
 from payment_service.cards import Brand
-from payment_service.domain import PaymentProcessor
+from payment_service.domain import LedgerUnavailable, PaymentProcessor
 from payment_service.ledger.sql import MIGRATIONS as LEDGER_MIGRATIONS
 from payment_service.ledger.sql import SqlLedger
 from payment_service.service import PaymentLedger, PaymentService
-from shipping_service.domain import Bracket, RateCard, Shipper, Zone
+from shipping_service.domain import Bracket, ManifestUnavailable, RateCard, Shipper, Zone
 from shipping_service.manifest.sql import MIGRATIONS as MANIFEST_MIGRATIONS
 from shipping_service.manifest.sql import SqlManifest
 from shipping_service.service import ShipmentManifest, ShippingService
-from shop import (
-    cart_pb2_grpc,
-    currency_pb2_grpc,
-    email_pb2_grpc,
-    payment_pb2_grpc,
-    product_catalog_pb2_grpc,
-    shipping_pb2_grpc,
-)
-from shop_internal import (
-    confirmations_pb2_grpc,
-    ordered_cart_pb2_grpc,
-    payment_ledger_pb2_grpc,
-    shipment_manifest_pb2_grpc,
-)
 from shop_kit.fake_peers.reads import FakeCatalog, FakeCurrency
+from shop_kit.serving import registrations
 from shop_kit.settings import load_settings
-from shop_lab.simulation.disk import Disk, schema_of
-from shop_lab.simulation.network import Network, bytes_to_bytes
+from shop_lab.simulation.disk import Disk, empty_database
+from shop_lab.simulation.generated import bytes_to_bytes
+from shop_lab.simulation.network import Network
 from shop_lab.simulation.processes import Process
 
 PRODUCTS = ("bowl", "kettle", "mug", "pan", "plate", "spoon")
@@ -64,20 +52,24 @@ LEASE_SECONDS = 3.0
 HMAC_KEY = "simulated-key-of-32-characters-or-more"
 _CART_TTL_SECONDS = 30 * 24 * 3600.0
 _TODAY = date(2026, 1, 1)
-_MIGRATIONS = {"checkout": JOURNAL_MIGRATIONS, "payment": LEDGER_MIGRATIONS, "shipping": MANIFEST_MIGRATIONS}
+_DATABASES = {
+    "checkout": (JOURNAL_MIGRATIONS, JournalUnavailable),
+    "payment": (LEDGER_MIGRATIONS, LedgerUnavailable),
+    "shipping": (MANIFEST_MIGRATIONS, ManifestUnavailable),
+}
 _NO_FAILPOINTS = Failpoints()
 _TELEMETRY = Telemetry()
 
 
 def load_schemas() -> None:
     """Run all migrations, unless this process has run them: they read the clock and draw random numbers."""
-    for migrations in _MIGRATIONS.values():
-        schema_of(migrations)
+    for migrations, _ in _DATABASES.values():
+        empty_database(migrations)
 
 
-def open_disk(database: str, clock: Callable[[], float]) -> Disk:
-    """Return an empty disk for the database of a service."""
-    return Disk(schema_of(_MIGRATIONS[database]), clock)
+def open_disks(clock: Callable[[], float]) -> dict[str, Disk]:
+    """Return an empty disk for each service that has a database."""
+    return {name: Disk(migrations, clock, unavailable) for name, (migrations, unavailable) in _DATABASES.items()}
 
 
 class SimulatedService:
@@ -88,6 +80,10 @@ class SimulatedService:
         self.failpoints = _NO_FAILPOINTS
         self._network = network
         self._process = process
+
+    def serve(self, *servicers: object) -> None:
+        for registration in registrations(*servicers):
+            self.add_servicer(*registration)
 
     def add_servicer(self, register: Callable[[Any, Any], None], servicer: object) -> None:
         register(servicer, self)
@@ -108,14 +104,13 @@ class SimulatedService:
     def channel(
         self, address: str, service: str, *, timeout_seconds: float, retryable: Sequence[str] = (), checks: object = ()
     ) -> Any:
-        return self._network.channel(address.partition(":")[0], timeout_seconds, retryable)
+        """Open a channel, whose calls are not retried: only reads would be."""
+        return self._network.channel(address.partition(":")[0], timeout_seconds)
 
 
 @asynccontextmanager
-async def checkout_process(
-    service: SimulatedService, settings: checkout.Settings, database: Database
-) -> AsyncIterator[None]:
-    """Build checkout on a database."""
+async def checkout_process(service: SimulatedService, replica: int, database: Database) -> AsyncIterator[None]:
+    """Build one of the replicas of checkout on a database."""
 
     @asynccontextmanager
     async def open_journal(
@@ -124,12 +119,12 @@ async def checkout_process(
         yield SqlJournal(database, worker, lease_seconds)
 
     build: Any = checkout.build
-    async with build(settings, service, open_journal):
+    async with build(_checkout_settings(replica), service, open_journal):
         yield
 
 
 @cache
-def checkout_settings(replica: int) -> checkout.Settings:
+def _checkout_settings(replica: int) -> checkout.Settings:
     """Return the settings of one of the replicas: the first sends confirmations in batches, the others one by one."""
     peers = ("cart", "product_catalog", "shipping", "currency", "payment", "email")
     addresses = {f"{peer}_addr": f"{peer.replace('_', '-')}:50051" for peer in peers}
@@ -139,13 +134,11 @@ def checkout_settings(replica: int) -> checkout.Settings:
     return load_settings(checkout.Settings, values)
 
 
-def register_payment(service: SimulatedService, database: Database) -> None:
+def payment(database: Database) -> list[object]:
     brands = frozenset({Brand.VISA, Brand.MASTERCARD})
     keys = HmacKeys.parse(HMAC_KEY)
     processor = PaymentProcessor(SqlLedger(database), keys, brands, lambda: _TODAY, lambda _reason: None)
-    charges, ledger = PaymentService(processor, _NO_FAILPOINTS), PaymentLedger(processor, _NO_FAILPOINTS)
-    service.add_servicer(payment_pb2_grpc.add_PaymentServiceServicer_to_server, charges)
-    service.add_internal_servicer(payment_ledger_pb2_grpc.add_PaymentLedgerServicer_to_server, ledger)
+    return [PaymentService(processor, _NO_FAILPOINTS), PaymentLedger(processor, _NO_FAILPOINTS)]
 
 
 class _FixedRates:
@@ -154,15 +147,12 @@ class _FixedRates:
     value = RateCard({}, Zone("all", [Bracket(1, Money.of("USD", 5, 0))], Money.of("USD", 1, 500_000_000)))
 
 
-def register_shipping(service: SimulatedService, database: Database) -> None:
+def shipping(database: Database) -> list[object]:
     rates: Any = _FixedRates()
-    stored = SqlManifest(database)
-    retention = Retention(stored.delete_old, days=365, rows="entries")
-    shipper = Shipper(stored, lambda: retention.complete_since)
-    shipping = ShippingService(rates, shipper, _NO_FAILPOINTS)
-    manifest = ShipmentManifest(shipper, _NO_FAILPOINTS)
-    service.add_servicer(shipping_pb2_grpc.add_ShippingServiceServicer_to_server, shipping)
-    service.add_internal_servicer(shipment_manifest_pb2_grpc.add_ShipmentManifestServicer_to_server, manifest)
+    manifest = SqlManifest(database)
+    retention = Retention(manifest.delete_old, days=365, rows="entries")
+    shipper = Shipper(manifest, lambda: retention.complete_since)
+    return [ShippingService(rates, shipper, _NO_FAILPOINTS), ShipmentManifest(shipper, _NO_FAILPOINTS)]
 
 
 def open_carts(clock: Callable[[], float]) -> MemoryCartStore:
@@ -170,9 +160,8 @@ def open_carts(clock: Callable[[], float]) -> MemoryCartStore:
     return MemoryCartStore(_CART_TTL_SECONDS, clock)
 
 
-def register_cart(service: SimulatedService, carts: MemoryCartStore) -> None:
-    service.add_servicer(cart_pb2_grpc.add_CartServiceServicer_to_server, CartService(carts, Telemetry()))
-    service.add_internal_servicer(ordered_cart_pb2_grpc.add_OrderedCartServicer_to_server, OrderedCart(carts))
+def cart(carts: MemoryCartStore) -> list[object]:
+    return [CartService(carts, _TELEMETRY), OrderedCart(carts)]
 
 
 class MemorySpool(Spool):
@@ -193,16 +182,14 @@ def _templates() -> ConfirmationTemplates:
     return ConfirmationTemplates()
 
 
-def register_email(service: SimulatedService, spool: MemorySpool) -> None:
+def email(spool: MemorySpool) -> list[object]:
     sender = Sender("Shop", "orders@shop.example")
     acceptance = Acceptance(_templates(), ProductNames(None), spool, sender, failpoints=_NO_FAILPOINTS)
-    service.add_servicer(email_pb2_grpc.add_EmailServiceServicer_to_server, EmailService(acceptance))
-    service.add_internal_servicer(confirmations_pb2_grpc.add_ConfirmationsServicer_to_server, Confirmations(acceptance))
+    return [EmailService(acceptance), Confirmations(acceptance)]
 
 
-def register_reads(service: SimulatedService) -> None:
-    """Serve catalog and currency: fixed prices and rates."""
+def reads() -> list[object]:
+    """Catalog and currency, with fixed prices and rates."""
     catalog = FakeCatalog()
     catalog.prices = {product: 3_990_000_000 + 10**9 * number for number, product in enumerate(PRODUCTS)}
-    service.add_servicer(product_catalog_pb2_grpc.add_ProductCatalogServiceServicer_to_server, catalog)
-    service.add_servicer(currency_pb2_grpc.add_CurrencyServiceServicer_to_server, FakeCurrency())  # type: ignore[abstract] # it has the method that checkout calls
+    return [catalog, FakeCurrency()]  # type: ignore[abstract] # it has the method that checkout calls

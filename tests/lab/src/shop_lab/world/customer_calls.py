@@ -18,6 +18,7 @@ from shop_lab.world.histories import Histories, Times
 from shop_lab.world.ledgers import CARD_MONTH
 
 PATIENCE_SECONDS = 60.0
+_TRY_SECONDS = 5.0
 DEFINITE_ERRORS = (errors.InvalidArgument, errors.FailedPrecondition, errors.NotFound, errors.OutOfRange)
 
 
@@ -27,28 +28,25 @@ class CustomerCalls:
     Args:
         cart: the cart service.
         checkouts: called in turn, starting at the order's number.
-        timeout_seconds: of each try to order.
 
     Attributes:
         replays: the number of responses that were marked as replayed.
         histories: all calls that had a result, and those that may have had an effect.
     """
 
-    def __init__(self, cart: CartServiceStub, checkouts: Sequence[CheckoutServiceStub], timeout_seconds: float) -> None:
+    def __init__(self, cart: CartServiceStub, checkouts: Sequence[CheckoutServiceStub]) -> None:
         self.replays = 0
         self.histories = Histories()
         self._cart = cart
         self._checkouts = checkouts
-        self._timeout_seconds = timeout_seconds
         # Not time.monotonic: in a simulation the loop's time is virtual.
         self._now = asyncio.get_running_loop().time
 
     async def place_order(self, intent: Intent, tries: int = 0, timeout_seconds: float | None = None) -> OrderResult:
         """Place the order with a single call; the number of earlier tries selects the checkout. Raise DomainError."""
-        seconds = timeout_seconds or self._timeout_seconds
         metadata = (("idempotency-key", intent.key),) if intent.key else ()
         checkout = self._checkouts[(intent.number + tries) % len(self._checkouts)]
-        call = checkout.PlaceOrder(intent_to_wire(intent), timeout=seconds, metadata=metadata)
+        call = checkout.PlaceOrder(intent_to_wire(intent), timeout=timeout_seconds or _TRY_SECONDS, metadata=metadata)
         started = self._now()
         try:
             response = await call

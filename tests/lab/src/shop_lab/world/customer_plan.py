@@ -50,6 +50,7 @@ class Intent:
             the answer to the device's order before this one.
         returns_after_seconds: between a failed try and the next one, of a customer who leaves and comes back; 0 for one
             who retries at once.
+        hasty: its customer sometimes hangs up and tries again, and repeats a request that was answered.
         contested: its customer also changes or orders the cart at other times, so that others may buy its lines.
     """
 
@@ -68,6 +69,7 @@ class Intent:
     seed: int
     after_seconds: float = 0.0
     returns_after_seconds: float = 0.0
+    hasty: bool = False
     contested: bool = False
 
     @property
@@ -101,7 +103,8 @@ def plan_customers(orders: int, seed: int, products: Sequence[str], *, patient: 
         customer = plan_customer(rng, number, user_id, products, most_orders=1 if patient else orders - number)
         if patient:
             (only,) = customer.intents
-            customer = Customer(user_id, ((replace(only, late_line=None, contested=False, returns_after_seconds=0),),))
+            patiently = replace(only, late_line=None, contested=False, returns_after_seconds=0, hasty=False)
+            customer = Customer(user_id, ((patiently,),))
         planned.append(customer)
         number += len(customer.intents)
     return planned
@@ -176,6 +179,7 @@ def _random_intent(rng: random.Random, number: int, user_id: str, products: Sequ
         max_tries=rng.randint(1, 3) if rng.random() < 0.1 else None,
         seed=rng.getrandbits(32),
         returns_after_seconds=rng.uniform(*_RETURNS_AFTER_SECONDS) if rng.random() < _RETURN_SHARE else 0.0,
+        hasty=True,
         contested=has_late_line,
     )
 
@@ -195,6 +199,7 @@ def _next_intent(rng: random.Random, first: Intent, number: int, longest_delay: 
         max_tries=1 if rng.random() < 0.1 else None,
         seed=rng.getrandbits(32),
         after_seconds=rng.choice((0.0, rng.uniform(0, _SOON_SECONDS), rng.uniform(0, longest_delay))),
+        hasty=True,
         contested=True,
     )
 

@@ -32,8 +32,9 @@ class ClientOutcome(Enum):
     """No definite response before the customer gave up or the time limit."""
     NOT_SUBMITTED = auto()
     """No order was placed because the cart could not be filled."""
-    SKIPPED = auto()
-    """The run had failed before the order was placed."""
+
+
+INDEFINITE = frozenset({ClientOutcome.UNKNOWN, ClientOutcome.NOT_SUBMITTED})
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +43,6 @@ class OrderResponse:
 
     Attributes:
         order: from the first OK response.
-        received_at: when that was received, in seconds since 1970; infinite without one.
         reason: of the refusal, or of the last failure.
         contradictions: responses to the same request that do not agree with the first one, in words.
     """
@@ -52,7 +52,6 @@ class OrderResponse:
     reason: str = ""
     tries: int = 0
     contradictions: tuple[str, ...] = ()
-    received_at: float = math.inf
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,12 +78,11 @@ class Confirmation:
 
 @dataclass(frozen=True, slots=True)
 class JournalRecord:
-    """An order in checkout's own journal; `created_at` is in seconds since 1970."""
+    """An order in checkout's own journal."""
 
     order_id: str
     state: str
     total: Money
-    created_at: float = 0.0
     tracking_id: str = ""
 
     @property
@@ -140,16 +138,6 @@ class OrderEvidence:
         """Whether operators see that they must settle the order."""
         return any(record.is_flagged for record in self.records)
 
-    @property
-    def needs_reconciliation(self) -> bool:
-        """Whether the order is left to operators, or the journal has lost it after an effect.
-
-        A record that is younger than the response was made by a repeated request after the loss.
-        """
-        if self.journal_record is None:
-            return bool(self.charges or self.shipments)
-        return self.is_flagged or self.journal_record.created_at > self.response.received_at
-
 
 @dataclass(frozen=True, slots=True)
 class CartEvidence:
@@ -197,8 +185,9 @@ class Evidence:
         return orders
 
     def excuses(self, order: OrderEvidence) -> bool:
-        """Return whether an order, or one that an earlier try began, may be incomplete as the journal has lost it."""
-        return self.journal_loses_commits and (order.needs_reconciliation or order.intent.may_order_again)
+        """Return whether an order may be incomplete, as the journal has lost it or one that an earlier try began."""
+        is_lost = order.journal_record is None and bool(order.charges or order.shipments)
+        return self.journal_loses_commits and (is_lost or order.is_flagged or order.intent.may_order_again)
 
     def most_effects_of(self, order: OrderEvidence) -> float:
         """Return how often an order may be charged and shipped."""

@@ -2,30 +2,29 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TypeVar
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from chassis import errors
 from shop_internal.orders_pb2 import ListOrdersRequest, OrderState
 from shop_internal.orders_pb2_grpc import OrderJournalStub
-from shop_kit.charges import Charge, read_charges
+from shop_kit.charges import read_charges
 from shop_kit.databases import execute
+from shop_lab.world.customer_plan import Intent
 from shop_lab.world.customers import CustomerResult, CustomerSimulator
 from shop_lab.world.evidence import (
     NEEDS_REFUND,
     NEEDS_REVIEW,
     CartEvidence,
     ClientOutcome,
-    Confirmation,
     Evidence,
     JournalRecord,
     OrderEvidence,
     OrderResponse,
-    Shipment,
 )
 from shop_lab.world.ledgers import (
     ORDERS,
+    Ledgers,
     match_ledgers,
     read_confirmations,
     read_manifest,
@@ -35,15 +34,12 @@ from shop_lab.world.refusing_peers import DOUBTFUL_SHIPPING, RefusingPeers
 from shop_lab.world.shop_under_test import ShopUnderTest
 
 QUIET_SECONDS = 30.0
-_MAX_CONCURRENT = 16
+_REFUSED = frozenset({"DECLINED", "VOIDED", "ABANDONED"})
 _UNEXPECTED = "Traceback"
 # The second one is of gRPC: a fault cut the connection while the response was being sent.
 _INJECTED = ("FailpointReached", "ExecuteBatchError raised in core by servicer method")
 _MAX_LINE = 400
 _UNFINISHED = (OrderState.ORDER_STATE_CHARGING, OrderState.ORDER_STATE_SHIPPED, OrderState.ORDER_STATE_VOIDING)
-
-A = TypeVar("A")
-B = TypeVar("B")
 
 
 async def wait_until_quiet(journal: OrderJournalStub) -> float | None:
@@ -61,70 +57,78 @@ async def wait_until_quiet(journal: OrderJournalStub) -> float | None:
     return None
 
 
-@dataclass(frozen=True, slots=True)
-class LedgerEntries:
-    """What the ledgers and the journal contain after a run; `records` are by recipient."""
-
-    charges: Sequence[Charge]
-    shipments: Sequence[tuple[str, Shipment]]
-    confirmations: Sequence[Confirmation]
-    records: Mapping[str, Sequence[JournalRecord]]
-
-
 async def collect_evidence(
     shop: ShopUnderTest,
     simulator: CustomerSimulator,
     journal: OrderJournalStub | None,
-    results: Iterable[CustomerResult],
+    results: Sequence[CustomerResult],
     quiet_seconds: float | None,
 ) -> Evidence:
     """Repeat every placed order that has a key, then collect the evidence. Without a journal no order is repeated."""
-    by_number = sorted(results, key=lambda result: result.customer.intents[0].number)
     repeated: dict[int, OrderResponse] = {}
     if journal is not None:
-        repeated = await repeat_orders(simulator, by_number)
+        repeated = await repeat_orders(simulator, results)
         # A repetition must have no effect, so any effect must be over before the ledgers are read.
         if quiet_seconds is not None and await wait_until_quiet(journal) is None:
             quiet_seconds = None
-    carts = await read_carts(simulator, by_number)
-    entries = LedgerEntries(
-        read_charges(shop.payment_url),
-        read_manifest(shop.shipping_url),
-        read_confirmations(shop.sent_mails, shop.spool_url),
-        {} if journal is None else records_by_recipient(execute(shop.journal_url, ORDERS)),
-    )
-    orders, unmatched = match_orders(entries, by_number, repeated, shop.hmac_key)
+    carts = await read_carts(simulator, results)
+    charges, shipments = read_charges(shop.urls["payment"]), read_manifest(shop.urls["shipping"])
+    confirmations = read_confirmations(shop.inbox.messages(), shop.urls["email"])
+    ledgers = match_ledgers(intents_of(results), charges, shipments, confirmations, shop.hmac_key)
+    records = {} if journal is None else records_by_recipient(execute(shop.urls["checkout"], ORDERS))
+    orders = match_orders(ledgers, records, results, repeated)
     return Evidence(
         orders,
         carts,
         quiet_seconds,
-        unmatched,
+        ledgers.unmatched_entries,
         find_contradictions(simulator, orders),
         tuple(_unexpected_errors(shop)),
         has_journal=journal is not None,
     )
 
 
+def intents_of(results: Iterable[CustomerResult]) -> list[Intent]:
+    """Return all orders that customers were going to place."""
+    return [intent for result in results for intent in result.customer.intents]
+
+
 def match_orders(
-    entries: LedgerEntries,
+    ledgers: Ledgers,
+    records: Mapping[str, Sequence[JournalRecord]],
     results: Sequence[CustomerResult],
     repeated: Mapping[int, OrderResponse],
-    hmac_key: bytes,
-) -> tuple[tuple[OrderEvidence, ...], tuple[str, ...]]:
-    """Return the evidence about all orders, and the entries that belong to none, in words.
+) -> tuple[OrderEvidence, ...]:
+    """Return the evidence about all orders.
 
-    `repeated` are the responses to repeated requests by order number.
+    Args:
+        records: the journal's, by recipient.
+        repeated: the responses to repeated requests by order number.
     """
-    intents = [intent for result in results for intent in result.customer.intents]
     responses = _responses(results)
-    ledgers = match_ledgers(intents, entries.charges, entries.shipments, entries.confirmations, hmac_key)
-    orders = [
-        ledgers.evidence_of(
-            intent, responses[intent.number], entries.records.get(intent.email, ()), repeated.get(intent.number)
+
+    def evidence_of(intent: Intent) -> OrderEvidence:
+        number, response, candidates = intent.number, responses[intent.number], records.get(intent.email, ())
+        record = _record_of(response, candidates)
+        return OrderEvidence(
+            intent,
+            response,
+            ledgers.charges.get(number, ()),
+            ledgers.shipments.get(number, ()),
+            ledgers.confirmations.get(number, ()),
+            record,
+            repeated.get(number),
+            further_records=tuple(other for other in candidates if other is not record and other.state not in _REFUSED),
         )
-        for intent in intents
-    ]
-    return tuple(orders), ledgers.unmatched_entries
+
+    return tuple(map(evidence_of, intents_of(results)))
+
+
+def _record_of(response: OrderResponse, records: Sequence[JournalRecord]) -> JournalRecord | None:
+    """Return the record of the order in the response, without one a record that was not refused, if there is one."""
+    if response.order is not None:
+        return next((record for record in records if record.order_id == response.order.order_id), None)
+    return max(records, key=lambda record: record.state not in _REFUSED, default=None)
 
 
 def with_justified_flags(evidence: Evidence, peers: RefusingPeers) -> Evidence:
@@ -149,31 +153,21 @@ async def repeat_orders(
 ) -> dict[int, OrderResponse]:
     """Repeat the requests with a key that were answered with an order; return the responses by order number."""
     responses = _responses(results)
-    intents = [intent for result in results for intent in result.customer.intents]
-    placed = [intent for intent in intents if intent.key and responses[intent.number].outcome is ClientOutcome.PLACED]
-    repeated = await _gather_limited(placed, lambda intent: simulator.repeat_order(intent, patience_seconds))
-    return {intent.number: response for intent, response in zip(placed, repeated, strict=True)}
+    return {
+        intent.number: await simulator.repeat_order(intent, patience_seconds)
+        for intent in intents_of(results)
+        if intent.key and responses[intent.number].outcome is ClientOutcome.PLACED
+    }
 
 
 async def read_carts(simulator: CustomerSimulator, results: Iterable[CustomerResult]) -> tuple[CartEvidence, ...]:
     """Read the carts of which it is known what was added to them."""
-    known = [result for result in results if result.cart_known]
-    return tuple(await _gather_limited(known, lambda result: _cart_evidence(simulator, result)))
-
-
-async def _gather_limited(items: Iterable[A], work: Callable[[A], Awaitable[B]]) -> list[B]:
-    slots = asyncio.Semaphore(_MAX_CONCURRENT)
-
-    async def run(item: A) -> B:
-        async with slots:
-            return await work(item)
-
-    return await asyncio.gather(*map(run, items))
-
-
-async def _cart_evidence(simulator: CustomerSimulator, result: CustomerResult) -> CartEvidence:
-    contents = await simulator.cart_contents(result.customer.user_id)
-    return CartEvidence(result.customer, result.added, contents)
+    carts = [
+        CartEvidence(result.customer, result.added, await simulator.cart_contents(result.customer.user_id))
+        for result in results
+        if result.cart_known
+    ]
+    return tuple(carts)
 
 
 def find_contradictions(simulator: CustomerSimulator, orders: Iterable[OrderEvidence]) -> tuple[str, ...]:

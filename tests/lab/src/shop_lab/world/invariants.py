@@ -7,6 +7,7 @@ from operator import attrgetter
 from shop_cli.output.printing import counted
 from shop_lab.world.evidence import (
     BOUGHT_BY_ANOTHER,
+    INDEFINITE,
     NEEDS_REFUND,
     SETTLED,
     ClientOutcome,
@@ -16,7 +17,8 @@ from shop_lab.world.evidence import (
 from shop_lab.world.sums import carts_add_up, sums_agree
 
 PROGRESS_SHARE = 0.95
-_INDEFINITE = frozenset({ClientOutcome.UNKNOWN, ClientOutcome.NOT_SUBMITTED})
+_NOT_AFTER_LOSSES = frozenset({"I4", "I5", "I6", "I8", "I10"})
+"""A journal that has lost commits may have forgotten an order, which excuses any later answer to its customer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +46,13 @@ class InvariantResult:
 def check_invariants(evidence: Evidence) -> list[InvariantResult]:
     """Look for violations of every invariant.
 
-    If the journal may lose commits, an order that it has lost may be incomplete: reconciliation finds it, or operators
+    If the journal has lost commits, the order that it has lost may be incomplete: reconciliation finds it, or operators
     see it once its customer has repeated it. But it must not be charged or shipped twice, nor shipped without a charge.
     """
     return [
         InvariantResult(invariant.name, invariant.rule, tuple(invariant.find_violations(evidence)))
         for invariant in INVARIANTS
+        if not (evidence.journal_loses_commits and invariant.name in _NOT_AFTER_LOSSES)
     ]
 
 
@@ -96,14 +99,14 @@ def _shipped_and_confirmed(evidence: Evidence) -> Iterator[str]:
     for order in evidence.orders:
         order_ids = {confirmation.order_id for confirmation in order.confirmations}
         expected = len(order.bought)
-        if order.shipments and len(order_ids) != expected and not evidence.excuses(order):
+        if order.shipments and len(order_ids) != expected:
             found = counted(len(order_ids), "order id")
             yield f"{order.name} was shipped and has confirmations for {found}, not {expected}"
         if len(order.confirmations) > len(order_ids):
             found = counted(len(order_ids), "order id")
             yield f"{order.name} has {len(order.confirmations)} confirmations for {found}"
         placed = order.response.order
-        if placed is not None and placed.order_id not in order_ids and not evidence.excuses(order):
+        if placed is not None and placed.order_id not in order_ids:
             yield f"{order.name} has no confirmation of {placed.order_id}"
         if order.confirmations and not order.shipments:
             yield f"{order.name} was confirmed by e-mail but not shipped"
@@ -127,8 +130,6 @@ def _missing_from_confirmations(order: OrderEvidence, names: Mapping[str, str]) 
 
 def _responses_are_true(evidence: Evidence) -> Iterator[str]:
     for order in evidence.orders:
-        if evidence.excuses(order):
-            continue
         yield from (f"{order.name}: {contradiction}" for contradiction in order.response.contradictions)
         if order.response.reason in BOUGHT_BY_ANOTHER and not _others_have_effects(evidence, order):
             yield f"{order.name} was refused ({order.response.reason}), but no other order has bought anything"
@@ -154,14 +155,13 @@ def _refused_without_charge(evidence: Evidence) -> Iterator[str]:
         # Without a key an earlier try may have been another order, of what was in the cart before.
         is_known = order.response.tries <= 1 or not order.intent.may_order_again
         is_refused = is_known and order.response.outcome is ClientOutcome.REFUSED
-        if is_refused and (order.charges or order.shipments) and not (order.is_flagged or evidence.excuses(order)):
+        if is_refused and (order.charges or order.shipments) and not order.is_flagged:
             yield f"{order.name} was refused ({order.response.reason}) but charged or shipped"
 
 
 def _progress(evidence: Evidence) -> Iterator[str]:
-    submitted = [order for order in evidence.orders if order.response.outcome is not ClientOutcome.SKIPPED]
-    persistent = [order for order in submitted if order.intent.max_tries is None]
-    answered = sum(order.response.outcome not in _INDEFINITE for order in persistent)
+    persistent = [order for order in evidence.orders if order.intent.max_tries is None]
+    answered = sum(order.response.outcome not in INDEFINITE for order in persistent)
     if answered < PROGRESS_SHARE * len(persistent):
         yield f"{answered} of {len(persistent)} persistent customers got a definite response: the run proves nothing"
 

@@ -1,34 +1,31 @@
 """Read the ledgers of checkout's dependencies where they are stored: charges, shipments and sent e-mails."""
 
-import email
-import email.policy
 import hmac
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from email import message_from_bytes, policy
 from email.message import EmailMessage
-from pathlib import Path
 from typing import Any, TypeVar
 
 from chassis.values.money import Money
 from shop_kit.charges import Charge
 from shop_kit.databases import execute
 from shop_lab.world.customer_plan import Intent
-from shop_lab.world.evidence import Confirmation, JournalRecord, OrderEvidence, OrderResponse, Shipment
+from shop_lab.world.evidence import Confirmation, JournalRecord, Shipment
 
 E = TypeVar("E")
 
 CARD_MONTH = 12
 ORDERS = (
-    "SELECT email, order_id, state, currency_code, total_units, total_nanos, created_at, tracking_id"
+    "SELECT email, order_id, state, currency_code, total_units, total_nanos, tracking_id"
     " FROM orders ORDER BY created_at"
 )
 _LETTERS = "SELECT message FROM letters WHERE message IS NOT NULL"
 SHIPMENTS = "SELECT tracking_id, parcel FROM shipments WHERE parcel IS NOT NULL"
 _CAPTURED = frozenset({"CHARGED", "FENCED"})
 """A fence has no card, so an entry with one was a charge that a fence has overwritten."""
-_REFUSED = frozenset({"DECLINED", "VOIDED", "ABANDONED"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,33 +40,6 @@ class Ledgers:
     shipments: Mapping[int, tuple[Shipment, ...]]
     confirmations: Mapping[int, tuple[Confirmation, ...]]
     unmatched_entries: tuple[str, ...]
-
-    def evidence_of(
-        self,
-        intent: Intent,
-        response: OrderResponse,
-        records: Sequence[JournalRecord] = (),
-        repeated: OrderResponse | None = None,
-    ) -> OrderEvidence:
-        """Return the evidence about an order. `records` are those of the journal with its recipient."""
-        record = _record_of(response, records)
-        return OrderEvidence(
-            intent,
-            response,
-            self.charges.get(intent.number, ()),
-            self.shipments.get(intent.number, ()),
-            self.confirmations.get(intent.number, ()),
-            record,
-            repeated,
-            further_records=tuple(each for each in records if each is not record and each.state not in _REFUSED),
-        )
-
-
-def _record_of(response: OrderResponse, records: Sequence[JournalRecord]) -> JournalRecord | None:
-    """Return the record of the order in the response, without one a record that was not refused, if there is one."""
-    if response.order is not None:
-        return next((record for record in records if record.order_id == response.order.order_id), None)
-    return max(records, key=lambda record: record.state not in _REFUSED, default=None)
 
 
 def match_ledgers(
@@ -118,8 +88,8 @@ def card_hmac(intent: Intent, hmac_key: bytes) -> bytes:
 def records_by_recipient(rows: Iterable[Iterable[Any]]) -> dict[str, list[JournalRecord]]:
     """Return the rows that ORDERS selects by the recipient of their confirmation, oldest first."""
     records: dict[str, list[JournalRecord]] = defaultdict(list)
-    for recipient, order_id, state, code, units, nanos, created_at, tracking_id in rows:
-        records[recipient].append(JournalRecord(order_id, state, Money.of(code, units, nanos), created_at, tracking_id))
+    for recipient, order_id, state, code, units, nanos, tracking_id in rows:
+        records[recipient].append(JournalRecord(order_id, state, Money.of(code, units, nanos), tracking_id))
     return records
 
 
@@ -134,22 +104,13 @@ def shipment_from_row(tracking_id: str, stored_parcel: str) -> tuple[str, Shipme
     return parcel["address"]["street_address"], Shipment(tracking_id, items)
 
 
-def read_confirmations(sent_mails: Path, spool_url: str) -> list[Confirmation]:
-    """Return the confirmations that the relay has accepted into a folder, and those that wait in the spool."""
-    sent = list(_read_sent(sent_mails))
-    sent_ids = {confirmation.order_id for confirmation in sent}
-    return sent + [waiting for waiting in _read_spool(spool_url) if waiting.order_id not in sent_ids]
-
-
-def _read_spool(database_url: str) -> Iterator[Confirmation]:
-    for (message,) in execute(database_url, _LETTERS):
-        yield parse_confirmation(email.message_from_bytes(bytes(message), policy=email.policy.default))
-
-
-def _read_sent(folder: Path) -> Iterator[Confirmation]:
-    for path in sorted(folder.glob("*.eml")):
-        message = email.message_from_bytes(path.read_bytes(), policy=email.policy.default)
-        yield parse_confirmation(message)
+def read_confirmations(sent: Iterable[EmailMessage], spool_url: str) -> list[Confirmation]:
+    """Return the confirmations that were sent, and those that wait in the spool."""
+    confirmations = [parse_confirmation(message) for message in sent]
+    sent_ids = {confirmation.order_id for confirmation in confirmations}
+    letters = [bytes(message) for (message,) in execute(spool_url, _LETTERS)]
+    waiting = [parse_confirmation(message_from_bytes(letter, policy=policy.default)) for letter in letters]
+    return confirmations + [confirmation for confirmation in waiting if confirmation.order_id not in sent_ids]
 
 
 def parse_confirmation(message: EmailMessage) -> Confirmation:

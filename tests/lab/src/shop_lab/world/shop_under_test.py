@@ -14,11 +14,11 @@ from shop_cli.local.postgres import Postgres
 from shop_cli.local.processes import Shop
 from shop_cli.local.stores import Valkey
 from shop_cli.local.workspace import Program, default_ports, discover_services, find, internal_name
+from shop_kit.smtp_relay import Inbox, relay
 from shop_kit.tcp_proxy import TcpProxy, tcp_proxy
 
 Database = Literal["sqlite", "postgres"]
 
-START_SECONDS = 300.0
 _DATABASES = ("checkout", "payment", "shipping", "email")
 LEASE_SECONDS = 2.0
 """How long a checkout process owns an order before another one may take it over."""
@@ -46,88 +46,51 @@ class ShopUnderTest:
 
     Attributes:
         checkouts: the names of the checkout processes, which share one journal.
-        payment_url: the database of payment's ledger.
-        shipping_url: the database of shipping's manifest.
+        urls: of the databases of checkout, payment, shipping and email.
         hmac_key: payment's HMAC key.
-        spool_url: the database of the email service's spool.
-        journal_url: the database of checkout's journal.
+        inbox: of the relay to which the email service sends.
         postgres: the server of all databases; None on SQLite.
-        links: the proxies through which checkout calls its peers, by the names of their ports; empty if it calls them
-            directly.
+        links: the proxies through which checkout calls its peers, by the names of their ports.
     """
 
     processes: Shop
     checkouts: tuple[str, ...]
-    folder: Path
-    payment_url: str
-    shipping_url: str
-    spool_url: str
-    journal_url: str
+    urls: Mapping[str, str]
     hmac_key: bytes
+    inbox: Inbox
     valkey: Valkey
     postgres: Postgres | None
     links: Mapping[str, TcpProxy]
 
-    @property
-    def sent_mails(self) -> Path:
-        """The folder to which the relay writes what it accepts."""
-        return sent_mails_of(self.folder)
-
-
-def sent_mails_of(folder: Path) -> Path:
-    """Return the folder of the mails that the relay of a shop in this folder has accepted."""
-    return folder / "sent-mails"
-
 
 @asynccontextmanager
-async def shop_under_test(
-    folder: Path,
-    database: Database,
-    *,
-    naive: bool = False,
-    proxied: bool = False,
-    smtp_url: str | None = None,
-) -> AsyncIterator[ShopUnderTest]:
+async def shop_under_test(folder: Path, database: Database, *, naive: bool = False) -> AsyncIterator[ShopUnderTest]:
     """Start a shop, wait until it is ready, and stop it when the context is left.
 
     Args:
         folder: empty; for all data except PostgreSQL's.
         database: of payment, shipping, email and checkout.
         naive: run the naive checkout, which must fail, instead of the real one.
-        proxied: let checkout call its peers through proxies.
-        smtp_url: the relay of the email service; without one, letters wait in the spool.
     """
     programs = _programs(naive=naive)
-    names = [program.name for program in programs]
+    inbox = Inbox()
     async with AsyncExitStack() as stack:
         port_names = default_ports(programs)
         valkey_port, *ports = stack.enter_context(reserved(len(port_names) + 1))
         valkey = await stack.enter_async_context(Valkey(folder, valkey_port))
         postgres = await _start_postgres(stack) if database == "postgres" else None
+        smtp_port = await stack.enter_async_context(relay(inbox))
         urls, hmac_key = _database_urls(folder, postgres), secrets.token_hex(32)
-        common = {"HMAC_KEY": hmac_key, "LEASE_SECONDS": str(LEASE_SECONDS)}
         ports_by_name = dict(zip(port_names, ports, strict=True))
-        links = await _start_links(stack, ports_by_name) if proxied else {}
-        overrides = _overrides(names, valkey.url, urls, common, links=links)
-        if smtp_url is not None:
-            overrides["email"]["SMTP_URL"] = smtp_url
+        links = await _start_links(stack, ports_by_name)
+        checkouts = tuple(program.name for program in programs if program.name not in PEERS)
+        overrides = _overrides(checkouts, urls, hmac_key, links)
+        overrides["cart"] = {"REDIS_URL": valkey.url}
+        overrides["email"]["SMTP_URL"] = f"smtp://{HOST}:{smtp_port}"
         processes = Shop(programs, folder, ports_by_name, _environment(), overrides)
         await stack.enter_async_context(processes)
-        await processes.wait_until_serving(START_SECONDS)
-        checkout_names = tuple(name for name in names if name not in PEERS)
-        yield ShopUnderTest(
-            processes,
-            checkout_names,
-            folder,
-            payment_url=urls["payment"],
-            shipping_url=urls["shipping"],
-            spool_url=urls["email"],
-            journal_url=urls["checkout"],
-            hmac_key=hmac_key.encode(),
-            valkey=valkey,
-            postgres=postgres,
-            links=links,
-        )
+        await processes.wait_until_serving()
+        yield ShopUnderTest(processes, checkouts, urls, hmac_key.encode(), inbox, valkey, postgres, links)
 
 
 def _programs(*, naive: bool) -> list[Program]:
@@ -157,27 +120,20 @@ def _database_urls(folder: Path, postgres: Postgres | None) -> dict[str, str]:
 
 
 async def _start_links(stack: AsyncExitStack, ports: Mapping[str, int]) -> dict[str, TcpProxy]:
-    names = [name for peer in LINKED for name in (peer, internal_name(peer)) if name in ports]
+    names = [name for peer in LINKED for name in (peer, internal_name(peer))]
     return {name: await stack.enter_async_context(tcp_proxy(f"{HOST}:{ports[name]}")) for name in names}
 
 
 def _overrides(
-    names: Sequence[str],
-    valkey_url: str,
-    urls: Mapping[str, str],
-    common: Mapping[str, str],
-    *,
-    links: Mapping[str, TcpProxy],
+    checkouts: Sequence[str], urls: Mapping[str, str], hmac_key: str, links: Mapping[str, TcpProxy]
 ) -> dict[str, dict[str, str]]:
-    """Return the variables of single processes by name; `common` is for payment and every checkout."""
+    """Return the variables of single processes by name."""
     addresses = {f"{name.replace('-', '_').upper()}_ADDR": link.address for name, link in links.items()}
-    checkout = {"DATABASE_URL": urls["checkout"], **common, **addresses}
-    return {name: checkout for name in names if name not in PEERS} | {
-        "cart": {"REDIS_URL": valkey_url},
-        "payment": {"DATABASE_URL": urls["payment"], **common},
-        "shipping": {"DATABASE_URL": urls["shipping"]},
-        "email": {"DATABASE_URL": urls["email"]},
-    }
+    common = {"HMAC_KEY": hmac_key, "LEASE_SECONDS": str(LEASE_SECONDS)}
+    overrides = {name: {"DATABASE_URL": url} for name, url in urls.items()}
+    checkout = {**overrides.pop("checkout"), **common, **addresses}
+    overrides["payment"] |= common
+    return overrides | dict.fromkeys(checkouts, checkout)
 
 
 def _environment() -> dict[str, str]:

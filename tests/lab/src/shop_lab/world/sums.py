@@ -56,9 +56,7 @@ def sums_agree(evidence: Evidence) -> Iterator[str]:
     charged: Counter[str] = Counter()
     ordered: Counter[str] = Counter()
     for order in evidence.orders:
-        expected = _expected_charges(evidence, order)
-        if evidence.excuses(order) and (not expected or order.intent.may_order_again):
-            continue
+        expected = _expected_charges(order)
         for charge in order.charges:
             charged[charge.currency_code] += charge.total_nanos
         if order.charges and not expected:
@@ -72,15 +70,9 @@ def sums_agree(evidence: Evidence) -> Iterator[str]:
             yield f"charges add up to {Money(code, nanos)}, orders to {Money(code, ordered[code])}"
 
 
-def _expected_charges(evidence: Evidence, order: OrderEvidence) -> list[Money]:
-    """Return the total in the response, without one the total in the journal; nothing if there is neither.
-
-    An order that the journal had lost may have been recorded again with other contents than were charged: it is left to
-    operators, and its total in the journal means nothing.
-    """
+def _expected_charges(order: OrderEvidence) -> list[Money]:
+    """Return the total in the response, without one the total in the journal; nothing if there is neither."""
     placed = order.response.order
-    if evidence.excuses(order):
-        return [_order_total(placed)] if placed is not None else []
     unanswered = order.further_records if placed is not None else order.records
     return [*([_order_total(placed)] if placed is not None else []), *(record.total for record in unanswered)]
 

@@ -9,19 +9,18 @@ class ProgressGate:
 
     Args:
         on_change: called with the number of finished orders whenever it changes.
-        limit: orders with a number below it may start.
     """
 
-    def __init__(self, on_change: Callable[[int], None], limit: float = 0) -> None:
+    def __init__(self, on_change: Callable[[int], None]) -> None:
         self.finished = 0
-        self._limit = limit
+        self._limit = 0
         self._on_change = on_change
         self._changed = asyncio.Condition()
 
-    async def finish(self) -> None:
-        """Count one more finished order."""
+    async def finish(self, count: int) -> None:
+        """Count so many more finished orders."""
         async with self._changed:
-            self.finished += 1
+            self.finished += count
             self._changed.notify_all()
         self._on_change(self.finished)
 
