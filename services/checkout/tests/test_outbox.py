@@ -21,7 +21,6 @@ from checkout_service.domain import State
 from checkout_service.metrics import OrderMetrics
 from checkout_service.outbox import Outbox
 from checkout_service.peers import carts, internal_service
-from checkout_service.peers.carts import CartClient
 from checkout_service.peers.channels import Addresses, Peers
 from checkout_service.peers.confirmations import EmailClient
 from checkout_service.ports import EMAIL, EMPTY_CART, Entry, Journal, Sender, Sent
@@ -60,16 +59,6 @@ async def clients(peers: FakePeers, recorded: Recorded) -> AsyncIterator[Peers]:
             yield Peers(settings, service)
 
 
-@pytest.fixture
-def email(clients: Peers) -> EmailClient:
-    return clients.email
-
-
-@pytest.fixture
-def cart(clients: Peers) -> CartClient:
-    return clients.cart
-
-
 async def confirm_all(client: EmailClient, *emails: str) -> list[str | None]:
     """Confirm placed orders to these addresses at the same time; return the reason of each that fails."""
 
@@ -87,18 +76,18 @@ def recipients(peers: FakePeers) -> list[str]:
     return sorted(request.email for request in peers.email.sent)
 
 
-async def test_confirmations_of_the_same_moment_are_one_call(email: EmailClient, peers: FakePeers) -> None:
-    assert await confirm_all(email, A, B) == [None, None]
+async def test_confirmations_of_the_same_moment_are_one_call(clients: Peers, peers: FakePeers) -> None:
+    assert await confirm_all(clients.email, A, B) == [None, None]
     assert recipients(peers) == [A, B]
     assert peers.confirmations.calls["AcceptConfirmations"] == 1
 
 
 async def test_a_call_for_several_traces_is_part_of_one_and_links_to_the_others(
-    email: EmailClient, recorded: Recorded
+    clients: Peers, recorded: Recorded
 ) -> None:
     async def confirm_in_trace(recipient: str) -> SpanContext:
         with recorded.telemetry.tracer.start_as_current_span("order", Context()) as span:
-            await email.confirm(placed(recipient))
+            await clients.email.confirm(placed(recipient))
         return span.get_span_context()
 
     first, *others = await asyncio.gather(*map(confirm_in_trace, (A, B, C)))
@@ -109,15 +98,15 @@ async def test_a_call_for_several_traces_is_part_of_one_and_links_to_the_others(
     assert sent.attributes == {semconv.BATCH_SIZE: 3}
 
 
-async def test_more_than_twenty_confirmations_are_several_calls(email: EmailClient, peers: FakePeers) -> None:
-    await confirm_all(email, *(f"{number}@mail.example" for number in range(41)))
+async def test_more_than_twenty_confirmations_are_several_calls(clients: Peers, peers: FakePeers) -> None:
+    await confirm_all(clients.email, *(f"{number}@mail.example" for number in range(41)))
     assert len(set(recipients(peers))) == len(peers.email.sent) == 41
     assert peers.confirmations.calls["AcceptConfirmations"] == 3
 
 
-async def test_a_refused_confirmation_fails_only_its_own_order(email: EmailClient, peers: FakePeers) -> None:
+async def test_a_refused_confirmation_fails_only_its_own_order(clients: Peers, peers: FakePeers) -> None:
     peers.email.faults["SendOrderConfirmation"] = Fault(InvalidArgument.field("email", "must be known"), times=1)
-    assert await confirm_all(email, A, B) == ["INVALID_ARGUMENT", None]
+    assert await confirm_all(clients.email, A, B) == ["INVALID_ARGUMENT", None]
     assert recipients(peers) == [B]
 
 
@@ -131,30 +120,26 @@ async def test_a_refused_confirmation_fails_only_its_own_order(email: EmailClien
     ],
 )
 async def test_confirmations_of_a_call_that_fails_are_sent_one_by_one_unless_the_peer_is_down(
-    email: EmailClient, peers: FakePeers, error: DomainError, is_of_each: bool, alone: int
+    clients: Peers, peers: FakePeers, error: DomainError, is_of_each: bool, alone: int
 ) -> None:
     peers.confirmations.faults["AcceptConfirmations"] = Fault(error, times=1)
-    assert await confirm_all(email, A, B) == [error.reason if is_of_each else None] * 2
+    assert await confirm_all(clients.email, A, B) == [error.reason if is_of_each else None] * 2
     assert peers.email.calls["SendOrderConfirmation"] == alone
-    await email.confirm(placed(C))
+    await clients.email.confirm(placed(C))
     assert peers.confirmations.calls["AcceptConfirmations"] == 2
 
 
-async def test_an_email_service_of_the_contract_alone_gets_one_call_for_each(
-    email: EmailClient, peers: FakePeers
-) -> None:
+async def test_an_email_service_of_the_contract_alone_gets_one_call_for_each(clients: Peers, peers: FakePeers) -> None:
     peers.confirmations.fail(Unimplemented("no such method"))
-    await confirm_all(email, A, B)
-    await email.confirm(placed(C))
+    await confirm_all(clients.email, A, B)
+    await clients.email.confirm(placed(C))
     assert recipients(peers) == [A, B, C]
     assert peers.confirmations.calls["AcceptConfirmations"] == 1
 
 
-async def test_a_cancelled_caller_does_not_stop_the_confirmations_of_others(
-    email: EmailClient, peers: FakePeers
-) -> None:
+async def test_a_cancelled_caller_does_not_stop_the_confirmations_of_others(clients: Peers, peers: FakePeers) -> None:
     gate = peers.confirmations.hold("AcceptConfirmations")
-    left_out, cancelled, other = (email.confirm(placed(recipient)) for recipient in (A, B, C))
+    left_out, cancelled, other = (clients.email.confirm(placed(recipient)) for recipient in (A, B, C))
     left_out.cancel()
     await wait_until(lambda: peers.confirmations.calls["AcceptConfirmations"])
     cancelled.cancel()
@@ -169,13 +154,13 @@ async def until_called(peers: FakePeers, calls: int) -> None:
 
 @pytest.mark.parametrize(("delay_seconds", "calls_meanwhile"), [(3600.0, 1), (carts.DELAY_SECONDS, 2)])
 async def test_the_first_removal_is_sent_at_once_and_those_during_its_call_together_after_it_or_after_a_delay(
-    cart: CartClient, peers: FakePeers, removals: list[Entry], delay_seconds: float, calls_meanwhile: int
+    clients: Peers, peers: FakePeers, removals: list[Entry], delay_seconds: float, calls_meanwhile: int
 ) -> None:
-    cart._batches.delay_seconds = delay_seconds
+    clients.cart._batches.delay_seconds = delay_seconds
     gate = peers.ordered_cart.hold("RemoveAllOrdered")
-    calls = [cart.remove_ordered(removals[0])]
+    calls = [clients.cart.remove_ordered(removals[0])]
     await until_called(peers, 1)
-    calls += [cart.remove_ordered(entry) for entry in removals[1:]]
+    calls += [clients.cart.remove_ordered(entry) for entry in removals[1:]]
     await until_called(peers, calls_meanwhile)
     gate.set()
     await asyncio.gather(*calls)
@@ -183,22 +168,22 @@ async def test_the_first_removal_is_sent_at_once_and_those_during_its_call_toget
 
 
 async def test_removals_that_fail_together_are_sent_one_by_one(
-    cart: CartClient, peers: FakePeers, removals: list[Entry]
+    clients: Peers, peers: FakePeers, removals: list[Entry]
 ) -> None:
     peers.ordered_cart.faults["RemoveAllOrdered"] = Fault(Internal("defect"))
-    await asyncio.gather(*map(cart.remove_ordered, removals))
+    await asyncio.gather(*map(clients.cart.remove_ordered, removals))
     assert peers.cart.lines == {}
 
 
 @pytest.mark.parametrize("has_generation", [True, False])
 async def test_a_cart_with_a_generation_is_not_settled_while_a_proxy_hides_its_internal_service(
-    cart: CartClient, peers: FakePeers, removals: list[Entry], monkeypatch: pytest.MonkeyPatch, has_generation: bool
+    clients: Peers, peers: FakePeers, removals: list[Entry], monkeypatch: pytest.MonkeyPatch, has_generation: bool
 ) -> None:
     monkeypatch.setattr(internal_service, "ABSENT_AFTER_SECONDS", 0.0)
     peers.cart.has_generations = has_generation
     peers.ordered_cart.fail(Unimplemented("no route"))
     with pytest.raises(Unavailable) if has_generation else nullcontext():
-        await cart.remove_ordered(removals[0])
+        await clients.cart.remove_ordered(removals[0])
     assert peers.cart.calls["EmptyCart"] == int(not has_generation)
 
 

@@ -15,7 +15,6 @@ from chassis.values.addresses import Address
 from checkout_service import outbox, queue_workers, recovery
 from checkout_service.domain import State, Transition
 from checkout_service.journal import sql
-from checkout_service.journal.opening import open_journal
 from checkout_service.ports import EMAIL, Entry, Journal, JournalUnavailable
 from checkout_service.queue_workers import CircuitBreaker, PollTimer, QueueWorker, circuits_of
 from shop import payment_pb2
@@ -189,10 +188,9 @@ def orders(count: int = BACKLOG, **changed: Any) -> list[Entry]:
 
 
 @pytest.fixture
-async def backlog(database_url: str, peers: FakePeers, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Backlog]:
+def backlog(journal: Journal, peers: FakePeers, monkeypatch: pytest.MonkeyPatch) -> Backlog:
     monkeypatch.setattr(sql, "OUTBOX_LEASE_SECONDS", -1)
-    async with open_journal(database_url, worker="before") as opened:
-        yield Backlog(opened, peers)
+    return Backlog(journal, peers)
 
 
 async def test_backlogs_are_worked_off_without_a_pause(

@@ -68,14 +68,14 @@ async def test_another_country_and_another_number_of_pieces_have_quotes_of_their
     assert await shipping.calls_of(*parcels) == 0
 
 
-@pytest.mark.parametrize("depends_on", ["", "country,weight"])
-async def test_a_quote_that_may_depend_on_more_is_not_reused(shipping: Quoting, depends_on: str) -> None:
+@pytest.mark.parametrize(
+    ("depends_on", "ttl_seconds"), [("", 3600.0), ("country,weight", 3600.0), ("country,pieces", 0.0)]
+)
+async def test_a_quote_that_may_depend_on_more_or_has_expired_is_not_reused(
+    shipping: Quoting, monkeypatch: pytest.MonkeyPatch, depends_on: str, ttl_seconds: float
+) -> None:
+    monkeypatch.setattr(shipping_quotes, "TTL_SECONDS", ttl_seconds)
     shipping.peers.shipping.quote_depends_on = depends_on
-    assert await shipping.calls_of((BREMEN, THREE_PIECES), (BREMEN, THREE_PIECES)) == 2
-
-
-async def test_a_quote_expires(shipping: Quoting, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shipping_quotes, "TTL_SECONDS", 0.0)
     assert await shipping.calls_of((BREMEN, THREE_PIECES), (BREMEN, THREE_PIECES)) == 2
 
 

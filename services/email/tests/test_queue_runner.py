@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -12,7 +12,7 @@ from chassis.failpoints import Failpoints
 from chassis.telemetry.instruments import Telemetry
 from email_service import queue_runner
 from email_service.failpoints import AFTER_OUTCOME, AFTER_SENDING, BEFORE_OUTCOME, BEFORE_SENDING
-from email_service.messages import ClaimedMessage, MessageState, NewMessage
+from email_service.messages import MessageState, NewMessage
 from email_service.metrics import MessageMetrics
 from email_service.queue_runner import QueueRunner, message_delay_seconds, relay_delay_seconds
 from email_service.relay_url import Relay
@@ -56,10 +56,10 @@ class Running:
 
 
 @asynccontextmanager
-async def running(url: str, port: int, failpoints: str = "", **options: Any) -> AsyncIterator[Running]:
+async def running(url: str, port: int, failpoints: str = "") -> AsyncIterator[Running]:
     """Run the queue runner on a spool, with a relay at this port."""
     async with open_spool(url) as spool:
-        target = SmtpRelay(Relay("127.0.0.1", port), "orders@shop.example", **options)
+        target = SmtpRelay(Relay("127.0.0.1", port), "orders@shop.example")
         runner = QueueRunner(spool, target, MessageMetrics(Telemetry()), Failpoints(failpoints))
         task = asyncio.create_task(runner.run())
         try:
@@ -163,17 +163,12 @@ async def test_a_message_survives_a_crash_and_is_sent_at_most_once(sqlite_url: s
 
 
 async def test_a_message_whose_claim_was_lost_is_not_sent(sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    claims: list[ClaimedMessage] = []
-
-    async def lose_claim(_spool: Spool, claimed: ClaimedMessage) -> bool:
-        claims.append(claimed)
-        return False
-
+    lose_claim = mock.AsyncMock(return_value=False)
     monkeypatch.setattr(Spool, "begin_sending", lose_claim)
     inbox = Inbox()
     async with relay(inbox) as port, running(sqlite_url, port) as shop:
         await shop.accept()
-        await wait_until(lambda: claims)
+        await wait_until(lambda: lose_claim.called)
         await shop.runner.close(60)
     assert inbox.received == 0
 

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import grpc
-import psycopg
 import pytest
 
 from chassis.rpc.server import Service, serving
@@ -274,9 +273,7 @@ async def test_a_batch_is_one_transaction_on_postgresql(postgres_url: str) -> No
     """All of its rows have the same `xmin`, the transaction that wrote them."""
     async with serve(database_url=postgres_url) as running:
         await running.accept(*(confirmation(f"o-{number}") for number in range(20)))
-    async with await psycopg.AsyncConnection.connect(postgres_url) as connection:
-        found = await (await connection.execute("SELECT xmin::text, COUNT(*) FROM letters GROUP BY xmin")).fetchall()
-    assert [count for _, count in found] == [20]
+    assert execute(postgres_url, "SELECT COUNT(*) FROM letters GROUP BY xmin::text") == [(20,)]
 
 
 # The spool with and without a relay, and its internal services.
