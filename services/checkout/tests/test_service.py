@@ -298,7 +298,8 @@ async def test_a_charge_has_a_timeout_of_its_own(checkout: Checkout) -> None:
 async def test_a_hanging_email_does_not_delay_the_response(checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(outbox, "SEND_EMAIL_SECONDS", 600.0)
     gate = checkout.peers.email.hold("SendOrderConfirmation")
-    await checkout.place()
+    placing = asyncio.create_task(checkout.place(within=600))
+    assert await wait_until(placing.done)
     assert checkout.peers.email.sent == []
     gate.set()
 
