@@ -14,6 +14,7 @@ from chassis.values import paging
 from checkout_service.journal import sql
 from shop_internal import orders_pb2
 from shop_kit.checkouts import Checkout
+from shop_kit.failing import error_of
 from shop_kit.fake_peers import Fault
 from shop_kit.waiting import wait_until
 
@@ -88,10 +89,10 @@ UNANSWERED: list[tuple[str, dict[str, Any], str, str]] = [
 async def test_an_invalid_request_or_one_for_an_unknown_order_is_refused(
     checkout: Checkout, method: str, fields: dict[str, Any], code: str, message: str
 ) -> None:
-    with pytest.raises(grpc.aio.AioRpcError) as error:
-        await getattr(checkout.journal, method)(getattr(orders_pb2, f"{method}Request")(**fields))
-    assert error.value.code().name == code
-    assert (error.value.details() or "").startswith(message)
+    request = getattr(orders_pb2, f"{method}Request")(**fields)
+    error = await error_of(getattr(checkout.journal, method)(request))
+    assert error.code().name == code
+    assert (error.details() or "").startswith(message)
 
 
 async def test_a_listed_order_has_its_unsent_outbox_items(checkout: Checkout) -> None:
@@ -198,9 +199,9 @@ async def test_only_an_order_that_needs_an_operator_is_settled(
     checkout: Checkout, run_sql: RunSql, state: str, fields: dict[str, str]
 ) -> None:
     order_id = await place_and_need(state, checkout, run_sql)
-    with pytest.raises(grpc.aio.AioRpcError, match=f"order in state {state} cannot") as refused:
-        await settle(checkout, order_id, **fields)
-    assert refused.value.code() is grpc.StatusCode.FAILED_PRECONDITION
+    refused = await error_of(settle(checkout, order_id, **fields))
+    assert refused.code() is grpc.StatusCode.FAILED_PRECONDITION
+    assert f"order in state {state} cannot" in (refused.details() or "")
     assert await checkout.states() == [state]
 
 

@@ -5,9 +5,6 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any
 
-import grpc
-import pytest
-
 from chassis.errors import DomainError
 from chassis.rpc.status import from_rpc_error
 from shop.address_pb2 import Address
@@ -17,6 +14,7 @@ from shop.order_pb2 import OrderResult
 from shop.payment_pb2 import CreditCardInfo
 from shop_internal import orders_pb2
 from shop_internal.orders_pb2_grpc import OrderJournalStub, OrderQuotesStub
+from shop_kit.failing import error_of
 from shop_kit.fake_peers import FakePeers
 from shop_kit.waiting import wait_until
 
@@ -51,9 +49,7 @@ class Checkout:
 
     async def refused(self, key: str | None = None, *, within: float = 20, **changed: Any) -> DomainError:
         """Return the error of an order that is not placed, as our clients receive it."""
-        with pytest.raises(grpc.aio.AioRpcError) as caught:
-            await self.place(key, within=within, **changed)
-        return from_rpc_error(caught.value)
+        return from_rpc_error(await error_of(self.place(key, within=within, **changed)))
 
     async def quote(self, **changed: Any) -> OrderResult:
         """Return the quote of Ann's order, which has no card, with the given fields of the request changed."""
