@@ -7,13 +7,13 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from shop_kit.fake_storefront import FakeStorefront, serving
 from shop_kit.signals import interruptible
-from shop_kit.visited_storefront import VisitedStorefront, visited_storefront
 
 
 @pytest.fixture
-async def shop() -> AsyncIterator[VisitedStorefront]:
-    async with visited_storefront() as storefront:
+async def shop() -> AsyncIterator[FakeStorefront]:
+    async with serving(FakeStorefront()) as storefront:
         yield storefront
 
 
@@ -22,9 +22,7 @@ async def start(*arguments: str) -> Process:
     return await asyncio.create_subprocess_exec(*command, stdout=PIPE, stderr=PIPE)
 
 
-async def test_ctrl_c_ends_a_run_without_a_duration_with_its_figures_errors_and_summary(
-    shop: VisitedStorefront,
-) -> None:
+async def test_ctrl_c_ends_a_run_without_a_duration_with_its_figures_errors_and_summary(shop: FakeStorefront) -> None:
     shop.broken = "/"
     process = await start("--url", shop.url, "--rate", "10")
     assert process.stderr is not None
@@ -37,7 +35,7 @@ async def test_ctrl_c_ends_a_run_without_a_duration_with_its_figures_errors_and_
     assert re.search(rb"\d sessions? in \d", output)
 
 
-async def test_the_summary_of_a_run_without_errors_is_an_object_with_json(shop: VisitedStorefront) -> None:
+async def test_the_summary_of_a_run_without_errors_is_an_object_with_json(shop: FakeStorefront) -> None:
     process = await start("--url", shop.url, "--rate", "10", "--duration", "1", "--seed", "s", "--json")
     output, errors = await process.communicate()
     summary = json.loads(output)

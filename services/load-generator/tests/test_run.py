@@ -2,7 +2,6 @@ import asyncio
 import math
 import sys
 import time
-from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 
@@ -10,26 +9,27 @@ import httpx2
 import pytest
 
 from shop_cli.local.ports import reserved
+from shop_kit.fake_storefront import FakeStorefront, serving
 from shop_kit.load_runs import LoadRun, figures_until, finish_load, run_load, start_load
-from shop_kit.visited_storefront import VisitedStorefront, visited_storefront
 from shop_kit.waiting import wait_until
 
-# With this seed and rate the first twelve customers are of all kinds, two of them double clickers and two impatient.
-SEED, RATE = 1613, 5
+# With this seed and 40 sources the first ten customers are of all kinds, two of them double clickers and two impatient.
+SEED = 2142
+RATE = 40
 
 
 @dataclass(frozen=True, slots=True)
 class Visited:
     """A shop that customers of all kinds have visited."""
 
-    shop: VisitedStorefront
+    shop: FakeStorefront
     run: LoadRun
 
 
 @pytest.fixture(scope="module")
 def visited() -> Visited:
     async def visit() -> Visited:
-        async with visited_storefront() as storefront:
+        async with serving(FakeStorefront()) as storefront:
             # Only those who have sent a form twice look at their orders.
             return Visited(storefront, await run_until(storefront, lambda: storefront.paths["GET /orders"] >= 4))
 
@@ -37,12 +37,12 @@ def visited() -> Visited:
 
 
 @pytest.fixture
-async def shop() -> AsyncIterator[VisitedStorefront]:
-    async with visited_storefront() as storefront:
+async def shop() -> AsyncIterator[FakeStorefront]:
+    async with serving(FakeStorefront()) as storefront:
         yield storefront
 
 
-async def run_until(shop: VisitedStorefront, condition: Callable[[], object]) -> LoadRun:
+async def run_until(shop: FakeStorefront, condition: Callable[[], object]) -> LoadRun:
     """Send customers without an end, and stop them with a signal when a condition holds."""
     process = await start_load(shop.url, rate=RATE, seed=SEED)
     await wait_until(condition)
@@ -68,9 +68,9 @@ def test_orders_and_repeats_are_counted_as_the_shop_does(visited: Visited) -> No
     """Those who hang up have ordered without seeing it, if the run ends before they order again."""
     summary = visited.run.summary
     impatient = summary["personas"]["impatient"]
-    placed = len(visited.shop.checkout.requests)
-    assert 0 < summary["orders"] <= placed <= summary["orders"] + impatient
-    assert 0 < summary["repeats"] <= visited.shop.paths["POST /orders"] - placed + impatient
+    assert 0 < summary["orders"] <= visited.shop.placed <= summary["orders"] + impatient
+    without_order = visited.shop.paths["POST /orders"] - visited.shop.placed
+    assert 0 < summary["repeats"] <= without_order + impatient
 
 
 def test_every_request_is_marked_as_synthetic(visited: Visited) -> None:
@@ -83,14 +83,13 @@ def test_a_form_is_posted_as_from_a_page_of_the_same_origin(visited: Visited) ->
     assert origins == {(visited.shop.url, "same-origin")}
 
 
-async def test_what_a_person_would_notice_is_an_error_with_its_page_and_reason(shop: VisitedStorefront) -> None:
+async def test_what_a_person_would_notice_is_an_error_with_its_page_and_reason(shop: FakeStorefront) -> None:
     """A shop without keys places two orders of one form: after a double click, and after a customer hung up."""
-    shop.checkout.forgets_keys, shop.broken = True, "/categories"
+    shop.forgets_keys, shop.broken = True, "/categories/kitchen"
 
     def noticed() -> bool:
-        orders = Counter(request.user_id for request in shop.checkout.requests)
-        has_category = any(path.startswith("GET /categories/") for path in shop.paths)
-        return sum(number > 1 for number in orders.values()) >= 4 and has_category and shop.paths["GET /orders"] > 0
+        twice = {user for user, orders in shop.orders.items() if len(orders) > 1}
+        return len(twice) >= 4 and bool(shop.paths["GET /orders"]) and bool(shop.paths["GET /categories/kitchen"])
 
     finished = await run_until(shop, noticed)
     reasons = {(error["page"], error["reason"]) for error in finished.summary["errors"]}
@@ -113,7 +112,7 @@ async def test_a_shop_that_does_not_listen_is_reported() -> None:
 
 
 async def test_a_stall_delays_no_arrival_and_no_planned_request_is_left_out_or_counts_from_when_it_was_sent(
-    shop: VisitedStorefront,
+    shop: FakeStorefront,
 ) -> None:
     """In a closed loop the customers that wait for their answers would send nothing meanwhile.
 
@@ -134,9 +133,9 @@ async def test_a_stall_delays_no_arrival_and_no_planned_request_is_left_out_or_c
     assert min(pages["GET /"], pages["GET /categories/{name}"], summary["p99_ms"]) > stalled_ms / 2
 
 
-async def test_arrivals_above_the_limit_of_sessions_are_dropped_and_fail_the_run(shop: VisitedStorefront) -> None:
+async def test_arrivals_above_the_limit_of_sessions_are_dropped_and_fail_the_run(shop: FakeStorefront) -> None:
     shop.stalled_until = math.inf
-    process = await start_load(shop.url, rate=40, max_sessions=20, figures_seconds=0.2)
+    process = await start_load(shop.url, rate=RATE, max_sessions=20, figures_seconds=0.2)
     figures = await figures_until(process, lambda figures: figures["dropped"] > 20)
     shop.stalled_until = 0
     process.terminate()
@@ -188,7 +187,7 @@ async def test_an_invalid_setting_ends_the_start_with_its_name() -> None:
     assert [line.partition(":")[0] for line in finished.errors.splitlines()] == ["STOREFRONT_URL", "RATE"]
 
 
-async def test_workers_share_the_rate_and_the_master_has_the_figures_of_all(shop: VisitedStorefront) -> None:
+async def test_workers_share_the_rate_and_the_master_has_the_figures_of_all(shop: FakeStorefront) -> None:
     with reserved(1) as (port,):
         master = await start_load(shop.url, rate=30, workers=2, master_port=port)
         workers = [await start_load(shop.url, rate=30, master_addr=f"127.0.0.1:{port}") for _ in range(2)]
@@ -197,12 +196,13 @@ async def test_workers_share_the_rate_and_the_master_has_the_figures_of_all(shop
         finished, *others = [await finish_load(process) for process in (master, *workers)]
     assert [run.status for run in (finished, *others)] == [0, 0, 0]
     assert finished.summary["rate"] < 45  # two workers with the whole rate would have 60
-    followed = sum(number for path, number in shop.paths.items() if path.startswith("POST "))
+    redirecting = [path for path in shop.paths if path.startswith("POST ") and path != "POST /checkout"]
+    followed = sum(shop.paths[path] for path in redirecting)
     assert finished.summary["requests"] == pytest.approx(len(shop.arrived) - followed, abs=20)
 
 
 async def test_locusts_page_shows_the_figures_and_takes_changes_from_its_own_origin_alone(
-    shop: VisitedStorefront,
+    shop: FakeStorefront,
 ) -> None:
     site, mode = "sec-fetch-site", "sec-fetch-mode"
     with reserved(1) as (port,):

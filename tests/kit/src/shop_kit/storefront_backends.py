@@ -102,7 +102,6 @@ class FakeCheckout(CheckoutServiceServicer, OrderQuotesServicer, OrderJournalSer
         quotes: what was quoted, also without an order.
         quote_error: raised instead of a quote.
         error: raised instead of placing an order; it gets the order's id if `error_names_order`.
-        forgets_keys: place an order again when its key is repeated.
         state: of new orders.
         mail, mail_state: the MIME message of every order, and its state.
     """
@@ -114,7 +113,6 @@ class FakeCheckout(CheckoutServiceServicer, OrderQuotesServicer, OrderJournalSer
         self.quote_error: DomainError | None = None
         self.error: DomainError | None = None
         self.error_names_order = False
-        self.forgets_keys = False
         self.state = ORDER_STATE_DONE
         self.mail = ""
         self.mail_state = MAIL_STATE_SENT
@@ -134,7 +132,7 @@ class FakeCheckout(CheckoutServiceServicer, OrderQuotesServicer, OrderJournalSer
         self.expected_totals.append(metadata_value(context, "expected-total"))
         if self.error is not None and not self.error_names_order:
             raise self.error
-        order_id = None if self.forgets_keys else self._by_key.get(key)
+        order_id = self._by_key.get(key)
         if order_id is None:
             order_id = self._by_key[key] = self.record(request.user_id)
             self.requests.append(request)
