@@ -39,12 +39,8 @@ class Parser(HTMLParser):
             self._open.append(tag)
 
     @override
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.elements.append((tag, {name: value or "" for name, value in attrs}))
-
-    @override
     def handle_endtag(self, tag: str) -> None:
-        if not self._open or self._open.pop() != tag:
+        if tag not in VOID and (not self._open or self._open.pop() != tag):
             self.mismatches.append(tag)
 
     def attributes(self, *tags: str) -> Iterator[dict[str, str]]:
