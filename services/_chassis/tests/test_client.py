@@ -13,7 +13,7 @@ from chassis.settings import Balancing
 from chassis.telemetry import semconv
 from shop import cart_pb2, cart_pb2_grpc
 from shop_kit.carts import REGISTER, Carts, Context, raising
-from shop_kit.serving import Recorded, serve
+from shop_kit.serving import Recorded, health, serve
 from shop_kit.tcp_proxy import tcp_proxy
 from shop_kit.waiting import wait_until
 
@@ -176,6 +176,11 @@ async def test_calls_are_balanced_over_all_backends_and_none_fails_while_one_of_
             await carts.GetCart(cart_pb2.GetCartRequest())
         assert counts == {"a": 10, "b": 10, "c": 10}
         drained = asyncio.create_task(stack.aclose())
+        async with grpc.aio.insecure_channel(third) as draining:
+            while (state := await health(draining, "shop.CartService")) == "SERVING":
+                await carts.GetCart(cart_pb2.GetCartRequest())
+            assert state == "NOT_SERVING"
+            await cart_pb2_grpc.CartServiceStub(draining).GetCart(cart_pb2.GetCartRequest())
         while not drained.done():
             await carts.GetCart(cart_pb2.GetCartRequest())
         counts.clear()
