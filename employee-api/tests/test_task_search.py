@@ -14,8 +14,8 @@ from shop_kit.employee_api import UNKNOWN_ID, Api, on_each_database, task_path
 
 
 async def titles(api: Api, **parameters: Any) -> list[str]:
-    """Return the titles of all tasks that match, from pages of two."""
-    pages = await api.pages("/api/tasks", limit=2, **parameters)
+    """Return the titles of all tasks that match, from pages of two unless the limit is another one."""
+    pages = await api.pages("/api/tasks", **{"limit": 2} | parameters)
     return [task["title"] for page in pages for task in page]
 
 
@@ -100,9 +100,9 @@ async def test_pages_in_every_order_contain_every_task_once(api: Api) -> None:
     await add_tasks_to_sort(api)
     [tasks] = await api.pages("/api/tasks")
     assert [task["title"] for task in tasks] == ["B", "a", "C", "ä", "A", "b"]  # the newest first
-    for sort, order in itertools.product(TaskSort, ("asc", "desc")):
+    for sort, order, limit in itertools.product(TaskSort, ("asc", "desc"), (1, 2)):
         expected = sort_titles(tasks, sort, descending=order == "desc")
-        assert (sort, order, await titles(api, sort=sort, order=order)) == (sort, order, expected)
+        assert (sort, order, await titles(api, limit=limit, sort=sort, order=order)) == (sort, order, expected)
 
 
 @on_each_database
