@@ -104,7 +104,6 @@ def memory(sqlite_url: str) -> Iterator[ForgetfulDatabase]:
         yield database
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("part", [0, *(pytest.param(part, marks=pytest.mark.long) for part in (1, 2, 3, 4))])
 def test_an_order_survives_every_schedule(memory: ForgetfulDatabase, part: int) -> None:  # noqa: ARG001 - for xdist
     ran = 0
