@@ -12,7 +12,7 @@ from chassis.rpc import calls, client
 from chassis.settings import Balancing
 from chassis.telemetry import semconv
 from shop import cart_pb2, cart_pb2_grpc
-from shop_kit.carts import REGISTER, Carts, Context, raising
+from shop_kit.carts import Carts, Context, raising
 from shop_kit.serving import Recorded, health, serve
 from shop_kit.tcp_proxy import tcp_proxy
 from shop_kit.waiting import wait_until
@@ -39,7 +39,7 @@ def stub(address: str, **options: Any) -> Any:
 async def test_an_error_of_a_peer_is_raised_as_the_same_kind(
     error: errors.DomainError, kind: type[errors.DomainError]
 ) -> None:
-    async with serve((REGISTER, Carts(raising(error)))) as address:
+    async with serve(Carts(raising(error))) as address:
         with pytest.raises(kind) as failure:
             await stub(address).GetCart(cart_pb2.GetCartRequest())
     assert vars(failure.value) == vars(error)
@@ -47,7 +47,7 @@ async def test_an_error_of_a_peer_is_raised_as_the_same_kind(
 
 async def test_channels_to_the_same_address_share_no_connection() -> None:
     callers: list[str] = []
-    async with serve((REGISTER, Carts(lambda context: callers.append(context.peer())))) as address:
+    async with serve(Carts(lambda context: callers.append(context.peer()))) as address:
         for carts in [stub(address) for _ in range(3)]:
             await carts.GetCart(cart_pb2.GetCartRequest())
     assert len(set(callers)) == 3
@@ -56,14 +56,14 @@ async def test_channels_to_the_same_address_share_no_connection() -> None:
 async def test_an_unreachable_peer_is_unavailable_and_a_call_to_a_hanging_one_ends_at_its_deadline() -> None:
     with pytest.raises(errors.Unavailable):
         await stub("127.0.0.1:1").GetCart(cart_pb2.GetCartRequest())
-    async with serve((REGISTER, Carts()), failpoints="shop.CartService/GetCart=hang") as address:
+    async with serve(Carts(), failpoints="shop.CartService/GetCart=hang") as address:
         with pytest.raises(errors.DeadlineExceeded):
             await stub(address).GetCart(cart_pb2.GetCartRequest(), timeout=0.2)
 
 
 async def test_an_outgoing_call_never_outlives_the_call_being_served() -> None:
     seen: list[float] = []
-    async with serve((REGISTER, Carts(lambda context: seen.append(context.time_remaining())))) as address:
+    async with serve(Carts(lambda context: seen.append(context.time_remaining()))) as address:
         calls.deadline.set(asyncio.get_running_loop().time() + 3)
         await stub(address).GetCart(cart_pb2.GetCartRequest())
         calls.deadline.set(asyncio.get_running_loop().time() - 1)
@@ -81,7 +81,7 @@ async def test_only_retryable_methods_are_retried_which_is_counted_where_retries
     recorded: Recorded, balancing: Balancing, retryable: tuple[str, ...], attempts: int
 ) -> None:
     failing = Carts(raising(errors.Unavailable("down")))
-    async with serve((REGISTER, failing), telemetry=recorded.telemetry) as address:
+    async with serve(failing, telemetry=recorded.telemetry) as address:
         with pytest.raises(errors.Unavailable):
             await stub(address, retryable=retryable, balancing=balancing).GetCart(cart_pb2.GetCartRequest())
     assert len(recorded.spans()) == attempts
@@ -100,7 +100,7 @@ async def test_only_retryable_methods_are_retried_which_is_counted_where_retries
 async def test_a_failed_call_is_recorded_with_its_status_and_a_reason_that_is_known(
     recorded: Recorded, sent: str, raised: str, recorded_as: str
 ) -> None:
-    async with serve((REGISTER, Carts(raising(CartLost("lost", reason=sent))))) as address:
+    async with serve(Carts(raising(CartLost("lost", reason=sent)))) as address:
         with pytest.raises(errors.NotFound) as failure:
             await stub(address, telemetry=recorded.telemetry).GetCart(cart_pb2.GetCartRequest())
     assert failure.value.reason == raised
@@ -130,7 +130,7 @@ async def test_a_response_with_an_invalid_part_is_an_error_that_names_it(
         yield "user_id", cart.user_id == request.user_id
 
     method, telemetry = "shop.CartService/GetCart", recorded.telemetry
-    async with serve((REGISTER, Carts(lambda _: cart_pb2.Cart()))) as address:
+    async with serve(Carts(lambda _: cart_pb2.Cart())) as address:
         carts = stub(address, checks={method: check}, telemetry=telemetry)
         await carts.GetCart(cart_pb2.GetCartRequest())
         with pytest.raises(errors.PeerBroken, match=f"{method} returned an invalid user_id"):
@@ -152,7 +152,7 @@ async def test_cancelling_the_caller_cancels_the_call() -> None:
             cancelled.set()
         return cart_pb2.Cart()
 
-    async with serve((REGISTER, Carts(hang))) as address:
+    async with serve(Carts(hang)) as address:
         task = asyncio.ensure_future(stub(address).GetCart(cart_pb2.GetCartRequest()))
         await entered.wait()
         task.cancel()
@@ -162,12 +162,12 @@ async def test_cancelling_the_caller_cancels_the_call() -> None:
 async def test_calls_are_balanced_over_all_backends_and_none_fails_while_one_of_them_drains() -> None:
     counts: Counter[str] = Counter()
     async with (
-        serve((REGISTER, Carts(lambda _: counts.update("a")))) as first,
-        serve((REGISTER, Carts(lambda _: counts.update("b")))) as second,
+        serve(Carts(lambda _: counts.update("a"))) as first,
+        serve(Carts(lambda _: counts.update("b"))) as second,
         AsyncExitStack() as stack,
     ):
         # Long enough for the client to receive NOT_SERVING, on a busy machine too.
-        third = await stack.enter_async_context(serve((REGISTER, Carts(lambda _: counts.update("c"))), drain_seconds=3))
+        third = await stack.enter_async_context(serve(Carts(lambda _: counts.update("c")), drain_seconds=3))
         carts = stub(f"ipv4:///{first},{second},{third}")
         while len(counts) < 3:
             await carts.GetCart(cart_pb2.GetCartRequest())
@@ -190,7 +190,7 @@ async def test_calls_are_balanced_over_all_backends_and_none_fails_while_one_of_
 
 
 async def test_behind_a_mesh_a_backend_that_is_not_healthy_fails_no_call() -> None:
-    async with serve((REGISTER, Carts())) as address:
+    async with serve(Carts()) as address:
         unhealthy = "shop.AdService"  # which this backend does not serve
         for balancing in get_args(Balancing):
             channel = client.channel(address, unhealthy, timeout_seconds=60, balancing=balancing)
@@ -205,7 +205,7 @@ async def test_a_channel_without_calls_closes_its_connection_until_the_next_call
 ) -> None:
     options = {**dict(client.OPTIONS), "grpc.client_idle_timeout_ms": 1_000}
     monkeypatch.setattr(client, "OPTIONS", tuple(options.items()))
-    async with serve((REGISTER, Carts())) as address:
+    async with serve(Carts()) as address:
         channel: Any = client.channel(address, "shop.CartService", timeout_seconds=60)
         carts = cart_pb2_grpc.CartServiceStub(channel)
         assert channel.get_state() is not grpc.ChannelConnectivity.READY
@@ -219,7 +219,7 @@ async def test_a_channel_without_calls_closes_its_connection_until_the_next_call
 
 async def test_keepalive_pings_of_an_idle_client_do_not_end_its_connection() -> None:
     """The client pings once a second; a server that considers this abuse ends the connection at the third ping."""
-    async with serve((REGISTER, Carts())) as address, tcp_proxy(address) as proxy:
+    async with serve(Carts()) as address, tcp_proxy(address) as proxy:
         carts = stub(proxy.address)
         await carts.GetCart(cart_pb2.GetCartRequest())
         await asyncio.sleep(5)

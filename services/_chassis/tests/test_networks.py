@@ -18,7 +18,7 @@ from chassis.rpc import client
 from chassis.telemetry import semconv
 from chassis.telemetry.instruments import Telemetry
 from shop import cart_pb2, cart_pb2_grpc
-from shop_kit.carts import REGISTER, Carts
+from shop_kit.carts import Carts
 from shop_kit.serving import serve
 from shop_kit.settings import load_settings
 
@@ -66,7 +66,7 @@ async def cart_at(address: str) -> tuple[str, str]:
 async def test_services_on_all_addresses_are_reached_over_ipv4_and_see_the_addresses_of_clients(
     host: str | None,
 ) -> None:
-    async with http_service(host=host) as port, serve((REGISTER, Carts()), host=host) as address:
+    async with http_service(host=host) as port, serve(Carts(), host=host) as address:
         assert await client_seen("127.0.0.1", port) == "127.0.0.1"
         assert await cart_at(address) == ("u", "127.0.0.1")
 
@@ -74,7 +74,7 @@ async def test_services_on_all_addresses_are_reached_over_ipv4_and_see_the_addre
 @ipv6
 @pytest.mark.parametrize("host", [None, "::1", "[::1]"])
 async def test_services_are_reached_over_ipv6(host: str | None) -> None:
-    async with http_service(host=host) as port, serve((REGISTER, Carts()), host=host) as address:
+    async with http_service(host=host) as port, serve(Carts(), host=host) as address:
         assert await client_seen("::1", port) == "::1"
         assert await cart_at(f"[::1]:{address.rpartition(':')[2]}") == ("u", "::1")
 

@@ -14,7 +14,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from chassis.rpc import limits
 from chassis.telemetry import refusals
 from shop import cart_pb2, cart_pb2_grpc
-from shop_kit.carts import REGISTER, Carts
+from shop_kit.carts import Carts
 from shop_kit.failing import outcome
 from shop_kit.http2 import CONTINUATION, HEADERS, PREFACE, Connection, call, frame, header, message, settings
 from shop_kit.metrics import measured
@@ -55,7 +55,7 @@ class Port:
 @asynccontextmanager
 async def serving(carts: Carts | None = None, **values: Any) -> AsyncIterator[Port]:
     telemetry, metrics = measured()
-    served = REGISTER, carts or Carts()
+    served = carts or Carts()
     async with running(served, internal=[served], telemetry=telemetry, **values) as service:
         port = Port(service.port, service.internal_port or 0, service.health_port, metrics)
         async with port.clients:

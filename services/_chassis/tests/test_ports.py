@@ -20,7 +20,7 @@ from chassis.rpc import server
 from chassis.rpc.status import from_rpc_error
 from shop import cart_pb2, cart_pb2_grpc
 from shop_internal import ordered_cart_pb2, ordered_cart_pb2_grpc
-from shop_kit.carts import REGISTER, REGISTER_INTERNAL, Carts, HeldCarts, OrderedCarts
+from shop_kit.carts import Carts, HeldCarts, OrderedCarts
 from shop_kit.failing import error_of, outcome
 from shop_kit.http2 import PREFACE, Connection, call
 from shop_kit.metrics import measured
@@ -43,8 +43,8 @@ class Store:
 def start(
     store: Store | None = None, *, carts: Carts | None = None, **options: Any
 ) -> AbstractAsyncContextManager[server.Service]:
-    options = {"internal": [(REGISTER_INTERNAL, OrderedCarts())], "checks": [(store or Store()).ping], **options}
-    return running((REGISTER, carts or Carts()), **options)
+    options = {"internal": [OrderedCarts()], "checks": [(store or Store()).ping], **options}
+    return running(carts or Carts(), **options)
 
 
 @pytest.fixture

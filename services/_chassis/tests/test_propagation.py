@@ -18,7 +18,7 @@ from chassis.rpc import client
 from chassis.telemetry import propagation
 from chassis.telemetry.instruments import Telemetry
 from shop import cart_pb2, cart_pb2_grpc
-from shop_kit.carts import REGISTER, Carts, Context
+from shop_kit.carts import Carts, Context
 from shop_kit.serving import Recorded, connect, serve
 
 TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
@@ -59,10 +59,10 @@ class Chained(Carts):
 async def serving_chain(telemetry: Telemetry) -> AsyncIterator[tuple[grpc.aio.Channel, Chained, Chained]]:
     """Serve a service that calls another one; yield a channel to the first, and both."""
     second = Chained()
-    async with serve((REGISTER, second), telemetry=telemetry) as last:
+    async with serve(second, telemetry=telemetry) as last:
         between = client.channel(last, "shop.CartService", timeout_seconds=60, telemetry=telemetry)
         first = Chained(cart_pb2_grpc.CartServiceStub(between))
-        async with connect((REGISTER, first), telemetry=telemetry) as channel:
+        async with connect(first, telemetry=telemetry) as channel:
             yield channel, first, second
         await between.close()
 
@@ -150,7 +150,7 @@ async def test_a_call_has_the_headers_of_the_chosen_propagators(
     chosen = propagation.load_propagation(names)
     assert chosen.inject(sampled_context()) == headers
     telemetry = replace(recorded.telemetry, propagation=chosen)
-    async with serve((REGISTER, Carts()), telemetry=telemetry) as address:
+    async with serve(Carts(), telemetry=telemetry) as address:
         channel = client.channel(address, "shop.CartService", timeout_seconds=60, telemetry=telemetry)
         async with grpc.aio.insecure_channel(address) as plain:
             await cart_pb2_grpc.CartServiceStub(plain).GetCart(cart_pb2.GetCartRequest(), metadata=[*headers.items()])

@@ -12,7 +12,7 @@ from chassis import errors
 from chassis.rpc import calls
 from chassis.telemetry import semconv
 from shop import cart_pb2, cart_pb2_grpc
-from shop_kit.carts import REGISTER, Carts, Handler, raising
+from shop_kit.carts import Carts, Handler, raising
 from shop_kit.failing import error_of
 from shop_kit.serving import Recorded, connect, health, serve
 
@@ -23,7 +23,7 @@ class CartLost(errors.NotFound):
 
 async def failure_of(handle: Handler, recorded: Recorded | None = None) -> grpc.aio.AioRpcError:
     telemetry = recorded.telemetry if recorded else None
-    async with connect((REGISTER, Carts(handle)), telemetry=telemetry) as channel:
+    async with connect(Carts(handle), telemetry=telemetry) as channel:
         return await error_of(cart_pb2_grpc.CartServiceStub(channel).GetCart(cart_pb2.GetCartRequest(user_id="u")))
 
 
@@ -59,7 +59,7 @@ async def test_an_internal_error_is_hidden_from_the_caller_and_logged_unless_it_
 
 @pytest.mark.parametrize("raw", [b"\xff\xff\xff", b"\n\x02\xff\xfe"], ids=["no message", "no UTF-8"])
 async def test_malformed_bytes_are_an_invalid_argument(raw: bytes) -> None:
-    async with connect((REGISTER, Carts())) as channel:
+    async with connect(Carts()) as channel:
         get_cart: Any = channel.unary_unary("/shop.CartService/GetCart")
         failure = await error_of(get_cart(raw))
     assert failure.code() is grpc.StatusCode.INVALID_ARGUMENT
@@ -68,7 +68,7 @@ async def test_malformed_bytes_are_an_invalid_argument(raw: bytes) -> None:
 
 
 async def test_a_call_that_is_half_closed_without_a_message_is_an_invalid_argument() -> None:
-    async with connect((REGISTER, Carts())) as channel:
+    async with connect(Carts()) as channel:
         get_cart: Any = channel.stream_unary("/shop.CartService/GetCart")
         failure = await error_of(get_cart(iter(())))
     assert failure.code() is grpc.StatusCode.INVALID_ARGUMENT
@@ -76,7 +76,7 @@ async def test_a_call_that_is_half_closed_without_a_message_is_an_invalid_argume
 
 
 async def test_a_control_character_is_rejected_in_any_string() -> None:
-    async with connect((REGISTER, Carts())) as channel:
+    async with connect(Carts()) as channel:
         request = cart_pb2.AddItemRequest(user_id="u", item=cart_pb2.CartItem(product_id="a\x7f"))
         failure = await error_of(cart_pb2_grpc.CartServiceStub(channel).AddItem(request))
     assert failure.code() is grpc.StatusCode.INVALID_ARGUMENT
@@ -88,7 +88,7 @@ async def test_a_probe_does_not_wait_behind_a_backlog_of_calls() -> None:
     backlog = 500
     alone = [("grpc.use_local_subchannel_pool", 1)]  # a connection has 100 calls at most
     async with (
-        serve((REGISTER, Carts())) as address,
+        serve(Carts()) as address,
         grpc.aio.insecure_channel(address) as channel,
         grpc.aio.insecure_channel(address, alone) as prober,
     ):
@@ -105,7 +105,7 @@ async def test_a_probe_does_not_wait_behind_a_backlog_of_calls() -> None:
 
 async def test_the_handler_sees_the_caller_s_deadline() -> None:
     seen: list[float | None] = []
-    async with connect((REGISTER, Carts(lambda _: seen.append(calls.remaining_seconds())))) as channel:
+    async with connect(Carts(lambda _: seen.append(calls.remaining_seconds()))) as channel:
         stub = cart_pb2_grpc.CartServiceStub(channel)
         await stub.GetCart(cart_pb2.GetCartRequest(), timeout=30)
         await stub.GetCart(cart_pb2.GetCartRequest())

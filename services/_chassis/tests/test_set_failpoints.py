@@ -16,7 +16,7 @@ from chassis.failpoints import Failpoint, FailpointReached, Failpoints
 from shop import cart_pb2, cart_pb2_grpc
 from shop_internal import failpoints_pb2 as pb2
 from shop_internal.failpoints_pb2_grpc import FailpointsStub
-from shop_kit.carts import REGISTER, REGISTER_INTERNAL, Carts, OrderedCarts
+from shop_kit.carts import Carts, OrderedCarts
 from shop_kit.failing import error_of, outcome
 from shop_kit.metrics import measured
 from shop_kit.serving import Recorded, running
@@ -36,7 +36,7 @@ def wanted(action: str, seconds: float = 600, identifier: str = "7", name: str =
 async def laboratory(**options: Any) -> AsyncIterator[tuple[Any, Any]]:
     """Serve carts, by default without internal services of their own; yield stubs of carts and failpoints."""
     async with (
-        running((REGISTER, Carts()), **{"lab": True, **options}) as service,
+        running(Carts(), **{"lab": True, **options}) as service,
         grpc.aio.insecure_channel(f"127.0.0.1:{service.port}") as public,
         grpc.aio.insecure_channel(f"127.0.0.1:{service.internal_port}") as internal,
     ):
@@ -177,7 +177,7 @@ async def test_what_cannot_act_is_refused_in_one_line(changes: dict[str, Any], p
 
 
 async def test_without_a_laboratory_there_is_no_such_service() -> None:
-    async with laboratory(lab=False, internal=[(REGISTER_INTERNAL, OrderedCarts())]) as (_, failpoints):
+    async with laboratory(lab=False, internal=[OrderedCarts()]) as (_, failpoints):
         assert await outcome(failpoints.SetFailpoint(wanted("error:INTERNAL"))) == "UNIMPLEMENTED"
 
 

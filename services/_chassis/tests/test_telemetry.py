@@ -16,7 +16,7 @@ from opentelemetry.context import Context as OtelContext
 from chassis.telemetry import logging, otlp, process_metrics, semconv
 from chassis.telemetry.instruments import Telemetry
 from shop import cart_pb2, cart_pb2_grpc
-from shop_kit.carts import REGISTER, Carts
+from shop_kit.carts import Carts
 from shop_kit.collector import Collector, grpc_collector
 from shop_kit.metrics import measured
 from shop_kit.serving import connect
@@ -36,7 +36,7 @@ async def test_a_call_is_exported_as_a_span_a_histogram_with_an_exemplar_and_a_c
     telemetry = otlp.configure("cart")
     logging.configure("cart", logger=telemetry.logger)
     carts = Carts(lambda _: structlog.get_logger().info("cart read", items=3))
-    async with connect((REGISTER, carts), telemetry=telemetry) as channel:
+    async with connect(carts, telemetry=telemetry) as channel:
         await cart_pb2_grpc.CartServiceStub(channel).GetCart(cart_pb2.GetCartRequest())
     telemetry.shutdown()
     (span,) = collector.spans

@@ -61,15 +61,6 @@ ORDER = orders_pb2.Order(
 EVENT = orders_pb2.OrderEvent(step="inserted", state=orders_pb2.ORDER_STATE_CHARGING, attempt=1, epoch=1)
 MESSAGE = letter_spool_pb2.Letter(letter_id="o-1", state=letter_spool_pb2.LETTER_STATE_IN_DOUBT, reason="NO_RESPONSE")
 TEXT = "Subject: [Your] order\r\n\r\nThanks\r\n"
-REGISTER = (
-    product_catalog_pb2_grpc.add_ProductCatalogServiceServicer_to_server,
-    cart_pb2_grpc.add_CartServiceServicer_to_server,
-    currency_pb2_grpc.add_CurrencyServiceServicer_to_server,
-    checkout_pb2_grpc.add_CheckoutServiceServicer_to_server,
-    orders_pb2_grpc.add_OrderJournalServicer_to_server,
-    letter_spool_pb2_grpc.add_LetterSpoolServicer_to_server,
-    mail_records_pb2_grpc.add_MailRecordsServicer_to_server,
-)
 ADDRESSES = (
     "PRODUCT_CATALOG_ADDR", "CART_ADDR", "CURRENCY_ADDR", "CHECKOUT_ADDR", "CHECKOUT_INTERNAL_ADDR",
     "EMAIL_INTERNAL_ADDR",
@@ -105,6 +96,16 @@ class FakeShop:
         keys: idempotency keys.
         errors: what methods raise instead of responding.
     """
+
+    bases = (
+        product_catalog_pb2_grpc.ProductCatalogServiceServicer,
+        cart_pb2_grpc.CartServiceServicer,
+        currency_pb2_grpc.CurrencyServiceServicer,
+        checkout_pb2_grpc.CheckoutServiceServicer,
+        orders_pb2_grpc.OrderJournalServicer,
+        letter_spool_pb2_grpc.LetterSpoolServicer,
+        mail_records_pb2_grpc.MailRecordsServicer,
+    )
 
     def __init__(self) -> None:
         self.address = ""
@@ -168,7 +169,7 @@ def _find_mails(request: Any) -> Message:
 async def shop(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[FakeShop]:
     """A fake shop whose addresses commands find in the environment."""
     fake = FakeShop()
-    async with serve(*((register, fake) for register in REGISTER)) as fake.address:
+    async with serve(fake) as fake.address:
         for variable in ADDRESSES:
             monkeypatch.setenv(variable, fake.address)
         yield fake

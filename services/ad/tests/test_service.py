@@ -11,7 +11,7 @@ from chassis.values.datafile import DataFile
 from shop import ad_pb2
 from shop.ad_pb2_grpc import AdServiceStub
 from shop_kit.failing import rejected_fields
-from shop_kit.serving import connect, registrations
+from shop_kit.serving import connect
 
 PAN = {"redirect_url": "/product/pan", "text": "Pans", "contexts": ["kitchen"]}
 HOUSE = {"redirect_url": "/", "text": "Free shipping"}
@@ -36,7 +36,7 @@ def ads(ads_file: Path) -> Ads:
 
 @pytest.fixture
 async def stub(ads: Ads) -> AsyncIterator[AdServiceStub]:
-    async with connect(*registrations(AdService(ads))) as channel:
+    async with connect(AdService(ads)) as channel:
         yield AdServiceStub(channel)
 
 

@@ -17,7 +17,7 @@ from shop_internal.cart_lines_pb2_grpc import CartLinesStub
 from shop_internal.ordered_cart_pb2 import RemoveAllOrderedRequest, RemoveOrderedRequest
 from shop_internal.ordered_cart_pb2_grpc import OrderedCartStub
 from shop_kit.failing import error_of, failure_of, rejected_fields
-from shop_kit.serving import connect, registrations
+from shop_kit.serving import connect
 
 
 def item(product_id: str, quantity: int = 1) -> cart_pb2.CartItem:
@@ -41,8 +41,7 @@ def telemetry() -> Telemetry:
 
 @pytest.fixture
 async def channel(store: CartStore, telemetry: Telemetry) -> AsyncIterator[grpc.aio.Channel]:
-    servicers = registrations(CartService(store, telemetry), OrderedCart(store), CartLines(store))
-    async with connect(*servicers) as opened:
+    async with connect(CartService(store, telemetry), OrderedCart(store), CartLines(store)) as opened:
         yield opened
 
 

@@ -11,7 +11,7 @@ from shop import currency_pb2
 from shop.currency_pb2_grpc import CurrencyServiceStub
 from shop.money_pb2 import Money
 from shop_kit.failing import rejected_fields
-from shop_kit.serving import connect, registrations
+from shop_kit.serving import connect
 
 
 @dataclass
@@ -26,7 +26,7 @@ def rates() -> FixedRates:
 
 @pytest.fixture
 async def stub(rates: FixedRates) -> AsyncIterator[CurrencyServiceStub]:
-    async with connect(*registrations(CurrencyService(rates))) as channel:
+    async with connect(CurrencyService(rates)) as channel:
         yield CurrencyServiceStub(channel)
 
 

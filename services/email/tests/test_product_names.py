@@ -28,7 +28,7 @@ def catalog() -> FakeCatalog:
 @pytest.fixture
 async def names(catalog: FakeCatalog, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ProductNames]:
     monkeypatch.setattr(product_names, "WAIT_SECONDS", 30.0)
-    async with serve((product_catalog_pb2_grpc.add_ProductCatalogServiceServicer_to_server, catalog)) as address:
+    async with serve(catalog) as address:
         opened = channel(address, "shop.ProductCatalogService", timeout_seconds=30)
         stub = product_catalog_pb2_grpc.ProductCatalogServiceStub(opened)
         async with aclosing(ProductNames(stub, clock=clock)) as found:

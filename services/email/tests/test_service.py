@@ -18,7 +18,6 @@ from email_service.failpoints import AFTER_ACCEPT, BEFORE_ACCEPT
 from email_service.messages import ClaimedMessage, MessageState
 from email_service.mime import Sender
 from email_service.spool.sql import Spool
-from shop import product_catalog_pb2_grpc
 from shop.address_pb2 import Address
 from shop.cart_pb2 import CartItem
 from shop.email_pb2 import SendOrderConfirmationRequest
@@ -136,7 +135,7 @@ async def test_a_confirmation_contains_the_whole_order(running: Running) -> None
 
 
 async def test_a_confirmation_names_products_and_links_to_the_order(sqlite_url: str) -> None:
-    catalog = (product_catalog_pb2_grpc.add_ProductCatalogServiceServicer_to_server, FakeCatalog())
+    catalog = FakeCatalog()
     async with kit_serving.serve(catalog) as address:
         names = {"product_catalog_addr": address, "storefront_url": "https://shop.example/"}
         async with serve(database_url=sqlite_url, **names) as running:

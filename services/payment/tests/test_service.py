@@ -22,7 +22,7 @@ from shop_internal import payment_ledger_pb2 as ledger_pb2
 from shop_internal.payment_ledger_pb2_grpc import PaymentLedgerStub
 from shop_kit.databases import execute
 from shop_kit.failing import all_pages, failure_of, rejected_fields, retried
-from shop_kit.serving import connect, registrations
+from shop_kit.serving import connect
 
 KEYS = HmacKeys.parse("k" * 32)
 
@@ -64,8 +64,7 @@ def charge_request(year: int = 2030) -> payment_pb2.ChargeRequest:
 async def serving(ledger: Ledger, failpoints: str = "") -> AsyncIterator[Payments]:
     active = Failpoints(failpoints)
     processor = PaymentProcessor(ledger, KEYS, {Brand.VISA}, lambda: date(2026, 11, 21), lambda _reason: None)
-    servicers = registrations(PaymentService(processor, active), PaymentLedger(processor, active))
-    async with connect(*servicers) as channel:
+    async with connect(PaymentService(processor, active), PaymentLedger(processor, active)) as channel:
         yield Payments(PaymentServiceStub(channel), PaymentLedgerStub(channel))
 
 

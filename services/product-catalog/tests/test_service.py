@@ -10,7 +10,7 @@ from product_catalog_service.service import CatalogMessages, ProductCatalogServi
 from product_catalog_service.store import parse_catalog
 from shop import empty_pb2, money_pb2, product_catalog_pb2
 from shop.product_catalog_pb2_grpc import ProductCatalogServiceStub
-from shop_kit.serving import connect, program, registrations
+from shop_kit.serving import connect, program
 
 MUG = {
     "id": "mug",
@@ -40,7 +40,7 @@ def catalog(file: Path) -> DataFile[CatalogMessages]:
 
 @pytest.fixture
 async def stub(catalog: DataFile[CatalogMessages]) -> AsyncIterator[ProductCatalogServiceStub]:
-    async with connect(*registrations(ProductCatalogService(catalog))) as channel:
+    async with connect(ProductCatalogService(catalog)) as channel:
         yield ProductCatalogServiceStub(channel)
 
 

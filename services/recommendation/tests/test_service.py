@@ -10,13 +10,13 @@ from shop.recommendation_pb2 import ListRecommendationsRequest
 from shop.recommendation_pb2_grpc import RecommendationServiceStub
 from shop_kit.clock import Clock
 from shop_kit.failing import failure_of, rejected_fields
-from shop_kit.serving import connect, registrations
+from shop_kit.serving import connect
 from shop_kit.waiting import wait_until
 
 
 @pytest.fixture
 async def stub(catalog: CachedCatalog) -> AsyncIterator[RecommendationServiceStub]:
-    async with connect(*registrations(RecommendationService(catalog))) as channel:
+    async with connect(RecommendationService(catalog)) as channel:
         yield RecommendationServiceStub(channel)
 
 

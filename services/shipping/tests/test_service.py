@@ -25,7 +25,7 @@ from shop_internal.shipment_manifest_pb2 import (
 from shop_internal.shipment_manifest_pb2_grpc import ShipmentManifestStub
 from shop_kit.databases import execute
 from shop_kit.failing import all_pages, failure_of, rejected_fields, retried
-from shop_kit.serving import connect, registrations
+from shop_kit.serving import connect
 
 BREMEN = address_pb2.Address(street_address="Lindenweg 7", city="Bremen", country="Germany", zip_code=28195)
 NOWHERE = address_pb2.Address(street_address=" ")
@@ -54,8 +54,7 @@ class Shipping:
 async def serving(manifest: Manifest, failpoints: str = "") -> AsyncIterator[Shipping]:
     rate_card = DataFile(Settings().rate_card_file, parse_rate_card)
     shipper, active = Shipper(manifest, lambda: COMPLETE_SINCE), Failpoints(failpoints)
-    servicers = registrations(ShippingService(rate_card, shipper, active), ShipmentManifest(shipper, active))
-    async with connect(*servicers) as channel:
+    async with connect(ShippingService(rate_card, shipper, active), ShipmentManifest(shipper, active)) as channel:
         yield Shipping(ShippingServiceStub(channel), ShipmentManifestStub(channel))
 
 

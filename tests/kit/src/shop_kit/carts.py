@@ -8,12 +8,7 @@ import grpc
 from typing_extensions import override
 
 from shop.cart_pb2 import Cart, GetCartRequest
-from shop.cart_pb2_grpc import add_CartServiceServicer_to_server
-from shop_internal.ordered_cart_pb2_grpc import add_OrderedCartServicer_to_server
 from shop_kit.fake_peers.reads import FakeCart, FakeOrderedCart
-
-REGISTER = add_CartServiceServicer_to_server
-REGISTER_INTERNAL = add_OrderedCartServicer_to_server
 
 Context = grpc.aio.ServicerContext[Any, Any]
 Handler = Callable[[Context], Awaitable[Cart] | Cart | None]

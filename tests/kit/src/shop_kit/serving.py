@@ -1,6 +1,6 @@
 """Serve servicers in the test's process on a real port, with telemetry in memory."""
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from importlib import import_module
@@ -17,36 +17,35 @@ from chassis.settings import ServiceSettings
 from chassis.telemetry.instruments import Telemetry
 from shop_kit.settings import load_settings
 
-Registration = tuple[Callable[[Any, Any], None], object]
 SettingsT = TypeVar("SettingsT", bound=ServiceSettings)
 
 
-def registrations(*servicers: object) -> list[Registration]:
-    """Return the servicers with the functions that add them to a server, which are beside their generated bases."""
+def registrations(servicers: Iterable[object]) -> list[tuple[Callable[[Any, Any], None], object]]:
+    """Return the servicers with the functions that add them to a server, which are beside their generated bases.
+
+    One whose methods are not of generated bases names those as `bases`.
+    """
     return [
         (getattr(import_module(base.__module__), f"add_{base.__name__}_to_server"), servicer)
         for servicer in servicers
-        for base in type(servicer).__mro__
+        for base in getattr(servicer, "bases", type(servicer).__mro__)
         if base.__module__.endswith("_pb2_grpc")
     ]
 
 
 @asynccontextmanager
 async def running(
-    *registrations: Registration,
-    internal: Sequence[Registration] = (),
+    *servicers: object,
+    internal: Iterable[object] = (),
     checks: Sequence[ReadinessCheck] = (),
     telemetry: Telemetry | None = None,
     **settings: object,
 ) -> AsyncIterator[server.Service]:
-    """Run a service with these settings, on free ports of loopback; its readiness is checked at the start alone.
-
-    Each registration is a generated add_..._to_server function and a servicer.
-    """
+    """Run a service with these settings, on free ports of loopback; its readiness is checked at the start alone."""
     service = server.Service(load_settings(ServiceSettings, settings), telemetry or Telemetry())
-    for register, servicer in registrations:
+    for register, servicer in registrations(servicers):
         service.add_servicer(register, servicer)
-    for register, servicer in internal:
+    for register, servicer in registrations(internal):
         service.add_internal_servicer(register, servicer)
     for check in checks:
         service.add_readiness_check(check)
@@ -59,16 +58,16 @@ async def running(
 
 
 @asynccontextmanager
-async def serve(*registrations: Registration, **options: Any) -> AsyncIterator[str]:
+async def serve(*servicers: object, **options: Any) -> AsyncIterator[str]:
     """Run a service as `running` does; yield the `host:port` of its public port."""
-    async with running(*registrations, **options) as service:
+    async with running(*servicers, **options) as service:
         yield f"127.0.0.1:{service.port}"
 
 
 @asynccontextmanager
-async def connect(*registrations: Registration, telemetry: Telemetry | None = None) -> AsyncIterator[grpc.aio.Channel]:
+async def connect(*servicers: object, telemetry: Telemetry | None = None) -> AsyncIterator[grpc.aio.Channel]:
     """Serve servicers and yield a plain channel to them, which shows status codes, details and trailers unchanged."""
-    async with serve(*registrations, telemetry=telemetry) as address, grpc.aio.insecure_channel(address) as channel:
+    async with serve(*servicers, telemetry=telemetry) as address, grpc.aio.insecure_channel(address) as channel:
         yield channel
 
 

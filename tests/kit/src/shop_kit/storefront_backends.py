@@ -44,7 +44,7 @@ from shop_internal.orders_pb2 import (
 )
 from shop_internal.orders_pb2_grpc import OrderJournalServicer, OrderQuotesServicer
 from shop_kit.fake_peers import FakePeer
-from shop_kit.serving import registrations, serve
+from shop_kit.serving import serve
 
 SERVICES = Path(__file__).parents[4] / "services"
 
@@ -60,7 +60,7 @@ class Peer(FakePeer):
 
     def __init__(self, servicer: object) -> None:
         super().__init__()
-        self.servicer = servicer
+        self.servicer, self.bases = servicer, type(servicer).__mro__
         self.metadata: dict[str, str | bytes] = {}
         self.trailers: tuple[tuple[str, str], ...] = ()
         self.change: Callable[[Any], None] = lambda _: None
@@ -217,4 +217,4 @@ class Backends:
     def serving(self) -> AbstractAsyncContextManager[str]:
         """Serve all of them on one port while in the context, which is its address."""
         peers = [peer for peer in vars(self).values() if isinstance(peer, Peer)]
-        return serve(*((add, peer) for peer in peers for add, _ in registrations(peer.servicer)))
+        return serve(*peers)

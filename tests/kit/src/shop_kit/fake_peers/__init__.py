@@ -13,7 +13,7 @@ from shop_kit.fake_peers.effects import (
 )
 from shop_kit.fake_peers.peer import FakePeer, Fault
 from shop_kit.fake_peers.reads import FakeCart, FakeCatalog, FakeCurrency, FakeOrderedCart
-from shop_kit.serving import registrations, serve
+from shop_kit.serving import serve
 
 __all__ = ["FakePeer", "FakePeers", "Fault"]
 
@@ -32,4 +32,4 @@ class FakePeers:
 
     def serving(self, **settings: Any) -> AbstractAsyncContextManager[str]:
         """Serve all of them on one port, with settings of a service, while in the context, which is its address."""
-        return serve(*registrations(*vars(self).values()), **settings)
+        return serve(*vars(self).values(), **settings)

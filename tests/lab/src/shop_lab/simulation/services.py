@@ -82,7 +82,7 @@ class SimulatedService:
         self._process = process
 
     def serve(self, *servicers: object) -> None:
-        for registration in registrations(*servicers):
+        for registration in registrations(servicers):
             self.add_servicer(*registration)
 
     def add_servicer(self, register: Callable[[Any, Any], None], servicer: object) -> None:

@@ -14,7 +14,7 @@ from shop_cli.local.ports import HOST
 from shop_kit.fake_peers import FakePeers
 from shop_kit.fake_peers.effects import FakeShipping
 from shop_kit.fake_peers.peer import Fault
-from shop_kit.serving import registrations, serve
+from shop_kit.serving import serve
 
 CARD_REFUSED, NO_DELIVERY = "CARD_REFUSED", "NO_DELIVERY"
 DOUBTFUL_SHIPPING = "doubtful shipping"
@@ -87,7 +87,7 @@ async def serve_refusing_peers(shipping_address: str) -> AsyncIterator[RefusingP
     try:
         async with (
             peers.serving() as refusing,
-            serve(*registrations(doubtful)) as doubtful_shipping,
+            serve(doubtful) as doubtful_shipping,
         ):
             yield RefusingPeers(f"{HOST}:{port}", refusing, doubtful_shipping, refused)
     finally:
