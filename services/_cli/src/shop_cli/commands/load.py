@@ -57,6 +57,7 @@ def load(
         "SHAPE": shape,
         "DURATION_SECONDS": "" if duration is None else str(duration),
         "SEED": seed or "",
+        "WORKERS": "0",
         "WEB_PORT": "0",
         "FIGURES_SECONDS": "1",
     }
