@@ -5,7 +5,6 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from shop_cli.local.processes import Process
 from shop_cli.local.workspace import discover
 from shop_kit.running_shop import RunningShop, running_shop
 
@@ -16,8 +15,3 @@ async def shop(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Runnin
     folder = tmp_path_factory.mktemp("shop")
     async with running_shop(folder, discover(), tls=True, LOG_LEVEL="debug") as started:
         yield started
-
-
-@pytest.fixture(scope="session")
-def storefront(shop: RunningShop) -> Process:
-    return shop.processes["storefront"]

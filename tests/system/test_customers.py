@@ -1,6 +1,5 @@
 """Simulated customers of all kinds in the real storefront."""
 
-from shop_cli.local.processes import Process
 from shop_kit.load_runs import figures_until, finish_load, start_load
 from shop_kit.running_shop import RunningShop
 
@@ -12,10 +11,8 @@ def captured(shop: RunningShop) -> int:
     return sum(charge.state == "CHARGED" for charge in shop.charges())
 
 
-async def test_customers_of_every_kind_see_what_they_should_and_are_charged_once(
-    shop: RunningShop, storefront: Process
-) -> None:
-    before = captured(shop)
+async def test_customers_of_every_kind_see_what_they_should_and_are_charged_once(shop: RunningShop) -> None:
+    before, storefront = captured(shop), shop.processes["storefront"]
     process = await start_load(f"http://{storefront.address}", rate=5, seed=SEED, figures_seconds=0.5)
     await figures_until(process, lambda figures: figures["orders"] >= 8)
     process.terminate()

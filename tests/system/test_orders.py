@@ -1,4 +1,4 @@
-"""End-to-end order tests: what the customer gets and what the ledgers record. Carts: test_storefront.py."""
+"""End-to-end order tests: what the customer gets and what the ledgers record."""
 
 from email import message_from_string
 from email.policy import default

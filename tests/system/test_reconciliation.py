@@ -21,8 +21,6 @@ from shop.shipping_pb2_grpc import ShippingServiceStub
 from shop_cli.sample_order import card_info
 from shop_internal.orders_pb2 import SettleOrderRequest
 from shop_internal.orders_pb2_grpc import OrderJournalStub
-from shop_internal.payment_ledger_pb2 import VoidRequest
-from shop_internal.payment_ledger_pb2_grpc import PaymentLedgerStub
 from shop_kit.running_shop import RunningShop, run_shop
 
 DAY = 86_400
@@ -56,12 +54,6 @@ async def charge_again(shop: RunningShop, order: OrderResult) -> None:
     await charge(shop, f"{order.order_id}:2", shop.charges(order.order_id)[0].amount)
 
 
-async def charge_a_later_attempt(shop: RunningShop, order: OrderResult) -> None:
-    request = VoidRequest(charge_key=f"{order.order_id}:1")
-    await PaymentLedgerStub(shop.internal_channels["payment"]).Void(request)
-    await charge_again(shop, order)
-
-
 async def refund(shop: RunningShop, order: OrderResult) -> None:
     """Lose what the order was charged for, so that an operator has to refund and settle it."""
     for disturb in (lose_shipment, lose_mail, leave_order_open):
@@ -70,12 +62,10 @@ async def refund(shop: RunningShop, order: OrderResult) -> None:
     await OrderJournalStub(shop.internal_channels["checkout"]).SettleOrder(request)
 
 
-async def mail(shop: RunningShop, order: OrderResult, recipient: str = "", cents: int = 0) -> None:
-    """Replace the confirmation of an order by one to this recipient, whose shipping costs so many cents more."""
-    ((own,),) = shop.execute("checkout", "SELECT email FROM orders WHERE order_id = ?", order.order_id)
+async def mail_another(shop: RunningShop, order: OrderResult) -> None:
+    """Replace the confirmation of an order by one to another recipient."""
     await lose_mail(shop, order)
-    order.shipping_cost.nanos += cents * 10**7
-    request = SendOrderConfirmationRequest(email=recipient or str(own), order=order)
+    request = SendOrderConfirmationRequest(email="another@example.com", order=order)
     await EmailServiceStub(shop.channels["email"]).SendOrderConfirmation(request)
 
 
@@ -119,18 +109,15 @@ async def age_then(shop: RunningShop, order: OrderResult, disturb: Disturbance) 
 
 # What other states, charges and shipments are: services/checkout/tests/test_reconciliation_rules.py.
 CASES: dict[str, tuple[Disturbance, set[str]]] = {
-    "charged twice": (charge_again, {"CHARGED_TWICE"}),
     "another amount": (
         change("payment", "UPDATE charges SET units = units + 1 WHERE charge_key = ? || ':1'"),
         {"AMOUNT_DIFFERS"},
     ),
-    "later attempt charged": (charge_a_later_attempt, {"ATTEMPT_DIFFERS"}),
     "shipped twice": (ship_again, {"SHIPPED_TWICE", "PARCEL_DIFFERS"}),
     "shipment lost": (lose_shipment, {"CHARGED_NOT_SHIPPED"}),
     "other city": (ship_other("address.city", "'9'"), {"PARCEL_DIFFERS"}),
     "other product": (ship_other("items[0].product_id", "'PAN'"), {"PARCEL_DIFFERS"}),
-    "mail to another": (partial(mail, recipient="another@example.com"), {"MAIL_DIFFERS"}),
-    "mail of another total": (partial(mail, cents=-1), {"MAIL_DIFFERS"}),
+    "mail to another": (mail_another, {"MAIL_DIFFERS"}),
     "refunded": (refund, set()),
     "mail lost": (lose_mail, {"NOT_MAILED"}),
     "order lost": (change("checkout", "DELETE FROM orders WHERE order_id = ?"), {"UNKNOWN_ORDER"}),
