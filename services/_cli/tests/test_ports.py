@@ -12,9 +12,11 @@ def test_reserved_ports_differ_from_each_other_and_from_other_reservations() -> 
         assert len({*first, *second}) == 40
 
 
-def test_a_reserved_port_can_be_bound() -> None:
+def test_a_reserved_port_can_be_bound_and_reserved_again_afterwards() -> None:
     with reserved(1) as (port,), socket.socket() as bound:
         bound.bind((HOST, port))
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as lock:
+        lock.bind((HOST, port))
 
 
 def test_a_port_in_use_is_refused_with_its_service_and_the_options_that_choose_others() -> None:
@@ -30,13 +32,6 @@ def test_a_port_in_use_is_refused_with_its_service_and_the_options_that_choose_o
 def test_a_port_that_only_ipv6_uses_is_in_use_because_localhost_may_mean_it() -> None:
     with socket.create_server(("::1", 0), family=socket.AF_INET6) as taken, pytest.raises(PortInUse):
         require_free(taken.getsockname()[1], "storefront")
-
-
-def test_a_reservation_ends_with_its_context() -> None:
-    with reserved(1) as (port,):
-        pass
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as lock:
-        lock.bind((HOST, port))
 
 
 @pytest.mark.parametrize(("name", "usual"), [("cart", 50_051), ("cart-internal", 11_051), ("control-room", 8090)])

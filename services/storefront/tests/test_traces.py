@@ -51,25 +51,17 @@ def begun_trace(_request: Request, order_id: str) -> Response:
     return JSONResponse(document(span(1, None, 100, 200, **{"shop.order.id": order_id})))
 
 
-# Responses of stores that have no trace of the order, or fail.
-NO_TRACE = JSONResponse(document())
+def no_trace(_request: Request, _order_id: str) -> Response:
+    return JSONResponse(document())
+
+
+# Responses of stores that fail.
 FAILURES = {
-    "no trace": NO_TRACE,
     "malformed": JSONResponse({"result": {"resourceSpans": [{"resource": {}}]}}),
     "not JSON": Response("<html>"),
     "not found": JSONResponse({"error": {"message": "no traces found"}}, 404),
     "too long": Response(b"x" * 5_000_000),
 }
-
-
-def in_turn(*answers: Answer) -> Answer:
-    """Return an answer that gives these in turn, and the whole trace from then on."""
-    left = iter(answers)
-
-    def answer(request: Request, order_id: str) -> Response:
-        return next(left, order_trace)(request, order_id)
-
-    return answer
 
 
 @asynccontextmanager
@@ -116,7 +108,7 @@ async def test_the_page_is_shown_without_a_trace(failure: str) -> None:
 
 
 async def test_the_trace_of_an_earlier_order_is_no_longer_stored() -> None:
-    async with shop_with_traces(lambda _request, _order_id: NO_TRACE) as (shop, _), shop.visitor() as visitor:
+    async with shop_with_traces(no_trace) as (shop, _), shop.visitor() as visitor:
         path = (await visitor.order()).headers["location"]
         for order in shop.backends.checkout.orders.values():
             order.order.created_at.FromSeconds(int(time.time()) - 120)
@@ -135,10 +127,14 @@ async def test_the_page_is_shown_without_a_store_of_traces(settings: dict[str, A
 
 
 async def test_a_trace_that_arrives_later_and_grows_is_streamed_until_it_is_complete() -> None:
-    none: Answer = lambda _request, _order_id: NO_TRACE  # noqa: E731 - an answer as the others
-    async with shop_with_traces(in_turn(none, none, begun_trace)) as (shop, _), shop.visitor() as visitor:
+    answers = iter([no_trace, no_trace, begun_trace])
+
+    def in_turn(request: Request, order_id: str) -> Response:
+        return next(answers, order_trace)(request, order_id)
+
+    async with shop_with_traces(in_turn) as (shop, _), shop.visitor() as visitor:
         path = (await visitor.order()).headers["location"]
-        await visitor.page(path)
+        assert "The trace arrives a few seconds after the order" in await visitor.page(path)
         stream = await visitor.page(f"{path}/events")
     assert re.findall(r"(\d) spans?", stream) == ["1", "3"]
     assert [line for line in stream.splitlines() if line.startswith("event:")][-2:] == ["event: trace", "event: end"]
