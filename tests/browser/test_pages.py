@@ -8,12 +8,11 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from playwright.async_api import Browser, Response, expect
+from playwright.async_api import Browser, expect
 
 from shop_kit.browser import DESK, PHONE, Tab, faults_of_appearance, open_tab
 from shop_kit.card_leaks import random_card
 
-MAX_KILOBYTES = 60
 MAX_SHIFT = 0.03
 """A third of what counts as good. Half a sentence that a busy browser paints and then completes shifts by 0.01."""
 SHIFTS = """
@@ -97,10 +96,9 @@ async def faults(customer: Customer, browser: Browser, origin: str) -> list[tupl
 async def examine(tab: Tab, name: str, path: str) -> list[tuple[str, str]]:
     """Open a page, save pictures of it and return what is wrong with it, each fault with its kind."""
     page, earlier = tab.page, len(tab.problems)
-    kilobytes = await load(tab, name, path)
-    found = [("weight", f"{name}: {kilobytes} kB")] if kilobytes > MAX_KILOBYTES else []
+    await load(tab, name, path)
     shifts = await page.evaluate(SHIFTS)
-    found += [("layout", f"{name}: {shifts}")] if sum(value for value, _ in shifts) > MAX_SHIFT else []
+    found = [("layout", f"{name}: {shifts}")] if sum(value for value, _ in shifts) > MAX_SHIFT else []
     for summary in await page.locator("summary").all():
         await summary.click()
     # Pictures below the window are loaded when a visitor scrolls to them.
@@ -113,24 +111,13 @@ async def examine(tab: Tab, name: str, path: str) -> list[tuple[str, str]]:
     return found + [("problem", problem) for problem in tab.problems[earlier:]]
 
 
-async def load(tab: Tab, name: str, path: str) -> float:
-    """Open a page, and return the kilobytes that the browser has loaded for it, without pictures."""
-    page, loaded = tab.page, list[Response]()
-
-    def record(response: Response) -> None:
-        if response.request.is_navigation_request() and response.frame == page.main_frame:
-            loaded.clear()  # a form has led to the next page
-        loaded.append(response)
-
-    page.on("response", record)
-    await page.goto(path)
+async def load(tab: Tab, name: str, path: str) -> None:
+    """Open a page, and send the forms that lead to the one of this name."""
+    await tab.page.goto(path)
     if name.endswith("with-total"):
         await tab.fill_checkout_form(random_card("4"))
     if name.endswith("refused-checkout"):
         await send_invalid_form(tab)
-    page.remove_listener("response", record)
-    sizes = [await response.request.sizes() for response in loaded if response.request.resource_type != "image"]
-    return sum(size["responseBodySize"] + size["responseHeadersSize"] for size in sizes) / 1024
 
 
 async def send_invalid_form(tab: Tab) -> None:
@@ -145,7 +132,6 @@ async def send_invalid_form(tab: Tab) -> None:
     [
         pytest.param("appearance", id="violates-an-accessibility-rule-or-is-wider-than-its-window"),
         pytest.param("header", id="has-no-room-for-a-thousand-items-in-its-header"),
-        pytest.param("weight", id="exceeds-its-weight"),
         pytest.param("layout", id="shifts-its-layout"),
         pytest.param("problem", id="has-errors-or-requests-other-origins"),
     ],

@@ -6,11 +6,8 @@ from collections.abc import Awaitable, Callable, Mapping
 import pytest
 from playwright.async_api import Page, expect
 
-from shop_internal.orders_pb2 import ListOrdersRequest, Order
-from shop_internal.orders_pb2_grpc import OrderJournalStub
 from shop_kit.browser import ADDRESS, Tab, card_fields
 from shop_kit.card_leaks import leaked_cards, random_card
-from shop_kit.running_shop import RunningShop
 
 MAX_STOPS = 80
 """Elements that the Tab key reaches on a page, with room to spare."""
@@ -32,21 +29,6 @@ async def test_a_visitor_searches_and_orders_in_yen(tab: Tab) -> None:
     await expect(page.get_by_role("button", name="Place order")).to_contain_text(total)
     await tab.place_order()
     await expect(page.locator(".totals strong")).to_have_text(total)
-
-
-async def test_a_double_click_places_one_order(shop: RunningShop, tab: Tab) -> None:
-    await tab.prepare_order()
-    await tab.page.get_by_role("button", name="Place order").dblclick()
-    await tab.order_id()
-    assert len(await orders_of(shop, tab)) == 1
-
-
-async def test_reloading_an_order_places_no_second_one(shop: RunningShop, tab: Tab) -> None:
-    await tab.prepare_order()
-    order_id = await tab.place_order()
-    await tab.page.reload()
-    assert [order.order_id for order in await orders_of(shop, tab)] == [order_id]
-    assert [charge.state for charge in shop.charges(order_id)] == ["CHARGED"]
 
 
 @pytest.mark.parametrize("month", ["12", "13"], ids=["after an order", "after a refused form"])
@@ -91,12 +73,6 @@ async def test_the_first_stop_of_the_keyboard_skips_the_header(tab: Tab) -> None
     await tab.page.goto("/")
     await press_enter_on(tab.page, "Skip to content")
     assert await tab.page.evaluate("document.activeElement.id") == "content"
-
-
-async def orders_of(shop: RunningShop, tab: Tab) -> list[Order]:
-    """Return the orders of a tab's session from checkout's journal."""
-    journal = OrderJournalStub(shop.internal_channels["checkout"])
-    return list((await journal.ListOrders(ListOrdersRequest(user_id=await tab.user_id()))).orders)
 
 
 async def content(page: Page) -> str:

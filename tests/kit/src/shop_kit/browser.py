@@ -97,11 +97,6 @@ class Tab:
         page.on("requestfailed", self._record_failure)
         page.on("response", self._record_response)
 
-    async def user_id(self) -> str:
-        """Return the user id of this tab's session."""
-        (session,) = [cookie for cookie in await self.context.cookies() if cookie["name"] == "session"]
-        return session["value"].partition(".")[0]
-
     async def add_to_cart(self, product_id: str = "copper-kettle", quantity: int = 1) -> None:
         await self.page.goto(f"/products/{product_id}")
         await self.page.get_by_label("Quantity").fill(str(quantity))
