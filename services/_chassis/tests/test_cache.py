@@ -94,7 +94,8 @@ async def test_an_error_that_every_caller_has_left_is_not_reported(source: Sourc
     await wait_until(lambda: source.fetches["a"] == 1)
     left.cancel()
     source.gate.set()
-    await asyncio.sleep(0.01)  # the fetch fails, after its caller has left
+    await asyncio.wait([left, *cache._fetches.values()])
+    del left  # which refers to the fetch
     gc.collect()
     assert reported == []
 

@@ -6,7 +6,7 @@ Internal services are on a port of their own: clients of the public port can nei
 import asyncio
 import gc
 from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager
+from contextlib import asynccontextmanager
 from typing import Any
 
 import grpc
@@ -40,49 +40,37 @@ class Store:
             raise errors.Unavailable("the store is down")
 
 
-def start(
-    store: Store | None = None, *, carts: Carts | None = None, **options: Any
-) -> AbstractAsyncContextManager[server.Service]:
-    options = {"internal": [OrderedCarts()], "checks": [(store or Store()).ping], **options}
-    return running(carts or Carts(), **options)
-
-
-@pytest.fixture
-async def service() -> AsyncIterator[server.Service]:
-    async with start() as started:
-        yield started
-
-
-@pytest.fixture
-async def public(service: server.Service) -> AsyncIterator[grpc.aio.Channel]:
-    async with grpc.aio.insecure_channel(f"127.0.0.1:{service.port}") as channel:
-        yield channel
-
-
-@pytest.fixture
-async def internal(service: server.Service) -> AsyncIterator[grpc.aio.Channel]:
-    async with grpc.aio.insecure_channel(f"127.0.0.1:{service.internal_port}") as channel:
-        yield channel
-
-
-async def test_a_port_serves_describes_and_reports_its_own_services_alone(
-    service: server.Service, public: grpc.aio.Channel, internal: grpc.aio.Channel
-) -> None:
-    serving = health_pb2.HealthCheckResponse(status=health_pb2.HealthCheckResponse.SERVING)
-    for channel, port, own, other in (
-        (public, service.port, PUBLIC, INTERNAL),
-        (internal, service.internal_port, INTERNAL, PUBLIC),
+@asynccontextmanager
+async def connected(
+    *, carts: Carts | None = None, **options: Any
+) -> AsyncIterator[tuple[server.Service, grpc.aio.Channel, grpc.aio.Channel]]:
+    """Run a service; yield it with channels to its public port and to its internal one."""
+    options = {"internal": [OrderedCarts()], "checks": [Store().ping], **options}
+    async with (
+        running(carts or Carts(), **options) as service,
+        grpc.aio.insecure_channel(f"127.0.0.1:{service.port}") as public,
+        grpc.aio.insecure_channel(f"127.0.0.1:{service.internal_port}") as internal,
     ):
-        carts, ordered = cart_pb2_grpc.CartServiceStub(channel), ordered_cart_pb2_grpc.OrderedCartStub(channel)
-        calls: dict[str, Any] = {PUBLIC: carts.GetCart(GET_CART), INTERNAL: ordered.RemoveOrdered(REMOVE_ORDERED)}
-        assert {name: await outcome(call) for name, call in calls.items()} == {own: "OK", other: "UNIMPLEMENTED"}
-        methods = await asyncio.to_thread(methods_at, f"127.0.0.1:{port}")
-        assert {str(method.containing_service.full_name) for method in methods} == {own}
-        healthy = ("", "liveness", own)
-        assert [await health(channel, name) for name in (*healthy, other)] == [*["SERVING"] * 3, "NOT_FOUND"]
-        stub: Any = health_pb2_grpc.HealthStub(channel)
-        listed = (await stub.List(health_pb2.HealthListRequest())).statuses  # type: ignore[attr-defined]
-        assert dict(listed) == dict.fromkeys(healthy, serving)
+        yield service, public, internal
+
+
+async def test_a_port_serves_describes_and_reports_its_own_services_alone() -> None:
+    async with connected() as (service, public, internal):
+        serving = health_pb2.HealthCheckResponse(status=health_pb2.HealthCheckResponse.SERVING)
+        for channel, port, own, other in (
+            (public, service.port, PUBLIC, INTERNAL),
+            (internal, service.internal_port, INTERNAL, PUBLIC),
+        ):
+            carts, ordered = cart_pb2_grpc.CartServiceStub(channel), ordered_cart_pb2_grpc.OrderedCartStub(channel)
+            calls: dict[str, Any] = {PUBLIC: carts.GetCart(GET_CART), INTERNAL: ordered.RemoveOrdered(REMOVE_ORDERED)}
+            assert {name: await outcome(call) for name, call in calls.items()} == {own: "OK", other: "UNIMPLEMENTED"}
+            methods = await asyncio.to_thread(methods_at, f"127.0.0.1:{port}")
+            assert {str(method.containing_service.full_name) for method in methods} == {own}
+            healthy = ("", "liveness", own)
+            assert [await health(channel, name) for name in (*healthy, other)] == [*["SERVING"] * 3, "NOT_FOUND"]
+            stub: Any = health_pb2_grpc.HealthStub(channel)
+            listed = (await stub.List(health_pb2.HealthListRequest())).statuses  # type: ignore[attr-defined]
+            assert dict(listed) == dict.fromkeys(healthy, serving)
 
 
 async def test_a_full_port_sheds_calls_and_the_other_one_serves_them() -> None:
@@ -90,11 +78,8 @@ async def test_a_full_port_sheds_calls_and_the_other_one_serves_them() -> None:
     telemetry, metrics = measured()
     ports = [("shop.port.name", name) for name in ("public", "internal")]
     shed = [("shop.server.shed_requests", port, ("shop.server.shed.reason", "in_flight")) for port in ports]
-    async with (
-        start(carts=carts, telemetry=telemetry, max_concurrent_rpcs=1, grace_seconds=0) as service,
-        grpc.aio.insecure_channel(f"127.0.0.1:{service.port}") as public,
-        grpc.aio.insecure_channel(f"127.0.0.1:{service.internal_port}") as internal,
-    ):
+    options = {"telemetry": telemetry, "max_concurrent_rpcs": 1, "grace_seconds": 0}
+    async with connected(carts=carts, **options) as (_, public, internal):
         stub, ordered = cart_pb2_grpc.CartServiceStub(public), ordered_cart_pb2_grpc.OrderedCartStub(internal)
         hanging = stub.GetCart(GET_CART)
         await wait_until(lambda: carts.entered)
@@ -113,29 +98,26 @@ async def test_a_full_port_sheds_calls_and_the_other_one_serves_them() -> None:
 
 @pytest.mark.parametrize("version", ["v1", "v1alpha"])
 @pytest.mark.parametrize("symbol", ["shop.CartService", "shop.CartService.GetCart", "shop.CartItem.quantity"])
-async def test_reflection_of_both_versions_describes_services_methods_and_fields(
-    public: grpc.aio.Channel, version: str, symbol: str
-) -> None:
-    reflect: Any = public.stream_stream(
-        f"/grpc.reflection.{version}.ServerReflection/ServerReflectionInfo",
-        reflection_pb2.ServerReflectionRequest.SerializeToString,
-        reflection_pb2.ServerReflectionResponse.FromString,
-    )
-    requests = [reflection_pb2.ServerReflectionRequest(file_containing_symbol=name) for name in (symbol, "shop.No.No")]
-    found, missing = [response async for response in reflect(requests)]
-    files = [FileDescriptorProto.FromString(file) for file in found.file_descriptor_response.file_descriptor_proto]
-    assert "shop/cart.proto" in {file.name for file in files}
-    assert missing.error_response.error_code == grpc.StatusCode.NOT_FOUND.value[0]
+async def test_reflection_of_both_versions_describes_services_methods_and_fields(version: str, symbol: str) -> None:
+    async with connected() as (_, public, _):
+        reflect: Any = public.stream_stream(
+            f"/grpc.reflection.{version}.ServerReflection/ServerReflectionInfo",
+            reflection_pb2.ServerReflectionRequest.SerializeToString,
+            reflection_pb2.ServerReflectionResponse.FromString,
+        )
+        requests = [
+            reflection_pb2.ServerReflectionRequest(file_containing_symbol=name) for name in (symbol, "shop.No.No")
+        ]
+        found, missing = [response async for response in reflect(requests)]
+        files = [FileDescriptorProto.FromString(file) for file in found.file_descriptor_response.file_descriptor_proto]
+        assert "shop/cart.proto" in {file.name for file in files}
+        assert missing.error_response.error_code == grpc.StatusCode.NOT_FOUND.value[0]
 
 
 async def test_readiness_follows_the_store_and_liveness_does_not() -> None:
     store = Store()
     store.broken = True
-    async with (
-        start(store) as service,
-        grpc.aio.insecure_channel(f"127.0.0.1:{service.port}") as public,
-        grpc.aio.insecure_channel(f"127.0.0.1:{service.internal_port}") as internal,
-    ):
+    async with connected(checks=[store.ping]) as (service, public, internal):
         checked = [(public, ""), (public, PUBLIC), (internal, INTERNAL), (public, "liveness")]
         unready, ready = [*["NOT_SERVING"] * 3, "SERVING"], ["SERVING"] * 4
         assert [await health(*name) for name in checked] == unready  # it has never responded
@@ -159,7 +141,7 @@ async def test_a_check_with_a_defect_makes_the_service_not_ready_and_is_repeated
             raise error
 
     monkeypatch.setattr(server, "_READINESS_INTERVAL_SECONDS", 0.05)
-    async with start(checks=[check]) as service, grpc.aio.insecure_channel(f"127.0.0.1:{service.port}") as channel:
+    async with connected(checks=[check]) as (service, channel, _):
         stub: Any = health_pb2_grpc.HealthStub(channel)
         watch = stub.Watch(health_pb2.HealthCheckRequest(service=PUBLIC))
         seen = [(await watch.read()).status]
@@ -175,8 +157,7 @@ async def test_a_stop_waits_for_calls_in_flight_and_not_for_streams_that_clients
     carts = HeldCarts()
     async with (
         asyncio.timeout(PATIENCE_SECONDS),  # well before the grace period ends
-        start(carts=carts, grace_seconds=3 * PATIENCE_SECONDS) as service,
-        grpc.aio.insecure_channel(f"127.0.0.1:{service.port}") as channel,
+        connected(carts=carts, grace_seconds=3 * PATIENCE_SECONDS) as (service, channel, _),
     ):
         health: Any = health_pb2_grpc.HealthStub(channel)
         watch = health.Watch(health_pb2.HealthCheckRequest())
@@ -193,32 +174,32 @@ async def test_a_stop_waits_for_calls_in_flight_and_not_for_streams_that_clients
         assert [await outcome(ending) for ending in (watch.read(), never_sent)] == ["UNAVAILABLE"] * 2
 
 
-async def test_a_service_goes_on_after_a_method_name_that_is_not_utf_8(
-    service: server.Service, public: grpc.aio.Channel, caplog: pytest.LogCaptureFixture
-) -> None:
-    held: Any = health_pb2_grpc.HealthStub(public)
-    watch = held.Watch(health_pb2.HealthCheckRequest())
-    await watch.read()
-    client = await Connection.open(service.port, PREFACE + call(path=b"/\xffsecret"))
-    await client.closed.wait()  # though neither client leaves
-    stub = cart_pb2_grpc.CartServiceStub(public)
+async def test_a_service_goes_on_after_a_method_name_that_is_not_utf_8(caplog: pytest.LogCaptureFixture) -> None:
+    async with connected() as (service, public, _):
+        held: Any = health_pb2_grpc.HealthStub(public)
+        watch = held.Watch(health_pb2.HealthCheckRequest())
+        await watch.read()
+        client = await Connection.open(service.port, PREFACE + call(path=b"/\xffsecret"))
+        await client.closed.wait()  # though neither client leaves
+        stub = cart_pb2_grpc.CartServiceStub(public)
 
-    async def is_served() -> bool:  # calls on the old connection may fail until it has ended
-        return await outcome(stub.GetCart(GET_CART)) == "OK"
+        async def is_served() -> bool:  # calls on the old connection may fail until it has ended
+            return await outcome(stub.GetCart(GET_CART)) == "OK"
 
-    await wait_until(is_served)
-    assert await health(public, PUBLIC) == "SERVING"
-    client.close()
-    gc.collect()
-    assert "secret" not in caplog.text
+        await wait_until(is_served)
+        assert await health(public, PUBLIC) == "SERVING"
+        client.close()
+        gc.collect()
+        assert "secret" not in caplog.text
 
 
 async def test_a_service_without_internal_services_has_no_internal_port() -> None:
-    async with start(internal=[]) as service:
+    async with connected(internal=[]) as (service, _, _):
         assert service.internal_port is None
 
 
-async def test_an_internal_port_in_use_fails_the_start_with_its_setting(service: server.Service) -> None:
-    with pytest.raises(OSError, match=f"INTERNAL_PORT: can't listen on 127.0.0.1:{service.internal_port}"):
-        async with start(internal_port=service.internal_port):
-            pass
+async def test_an_internal_port_in_use_fails_the_start_with_its_setting() -> None:
+    async with connected() as (service, _, _):
+        with pytest.raises(OSError, match=f"INTERNAL_PORT: can't listen on 127.0.0.1:{service.internal_port}"):
+            async with connected(internal_port=service.internal_port):
+                pass

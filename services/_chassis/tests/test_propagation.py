@@ -8,9 +8,6 @@ import pytest
 from opentelemetry import context as otel_context
 from opentelemetry import trace
 from opentelemetry.context import Context as OtelContext
-from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.sdk.trace.sampling import ALWAYS_ON
 from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags
 
@@ -96,15 +93,15 @@ async def test_an_unsampled_trace_passes_through_without_spans_and_with_baggage_
     assert recorded.spans() == []
 
 
-async def test_a_sampler_that_ignores_parents_samples_calls_of_an_unsampled_trace() -> None:
-    exporter = InMemorySpanExporter()
-    provider = TracerProvider(ALWAYS_ON)
-    provider.add_span_processor(SimpleSpanProcessor(exporter))
-    async with serving_chain(Telemetry(provider.get_tracer("test"), follows_parents=False)) as (channel, _, second):
+async def test_a_sampler_that_ignores_parents_samples_calls_of_an_unsampled_trace(
+    recorded: Recorded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recorded.telemetry.tracer, "sampler", ALWAYS_ON)
+    async with serving_chain(replace(recorded.telemetry, follows_parents=False)) as (channel, _, second):
         await call(channel, traceparent=UNSAMPLED)
         assert second.received[0].startswith(f"00-{TRACE}-")
         assert second.received[0].endswith("-01")
-    assert len(exporter.get_finished_spans()) == 3
+    assert len(recorded.spans()) == 3
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@ import resource
 import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -114,30 +113,13 @@ def test_with_reload_a_changed_source_file_restarts_the_service(tmp_path: Path) 
     with process(tmp_path, RELOAD="1") as (running, output):
         port_of(output)
         (tmp_path / "program.py").write_text(PROGRAM.replace('"closed"', '"closed again"'))
-        with changing(tmp_path / "program.py"):
-            while "draining" not in output.readline():
-                pass
+        while "draining" not in output.readline():
+            pass
         while "serving" not in output.readline():
             pass
         running.send_signal(signal.SIGTERM)
         assert running.wait() == 0
         assert "closed again\n" in output.readlines()
-
-
-@contextmanager
-def changing(path: Path) -> Iterator[None]:
-    """Change a file's time again and again: the process looks at it first at some moment after its start."""
-    done = threading.Event()
-
-    def touch() -> None:
-        while not done.wait(0.05):
-            path.touch()
-
-    thread = threading.Thread(target=touch)
-    thread.start()
-    yield
-    done.set()
-    thread.join()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only glibc keeps it")

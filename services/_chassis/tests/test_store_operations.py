@@ -22,7 +22,7 @@ from chassis.telemetry.metrics import Attributes
 from chassis.telemetry.store_operations import record_wait, sql_operation
 from shop_kit.clock import Clock
 from shop_kit.serving import Recorded
-from shop_kit.waiting import wait_until
+from shop_kit.waiting import PATIENCE_SECONDS, wait_until
 
 SECRET = "4242424242424242"
 CREATE = "CREATE TABLE notes (id SERIAL PRIMARY KEY, text TEXT)"
@@ -123,17 +123,18 @@ async def test_a_server_that_is_down_is_a_failed_wait_for_a_connection(recorded:
 
 
 async def test_a_wait_for_a_connection_is_a_span_before_that_of_the_statement(
-    recorded: Recorded, postgres: PostgresDatabase
+    recorded: Recorded, postgres: PostgresDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sleep = "SELECT pg_sleep(0.5)"
-    holders = [asyncio.create_task(postgres.read(sleep, {})) for _ in range(8)]
-    await wait_until(lambda: postgres.use().used == 8 and not postgres._waits.waiting)
+    monkeypatch.setattr("chassis.sql.postgres.ANSWER_WITHIN_SECONDS", PATIENCE_SECONDS)
+    connections = [await postgres._pool.getconn(PATIENCE_SECONDS) for _ in range(8)]
+    use = postgres.use()
+    assert (use.used, use.idle, use.maximum) == (8, 0, 8)
     with sampled_call(recorded) as call:
         waiting = asyncio.create_task(insert(postgres))
         await wait_until(lambda: postgres._waits.waiting)
-        use = postgres.use()
-        await asyncio.gather(waiting, *holders)
-    assert (use.used, use.idle, use.maximum) == (8, 0, 8)
+        await asyncio.sleep(0.01)  # a wait of less than a millisecond is no span
+        await asyncio.gather(*map(postgres._pool.putconn, connections))
+        await waiting
     wait, statement = sorted(children(recorded, call), key=lambda span: span.start_time or 0)
     assert (wait.name, statement.name) == ("pool.wait", "INSERT notes")
     assert (wait.end_time or 0) - (wait.start_time or 0) > 9_000_000

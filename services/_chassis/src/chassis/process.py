@@ -114,12 +114,12 @@ async def _serve_until_stopped(serving: Serving[SettingsT], settings: SettingsT,
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopped.set)
+    changed = asyncio.create_task(_stop_on_change(stopped, _modification_times())) if settings.reload else None
     with observe_loop_lag(telemetry):
         async with serving(settings, telemetry) as ports:
             # A full collection that scans the objects of the start, which live on, blocks the loop for 40 to 84 ms.
             gc.freeze()
             log.info("serving", **ports)
-            changed = asyncio.create_task(_stop_on_change(stopped), name="reload") if settings.reload else None
             await stopped.wait()
             log.info("draining")
     log.info("stopped")
@@ -141,9 +141,8 @@ def mark_retrieved(running: "asyncio.Future[Any]") -> None:
         running.exception()
 
 
-async def _stop_on_change(stopped: asyncio.Event) -> None:
+async def _stop_on_change(stopped: asyncio.Event, before: dict[Path, float]) -> None:
     """Stop when a source file changes: for development, where files are synced into a pod."""
-    before = _modification_times()
     while _modification_times() == before:  # noqa: ASYNC110 - files set no event
         await asyncio.sleep(_RELOAD_SECONDS)
     stopped.set()
