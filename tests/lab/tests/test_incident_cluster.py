@@ -15,7 +15,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from email.message import Message
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 import yaml
@@ -320,23 +320,17 @@ def test_a_patch_that_does_not_apply_is_refused(cluster: FakeCluster, diff: str,
     assert cluster.stored == before
 
 
-class ReconciledCluster(Cluster):
-    """A cluster whose reconciliation logs these events."""
-
-    events: ClassVar[list[dict[str, str]]] = []
-
-    @override
-    def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
-        if arguments[0] == "logs":
-            return "not JSON\n" + "\n".join(map(json.dumps, self.events))
-        return json.dumps({"spec": {"template": {"spec": {"containers": [{"env": []}]}}}})
-
-
 def test_records_that_were_not_read_are_not_taken_for_equal(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = ReconciledCluster("shop-lab", "shop")
-    monkeypatch.setattr(ReconciledCluster, "events", [{"event": "mismatch", "kind": "X"}, {"event": "reconciled"}])
+    events = [{"event": "mismatch", "kind": "X"}, {"event": "reconciled"}]
+
+    def kubectl(_cluster: Cluster, verb: str, *_arguments: str, **_options: str) -> str:
+        logs = "\n".join(["not JSON", *map(json.dumps, events)])
+        return logs if verb == "logs" else json.dumps({"spec": {"template": {"spec": {"containers": [{"env": []}]}}}})
+
+    monkeypatch.setattr(Cluster, "kubectl", kubectl)
+    found = Cluster("shop-lab", "shop")
     assert found.compare() == ["X"]
-    monkeypatch.setattr(ReconciledCluster, "events", [{"event": "records not read"}])
+    events[:] = [{"event": "records not read"}]
     with pytest.raises(CannotAct, match="could not read all records"):
         found.compare()
 

@@ -210,9 +210,15 @@ def test_every_mismatch_violates_an_invariant() -> None:
 
 
 def play(folder: Path, shop: FakeShop) -> Truth:
-    """Play one fault, from 60 to 260 s after the start."""
+    """Play one fault, from 60 to 260 s after the start of a game, whose record is not readable before its end."""
     record = begun(folder, FAULT, 200)
-    pace = Pace(clock=lambda: shop.now, sleep=shop.sleep)
+
+    def sleep(seconds: float) -> None:
+        with pytest.raises(RecordMalformed, match="has not ended"):
+            read(record.folder)
+        shop.sleep(seconds)
+
+    pace = Pace(clock=lambda: shop.now, sleep=sleep)
     Game((Turn(FAULT, begins=60, seconds=200),), 600, shop, shop.inject, record, pace).run()
     return read(record.folder)[1]
 
@@ -272,17 +278,3 @@ def test_a_game_is_answered_and_then_revealed_with_the_walk(tmp_path: Path, caps
     assert (folder / SCORES).exists()
     with pytest.raises(NoGameDay, match="was revealed: start the next one"):
         gameday.answer("ad", out=tmp_path)
-
-
-def test_a_game_that_runs_is_not_revealed(tmp_path: Path) -> None:
-    shop, refused = FakeShop(), []
-
-    def sleep(seconds: float) -> None:
-        with pytest.raises(RecordMalformed, match="has not ended") as found:
-            read(next(tmp_path.iterdir()))
-        refused.append(found)
-        shop.now += seconds
-
-    shop.sleep = sleep  # type: ignore[method-assign]
-    play(tmp_path, shop)
-    assert refused
