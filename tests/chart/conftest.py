@@ -61,11 +61,6 @@ class Manifests:
     def container(self, service: str) -> Object:
         return dict(self.pod(service)["spec"]["containers"][0])
 
-    def job(self) -> Object:
-        """Return the pod template of the reconciliation."""
-        job = self.one("CronJob", "shop-reconciliation")["spec"]["jobTemplate"]["spec"]
-        return dict(job["template"])
-
     def config(self, component: str, file: str) -> Any:
         """Return the content of a component's YAML file."""
         return yaml.safe_load(self.one("ConfigMap", f"shop-{component}")["data"][file])
@@ -185,16 +180,6 @@ def mesh(request: pytest.FixtureRequest) -> Object:
 @pytest.fixture(scope="session")
 def grpc_services(values: Object) -> list[str]:
     return [name for name, entry in values["services"].items() if (entry or {}).get("protocol", "grpc") == "grpc"]
-
-
-@pytest.fixture(scope="session")
-def ports(values: Object) -> dict[str, int]:
-    """Return the port of each service."""
-    default = values["defaults"]["port"]
-    return {
-        name: (entry or {}).get("port", default) if (entry or {}).get("protocol") == "http" else 50051
-        for name, entry in values["services"].items()
-    }
 
 
 @pytest.fixture(scope="session")

@@ -2,12 +2,13 @@
 
 import json
 import re
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
 from jsonschema.validators import validator_for  # type: ignore[import-untyped]
+
+from shop_kit.reflection import contract, full_name
 
 ROOT = Path(__file__).resolve().parents[2]
 HEALTH = "grpc.health.v1.Health/*"
@@ -42,13 +43,6 @@ def table_of(values: dict[str, Any]) -> Table:
             for callee, methods in calls.items():
                 table.setdefault((caller, callee), set()).update(full_names(callee, methods))
     return table
-
-
-def contract() -> set[str]:
-    """Return the full names of all methods."""
-    files = [import_module(f"{file.parent.name}.{file.stem}_pb2") for file in (ROOT / "protos").glob("shop*/*.proto")]
-    services = [service for file in files for service in file.DESCRIPTOR.services_by_name.values()]
-    return {f"{service.full_name}/{method.name}" for service in services for method in service.methods}
 
 
 def identity(caller: str) -> str:
@@ -94,12 +88,13 @@ def test_identities_follow_the_trust_domain_the_namespace_and_the_release_and_en
 def test_every_declared_or_exposed_method_exists_and_the_pods_of_helm_test_call_theirs(
     values: dict[str, Any], grpc_services: list[str]
 ) -> None:
-    assert set().union(*table_of(values).values()) <= contract()
+    methods = {full_name(method) for method in contract()}
+    assert set().union(*table_of(values).values()) <= methods
     for name in grpc_services:
-        assert full_names(name, (values["services"][name] or {}).get("exposed", [])) <= contract()
+        assert full_names(name, (values["services"][name] or {}).get("exposed", [])) <= methods
     stubs = re.findall(r"\.([A-Z]\w+)\(", (ROOT / "charts/shop/files/tests/order.py").read_text())
-    methods = {name.rpartition("/")[2] for name in contract()}
-    assert set(stubs) & methods == {method for found in values["tests"]["calls"].values() for method in found}
+    called = {method for found in values["tests"]["calls"].values() for method in found}
+    assert set(stubs) & {method.name for method in contract()} == called
 
 
 def test_scripts_that_run_in_images_check_without_assert() -> None:

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -39,24 +40,15 @@ def artifacts() -> dict[str, dict[str, Any]]:
     return {artifact["image"]: artifact for artifact in [*parsed["build"]["artifacts"], *added]}
 
 
-def test_images_run_grpc_with_the_settings_of_local_processes() -> None:
-    switches, verbosity = (inherited({})[f"GRPC_{name}"] for name in ("EXPERIMENTS", "VERBOSITY"))
-    assert f"GRPC_VERBOSITY={verbosity} GRPC_EXPERIMENTS={switches}\n" in (ROOT / "Dockerfile").read_text()
-
-
-def test_images_contain_the_bytecode_that_they_run() -> None:
+def test_images_run_as_local_processes_and_the_chart_expect_and_contain_the_bytecode_for_it() -> None:
     dockerfile = (ROOT / "Dockerfile").read_text()
-    levels = re.findall(r"PYTHONOPTIMIZE=(\d)", dockerfile)
+    switches, verbosity = (inherited({})[f"GRPC_{name}"] for name in ("EXPERIMENTS", "VERBOSITY"))
+    assert f"GRPC_VERBOSITY={verbosity} GRPC_EXPERIMENTS={switches}\n" in dockerfile
     # A laboratory puts a folder of modules before these.
     assert "PYTHONPATH=/app:/packages" in dockerfile
     # Python would compile all other bytecode at each start, and could not store it.
-    assert re.findall(r"compileall -q(?: -o (\d))?", dockerfile) == levels * 3
-
-
-def test_images_install_only_packages_whose_hashes_are_locked() -> None:
-    installed = re.findall(r"pip install[^&]*", (ROOT / "Dockerfile").read_text())
-    assert len(installed) == 3
-    assert [command for command in installed if not {"--require-hashes", "--no-deps"} <= set(command.split())] == []
+    (level,) = re.findall(r"PYTHONOPTIMIZE=(\d)", dockerfile)
+    assert re.findall(r"compileall -q(?: -o (\d))?", dockerfile) == [level] * 3
 
 
 def needed_by(job: str) -> set[str]:
@@ -172,27 +164,20 @@ def test_each_pattern_of_the_update_bot_finds_a_version(manager: dict[str, Any])
         assert any(expression.search((ROOT / path).read_text()) for path in files)
 
 
-def described_keys(text: str) -> Iterator[tuple[str, ...]]:
-    """Yield the path of each key that has a `# --` comment above it."""
-    path: list[str] = []
-    described = False
-    for line in text.splitlines():
-        if key := re.match(r"( *)([A-Za-z][\w-]*):", line):
-            path = [*path[: len(key[1]) // 2], key[2]]
-            if described:
-                yield tuple(path)
-        described = line.lstrip().startswith("# -- ") or (described and not key)
-
-
-def leaves(tree: dict[str, Any], path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    for key, value in tree.items():
-        if isinstance(value, dict) and value:
-            yield from leaves(value, (*path, key))
+def undescribed(tree: yaml.MappingNode, lines: list[str]) -> Iterator[str]:
+    """Yield each value that has no `# --` comment above it or above a key that it belongs to."""
+    for key, value in tree.value:
+        comment = takewhile(lambda line: line.lstrip().startswith("#"), reversed(lines[: key.start_mark.line]))
+        if any(line.lstrip().startswith("# -- ") for line in comment):
+            continue
+        if isinstance(value, yaml.MappingNode) and value.value:
+            yield from undescribed(value, lines)
         else:
-            yield (*path, key)
+            yield f"line {key.start_mark.line + 1}: {key.value}"
 
 
-def test_every_value_or_one_above_it_has_a_description(values: dict[str, Any]) -> None:
-    described = set(described_keys((ROOT / "charts/shop/values.yaml").read_text()))
-    parents = {leaf: {leaf[:length] for length in range(1, len(leaf) + 1)} for leaf in leaves(values)}
-    assert [leaf for leaf, of_leaf in parents.items() if not of_leaf & described] == []
+def test_every_value_or_one_above_it_has_a_description() -> None:
+    text = (ROOT / "charts/shop/values.yaml").read_text()
+    tree = yaml.compose(text)
+    assert isinstance(tree, yaml.MappingNode)
+    assert [*undescribed(tree, text.splitlines())] == []

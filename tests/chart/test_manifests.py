@@ -13,19 +13,16 @@ import kubernetes_validate  # type: ignore[import-untyped]
 import pytest
 from kubernetes_validate import utils
 
-CACHED = {name: functools.cache(getattr(utils, name)) for name in ("schema_contents", "all_versions")}
 UNKNOWN_KINDS = {"AuthorizationPolicy", "GRPCRoute", "HTTPRoute", "PeerAuthentication"}
 CUSTOM_SCHEMAS = {
     kind: json.loads((Path(__file__).with_name("schemas") / f"{kind.lower()}.json").read_text())
-    for kind in ("Certificate", "Cluster", "Database", "PrometheusRule", "ServiceMonitor")
+    for kind in ("Certificate", "Cluster", "Database", "PrometheusRule", "ScaledObject", "ServiceMonitor")
 }
 
 
-@pytest.fixture
-def cached_schemas(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Read the files of schemas once: reading them for each object takes six times as long as all the rest."""
-    for name, cached in CACHED.items():
-        monkeypatch.setattr(utils, name, cached)
+# Reading the files of schemas again for each object would take six times as long as all the rest.
+for function in ("schema_contents", "all_versions"):
+    setattr(utils, function, functools.cache(getattr(utils, function)))
 
 
 @functools.cache
@@ -38,7 +35,6 @@ def validate_once(serialized: str, version: str) -> None:
         kubernetes_validate.validate(found, version, strict=True)
 
 
-@pytest.mark.usefixtures("cached_schemas")
 @pytest.mark.parametrize("version", ["1.30.0", "1.37.0"])
 def test_manifests_match_the_schemas_of_kubernetes_and_operators(
     render: Any, matrix_values: dict[str, Any], version: str
@@ -46,12 +42,6 @@ def test_manifests_match_the_schemas_of_kubernetes_and_operators(
     manifests = render(matrix_values)
     for found in [*manifests.objects, *manifests.hooks]:
         validate_once(json.dumps(found), version)
-
-
-def test_no_object_appears_twice(render: Any, matrix_values: dict[str, Any]) -> None:
-    manifests = render(matrix_values)
-    names = [(found["kind"], found["metadata"]["name"]) for found in [*manifests.objects, *manifests.hooks]]
-    assert sorted(names) == sorted(set(names))
 
 
 # By default, the kubelet keeps five files of 10 MiB.
@@ -81,8 +71,11 @@ def keyed_lists(pod: dict[str, Any]) -> Iterator[tuple[str, list[str]]]:
         yield "port names", [port["name"] for port in container.get("ports", [])]
 
 
-def test_no_key_appears_twice_in_a_list_of_a_pod(render: Any, matrix_values: dict[str, Any]) -> None:
-    for name, pod in render(matrix_values).pod_templates():
+def test_no_object_and_no_key_in_a_list_of_a_pod_appears_twice(render: Any, matrix_values: dict[str, Any]) -> None:
+    manifests = render(matrix_values)
+    objects = [(found["kind"], found["metadata"]["name"]) for found in [*manifests.objects, *manifests.hooks]]
+    assert len(set(objects)) == len(objects)
+    for name, pod in manifests.pod_templates():
         for field, keys in keyed_lists(pod):
             assert [key for key, count in Counter(keys).items() if count > 1] == [], (name, field)
 
@@ -194,13 +187,8 @@ def test_the_grace_period_covers_the_whole_shutdown(render: Any, matrix_values: 
 
 
 def test_openshift_chooses_the_ids_of_every_pod(render: Any) -> None:
-    values = {
-        "fixedIds": False,
-        "load": {"enabled": True},
-        "tls": {"enabled": True},
-        "observability": {"enabled": True},
-    }
-    pods = list(render(values).pod_templates())
+    everything = {part: {"enabled": True} for part in ("load", "tls", "observability")}
+    pods = list(render({"fixedIds": False, **everything}).pod_templates())
     assert len(pods) > 20
     for name, pod in pods:
         contexts = [pod["spec"]["securityContext"], *(each["securityContext"] for each in containers_of(pod))]

@@ -1,15 +1,8 @@
 """What a service mesh changes: addresses, protocols and pods. Nothing is replaced. Policies: test_callers.py."""
 
-import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
-import yaml
-from jsonschema import validate  # type: ignore[import-untyped]
-
-CHART = Path(__file__).resolve().parents[2] / "charts" / "shop"
-CLOUDNATIVEPG = yaml.safe_load((CHART / "ci/cloudnativepg-values.yaml").read_text())
 IN_MESH = {"service", "job", "test", "load"}
 Object = dict[str, Any]
 
@@ -42,12 +35,8 @@ def test_every_address_is_one_of_a_service_with_a_virtual_address(render: Any, m
     manifests = render(mesh)
     services = {found["metadata"]["name"]: found["spec"] for found in manifests.all("Service")}
     used = {*addresses(manifests)}
-    assert {name for name, _, _ in used} >= {
-        "shop-checkout",
-        "shop-reconciliation",
-        "shop-test-order",
-        "shop-test-health",
-    }
+    callers = {"shop-checkout", "shop-reconciliation", "shop-test-order", "shop-test-health"}
+    assert {name for name, _, _ in used} >= callers
     for _, host, port in used:
         assert services[host].get("clusterIP") is None
         assert port in {found["port"] for found in services[host]["ports"]}
@@ -99,14 +88,3 @@ def test_pods_of_services_and_their_clients_are_in_the_mesh_stores_and_telemetry
         assert annotations.items() <= meta.get("annotations", {}).items(), name
         variables = {each["name"]: each.get("value") for each in pod["spec"]["containers"][0]["env"]}
         assert variables.get("BALANCING") == (None if "load" in name else "mesh"), name
-
-
-def test_instances_of_an_operator_stay_outside(render: Any, mesh: Object) -> None:
-    cluster = render({**CLOUDNATIVEPG, **mesh, "tls": {"enabled": False}}).all("Cluster")[0]
-    validate(cluster, json.loads((Path(__file__).parent / "schemas/cluster.json").read_text()))
-    outside = [*cluster["spec"]["inheritedMetadata"].values()]
-    assert outside in (
-        [{"sidecar.istio.io/inject": "false"}],
-        [{"istio.io/dataplane-mode": "none"}],
-        [{"linkerd.io/inject": "disabled"}],
-    )

@@ -92,5 +92,6 @@ def test_a_job_has_no_address_of_a_service_that_is_removed(render: Any) -> None:
     checkout = {"calls": {"email": None}, "internalCalls": {"email": None}}
     storefront = {"internalCalls": {"email": None}}
     manifests = render({"services": {"email": None, "checkout": checkout, "storefront": storefront}})
-    assert "PAYMENT_INTERNAL_ADDR" in str(manifests.job())
-    assert "EMAIL_INTERNAL_ADDR" not in str(manifests.job())
+    job = str(manifests.one("CronJob", "shop-reconciliation"))
+    assert "PAYMENT_INTERNAL_ADDR" in job
+    assert "EMAIL_INTERNAL_ADDR" not in job

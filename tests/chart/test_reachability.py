@@ -98,8 +98,14 @@ GATEWAY = Pod("gateway", {"app": "gateway"}, namespace("gateways"))
 DNS = Pod("dns", {"k8s-app": "kube-dns"}, namespace("kube-system"))
 PROMETHEUS = Pod("operator-s-prometheus", {"app.kubernetes.io/name": "prometheus"}, namespace("monitoring"))
 STORES = Pod("stores", {}, namespace("monitoring"))
-STRANGERS = (OUTSIDER, ELSEWHERE, GATEWAY, PROMETHEUS, STORES)
+KEDA = Pod("keda", {}, namespace("keda"))
+STRANGERS = (OUTSIDER, ELSEWHERE, GATEWAY, PROMETHEUS, STORES, KEDA)
 GATEWAYS = [{"namespaceSelector": {"matchLabels": namespace("gateways")}}]
+
+
+def port_of(manifests: Any, service: str) -> int:
+    """Return the first port of a service; an internal one comes after it."""
+    return int(manifests.one("Service", f"shop-{service}")["spec"]["ports"][0]["port"])
 
 
 def expected_calls(services: dict[str, Any]) -> Edges:
@@ -167,15 +173,16 @@ def test_pods_reach_only_their_callees_stores_and_collector(
 
 @pytest.mark.parametrize("hosts", [[], ["grpc.example.com"]], ids=["web", "grpc"])
 def test_callers_from_outside_reach_only_exposed_services_and_operators_internal_ones(
-    render: Any, values: dict[str, Any], ports: dict[str, int], hosts: list[str]
+    render: Any, values: dict[str, Any], hosts: list[str]
 ) -> None:
     outside = {
         "ingressFrom": GATEWAYS,
         "internalFrom": [{"namespaceSelector": {"matchLabels": namespace("elsewhere")}}],
     }
-    edges = edges_of(render({"networkPolicy": outside, "gateway": {"grpcHostnames": hosts}}), *STRANGERS)
+    manifests = render({"networkPolicy": outside, "gateway": {"grpcHostnames": hosts}})
+    edges = edges_of(manifests, *STRANGERS)
     assert from_pod(edges, "gateway") == {
-        (name, ports[name])
+        (name, port_of(manifests, name))
         for name, service in values["services"].items()
         if service.get("exposed") and (hosts or service.get("protocol") == "http")
     }
@@ -203,11 +210,9 @@ def test_every_rule_names_its_ports_and_every_ingress_rule_its_peers(
     render: Any, matrix_values: dict[str, Any]
 ) -> None:
     for policy in render(matrix_values).all("NetworkPolicy"):
-        for rule in policy["spec"].get("ingress", []):
-            assert rule["from"], policy["metadata"]["name"]
-            assert rule["ports"], policy["metadata"]["name"]
-        for rule in policy["spec"].get("egress", []):
-            assert rule["ports"], policy["metadata"]["name"]
+        ingress, egress = (policy["spec"].get(direction, []) for direction in ("ingress", "egress"))
+        assert all(rule["ports"] for rule in [*ingress, *egress]), policy["metadata"]["name"]
+        assert all(rule["from"] for rule in ingress), policy["metadata"]["name"]
 
 
 def rules_without_peers(manifests: Any) -> set[tuple[str, int]]:
@@ -247,12 +252,13 @@ def test_servers_outside_are_any_address_until_their_peers_are_named(render: Any
     assert bool(telemetry) is not bool(named)
 
 
-def test_test_pods_reach_every_service_and_no_store(render: Any, ports: dict[str, int]) -> None:
+def test_test_pods_reach_every_service_and_no_store(render: Any, values: dict[str, Any]) -> None:
     manifests = render({"observability": {"enabled": True}})
     (pod,) = [found for found in manifests.hooks if found["metadata"]["name"] == "shop-test-order"]
     tester = Pod("test", pod["metadata"]["labels"], NAMESPACE)
     reached = from_pod(edges_of(manifests, tester), "test")
-    assert reached == {*ports.items(), ("jaeger", 16686), ("prometheus", 9090), ("loki", 3100)}
+    services = {(name, port_of(manifests, name)) for name in values["services"]}
+    assert reached == services | {("jaeger", 16686), ("prometheus", 9090), ("loki", 3100)}
 
 
 def instance(durability: str) -> Pod:

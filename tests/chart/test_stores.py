@@ -1,7 +1,6 @@
 """Where services store data: databases, SQLite files, Valkey, memory; their addresses, TLS settings and Secrets."""
 
 import base64
-import itertools
 import json
 from pathlib import Path
 from typing import Any
@@ -39,13 +38,6 @@ def test_databases_are_migrated_before_their_service_starts(render: Any, databas
         (migrate,) = spec["initContainers"]
         assert migrate["args"] == ["migrate"]
         assert (migrate["image"], migrate["env"]) == (spec["containers"][0]["image"], spec["containers"][0]["env"])
-
-
-def test_carts_are_on_disk_before_a_call_returns_and_those_of_nobody_alone_yield(render: Any) -> None:
-    (container,) = render().one("StatefulSet", "shop-valkey")["spec"]["template"]["spec"]["containers"]
-    options = dict(itertools.pairwise(container["args"]))
-    assert (options["--appendonly"], options["--appendfsync"]) == ("yes", "always")
-    assert options["--maxmemory-policy"] == "volatile-ttl"
 
 
 def test_secrets_are_random_and_outlive_the_release(render: Any) -> None:

@@ -8,8 +8,6 @@ from opentelemetry.sdk.resources import OTELResourceDetector
 
 from chassis.telemetry import semconv
 
-DIGEST = "sha256:" + "0123456789abcdef" * 4
-ENDPOINT = {"telemetry": {"endpoint": "http://c:4317"}}
 BUNDLE = {"observability": {"enabled": True}}
 
 
@@ -18,19 +16,11 @@ def attributes(manifests: Any, name: str) -> dict[str, str]:
     return dict(pair.partition("=")[::2] for pair in pairs)
 
 
-def test_the_service_version_is_that_of_the_image(render: Any) -> None:
-    images = {"cart": {"tag": "1.2.4", "digest": DIGEST}, "email": {"digest": DIGEST}}
-    services = {name: {"image": image} for name, image in images.items()}
-    expected = {"cart": "1.2.4", "email": DIGEST, "ad": "1.2.3"}
-    manifests = render({**ENDPOINT, "image": {"tag": "1.2.3"}, "services": services})
-    assert {name: attributes(manifests, name)["service.version"] for name in expected} == expected
-
-
 def test_resource_attributes_are_added_replaced_and_arrive_as_they_are_written(
     render: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     own = {"service.version": "custom", "share": "50%", "odd": " a=b;c+d, e\n$(POD_NAME)é"}
-    given = render({"telemetry": {**ENDPOINT["telemetry"], "resourceAttributes": own}}).environment("cart")
+    given = render({"telemetry": {"endpoint": "http://c:4317", "resourceAttributes": own}}).environment("cart")
     monkeypatch.setenv("OTEL_RESOURCE_ATTRIBUTES", given["OTEL_RESOURCE_ATTRIBUTES"])
     assert OTELResourceDetector().detect().attributes == {
         **own,

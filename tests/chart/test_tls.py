@@ -86,6 +86,7 @@ def test_cert_manager_issues_the_name_that_clients_connect_to_and_the_caller_s_i
     manifests = render({**TLS, "tls": {**CERT_MANAGER, "trustDomain": "example.org"}}, namespace="store")
     certificates = {found["metadata"]["name"]: found["spec"] for found in manifests.all("Certificate")}
     assert certificates.keys() == {f"shop-{name}" for name in components(manifests)}
+    assert secrets_of(manifests) == {}
     accounts = {pod["spec"]["serviceAccountName"] for _, pod in manifests.pod_templates()}
     for name, spec in certificates.items():
         assert spec["secretName"] == f"{name}-tls"
@@ -116,6 +117,7 @@ def test_for_a_trial_helm_issues_the_same_names_for_a_year(manifests: Any, rende
     certificates = render({**TLS, "tls": CERT_MANAGER}).all("Certificate")
     names = {found["spec"]["secretName"]: found["spec"]["dnsNames"] for found in certificates}
     secrets = secrets_of(manifests)
+    assert not manifests.all("Certificate")
     authority = secrets.pop("shop-authority")
     assert secrets.keys() == names.keys()
     for name, secret in secrets.items():
@@ -199,12 +201,3 @@ def test_what_the_job_of_an_earlier_release_wrote_stays_until_it_is_deleted_or_e
     assert second == first
     # Helm names each that it may not write.
     assert upgrade({}, of_the_job(days=0, authority_days=0)).keys() >= job.keys()
-
-
-@pytest.mark.parametrize("issuer", ["cert-manager", "existing"])
-def test_certificates_are_rendered_for_their_issuer_alone(manifests: Any, render: Any, issuer: str) -> None:
-    other = render({**TLS, "tls": {**CERT_MANAGER, "issuer": issuer}})
-    assert secrets_of(other) == {}
-    assert "'shop-cart-tls'" in str(other.pod("cart"))
-    assert bool(other.all("Certificate")) is (issuer == "cert-manager")
-    assert not manifests.all("Certificate")

@@ -1,18 +1,14 @@
 """Every service of a local shop has a certificate, and its callers are those that the chart declares."""
 
 import json
-import pkgutil
-from importlib import import_module
 from pathlib import Path
 
 import pytest
 import yaml
 
-import shop
-import shop_internal
 from shop_cli.local.identities import Identities
 from shop_cli.local.workspace import discover, root
-from shop_internal import failpoints_pb2
+from shop_kit.reflection import contract, full_name
 
 SERVICES = [program.name for program in discover()]
 
@@ -68,11 +64,5 @@ def test_a_laboratory_alone_may_make_services_fail(tmp_path: Path, identities: I
 
 def test_the_operator_may_call_everything_else(identities: Identities) -> None:
     allowed = [method for service in SERVICES for method in callers_of(identities, service).get("operator", ())]
-    packages = [(package, f"{package.__name__}.") for package in (shop, shop_internal)]
-    modules = [found.name for package, prefix in packages for found in pkgutil.iter_modules(package.__path__, prefix)]
-    described = [import_module(name).DESCRIPTOR for name in modules if name.endswith("_pb2")]
-    services = [service for file in described for service in file.services_by_name.values()]
-    services.remove(failpoints_pb2.DESCRIPTOR.services_by_name["Failpoints"])
-    assert sorted(allowed) == sorted(
-        f"{service.full_name}/{found.name}" for service in services for found in service.methods
-    )
+    described = map(full_name, contract())
+    assert sorted(allowed) == sorted(name for name in described if not name.startswith("shop.internal.Failpoints/"))

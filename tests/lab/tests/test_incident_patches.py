@@ -1,9 +1,8 @@
 """The faults of the catalogue against today's services: failpoints exist, and patches apply and change behaviour."""
 
 import importlib
-import pkgutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -11,8 +10,6 @@ from unittest.mock import MagicMock
 
 import pytest
 
-import shop
-import shop_internal
 from ad_service.domain import Ad
 from chassis.rpc.cache import TtlCache
 from chassis.telemetry.instruments import Telemetry
@@ -20,6 +17,7 @@ from chassis.values.money import Money
 from checkout_service.failpoints import FAILPOINTS
 from product_catalog_service.domain import Product
 from shop.shipping_pb2 import GetQuoteRequest
+from shop_kit.reflection import contract, full_name
 from shop_lab.incidents.catalogue import FailpointInjection, PatchInjection, load_all
 from shop_lab.incidents.mechanisms import FINDER, FINDER_NAME, module_of, patched
 
@@ -27,17 +25,10 @@ FAULTS = load_all()
 INJECTIONS = [(fault.id, injection) for fault in FAULTS.values() for injection in fault.injections]
 
 
-def methods() -> Iterator[str]:
-    for package in (shop, shop_internal):
-        for found in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
-            if found.name.endswith("_pb2"):
-                services = importlib.import_module(found.name).DESCRIPTOR.services_by_name.values()
-                yield from (f"{service.full_name}/{method.name}" for service in services for method in service.methods)
-
-
 def test_failpoints_are_methods_or_places_that_exist() -> None:
     failing = [injection for _, injection in INJECTIONS if isinstance(injection, FailpointInjection)]
-    assert {injection.specification.partition("=")[0] for injection in failing} <= {*methods(), *FAILPOINTS}
+    names = {injection.specification.partition("=")[0] for injection in failing}
+    assert names <= {*map(full_name, contract()), *FAILPOINTS}
 
 
 Modules = Callable[[str], tuple[Any, Any]]

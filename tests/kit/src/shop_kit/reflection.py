@@ -1,12 +1,27 @@
-"""Reads from a running server which methods it serves, and calls any of them."""
+"""Describes the methods of the contract and those of a running server, and calls any of them."""
+
+from collections.abc import Iterator
+from importlib import import_module
+from pkgutil import iter_modules
 
 import grpc
 from google.protobuf.descriptor import MethodDescriptor
 from google.protobuf.descriptor_pool import DescriptorPool
 from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
 
+import shop
+import shop_internal
 from chassis.tls.certificates import Identity
 from shop_kit.waiting import PATIENCE_SECONDS
+
+
+def contract() -> Iterator[MethodDescriptor]:
+    """Yield the methods of all services, public and internal."""
+    for package in (shop, shop_internal):
+        for module in iter_modules(package.__path__, f"{package.__name__}."):
+            if module.name.endswith("_pb2"):
+                for service in import_module(module.name).DESCRIPTOR.services_by_name.values():
+                    yield from service.methods
 
 
 def methods_at(address: str, identity: Identity | None = None) -> list[MethodDescriptor]:
