@@ -24,7 +24,6 @@ MESHED = {
         "ingressFrom": [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "gateways"}}}]
     },
 }
-TLS = {"tls": {"enabled": True, "callers": CALLERS}}
 
 Table = dict[tuple[str, str], set[str]]
 
@@ -59,7 +58,7 @@ def expected_table(values: dict[str, Any]) -> Table:
 def test_each_service_allows_what_the_values_say(
     render: Any, values: dict[str, Any], grpc_services: list[str], issuer: str
 ) -> None:
-    manifests = render({"tls": {**TLS["tls"], "issuer": issuer}})
+    manifests = render({"tls": {"enabled": True, "callers": CALLERS, "issuer": issuer}})
     allowed: Table = {}
     for name in grpc_services:
         of_callers = json.loads(manifests.environment(name)["ALLOWED_CALLS"])

@@ -15,12 +15,8 @@ BUILT_IN = {"__rate_interval", "__url_time_range", "__from", "__to", "__value.te
 each_dashboard = pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 
 
-def load(file: Path) -> dict[str, Any]:
-    return dict(json.loads(file.read_text()))
-
-
 def panels(file: Path) -> list[dict[str, Any]]:
-    return [panel for panel in load(file)["panels"] if panel["type"] != "row"]
+    return [panel for panel in json.loads(file.read_text())["panels"] if panel["type"] != "row"]
 
 
 @each_dashboard
@@ -34,7 +30,8 @@ def test_every_panel_has_a_title_of_its_own_a_unit_and_says_what_is_good(file: P
 
 @each_dashboard
 def test_variables_are_defined_and_links_lead_to_dashboards(file: Path) -> None:
-    dashboard, text = load(file), file.read_text()
+    text = file.read_text()
+    dashboard = json.loads(text)
     defined = {variable["name"] for variable in dashboard["templating"]["list"]}
     used = set(re.findall(r"\$\{?([a-z_][\w.]*)", text))
     assert used - BUILT_IN <= defined

@@ -42,17 +42,13 @@ def peer_matches(peer: dict[str, Any], pod: Pod) -> bool:
     return in_namespace and matches(peer.get("podSelector", {}), pod.labels)
 
 
-def selected(policy: dict[str, Any], pods: list[Pod]) -> list[Pod]:
-    selector = policy["spec"]["podSelector"]
-    return [pod for pod in pods if pod.namespace == NAMESPACE and matches(selector, pod.labels)]
-
-
 def allowed(policies: list[Any], direction: str, pods: list[Pod], protocol: str = "TCP") -> tuple[Edges, set[str]]:
     """Return what the rules of one direction allow together, and the pods that no policy selects, which are open."""
     found: Edges = set()
     closed: set[str] = set()
     for policy in policies:
-        for pod in selected(policy, pods):
+        selector = policy["spec"]["podSelector"]
+        for pod in (pod for pod in pods if pod.namespace == NAMESPACE and matches(selector, pod.labels)):
             closed.add(pod.name)
             for rule in policy["spec"][direction]:
                 peers = rule.get(PEER_KEYS[direction])
