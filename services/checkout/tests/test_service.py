@@ -18,7 +18,7 @@ from chassis.errors import (
     Unavailable,
     Unimplemented,
 )
-from checkout_service import outbox, placing, repeats
+from checkout_service import existing_orders, outbox, placing
 from checkout_service.domain import Transition
 from checkout_service.journal.sql import SqlJournal
 from checkout_service.peers import internal_service
@@ -389,7 +389,7 @@ async def test_a_call_never_receives_the_order_of_a_different_request_for_its_ca
     async with start() as one, start() as two:
         async with peers.payment.holding("Charge", one.refused()) as first:
             peers.payment.faults["Charge"].error, peers.payment.faults["Charge"].times = EXPIRED, 0
-            monkeypatch.setattr(repeats, "_POLL_SECONDS", 3.0)
+            monkeypatch.setattr(existing_orders, "_POLL_SECONDS", 3.0)
             joined = asyncio.create_task(two.refused())
             await until_called(peers.cart, "GetCart", times=2)
             await asyncio.sleep(0.5)  # the second call waits for the first one's order
@@ -460,7 +460,7 @@ async def test_without_a_key_an_ordered_cart_is_known_although_there_are_no_quot
 async def test_without_a_key_a_repeat_waits_for_the_same_replicas_order(
     checkout: Checkout, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(repeats, "_POLL_SECONDS", 60.0)
+    monkeypatch.setattr(existing_orders, "_POLL_SECONDS", 60.0)
     async with checkout.peers.payment.holding("Charge", checkout.place()) as first:
         again = [asyncio.create_task(checkout.place()) for _ in range(2)]
         await until_called(checkout.peers.cart, "GetCart", times=3)

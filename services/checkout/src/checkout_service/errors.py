@@ -9,14 +9,12 @@ from chassis.errors import (
     Aborted,
     DomainError,
     FailedPrecondition,
-    IdempotencyKeyReused,
     InvalidArgument,
     Unavailable,
 )
 from chassis.values.money import Money
 from checkout_service.domain import Refusal, State
 from checkout_service.ports import Entry, JournalUnavailable
-from checkout_service.requests import OrderRequest
 
 RETRY_SECONDS = 1.0
 
@@ -93,10 +91,3 @@ def error_of(entry: Entry) -> DomainError:
         return InvalidArgument(*refusal.violations, reason=refusal.reason, message=refusal.message, metadata=metadata)
     kind = _KINDS[refusal.kind] if entry.state is State.DECLINED else FailedPrecondition
     return kind(refusal.message, reason=refusal.reason, metadata=metadata)
-
-
-def require_same_request(existing: Entry, request: OrderRequest) -> Entry:
-    """Return the order of a key. Raises IdempotencyKeyReused if another request began it."""
-    if not request.began(existing.fingerprint):
-        raise IdempotencyKeyReused
-    return existing

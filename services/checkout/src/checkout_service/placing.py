@@ -15,14 +15,23 @@ from chassis.values.keys import HmacKeys
 from chassis.values.money import round_to_minor_unit
 from checkout_service import saga
 from checkout_service.domain import Cart, CartEmpty, NothingToPay, Order, OrderLine, order_id_of
-from checkout_service.errors import OrderInProgress, QuotesTooSlow, TotalChanged, already_recorded, require_same_request
+from checkout_service.errors import OrderInProgress, QuotesTooSlow, TotalChanged, already_recorded
 from checkout_service.executor import Executor
+from checkout_service.existing_orders import ExistingOrders, end_of
 from checkout_service.failpoints import QUOTED
 from checkout_service.order_spans import current_traceparent, describe_order, describe_request
+from checkout_service.outcomes import BeginAgain, Outcome, Placed, Refused, Replayed, may_begin_again
 from checkout_service.ports import Entry, Journal, Quotes
-from checkout_service.repeats import RepeatedOrders, may_begin_again, outcome_of
-from checkout_service.requests import OrderRequest, fingerprints, require_address, require_card, scope_of, validate
-from checkout_service.saga import SagaResult
+from checkout_service.requests import (
+    OrderRequest,
+    fingerprints,
+    require_address,
+    require_card,
+    scope_of,
+    scope_of_key,
+    validate,
+)
+from checkout_service.saga import Saga, SagaResult
 
 log = structlog.get_logger()
 
@@ -47,22 +56,22 @@ class OrderPlacer:
     _warned_of_etags: bool = field(default=False, init=False)
 
     def __post_init__(self) -> None:
-        self._repeats = RepeatedOrders(self.journal, self.executor)
+        self._existing = ExistingOrders(self.journal, self.executor)
 
-    async def place(self, request: OrderRequest) -> tuple[Entry, bool]:
+    async def place(self, request: OrderRequest) -> Placed | Replayed:
         """Place the order of this request, or wait for the outcome of the call that did.
 
-        Return the placed order, and whether an earlier or concurrent call placed it. Without a key the cart's etag is
-        the key. OrderInProgress and OrderInFlight leave the order's outcome open, and so does JournalUnavailable for an
-        order that was recorded before. After any other error, all kinds of chassis.errors, this call has charged no
-        card.
+        Without a key the cart's etag is the key. OrderInProgress and OrderInFlight leave the order's outcome open, and
+        so does JournalUnavailable for an order that was recorded before. After any other error, all kinds of
+        chassis.errors, this call has charged no card.
         """
         request = replace(request, fingerprints=fingerprints(request, self.hmac_keys), answer_by=_answer_by())
-        placed = await self._place_once(request, first=True)
-        while placed is None:
-            # An order before this one has ended: what it has left in the cart is read anew.
-            placed = await self._place_once(request, first=False)
-        return placed
+        outcome = await self._place_once(request, first=True)
+        while isinstance(outcome, BeginAgain):
+            outcome = await self._place_once(request, first=False)
+        if isinstance(outcome, Refused):
+            raise outcome.error
+        return outcome
 
     async def quote(self, request: OrderRequest) -> Order:
         """Return what `place` would order now, without an id or an effect. Raises what `place` raises before it."""
@@ -70,13 +79,13 @@ class OrderPlacer:
         cart = await _read(self.quotes.cart(request.user_id), read_until, "the cart")
         return await _read(price("", request, cart, self.quotes), read_until, "prices")
 
-    async def _place_once(self, request: OrderRequest, *, first: bool) -> tuple[Entry, bool] | None:
-        """Find, quote, record, charge, ship, answer. None: another order had the scope or the cart, and has ended."""
+    async def _place_once(self, request: OrderRequest, *, first: bool) -> Outcome:
+        """Find, quote, record, charge, ship. `first`: False if an order before this one has ended meanwhile."""
         read_until = asyncio.get_running_loop().time() + READ_WITHIN_SECONDS
-        before = await self.journal.find(_scope_of_key(request)) if request.key is not None else None
+        before = await self.journal.find(scope_of_key(request)) if request.key is not None else None
         if before is not None and not may_begin_again(before, request):
             # Before validation: what was accepted once has the same answer for ever.
-            return await self._repeats.answer(require_same_request(before, request), request)
+            return await self._existing.join(before, request)
         request = validate(request)
         require_card(request)
         cart = await _read(self.quotes.cart(request.user_id), read_until, "the cart")
@@ -84,15 +93,21 @@ class OrderPlacer:
         if request.key is None:
             before = await self._find_of_cart(request, cart, scope, first=first)
             if before is not None and not may_begin_again(before, request):
-                return await self._repeats.answer(before, request)
+                return await self._existing.join(before, request)
         try:
             new = await self._quote(request, cart, scope, read_until)
         except DomainError:
             existing = await self.journal.find(scope) if request.key is None and first else None
             if existing is None or may_begin_again(existing, request):
                 raise
-            return await self._repeats.answer(existing, request)
-        return await self._record_charge_and_ship(new, before, request)
+            return await self._existing.join(existing, request)
+        if before is None:
+            return await self._run(new, saga.place(), new, request)
+        taken = await self.journal.reopen(before, new)
+        if taken is not None:
+            return await self._run(taken, saga.charge(resumed=False), new, request)
+        holder = await self.journal.find_of_cart(request.user_id, new.order.cart_generation)
+        return await self._existing.join(holder, request, new=new) if holder is not None else BeginAgain()
 
     async def _quote(self, request: OrderRequest, cart: Cart, scope: str, read_until: float) -> Entry:
         """Return a new order with frozen prices."""
@@ -106,34 +121,27 @@ class OrderPlacer:
         await self.failpoints.reach(QUOTED)
         return Entry(scope, request.fingerprints[0], order, current_traceparent())
 
-    async def _record_charge_and_ship(
-        self, new: Entry, before: Entry | None, request: OrderRequest
-    ) -> tuple[Entry, bool] | None:
-        """Run the saga of a new order, or of the next attempt of the one `before` it in its scope."""
-        taken = new if before is None else await self.journal.reopen(before, new)
-        if taken is None:
-            holder = await self.journal.find_of_cart(new.order.user_id, new.order.cart_generation)
-            return await self._repeats.give_way(holder, new, request) if holder is not None else None
-        steps = saga.place() if before is None else saga.charge(resumed=False)
+    async def _run(self, taken: Entry, steps: Saga, new: Entry, request: OrderRequest) -> Outcome:
+        """Run the saga of an order until it is placed, or another one turns out to be in its place."""
         run = self.executor.start(taken, steps, request.card)
-        describe_order(new.order, attempt=run.entry.attempt, replayed=False)
-        result = await outcome_of(run, request.answer_by)
+        describe_order(new.order, attempt=taken.attempt, replayed=False)
+        result = await end_of(run, request)
         if run.entry.is_placed:
-            return run.entry, False
-        if result in {None, SagaResult.UNFINISHED}:
-            raise OrderInProgress(new.order_id)
+            return Placed(run.entry)
         with already_recorded(new.order_id):
-            holder = run.preceded_by or await self.journal.read(new.order_id)
-        if holder is None:
+            existing = run.preceded_by or await self.journal.read(new.order_id)
+        if existing is None:
             raise OrderInProgress(new.order_id)
         if result is SagaResult.SETTLED:  # the card or the shipment was refused
-            return await self._repeats.answer(holder, request, replayed=False)
-        return await self._repeats.give_way(holder, new, request)
+            return await self._existing.join(existing, request, replayed=False)
+        if existing.scope == new.scope and may_begin_again(existing, request):
+            return BeginAgain()
+        return await self._existing.join(existing, request, new=new)
 
     def _scope_of(self, request: OrderRequest, cart: Cart) -> str:
         """Return the scope of the key; without a key that of the cart, random if it has no etag."""
         if request.key is not None:
-            return _scope_of_key(request)
+            return scope_of_key(request)
         if cart.etag is None and not self._warned_of_etags:
             log.warning("carts have no etag: every call without an idempotency-key is a new order")
             self._warned_of_etags = True

@@ -90,3 +90,7 @@ def require_address(request: OrderRequest) -> Address:
 def scope_of(user_id: str, kind: str, key: str) -> str:
     """Return the scope of a user's key: SHA-256, hexadecimal. `kind` separates given keys from etags."""
     return hashlib.sha256(f"PlaceOrder\0{kind}\0{user_id}\0{key}".encode()).hexdigest()
+
+
+def scope_of_key(request: OrderRequest) -> str:
+    return scope_of(request.user_id, "key", request.key or "")

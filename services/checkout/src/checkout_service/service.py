@@ -13,6 +13,7 @@ from chassis.values.digests import digest, items_digest
 from chassis.values.fields import limit_text, require_between, require_text
 from checkout_service.domain import State
 from checkout_service.metrics import OrderMetrics
+from checkout_service.outcomes import Replayed
 from checkout_service.peers.wire import lines_to_wire, order_to_wire, request_from_wire
 from checkout_service.placing import OrderPlacer
 from checkout_service.ports import Entry, Event, Journal, Payment
@@ -42,10 +43,10 @@ class CheckoutService(checkout_pb2_grpc.CheckoutServiceServicer, orders_pb2_grpc
         self, request: checkout_pb2.PlaceOrderRequest, context: ServicerContext
     ) -> checkout_pb2.PlaceOrderResponse:
         key, expected_total = idempotency_key(context), metadata_value(context, "expected-total")
-        placed, replayed = await self._placer.place(request_from_wire(request, key, expected_total))
-        if replayed:
+        outcome = await self._placer.place(request_from_wire(request, key, expected_total))
+        if isinstance(outcome, Replayed):
             context.set_trailing_metadata(REPLAYED)
-        return checkout_pb2.PlaceOrderResponse(order=order_to_wire(placed))
+        return checkout_pb2.PlaceOrderResponse(order=order_to_wire(outcome.entry))
 
     @override
     async def QuoteOrder(

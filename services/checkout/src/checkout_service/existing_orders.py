@@ -1,0 +1,129 @@
+"""Answers requests whose order, or whose cart, is in the journal already."""
+
+import asyncio
+from dataclasses import dataclass
+
+from chassis.errors import DomainError, IdempotencyKeyReused
+from checkout_service import saga
+from checkout_service.domain import State
+from checkout_service.errors import CartOrdered, OrderInFlight, OrderInProgress, already_recorded, error_of
+from checkout_service.executor import Executor, Run
+from checkout_service.order_spans import describe_order
+from checkout_service.outcomes import BeginAgain, Decision, Outcome, Refused, Replayed, decide
+from checkout_service.ports import Entry, Journal
+from checkout_service.requests import OrderRequest
+from checkout_service.saga import SagaResult
+
+_POLL_SECONDS = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class ExistingOrders:
+    """Waits for the outcome of orders that other calls began, and continues those that no worker holds."""
+
+    journal: Journal
+    executor: Executor
+
+    async def join(
+        self, existing: Entry, request: OrderRequest, *, new: Entry | None = None, replayed: bool = True
+    ) -> Outcome:
+        """Return what the request gets of the order that it began, or that has its cart, once that is certain.
+
+        `new`: what the request would have ordered, if it got that far; `replayed`: False if this call began the order.
+        Raises OrderInProgress and OrderInFlight if it takes too long.
+        """
+        entry: Entry | None = existing
+        while entry is not None:
+            # An equal request for what was in the cart at another time is another request.
+            is_own = request.began(entry.fingerprint) and (new is None or new.scope == entry.scope)
+            decision = decide(entry, request, is_own=is_own)
+            if decision is Decision.WAIT:
+                entry = await self._wait_for_change(entry, request, is_own=is_own)
+                continue
+            if is_own:
+                describe_order(entry.order, attempt=entry.attempt, replayed=replayed)
+            return await self._act_on(decision, entry, request, new)
+        return BeginAgain()
+
+    async def _act_on(self, decision: Decision, entry: Entry, request: OrderRequest, new: Entry | None) -> Outcome:
+        match decision:
+            case Decision.REPLAY:
+                return Replayed(entry)
+            case Decision.REFUSE:
+                return Refused(error_of(entry))
+            case Decision.REFUSE_KEY:
+                return Refused(IdempotencyKeyReused())
+            case Decision.SHARE_CART if new is not None and new.order.quantities != entry.order.quantities:
+                await self._remove_from_cart(entry, request)
+                return BeginAgain()
+            case Decision.SHARE_CART | Decision.REFUSE_CART:
+                return Refused(CartOrdered(entry.order_id))
+            case _:
+                return BeginAgain()
+
+    async def _wait_for_change(self, entry: Entry, request: OrderRequest, *, is_own: bool) -> Entry | None:
+        """Wait for an order's worker, or be it, and return the order as it is then. None: it is gone."""
+        run = self.executor.running.get(entry.order_id)
+        if not is_own:
+            await self._wait(run, entry.order_id, request)
+            return await self.journal.read(entry.order_id)
+        with already_recorded(entry.order_id):
+            if run is not None:
+                await self._wait(run, entry.order_id, request)
+            elif run := await self._continue(entry, request):
+                await end_of(run, request)
+            else:
+                await self._wait(None, entry.order_id, request)
+            changed = run.entry if run is not None and run.entry.is_placed else await self.journal.read(entry.order_id)
+        if changed is None:
+            raise OrderInProgress(entry.order_id)
+        return changed
+
+    async def _continue(self, entry: Entry, request: OrderRequest) -> Run | None:
+        """Continue an order in doubt: the repeated request has brought the card again."""
+        if request.card is None or entry.state is not State.CHARGING or entry.leased:
+            return None
+        taken = await self.journal.take_over(entry)
+        return self.executor.start(taken, saga.take_over(taken), request.card) if taken else None
+
+    async def _remove_from_cart(self, placed: Entry, request: OrderRequest) -> None:
+        """Remove the items of a placed order, as its own worker does: no other order may buy them before."""
+        try:
+            async with asyncio.timeout_at(request.answer_by):
+                await self.executor.outbox.start_removal(placed)
+        except TimeoutError as error:
+            raise OrderInFlight(placed.order_id) from error
+        except DomainError:
+            await self._wait(None, placed.order_id, request)
+
+    async def _wait(self, run: Run | None, order_id: str, request: OrderRequest) -> None:
+        """Wait for a run of this replica, or until the journal is worth another look. Raises OrderInFlight."""
+        if run is not None:
+            result = await result_of(run, request.answer_by)
+            if result is None:
+                raise OrderInFlight(order_id)
+            if result is not SagaResult.UNFINISHED:
+                return
+        # A pause, and time to place the order after it.
+        if asyncio.get_running_loop().time() + 3 * _POLL_SECONDS >= request.answer_by:
+            raise OrderInFlight(order_id)
+        await asyncio.sleep(_POLL_SECONDS)  # another replica works on it: only the journal has its outcome
+
+
+async def end_of(run: Run, request: OrderRequest) -> SagaResult:
+    """Return how this call's own run ended. Raises OrderInProgress if it has not in time, unless it placed the order.
+
+    Neither a timeout nor a cancelled caller stops the run.
+    """
+    result = await result_of(run, request.answer_by)
+    if run.entry.is_placed:
+        return SagaResult.SETTLED
+    if result is None or result is SagaResult.UNFINISHED:
+        raise OrderInProgress(run.entry.order_id)
+    return result
+
+
+async def result_of(run: Run, until: float) -> SagaResult | None:
+    # wait() leaves the task alone; wait_for() would cancel it, between charge and shipment.
+    await asyncio.wait([run.task], timeout=max(until - asyncio.get_running_loop().time(), 0))
+    return run.task.result() if run.task.done() else None
