@@ -12,7 +12,8 @@ import httpx2
 import pytest
 from sqlalchemy import make_url
 
-from chassis.sql.migrate import DatabaseUnusable, migrate
+from chassis.sql.migrate import migrate
+from chassis.sql.url import DatabaseUnusable
 from employee_api import __main__
 from employee_api.database import MIGRATIONS
 from shop_cli.local.processes import Process

@@ -18,7 +18,8 @@ from chassis.http import server as http_server
 from chassis.http.server import HttpService
 from chassis.settings import Parse, load
 from chassis.sql.engine import open_engine
-from chassis.sql.migrate import DatabaseUnusable, migrate
+from chassis.sql.migrate import migrate
+from chassis.sql.url import DatabaseUnusable
 from chassis.telemetry import logging
 from chassis.values.hosts import LOOPBACK, parse_host_patterns
 from employee_api import app

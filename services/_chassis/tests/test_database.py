@@ -13,8 +13,8 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from chassis.sql.engine import is_current, open_engine
-from chassis.sql.migrate import DatabaseUnusable, migrate, stored_revision
-from chassis.sql.url import libpq_url, sqlite_path, validate_url
+from chassis.sql.migrate import migrate, stored_revision
+from chassis.sql.url import DatabaseUnusable, libpq_url, sqlite_path, validate_url
 
 FIRST = """
 revision = "0001"
@@ -52,7 +52,7 @@ def upgrade():
 SERVING = """
 import asyncio, sys
 from pathlib import Path
-from chassis.sql.database import open_database
+from chassis.sql.opening import open_database
 from chassis.sql.migrate import migrate
 from chassis.sql.url import validate_url
 

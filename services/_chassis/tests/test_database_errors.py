@@ -1,6 +1,6 @@
 import pytest
 
-from chassis.sql.database import open_database
+from chassis.sql.opening import open_database
 from shop_kit.statement_errors import StatementErrors
 
 QUERY = "SELECT 1 AS one"

@@ -9,9 +9,11 @@ import psycopg
 import pytest
 from typing_extensions import override
 
-from chassis.sql.database import Database, Statement, is_rejected, open_database
-from chassis.sql.migrate import DatabaseUnusable, migrate, stored_revision
+from chassis.sql.database import Database, Statement, is_rejected
+from chassis.sql.migrate import migrate, stored_revision
+from chassis.sql.opening import open_database
 from chassis.sql.postgres import ANSWER_WITHIN_SECONDS
+from chassis.sql.url import DatabaseUnusable
 from shop_kit.postgres_relay import Peer, Relay, TransactionPooler
 from shop_kit.waiting import wait_until
 

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from chassis.sql.database import NOW, Database, listed, open_database
+from chassis.sql.database import NOW, Database, listed
+from chassis.sql.opening import open_database
 from chassis.sql.sqlite import connect
 from shop_kit.waiting import wait_until
 

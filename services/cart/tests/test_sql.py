@@ -12,7 +12,8 @@ from cart_service.__main__ import Settings, open_store
 from cart_service.domain import Addition, CartStore, Line, NewQuantity, Purchase, StoreUnavailable
 from cart_service.sql import SqlCartStore, open_sql_store
 from chassis.settings import load
-from chassis.sql.database import Row, Statement, open_database
+from chassis.sql.database import Row, Statement
+from chassis.sql.opening import open_database
 from chassis.telemetry.instruments import Telemetry
 from shop_kit.databases import execute
 

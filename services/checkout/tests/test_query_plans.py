@@ -12,7 +12,8 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from chassis.sql.database import listed, open_database
+from chassis.sql.database import listed
+from chassis.sql.opening import open_database
 from checkout_service.domain import State
 from checkout_service.journal import statements
 from checkout_service.journal.opening import MIGRATIONS

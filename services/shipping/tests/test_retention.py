@@ -10,8 +10,8 @@ from contextlib import closing
 import psycopg
 import pytest
 
-from chassis.sql.database import open_database
 from chassis.sql.migrate import migrate
+from chassis.sql.opening import open_database
 from chassis.sql.sqlite import add_functions
 from chassis.sql.url import sqlite_path
 from shipping_service.__main__ import Settings, build

@@ -17,8 +17,9 @@ import uvloop
 
 from chassis.proxies import ignore_proxies
 from chassis.settings import ServerSettings, load
-from chassis.sql.migrate import CONNECT_TIMEOUT_SECONDS, DatabaseUnusable, migrate, needs_migration
+from chassis.sql.migrate import CONNECT_TIMEOUT_SECONDS, migrate, needs_migration
 from chassis.sql.settings import load_database_url
+from chassis.sql.url import DatabaseUnusable
 from chassis.sql.volume import observe_volume
 from chassis.telemetry import logging, otlp
 from chassis.telemetry.instruments import Telemetry

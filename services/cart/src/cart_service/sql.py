@@ -29,7 +29,8 @@ from cart_service.domain import (
 )
 from chassis.background import in_background, repeat
 from chassis.errors import IdempotencyKeyReused
-from chassis.sql.database import NOW, Database, Row, open_database
+from chassis.sql.database import NOW, Database, Row
+from chassis.sql.opening import open_database
 from chassis.telemetry.instruments import Telemetry
 
 MIGRATIONS = Path(__file__).parent / "migrations"

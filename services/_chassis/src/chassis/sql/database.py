@@ -1,4 +1,4 @@
-"""One interface to SQLite and PostgreSQL, for the stores of services.
+"""One interface to SQLite and PostgreSQL, for the stores of services; `chassis.sql.opening` opens it.
 
 SQL is written once, in what both databases understand:
 
@@ -8,14 +8,10 @@ SQL is written once, in what both databases understand:
 - `FOR UPDATE` and `FOR UPDATE SKIP LOCKED` are left out on SQLite, where transactions do not overlap.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias
 
 import orjson
-
-from chassis.sql.url import libpq_url, sqlite_path
-from chassis.telemetry.instruments import Telemetry
 
 Parameters: TypeAlias = Mapping[str, Any]
 Statement: TypeAlias = tuple[str, Parameters]
@@ -45,7 +41,7 @@ def is_rejected(error: BaseException) -> bool:
 
 
 class Database(Protocol):
-    """Runs statements. What all methods raise when they cannot is an argument of `open_database`.
+    """Runs statements. What all methods raise when they cannot is an argument of `opening.open_database`.
 
     They cannot while a server does not answer in time, a file is locked or damaged, or a disk is full: the outcome of a
     write is then unknown. And they cannot run a statement that the database rejects, see `is_rejected`: nothing was
@@ -66,23 +62,6 @@ class Database(Protocol):
 
     async def report(self, text: str, parameters: Parameters) -> Sequence[Row]:
         """Run a query that may take long: it does not delay `read` and `write`."""
-
-
-def open_database(
-    url: str, telemetry: Telemetry | None = None, *, unavailable: Callable[[], Exception]
-) -> AbstractAsyncContextManager[Database]:
-    """Open a database whose tables exist, whether or not its server answers at this moment; see `url` for its URL.
-
-    `unavailable` makes the error that all methods of the database raise when it cannot be used.
-    """
-    path, telemetry = sqlite_path(url), telemetry or Telemetry()
-    if path is None:
-        from chassis.sql.postgres import PostgresDatabase  # noqa: PLC0415 - psycopg takes 9 MB
-
-        return PostgresDatabase(libpq_url(url), telemetry, unavailable)
-    from chassis.sql.sqlite import SqliteDatabase  # noqa: PLC0415 - only one of the drivers is needed
-
-    return SqliteDatabase(path, telemetry, unavailable)
 
 
 def listed(elements: Iterable[object]) -> str:

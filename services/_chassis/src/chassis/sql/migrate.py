@@ -16,7 +16,7 @@ import time
 from contextlib import closing
 from pathlib import Path
 
-from chassis.sql.url import libpq_url, sqlite_path
+from chassis.sql.url import DatabaseUnusable, libpq_url, sqlite_path
 
 BUSY_TIMEOUT_SECONDS = 10
 """How long a writer waits for the lock: SQLite allows one writer at a time."""
@@ -29,13 +29,6 @@ STORED_REVISION = "SELECT version_num FROM alembic_version"
 _RETRY_SECONDS = 0.5
 _ATTEMPT_SECONDS = 2
 _REVISION = re.compile(r"""^(down_)?revision\b[^=\n]*=\s*["']([^"']+)["']""", re.MULTILINE)
-
-
-class DatabaseUnusable(OSError):
-    """The database can't be used by a starting process. The message is one line, without the password."""
-
-    def __init__(self, reason: object) -> None:
-        super().__init__(f"DATABASE_URL: {' '.join(str(reason).split())}")
 
 
 def migrate(url: str, migrations: Path, *, connect_seconds: float = CONNECT_TIMEOUT_SECONDS) -> None:

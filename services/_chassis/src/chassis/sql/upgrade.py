@@ -9,9 +9,8 @@ from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
 
-from chassis.sql.migrate import DatabaseUnusable
 from chassis.sql.sqlalchemy_url import UNPREPARED, sqlalchemy_url
-from chassis.sql.url import sqlite_path
+from chassis.sql.url import DatabaseUnusable, sqlite_path
 
 _NOT_ALLOWED = {"42501", "25006"}  # insufficient privilege, read-only transaction
 _ADVISORY_LOCK = 0x5348_4F50  # "SHOP"; advisory locks belong to one database, so one number serves every service

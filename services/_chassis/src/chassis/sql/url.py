@@ -13,6 +13,13 @@ _CHOICES = {
 }
 
 
+class DatabaseUnusable(OSError):
+    """The database can't be used by a starting process. The message is one line, without the password."""
+
+    def __init__(self, reason: object) -> None:
+        super().__init__(f"DATABASE_URL: {' '.join(str(reason).split())}")
+
+
 def sqlite_path(url: str) -> Path | None:
     """Return the file of a `sqlite:///` URL; None for any other URL."""
     name = url.removeprefix("sqlite:///")

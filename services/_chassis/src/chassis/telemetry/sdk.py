@@ -23,10 +23,10 @@ from chassis.telemetry import semconv
 from chassis.telemetry.drops import CountedLogRecords, CountedSpans, DropCounter, FailureReasons
 from chassis.telemetry.instruments import SCOPE, Telemetry
 from chassis.telemetry.metrics import Counter, Histogram
-from chassis.telemetry.otlp import OtlpSettings
 from chassis.telemetry.process_metrics import observe_process
 from chassis.telemetry.replaced_exporter import ReplacedExporter, observe_certificates
 from chassis.telemetry.sdk_histograms import ExporterWithHistograms
+from chassis.telemetry.settings import OtlpSettings
 from chassis.tls.certificates import Certificates
 
 # Its warning of a value that is cut to the limit would become a log record with a value that is cut, without end.

@@ -4,8 +4,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from chassis.sql.database import open_database
 from chassis.sql.migrate import migrate
+from chassis.sql.opening import open_database
 from chassis.telemetry.instruments import Telemetry
 from checkout_service.journal.sql import SqlJournal
 from checkout_service.ports import LEASE_SECONDS, Journal, JournalUnavailable

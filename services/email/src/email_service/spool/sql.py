@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from chassis.background import log_errors
-from chassis.sql.database import Database, Parameters, Row, open_database
+from chassis.sql.database import Database, Parameters, Row
 from chassis.sql.migrate import migrate
+from chassis.sql.opening import open_database
 from chassis.sql.queue_head import QueueHead
 from chassis.sql.url import sqlite_path
 from chassis.telemetry.instruments import Telemetry

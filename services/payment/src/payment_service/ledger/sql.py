@@ -11,8 +11,9 @@ from typing import Any
 
 from typing_extensions import override
 
-from chassis.sql.database import Database, Row, open_database
+from chassis.sql.database import Database, Row
 from chassis.sql.migrate import migrate
+from chassis.sql.opening import open_database
 from chassis.telemetry.instruments import Telemetry
 from chassis.values.money import Money
 from chassis.values.paging import Position

@@ -12,8 +12,9 @@ from typing import Any
 import orjson
 from typing_extensions import override
 
-from chassis.sql.database import NOW, Database, Row, open_database
+from chassis.sql.database import NOW, Database, Row
 from chassis.sql.migrate import migrate
+from chassis.sql.opening import open_database
 from chassis.sql.queue_head import QueueHead
 from chassis.telemetry.instruments import Telemetry
 from chassis.values.addresses import Address

@@ -1,0 +1,25 @@
+"""Opens a service's database by its URL."""
+
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+
+from chassis.sql.database import Database
+from chassis.sql.url import libpq_url, sqlite_path
+from chassis.telemetry.instruments import Telemetry
+
+
+def open_database(
+    url: str, telemetry: Telemetry | None = None, *, unavailable: Callable[[], Exception]
+) -> AbstractAsyncContextManager[Database]:
+    """Open a database whose tables exist, whether or not its server answers at this moment; see `url` for its URL.
+
+    `unavailable` makes the error that all methods of the database raise when it cannot be used.
+    """
+    path, telemetry = sqlite_path(url), telemetry or Telemetry()
+    if path is None:
+        from chassis.sql.postgres import PostgresDatabase  # noqa: PLC0415 - psycopg takes 9 MB
+
+        return PostgresDatabase(libpq_url(url), telemetry, unavailable)
+    from chassis.sql.sqlite import SqliteDatabase  # noqa: PLC0415 - only one of the drivers is needed
+
+    return SqliteDatabase(path, telemetry, unavailable)
