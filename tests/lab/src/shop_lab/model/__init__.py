@@ -1,1 +1,1 @@
-"""A model of orders in TLA+, checked with TLC, and runs of the code compared with it."""
+"""A model of orders in TLA+, checked with TLC."""
