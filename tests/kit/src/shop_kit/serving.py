@@ -1,6 +1,6 @@
 """Serve servicers in the test's process on a real port, with telemetry in memory."""
 
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from importlib import import_module
@@ -20,17 +20,18 @@ from shop_kit.settings import load_settings
 SettingsT = TypeVar("SettingsT", bound=ServiceSettings)
 
 
-def registrations(servicers: Iterable[object]) -> list[tuple[Callable[[Any, Any], None], object]]:
-    """Return the servicers with the functions that add them to a server, which are beside their generated bases.
+def registrations(servicers: Iterable[object]) -> Iterator[tuple[Callable[[Any, Any], None], object]]:
+    """Yield the servicers with the functions that add them to a server, which are beside their generated bases.
 
     One whose methods are not of generated bases names those as `bases`.
     """
-    return [
-        (getattr(import_module(base.__module__), f"add_{base.__name__}_to_server"), servicer)
-        for servicer in servicers
-        for base in getattr(servicer, "bases", type(servicer).__mro__)
-        if base.__module__.endswith("_pb2_grpc")
-    ]
+    for servicer in servicers:
+        bases = getattr(servicer, "bases", type(servicer).__mro__)
+        generated = [base for base in bases if base.__module__.endswith("_pb2_grpc")]
+        if not generated:
+            raise TypeError(f"{servicer!r} has no generated base")
+        for base in generated:
+            yield getattr(import_module(base.__module__), f"add_{base.__name__}_to_server"), servicer
 
 
 @asynccontextmanager
