@@ -10,7 +10,7 @@ from shop_cli.clients import cart_client
 from shop_cli.local import supervision
 from shop_cli.local.ports import HOST
 from shop_cli.local.processes import Process, Shop
-from shop_cli.local.supervision import process_states, supervise
+from shop_cli.local.supervision import Monitor, process_states, supervise
 from shop_cli.local.workspace import discover, find
 from shop_kit.waiting import wait_until
 
@@ -22,6 +22,26 @@ async def test_a_service_that_ends_is_restarted(shop: Shop, process: Process) ->
     await process.wait_until_serving()
     supervision.cancel()
     await asyncio.gather(supervision, return_exceptions=True)
+
+
+async def test_a_change_of_state_before_a_waiting_task_first_runs_is_noticed(
+    process: Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, answer = asyncio.Event(), asyncio.get_running_loop().create_future()
+
+    def is_serving() -> asyncio.Future[bool]:
+        asked.set()
+        return answer
+
+    monkeypatch.setattr(process, "is_serving", is_serving)
+    monitor = Monitor([process])
+    observing = asyncio.create_task(monitor.run())
+    await asked.wait()
+    answer.set_result(True)
+    await asyncio.create_task(monitor.wait_for_change())
+    assert monitor.all_serving
+    observing.cancel()
+    await asyncio.gather(observing, return_exceptions=True)
 
 
 async def test_a_service_that_cannot_be_restarted_names_the_port_that_is_in_use(shop: Shop, process: Process) -> None:

@@ -49,9 +49,9 @@ class Monitor:
         """Check the state of a process now, because something changed it."""
         self._checks[name].set()
 
-    async def wait_for_change(self) -> None:
-        """Wait until a process was restarted or its state changed."""
-        await self._changed.wait()
+    def wait_for_change(self) -> Coroutine[Any, Any, object]:
+        """Wait until a process was restarted or its state changed, from this call on."""
+        return self._changed.wait()  # no coroutine of its own, which would begin to wait when a task first runs it
 
     async def _observe(self, process: ChildProcess) -> None:
         starts = 0
