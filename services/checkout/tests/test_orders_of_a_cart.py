@@ -58,7 +58,7 @@ async def test_an_order_waits_for_the_cart_until_its_deadline_and_removes_the_it
     peers.ordered_cart.faults["RemoveOrdered"] = Fault(DOWN)
     await checkout.place("first")
     peers.cart.fill("ann", lamp=1)
-    assert (await checkout.refused("second", within=4)).reason == "ORDER_IN_FLIGHT"
+    assert (await checkout.refused_at_deadline("second")).reason == "ORDER_IN_FLIGHT"
     peers.ordered_cart.faults["RemoveOrdered"].times = 1
     await checkout.place("second")
     assert shipped(peers) == {"mug": 2, "lamp": 1}

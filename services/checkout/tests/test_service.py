@@ -246,7 +246,7 @@ async def test_card_digits_in_payments_error_are_masked(checkout: Checkout, numb
 
 async def test_a_charge_in_doubt_at_the_deadline_is_an_order_in_progress(checkout: Checkout) -> None:
     gate = checkout.peers.payment.hold("Charge", after=True)
-    error = await checkout.refused("key", within=3)
+    error = await checkout.refused_at_deadline("key")
     (order,) = await checkout.listed()
     assert (type(error), error.reason, error.retry_after_seconds) == (Unavailable, "ORDER_IN_PROGRESS", 1.0)
     assert error.metadata == {"order_id": order.order_id}
@@ -429,7 +429,7 @@ async def test_concurrent_calls_join_one_order(checkout: Checkout, key: str | No
 @pytest.mark.parametrize("key", ["key", "another"])
 async def test_a_call_that_waits_for_an_order_is_aborted_at_its_deadline(checkout: Checkout, key: str) -> None:
     async with checkout.peers.payment.holding("Charge", checkout.place("key")):
-        error = await checkout.refused(key, within=2)
+        error = await checkout.refused_at_deadline(key)
     assert (type(error), error.reason, error.retry_after_seconds) == (Aborted, "ORDER_IN_FLIGHT", 1.0)
 
 

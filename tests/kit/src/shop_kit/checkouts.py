@@ -5,6 +5,8 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any
 
+import pytest
+
 from chassis.errors import DomainError
 from chassis.rpc.status import from_rpc_error
 from shop.address_pb2 import Address
@@ -50,6 +52,12 @@ class Checkout:
     async def refused(self, key: str | None = None, *, within: float = 20, **changed: Any) -> DomainError:
         """Return the error of an order that is not placed, as our clients receive it."""
         return from_rpc_error(await error_of(self.place(key, within=within, **changed)))
+
+    async def refused_at_deadline(self, key: str | None) -> DomainError:
+        """Return the error after three seconds. The call has a minute: a busy machine takes long to receive it."""
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("checkout_service.placing.ANSWER_BEFORE_DEADLINE_SECONDS", 57)
+            return await self.refused(key, within=60)
 
     async def quote(self, **changed: Any) -> OrderResult:
         """Return the quote of Ann's order, which has no card, with the given fields of the request changed."""
