@@ -111,6 +111,15 @@ async def test_a_refused_order_is_no_revenue(peers: FakePeers, start: Start, rec
     assert (first[semconv.ORDER_REPLAYED], again[semconv.ORDER_REPLAYED]) == (False, True)
 
 
+async def test_the_span_of_a_call_that_waits_in_vain_names_the_order(
+    peers: FakePeers, start: Start, recorded: Recorded
+) -> None:
+    async with start(recorded.telemetry) as checkout, peers.payment.holding("Charge", checkout.place("key")):
+        await checkout.refused_at_deadline("key")
+    in_vain, placed = (span.attributes or {} for span in spans_of(recorded, "shop.CheckoutService/PlaceOrder"))
+    assert (in_vain.get(semconv.ORDER_ID), in_vain.get(semconv.ORDER_REPLAYED)) == (placed[semconv.ORDER_ID], True)
+
+
 async def test_a_step_that_is_tried_again_counts_by_its_name(
     peers: FakePeers, start: Start, recorded: Recorded
 ) -> None:

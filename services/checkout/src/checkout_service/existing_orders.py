@@ -36,13 +36,12 @@ class ExistingOrders:
         while entry is not None:
             # An equal request for what was in the cart at another time is another request.
             is_own = request.began(entry.fingerprint) and (new is None or new.scope == entry.scope)
-            decision = decide(entry, request, is_own=is_own)
-            if decision is Decision.WAIT:
-                entry = await self._wait_for_change(entry, request, is_own=is_own)
-                continue
             if is_own:
                 describe_order(entry.order, attempt=entry.attempt, replayed=replayed)
-            return await self._act_on(decision, entry, request, new)
+            decision = decide(entry, request, is_own=is_own)
+            if decision is not Decision.WAIT:
+                return await self._act_on(decision, entry, request, new)
+            entry = await self._wait_for_change(entry, request, is_own=is_own)
         return BeginAgain()
 
     async def _act_on(self, decision: Decision, entry: Entry, request: OrderRequest, new: Entry | None) -> Outcome:
@@ -58,8 +57,10 @@ class ExistingOrders:
                 return BeginAgain()
             case Decision.SHARE_CART | Decision.REFUSE_CART:
                 return Refused(CartOrdered(entry.order_id))
-            case _:
+            case Decision.BEGIN_AGAIN:
                 return BeginAgain()
+            case Decision.WAIT:
+                raise AssertionError("the order has no outcome")
 
     async def _wait_for_change(self, entry: Entry, request: OrderRequest, *, is_own: bool) -> Entry | None:
         """Wait for an order's worker, or be it, and return the order as it is then. None: it is gone."""
@@ -124,6 +125,7 @@ async def end_of(run: Run, request: OrderRequest) -> SagaResult:
 
 
 async def result_of(run: Run, until: float) -> SagaResult | None:
+    """Return the run's result, None if it has none by then."""
     # wait() leaves the task alone; wait_for() would cancel it, between charge and shipment.
     await asyncio.wait([run.task], timeout=max(until - asyncio.get_running_loop().time(), 0))
     return run.task.result() if run.task.done() else None

@@ -58,9 +58,11 @@ class FakePeer:
         calls, gate = self.calls[method], self.hold(method, after=after)
         task = asyncio.create_task(call)
         await wait_until(lambda: self.calls[method] > calls)
-        yield task
-        gate.set()
-        await task
+        try:
+            yield task
+        finally:
+            gate.set()
+            await task
 
     def methods(self) -> list[str]:
         """Return the names of the methods that it serves."""
