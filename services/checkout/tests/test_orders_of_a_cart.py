@@ -9,7 +9,7 @@ import pytest
 
 from chassis.errors import FailedPrecondition, InvalidArgument, Unavailable
 from shop_kit.checkouts import OTHER_CARD, Checkout, Start
-from shop_kit.fake_peers import FakePeers, Fault
+from shop_kit.fake_peers import FakePeer, FakePeers, Fault
 from shop_kit.waiting import wait_until
 
 DOWN = Unavailable("down")
@@ -38,6 +38,20 @@ async def test_an_order_during_another_one_buys_what_that_leaves(
     assert shipped(peers) == {"mug": 2, "lamp": 1}
     assert len(placed) == len(peers.payment.captured) == 2
     assert "ann" not in peers.cart.lines
+
+
+@pytest.mark.parametrize(("peer", "method"), [("payment", "Charge"), ("shipping", "ShipOrder")])
+async def test_an_order_during_one_that_is_refused_buys_the_cart(
+    checkout: Checkout, peers: FakePeers, peer: str, method: str
+) -> None:
+    refusing: FakePeer = getattr(peers, peer)
+    async with refusing.holding(method, checkout.refused("first")):
+        held = refusing.faults[method]
+        held.error, held.times = FailedPrecondition("no", reason="REFUSED"), 0
+        second = asyncio.create_task(checkout.place("second"))
+        await wait_until(lambda: peers.cart.calls["GetCart"] >= 2)
+    assert not (await second).replayed
+    assert shipped(peers) == {"mug": 2}
 
 
 async def test_what_another_order_has_bought_since_the_cart_was_read_is_not_bought_again(
