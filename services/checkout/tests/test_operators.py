@@ -153,6 +153,7 @@ async def test_a_settled_order_is_closed_for_its_caller_and_frees_its_cart(
     checkout: Checkout, run_sql: RunSql, state: str, outcome: str
 ) -> None:
     order_id = await place_and_need(state, checkout, run_sql)
+    assert (await checkout.refused("another")).reason == "CART_ORDERED"
     settled = await settle(checkout, order_id, **{outcome: "bank reference R-7"})
     assert (settled.state, settled.stuck) == (orders_pb2.ORDER_STATE_SETTLED, False)
     assert await last_step(checkout, order_id) == (f"settled_{outcome}", "eve: bank reference R-7")
