@@ -149,9 +149,8 @@ promtool:  ## Build promtool, with which alerts are tested, into .cache (needs G
 	@tests/chart/promtool.sh
 
 WORKERS ?= $(shell $(PYTHON) -c 'import os; print(len(os.sched_getaffinity(0)) * 2)' 2>/dev/null || echo auto)
-# The files with the longest tests are in tests and employee-api, which come first: no worker begins one at the end. Tests of
-# faults mostly wait, so there are two workers a core. After a crash xdist can wait for ever for tests that no
-# worker runs.
+# The files with the longest tests come first, by `testpaths`: no worker begins one at the end. Tests of faults mostly wait, so
+# there are two workers a core. After a crash xdist can wait for ever for tests that no worker runs.
 PYTEST := pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --max-worker-restart 0
 
 .PHONY: test-lab test-long

@@ -53,7 +53,9 @@ async def running_browser() -> AsyncIterator[Browser]:
     async with AsyncExitStack() as stack:
         try:
             playwright = await stack.enter_async_context(async_playwright())
-            browser = await playwright.chromium.launch(executable_path=_executable(playwright.chromium))
+            executable = _executable(playwright.chromium)
+            # Debian's flags ask for a GPU, and emulating one costs more than painting without.
+            browser = await playwright.chromium.launch(executable_path=executable, args=["--disable-gpu"])
         except Exception as error:  # noqa: BLE001 - Playwright raises a plain one if its driver ends
             _give_up(f"no browser starts, install the package chromium: {str(error).splitlines()[0]}")
         yield browser
