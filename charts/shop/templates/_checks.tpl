@@ -3,7 +3,7 @@
 {{- $values := .Values -}}{{- $services := .Computed.services -}}
 {{- $fullname := include "shop.fullname" . -}}{{- $external := $values.externalDatabase -}}
 {{- $cloudnativepg := $values.postgresql.cloudnativepg.enabled -}}
-{{- /* An order that is repeated after the manifest has forgotten its key is shipped again. */ -}}
+{{- /* Once the manifest has forgotten a key, repeating its order would ship it again. */ -}}
 {{- $shipments := dig "shipping" "env" "RETENTION_DAYS" 0 $services | float64 -}}
 {{- $orders := dig "checkout" "env" "RETENTION_DAYS" 0 $services | float64 -}}
 {{- include "shop.refuse" (dict
@@ -36,7 +36,7 @@
 {{- include "shop.alertChecks" . -}}
 {{- end -}}
 
-{{/* Fails with the first message, in alphabetical order, that comes with a true condition. */}}
+{{/* Fails with the first message, in alphabetical order, whose condition is true. */}}
 {{- define "shop.refuse" -}}
 {{- range $message, $condition := . -}}{{- if $condition -}}{{- fail $message -}}{{- end -}}{{- end -}}
 {{- end -}}
@@ -64,7 +64,7 @@
 ) -}}
 {{- end -}}
 
-{{/* In public, who may use the employee API is said in words, and its limits must not count a proxy as one client. */}}
+{{/* A public employee API must state its AUTH_MODE, and its limits must not count all clients of a proxy as one. */}}
 {{- define "shop.employeeCheck" -}}
 {{- if and .url .exposed -}}
 {{- $env := merge dict .env .secretRefs -}}{{- $at := "services.employee-api.env" -}}
@@ -110,7 +110,7 @@
 ) -}}
 {{- end -}}
 
-{{/* A version is a value of the service's variable, and weights are shares of its calls: (list name versions). */}}
+{{/* A version's name is the value of the service's variable; weights are shares of its calls: (list name versions). */}}
 {{- define "shop.versionChecks" -}}
 {{- $name := index . 0 -}}{{- $versions := index . 1 -}}{{- $sum := include "shop.weights" $versions -}}
 {{- $known := get (dict "recommendation" (list "v1" "v2" "v3")) $name | default list -}}

@@ -88,7 +88,8 @@
 {{- end }}
 {{- end -}}
 
-{{/* Hosts of an HTTP server, against DNS rebinding: of its Service, its URL and forwarded ports: (list $ name service). */}}
+{{/* Host names that an HTTP service answers to, against DNS rebinding: its Service's, its URL's, and those of forwarded
+     ports: (list $ name service). */}}
 {{- define "shop.allowedHosts" -}}
 {{- $hosts := include "shop.dnsNames" . | fromJsonArray | concat (list "localhost" "127.0.0.1" "[::1]") -}}
 {{- with (index . 2).url }}{{ $hosts = append $hosts (regexReplaceAll ":[0-9]*$" (urlParse .).host "" | lower) }}{{ end -}}
@@ -161,7 +162,7 @@
 {{- end }}
 {{- end -}}
 
-{{/* Where a process sends its telemetry, and of what: (list $ name service). */}}
+{{/* Where a process sends its telemetry, and its resource attributes: (list $ name service). */}}
 {{- define "shop.telemetryEnv" -}}
 {{- $root := index . 0 -}}{{- $telemetry := $root.Values.telemetry -}}
 {{- with include "shop.otlpEndpoint" $root }}
@@ -197,8 +198,7 @@
 {{- end }}
 {{- end -}}
 
-{{/* Resource attributes of a process: (list $ name service). Every run of a job has another pod, and each pod's name would
-     make new series, so a job has none. */}}
+{{/* Resource attributes of a process: (list $ name service). A job has no pod name: each run would make new series. */}}
 {{- define "shop.resourceAttributes" -}}
 {{- $root := index . 0 -}}{{- $name := index . 1 -}}
 {{- $version := (index . 2).version -}}{{- $image := (index . 2).image -}}

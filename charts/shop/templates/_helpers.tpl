@@ -1,5 +1,5 @@
-{{/* What follows from the values and is used in many places, in `.Computed` of the chart's root context: computed once per
-     render, before the first file that has a use for it, and checked there. Templates may read it, not change it. */}}
+{{/* Derives from the values what many templates use, once per render, and checks it: `.Computed` of the chart's root
+     context, which templates only read. */}}
 {{- define "shop.compute" -}}
 {{- if not (hasKey . "Computed") -}}
 {{- $computed := dict -}}
@@ -19,7 +19,7 @@
 
 {{/* Names and labels */}}
 
-{{/* What all names begin with, and selectors know an installation by: one release of an umbrella chart may have several. */}}
+{{/* The prefix of all names, by which selectors tell installations apart: an umbrella chart's release may have several. */}}
 {{- define "shop.fullname" -}}
 {{- $suffix := .Values.nameOverride | default (eq .Chart.Name "shop" | ternary "" .Chart.Name) -}}
 {{- .Values.fullnameOverride | default (list .Release.Name $suffix | compact | join "-") -}}
@@ -46,8 +46,8 @@ shop/lab: "true"
 {{- end }}
 {{- end -}}
 
-{{/* (list $ name [wave [suffix [labels]]]). Argo CD waits until one wave is healthy: first what pods need, stores in 1,
-     services in 2, and in 3 what may be unhealthy without them, or must not hold them up. Helm and Flux ignore waves. */}}
+{{/* (list $ name [wave [suffix [labels]]]). Argo CD waits until each wave is healthy: what pods need, then stores in 1,
+     services in 2, and in 3 what may be unhealthy without them or must not hold them up. Helm and Flux ignore waves. */}}
 {{- define "shop.metadata" -}}
 {{- $given := concat . (list "" "" "") -}}
 name: {{ list (include "shop.name" .) (index $given 3) | compact | join "-" }}
@@ -100,7 +100,7 @@ annotations:
 {{- toJson $services -}}
 {{- end -}}
 
-{{/* What has a Deployment, as JSON: each service with its `name`, or each of its versions, with their `version` as well. */}}
+{{/* What has a Deployment, as JSON: each service with its `name`, or each of its versions, which also has a `version`. */}}
 {{- define "shop.workloads" -}}
 {{- $workloads := dict -}}
 {{- range $name, $service := .Computed.services -}}
@@ -108,7 +108,7 @@ annotations:
 {{- $workload := include "shop.merged" (list $service $own) | fromJson -}}
 {{- $_ := set $workload "name" $name -}}{{- $_ := set $workload "version" $version -}}
 {{- if $version -}}{{- $_ := set $workload.env (printf "%s_VERSION" (upper $name | replace "-" "_")) $version -}}{{- end -}}
-{{- /* The digest of one image must not be beside the tag of another. */}}
+{{- /* A version's own image must not get the service's digest or tag. */}}
 {{- with $own.image -}}{{- $_ := set $workload "image" (merge (deepCopy .) (dict "digest" "" "tag" "")) -}}{{- end -}}
 {{- $_ := set $workloads (list $name $version | compact | join "-") $workload -}}
 {{- end -}}
@@ -133,8 +133,8 @@ app.kubernetes.io/version: {{ . }}
 {{- end }}
 {{- end -}}
 
-{{/* Names of what has pods in the release, as JSON; each has a service account. Records are reconciled if the services are
-     installed that have some; `helm test` places an order. */}}
+{{/* Components that have pods in the release, as JSON; each has a service account. Reconciliation and `helm test` need the
+     services that they call. */}}
 {{- define "shop.components" -}}
 {{- $observability := .Values.observability -}}{{- $services := .Computed.services -}}
 {{- $components := dict
@@ -157,14 +157,14 @@ app.kubernetes.io/version: {{ . }}
 {{- $names | sortAlpha | toJson -}}
 {{- end -}}
 
-{{/* The gRPC service whose health is the readiness: product-catalog becomes shop.ProductCatalogService. */}}
+{{/* The gRPC service whose health is the pod's readiness: shop.ProductCatalogService for product-catalog. */}}
 {{- define "shop.grpcName" -}}
 shop.{{ . | replace "-" " " | title | replace " " "" }}Service
 {{- end -}}
 
 {{/* Who may call what, as JSON: callee → caller → full names of methods. A caller is a component or a SPIFFE name.
-     Addresses, network policies, the services' own check and policies of meshes all follow from it. What reconciliation
-     and tests call may be missing. */}}
+     Addresses, network policies, ALLOWED_CALLS and mesh policies all derive from it. What reconciliation and tests call
+     may be missing. */}}
 {{- define "shop.callers" -}}
 {{- $services := .Computed.services -}}
 {{- $lab := dict -}}
@@ -226,8 +226,8 @@ shop.{{ . | replace "-" " " | title | replace " " "" }}Service
 {{- . | replace "-" "_" -}}
 {{- end -}}
 
-{{/* Where a service's data are: postgresql, cloudnativepg, external-postgresql, sqlite, valkey, external-valkey, memory, custom (its entry
-     sets the address) or empty: (list $ service). */}}
+{{/* Where a service stores its data: postgresql, cloudnativepg, external-postgresql, sqlite, valkey, external-valkey,
+     memory, custom (its entry sets the address) or empty: (list $ service). */}}
 {{- define "shop.store" -}}
 {{- $values := (index . 0).Values -}}{{- $service := index . 1 -}}
 {{- $variable := get (dict "postgresql" "DATABASE_URL" "valkey" "REDIS_URL") $service.store -}}
@@ -255,7 +255,7 @@ custom
 
 {{/* Routes */}}
 
-{{/* HTTP services that routes from outside lead to, as JSON, each with the host of its URL as `host`. */}}
+{{/* HTTP services with a route, as JSON, each with the host of its URL as `host`. */}}
 {{- define "shop.routed" -}}
 {{- $routed := dict -}}
 {{- range $name, $service := .Computed.services -}}
@@ -269,7 +269,7 @@ custom
 
 {{/* Images */}}
 
-{{/* A digest decides what is pulled; the tag beside it is for readers. Images that are not ours have both in `tag`. */}}
+{{/* A digest decides what is pulled; the tag beside it is for readers. Third-party images have both in `tag`. */}}
 {{- define "shop.imageName" -}}
 {{- $name := .repository -}}
 {{- if .registry -}}{{- $name = printf "%s/%s" .registry $name -}}{{- end -}}
@@ -278,7 +278,7 @@ custom
 {{- $name -}}
 {{- end -}}
 
-{{/* Image of a service: (list $ name service). The shared tag says nothing about a service's own digest. */}}
+{{/* Image of a service: (list $ name service). With its own digest, it does not get the shared tag. */}}
 {{- define "shop.image" -}}
 {{- $root := index . 0 -}}{{- $own := (index . 2).image -}}
 {{- $shared := $root.Values.image -}}
@@ -312,13 +312,13 @@ custom
 {{- dict "traces" (compact $traces) "metrics" (compact $metrics | default $none) "logs" (compact $logs | default $none) | toJson -}}
 {{- end -}}
 
-{{/* Port of a URL: its own, else that of its scheme. */}}
+{{/* Port of a URL, by default its scheme's. */}}
 {{- define "shop.urlPort" -}}
 {{- $url := urlParse . -}}
 {{- regexFind ":[0-9]+$" $url.host | trimPrefix ":" | default (ternary "443" "80" (eq $url.scheme "https")) -}}
 {{- end -}}
 
-{{/* The OTLP endpoint, empty without telemetry. The port is explicit, since gRPC would use 443 for http://host, too. */}}
+{{/* The OTLP endpoint, empty without telemetry. Its port is explicit, since gRPC uses 443 even for http://host. */}}
 {{- define "shop.otlpEndpoint" -}}
 {{- if .Values.telemetry.endpoint -}}
 {{- $url := urlParse .Values.telemetry.endpoint -}}
@@ -350,8 +350,8 @@ custom
 {{- if include "shop.otlpVolume" . }}- {name: otlp-tls, mountPath: /etc/shop-otlp, readOnly: true}{{ end -}}
 {{- end -}}
 
-{{/* Seconds of a stop, which docs/scaling.md derives, as JSON. `connectionAge`: after them a server closes a connection, so
-     that the client resolves the name again; `preStop`: from the end of a pod's readiness to SIGTERM. */}}
+{{/* Times of a stop in seconds, as JSON; docs/scaling.md derives them. `connectionAge`: when a server closes a connection, so
+     that its client resolves the name again; `preStop`: from the end of a pod's readiness to SIGTERM. */}}
 {{- define "shop.shutdown" -}}
 {{- $ttl := int .shutdown.dnsTtlSeconds -}}{{- $age := max 5 (div $ttl 2) -}}{{- $drain := 2 -}}
 {{- /* gRPC adds up to a tenth to a connection's age. */ -}}

@@ -1,4 +1,4 @@
-{{/* What a service mesh changes, as JSON; {} without one. `control`: ports of its own servers that proxies connect to;
+{{/* What a service mesh changes, as JSON; {} without one. `control`: ports of the mesh's servers that proxies connect to;
      `scraped`: ports of proxies that its own pods connect to; `tunnel`: the port at which connections of pods in the mesh
      arrive instead of their own; `proxy`: the address from which a pod's own proxy connects to it; `outside`: what keeps a
      pod out of the mesh. */}}
@@ -29,8 +29,8 @@
 {{- get $meshes (printf "%s %s" .Values.mesh .Values.meshPolicies) | default dict | toJson -}}
 {{- end -}}
 
-{{/* Host of a gRPC service for its clients: (list $ name). A proxy would send to the pod that a headless Service's client
-     chose, also after its end. A Service's clusterIP can't be changed, so the mesh has another one. */}}
+{{/* Host of a gRPC service for its clients: (list $ name). Behind a headless Service, a proxy keeps sending to the pod that
+     the client chose, even once it is gone. A Service's clusterIP cannot be changed, so the mesh has a second Service. */}}
 {{- define "shop.host" -}}
 {{- include "shop.name" . -}}
 {{- if ne (index . 0).Values.mesh "none" -}}-clusterip{{- end -}}
@@ -60,7 +60,7 @@
 ) -}}
 {{- end -}}
 
-{{/* Name of the namespace that a peer of a network policy selects; empty if it selects otherwise. */}}
+{{/* Name of the namespace that a network policy's peer selects; empty if it selects by anything else. */}}
 {{- define "shop.namespaceOf" -}}
 {{- dig "namespaceSelector" "matchLabels" "kubernetes.io/metadata.name" "" . -}}
 {{- end -}}

@@ -1,5 +1,5 @@
 {{/* What all pods share: Pod Security "restricted", no API credentials, no variables for each Service in the namespace.
-     (list $ name userId scheduling); empty keys of `scheduling` mean those of the chart. */}}
+     (list $ name userId scheduling); empty keys of `scheduling` mean the chart's. */}}
 {{- define "shop.podSpec" -}}
 {{- $root := index . 0 -}}{{- $userId := index . 2 -}}
 {{- $own := index . 3 -}}{{- $shared := $root.Values.scheduling -}}
@@ -32,7 +32,7 @@ imagePullSecrets:
 {{- end }}
 {{- end -}}
 
-{{/* Metadata of a pod, with labels and annotations of its own: (list $ workload component own). */}}
+{{/* Metadata of a pod, with additional labels and annotations: (list $ workload component own). */}}
 {{- define "shop.podMetadata" -}}
 labels:
   {{- include "shop.workloadSelector" . | nindent 2 }}
@@ -52,7 +52,7 @@ readOnlyRootFilesystem: true
 capabilities: {drop: [ALL]}
 {{- end -}}
 
-{{/* What containers of jobs have in common, which run in checkout's image: (list $ cpu memory memoryLimit). */}}
+{{/* What containers of jobs share; they run checkout's image: (list $ cpu memory memoryLimit). */}}
 {{- define "shop.jobContainer" -}}
 {{- $root := index . 0 -}}
 {{- $checkout := include "shop.merged" (list $root.Values.defaults ($root.Values.services.checkout | default dict)) | fromJson -}}
@@ -122,7 +122,7 @@ resources:
 {{- end }}
 {{- end -}}
 
-{{/* One handler per probe: the protocol decides which; merging values could leave two. gRPC has a port for probes:
+{{/* Each probe gets one handler, by protocol: merging values could leave two. gRPC has a port for probes:
      kubelet's speak no TLS before Kubernetes 1.37, and clients may fill the others. What a node sends to its pods passes
      network policies. */}}
 {{- define "shop.probes" -}}

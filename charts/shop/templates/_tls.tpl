@@ -1,6 +1,6 @@
 {{/* Mutual TLS: each name below has a Secret `<release>-<name>-tls`, whose files Kubernetes replaces in place. */}}
 
-{{/* Names that have a certificate, as JSON: services, their clients, and the servers that hold or see customers' data.
+{{/* Components with a certificate, as JSON: services, their clients, and servers that hold or see customers' data.
      Jaeger, Prometheus and Loki have none: telemetry names no customer, and `exportTo` takes https. */}}
 {{- define "shop.certified" -}}
 {{- $names := .Computed.components -}}
@@ -11,7 +11,7 @@
 {{- include "shop.name" . }}-tls
 {{- end -}}
 
-{{/* Names of a component's Service, as JSON. In its certificate, a client must find the one that it connects to. */}}
+{{/* DNS names of a component's Service, as JSON. Its certificate must have the one that a client connects to. */}}
 {{- define "shop.dnsNames" -}}
 {{- $name := include "shop.name" . -}}{{- $qualified := printf "%s.%s" $name (index . 0).Release.Namespace -}}
 {{- list $name $qualified (print $qualified ".svc") (print $qualified ".svc.cluster.local") | toJson -}}

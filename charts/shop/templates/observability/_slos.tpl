@@ -12,12 +12,12 @@
 {{- toJson $slos -}}
 {{- end -}}
 
-{{/* Statuses of gRPC that are faults of the server: those of chassis.rpc.serving. */}}
+{{/* gRPC statuses that are faults of the server, as in chassis.rpc.serving. */}}
 {{- define "shop.serverFaults" -}}
 DATA_LOSS|DEADLINE_EXCEEDED|INTERNAL|UNAVAILABLE|UNIMPLEMENTED|UNKNOWN
 {{- end -}}
 
-{{/* Condition of the collector on the server span of a call that takes longer than its SLO allows. */}}
+{{/* The collector's condition on a server span whose call took longer than its SLO allows. */}}
 {{- define "shop.slowSpan" -}}
 {{- $is := list (printf "resource.attributes[\"service.name\"] == %q" .service) "span.kind == SPAN_KIND_SERVER" -}}
 {{- with .method }}{{ $is = append $is (printf "span.attributes[\"rpc.method\"] == %q" .) }}{{ end -}}
@@ -36,7 +36,7 @@ DATA_LOSS|DEADLINE_EXCEEDED|INTERNAL|UNAVAILABLE|UNIMPLEMENTED|UNKNOWN
 {{- $receiver := get $alertmanager . -}}
 {{- $_ := set $refused (printf "observability.alertmanager.%s: there is no receiver %q" . $receiver) (not (has $receiver $receivers)) -}}
 {{- end -}}
-{{- /* In seconds: those of chassis.telemetry.semconv. */ -}}
+{{- /* Bounds in seconds, as in chassis.telemetry.semconv. */ -}}
 {{- $bounds := list 0.0005 0.001 0.0025 0.005 0.01 0.025 0.05 0.075 0.1 0.25 0.5 0.75 1.0 2.5 5.0 7.5 10.0 -}}
 {{- range $name, $slo := .Computed.slos -}}
 {{- $refused = merge $refused (dict
@@ -67,7 +67,7 @@ DATA_LOSS|DEADLINE_EXCEEDED|INTERNAL|UNAVAILABLE|UNIMPLEMENTED|UNKNOWN
     {{- end }}
     {{- with $slo.method }}{{ $calls = printf "%s,rpc_method=%q" $calls . }}{{ end }}
     {{- with $slo.route }}{{ $calls = printf "%s,http_route=%q" $calls . }}{{ end }}
-    {{- /* Prometheus writes whole numbers as 1 when they are pushed, and as 1.0 when they are scraped. */}}
+    {{- /* Prometheus writes a whole number as 1 if it was pushed, and as 1.0 if it was scraped. */}}
     {{- $bound := printf "le=~\"%s(\\\\.0)?\"" (toString $slo.latencySeconds | replace "." "\\\\.") }}
     - record: slo:requests:rate5m
       expr: sum(rate({{ $metric }}_count{ {{- $calls -}} }[5m]))
@@ -140,7 +140,7 @@ DATA_LOSS|DEADLINE_EXCEEDED|INTERNAL|UNAVAILABLE|UNIMPLEMENTED|UNKNOWN
     {{- end }}
 {{- end -}}
 
-{{/* The rule for a window of all SLOs: (list selector window samples). The time before the first sample counts as free of
+{{/* The rule for a window of all SLOs: (list selector window samples). Time before the first sample counts as free of
      errors: otherwise a minute of errors in the first hour after an install would be a high share of every window. */}}
 {{- define "shop.sloWindow" -}}
 {{- $in := index . 0 -}}{{- $window := index . 1 -}}{{- $samples := index . 2 -}}

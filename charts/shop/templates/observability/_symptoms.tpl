@@ -1,5 +1,5 @@
 {{/* Alerts on what is wrong in the shop, whether or not an SLO shows it. A page is for what customers notice now. Every
-     replica reports the counts of the journal or spool that it shares, so these are not summed. */}}
+     replica reports the counts of the shared journal or spool, so these are not summed. */}}
 {{- define "shop.symptomRules" -}}
 {{- $in := printf "k8s_namespace_name=%q" .Release.Namespace -}}
 {{- $service := "{{ $labels.service_name }}" -}}
@@ -48,7 +48,7 @@
         summary: The mail relay refused letters, or did not confirm them
         description: "{{ "{{ $value }}" }} letters are {{ "{{ $labels.shop_email_letter_state }}" }}; they are not sent again by themselves."
     - alert: MailRelayFails
-      # NOT_SENT concerns the relay; a letter that it defers, as greylisting does, is DEFERRED.
+      # NOT_SENT is the relay's failure; a message that it defers, as in greylisting, is DEFERRED.
       expr: >-
         sum(increase(shop_email_attempts_total{ {{- $in -}} ,shop_email_attempt_outcome="NOT_SENT"}[5m])) >= 2
         unless sum(increase(shop_email_attempts_total{ {{- $in -}} ,shop_email_attempt_outcome="SENT"}[2m])) > 0
@@ -57,7 +57,7 @@
         summary: The mail relay takes no letters
         description: "{{ "{{ $value | humanize }}" }} attempts in five minutes failed, and none succeeded in two. Letters wait; none is lost."
     - alert: LettersWait
-      # Without a relay letters wait by design: then there are no attempts.
+      # Without a relay messages wait by design, and there are no attempts.
       expr: >-
         max(shop_email_oldest_letter_age_seconds{ {{- $in -}} }) > 900
         and sum(increase(shop_email_attempts_total{ {{- $in -}} }[10m])) > 0
@@ -83,8 +83,8 @@
 - name: limits
   rules:
     {{- $served := printf "increase(http_server_request_duration_seconds_count{%s,http_route=\"/orders\"" $in }}
-    # A customer who reaches a limit, or whose card is declined, tries again a few times; a program goes on. Whom no limit
-    # recognizes is seen by the declined cards.
+    # A customer who reaches a limit, or whose card is declined, tries again a few times; a program goes on. The share of
+    # declined cards shows programs that no limit recognizes.
     - alert: OrdersRefused
       expr: >-
         sum by (service_name, shop_http_refusal_reason) (
@@ -107,7 +107,7 @@
         summary: "{{ $service }} gets too little CPU time, or something blocks its event loop"
         description: Timers of {{ $instance }} run {{ "{{ $value | humanizeDuration }}" }} late (99th percentile).
     - alert: MemoryGrows
-      # 16 MiB in ten minutes, ten minutes after the start. Runs of a job are no leak.
+      # 16 MiB in ten minutes, from ten minutes after the start. A job's runs are no leak.
       expr: >-
         max by (service_name, service_instance_id) (
         deriv(process_memory_usage_bytes{ {{- $in -}} ,k8s_cronjob_name=""}[10m]) * 600 > 16 * 2^20
@@ -171,8 +171,8 @@
     - alert: ReplicaFails
       {{- $errors := printf "instance:errors:rate5m{%s}" $in }}
       {{- $requests := printf "instance:requests:rate5m{%s}" $in }}
-      # More than 5 % of its calls, five times the share of its siblings, and five calls in five minutes. A sibling that
-      # ended lately is none.
+      # More than 5 % of its calls, five times its siblings' share, and five calls in five minutes. Replicas that have
+      # ended do not count as siblings.
       expr: >-
         {{ $errors }} / {{ $requests }} > 0.05
         and {{ $errors }} / {{ $requests }}
@@ -184,11 +184,11 @@
       annotations:
         summary: One replica of {{ $service }} fails much more often than its siblings
         description: "{{ $instance }} failed {{ "{{ $value | humanizePercentage }}" }} of its calls."
-    # As callers see it, so that what keeps calls from a service counts as well.
+    # As callers see it, so that what keeps calls from arriving counts as well.
     {{- $byMethod := "sum by (service_name, server_address, rpc_method, k8s_namespace_name)" }}
     {{- $calls := printf "rate(rpc_client_call_duration_seconds_count{%s" $in }}
     {{- $faults := printf "%s,rpc_response_status_code=~\"%s|PEER_BROKEN\"}[2m])" $calls (include "shop.serverFaults" .) }}
-    # Deadlines that pass at a caller whose own timers are late say nothing about its peers.
+    # Deadlines that a caller misses because its own timers are late say nothing about its peers.
     {{- $late := printf "sum by (service_name, le) (rate(shop_event_loop_lag_seconds_bucket{%s}[2m]))" $in }}
     {{- $late = printf "histogram_quantile(0.95, %s) > 0.1, \"rpc_response_status_code\", \"DEADLINE_EXCEEDED\", \"service_name\", \".*\"" $late }}
     {{- $faults = printf "%s unless on (service_name, rpc_response_status_code) label_replace(%s)" $faults $late }}
@@ -249,7 +249,7 @@
   rules:
     - alert: TelemetryDropped
       expr: sum by (service_name, shop_telemetry_signal) (increase(shop_telemetry_dropped_total{ {{- $in -}} }[5m])) > 0
-      # Longer than the window: one batch that the start of a collector cost is no loss that lasts.
+      # Longer than the window, so that a single batch, lost while a collector starts, does not fire.
       for: 6m
       annotations:
         summary: "{{ $service }} loses telemetry"
@@ -263,7 +263,7 @@
         summary: The collector cannot be scraped
         description: While it is down, services lose telemetry. Orders are not affected.
     - alert: CollectorRefuses
-      # What follows these names depends on the collector's settings: nothing, a unit or `total`.
+      # The suffix of these names depends on the collector's settings: none, a unit or `total`.
       expr: >-
         {{- range $i, $counter := list "receiver_refused_spans" "receiver_refused_metric_points" "receiver_refused_log_records" "exporter_send_failed_spans" "exporter_send_failed_metric_points" "exporter_send_failed_log_records" }}
         {{ if $i }}or {{ end }}sum by (job) (rate({__name__=~"otelcol_{{ $counter }}(_.*)?",{{ $job }}}[5m])) > 0
