@@ -3,8 +3,8 @@
 #   docker build --build-arg SERVICE=employee-api --build-arg FOLDER=employee-api -t employee-api .
 ARG BASE=docker.io/library/python:3.13.15-slim-bookworm@sha256:2325bb286ec344af3e5898cc224b5844e2707ac6e26b1632516fd3edc84a5e26
 
-# What all images install, with hashes, from the lock that development and tests install from. Which file changed does not
-# matter to the stages below, only whether what they copy from here did.
+# What all images install, with hashes, from the same lock as development and tests. The stages below are rebuilt only if
+# what they copy from here has changed.
 FROM ${BASE} AS locked
 WORKDIR /workspace
 COPY .ci/uv.sed uv.lock ./
@@ -17,7 +17,7 @@ RUN uv export --quiet --frozen --no-header --no-annotate --no-emit-workspace --o
 
 # The third-party packages that services need, in one layer that all images share.
 FROM ${BASE} AS packages
-# binutils only strips here and reaches no image, so its version needs no pin.
+# binutils only strips here and is in no image, so its version needs no pin.
 # hadolint ignore=DL3008
 RUN apt-get update && apt-get install -y --no-install-recommends binutils && rm -rf /var/lib/apt/lists/*
 COPY --from=locked /shared.txt /
@@ -28,8 +28,8 @@ RUN pip install --no-cache-dir --root-user-action=ignore --no-compile --no-deps 
     && find /packages -name '*.so*' -exec strip --strip-unneeded {} + \
     && python -m compileall -q -o 2 --invalidation-mode unchecked-hash /packages
 
-# Python without what only builds need: no package manager of Python's or Debian's, no Perl, no logs. The standard library
-# is compiled here, because a process can't store bytecode on a read-only root.
+# Python without what only builds need: no package managers, no Perl, no logs. The standard library is compiled here,
+# because a process cannot store bytecode on a read-only root.
 # /data is for group 0, too, in which platforms such as OpenShift run any user id.
 FROM ${BASE} AS python
 RUN pip uninstall --yes --quiet --root-user-action=ignore pip \
@@ -39,8 +39,8 @@ RUN pip uninstall --yes --quiet --root-user-action=ignore pip \
     && python -m compileall -q -o 2 -f --invalidation-mode unchecked-hash /usr/local/lib/python3.* \
     && install -d -o 10001 -g 0 -m 775 /data
 
-# PYTHONOPTIMIZE drops docstrings and asserts, on which nothing here depends: 2 MB less in each process. One arena for all
-# threads is 1 to 2 MB less under load, and takes no more CPU: Python's own lock already keeps most threads apart.
+# PYTHONOPTIMIZE drops docstrings and asserts, on which nothing here depends: 2 MB less in each process. One malloc arena
+# for all threads took 1 to 2 MB less under load and no more CPU: Python's lock already keeps most threads apart.
 #
 # One flat layer, so that what was removed is not in the image.
 FROM scratch AS runtime

