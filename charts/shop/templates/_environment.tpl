@@ -138,7 +138,7 @@
 - {name: PGSSLROOTCERT, value: /etc/shop-{{ ternary "ca" "tls" $operated }}/ca.crt}
 {{- end }}
 {{- if and (eq $service.store "postgresql") (not $root.Values.postgresql.enabled) (ne $store "sqlite") }}
-# libpq's defaults for any address, those of Secrets included.
+# Defaults of libpq for any address, including those in Secrets.
 - {name: PGSSLMODE, value: {{ $external.sslmode }}}
 {{- if $external.caSecret.name }}
 - {name: PGSSLROOTCERT, value: /etc/shop-ca/ca.crt}
