@@ -47,8 +47,8 @@ class CartLinesServicer(object):
     """
 
     def SetQuantity(self, request, context):
-        """Sets the quantity of a product that is in the cart; 0 removes it. A product that is not in the cart is not added,
-        so a form that is sent after the cart was ordered has no effect.
+        """Sets the quantity of a product in the cart; 0 removes it. A product that is not in the cart is not added, so a form
+        sent after the cart was ordered has no effect.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

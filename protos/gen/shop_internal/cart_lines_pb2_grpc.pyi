@@ -17,8 +17,8 @@ class CartLinesStub:
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     SetQuantity: _aio.UnaryUnaryMultiCallable[_cart_lines_pb2.SetQuantityRequest, _cart_lines_pb2.SetQuantityResponse]
-    """Sets the quantity of a product that is in the cart; 0 removes it. A product that is not in the cart is not added,
-    so a form that is sent after the cart was ordered has no effect.
+    """Sets the quantity of a product in the cart; 0 removes it. A product that is not in the cart is not added, so a form
+    sent after the cart was ordered has no effect.
     """
 
 class CartLinesServicer(metaclass=_abc_1.ABCMeta):
@@ -30,8 +30,8 @@ class CartLinesServicer(metaclass=_abc_1.ABCMeta):
         request: _cart_lines_pb2.SetQuantityRequest,
         context: _aio.ServicerContext[_cart_lines_pb2.SetQuantityRequest, _abc.Awaitable[_cart_lines_pb2.SetQuantityResponse]],
     ) -> _abc.Awaitable[_cart_lines_pb2.SetQuantityResponse]:
-        """Sets the quantity of a product that is in the cart; 0 removes it. A product that is not in the cart is not added,
-        so a form that is sent after the cart was ordered has no effect.
+        """Sets the quantity of a product in the cart; 0 removes it. A product that is not in the cart is not added, so a form
+        sent after the cart was ordered has no effect.
         """
 
 def add_CartLinesServicer_to_server(servicer: CartLinesServicer, server: _aio.Server) -> None: ...

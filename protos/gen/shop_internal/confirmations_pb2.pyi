@@ -48,7 +48,7 @@ class AcceptConfirmationsResponse(_message.Message):
     REFUSED_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def refused(self) -> _containers.RepeatedCompositeFieldContainer[Global___RefusedConfirmation]:
-        """Those that SendOrderConfirmation would refuse however often they were sent."""
+        """Confirmations that SendOrderConfirmation would refuse on every attempt."""
 
     def __init__(
         self,
@@ -70,9 +70,9 @@ class RefusedConfirmation(_message.Message):
     INDEX_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
     index: _builtins.int
-    """The confirmation's place in the request, from 0."""
+    """Index of the confirmation in the request, from 0."""
     reason: _builtins.str
-    """A reason of the error, such as INVALID_ARGUMENT."""
+    """Reason of the error, such as INVALID_ARGUMENT."""
     def __init__(
         self,
         *,

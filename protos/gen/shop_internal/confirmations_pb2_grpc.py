@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class ConfirmationsStub(object):
-    """Accepts the confirmations of several orders in one call: checkout places many orders at the same time.
+    """Accepts the confirmations of several orders in one call, because checkout places many orders at the same time.
     """
 
     def __init__(self, channel):
@@ -43,12 +43,12 @@ class ConfirmationsStub(object):
 
 
 class ConfirmationsServicer(object):
-    """Accepts the confirmations of several orders in one call: checkout places many orders at the same time.
+    """Accepts the confirmations of several orders in one call, because checkout places many orders at the same time.
     """
 
     def AcceptConfirmations(self, request, context):
-        """Returns once every confirmation that is not among the refused ones is stored. Any error applies to all of them,
-        and they can be sent again: confirmations of one order are one e-mail.
+        """Returns once every confirmation is stored, except the refused ones. An error applies to all of them, and they can
+        be sent again: an order gets one e-mail.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -71,7 +71,7 @@ def add_ConfirmationsServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class Confirmations(object):
-    """Accepts the confirmations of several orders in one call: checkout places many orders at the same time.
+    """Accepts the confirmations of several orders in one call, because checkout places many orders at the same time.
     """
 
     @staticmethod

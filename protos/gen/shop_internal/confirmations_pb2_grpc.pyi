@@ -13,16 +13,16 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class ConfirmationsStub:
-    """Accepts the confirmations of several orders in one call: checkout places many orders at the same time."""
+    """Accepts the confirmations of several orders in one call, because checkout places many orders at the same time."""
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     AcceptConfirmations: _aio.UnaryUnaryMultiCallable[_confirmations_pb2.AcceptConfirmationsRequest, _confirmations_pb2.AcceptConfirmationsResponse]
-    """Returns once every confirmation that is not among the refused ones is stored. Any error applies to all of them,
-    and they can be sent again: confirmations of one order are one e-mail.
+    """Returns once every confirmation is stored, except the refused ones. An error applies to all of them, and they can
+    be sent again: an order gets one e-mail.
     """
 
 class ConfirmationsServicer(metaclass=_abc_1.ABCMeta):
-    """Accepts the confirmations of several orders in one call: checkout places many orders at the same time."""
+    """Accepts the confirmations of several orders in one call, because checkout places many orders at the same time."""
 
     @_abc_1.abstractmethod
     def AcceptConfirmations(
@@ -30,8 +30,8 @@ class ConfirmationsServicer(metaclass=_abc_1.ABCMeta):
         request: _confirmations_pb2.AcceptConfirmationsRequest,
         context: _aio.ServicerContext[_confirmations_pb2.AcceptConfirmationsRequest, _abc.Awaitable[_confirmations_pb2.AcceptConfirmationsResponse]],
     ) -> _abc.Awaitable[_confirmations_pb2.AcceptConfirmationsResponse]:
-        """Returns once every confirmation that is not among the refused ones is stored. Any error applies to all of them,
-        and they can be sent again: confirmations of one order are one e-mail.
+        """Returns once every confirmation is stored, except the refused ones. An error applies to all of them, and they can
+        be sent again: an order gets one e-mail.
         """
 
 def add_ConfirmationsServicer_to_server(servicer: ConfirmationsServicer, server: _aio.Server) -> None: ...

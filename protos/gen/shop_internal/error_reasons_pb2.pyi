@@ -37,7 +37,7 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     OVERLOADED: _ErrorReason.ValueType  # 5
     """RESOURCE_EXHAUSTED: The service has reached its limit of calls in flight and did nothing; retry after RetryInfo."""
     CALLER_NOT_ALLOWED: _ErrorReason.ValueType  # 46
-    """PERMISSION_DENIED: The certificate of the caller names no caller that may call this method."""
+    """PERMISSION_DENIED: The caller, by its certificate, may not call this method."""
     DEADLINE_EXCEEDED: _ErrorReason.ValueType  # 6
     """DEADLINE_EXCEEDED: The deadline passed before a peer answered; the outcome is unknown."""
     CART_FULL: _ErrorReason.ValueType  # 7
@@ -48,7 +48,7 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     QUANTITY_TOO_LARGE: _ErrorReason.ValueType  # 8
     """FAILED_PRECONDITION: The sum of a product's quantities would exceed an int32."""
     STORE_UNAVAILABLE: _ErrorReason.ValueType  # 9
-    """UNAVAILABLE: The store of carts does not answer; whether a change took effect is unknown."""
+    """UNAVAILABLE: The store of carts does not respond; whether a change took effect is unknown."""
     CART_EMPTY: _ErrorReason.ValueType  # 10
     """--- Checkout ---
 
@@ -69,26 +69,26 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     REFUSED: _ErrorReason.ValueType  # 16
     """FAILED_PRECONDITION: A peer refused without a well-formed reason; only orders of older releases have it."""
     DEPENDENCY_UNAVAILABLE: _ErrorReason.ValueType  # 17
-    """UNAVAILABLE: A peer failed before the order was begun, so nothing was done; metadata has peer."""
+    """UNAVAILABLE: A peer failed before the order began, so nothing was done; metadata has peer."""
     PEER_BROKEN: _ErrorReason.ValueType  # 18
-    """UNAVAILABLE: A peer's response breaks the contract. Nothing was done. Also replaces the malformed reason of a peer,
-    whose code remains.
+    """UNAVAILABLE: A peer's response breaks the contract; nothing was done. Also replaces a peer's malformed reason, but
+    not its status code.
     """
     QUOTES_TOO_SLOW: _ErrorReason.ValueType  # 19
     """UNAVAILABLE: Reading cart, prices or quote took too long. Nothing was done."""
     JOURNAL_UNAVAILABLE: _ErrorReason.ValueType  # 20
     """UNAVAILABLE: The order journal cannot be read or written."""
     ORDER_IN_PROGRESS: _ErrorReason.ValueType  # 21
-    """UNAVAILABLE: The order was begun and completes in the background; repeat the request to learn its outcome.
-    Metadata has order_id.
+    """UNAVAILABLE: The order has begun and continues in the background; repeat the request to get its outcome. Metadata
+    has order_id.
     """
     ORDER_IN_FLIGHT: _ErrorReason.ValueType  # 22
     """ABORTED: Another call is placing this order or cart; repeat the request. Metadata has order_id."""
     ORDER_NOT_FOUND: _ErrorReason.ValueType  # 23
     """NOT_FOUND: The journal has no order with this id."""
     ORDER_NEEDS_REVIEW: _ErrorReason.ValueType  # 40
-    """FAILED_PRECONDITION: The card was charged, and whether the order was shipped is unknown or differs from the request;
-    an operator must settle it. Metadata has order_id.
+    """FAILED_PRECONDITION: The card was charged, and whether the order was shipped is unknown or differs from the
+    request; an operator must settle it. Metadata has order_id.
     """
     ORDER_SETTLED: _ErrorReason.ValueType  # 43
     """FAILED_PRECONDITION: An operator has closed the order; it is never continued. Metadata has order_id."""
@@ -110,7 +110,7 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     CHARGE_NOT_FOUND: _ErrorReason.ValueType  # 29
     """NOT_FOUND: There is no charge under this key."""
     LEDGER_UNAVAILABLE: _ErrorReason.ValueType  # 30
-    """UNAVAILABLE: The payment ledger does not answer; the outcome is unknown, retry with the same key."""
+    """UNAVAILABLE: The payment ledger does not respond; the outcome is unknown, retry with the same key."""
     PRODUCT_NOT_FOUND: _ErrorReason.ValueType  # 31
     """--- Product catalog, currency, recommendation ---
 
@@ -119,30 +119,30 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     CURRENCY_NOT_SUPPORTED: _ErrorReason.ValueType  # 32
     """INVALID_ARGUMENT: There is no exchange rate for the currency."""
     CATALOG_UNAVAILABLE: _ErrorReason.ValueType  # 33
-    """UNAVAILABLE: The product catalog has not answered since this service started."""
+    """UNAVAILABLE: The product catalog has not responded since this service started."""
     MANIFEST_UNAVAILABLE: _ErrorReason.ValueType  # 34
     """--- Shipping and e-mail ---
 
-    UNAVAILABLE: The manifest of shipments does not answer; the outcome is unknown, retry with the same key.
+    UNAVAILABLE: The manifest of shipments does not respond; the outcome is unknown, retry with the same key.
     """
     MAIL_NOT_SENT: _ErrorReason.ValueType  # 35
     """UNAVAILABLE: The e-mail could not be stored; a retry may succeed."""
     RECIPIENT_REFUSED: _ErrorReason.ValueType  # 36
-    """FAILED_PRECONDITION: The relay has permanently refused the e-mail of this order, which was accepted before."""
+    """FAILED_PRECONDITION: The e-mail of this order was accepted earlier, but the relay has permanently refused it."""
     SHIPMENT_FENCED: _ErrorReason.ValueType  # 37
     """ABORTED: The key was fenced before this shipment was requested; a new shipment needs a new key."""
     SHIPMENT_FORGOTTEN: _ErrorReason.ValueType  # 42
-    """FAILED_PRECONDITION: The order was charged before the oldest records of shipments, so it may have been shipped."""
+    """FAILED_PRECONDITION: The charge is older than the oldest record of a shipment, so the order may have been shipped."""
     LETTER_NOT_FOUND: _ErrorReason.ValueType  # 38
-    """NOT_FOUND: The spool has no letter with this id."""
+    """NOT_FOUND: The spool has no message with this id."""
     SPOOL_UNAVAILABLE: _ErrorReason.ValueType  # 39
-    """UNAVAILABLE: The spool of letters does not answer."""
+    """UNAVAILABLE: The spool of messages does not respond."""
     MAIL_NOT_FOUND: _ErrorReason.ValueType  # 41
-    """NOT_FOUND: No confirmation of this order was accepted, or it was deleted because of its age."""
+    """NOT_FOUND: No confirmation of this order was accepted, or it was too old and deleted."""
 
 class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
     """The reasons in google.rpc.ErrorInfo (domain "shop"). Clients branch on them, never on texts. The name of a value is
-    the reason on the wire; its comment begins with the status code. Services outside this project may send others.
+    the reason on the wire; its comment begins with the status code. Services of other projects may send others.
     buf:lint:ignore ENUM_VALUE_PREFIX
     """
 
@@ -161,7 +161,7 @@ AMOUNT_OUT_OF_RANGE: ErrorReason.ValueType  # 4
 OVERLOADED: ErrorReason.ValueType  # 5
 """RESOURCE_EXHAUSTED: The service has reached its limit of calls in flight and did nothing; retry after RetryInfo."""
 CALLER_NOT_ALLOWED: ErrorReason.ValueType  # 46
-"""PERMISSION_DENIED: The certificate of the caller names no caller that may call this method."""
+"""PERMISSION_DENIED: The caller, by its certificate, may not call this method."""
 DEADLINE_EXCEEDED: ErrorReason.ValueType  # 6
 """DEADLINE_EXCEEDED: The deadline passed before a peer answered; the outcome is unknown."""
 CART_FULL: ErrorReason.ValueType  # 7
@@ -172,7 +172,7 @@ FAILED_PRECONDITION: The cart already holds the maximum number of different prod
 QUANTITY_TOO_LARGE: ErrorReason.ValueType  # 8
 """FAILED_PRECONDITION: The sum of a product's quantities would exceed an int32."""
 STORE_UNAVAILABLE: ErrorReason.ValueType  # 9
-"""UNAVAILABLE: The store of carts does not answer; whether a change took effect is unknown."""
+"""UNAVAILABLE: The store of carts does not respond; whether a change took effect is unknown."""
 CART_EMPTY: ErrorReason.ValueType  # 10
 """--- Checkout ---
 
@@ -193,26 +193,26 @@ ORDER_REFUSED: ErrorReason.ValueType  # 15
 REFUSED: ErrorReason.ValueType  # 16
 """FAILED_PRECONDITION: A peer refused without a well-formed reason; only orders of older releases have it."""
 DEPENDENCY_UNAVAILABLE: ErrorReason.ValueType  # 17
-"""UNAVAILABLE: A peer failed before the order was begun, so nothing was done; metadata has peer."""
+"""UNAVAILABLE: A peer failed before the order began, so nothing was done; metadata has peer."""
 PEER_BROKEN: ErrorReason.ValueType  # 18
-"""UNAVAILABLE: A peer's response breaks the contract. Nothing was done. Also replaces the malformed reason of a peer,
-whose code remains.
+"""UNAVAILABLE: A peer's response breaks the contract; nothing was done. Also replaces a peer's malformed reason, but
+not its status code.
 """
 QUOTES_TOO_SLOW: ErrorReason.ValueType  # 19
 """UNAVAILABLE: Reading cart, prices or quote took too long. Nothing was done."""
 JOURNAL_UNAVAILABLE: ErrorReason.ValueType  # 20
 """UNAVAILABLE: The order journal cannot be read or written."""
 ORDER_IN_PROGRESS: ErrorReason.ValueType  # 21
-"""UNAVAILABLE: The order was begun and completes in the background; repeat the request to learn its outcome.
-Metadata has order_id.
+"""UNAVAILABLE: The order has begun and continues in the background; repeat the request to get its outcome. Metadata
+has order_id.
 """
 ORDER_IN_FLIGHT: ErrorReason.ValueType  # 22
 """ABORTED: Another call is placing this order or cart; repeat the request. Metadata has order_id."""
 ORDER_NOT_FOUND: ErrorReason.ValueType  # 23
 """NOT_FOUND: The journal has no order with this id."""
 ORDER_NEEDS_REVIEW: ErrorReason.ValueType  # 40
-"""FAILED_PRECONDITION: The card was charged, and whether the order was shipped is unknown or differs from the request;
-an operator must settle it. Metadata has order_id.
+"""FAILED_PRECONDITION: The card was charged, and whether the order was shipped is unknown or differs from the
+request; an operator must settle it. Metadata has order_id.
 """
 ORDER_SETTLED: ErrorReason.ValueType  # 43
 """FAILED_PRECONDITION: An operator has closed the order; it is never continued. Metadata has order_id."""
@@ -234,7 +234,7 @@ CHARGE_FENCED: ErrorReason.ValueType  # 28
 CHARGE_NOT_FOUND: ErrorReason.ValueType  # 29
 """NOT_FOUND: There is no charge under this key."""
 LEDGER_UNAVAILABLE: ErrorReason.ValueType  # 30
-"""UNAVAILABLE: The payment ledger does not answer; the outcome is unknown, retry with the same key."""
+"""UNAVAILABLE: The payment ledger does not respond; the outcome is unknown, retry with the same key."""
 PRODUCT_NOT_FOUND: ErrorReason.ValueType  # 31
 """--- Product catalog, currency, recommendation ---
 
@@ -243,24 +243,24 @@ NOT_FOUND: The catalog has no product with this id.
 CURRENCY_NOT_SUPPORTED: ErrorReason.ValueType  # 32
 """INVALID_ARGUMENT: There is no exchange rate for the currency."""
 CATALOG_UNAVAILABLE: ErrorReason.ValueType  # 33
-"""UNAVAILABLE: The product catalog has not answered since this service started."""
+"""UNAVAILABLE: The product catalog has not responded since this service started."""
 MANIFEST_UNAVAILABLE: ErrorReason.ValueType  # 34
 """--- Shipping and e-mail ---
 
-UNAVAILABLE: The manifest of shipments does not answer; the outcome is unknown, retry with the same key.
+UNAVAILABLE: The manifest of shipments does not respond; the outcome is unknown, retry with the same key.
 """
 MAIL_NOT_SENT: ErrorReason.ValueType  # 35
 """UNAVAILABLE: The e-mail could not be stored; a retry may succeed."""
 RECIPIENT_REFUSED: ErrorReason.ValueType  # 36
-"""FAILED_PRECONDITION: The relay has permanently refused the e-mail of this order, which was accepted before."""
+"""FAILED_PRECONDITION: The e-mail of this order was accepted earlier, but the relay has permanently refused it."""
 SHIPMENT_FENCED: ErrorReason.ValueType  # 37
 """ABORTED: The key was fenced before this shipment was requested; a new shipment needs a new key."""
 SHIPMENT_FORGOTTEN: ErrorReason.ValueType  # 42
-"""FAILED_PRECONDITION: The order was charged before the oldest records of shipments, so it may have been shipped."""
+"""FAILED_PRECONDITION: The charge is older than the oldest record of a shipment, so the order may have been shipped."""
 LETTER_NOT_FOUND: ErrorReason.ValueType  # 38
-"""NOT_FOUND: The spool has no letter with this id."""
+"""NOT_FOUND: The spool has no message with this id."""
 SPOOL_UNAVAILABLE: ErrorReason.ValueType  # 39
-"""UNAVAILABLE: The spool of letters does not answer."""
+"""UNAVAILABLE: The spool of messages does not respond."""
 MAIL_NOT_FOUND: ErrorReason.ValueType  # 41
-"""NOT_FOUND: No confirmation of this order was accepted, or it was deleted because of its age."""
+"""NOT_FOUND: No confirmation of this order was accepted, or it was too old and deleted."""
 Global___ErrorReason: _TypeAlias = ErrorReason  # noqa: Y015

@@ -40,8 +40,8 @@ class Failpoint(_message.Message):
     name act in the order of their start.
     """
     seconds_to_live: _builtins.float
-    """It ends after this time, up to 3,600, or with the process; at once if this is 0. A list has what is left. When it ends,
-    calls that wait in it continue, and memory is released.
+    """Seconds until it ends, up to 3,600; 0 ends it at once. Lists have the remaining seconds. When it ends, calls that
+    wait in it continue, and memory is released.
     """
     def __init__(
         self,

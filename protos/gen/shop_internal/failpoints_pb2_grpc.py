@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class FailpointsStub(object):
-    """Makes a process fail on purpose. Served with LAB=1 alone; its calls are in no trace, metric or log.
+    """Makes a process fail on purpose. Served with LAB=1 only; its calls are in no trace, metric or log.
     """
 
     def __init__(self, channel):
@@ -48,7 +48,7 @@ class FailpointsStub(object):
 
 
 class FailpointsServicer(object):
-    """Makes a process fail on purpose. Served with LAB=1 alone; its calls are in no trace, metric or log.
+    """Makes a process fail on purpose. Served with LAB=1 only; its calls are in no trace, metric or log.
     """
 
     def SetFailpoint(self, request, context):
@@ -87,7 +87,7 @@ def add_FailpointsServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class Failpoints(object):
-    """Makes a process fail on purpose. Served with LAB=1 alone; its calls are in no trace, metric or log.
+    """Makes a process fail on purpose. Served with LAB=1 only; its calls are in no trace, metric or log.
     """
 
     @staticmethod

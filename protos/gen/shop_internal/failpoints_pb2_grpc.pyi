@@ -13,7 +13,7 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class FailpointsStub:
-    """Makes a process fail on purpose. Served with LAB=1 alone; its calls are in no trace, metric or log."""
+    """Makes a process fail on purpose. Served with LAB=1 only; its calls are in no trace, metric or log."""
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     SetFailpoint: _aio.UnaryUnaryMultiCallable[_failpoints_pb2.SetFailpointRequest, _failpoints_pb2.SetFailpointResponse]
@@ -22,7 +22,7 @@ class FailpointsStub:
     """Lists the failpoints that were set and have not ended."""
 
 class FailpointsServicer(metaclass=_abc_1.ABCMeta):
-    """Makes a process fail on purpose. Served with LAB=1 alone; its calls are in no trace, metric or log."""
+    """Makes a process fail on purpose. Served with LAB=1 only; its calls are in no trace, metric or log."""
 
     @_abc_1.abstractmethod
     def SetFailpoint(

@@ -30,13 +30,13 @@ class _LetterStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_LetterSta
     LETTER_STATE_QUEUED: _LetterState.ValueType  # 1
     """To be sent."""
     LETTER_STATE_SENDING: _LetterState.ValueType  # 2
-    """The relay has the text of the letter; its response is awaited."""
+    """The relay has the text of the message, and has not responded yet."""
     LETTER_STATE_SENT: _LetterState.ValueType  # 3
-    """The relay accepted the letter; its text and recipient were deleted."""
+    """The relay accepted the message; its text and recipient were deleted."""
     LETTER_STATE_IN_DOUBT: _LetterState.ValueType  # 4
-    """The relay has the text of the letter and did not respond. Not sent again unless an operator requeues it."""
+    """The relay has the text of the message and did not respond. Not sent again unless an operator requeues it."""
     LETTER_STATE_REFUSED: _LetterState.ValueType  # 5
-    """The relay refused the letter permanently."""
+    """The relay refused the message permanently."""
 
 class LetterState(_LetterState, metaclass=_LetterStateEnumTypeWrapper): ...
 
@@ -44,13 +44,13 @@ LETTER_STATE_UNSPECIFIED: LetterState.ValueType  # 0
 LETTER_STATE_QUEUED: LetterState.ValueType  # 1
 """To be sent."""
 LETTER_STATE_SENDING: LetterState.ValueType  # 2
-"""The relay has the text of the letter; its response is awaited."""
+"""The relay has the text of the message, and has not responded yet."""
 LETTER_STATE_SENT: LetterState.ValueType  # 3
-"""The relay accepted the letter; its text and recipient were deleted."""
+"""The relay accepted the message; its text and recipient were deleted."""
 LETTER_STATE_IN_DOUBT: LetterState.ValueType  # 4
-"""The relay has the text of the letter and did not respond. Not sent again unless an operator requeues it."""
+"""The relay has the text of the message and did not respond. Not sent again unless an operator requeues it."""
 LETTER_STATE_REFUSED: LetterState.ValueType  # 5
-"""The relay refused the letter permanently."""
+"""The relay refused the message permanently."""
 Global___LetterState: _TypeAlias = LetterState  # noqa: Y015
 
 @_typing.final
@@ -68,16 +68,16 @@ class Letter(_message.Message):
     """The order id, or its hash; the Message-ID is `<letter_id@shop>`."""
     state: Global___LetterState.ValueType
     recipient: _builtins.str
-    """Empty once the letter was sent."""
+    """Empty once the message is sent."""
     attempts: _builtins.int
     """Number of attempts to send it."""
     reason: _builtins.str
-    """Why it was not sent: a code of the relay such as `RELAY_550`, NO_RESPONSE. Empty if there was no failure."""
+    """Why it was not sent: the relay's code, such as `RELAY_550`, or NO_RESPONSE. Empty if there was no failure."""
     @_builtins.property
     def accepted_at(self) -> _timestamp_pb2.Timestamp: ...
     @_builtins.property
     def changed_at(self) -> _timestamp_pb2.Timestamp:
-        """When it reached its state."""
+        """When it entered its state."""
 
     def __init__(
         self,
@@ -105,10 +105,10 @@ class ListLettersRequest(_message.Message):
     STATES_FIELD_NUMBER: _builtins.int
     LIMIT_FIELD_NUMBER: _builtins.int
     limit: _builtins.int
-    """Maximum number of letters, up to 1,000; 0 means 50."""
+    """Maximum number of messages, up to 1,000; 0 means 50."""
     @_builtins.property
     def states(self) -> _containers.RepeatedScalarFieldContainer[Global___LetterState.ValueType]:
-        """Only letters in one of these states; empty for all but SENT. SENT is not listed."""
+        """Only messages in one of these states; empty for all but SENT, which are never listed."""
 
     def __init__(
         self,
@@ -170,7 +170,7 @@ class GetLetterResponse(_message.Message):
     LETTER_FIELD_NUMBER: _builtins.int
     MESSAGE_FIELD_NUMBER: _builtins.int
     message: _builtins.str
-    """The MIME message. Empty once the letter was sent."""
+    """The MIME message. Empty once it is sent."""
     @_builtins.property
     def letter(self) -> Global___Letter: ...
     def __init__(
@@ -214,7 +214,7 @@ class RequeueLettersResponse(_message.Message):
     REQUEUED_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def requeued(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Those that were requeued; others are in another state or unknown."""
+        """The requeued messages; others are in another state or unknown."""
 
     def __init__(
         self,

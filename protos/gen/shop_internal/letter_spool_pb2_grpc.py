@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class LetterSpoolStub(object):
-    """The letters that the email service has accepted, for operators.
+    """The messages (letters) that the email service has accepted, for operators.
     """
 
     def __init__(self, channel):
@@ -53,25 +53,25 @@ class LetterSpoolStub(object):
 
 
 class LetterSpoolServicer(object):
-    """The letters that the email service has accepted, for operators.
+    """The messages (letters) that the email service has accepted, for operators.
     """
 
     def ListLetters(self, request, context):
-        """Lists letters that were not sent, those that waited longest first.
+        """Lists messages that were not sent, longest waiting first.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetLetter(self, request, context):
-        """Returns a letter with its text. An unknown id is NOT_FOUND.
+        """Returns a message with its text. An unknown id is NOT_FOUND.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def RequeueLetters(self, request, context):
-        """Sends letters again that were refused, or whose outcome is in doubt.
+        """Sends again messages that were refused, or whose outcome is in doubt.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -104,7 +104,7 @@ def add_LetterSpoolServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class LetterSpool(object):
-    """The letters that the email service has accepted, for operators.
+    """The messages (letters) that the email service has accepted, for operators.
     """
 
     @staticmethod

@@ -13,18 +13,18 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class LetterSpoolStub:
-    """The letters that the email service has accepted, for operators."""
+    """The messages (letters) that the email service has accepted, for operators."""
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     ListLetters: _aio.UnaryUnaryMultiCallable[_letter_spool_pb2.ListLettersRequest, _letter_spool_pb2.ListLettersResponse]
-    """Lists letters that were not sent, those that waited longest first."""
+    """Lists messages that were not sent, longest waiting first."""
     GetLetter: _aio.UnaryUnaryMultiCallable[_letter_spool_pb2.GetLetterRequest, _letter_spool_pb2.GetLetterResponse]
-    """Returns a letter with its text. An unknown id is NOT_FOUND."""
+    """Returns a message with its text. An unknown id is NOT_FOUND."""
     RequeueLetters: _aio.UnaryUnaryMultiCallable[_letter_spool_pb2.RequeueLettersRequest, _letter_spool_pb2.RequeueLettersResponse]
-    """Sends letters again that were refused, or whose outcome is in doubt."""
+    """Sends again messages that were refused, or whose outcome is in doubt."""
 
 class LetterSpoolServicer(metaclass=_abc_1.ABCMeta):
-    """The letters that the email service has accepted, for operators."""
+    """The messages (letters) that the email service has accepted, for operators."""
 
     @_abc_1.abstractmethod
     def ListLetters(
@@ -32,7 +32,7 @@ class LetterSpoolServicer(metaclass=_abc_1.ABCMeta):
         request: _letter_spool_pb2.ListLettersRequest,
         context: _aio.ServicerContext[_letter_spool_pb2.ListLettersRequest, _abc.Awaitable[_letter_spool_pb2.ListLettersResponse]],
     ) -> _abc.Awaitable[_letter_spool_pb2.ListLettersResponse]:
-        """Lists letters that were not sent, those that waited longest first."""
+        """Lists messages that were not sent, longest waiting first."""
 
     @_abc_1.abstractmethod
     def GetLetter(
@@ -40,7 +40,7 @@ class LetterSpoolServicer(metaclass=_abc_1.ABCMeta):
         request: _letter_spool_pb2.GetLetterRequest,
         context: _aio.ServicerContext[_letter_spool_pb2.GetLetterRequest, _abc.Awaitable[_letter_spool_pb2.GetLetterResponse]],
     ) -> _abc.Awaitable[_letter_spool_pb2.GetLetterResponse]:
-        """Returns a letter with its text. An unknown id is NOT_FOUND."""
+        """Returns a message with its text. An unknown id is NOT_FOUND."""
 
     @_abc_1.abstractmethod
     def RequeueLetters(
@@ -48,6 +48,6 @@ class LetterSpoolServicer(metaclass=_abc_1.ABCMeta):
         request: _letter_spool_pb2.RequeueLettersRequest,
         context: _aio.ServicerContext[_letter_spool_pb2.RequeueLettersRequest, _abc.Awaitable[_letter_spool_pb2.RequeueLettersResponse]],
     ) -> _abc.Awaitable[_letter_spool_pb2.RequeueLettersResponse]:
-        """Sends letters again that were refused, or whose outcome is in doubt."""
+        """Sends again messages that were refused, or whose outcome is in doubt."""
 
 def add_LetterSpoolServicer_to_server(servicer: LetterSpoolServicer, server: _aio.Server) -> None: ...

@@ -78,7 +78,7 @@ class FindMailsResponse(_message.Message):
     def mails(self) -> _containers.RepeatedCompositeFieldContainer[Global___Mail]: ...
     @_builtins.property
     def complete_since(self) -> _timestamp_pb2.Timestamp:
-        """Mails from before this time may have been deleted because of their age."""
+        """Confirmations from before this time may have been deleted."""
 
     def __init__(
         self,
@@ -120,7 +120,7 @@ class GetMailResponse(_message.Message):
     MAIL_FIELD_NUMBER: _builtins.int
     MESSAGE_FIELD_NUMBER: _builtins.int
     message: _builtins.str
-    """The MIME message. Empty once the relay has accepted it, because the spool deletes it then."""
+    """The MIME message. Empty once the relay has accepted it, because the spool then deletes it."""
     @_builtins.property
     def mail(self) -> Global___Mail: ...
     def __init__(
@@ -151,7 +151,7 @@ class Mail(_message.Message):
     """Why it was not sent. Empty if there was no failure."""
     @_builtins.property
     def digests(self) -> _record_digests_pb2.RecordDigests:
-        """Empty if the confirmation was accepted by a release without them."""
+        """Empty if an older release without digests accepted the confirmation."""
 
     def __init__(
         self,

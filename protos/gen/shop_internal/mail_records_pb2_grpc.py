@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class MailRecordsStub(object):
-    """Which confirmations the email service has accepted, for reconciliation and for previews.
+    """The confirmations that the email service has accepted, for reconciliation and previews.
     """
 
     def __init__(self, channel):
@@ -48,7 +48,7 @@ class MailRecordsStub(object):
 
 
 class MailRecordsServicer(object):
-    """Which confirmations the email service has accepted, for reconciliation and for previews.
+    """The confirmations that the email service has accepted, for reconciliation and previews.
     """
 
     def FindMails(self, request, context):
@@ -87,7 +87,7 @@ def add_MailRecordsServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class MailRecords(object):
-    """Which confirmations the email service has accepted, for reconciliation and for previews.
+    """The confirmations that the email service has accepted, for reconciliation and previews.
     """
 
     @staticmethod

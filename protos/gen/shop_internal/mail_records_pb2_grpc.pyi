@@ -13,7 +13,7 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class MailRecordsStub:
-    """Which confirmations the email service has accepted, for reconciliation and for previews."""
+    """The confirmations that the email service has accepted, for reconciliation and previews."""
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     FindMails: _aio.UnaryUnaryMultiCallable[_mail_records_pb2.FindMailsRequest, _mail_records_pb2.FindMailsResponse]
@@ -22,7 +22,7 @@ class MailRecordsStub:
     """Returns the confirmation of an order with its text. An order without one is NOT_FOUND."""
 
 class MailRecordsServicer(metaclass=_abc_1.ABCMeta):
-    """Which confirmations the email service has accepted, for reconciliation and for previews."""
+    """The confirmations that the email service has accepted, for reconciliation and previews."""
 
     @_abc_1.abstractmethod
     def FindMails(

@@ -29,9 +29,9 @@ class RemoveOrderedRequest(_message.Message):
     ITEMS_FIELD_NUMBER: _builtins.int
     user_id: _builtins.str
     etag: _builtins.str
-    """The generation of the cart that was ordered: the first 16 characters of its etag. More of the etag is allowed."""
+    """The generation of the cart that was ordered: the first 16 characters of its etag, or more of it."""
     order_id: _builtins.str
-    """For earlier releases, which remove once per order id."""
+    """For older releases, which remove once per order id."""
     @_builtins.property
     def items(self) -> _containers.RepeatedCompositeFieldContainer[_cart_pb2.CartItem]: ...
     def __init__(
@@ -94,7 +94,7 @@ class RemoveAllOrderedResponse(_message.Message):
     REFUSED_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def refused(self) -> _containers.RepeatedCompositeFieldContainer[Global___RefusedRemoval]:
-        """Those that RemoveOrdered would refuse however often they were sent."""
+        """Removals that RemoveOrdered would refuse on every attempt."""
 
     def __init__(
         self,
@@ -116,9 +116,9 @@ class RefusedRemoval(_message.Message):
     INDEX_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
     index: _builtins.int
-    """The removal's place in the request, from 0."""
+    """Index of the removal in the request, from 0."""
     reason: _builtins.str
-    """A reason of the error, such as INVALID_ARGUMENT."""
+    """Reason of the error, such as INVALID_ARGUMENT."""
     def __init__(
         self,
         *,

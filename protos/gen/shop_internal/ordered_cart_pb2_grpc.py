@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class OrderedCartStub(object):
-    """Removes ordered items from carts, for a checkout whose customer may have changed the cart in the meantime.
+    """Removes ordered items from carts that customers may have changed in the meantime.
     """
 
     def __init__(self, channel):
@@ -48,20 +48,20 @@ class OrderedCartStub(object):
 
 
 class OrderedCartServicer(object):
-    """Removes ordered items from carts, for a checkout whose customer may have changed the cart in the meantime.
+    """Removes ordered items from carts that customers may have changed in the meantime.
     """
 
     def RemoveOrdered(self, request, context):
-        """Removes each ordered quantity, as far as the cart has it, from a cart of the ordered generation, which then begins a
-        new one: a repeat has no effect. If the cart is empty afterwards, GetCart returns the ordered generation in trailing
-        metadata `cart-generation`, and the field `etag` of the request in `ordered-etag`.
+        """Removes each ordered quantity, as far as the cart has it, from a cart of the ordered generation, which then begins
+        a new one: a repeated request has no effect. If the cart is empty afterwards, GetCart returns the ordered
+        generation in the trailing metadata `cart-generation`, and the request's `etag` in `ordered-etag`.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def RemoveAllOrdered(self, request, context):
-        """The same for several orders. An error applies to all of them, and they can be sent again.
+        """Does the same for several orders. An error applies to all of them, and they can be sent again.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -89,7 +89,7 @@ def add_OrderedCartServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class OrderedCart(object):
-    """Removes ordered items from carts, for a checkout whose customer may have changed the cart in the meantime.
+    """Removes ordered items from carts that customers may have changed in the meantime.
     """
 
     @staticmethod

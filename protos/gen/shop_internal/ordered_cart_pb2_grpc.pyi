@@ -13,19 +13,19 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class OrderedCartStub:
-    """Removes ordered items from carts, for a checkout whose customer may have changed the cart in the meantime."""
+    """Removes ordered items from carts that customers may have changed in the meantime."""
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     RemoveOrdered: _aio.UnaryUnaryMultiCallable[_ordered_cart_pb2.RemoveOrderedRequest, _ordered_cart_pb2.RemoveOrderedResponse]
-    """Removes each ordered quantity, as far as the cart has it, from a cart of the ordered generation, which then begins a
-    new one: a repeat has no effect. If the cart is empty afterwards, GetCart returns the ordered generation in trailing
-    metadata `cart-generation`, and the field `etag` of the request in `ordered-etag`.
+    """Removes each ordered quantity, as far as the cart has it, from a cart of the ordered generation, which then begins
+    a new one: a repeated request has no effect. If the cart is empty afterwards, GetCart returns the ordered
+    generation in the trailing metadata `cart-generation`, and the request's `etag` in `ordered-etag`.
     """
     RemoveAllOrdered: _aio.UnaryUnaryMultiCallable[_ordered_cart_pb2.RemoveAllOrderedRequest, _ordered_cart_pb2.RemoveAllOrderedResponse]
-    """The same for several orders. An error applies to all of them, and they can be sent again."""
+    """Does the same for several orders. An error applies to all of them, and they can be sent again."""
 
 class OrderedCartServicer(metaclass=_abc_1.ABCMeta):
-    """Removes ordered items from carts, for a checkout whose customer may have changed the cart in the meantime."""
+    """Removes ordered items from carts that customers may have changed in the meantime."""
 
     @_abc_1.abstractmethod
     def RemoveOrdered(
@@ -33,9 +33,9 @@ class OrderedCartServicer(metaclass=_abc_1.ABCMeta):
         request: _ordered_cart_pb2.RemoveOrderedRequest,
         context: _aio.ServicerContext[_ordered_cart_pb2.RemoveOrderedRequest, _abc.Awaitable[_ordered_cart_pb2.RemoveOrderedResponse]],
     ) -> _abc.Awaitable[_ordered_cart_pb2.RemoveOrderedResponse]:
-        """Removes each ordered quantity, as far as the cart has it, from a cart of the ordered generation, which then begins a
-        new one: a repeat has no effect. If the cart is empty afterwards, GetCart returns the ordered generation in trailing
-        metadata `cart-generation`, and the field `etag` of the request in `ordered-etag`.
+        """Removes each ordered quantity, as far as the cart has it, from a cart of the ordered generation, which then begins
+        a new one: a repeated request has no effect. If the cart is empty afterwards, GetCart returns the ordered
+        generation in the trailing metadata `cart-generation`, and the request's `etag` in `ordered-etag`.
         """
 
     @_abc_1.abstractmethod
@@ -44,6 +44,6 @@ class OrderedCartServicer(metaclass=_abc_1.ABCMeta):
         request: _ordered_cart_pb2.RemoveAllOrderedRequest,
         context: _aio.ServicerContext[_ordered_cart_pb2.RemoveAllOrderedRequest, _abc.Awaitable[_ordered_cart_pb2.RemoveAllOrderedResponse]],
     ) -> _abc.Awaitable[_ordered_cart_pb2.RemoveAllOrderedResponse]:
-        """The same for several orders. An error applies to all of them, and they can be sent again."""
+        """Does the same for several orders. An error applies to all of them, and they can be sent again."""
 
 def add_OrderedCartServicer_to_server(servicer: OrderedCartServicer, server: _aio.Server) -> None: ...

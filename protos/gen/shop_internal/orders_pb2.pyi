@@ -34,7 +34,7 @@ class _OrderStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_OrderState
     ORDER_STATE_CHARGING: _OrderState.ValueType  # 1
     """The charge was requested; its outcome is not recorded yet."""
     ORDER_STATE_SHIPPED: _OrderState.ValueType  # 2
-    """Charged and shipped, with the response recorded; the e-mail or the clearing of the cart is still pending."""
+    """Charged and shipped, with the response recorded; the confirmation or the removal from the cart is still pending."""
     ORDER_STATE_DONE: _OrderState.ValueType  # 3
     """Complete."""
     ORDER_STATE_DECLINED: _OrderState.ValueType  # 4
@@ -50,7 +50,7 @@ class _OrderStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_OrderState
     ORDER_STATE_NEEDS_REVIEW: _OrderState.ValueType  # 9
     """Charged, and whether it was shipped is unknown; an operator must settle it."""
     ORDER_STATE_SETTLED: _OrderState.ValueType  # 10
-    """Closed by an operator: no longer holds its cart, which payment accepts again once it has released the charge."""
+    """Closed by an operator. It no longer holds its cart, for which payment accepts a charge once this one is released."""
 
 class OrderState(_OrderState, metaclass=_OrderStateEnumTypeWrapper): ...
 
@@ -58,7 +58,7 @@ ORDER_STATE_UNSPECIFIED: OrderState.ValueType  # 0
 ORDER_STATE_CHARGING: OrderState.ValueType  # 1
 """The charge was requested; its outcome is not recorded yet."""
 ORDER_STATE_SHIPPED: OrderState.ValueType  # 2
-"""Charged and shipped, with the response recorded; the e-mail or the clearing of the cart is still pending."""
+"""Charged and shipped, with the response recorded; the confirmation or the removal from the cart is still pending."""
 ORDER_STATE_DONE: OrderState.ValueType  # 3
 """Complete."""
 ORDER_STATE_DECLINED: OrderState.ValueType  # 4
@@ -74,7 +74,7 @@ ORDER_STATE_ABANDONED: OrderState.ValueType  # 8
 ORDER_STATE_NEEDS_REVIEW: OrderState.ValueType  # 9
 """Charged, and whether it was shipped is unknown; an operator must settle it."""
 ORDER_STATE_SETTLED: OrderState.ValueType  # 10
-"""Closed by an operator: no longer holds its cart, which payment accepts again once it has released the charge."""
+"""Closed by an operator. It no longer holds its cart, for which payment accepts a charge once this one is released."""
 Global___OrderState: _TypeAlias = OrderState  # noqa: Y015
 
 @_typing.final
@@ -101,13 +101,13 @@ class Order(_message.Message):
     state: Global___OrderState.ValueType
     user_id: _builtins.str
     attempt: _builtins.int
-    """Number of attempts, each with keys of its own: 1, and one more after each that was abandoned, declined or voided."""
+    """Number of attempts, each with its own keys: 1, plus one for each that was abandoned, declined or voided."""
     epoch: _builtins.int
     """Number of workers that have owned the order."""
     tracking_id: _builtins.str
     """Empty until the order is shipped."""
     stuck: _builtins.bool
-    """Open with an expired lease, in doubt, or in need of a refund or a review."""
+    """Whether it is open with an expired lease, in doubt, or needs a refund or a review."""
     failures: _builtins.int
     """Number of failed recovery attempts since the order last made progress."""
     reason: _builtins.str
@@ -126,7 +126,7 @@ class Order(_message.Message):
 
     @_builtins.property
     def dead_letters(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Notifications that failed for good, and are sent again only when they are requeued: email, empty_cart."""
+        """Notifications that are dead letters, sent again only when requeued: email, empty_cart."""
 
     @_builtins.property
     def digests(self) -> _record_digests_pb2.RecordDigests:
@@ -359,14 +359,14 @@ class SettleOrderRequest(_message.Message):
     DISMISSED_FIELD_NUMBER: _builtins.int
     order_id: _builtins.str
     by: _builtins.str
-    """Who settles it. Up to 200 characters, as a reason; neither may have 8 digits with at most separators in between: it
-    could be a card number.
+    """Who settles it, in up to 200 characters, like a reason. Neither may have 8 digits in a row, even with separators:
+    they could be a card number.
     """
     refunded: _builtins.str
     """The charge was refunded: the reason. SETTLED."""
     shipped: _builtins.str
     """It was shipped, under this tracking id of up to 200 characters. SHIPPED, with confirmation and removal of the
-    items from the cart; from NEEDS_REVIEW only.
+    items from the cart; only from NEEDS_REVIEW.
     """
     dismissed: _builtins.str
     """Nothing, or something else: the reason. SETTLED."""
@@ -416,7 +416,7 @@ class ScanOrdersRequest(_message.Message):
     SINCE_FIELD_NUMBER: _builtins.int
     PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     page_token: _builtins.str
-    """The next_page_token of the response before; empty for the first page."""
+    """The next_page_token of the previous response; empty for the first page."""
     @_builtins.property
     def since(self) -> _timestamp_pb2.Timestamp:
         """Only orders created at this time or later."""
@@ -443,12 +443,12 @@ class ScanOrdersResponse(_message.Message):
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     COMPLETE_SINCE_FIELD_NUMBER: _builtins.int
     next_page_token: _builtins.str
-    """Empty if this page is, because the list has ended."""
+    """Empty if this page is empty, because the list has ended."""
     @_builtins.property
     def orders(self) -> _containers.RepeatedCompositeFieldContainer[Global___Order]: ...
     @_builtins.property
     def complete_since(self) -> _timestamp_pb2.Timestamp:
-        """Finished orders from before this time may have been deleted because of their age. Unset if they never are."""
+        """Finished orders from before this time may have been deleted. Unset if they never are."""
 
     def __init__(
         self,

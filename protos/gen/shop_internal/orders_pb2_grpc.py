@@ -76,7 +76,7 @@ class OrderJournalServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def ScanOrders(self, request, context):
-        """Lists all orders, oldest first, a page at a time and without notifications, for reconciliation.
+        """Lists all orders for reconciliation, oldest first, in pages and without notifications.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -97,7 +97,8 @@ class OrderJournalServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def SettleOrder(self, request, context):
-        """Closes an order in NEEDS_REFUND or NEEDS_REVIEW. In any other state FAILED_PRECONDITION; an unknown id is NOT_FOUND.
+        """Closes an order in NEEDS_REFUND or NEEDS_REVIEW. In any other state FAILED_PRECONDITION; an unknown id is
+        NOT_FOUND.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -280,7 +281,7 @@ class OrderJournal(object):
 
 
 class OrderQuotesStub(object):
-    """What orders would cost, for customers who have not confirmed them yet.
+    """What orders would cost, before customers confirm them.
     """
 
     def __init__(self, channel):
@@ -297,11 +298,11 @@ class OrderQuotesStub(object):
 
 
 class OrderQuotesServicer(object):
-    """What orders would cost, for customers who have not confirmed them yet.
+    """What orders would cost, before customers confirm them.
     """
 
     def QuoteOrder(self, request, context):
-        """Prices the user's cart as PlaceOrder would now, with the same errors, without an effect, a card or ids.
+        """Prices the user's cart as PlaceOrder would now, with the same errors, but without effects, card or ids.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -324,7 +325,7 @@ def add_OrderQuotesServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class OrderQuotes(object):
-    """What orders would cost, for customers who have not confirmed them yet.
+    """What orders would cost, before customers confirm them.
     """
 
     @staticmethod

@@ -21,13 +21,15 @@ class OrderJournalStub:
     ListOrders: _aio.UnaryUnaryMultiCallable[_orders_pb2.ListOrdersRequest, _orders_pb2.ListOrdersResponse]
     """Lists orders, newest first."""
     ScanOrders: _aio.UnaryUnaryMultiCallable[_orders_pb2.ScanOrdersRequest, _orders_pb2.ScanOrdersResponse]
-    """Lists all orders, oldest first, a page at a time and without notifications, for reconciliation."""
+    """Lists all orders for reconciliation, oldest first, in pages and without notifications."""
     GetOrder: _aio.UnaryUnaryMultiCallable[_orders_pb2.GetOrderRequest, _orders_pb2.GetOrderResponse]
     """Returns an order with its lines and its history. An unknown id is NOT_FOUND."""
     RequeueNotifications: _aio.UnaryUnaryMultiCallable[_orders_pb2.RequeueNotificationsRequest, _orders_pb2.RequeueNotificationsResponse]
     """Makes an order's dead letters due again. An unknown id is NOT_FOUND."""
     SettleOrder: _aio.UnaryUnaryMultiCallable[_orders_pb2.SettleOrderRequest, _orders_pb2.SettleOrderResponse]
-    """Closes an order in NEEDS_REFUND or NEEDS_REVIEW. In any other state FAILED_PRECONDITION; an unknown id is NOT_FOUND."""
+    """Closes an order in NEEDS_REFUND or NEEDS_REVIEW. In any other state FAILED_PRECONDITION; an unknown id is
+    NOT_FOUND.
+    """
 
 class OrderJournalServicer(metaclass=_abc_1.ABCMeta):
     """The orders in checkout's journal and their history, for operators. Contains no card data."""
@@ -46,7 +48,7 @@ class OrderJournalServicer(metaclass=_abc_1.ABCMeta):
         request: _orders_pb2.ScanOrdersRequest,
         context: _aio.ServicerContext[_orders_pb2.ScanOrdersRequest, _abc.Awaitable[_orders_pb2.ScanOrdersResponse]],
     ) -> _abc.Awaitable[_orders_pb2.ScanOrdersResponse]:
-        """Lists all orders, oldest first, a page at a time and without notifications, for reconciliation."""
+        """Lists all orders for reconciliation, oldest first, in pages and without notifications."""
 
     @_abc_1.abstractmethod
     def GetOrder(
@@ -70,19 +72,21 @@ class OrderJournalServicer(metaclass=_abc_1.ABCMeta):
         request: _orders_pb2.SettleOrderRequest,
         context: _aio.ServicerContext[_orders_pb2.SettleOrderRequest, _abc.Awaitable[_orders_pb2.SettleOrderResponse]],
     ) -> _abc.Awaitable[_orders_pb2.SettleOrderResponse]:
-        """Closes an order in NEEDS_REFUND or NEEDS_REVIEW. In any other state FAILED_PRECONDITION; an unknown id is NOT_FOUND."""
+        """Closes an order in NEEDS_REFUND or NEEDS_REVIEW. In any other state FAILED_PRECONDITION; an unknown id is
+        NOT_FOUND.
+        """
 
 def add_OrderJournalServicer_to_server(servicer: OrderJournalServicer, server: _aio.Server) -> None: ...
 
 class OrderQuotesStub:
-    """What orders would cost, for customers who have not confirmed them yet."""
+    """What orders would cost, before customers confirm them."""
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     QuoteOrder: _aio.UnaryUnaryMultiCallable[_checkout_pb2.PlaceOrderRequest, _order_pb2.OrderResult]
-    """Prices the user's cart as PlaceOrder would now, with the same errors, without an effect, a card or ids."""
+    """Prices the user's cart as PlaceOrder would now, with the same errors, but without effects, card or ids."""
 
 class OrderQuotesServicer(metaclass=_abc_1.ABCMeta):
-    """What orders would cost, for customers who have not confirmed them yet."""
+    """What orders would cost, before customers confirm them."""
 
     @_abc_1.abstractmethod
     def QuoteOrder(
@@ -90,6 +94,6 @@ class OrderQuotesServicer(metaclass=_abc_1.ABCMeta):
         request: _checkout_pb2.PlaceOrderRequest,
         context: _aio.ServicerContext[_checkout_pb2.PlaceOrderRequest, _abc.Awaitable[_order_pb2.OrderResult]],
     ) -> _abc.Awaitable[_order_pb2.OrderResult]:
-        """Prices the user's cart as PlaceOrder would now, with the same errors, without an effect, a card or ids."""
+        """Prices the user's cart as PlaceOrder would now, with the same errors, but without effects, card or ids."""
 
 def add_OrderQuotesServicer_to_server(servicer: OrderQuotesServicer, server: _aio.Server) -> None: ...

@@ -115,7 +115,7 @@ class Fenced(_message.Message):
 
     EXISTING_FIELD_NUMBER: _builtins.int
     existing: _builtins.bool
-    """The fence was there before this call."""
+    """Whether the key was fenced before this call."""
     def __init__(
         self,
         *,
@@ -213,7 +213,7 @@ class ListChargesRequest(_message.Message):
     SINCE_FIELD_NUMBER: _builtins.int
     PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     page_token: _builtins.str
-    """The next_page_token of the response before; empty for the first page."""
+    """The next_page_token of the previous response; empty for the first page."""
     @_builtins.property
     def since(self) -> _timestamp_pb2.Timestamp:
         """Only charges recorded at this time or later."""
@@ -239,7 +239,7 @@ class ListChargesResponse(_message.Message):
     CHARGES_FIELD_NUMBER: _builtins.int
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     next_page_token: _builtins.str
-    """Empty if this page is, because the list has ended."""
+    """Empty if this page is empty, because the list has ended."""
     @_builtins.property
     def charges(self) -> _containers.RepeatedCompositeFieldContainer[Global___CapturedCharge]: ...
     def __init__(

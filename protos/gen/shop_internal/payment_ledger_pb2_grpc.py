@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class PaymentLedgerStub(object):
-    """Outcomes of charges, for a checkout that recovers an order and no longer has its card, and for reconciliation.
+    """Outcomes of charges, for reconciliation, and for a checkout that recovers an order without its card.
     """
 
     def __init__(self, channel):
@@ -53,7 +53,7 @@ class PaymentLedgerStub(object):
 
 
 class PaymentLedgerServicer(object):
-    """Outcomes of charges, for a checkout that recovers an order and no longer has its card, and for reconciliation.
+    """Outcomes of charges, for reconciliation, and for a checkout that recovers an order without its card.
     """
 
     def ResolveOrFence(self, request, context):
@@ -71,7 +71,7 @@ class PaymentLedgerServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def ListCharges(self, request, context):
-        """Lists the charges that were captured and not released, in the order in which they were recorded.
+        """Lists captured charges that were not released, in the order in which they were recorded.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -104,7 +104,7 @@ def add_PaymentLedgerServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class PaymentLedger(object):
-    """Outcomes of charges, for a checkout that recovers an order and no longer has its card, and for reconciliation.
+    """Outcomes of charges, for reconciliation, and for a checkout that recovers an order without its card.
     """
 
     @staticmethod

@@ -13,7 +13,7 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class PaymentLedgerStub:
-    """Outcomes of charges, for a checkout that recovers an order and no longer has its card, and for reconciliation."""
+    """Outcomes of charges, for reconciliation, and for a checkout that recovers an order without its card."""
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     ResolveOrFence: _aio.UnaryUnaryMultiCallable[_payment_ledger_pb2.ResolveOrFenceRequest, _payment_ledger_pb2.ResolveOrFenceResponse]
@@ -21,10 +21,10 @@ class PaymentLedgerStub:
     Void: _aio.UnaryUnaryMultiCallable[_payment_ledger_pb2.VoidRequest, _payment_ledger_pb2.VoidResponse]
     """Releases a charge whose order cannot be fulfilled. Repeating it has no effect; an unknown key is NOT_FOUND."""
     ListCharges: _aio.UnaryUnaryMultiCallable[_payment_ledger_pb2.ListChargesRequest, _payment_ledger_pb2.ListChargesResponse]
-    """Lists the charges that were captured and not released, in the order in which they were recorded."""
+    """Lists captured charges that were not released, in the order in which they were recorded."""
 
 class PaymentLedgerServicer(metaclass=_abc_1.ABCMeta):
-    """Outcomes of charges, for a checkout that recovers an order and no longer has its card, and for reconciliation."""
+    """Outcomes of charges, for reconciliation, and for a checkout that recovers an order without its card."""
 
     @_abc_1.abstractmethod
     def ResolveOrFence(
@@ -48,6 +48,6 @@ class PaymentLedgerServicer(metaclass=_abc_1.ABCMeta):
         request: _payment_ledger_pb2.ListChargesRequest,
         context: _aio.ServicerContext[_payment_ledger_pb2.ListChargesRequest, _abc.Awaitable[_payment_ledger_pb2.ListChargesResponse]],
     ) -> _abc.Awaitable[_payment_ledger_pb2.ListChargesResponse]:
-        """Lists the charges that were captured and not released, in the order in which they were recorded."""
+        """Lists captured charges that were not released, in the order in which they were recorded."""
 
 def add_PaymentLedgerServicer_to_server(servicer: PaymentLedgerServicer, server: _aio.Server) -> None: ...

@@ -18,8 +18,8 @@ DESCRIPTOR: _descriptor.FileDescriptor
 
 @_typing.final
 class RecordDigests(_message.Message):
-    """Digests of the contents of an order, shipment or confirmation. Reconciliation compares them without reading addresses
-    and recipients. Equal contents have equal digests of 8 bytes; an empty one is not compared.
+    """Digests of the contents of an order, shipment or confirmation, so that reconciliation reads no addresses and
+    recipients. Equal contents have equal digests of 8 bytes; empty ones are not compared.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -29,13 +29,13 @@ class RecordDigests(_message.Message):
     RECIPIENT_FIELD_NUMBER: _builtins.int
     CONFIRMATION_FIELD_NUMBER: _builtins.int
     address: _builtins.bytes
-    """Where it is shipped to."""
+    """Shipping address."""
     items: _builtins.bytes
     """Products and quantities."""
     recipient: _builtins.bytes
-    """Whom the confirmation is for."""
+    """Recipient of the confirmation."""
     confirmation: _builtins.bytes
-    """What the confirmation says: tracking id, items, total and address."""
+    """Contents of the confirmation: tracking id, items, total and address."""
     def __init__(
         self,
         *,

@@ -30,7 +30,7 @@ class ResolveShipmentRequest(_message.Message):
     """The idempotency-key of the ShipOrder request."""
     @_builtins.property
     def charged_at(self) -> _timestamp_pb2.Timestamp:
-        """When the order was charged, if known: its shipment is not older."""
+        """When the order was charged, if known; its shipment cannot be older."""
 
     def __init__(
         self,
@@ -97,7 +97,7 @@ class ShipmentFenced(_message.Message):
 
     EXISTING_FIELD_NUMBER: _builtins.int
     existing: _builtins.bool
-    """The fence was there before this call."""
+    """Whether the key was fenced before this call."""
     def __init__(
         self,
         *,
@@ -118,7 +118,7 @@ class ListShipmentsRequest(_message.Message):
     SINCE_FIELD_NUMBER: _builtins.int
     PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     page_token: _builtins.str
-    """The next_page_token of the response before; empty for the first page."""
+    """The next_page_token of the previous response; empty for the first page."""
     @_builtins.property
     def since(self) -> _timestamp_pb2.Timestamp:
         """Only shipments recorded at this time or later."""
@@ -145,12 +145,12 @@ class ListShipmentsResponse(_message.Message):
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     COMPLETE_SINCE_FIELD_NUMBER: _builtins.int
     next_page_token: _builtins.str
-    """Empty if this page is, because the list has ended."""
+    """Empty if this page is empty, because the list has ended."""
     @_builtins.property
     def shipments(self) -> _containers.RepeatedCompositeFieldContainer[Global___RecordedShipment]: ...
     @_builtins.property
     def complete_since(self) -> _timestamp_pb2.Timestamp:
-        """Shipments from before this time may have been deleted because of their age. Unset if they never are."""
+        """Shipments from before this time may have been deleted. Unset if they never are."""
 
     def __init__(
         self,

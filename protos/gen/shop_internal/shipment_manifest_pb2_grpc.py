@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class ShipmentManifestStub(object):
-    """Outcomes of shipments, for a checkout that got no response to ShipOrder, and for reconciliation.
+    """Outcomes of shipments, for reconciliation, and for a checkout that got no response to ShipOrder.
     """
 
     def __init__(self, channel):
@@ -48,7 +48,7 @@ class ShipmentManifestStub(object):
 
 
 class ShipmentManifestServicer(object):
-    """Outcomes of shipments, for a checkout that got no response to ShipOrder, and for reconciliation.
+    """Outcomes of shipments, for reconciliation, and for a checkout that got no response to ShipOrder.
     """
 
     def ResolveOrFence(self, request, context):
@@ -88,7 +88,7 @@ def add_ShipmentManifestServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class ShipmentManifest(object):
-    """Outcomes of shipments, for a checkout that got no response to ShipOrder, and for reconciliation.
+    """Outcomes of shipments, for reconciliation, and for a checkout that got no response to ShipOrder.
     """
 
     @staticmethod

@@ -13,7 +13,7 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class ShipmentManifestStub:
-    """Outcomes of shipments, for a checkout that got no response to ShipOrder, and for reconciliation."""
+    """Outcomes of shipments, for reconciliation, and for a checkout that got no response to ShipOrder."""
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     ResolveOrFence: _aio.UnaryUnaryMultiCallable[_shipment_manifest_pb2.ResolveShipmentRequest, _shipment_manifest_pb2.ResolveShipmentResponse]
@@ -24,7 +24,7 @@ class ShipmentManifestStub:
     """Lists shipments in the order in which they were recorded."""
 
 class ShipmentManifestServicer(metaclass=_abc_1.ABCMeta):
-    """Outcomes of shipments, for a checkout that got no response to ShipOrder, and for reconciliation."""
+    """Outcomes of shipments, for reconciliation, and for a checkout that got no response to ShipOrder."""
 
     @_abc_1.abstractmethod
     def ResolveOrFence(
