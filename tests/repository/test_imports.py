@@ -14,9 +14,8 @@ ROOT = Path(__file__).parents[2]
 PROC = Path("/proc")
 PACKAGES = sorted(package.name for package in (ROOT / "services").glob("*/src/*_service"))
 PEERS = ("CART", "PRODUCT_CATALOG", "SHIPPING", "CURRENCY", "PAYMENT", "EMAIL")
-# Migrations run in processes of their own. Clients of relays and other stores, and the SDK, are imported when set.
+# Migrations run in processes of their own. Clients of other stores, and the SDK, are imported when set.
 NOT_NEEDED = {
-    "aiosmtplib",
     "alembic",
     "babel",
     "cryptography",

@@ -6,16 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from email_service.domain import ConfirmationEmail
+from email_service.domain import Confirmation
 from email_service.mime import Sender, parse_sender, to_mime
 
 SENDER = Sender("Shop", "orders@shop.example")
 SENT_AT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
-EMAIL = ConfirmationEmail("o-1", "jane@example.com", "Your order o-1", "Hello €1\n", "<p>Hello €1</p>\n")
+EMAIL = Confirmation("o-1", "jane@example.com", "Your order o-1", "Hello €1\n", "<p>Hello €1</p>\n")
 HEADERS = ["Date", "From", "To", "Subject", "Message-ID", "Auto-Submitted", "MIME-Version", "Content-Type"]
 
 
-def parse(email: ConfirmationEmail, sender: Sender = SENDER) -> EmailMessage:
+def parse(email: Confirmation, sender: Sender = SENDER) -> EmailMessage:
     return message_from_bytes(to_mime(email, sender, SENT_AT), policy=policy.default)
 
 
@@ -43,7 +43,7 @@ def test_text_precedes_html_so_that_mail_clients_prefer_html() -> None:
 
 @given(st.text(st.characters(exclude_categories=["Cs", "Cc", "Zl", "Zp"])))
 def test_any_text_survives_encoding(text: str) -> None:
-    message = parse(ConfirmationEmail("o-1", "jane@example.com", "Hi", text, text))
+    message = parse(Confirmation("o-1", "jane@example.com", "Hi", text, text))
     assert body(message, "plain") == body(message, "html") == text + "\n"
 
 
@@ -51,28 +51,26 @@ def test_any_text_survives_encoding(text: str) -> None:
 def test_any_subject_survives_encoding_as_one_line(text: str) -> None:
     subject = " ".join(("Order", *text.split()))
     printable = "".join(c for c in subject if c.isprintable())
-    message = parse(ConfirmationEmail("o-1", "jane@example.com", printable, "", ""))
+    message = parse(Confirmation("o-1", "jane@example.com", printable, "", ""))
     assert message.keys() == HEADERS
     assert "".join(str(message["Subject"]).split()) == "".join(printable.split())
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=150))
 def test_no_order_id_can_add_a_header(order_id: str) -> None:
-    assert parse(ConfirmationEmail(order_id, "jane@example.com", "Hi", "", "")).keys() == HEADERS
+    assert parse(Confirmation(order_id, "jane@example.com", "Hi", "", "")).keys() == HEADERS
 
 
 def test_no_text_can_end_its_own_part() -> None:
     boundary = parse(EMAIL).get_boundary()
     text = f"--{boundary}--\n--{boundary}\nContent-Type: text/html\n\n<b>\n.\n"
-    message = parse(ConfirmationEmail("o-1", "jane@example.com", "Hi", text, "x"))
+    message = parse(Confirmation("o-1", "jane@example.com", "Hi", text, "x"))
     assert len(list(message.iter_parts())) == 2
     assert body(message, "plain") == text
 
 
 def test_no_line_exceeds_the_limit_of_smtp() -> None:
-    mail = to_mime(
-        ConfirmationEmail("o-1", "a" * 242 + "@example.com", "ü" * 150, "ü" * 5000, "y" * 5000), SENDER, SENT_AT
-    )
+    mail = to_mime(Confirmation("o-1", "a" * 242 + "@example.com", "ü" * 150, "ü" * 5000, "y" * 5000), SENDER, SENT_AT)
     assert max(map(len, mail.split(b"\r\n"))) <= 998
     assert b"\n" not in mail.replace(b"\r\n", b"")
 

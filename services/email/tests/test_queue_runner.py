@@ -14,9 +14,8 @@ from email_service import queue_runner
 from email_service.failpoints import AFTER_OUTCOME, AFTER_SENDING, BEFORE_OUTCOME, BEFORE_SENDING
 from email_service.messages import MessageState, NewMessage
 from email_service.metrics import MessageMetrics
-from email_service.queue_runner import QueueRunner, message_delay_seconds, relay_delay_seconds
-from email_service.relay_url import Relay
-from email_service.smtp_relay import SmtpRelay
+from email_service.queue_runner import QueueRunner, message_delay_seconds, retry_seconds
+from email_service.smtp_relay import Relay, SmtpRelay
 from email_service.spool.sql import Spool, open_spool
 from shop_kit.databases import execute
 from shop_kit.smtp_relay import Inbox, relay
@@ -40,9 +39,7 @@ class Running:
     runner: QueueRunner
 
     async def accept(self, *messages: NewMessage) -> Mapping[str, MessageState]:
-        states = await self.spool.add(messages or [new_message()])
-        self.runner.notify()
-        return states
+        return await self.spool.add(messages or [new_message()])
 
     async def state(self, message_id: str = "o-1") -> MessageState | None:
         found = await self.spool.read(message_id)
@@ -233,5 +230,5 @@ async def test_neither_address_nor_the_relay_s_text_is_logged(
 
 
 def test_delays_grow_up_to_a_limit() -> None:
-    assert [relay_delay_seconds(failures) for failures in (1, 2, 3, 100)] == [1, 2, 4, 60]
+    assert [retry_seconds(failures) for failures in (1, 2, 3, 100)] == [1, 2, 4, 60]
     assert [message_delay_seconds(deferrals) for deferrals in (0, 1, 2, 100)] == [30, 60, 120, 3600]

@@ -4,7 +4,7 @@ import pytest
 
 from chassis.values.addresses import Address
 from chassis.values.money import Money
-from email_service.domain import ConfirmationEmail, Line, Order
+from email_service.domain import Confirmation, Line, Order
 from email_service.rendering import ConfirmationTemplates
 
 TEMPLATES = ConfirmationTemplates()
@@ -25,7 +25,7 @@ HOSTILE = Order(
 )
 
 
-def rendered(order: Order) -> ConfirmationEmail:
+def rendered(order: Order) -> Confirmation:
     return TEMPLATES.render("jane@example.com", order, {})
 
 

@@ -12,8 +12,7 @@ from opentelemetry.trace import SpanKind, StatusCode
 
 from chassis.telemetry import semconv
 from email_service.messages import Attempt, ClaimedMessage, Outcome
-from email_service.relay_url import Relay, parse_relay
-from email_service.smtp_relay import SmtpRelay
+from email_service.smtp_relay import Relay, SmtpRelay, parse_relay
 from shop_kit.serving import Recorded
 from shop_kit.smtp_relay import Inbox, relay
 

@@ -1,6 +1,6 @@
 """Validates, renders and spools confirmations: one for EmailService, many for the internal service Confirmations."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -9,7 +9,7 @@ from chassis.failpoints import Failpoints
 from chassis.sql.database import is_rejected
 from chassis.values.email_addresses import require_email_address
 from chassis.values.fields import require_present
-from email_service.domain import ConfirmationEmail, MailNotSent, RecipientRefused
+from email_service.domain import MailNotSent, RecipientRefused, digests_of
 from email_service.failpoints import AFTER_ACCEPT, BEFORE_ACCEPT
 from email_service.messages import MessageState, NewMessage, SpoolUnavailable
 from email_service.mime import Sender, to_mime
@@ -22,54 +22,50 @@ from shop import email_pb2
 
 @dataclass(frozen=True)
 class Acceptance:
-    """Renders confirmations and stores them in the spool; `notify` is called after each batch."""
+    """Renders confirmations and stores them in the spool as messages."""
 
     templates: ConfirmationTemplates
-    names: ProductNames
+    names: ProductNames | None
     spool: Spool
     sender: Sender
     failpoints: Failpoints
-    notify: Callable[[], None] = lambda: None
 
     async def accept(self, requests: Sequence[email_pb2.SendOrderConfirmationRequest]) -> Mapping[int, DomainError]:
-        """Return once all confirmations but the refused ones are on disk, after one flush.
+        """Return once every confirmation that is not refused is on disk, after one flush.
 
-        Return the errors of those that every retry would refuse as well, by index. Raise MailNotSent if the spool
+        Return the errors of the refused ones by index: a retry would be refused as well. Raise MailNotSent if the spool
         cannot be written, and FailedPrecondition if it rejects several together; then none is stored.
         """
-        names = await self.names.current()
-        emails: dict[int, ConfirmationEmail] = {}
+        names = await self.names.current() if self.names else {}
+        messages: dict[int, NewMessage] = {}
         refused: dict[int, DomainError] = {}
         for index, request in enumerate(requests):
             try:
-                emails[index] = self._render(request, names)
+                messages[index] = self._compose(request, names)
             except REFUSALS as error:
                 refused[index] = error
-        return refused | await self._store(emails) if emails else refused
+        return refused | await self._store(messages) if messages else refused
 
-    def _render(self, request: email_pb2.SendOrderConfirmationRequest, names: Mapping[str, str]) -> ConfirmationEmail:
+    def _compose(self, request: email_pb2.SendOrderConfirmationRequest, names: Mapping[str, str]) -> NewMessage:
         recipient = require_email_address(request.email, "email")
         require_present(request.HasField("order"), "order")
-        return self.templates.render(recipient, order_from_wire(request.order), names)
+        order = order_from_wire(request.order)
+        confirmation = self.templates.render(recipient, order, names)
+        content = to_mime(confirmation, self.sender, datetime.now(UTC))
+        return NewMessage(confirmation.message_id, recipient, content, digests_of(recipient, order))
 
-    async def _store(self, emails: Mapping[int, ConfirmationEmail]) -> dict[int, DomainError]:
-        now = datetime.now(UTC)
-        messages = [
-            NewMessage(email.message_id, email.recipient, to_mime(email, self.sender, now), email.digests)
-            for email in emails.values()
-        ]
+    async def _store(self, messages: Mapping[int, NewMessage]) -> dict[int, DomainError]:
         await self.failpoints.reach(BEFORE_ACCEPT)
         try:
-            states = await self.spool.add(messages)
+            states = await self.spool.add(list(messages.values()))
         except SpoolUnavailable as error:
             if len(messages) > 1 and is_rejected(error):
-                # One of them may be the reason. After this kind of error checkout sends each by itself.
+                # One of them may be the cause: after this error checkout sends each in a call of its own.
                 raise FailedPrecondition("not stored together", reason=MailNotSent.default_reason) from error
             raise MailNotSent("the spool can't be written") from error
-        self.notify()
         await self.failpoints.reach(AFTER_ACCEPT)
         return {
             index: RecipientRefused("the mail relay has refused this confirmation")
-            for index, email in emails.items()
-            if states[email.message_id] is MessageState.REFUSED
+            for index, message in messages.items()
+            if states[message.message_id] is MessageState.REFUSED
         }

@@ -1,4 +1,4 @@
-"""Orders and their rendered confirmations."""
+"""Orders and their confirmations."""
 
 import hashlib
 import re
@@ -24,11 +24,11 @@ class MailNotSent(Unavailable):
 
 
 class MailNotFound(NotFound):
-    """No confirmation of this order was accepted, or it was deleted after its retention."""
+    """No confirmation of this order was accepted, or its retention has ended."""
 
 
 class RecipientRefused(FailedPrecondition):
-    """The relay has permanently refused the confirmation that an earlier request sent."""
+    """The relay has permanently refused this order's confirmation after an earlier request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Line:
 
 
 def label(address: Address) -> list[str]:
-    """Return the lines of an address label, without blank ones."""
+    """Return the non-blank lines of an address label."""
     region = " ".join(filter(None, [address.state, format_postal_code(address.zip_code, address.country)]))
     lines = [*address.street_address.splitlines(), ", ".join(filter(None, [address.city, region])), address.country]
     return [line for line in map(str.strip, lines) if line]
@@ -49,7 +49,7 @@ def label(address: Address) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """A placed order. Raises InvalidArgument for a field beyond its limit and for mixed currencies."""
+    """A placed order. Raise InvalidArgument for a field beyond its limit or mixed currencies."""
 
     order_id: str
     tracking_id: str
@@ -69,28 +69,27 @@ class Order:
 
     @property
     def total(self) -> Money:
-        """The sum of all lines and the shipping cost. Raises AmountOutOfRange."""
+        """The sum of all lines and the shipping cost. Raise AmountOutOfRange."""
         costs = [line.cost for line in self.lines]
         return total(self.shipping_cost.currency_code, [*costs, self.shipping_cost]).in_range()
 
 
 def digests_of(recipient: str, order: Order) -> bytes:
-    """Return the digests of recipient and confirmation, 4 bytes each, which remain when both are deleted."""
+    """Return the digests of recipient and confirmation, 4 bytes each, which outlive both."""
     items = items_digest(order.lines)
-    said = digest(order.order_id, order.tracking_id, str(order.total), items, order.address)
-    return digest(order.order_id, recipient) + said
+    content = digest(order.order_id, order.tracking_id, str(order.total), items, order.address)
+    return digest(order.order_id, recipient) + content
 
 
 @dataclass(frozen=True, slots=True)
-class ConfirmationEmail:
-    """A rendered order confirmation for one recipient, as plain text and as HTML."""
+class Confirmation:
+    """The rendered e-mail that confirms an order, as plain text and as HTML."""
 
     order_id: str
     recipient: str
     subject: str
     text: str
     html: str
-    digests: bytes = b""
 
     @property
     def message_id(self) -> str:
@@ -98,7 +97,7 @@ class ConfirmationEmail:
 
 
 def message_id_of(order_id: str) -> str:
-    """Return the id of an order's message: the order id, or its hash if the id is unsafe in a header."""
+    """Return the id of the message that confirms an order: the order id, or its hash if it is unsafe in a header."""
     if _PLAIN_ID.fullmatch(order_id):
         return order_id
     return "sha256-" + hashlib.sha256(order_id.encode()).hexdigest()

@@ -1,7 +1,7 @@
 """Failpoints of the email service, named `<service>.<operation>.<before|after>`: see `chassis.failpoints`.
 
-`accept` is reached once per batch: all of its confirmations are rendered before it, and on disk after it.
-Before `sending`, the relay has no complete message; before `outcome`, it has responded.
+A batch reaches `accept` once: its confirmations are rendered before it, and on disk after it. Before `sending`, the
+relay has no complete message; before `outcome`, it has responded.
 """
 
 BEFORE_ACCEPT = "email.accept.before"

@@ -1,4 +1,4 @@
-"""Periodic work on the spool, with and without a relay."""
+"""Periodic work on the spool, with or without a relay."""
 
 import structlog
 
@@ -12,7 +12,7 @@ INTERVAL_SECONDS = 10.0
 
 
 async def housekeep(spool: Spool, metrics: MessageMetrics) -> None:
-    """Give up overdue responses, delete old messages and update the statistics."""
+    """Give up overdue responses, delete old messages, and update the statistics."""
     for message_id in await spool.give_up_overdue():
         metrics.record_attempt(message_id, Outcome.IN_DOUBT, NO_RESPONSE)
     deleted = await spool.delete_old()

@@ -1,4 +1,4 @@
-"""Messages: encoded confirmations on their way to the relay."""
+"""Messages: encoded confirmations to be sent through the relay."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -7,11 +7,11 @@ from enum import Enum, StrEnum, auto
 from chassis.errors import NotFound, Unavailable
 
 NO_RESPONSE = "NO_RESPONSE"
-"""The reason of a message that is in doubt."""
+"""The reason of messages in doubt."""
 
 RETENTION_SECONDS = 90 * 86_400.0
-"""How long a message is remembered after its last change: as long as checkout by default remembers its order, so that a
-repeated request never sends a second one."""
+"""How long a message is stored after its last change: as long as checkout stores its order by default, so a repeated
+request never sends a second message."""
 
 
 class SpoolUnavailable(Unavailable):
@@ -26,7 +26,7 @@ class LetterNotFound(NotFound):
 
 
 class MessageState(StrEnum):
-    """Progress of a message. SENDING: the relay has its text and has not responded yet."""
+    """Progress of a message. While it is SENDING, the relay has its text and has not responded."""
 
     QUEUED = "QUEUED"
     SENDING = "SENDING"
@@ -37,7 +37,7 @@ class MessageState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class NewMessage:
-    """A message to store. Its content is MIME with CRLF line ends; for its digests see domain.digests_of."""
+    """A message to store: MIME with CRLF line ends, and the digests of `domain.digests_of`."""
 
     message_id: str
     recipient: str
@@ -50,8 +50,8 @@ class ClaimedMessage:
     """A message that was claimed for sending.
 
     Attributes:
-        attempt: the number of the claim; only the latest claim can change the message.
-        deferrals: how often the relay has temporarily refused this message.
+        attempt: number of the claim; only the latest claim can change the message.
+        deferrals: how often the relay has deferred this message.
     """
 
     message_id: str
@@ -63,7 +63,7 @@ class ClaimedMessage:
 
 @dataclass(frozen=True, slots=True)
 class MessageRecord:
-    """A stored message; times are seconds since 1970."""
+    """A stored message, with times in seconds since 1970."""
 
     message_id: str
     state: MessageState
@@ -78,7 +78,7 @@ class MessageRecord:
 
 @dataclass(frozen=True, slots=True)
 class SpoolStatistics:
-    """Numbers of unsent messages by state, and the age of the oldest queued one in seconds."""
+    """How many messages are unsent, by state, and the age of the oldest queued one."""
 
     unsent: Mapping[MessageState, int]
     oldest_queued_seconds: float
@@ -93,16 +93,16 @@ class Outcome(Enum):
     REFUSED = auto()
     """The relay permanently refuses this message."""
     IN_DOUBT = auto()
-    """The relay has the message and did not respond."""
+    """The relay has the message and has not responded."""
     NOT_SENT = auto()
-    """The relay currently accepts no message at all."""
+    """The relay accepts no messages at the moment."""
     CLAIM_LOST = auto()
     """Another process has claimed the message."""
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """An outcome and its reason: a code of the relay such as RELAY_550, or the name of an error."""
+    """An outcome and its reason: a status of the relay such as RELAY_550, or the name of an error."""
 
     outcome: Outcome
     reason: str = ""

@@ -13,7 +13,7 @@ _UNSENT = [state for state in MessageState if state is not MessageState.SENT]
 
 
 class MessageMetrics:
-    """Counts attempts by outcome, and exports the statistics of the spool that housekeeping has read last."""
+    """Counts attempts by outcome, and exports the statistics that housekeeping sets."""
 
     def __init__(self, telemetry: Telemetry) -> None:
         self.statistics = SpoolStatistics({}, 0.0)
@@ -27,7 +27,7 @@ class MessageMetrics:
         telemetry.observe(semconv.OLDEST_LETTER, lambda: [(self.statistics.oldest_queued_seconds, ())])
 
     def record_attempt(self, message_id: str, outcome: Outcome, reason: str = "") -> None:
-        """Count and log the outcome of an attempt, without recipient and text."""
+        """Count and log the outcome of an attempt, without the recipient or text."""
         self._attempts.add(1, ((semconv.ATTEMPT_OUTCOME, outcome.name),))
         write = getattr(log, _LEVELS.get(outcome, "warning"))
         write("send attempted", message_id=message_id, outcome=outcome.name, **({"reason": reason} if reason else {}))

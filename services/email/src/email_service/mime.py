@@ -1,8 +1,7 @@
-"""MIME encoding of confirmations.
+"""Encodes confirmations as MIME messages.
 
-Written by hand, because an order of three lines takes 4.4 ms of CPU in all services together: this module takes 0.02 ms
-of it, `email.message.EmailMessage` would take 1.0 ms, and `MIMEMultipart` with the policy `compat32` 0.27 ms (CPython
-3.13, three lines). The tests parse every message with the standard library.
+Written by hand: for an order of three lines, `email.message.EmailMessage` takes 1.0 ms of CPU and this module 0.02 ms
+(CPython 3.13). The tests parse the messages with the standard library.
 """
 
 from binascii import b2a_qp
@@ -13,9 +12,9 @@ from email.utils import format_datetime, formataddr
 
 from chassis.errors import InvalidArgument
 from chassis.values.email_addresses import require_email_address
-from email_service.domain import ConfirmationEmail
+from email_service.domain import Confirmation
 
-# Quoted-printable text never contains an equals sign followed by an underscore, so no text can contain this line.
+# No part can contain it: quoted-printable text never has an underscore after an equals sign.
 _BOUNDARY = "=_alternative"
 
 
@@ -39,20 +38,20 @@ def parse_sender(text: str) -> Sender:
         raise ValueError("must be an e-mail address, such as Shop <orders@shop.example>") from None
 
 
-def to_mime(email: ConfirmationEmail, sender: Sender, sent_at: datetime) -> bytes:
-    """Encode a confirmation as a MIME message. Recipient and subject must be one line each."""
+def to_mime(confirmation: Confirmation, sender: Sender, sent_at: datetime) -> bytes:
+    """Encode a confirmation, whose recipient and subject must be one line each."""
     lines = [
         f"Date: {format_datetime(sent_at)}",
         f"From: {sender.header}",
-        f"To: {email.recipient}",
-        f"Subject: {_subject(email.subject)}",
-        f"Message-ID: <{email.message_id}@shop>",
+        f"To: {confirmation.recipient}",
+        f"Subject: {_subject(confirmation.subject)}",
+        f"Message-ID: <{confirmation.message_id}@shop>",
         "Auto-Submitted: auto-generated",
         "MIME-Version: 1.0",
         f'Content-Type: multipart/alternative; boundary="{_BOUNDARY}"',
         "",
-        *_part("plain", email.text),
-        *_part("html", email.html),
+        *_part("plain", confirmation.text),
+        *_part("html", confirmation.html),
         f"--{_BOUNDARY}--",
         "",
     ]

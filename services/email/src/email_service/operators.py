@@ -1,7 +1,6 @@
 """The internal services for operators, reconciliation and previews: shop.internal.LetterSpool and MailRecords."""
 
 import time
-from collections.abc import Callable
 
 import structlog
 from typing_extensions import override
@@ -31,11 +30,10 @@ _MAX_ORDERS = 1_000
 
 
 class LetterSpool(spool_pb2_grpc.LetterSpoolServicer):
-    """Lists, shows and requeues messages; `notify` is called after requeuing."""
+    """Lists, shows and requeues messages."""
 
-    def __init__(self, spool: Spool, notify: Callable[[], None]) -> None:
+    def __init__(self, spool: Spool) -> None:
         self._spool = spool
-        self._notify = notify
 
     @override
     async def ListLetters(
@@ -65,7 +63,6 @@ class LetterSpool(spool_pb2_grpc.LetterSpoolServicer):
         limit_count(request.letter_ids, "letter_ids", max_count=_MAX_LIMIT)
         requeued = [message_id for message_id in request.letter_ids if await self._spool.requeue(message_id)]
         log.info("messages requeued", message_ids=requeued)
-        self._notify()
         return spool_pb2.RequeueLettersResponse(requeued=requeued)
 
 

@@ -17,23 +17,19 @@ log = structlog.get_logger()
 TTL_SECONDS = 60.0
 WAIT_SECONDS = 0.3
 """How long a confirmation waits for names that are not cached yet."""
-
 RETRY_SECONDS = 5.0
-"""After a failed read, confirmations do not wait for names for this long."""
+"""How long confirmations do not wait for names after a failed read."""
 
 MAX_NAME_LENGTH = 256
 _ALL_PRODUCTS = "all products"
 
 
 class ProductNames:
-    """Names from the product catalog. Once read, stale ones are served while they are refreshed.
-
-    Without a stub there are no names. `clock` returns monotonic seconds.
-    """
+    """Names from the product catalog. After the first read, stale names are served during a refresh."""
 
     def __init__(
         self,
-        stub: ProductCatalogServiceStub | None,
+        stub: ProductCatalogServiceStub,
         telemetry: Telemetry | None = None,
         *,
         clock: Callable[[], float] = time.monotonic,
@@ -44,14 +40,14 @@ class ProductNames:
         self._wait_again_at = 0.0
 
     async def current(self) -> Mapping[str, str]:
-        """Return names by product id; an empty mapping if they are not available in time."""
-        if self._stub is None or self._clock() < self._wait_again_at:
+        """Return names by product id, or an empty mapping if they are not available in time."""
+        if self._clock() < self._wait_again_at:
             return {}
         try:
             async with asyncio.timeout(WAIT_SECONDS):
                 (names,) = await self._cache.get(_ALL_PRODUCTS)
         except (DomainError, TimeoutError) as error:
-            log.warning("confirmations show ids of products instead of names", error=type(error).__name__)
+            log.warning("confirmations show product ids instead of names", error=type(error).__name__)
             self._wait_again_at = self._clock() + RETRY_SECONDS
             return {}
         return names
@@ -60,8 +56,6 @@ class ProductNames:
         await self._cache.aclose()
 
     async def _fetch(self, _key: str) -> Mapping[str, str]:
-        if self._stub is None:
-            return {}
         response = await self._stub.ListProducts(empty_pb2.Empty())
-        # Each product is one line of a confirmation, so a line break in a name would start a second line.
+        # A product is one line of the confirmation, so its name must not have a line break.
         return {product.id: " ".join(product.name.split())[:MAX_NAME_LENGTH] for product in response.products}

@@ -1,8 +1,8 @@
 """Sends spooled messages: several at once, and none while the relay is down."""
 
 import asyncio
+import itertools
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 import structlog
 
@@ -10,20 +10,15 @@ from chassis.failpoints import Failpoints
 from email_service import failpoints
 from email_service.messages import Attempt, ClaimedMessage, MessageState, Outcome, SpoolUnavailable
 from email_service.metrics import MessageMetrics
+from email_service.smtp_relay import SmtpRelay
 from email_service.spool.sql import Spool
-
-if TYPE_CHECKING:  # the SMTP client takes 1 to 5 MB, which a service without a relay saves
-    from email_service.smtp_relay import SmtpRelay
 
 log = structlog.get_logger()
 
-# Relays reject clients with too many connections.
-MAX_CONCURRENT = 20
+MAX_CONCURRENT = 20  # relays reject clients with too many connections
+_MAX_UNSTORED = 1_000  # messages beyond MAX_CONCURRENT whose outcomes cannot be stored
 _POLL_SECONDS = 1.0
-_RETRY_SECONDS = 1.0
-_MAX_RELAY_DELAY_SECONDS = 60.0
-# How many messages are beyond MAX_CONCURRENT because their outcomes cannot be stored.
-_MAX_UNSTORED = 1_000
+_MAX_RETRY_SECONDS = 60.0
 FIRST_DELAY_SECONDS = 30.0
 _MAX_DELAY_SECONDS = 3_600.0
 _FINAL = {
@@ -36,30 +31,23 @@ _FINAL = {
 class QueueRunner:
     """Sends queued messages to the relay.
 
-    While the relay accepts no messages, all of them wait, and one at a time tests it at growing intervals. A message
-    that the relay defers is the only one that waits.
+    While the relay accepts no messages, all wait, and one at a time probes it at growing intervals. If the relay defers
+    a message, only that one waits.
     """
 
-    def __init__(
-        self, spool: Spool, relay: "SmtpRelay", metrics: MessageMetrics, active_failpoints: Failpoints
-    ) -> None:
+    def __init__(self, spool: Spool, relay: SmtpRelay, metrics: MessageMetrics, active_failpoints: Failpoints) -> None:
         self._spool = spool
         self._relay = relay
         self._metrics = metrics
         self._failpoints = active_failpoints
-        self._wake = asyncio.Event()
         self._sending: set[asyncio.Task[None]] = set()
         self._unstored = 0
         self._relay_failures = 0
         self._relay_retry_at = 0.0
 
-    def notify(self) -> None:
-        """Send newly queued messages now instead of at the next poll."""
-        self._wake.set()
-
     async def run(self) -> None:
         while True:
-            self._wake.clear()
+            self._spool.wake.clear()
             try:
                 claimed = await self._claim()
             except SpoolUnavailable:
@@ -69,7 +57,7 @@ class QueueRunner:
                 await self._wait()
 
     async def close(self, within_seconds: float) -> None:
-        """After `run` has ended, wait for messages that are being sent; abandon the rest, as a crash would."""
+        """After `run` has ended, wait for messages that are being sent. Abandon the rest, as a crash would."""
         if self._sending:
             await asyncio.wait(self._sending, timeout=within_seconds)
         for task in self._sending:
@@ -77,7 +65,7 @@ class QueueRunner:
         await asyncio.gather(*self._sending, return_exceptions=True)
 
     async def _claim(self) -> int:
-        """Claim messages and start sending them. Return their number."""
+        """Claim messages and start to send them. Return how many."""
         limit = MAX_CONCURRENT if self._relay_failures == 0 else 1
         room = limit - len(self._sending) + min(self._unstored, _MAX_UNSTORED)
         if room <= 0 or asyncio.get_running_loop().time() < self._relay_retry_at:
@@ -91,7 +79,7 @@ class QueueRunner:
 
     def _sent(self, task: asyncio.Task[None]) -> None:
         self._sending.discard(task)
-        self._wake.set()
+        self._spool.wake.set()
         if not task.cancelled() and (error := task.exception()):
             log.error("sending a message failed", exc_info=error)
 
@@ -99,7 +87,7 @@ class QueueRunner:
         # Not `wait_for`: up to Python 3.11 it loses a cancellation that coincides with the event.
         with suppress(TimeoutError):
             async with asyncio.timeout(_POLL_SECONDS):
-                await self._wake.wait()
+                await self._spool.wake.wait()
 
     async def _send(self, message: ClaimedMessage) -> None:
         async def begin_sending() -> bool:
@@ -111,7 +99,7 @@ class QueueRunner:
         try:
             attempt = await self._relay.send(message, begin_sending)
         except SpoolUnavailable:
-            log.warning("the spool is unavailable")  # the message is due again when its claim expires
+            log.warning("the spool is unavailable")  # the message is due again once its claim expires
             return
         await self._failpoints.reach(failpoints.BEFORE_OUTCOME)
         self._metrics.record_attempt(message.message_id, attempt.outcome, attempt.reason)
@@ -125,22 +113,20 @@ class QueueRunner:
             self._relay_failures, self._relay_retry_at = 0, 0.0
         elif now >= self._relay_retry_at:  # messages that fail at the same time count as one failure
             self._relay_failures += 1
-            self._relay_retry_at = now + relay_delay_seconds(self._relay_failures)
+            self._relay_retry_at = now + retry_seconds(self._relay_failures)
 
     async def _store_outcome(self, message: ClaimedMessage, attempt: Attempt) -> None:
         """Store an outcome, however long the spool is unavailable: it exists only in this process.
 
-        A message whose row cannot be written takes the place of no other one.
+        Meanwhile the message does not count toward MAX_CONCURRENT.
         """
-        pause = _RETRY_SECONDS
         self._unstored += 1
         try:
-            while True:
+            for failures in itertools.count(1):
                 try:
                     return await self._store(message, attempt)
                 except SpoolUnavailable:
-                    await asyncio.sleep(pause)
-                    pause = min(2 * pause, _MAX_RELAY_DELAY_SECONDS)
+                    await asyncio.sleep(retry_seconds(failures))
         finally:
             self._unstored -= 1
 
@@ -153,11 +139,11 @@ class QueueRunner:
             await self._spool.postpone(message, delay_seconds=delay, reason=attempt.reason, deferred=deferred)
 
 
-def relay_delay_seconds(failures: int) -> float:
-    """Return the delay after consecutive failures of the relay: 1 s after the first, then twice as long each time."""
-    return min(2.0 ** min(failures - 1, 10), _MAX_RELAY_DELAY_SECONDS)
+def retry_seconds(failures: int) -> float:
+    """Return the delay after consecutive failures of the relay or the spool: 1 s, then twice as long each time."""
+    return min(2.0 ** min(failures - 1, 10), _MAX_RETRY_SECONDS)
 
 
 def message_delay_seconds(deferrals: int) -> float:
-    """Return the delay of a deferred message, by its number of earlier deferrals."""
+    """Return the delay of a deferred message, given how often it was deferred before."""
     return min(FIRST_DELAY_SECONDS * 2.0 ** min(deferrals, 10), _MAX_DELAY_SECONDS)

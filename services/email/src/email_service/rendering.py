@@ -8,14 +8,14 @@ from urllib.parse import quote
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
 
 from chassis.values.money import format_amount
-from email_service.domain import ConfirmationEmail, Order, digests_of, label
+from email_service.domain import Confirmation, Order, label
 
-# Whoever orders chooses the recipient and the address: programs that show mail must find no link in it.
+# The customer chooses both recipient and address, so mail programs must not find a link in the address.
 _LINK = re.compile(r"(?<=\w)[.:@\u3002\uff0e\uff61](?=[^\W\d_]|/)")
 
 
 class ConfirmationTemplates:
-    """The templates of confirmations, compiled once. Without the storefront's URL, confirmations have no link."""
+    """Compiled templates. Without the storefront's URL, confirmations have no link to the order."""
 
     def __init__(self, storefront_url: str | None = None) -> None:
         self._storefront_url = storefront_url
@@ -29,9 +29,9 @@ class ConfirmationTemplates:
         self._text = environment.get_template("confirmation.txt")
         self._html = environment.get_template("confirmation.html")
 
-    def render(self, recipient: str, order: Order, names: Mapping[str, str]) -> ConfirmationEmail:
-        """Render an order's confirmation. A product without a name is shown by its id."""
-        # `split` removes every Unicode line separator, so that an order id cannot add a header.
+    def render(self, recipient: str, order: Order, names: Mapping[str, str]) -> Confirmation:
+        """Render an order's confirmation. Show the id of a product that has no name."""
+        # `split` removes every Unicode line separator, so an order id cannot add a header.
         subject = " ".join(f"Your order {order.order_id}".split())
         values = {
             "subject": subject,
@@ -46,7 +46,7 @@ class ConfirmationTemplates:
             "address": [_LINK.sub(r"\g<0> ", line) for line in label(order.address)],
         }
         text, html = self._text.render(values), self._html.render(values)
-        return ConfirmationEmail(order.order_id, recipient, subject, text, html, digests_of(recipient, order))
+        return Confirmation(order.order_id, recipient, subject, text, html)
 
     def _url_of(self, order_id: str) -> str | None:
         return None if self._storefront_url is None else f"{self._storefront_url}/orders/{quote(order_id, safe='')}"

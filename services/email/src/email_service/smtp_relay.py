@@ -6,6 +6,8 @@ import re
 import ssl
 import time
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from urllib.parse import unquote
 
 from aiosmtplib import SMTP, SMTPDataError, SMTPException, SMTPRecipientRefused, SMTPServerDisconnected
 from aiosmtplib.protocol import SMTPProtocol
@@ -15,23 +17,44 @@ from opentelemetry.trace import Span, SpanKind, StatusCode
 from chassis.telemetry import semconv
 from chassis.telemetry.instruments import Telemetry
 from email_service.messages import NO_RESPONSE, Attempt, ClaimedMessage, Outcome
-from email_service.relay_url import Relay
 
 REACH_SECONDS = 20.0
 RESPONSE_SECONDS = 600.0
 """As RFC 5321 recommends: a relay may deliver the message before it responds."""
 
+_URL = re.compile(
+    r"(?P<scheme>smtps?)://((?P<user>[^:@/]+):(?P<password>[^:@/]+)@)?(?P<host>[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:(?P<port>[0-9]{1,5}))?/?"
+)
+_PORT, _SUBMISSION_PORT, _TLS_PORT = 25, 587, 465
 _START_INPUT, _COMPLETED, _SERVICE_NOT_AVAILABLE, _PERMANENT_FAILURE = 354, 250, 421, 500
 _FAILED = frozenset({Outcome.NOT_SENT, Outcome.DEFERRED, Outcome.REFUSED, Outcome.IN_DOUBT})
 _LEADING_DOT = re.compile(rb"^\.", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Relay:
+    """Address and credentials of an SMTP relay. With `tls` the connection uses TLS from the first byte."""
+
+    host: str
+    port: int
+    tls: bool = False
+    user: str | None = None
+    password: str | None = field(default=None, repr=False)
+
+    @property
+    def start_tls(self) -> bool | None:
+        """Whether to use STARTTLS: required with credentials, otherwise if offered (None), never on top of TLS."""
+        if self.tls:
+            return False
+        return True if self.user else None
 
 
 class SmtpRelay:
     """Hands each message to a relay over its own connection. Sends a password only over TLS.
 
     Args:
-        sender: envelope address of the sender.
-        tls: by default it trusts the system's certificate authorities, or SSL_CERT_FILE.
+        sender: the envelope's sender.
+        tls: trusts the system's certificate authorities or SSL_CERT_FILE by default.
         reach_seconds: limit for everything before the end of the message.
         response_seconds: limit for the relay's response to the end of the message.
     """
@@ -58,8 +81,8 @@ class SmtpRelay:
     async def send(self, message: ClaimedMessage, begin_sending: Callable[[], Awaitable[bool]]) -> Attempt:
         """Hand over a message.
 
-        Await `begin_sending` when only the end of the message is missing, and end the message only if it returns True:
-        from then on the relay may deliver it. Errors of `begin_sending` are raised.
+        Await `begin_sending` before the end of the message, from which on the relay may deliver it. Without True, do
+        not end the message. Raise the errors of `begin_sending`.
         """
         attributes: dict[str, str | int] = {
             semconv.SERVER_ADDRESS: self._relay.host,
@@ -68,7 +91,7 @@ class SmtpRelay:
         span = self._tracer.start_span("SMTP send", None, SpanKind.CLIENT, attributes)
         started, problem = time.perf_counter(), ""
         try:
-            # The SDK would record the text of an exception, which may quote an address.
+            # The SDK would record the text of an error, which may quote an address.
             with trace.use_span(span, record_exception=False, set_status_on_exception=False):
                 attempt = await self._send(message, begin_sending)
             problem = attempt.reason if attempt.outcome in _FAILED else ""
@@ -101,14 +124,14 @@ class SmtpRelay:
         except (SMTPRecipientRefused, SMTPDataError) as error:
             return _refusal(error.code)
         except (SMTPException, OSError, TimeoutError) as error:
-            # Only type and code: the text of the relay may quote the address.
+            # Only type and code: the relay's text may quote the address.
             code = getattr(error, "code", None)
             return Attempt(Outcome.NOT_SENT, f"RELAY_{code}" if code else type(error).__name__)
         finally:
             client.close()
 
     async def _write(self, client: SMTP, message: ClaimedMessage) -> None:
-        """Do everything but end the message: the relay discards it if the connection ends before that."""
+        """Do everything but end the message: if the connection ends now, the relay discards it."""
         await client.connect()
         await client.mail(self._sender)
         await client.rcpt(message.recipient)
@@ -126,7 +149,7 @@ class SmtpRelay:
         if response.code != _COMPLETED:
             return _refusal(response.code)
         with contextlib.suppress(SMTPException):
-            _protocol(client).write(b"QUIT\r\n")  # its response is not needed: the message is delivered
+            _protocol(client).write(b"QUIT\r\n")  # no need to wait for its response: the relay has the message
         return Attempt(Outcome.SENT)
 
     def _client(self) -> SMTP:
@@ -139,7 +162,7 @@ class SmtpRelay:
             use_tls=relay.tls,
             start_tls=relay.start_tls,
             tls_context=self._tls,
-            timeout=None,  # `send` has a timeout for all steps together
+            timeout=None,  # one timeout covers all steps
         )
 
 
@@ -153,3 +176,20 @@ def _refusal(code: int) -> Attempt:
     if code == _SERVICE_NOT_AVAILABLE:
         return Attempt(Outcome.NOT_SENT, f"RELAY_{code}")
     return Attempt(Outcome.REFUSED if code >= _PERMANENT_FAILURE else Outcome.DEFERRED, f"RELAY_{code}")
+
+
+def parse_relay(url: str) -> Relay:
+    """Parse `smtp[s]://[user:password@]host[:port]`. Raise ValueError, which never quotes the URL.
+
+    The default port is 465 for smtps, 587 with a user and 25 otherwise.
+    """
+    parts = _URL.fullmatch(url)
+    if not parts:
+        raise ValueError(
+            "must be smtp://host:port or smtps://host:port, optionally with user:password@ before the host"
+        )
+    tls, user, host = parts["scheme"] == "smtps", parts["user"], parts["host"].strip("[]")
+    port = parts["port"] or (_TLS_PORT if tls else _SUBMISSION_PORT if user else _PORT)
+    if not user:
+        return Relay(host, int(port), tls)
+    return Relay(host, int(port), tls, unquote(user), unquote(parts["password"]))

@@ -1,4 +1,4 @@
-"""Parses messages of the wire into the domain. Every function raises InvalidArgument with the path of a field."""
+"""Converts wire messages to the domain. Every function raises InvalidArgument with the path of a field."""
 
 from chassis.rpc.wire import address_from_wire, parse_wire_money
 from chassis.values.fields import require_present
@@ -7,7 +7,7 @@ from shop import order_pb2
 
 
 def order_from_wire(message: order_pb2.OrderResult) -> Order:
-    """Return the order in the field `order` of a request."""
+    """Return the order in the `order` field of a request."""
     require_present(message.HasField("shipping_cost"), "order.shipping_cost")
     return Order(
         order_id=message.order_id,

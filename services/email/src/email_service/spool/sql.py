@@ -1,5 +1,6 @@
 """The spool: a table of messages, in a SQLite file or in PostgreSQL."""
 
+import asyncio
 from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -27,13 +28,13 @@ from email_service.spool import statements
 MIGRATIONS = Path(__file__).parent / "migrations"
 
 CLAIM_SECONDS = 30.0
-"""Longer than it takes to reach the relay. After it, another process claims the message of one that died."""
+"""Longer than it takes to reach the relay: after it, another process claims the message of one that has died."""
 
 SENDING_SECONDS = 660.0
-"""Longer than a process waits for the relay's response. After it, the message of one that died is in doubt."""
+"""Longer than a process waits for the relay's response: after it, the message of one that has died is in doubt."""
 
 _HORIZON_SECONDS = 7_200.0
-_CHANGES = 1_000
+_MAX_CHANGES = 1_000
 
 
 @asynccontextmanager
@@ -41,32 +42,29 @@ async def open_spool(url: str, telemetry: Telemetry | None = None) -> AsyncItera
     """Migrate the database and open the spool in it; see chassis.sql.url for the URLs."""
     migrate(url, MIGRATIONS)
     async with open_database(url, telemetry, unavailable=SpoolUnavailable) as opened:
-        if sqlite_path(url) is not None:  # a file is used by one process, so nothing is claimed when it starts
+        if sqlite_path(url) is not None:  # only one process uses a file, so any claim is of one that has ended
             await log_errors(opened.write((statements.RELEASE_CLAIMS, {})), "claims remain until they expire")
         yield Spool(opened)
 
 
 class Spool:
-    """Stores messages durably: what a method returns is on disk. Every method raises SpoolUnavailable."""
+    """Stores messages durably: what a method returns is on disk. Every method raises SpoolUnavailable.
+
+    Attributes:
+        wake: set when there may be a message to send.
+    """
 
     def __init__(self, database: Database) -> None:
+        self.wake = asyncio.Event()
         self._database = database
         self._heads: defaultdict[str, QueueHead] = defaultdict(QueueHead)
 
     async def add(self, messages: Sequence[NewMessage]) -> Mapping[str, MessageState]:
         """Store messages whose ids are new, all or none. Return the states of all messages with these ids."""
-        # In the order of their ids: transactions that lock the same messages in different orders could deadlock.
+        # By id: transactions that lock the same messages in different orders could deadlock.
         in_order = sorted(messages, key=lambda message: message.message_id)
-        parameters = [
-            {
-                "letter_id": message.message_id,
-                "recipient": message.recipient,
-                "message": message.content,
-                "digests": message.digests,
-            }
-            for message in in_order
-        ]
-        added = await self._database.write(*((statements.ADD, values) for values in parameters))
+        added = await self._database.write(*((statements.ADD, _parameters(message)) for message in in_order))
+        self.wake.set()
         return {message.message_id: MessageState(row["state"]) for message, (row,) in zip(in_order, added, strict=True)}
 
     async def claim(self, limit: int) -> Sequence[ClaimedMessage]:
@@ -79,7 +77,7 @@ class Spool:
         ]
 
     async def begin_sending(self, message: ClaimedMessage) -> bool:
-        """Change a claimed message to SENDING. False: the claim was lost, and the message must not be sent."""
+        """Change a claimed message to SENDING. Return False if the claim is lost: the message must not be sent then."""
         parameters = {**_claim_of(message), "sending_seconds": SENDING_SECONDS}
         return bool(await self._write(statements.BEGIN_SENDING, **parameters))
 
@@ -93,26 +91,28 @@ class Spool:
         await self._write(statements.POSTPONE, **_claim_of(message), **values)
 
     async def give_up_overdue(self) -> Sequence[str]:
-        """Change some messages that have been SENDING for too long to IN_DOUBT, and return their ids."""
-        rows = await self._take(statements.GIVE_UP_OVERDUE, _CHANGES, {"horizon_seconds": _HORIZON_SECONDS})
+        """Change some messages that have been SENDING for too long to IN_DOUBT. Return their ids."""
+        rows = await self._take(statements.GIVE_UP_OVERDUE, _MAX_CHANGES, {"horizon_seconds": _HORIZON_SECONDS})
         return [row["letter_id"] for row in rows]
 
     async def delete_old(self) -> Mapping[MessageState, int]:
-        """Delete some of the messages that have not changed for RETENTION_SECONDS; return their numbers by state."""
-        rows = await self._take(statements.DELETE_OLD, _CHANGES, {"retention_seconds": RETENTION_SECONDS})
+        """Delete some of the messages that have not changed for RETENTION_SECONDS. Return how many, by state."""
+        rows = await self._take(statements.DELETE_OLD, _MAX_CHANGES, {"retention_seconds": RETENTION_SECONDS})
         return Counter(MessageState(row["state"]) for row in rows)
 
     async def requeue(self, message_id: str) -> bool:
         """Queue a message that is REFUSED or IN_DOUBT. Return whether it was."""
-        return bool(await self._write(statements.REQUEUE, letter_id=message_id))
+        requeued = await self._write(statements.REQUEUE, letter_id=message_id)
+        self.wake.set()
+        return bool(requeued)
 
     async def list_unsent(self, state: MessageState, limit: int) -> Sequence[MessageRecord]:
-        """Return messages in a state other than SENT, without their content, the oldest change first."""
+        """Return messages in a state other than SENT, without their content, least recently changed first."""
         rows = await self._database.report(statements.LIST, {"state": state.value, "limit": limit})
         return [_record(row) for row in rows]
 
     async def read(self, message_id: str) -> MessageRecord | None:
-        """Return a message with its content, None if there is none."""
+        """Return a message with its content, or None."""
         rows = await self._database.read(statements.READ, {"letter_id": message_id})
         return _record(rows[0], rows[0]["message"] or b"", rows[0]["digests"] or b"") if rows else None
 
@@ -134,6 +134,15 @@ class Spool:
     async def _write(self, text: str, **parameters: Any) -> Sequence[Row]:
         (rows,) = await self._database.write((text, parameters))
         return rows
+
+
+def _parameters(message: NewMessage) -> dict[str, Any]:
+    return {
+        "letter_id": message.message_id,
+        "recipient": message.recipient,
+        "message": message.content,
+        "digests": message.digests,
+    }
 
 
 def _claim_of(message: ClaimedMessage) -> dict[str, Any]:

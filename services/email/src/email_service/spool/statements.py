@@ -1,9 +1,9 @@
 # ruff: noqa: S608 - the fragments are constants
-"""The spool's SQL, on both databases: see `chassis.sql.database`. Each statement is a transaction, and repeatable."""
+"""The spool's SQL, for both databases: see `chassis.sql.database`. Each statement is a transaction, and repeatable."""
 
 from chassis.sql.database import NOW
 
-# A time too far in the future was written under a clock that was wrong, and counts as passed.
+# A time too far in the future was written by a wrong clock, and counts as passed.
 _DUE = f"(due_at <= {NOW} OR due_at > {NOW} + :horizon_seconds)"
 
 ADD = f"""
@@ -51,8 +51,7 @@ GIVE_UP_OVERDUE = f"""
     ) AND state = 'SENDING' RETURNING letter_id
 """
 
-# After a restart of the only process no message is claimed, and no response is awaited. It returns nothing: without a
-# relay, the spool may have hundreds of thousands of messages.
+# For the start of the only process. Returns no rows: without a relay, the spool may have hundreds of thousands.
 RELEASE_CLAIMS = f"""
     UPDATE letters SET due_at = {NOW} WHERE state <> 'SENT' AND state IN ('QUEUED', 'SENDING')
 """

@@ -23,7 +23,6 @@ from checkout_service.ports import Journal, JournalUnavailable
 from email_service.acceptance import Acceptance
 from email_service.messages import MessageState, NewMessage
 from email_service.mime import Sender
-from email_service.product_names import ProductNames
 from email_service.rendering import ConfirmationTemplates
 from email_service.service import Confirmations, EmailService
 from email_service.spool.sql import Spool
@@ -184,7 +183,7 @@ def _templates() -> ConfirmationTemplates:
 
 def email(spool: MemorySpool) -> list[object]:
     sender = Sender("Shop", "orders@shop.example")
-    acceptance = Acceptance(_templates(), ProductNames(None), spool, sender, failpoints=_NO_FAILPOINTS)
+    acceptance = Acceptance(_templates(), None, spool, sender, _NO_FAILPOINTS)
     return [EmailService(acceptance), Confirmations(acceptance)]
 
 

@@ -12,13 +12,13 @@ def upgrade() -> None:
         "letters",
         sa.Column("letter_id", sa.String(128), primary_key=True),
         sa.Column("state", sa.String(16), nullable=False),
-        # Recipient and message are deleted once the message was sent.
+        # Recipient and message are deleted once the message is sent.
         sa.Column("recipient", sa.String(254), nullable=False),
         sa.Column("message", sa.LargeBinary),
         sa.Column("attempt", sa.Integer, nullable=False),
         sa.Column("deferrals", sa.Integer, nullable=False),
         sa.Column("reason", sa.String(64), nullable=False),
-        # Seconds since 1970. A queued letter is due, or a sending one given up, at `due_at`.
+        # Times are in seconds since 1970. `due_at` is when a queued message is due, or a sending one is given up.
         sa.Column("due_at", sa.Double, nullable=False),
         sa.Column("accepted_at", sa.Double, nullable=False),
         sa.Column("changed_at", sa.Double, nullable=False),

@@ -1,4 +1,4 @@
-"""Digests, by which reconciliation compares confirmations with orders after recipient and text were deleted."""
+"""Digests: reconciliation compares confirmations with orders after recipient and text are deleted."""
 
 import sqlalchemy as sa
 from alembic import op
