@@ -32,10 +32,8 @@ from storefront_service.limits import LIMITS, OrderLimits
 from storefront_service.sessions import SessionSigner
 
 _READ_SECONDS = 1.0
-# Recommendations, ads and traces are optional: a page waits no longer for them.
-_OPTIONAL_SECONDS = 0.3
-# An order that takes longer goes on; its page shows the progress.
-_ORDER_SECONDS = 4.0
+_OPTIONAL_SECONDS = 0.3  # recommendations, ads and traces, which pages can do without
+_ORDER_SECONDS = 4.0  # an order that takes longer continues, and its page shows the progress
 
 
 class Settings(HttpServiceSettings):
@@ -48,17 +46,17 @@ class Settings(HttpServiceSettings):
     checkout_addr: str
     checkout_internal_addr: str
     email_internal_addr: str
-    # Signs session cookies; two keys, separated by a comma, while one replaces the other.
+    # Signs session cookies; during a key change two keys, separated by a comma.
     session_key: HmacKeySetting
     # Whether browsers send the session cookie over https only.
     secure_cookie: bool = False
-    # Limits of an hour.
+    # Limits per hour.
     orders_per_session: PositiveInt = 10
     orders_per_network: PositiveInt = 600
     declines_per_session: PositiveInt = 5
     declines_per_network: PositiveInt = 60
     letters_per_recipient: PositiveInt = 10
-    # Jaeger's HTTP API v3 such as http://jaeger:16686; secret because it may contain a password.
+    # Jaeger's HTTP API v3, such as http://jaeger:16686; secret because it may contain a password.
     traces_url: SecretStr | None = None
 
 
@@ -68,7 +66,7 @@ async def build(settings: Settings, service: HttpService) -> AsyncIterator[ASGIA
         clients = connect(settings, service.telemetry, stack)
         for closing in (clients.catalog, clients.currencies, clients.traces):
             stack.push_async_callback(closing.aclose)
-        # A page loads a dozen pictures, whose spans would hide the spans of pages.
+        # A page loads a dozen pictures, whose spans would bury the spans of pages.
         service.add_unobserved_path("/static/")
         signer = SessionSigner(settings.session_key)
         limits = OrderLimits({name: getattr(settings, name) for name in LIMITS}, service.telemetry)
@@ -76,7 +74,7 @@ async def build(settings: Settings, service: HttpService) -> AsyncIterator[ASGIA
 
 
 def connect(settings: Settings, telemetry: Telemetry, stack: AsyncExitStack) -> Clients:
-    """Open the channels to all services. They retry reads, and writes that may be repeated. The stack closes them."""
+    """Open channels to all services, which retry reads and repeatable writes. The stack closes them."""
 
     def channel(target: str, service: str, *retryable: str, timeout_seconds: float = _READ_SECONDS) -> grpc.aio.Channel:
         opened = client.channel(

@@ -1,4 +1,4 @@
-"""Builds the ASGI application from its clients, for the process and for tests."""
+"""Builds the ASGI application."""
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -13,7 +13,7 @@ from storefront_service.pages.browsing import BrowsingPages
 from storefront_service.pages.cart import CartPages
 from storefront_service.pages.checkout import CheckoutPages
 from storefront_service.pages.errors import ErrorPages
-from storefront_service.pages.frame import Pages, PartDown
+from storefront_service.pages.frame import PartDown
 from storefront_service.pages.orders import OrderPages
 from storefront_service.sessions import SessionSigner
 from storefront_service.web.headers import SECURITY_HEADERS
@@ -23,21 +23,21 @@ from storefront_service.web.templates import Templates
 
 
 def create_app(clients: Clients, signer: SessionSigner, limits: OrderLimits, *, secure_cookie: bool) -> ASGIApp:
-    """Create the application; with `secure_cookie`, browsers send the session's cookie over https only."""
+    """Create the application; with `secure_cookie`, browsers send the session cookie over https only."""
     static = StaticFiles()
-    pages = Pages(Templates(static), clients)
-    errors = ErrorPages(pages)
+    templates = Templates(static)
+    errors = ErrorPages(templates, clients)
     routes = Starlette(
         routes=[
-            *BrowsingPages(pages, clients).routes(),
-            *CartPages(pages, clients).routes(),
-            *CheckoutPages(pages, clients, limits).routes(),
-            *OrderPages(pages, clients).routes(),
+            *BrowsingPages(templates, clients).routes(),
+            *CartPages(templates, clients).routes(),
+            *CheckoutPages(templates, clients, limits).routes(),
+            *OrderPages(templates, clients).routes(),
             Route("/static/{name:path}", static.serve),
         ],
         exception_handlers=dict.fromkeys((DomainError, PartDown, HTTPException, Exception), errors.respond),
     )
-    routes.router.redirect_slashes = False  # it would trust Host, and redirect from https to http behind a proxy
-    # Outside Starlette's own middleware, so that the page for an unexpected error has a session and headers too.
+    routes.router.redirect_slashes = False  # a redirect would trust Host, and leave https behind a proxy
+    # Outside Starlette's own middleware, so the page for an unexpected error has a session and headers too.
     shop = ShopMiddleware(routes, signer, errors.forbidden, secure_cookie=secure_cookie)
     return with_headers(shop, SECURITY_HEADERS)

@@ -1,4 +1,4 @@
-"""Products, carts, orders and their history, as the pages show them. No wire format, no HTTP."""
+"""Products, carts, orders and traces, as the pages show them."""
 
 import hashlib
 from collections.abc import Iterable, Sequence
@@ -23,7 +23,7 @@ class Product:
 
 
 class Catalog:
-    """All products on sale, in the order of the catalog."""
+    """All products on sale, in catalog order."""
 
     def __init__(self, products: Sequence[Product]) -> None:
         self.products = tuple(products)
@@ -38,15 +38,15 @@ class Catalog:
         return self._by_id.get(product_id)
 
     def known(self, product_ids: Iterable[str]) -> list[Product]:
-        """Return the products with these ids, without those that are no longer sold."""
+        """Return the products with these ids that are still sold."""
         return [product for product_id in product_ids if (product := self.get(product_id))]
 
     def in_category(self, category: str) -> list[Product]:
-        """Return the products of a category; none for one that does not exist."""
+        """Return the products of a category; none if it does not exist."""
         return self._by_category.get(category, [])
 
     def emblems(self) -> dict[str, Product]:
-        """Return a product for each category: the first that is mainly of it, else one that shows no other category."""
+        """Return a product to show for each category: preferably one whose first category it is, else an unused one."""
         found = {product.categories[0]: product for product in reversed(self.products) if product.categories}
         taken = set(found.values())
         return {
@@ -55,7 +55,7 @@ class Catalog:
         }
 
     def selection(self, count: int) -> list[Product]:
-        """Return at most `count` products, each of a different category."""
+        """Return at most `count` products, one from each category."""
         chosen: dict[str, Product] = {}
         for products in self._by_category.values():
             fresh = next((product for product in products if product.id not in chosen), None)
@@ -72,7 +72,7 @@ class CartLine:
 
 @dataclass(frozen=True, slots=True)
 class Recommended:
-    """Products that go with others, and the version of the service that has chosen them, if it says which."""
+    """Products that go with others, and the version of the service that chose them, if known."""
 
     product_ids: tuple[str, ...] = ()
     version: str = ""
@@ -100,7 +100,7 @@ class OrderState(StrEnum):
 
     @property
     def is_final(self) -> bool:
-        """Whether the order changes no more, unless its customer orders the cart again."""
+        """Whether the order changes only if its customer orders the cart again."""
         return self not in {OrderState.CHARGING, OrderState.SHIPPED, OrderState.VOIDING}
 
 
@@ -116,7 +116,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class OrderLine:
-    """A product in an order; `cost` is for the whole quantity."""
+    """A product in an order; `cost` covers the whole quantity."""
 
     product_id: str
     quantity: int
@@ -139,9 +139,9 @@ class Order:
     """An order and its history.
 
     Attributes:
-        lines: only in lists; then without a receipt.
-        receipt: None when its details were deleted because of their age.
-        workers: how many workers have owned the order; more than one after a crash.
+        lines: only in lists of orders, where there is no receipt.
+        receipt: None once its details are deleted because of their age.
+        workers: how many workers have owned the order: more than one after a takeover.
     """
 
     order_id: str
@@ -182,10 +182,10 @@ class Trace:
 
 
 def is_local_path(text: str) -> bool:
-    """Return whether a link leads to a path of this shop: browsers take two slashes for another host."""
+    """Return whether a link leads to a path of this shop: two slashes would name another host."""
     return text.startswith("/") and text[1:2] not in {"/", "\\"} and text.isprintable()
 
 
 def session_label(user_id: str) -> str:
-    """Return a session id for telemetry; the user id cannot be computed from it."""
+    """Return a session id for telemetry, from which the user id cannot be derived."""
     return hashlib.sha256(f"session {user_id}".encode()).hexdigest()[:16]

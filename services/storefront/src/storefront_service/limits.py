@@ -1,7 +1,4 @@
-"""Limits on orders, declined cards and confirmations, by session, network and mailbox.
-
-Each replica counts in its own memory. Time is monotonic: a changed clock neither opens nor closes a limit.
-"""
+"""Limits on orders and declined cards, by session, network and mailbox. Each replica counts in its own memory."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,21 +20,21 @@ LIMITS = {
     "declines_per_network": "Many cards from your network were declined",
     "letters_per_recipient": "Many orders named this e-mail address",
 }
-"""Names of the settings, which are the reasons of refusals, and what customers read."""
+"""The settings, whose names are the reasons of refusals, and what customers read."""
 
 _MAX_KEYS = 100_000
 _HOUR_SECONDS = 3600.0
 
 
 class LimitReached(ResourceExhausted):
-    """There were too many orders, declined cards or confirmations; nothing was done."""
+    """There were too many orders or declined cards; nothing was done."""
 
 
 class OrderLimits:
-    """Allows so many events an hour for each key, at once or spread (generic cell rate algorithm).
+    """Allows a number of events per key and hour, at once or spread out (generic cell rate algorithm).
 
-    A key is the name of a limit and whom it counts for; its state is when all of its allowance is back. Beyond 100,000,
-    those counted least recently are forgotten.
+    A key is the name of a limit and whom it counts for; its state is when its whole allowance is available again.
+    Beyond 100,000 keys, those counted least recently are forgotten.
     """
 
     def __init__(
@@ -47,21 +44,22 @@ class OrderLimits:
         self._clock = clock
         self._full_at: dict[tuple[str, str], float] = {}
         self._refusals = telemetry.counter(semconv.HTTP_REFUSALS)
-        for name in per_hour:  # exported from the start: an alert sees only increases of a series
+        for name in per_hour:  # export zeros from the start: an alert sees only increases of a series
             self._refusals.add(0, ((semconv.HTTP_REFUSAL_REASON, name),))
 
     @contextmanager
     def order(self, user_id: str, address: str, email: str) -> Iterator[Callable[[], None]]:
-        """Count an order while it is placed, unless it fails or the yielded function is called; and a declined card.
+        """Count an order, unless it fails or the yielded function is called, and a declined card.
 
-        Raise LimitReached before that. Addresses that are not on the Internet may be a proxy's, of all customers.
+        Raise LimitReached first if a limit is reached. An address outside the Internet does not count: it may be a
+        proxy's, which all customers share.
         """
         by = {"session": user_id, "network": public_network(address)}
         orders = [(f"orders_per_{name}", key) for name, key in by.items() if key]
         declines = [(f"declines_per_{name}", key) for name, key in by.items() if key]
         orders.append(("letters_per_recipient", _mailbox(email)))
         self._check([*orders, *declines])
-        self._count(orders)  # before the end, or concurrent orders would all be within the limit
+        self._count(orders)  # at once, or concurrent orders would all be within the limit
         try:
             yield lambda: self._count(orders, -1)
         except DomainError as error:
@@ -88,6 +86,6 @@ class OrderLimits:
 
 
 def _mailbox(email: str) -> str:
-    """Return what many addresses share: most providers ignore dots and what follows a plus sign."""
+    """Return the mailbox of an address: most providers ignore dots and what follows a plus sign."""
     local, _, domain = email.lower().rpartition("@")
     return f"{local.partition('+')[0].replace('.', '')}@{domain}"

@@ -1,4 +1,4 @@
-"""The checkout form: its fields, their rules, and the messages beside them."""
+"""The checkout form: its fields, their rules, and the texts beside them."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -19,7 +19,7 @@ _NUMBERS = ("zip_code", "credit_card_number")
 
 @dataclass(frozen=True, slots=True)
 class OrderForm:
-    """A valid checkout form, which has no card before it shows the total. Its representation has no digit of it."""
+    """A valid checkout form; without a card before it shows the total. `repr` never shows the card."""
 
     key: str  # made with the page, so that sending the same page again is the same order
     email: str
@@ -35,7 +35,7 @@ class OrderForm:
 
 
 class InvalidForm(Exception):
-    """Fields of the form are missing or invalid. The messages, by field, are for people."""
+    """Fields of the form are missing or invalid. The messages, by field, are for customers."""
 
     def __init__(self, messages: Mapping[str, str]) -> None:
         super().__init__("the form has invalid fields")
@@ -44,7 +44,7 @@ class InvalidForm(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _Field:
-    """The rule of a field, and the messages for a missing value, which may be fine, and for an invalid one."""
+    """The rule of a field, and its messages for a missing value, None if that is valid, and for an invalid one."""
 
     missing: str | None
     invalid: str = ""
@@ -78,7 +78,7 @@ def parse(fields: Mapping[str, str], *, with_card: bool = True) -> OrderForm:
 
 
 def _problem(name: str, value: str) -> str | None:
-    """Return the message for an invalid value, None for a valid one."""
+    """Return the message for an invalid value, or None for a valid one."""
     if not value:
         return _FIELDS[name].missing
     if len(value) > _MAX_TEXT:
@@ -118,7 +118,7 @@ _MONTH, _CVV = (re.compile(pattern).fullmatch for pattern in ("0?[1-9]|1[0-2]", 
 _FIELDS = {
     "email": _Field("Enter your e-mail address.", "Enter one e-mail address, such as ada@example.com.", _is_email),
     "street_address": _Field("Enter your street and house number."),
-    # Required only where codes are digits.
+    # Required only in countries whose codes are digits.
     "zip_code": _Field(
         None, "Only digits fit here. Leave it empty, and add your code to the city: London SW1A 1AA.", _is_postal_code
     ),
@@ -139,5 +139,5 @@ _FIELDS = {
 """In the order of the page."""
 
 CARD_FIELDS = frozenset(name for name in _FIELDS if name.startswith("credit_card_"))
-"""Fields that no page, log, cookie or error repeats."""
+"""Fields that no page, log, cookie or error may repeat."""
 DELIVERY_FIELDS = _FIELDS.keys() - CARD_FIELDS

@@ -1,6 +1,6 @@
 """Sessions: a random id in a signed cookie. The id is the user id of the session's cart and orders.
 
-A session begins with the first item in a cart: before, a visitor has no cookie that somebody else could have planted.
+A session begins, with a new id, when the first item is put into a cart, so a planted cookie is of no use.
 """
 
 import base64
@@ -25,7 +25,7 @@ class Session:
 
     Attributes:
         begun: whether the browser has a valid cookie with this id.
-        cookie: the value to set, "" to delete it; None when the browser has a current one or needs none.
+        cookie: the value to set, or "" to delete it; None leaves the browser's cookie as it is.
     """
 
     user_id: str
@@ -34,7 +34,7 @@ class Session:
     _sign: Callable[[str, int], str]
 
     def begin(self) -> None:
-        """Begin a new session, with another id, in the response to this request."""
+        """Begin a new session with the response to this request."""
         self.user_id = secrets.token_urlsafe(_ID_BYTES)
         self.cookie = self._sign(self.user_id, int(time.time()) + LIFETIME_SECONDS)
 
@@ -49,9 +49,9 @@ class SessionSigner:
         self._keys = keys
 
     def open(self, cookie: str | None) -> Session:
-        """Return the session of a cookie; one that has not begun if it is missing, forged, expired or of a removed key.
+        """Return the session of a cookie. If that is missing, forged, expired or of a removed key, none has begun.
 
-        A cookie that was signed with an old key is replaced by one that is signed with the current key.
+        A cookie signed with an old key is replaced by one signed with the current key.
         """
         match = _FORMAT.fullmatch(cookie or "")
         if match and int(match[2]) > time.time():

@@ -1,4 +1,4 @@
-"""Clients of the services that pages read from, and of the trace store."""
+"""Clients of the services behind the pages, and of the trace store."""
 
 from dataclasses import dataclass
 

@@ -15,19 +15,19 @@ _ALL = "catalog"
 
 
 class CatalogClient:
-    """Reads the catalog. After the first read a stale one is served while it is refreshed, or cannot be."""
+    """Reads the catalog. After the first read, a stale one is served while it is refreshed or cannot be."""
 
     def __init__(self, stub: ProductCatalogServiceStub, telemetry: Telemetry) -> None:
         self._stub = stub
         self._cache = TtlCache(self._fetch, _TTL_SECONDS, "catalog", telemetry, serve_stale=True)
 
     async def current(self) -> Catalog:
-        """Return the catalog. Raise DomainError if it has never been read and cannot be."""
+        """Return the catalog. Raise DomainError if it was never read and cannot be."""
         (catalog,) = await self._cache.get(_ALL)
         return catalog
 
     async def search(self, query: str) -> list[Product]:
-        """Return the products that match, best first. Raise DomainError."""
+        """Return matching products, best first. Raise DomainError."""
         found = await self._stub.SearchProducts(product_catalog_pb2.SearchProductsRequest(query=query))
         return [_from_wire(product) for product in found.results]
 
@@ -51,7 +51,7 @@ CHECKS: Mapping[str, Check] = {
         ("results.price_usd", _have_prices(found.results))
     ],
 }
-"""Without a price, a currency that does not exist would be converted, and the currency service blamed."""
+"""A missing price would be converted from a currency that does not exist, and the currency service blamed."""
 
 
 def _from_wire(message: product_catalog_pb2.Product) -> Product:

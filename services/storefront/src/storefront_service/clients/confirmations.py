@@ -1,4 +1,4 @@
-"""The confirmation of an order, as the email service records it."""
+"""Reads the confirmations of orders from the email service."""
 
 import email
 import email.policy
@@ -11,12 +11,10 @@ from shop_internal.mail_records_pb2_grpc import MailRecordsStub
 
 @dataclass(frozen=True, slots=True)
 class Confirmation:
-    """The e-mail that confirms an order.
+    """The e-mail that confirms an order, without a text once the email service has deleted that.
 
     Attributes:
         state: QUEUED, SENT or FAILED.
-        text: the plain text; None once the email service has deleted the message.
-        html: the HTML part; None if there is none.
     """
 
     state: str
@@ -32,7 +30,7 @@ class ConfirmationsClient:
         self._stub = stub
 
     async def find(self, order_id: str) -> Confirmation | None:
-        """Return the confirmation of an order; None if it has not been written yet. Raise DomainError."""
+        """Return the confirmation of an order, or None if there is none yet. Raise DomainError."""
         try:
             found = await self._stub.GetMail(mail_records_pb2.GetMailRequest(order_id=order_id))
         except NotFound:

@@ -21,7 +21,7 @@ _LISTED = 50
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """A placed order; `repeated` if an earlier request with the same key had already placed it."""
+    """A placed order; `repeated` if an earlier request with the same key had placed it."""
 
     order_id: str
     repeated: bool
@@ -36,11 +36,11 @@ class OrdersClient:
         self._journal = journal
 
     async def quote(self, user_id: str, currency: str, form: OrderForm) -> Receipt:
-        """Return what an order of the user's cart would have on its receipt now."""
+        """Return the receipt that an order of the user's cart would have now."""
         return _receipt_from_wire(await self._quotes.QuoteOrder(_request_to_wire(user_id, currency, form)))
 
     async def place(self, user_id: str, total: Money, form: OrderForm) -> Placed:
-        """Order the user's cart, once per key of the form, if it costs this total."""
+        """Order the user's cart if it costs this total, once per key of the form."""
         request = _request_to_wire(user_id, total.currency_code, form)
         metadata = (("idempotency-key", form.key), ("expected-total", str(total)))
         call = self._checkout.PlaceOrder(request, metadata=metadata)
@@ -49,7 +49,7 @@ class OrdersClient:
         return Placed(placed.order_id, repeated=_REPLAYED in trailers)
 
     async def find(self, user_id: str, order_id: str) -> Order | None:
-        """Return an order of this user with its history; None if there is none, or it is another user's."""
+        """Return an order with its history, or None if this user has no such order."""
         try:
             found = await self._journal.GetOrder(orders_pb2.GetOrderRequest(order_id=order_id))
         except NotFound:

@@ -1,4 +1,4 @@
-"""Optional parts of a page: recommendations and ads. A page omits them when they are slow or fail."""
+"""Recommendations and ads, which a page leaves out when they are slow or fail."""
 
 import re
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from storefront_service.domain import Ad, Recommended, is_local_path
 log = structlog.get_logger()
 
 _MAX_PRODUCTS, _MAX_RECOMMENDED = 100, 5
-# A peer's version is shown on pages, a visitor's is sent in calls: neither may be any text.
+# Pages show the service's version, and calls send the visitor's: neither may be arbitrary text.
 _VERSION = re.compile(r"[a-z0-9][a-z0-9.-]{0,15}", re.ASCII)
 
 
@@ -29,7 +29,7 @@ class SuggestionsClient:
     async def recommended(self, user_id: str, product_ids: Sequence[str], version: str) -> Recommended:
         """Return up to five products that go with the given ones; none when the service fails.
 
-        Routes of a mesh or gateway lead a call to the `version` of the service that a tester wants; empty means any.
+        A mesh or gateway routes the call to the given `version` of the service; empty means any.
         """
         known = product_ids[:_MAX_PRODUCTS]
         request = recommendation_pb2.ListRecommendationsRequest(user_id=user_id, product_ids=known)
@@ -45,7 +45,7 @@ class SuggestionsClient:
         return Recommended(found, named[0] if named else "")
 
     async def ad(self, contexts: Sequence[str], *, page: str = "") -> Ad | None:
-        """Return an ad for a page's keywords that leads to another page; None when the service fails."""
+        """Return an ad for these keywords that leads to another page; None if there is none or the service fails."""
         try:
             found = (await self._ads.GetAds(ad_pb2.AdRequest(context_keys=contexts))).ads
         except DomainError as error:

@@ -1,7 +1,6 @@
 """Traces of orders, from a store with Jaeger's HTTP API v3."""
 
 import asyncio
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
@@ -18,13 +17,13 @@ log = structlog.get_logger()
 _MAX_BYTES = 4 * 1024 * 1024
 _MAX_TRACES = 50
 _MAX_SPANS = 200
-# An order's trace begins just before the order is recorded; clocks of two machines differ a little.
+# A trace begins just before its order is recorded, and the clocks of two machines differ a little.
 _BEFORE, _AFTER = timedelta(seconds=30), timedelta(seconds=30)
 _FAILED = {2, "STATUS_CODE_ERROR"}
 
 
 class TracesClient:
-    """Reads traces. Without a URL there are none; it has user and password if the store requires them."""
+    """Reads traces. Without a URL there are none; it has user and password if the store needs them."""
 
     def __init__(self, url: str | None, *, timeout_seconds: float) -> None:
         self._timeout_seconds = timeout_seconds
@@ -35,7 +34,7 @@ class TracesClient:
         return self._client is not None
 
     async def of_order(self, order_id: str, created_at: datetime) -> Trace | None:
-        """Return the trace in which an order was placed; None if it is not found, or the store is slow or fails."""
+        """Return the trace in which an order was placed, or None if it is not found, or the store is slow or fails."""
         if self._client is None:
             return None
         try:
@@ -54,8 +53,8 @@ class TracesClient:
         query = {
             "query.service_name": "checkout",
             "query.operation_name": "shop.CheckoutService/PlaceOrder",
-            # Releases that do not support it return all traces of the time, so the result is searched in any case.
-            "query.attributes": json.dumps({semconv.ORDER_ID: order_id}),
+            # Releases without support for it return all traces of the period, so the result is filtered as well.
+            "query.attributes": orjson.dumps({semconv.ORDER_ID: order_id}).decode(),
             "query.start_time_min": (created_at - _BEFORE).isoformat(),
             "query.start_time_max": (created_at + _AFTER).isoformat(),
             "query.num_traces": str(_MAX_TRACES),
@@ -71,7 +70,7 @@ class TracesClient:
 
 
 def _spans(document: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """Yield spans as they were exported, each with the name of its service."""
+    """Yield the exported spans, with the names of their services."""
     for resource in document["result"]["resourceSpans"]:
         service = str(_attributes(resource["resource"]).get("service.name", ""))
         for scope in resource["scopeSpans"]:
@@ -87,7 +86,7 @@ def _start(span: Mapping[str, Any]) -> int:
 
 
 def _trace_of(order_id: str, spans: Sequence[Mapping[str, Any]]) -> Trace | None:
-    """Return the earliest trace with a span of the order: recovery and repeats have traces of their own."""
+    """Return the earliest trace with a span of the order: recoveries and repeats have their own traces."""
     marked = [span for span in spans if _attributes(span).get(semconv.ORDER_ID) == order_id]
     if not marked:
         return None
@@ -96,7 +95,7 @@ def _trace_of(order_id: str, spans: Sequence[Mapping[str, Any]]) -> Trace | None
 
 
 def _waterfall(spans: Iterable[Mapping[str, Any]]) -> Iterator[Span]:
-    """Yield spans depth first, children by their start. A span whose parent is missing is a root."""
+    """Yield spans depth first, children by start time. A span whose parent is missing is a root."""
     by_id = {span["spanId"]: span for span in sorted(spans, key=_start)}
     children: dict[str, list[Mapping[str, Any]]] = {}
     for span in by_id.values():

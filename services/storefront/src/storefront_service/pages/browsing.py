@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from starlette.requests import Request
@@ -10,7 +9,6 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from chassis.errors import InvalidArgument
-from storefront_service.clients import Clients
 from storefront_service.domain import Product
 from storefront_service.pages.frame import Frame, Pages, found, require
 from storefront_service.sessions import new_key
@@ -19,60 +17,55 @@ _MAX_QUERY = 256
 _FEATURED, _IN_HERO = 12, 3
 
 
-@dataclass(frozen=True)
-class BrowsingPages:
-    _pages: Pages
-    _clients: Clients
-
+class BrowsingPages(Pages):
     def routes(self) -> list[Route]:
         return [
             Route("/", self.home),
             Route("/search", self.search),
             Route("/categories/{name:path}", self.category),
             Route("/products/{product_id:path}", self.product),
-            Route("/product/{product_id:path}", self.redirect_to_product),  # the links of older ads
+            Route("/product/{product_id:path}", self.redirect_to_product),  # older ads link to it
             Route("/{path:path}/", self.redirect_without_slash),
         ]
 
     async def home(self, request: Request) -> Response:
-        catalog = await self._pages.catalog()
-        frame, ad = await asyncio.gather(self._pages.frame(request), self._clients.suggestions.ad([]))
+        catalog = await self.catalog()
+        frame, ad = await asyncio.gather(self.frame(request), self.clients.suggestions.ad([]))
         selection = catalog.selection(_FEATURED + _IN_HERO)
-        featured, hero = await self._pages.priced(selection[:_FEATURED], frame.currency), selection[_FEATURED:]
-        return self._pages.render("home.html", frame, hero=hero, featured=featured, tiles=catalog.emblems(), ad=ad)
+        featured, hero = await self.priced(selection[:_FEATURED], frame.currency), selection[_FEATURED:]
+        return self.render("home.html", frame, hero=hero, featured=featured, tiles=catalog.emblems(), ad=ad)
 
     async def search(self, request: Request) -> Response:
         """Show the products that match the query; without a query, all products."""
         query = " ".join(request.query_params.get("q", "").split())
         if len(query) > _MAX_QUERY:
             raise InvalidArgument.field("q", f"must have at most {_MAX_QUERY} characters")
-        frame, catalog = await asyncio.gather(self._pages.frame(request), self._pages.catalog())
-        products = await require("catalog", self._clients.catalog.search(query)) if query else catalog.products
+        frame, catalog = await asyncio.gather(self.frame(request), self.catalog())
+        products = await require("catalog", self.clients.catalog.search(query)) if query else catalog.products
         title = f"Results for “{query}”" if query else "All products"
         return await self._list(frame, title, products, query=query)
 
     async def category(self, request: Request) -> Response:
         name = request.path_params["name"]
-        catalog = await self._pages.catalog()
+        catalog = await self.catalog()
         products = found(catalog.in_category(name) or None)
-        frame, ad = await asyncio.gather(self._pages.frame(request), self._clients.suggestions.ad([name]))
+        frame, ad = await asyncio.gather(self.frame(request), self.clients.suggestions.ad([name]))
         return await self._list(frame, name.capitalize(), products, current=name, ad=ad)
 
     async def product(self, request: Request) -> Response:
-        catalog = await self._pages.catalog()
+        catalog = await self.catalog()
         product = found(catalog.get(request.path_params["product_id"]))
-        user_id = self._pages.user_id(request)
         frame, recommended, ad = await asyncio.gather(
-            self._pages.frame(request),
-            self._clients.suggestions.recommended(user_id, [product.id], request.headers.get("shop-version", "")),
-            self._clients.suggestions.ad(product.categories, page=request.url.path),
+            self.frame(request),
+            self.recommended(request, [product.id]),
+            self.clients.suggestions.ad(product.categories, page=request.url.path),
         )
-        others = await self._pages.priced([product, *catalog.known(recommended.product_ids)], frame.currency)
-        return self._pages.render(
+        priced, *others = await self.priced([product, *catalog.known(recommended.product_ids)], frame.currency)
+        return self.render(
             "product.html",
             frame,
-            priced=others[0],
-            recommended=others[1:],
+            priced=priced,
+            recommended=others,
             version=recommended.version,
             ad=ad,
             key=new_key(),
@@ -82,11 +75,11 @@ class BrowsingPages:
         return RedirectResponse("/" + request.path_params["path"].strip("/"))
 
     async def redirect_to_product(self, request: Request) -> Response:
-        catalog = await self._pages.catalog()
+        catalog = await self.catalog()
         product = found(catalog.get(request.path_params["product_id"]))
         return RedirectResponse(f"/products/{product.id}", status_code=308)
 
     async def _list(self, frame: Frame, title: str, products: Sequence[Product], **more: Any) -> Response:
         values = {"query": "", "current": "", "ad": None} | more
-        priced = await self._pages.priced(products, frame.currency)
-        return self._pages.render("products.html", frame, title=title, products=priced, **values)
+        priced = await self.priced(products, frame.currency)
+        return self.render("products.html", frame, title=title, products=priced, **values)

@@ -11,7 +11,6 @@ from starlette.routing import Route
 from chassis.errors import DomainError, InvalidArgument
 from chassis.values.fields import parse_idempotency_key
 from chassis.values.money import Money, is_currency_code, total
-from storefront_service.clients import Clients
 from storefront_service.domain import CartLine, Catalog, Product, Receipt, is_local_path
 from storefront_service.pages.frame import CURRENCY_COOKIE, Pages, found, require
 from storefront_service.web.forms import read_form
@@ -25,18 +24,18 @@ _YEAR_SECONDS = 365 * 24 * 3600
 
 @dataclass(frozen=True, slots=True)
 class CartRow:
-    """A line of a cart or order; without product and, in a cart, without cost if the product is no longer sold."""
+    """A line of a cart or an order. If the product is no longer sold, it is None, and in a cart the costs are too."""
 
     product_id: str
     quantity: int
-    product: Product | None
-    cost: Money | None
+    product: Product | None = None
+    cost: Money | None = None
     unit_price: Money | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class CartView:
-    """The cart as it is shown; `total` is the sum of the rows whose products are still sold."""
+    """A cart or an order as pages show it; `total` leaves out products that are no longer sold, and shipping."""
 
     rows: tuple[CartRow, ...]
     total: Money
@@ -47,32 +46,24 @@ class CartView:
 
 
 async def view_cart(pages: Pages, catalog: Catalog, lines: Sequence[CartLine], currency: str) -> CartView:
-    """Return a cart with the costs that checkout would charge, without shipping."""
-    sold = {product.id: product for product in catalog.known(line.product_id for line in lines)}
-    known = [line for line in lines if line.product_id in sold]
-    amounts = await pages.prices([sold[line.product_id].price * line.quantity for line in known], currency)
-    prices = await pages.prices([sold[line.product_id].price for line in known], currency)
-    costs = {line.product_id: pair for line, *pair in zip(known, amounts, prices, strict=True)}
-    rows = [
-        CartRow(line.product_id, line.quantity, sold.get(line.product_id), *costs.get(line.product_id, (None,)))
-        for line in lines
-    ]
-    shown = amounts[0].currency_code if amounts else currency
-    return CartView(tuple(rows), total(shown, amounts))
+    """Return a cart with the costs that checkout would charge."""
+    sold = [(line, product) for line in lines if (product := catalog.get(line.product_id))]
+    costs = await pages.prices([product.price * line.quantity for line, product in sold], currency)
+    prices = await pages.prices([product.price for _, product in sold], currency)
+    rows = {line.product_id: CartRow(line.product_id, line.quantity) for line in lines}
+    for (line, product), cost, price in zip(sold, costs, prices, strict=True):
+        rows[line.product_id] = CartRow(line.product_id, line.quantity, product, cost, price)
+    return CartView(tuple(rows.values()), total(costs[0].currency_code if costs else currency, costs))
 
 
 def view_receipt(receipt: Receipt, catalog: Catalog) -> CartView:
-    """Return what an order has on its receipt, without shipping."""
+    """Return the lines of a receipt."""
     lines = receipt.lines
     rows = [CartRow(line.product_id, line.quantity, catalog.get(line.product_id), line.cost) for line in lines]
     return CartView(tuple(rows), total(receipt.shipping_cost.currency_code, [line.cost for line in lines]))
 
 
-@dataclass(frozen=True)
-class CartPages:
-    _pages: Pages
-    _clients: Clients
-
+class CartPages(Pages):
     def routes(self) -> list[Route]:
         return [
             Route("/cart", self.cart),
@@ -83,22 +74,17 @@ class CartPages:
         ]
 
     async def cart(self, request: Request) -> Response:
-        user_id = self._pages.user_id(request)
-        lines, catalog = await asyncio.gather(require("cart", self._clients.carts.read(user_id)), self._pages.catalog())
+        lines, catalog = await asyncio.gather(self.cart_lines(request), self.catalog())
         frame, recommended = await asyncio.gather(
-            self._pages.frame(request, lines),
-            self._clients.suggestions.recommended(
-                user_id, [line.product_id for line in lines], request.headers.get("shop-version", "")
-            ),
+            self.frame(request, lines), self.recommended(request, [line.product_id for line in lines])
         )
-        view = await view_cart(self._pages, catalog, lines, frame.currency)
-        return self._pages.render(
+        return self.render(
             "cart.html",
             frame,
             cache=PERSONAL,
-            cart=view,
+            cart=await view_cart(self, catalog, lines, frame.currency),
             added=catalog.get(request.query_params.get("added", "")),
-            recommended=await self._pages.priced(catalog.known(recommended.product_ids), frame.currency),
+            recommended=await self.priced(catalog.known(recommended.product_ids), frame.currency),
             version=recommended.version,
         )
 
@@ -107,35 +93,35 @@ class CartPages:
         form = await read_form(request)
         key = parse_idempotency_key(form.get("key", ""), "key")
         quantity = _parse_quantity(form.get("quantity", ""))
-        product = found((await self._pages.catalog()).get(form.get("product_id", "")))
+        product = found((await self.catalog()).get(form.get("product_id", "")))
         line, session = CartLine(product.id, quantity), session_of(request)
         if not session.begun or await self._is_unused(session.user_id):
             session.begin()
-        await require("cart", self._clients.carts.add(session.user_id, line, key))
+        await require("cart", self.clients.carts.add(session.user_id, line, key))
         return RedirectResponse(f"/cart?added={product.id}", _SEE_OTHER)
 
     async def set_quantity(self, request: Request) -> Response:
         """Set the quantity of a product in the cart, sold or not; 0 removes it."""
         form = await read_form(request)
         line = CartLine(form.get("product_id", ""), _parse_quantity(form.get("quantity", ""), lowest=0))
-        await require("cart", self._clients.carts.set_quantity(self._pages.user_id(request), line))
+        await require("cart", self.clients.carts.set_quantity(session_of(request).user_id, line))
         return RedirectResponse("/cart", _SEE_OTHER)
 
     async def empty(self, request: Request) -> Response:
-        await require("cart", self._clients.carts.empty(self._pages.user_id(request)))
+        await require("cart", self.clients.carts.empty(session_of(request).user_id))
         return RedirectResponse("/cart", _SEE_OTHER)
 
     async def _is_unused(self, user_id: str) -> bool:
-        """Return whether a session has neither items nor orders, so that somebody else may have left its cookie."""
+        """Return whether a session has neither items nor orders: then its cookie may be planted."""
         try:
-            return not await self._clients.carts.read(user_id) and not await self._clients.orders.of_user(user_id)
+            return not await self.clients.carts.read(user_id) and not await self.clients.orders.of_user(user_id)
         except DomainError:
             return False
 
     async def choose_currency(self, request: Request) -> Response:
         form = await read_form(request)
         code = form.get("currency_code", "")
-        codes = await require("currency", self._clients.currencies.codes())
+        codes = await require("currency", self.clients.currencies.codes())
         if not is_currency_code(code) or code not in codes:
             raise InvalidArgument.field("currency_code", "is not a currency of this shop")
         back = form.get("return_to", "")

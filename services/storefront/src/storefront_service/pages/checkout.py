@@ -19,14 +19,14 @@ from chassis.values.countries import COUNTRY_NAMES
 from chassis.values.fields import parse_idempotency_key
 from chassis.values.money import Money
 from storefront_service import order_form
-from storefront_service.clients import Clients
 from storefront_service.domain import Receipt, session_label
 from storefront_service.limits import LimitReached, OrderLimits
 from storefront_service.pages.cart import view_cart, view_receipt
-from storefront_service.pages.frame import DELIVERY_COOKIE, Pages, require
+from storefront_service.pages.frame import DELIVERY_COOKIE, Pages
 from storefront_service.sessions import new_key
 from storefront_service.web.forms import read_form
 from storefront_service.web.headers import PERSONAL
+from storefront_service.web.middleware import session_of
 
 log = structlog.get_logger()
 
@@ -34,7 +34,7 @@ _SEE_OTHER = 303
 _MINUTE_SECONDS = 60
 _INVALID, _DECLINED, _CONFLICT, _TOO_MANY, _UNAVAILABLE = 422, 402, 409, 429, 503
 _ORDERED_BEFORE = "CART_ORDERED"
-# The order exists: its page shows how it ends.
+# Reasons of errors about an order that exists: its page shows how it ends.
 _EXISTS = {"ORDER_IN_PROGRESS", "ORDER_IN_FLIGHT", "ORDER_NEEDS_REVIEW", "ORDER_SETTLED", _ORDERED_BEFORE}
 _OF_SESSION = "session"
 _MAX_COOKIE = 3500  # browsers drop cookies of more than 4096 bytes
@@ -43,12 +43,13 @@ _TOTAL = re.compile(r"([0-9]{1,18}\.[0-9]{2,9}) ([A-Z]{3})")
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """The reason for which the form is shown again.
+    """Why the form is shown again.
 
     Attributes:
-        order_id: of an order that was declined; empty if none was begun.
-        messages: shown beside the fields, by field.
-        repeatable: whether the same form may be sent again, because its outcome is unknown or nothing was done.
+        order_id: of a declined order; empty if none was begun.
+        messages: what is shown beside the fields, by field.
+        repeatable: whether the form may be sent again with the same key.
+        retry_after_seconds: None gives no advice.
     """
 
     status: int
@@ -57,13 +58,12 @@ class Rejection:
     order_id: str = ""
     messages: Mapping[str, str] = field(default_factory=dict)
     repeatable: bool = False
+    retry_after_seconds: int | None = None
 
 
-@dataclass(frozen=True)
-class CheckoutPages:
-    _pages: Pages
-    _clients: Clients
-    _limits: OrderLimits
+@dataclass
+class CheckoutPages(Pages):
+    limits: OrderLimits
 
     def routes(self) -> list[Route]:
         return [
@@ -75,7 +75,7 @@ class CheckoutPages:
     async def form(self, request: Request) -> Response:
         """Show the form; with the total once the visitor has entered an address."""
         fields = dict(parse_qsl(request.cookies.get(DELIVERY_COOKIE, "")))
-        if fields.pop(_OF_SESSION, "") != session_label(self._pages.user_id(request)):  # somebody else left the cookie
+        if fields.pop(_OF_SESSION, "") != session_label(session_of(request).user_id):  # another visitor's cookie
             fields = {}
         try:
             receipt = await self._quote(request, fields) if fields else None
@@ -86,7 +86,7 @@ class CheckoutPages:
         return await self._form(request, fields, None, receipt)
 
     async def submit(self, request: Request) -> Response:
-        """Order at the total that the form showed and lead to the order's page; from a form without it to the total."""
+        """Order at the total that the form showed, and lead to the order's page. Without a total, lead to the total."""
         fields = await read_form(request)
         total = _shown_total(request, fields)
         parse_idempotency_key(fields.get("key", ""), "key")
@@ -94,9 +94,9 @@ class CheckoutPages:
             form = order_form.parse(fields, with_card=total is not None)
             if total is None:
                 return await self._lead_to_total(request, fields)
-            user_id, client = self._pages.user_id(request), request.client
-            with self._limits.order(user_id, client.host if client else "", form.email) as uncount:
-                placed = await self._clients.orders.place(user_id, total, form)
+            user_id, client = session_of(request).user_id, request.client
+            with self.limits.order(user_id, client.host if client else "", form.email) as uncount:
+                placed = await self.clients.orders.place(user_id, total, form)
                 if placed.repeated:
                     uncount()
         except order_form.InvalidForm as error:
@@ -106,9 +106,9 @@ class CheckoutPages:
         return _order_page(placed.order_id, repeated=placed.repeated)
 
     async def _lead_to_total(self, request: Request, fields: Mapping[str, str]) -> Response:
-        """Redirect, so that visitors can reload the form with the total and come back to it."""
+        """Redirect to the form with the total, so visitors can reload it and come back to it."""
         entered = {name: text for name, text in fields.items() if name in order_form.DELIVERY_FIELDS}
-        cookie = urlencode({**entered, _OF_SESSION: session_label(self._pages.user_id(request))})
+        cookie = urlencode({**entered, _OF_SESSION: session_label(session_of(request).user_id)})
         if len(cookie) > _MAX_COOKIE:
             return await self._form(request, fields, None, await self._quote(request, fields))
         response, secure = RedirectResponse("/checkout", _SEE_OTHER), request.url.scheme == "https"
@@ -116,8 +116,8 @@ class CheckoutPages:
         return response
 
     async def _quote(self, request: Request, fields: Mapping[str, str]) -> Receipt:
-        form, frame = order_form.parse(fields, with_card=False), await self._pages.frame(request, ())
-        return await self._clients.orders.quote(frame.user_id, frame.currency, form)
+        form, frame = order_form.parse(fields, with_card=False), await self.frame(request, ())
+        return await self.clients.orders.quote(session_of(request).user_id, frame.currency, form)
 
     async def _after(self, error: DomainError, request: Request, fields: Mapping[str, str]) -> Response:
         order_id = error.metadata.get("order_id", "")
@@ -126,41 +126,31 @@ class CheckoutPages:
             return _order_page(order_id, repeated=error.reason == _ORDERED_BEFORE)
         if error.reason == "CART_EMPTY":
             return RedirectResponse("/cart", _SEE_OTHER)
-        if isinstance(error, LimitReached):
-            return await self._form_later(request, fields, error)
-        return await self._form_again(request, fields, rejection_of(error))
-
-    async def _form_later(self, request: Request, fields: Mapping[str, str], error: LimitReached) -> Response:
-        seconds = math.ceil(error.retry_after_seconds or 0)
-        wait = "a minute" if seconds <= _MINUTE_SECONDS else f"{math.ceil(seconds / _MINUTE_SECONDS)} minutes"
-        text = f"{error.message}. Nothing was ordered. Wait {wait}, then enter your card again and send the form."
-        rejection = Rejection(_TOO_MANY, "Too much within an hour", text, repeatable=True)
-        response = await self._form_again(request, fields, rejection)
-        response.headers["retry-after"] = str(seconds)
-        return response
+        rejection = _later(error) if isinstance(error, LimitReached) else rejection_of(error)
+        return await self._form_again(request, fields, rejection)
 
     async def _form_again(self, request: Request, fields: Mapping[str, str], rejection: Rejection) -> Response:
-        """Show the form with the total of now; while the outcome is unknown, with the one that was accepted."""
+        """Show the form with the current total; while the outcome is unknown, with the total that was accepted."""
         receipt = None
         if rejection.status != _UNAVAILABLE:
             with contextlib.suppress(order_form.InvalidForm, DomainError):
                 receipt = await self._quote(request, fields)
-        return await self._form(request, fields, rejection, receipt)
+        response = await self._form(request, fields, rejection, receipt)
+        if rejection.retry_after_seconds is not None:
+            response.headers["retry-after"] = str(rejection.retry_after_seconds)
+        return response
 
     async def _form(
         self, request: Request, fields: Mapping[str, str], rejection: Rejection | None, receipt: Receipt | None
     ) -> Response:
-        """Show the form: with a total it asks for the card too, without one for the other fields alone."""
-        user_id = self._pages.user_id(request)
-        lines, catalog = await asyncio.gather(require("cart", self._clients.carts.read(user_id)), self._pages.catalog())
-        frame = await self._pages.frame(request, lines)
-        cart = (
-            view_receipt(receipt, catalog) if receipt else await view_cart(self._pages, catalog, lines, frame.currency)
-        )
+        """Show the form, which has the fields of the card only if it shows a total."""
+        lines, catalog = await asyncio.gather(self.cart_lines(request), self.catalog())
+        frame = await self.frame(request, lines)
+        cart = view_receipt(receipt, catalog) if receipt else await view_cart(self, catalog, lines, frame.currency)
         if not cart.orderable and rejection is None:
             return RedirectResponse("/cart", _SEE_OTHER)
         unknown = rejection is not None and rejection.status == _UNAVAILABLE
-        return self._pages.render(
+        return self.render(
             "checkout.html",
             frame,
             status=rejection.status if rejection else 200,
@@ -204,6 +194,13 @@ def rejection_of(error: DomainError) -> Rejection:
         "so you are charged at most once."
     )
     return Rejection(_UNAVAILABLE, "We can't confirm your order yet", text, order_id, repeatable=True)
+
+
+def _later(error: LimitReached) -> Rejection:
+    seconds = math.ceil(error.retry_after_seconds or 0)
+    wait = "a minute" if seconds <= _MINUTE_SECONDS else f"{math.ceil(seconds / _MINUTE_SECONDS)} minutes"
+    text = f"{error.message}. Nothing was ordered. Wait {wait}, then enter your card again and send the form."
+    return Rejection(_TOO_MANY, "Too much within an hour", text, repeatable=True, retry_after_seconds=seconds)
 
 
 def _invalid(messages: Mapping[str, str], order_id: str = "") -> Rejection:

@@ -1,6 +1,5 @@
 """Error pages."""
 
-from dataclasses import dataclass
 from http import HTTPStatus
 
 from starlette.exceptions import HTTPException
@@ -46,10 +45,7 @@ _STILL_WORKS = {
 }
 
 
-@dataclass(frozen=True)
-class ErrorPages:
-    _pages: Pages
-
+class ErrorPages(Pages):
     async def respond(self, request: Request, error: Exception) -> Response:
         match error:
             case PartDown():
@@ -71,9 +67,9 @@ class ErrorPages:
         await response(scope, receive, send)
 
     async def _page(self, request: Request, status: int, text: str) -> Response:
-        frame = await self._pages.frame(request)
+        frame = await self.frame(request)
         title = _TITLES.get(status, HTTPStatus(status).phrase)
-        return self._pages.render("error.html", frame, status=status, cache=PERSONAL, title=title, text=text)
+        return self.render("error.html", frame, status=status, cache=PERSONAL, title=title, text=text)
 
 
 def _described(error: DomainError, status: int) -> str:

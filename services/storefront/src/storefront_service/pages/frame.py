@@ -1,7 +1,7 @@
-"""The common part of all pages: visitor, currency and number of items in the cart; and how prices are shown."""
+"""The base of all pages: their common frame, and what they load and show alike."""
 
 import asyncio
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, TypeVar
@@ -15,7 +15,7 @@ from starlette.responses import HTMLResponse
 from chassis.errors import REFUSALS, DomainError
 from chassis.values.money import Money
 from storefront_service.clients import Clients
-from storefront_service.domain import BASE_CURRENCY, CartLine, Catalog, Product
+from storefront_service.domain import BASE_CURRENCY, CartLine, Catalog, Product, Recommended
 from storefront_service.web.headers import PRIVATE
 from storefront_service.web.middleware import session_of
 from storefront_service.web.templates import Templates
@@ -37,14 +37,14 @@ class PartDown(Exception):
 
 
 def found(value: T | None) -> T:
-    """Return what a page is about. Raise HTTPException with status 404 if there is no such thing."""
+    """Return the object that a page shows. Raise HTTPException with status 404 if it does not exist."""
     if value is None:
         raise HTTPException(HTTPStatus.NOT_FOUND)
     return value
 
 
 async def require(part: str, call: Awaitable[T]) -> T:
-    """Await a call that a page cannot do without. Raise PartDown, or the error if the service refused the request."""
+    """Await a call that the page needs. Raise PartDown if it fails, or the service's own error if that is a refusal."""
     try:
         return await call
     except REFUSALS:
@@ -56,15 +56,14 @@ async def require(part: str, call: Awaitable[T]) -> T:
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """The common part of all pages.
+    """The header of all pages.
 
     Attributes:
         cart_count: number of items in the cart; None if unknown.
-        return_to: the path to which a change of currency redirects.
-        categories: of the catalog; none while it is unavailable.
+        return_to: where a change of the currency redirects to.
+        categories: empty while the catalog is unavailable.
     """
 
-    user_id: str
     currency: str
     currencies: tuple[str, ...]
     cart_count: int | None
@@ -74,35 +73,30 @@ class Frame:
 
 @dataclass(frozen=True, slots=True)
 class PricedProduct:
-    """A product with its price as the visitor sees it."""
+    """A product, and its price in the visitor's currency."""
 
     product: Product
     price: Money
 
 
-@dataclass(frozen=True)
+@dataclass
 class Pages:
-    """Shared by the pages of all features: loads the frame, shows prices and renders templates."""
+    """The base of all pages: loads the frame, converts prices and renders templates."""
 
-    _templates: Templates
-    _clients: Clients
-
-    def user_id(self, request: Request) -> str:
-        return session_of(request).user_id
+    templates: Templates
+    clients: Clients
 
     async def frame(self, request: Request, cart: Sequence[CartLine] | None = None) -> Frame:
-        """Load the frame; parts that are slow or fail are left out. The cart is read unless it is given."""
-        user_id = self.user_id(request)
-        carts = self._clients.carts
+        """Load the frame without the parts that are slow or fail. Read the cart unless it is given."""
+        user_id, carts = session_of(request).user_id, self.clients.carts
         lines, codes, catalog = await asyncio.gather(
-            _or_none(carts.read(user_id, timeout_seconds=_COUNT_SECONDS) if cart is None else asyncio.sleep(0, cart)),
-            _or_none(self._clients.currencies.codes()),
-            _or_none(self._clients.catalog.current()),
+            or_none(carts.read(user_id, timeout_seconds=_COUNT_SECONDS) if cart is None else asyncio.sleep(0, cart)),
+            or_none(self.clients.currencies.codes()),
+            or_none(self.clients.catalog.current()),
         )
         chosen = request.cookies.get(CURRENCY_COOKIE, BASE_CURRENCY)
         known = codes or (BASE_CURRENCY,)
         return Frame(
-            user_id=user_id,
             currency=chosen if chosen in known else BASE_CURRENCY,
             currencies=known,
             cart_count=None if lines is None else sum(line.quantity for line in lines),
@@ -112,15 +106,24 @@ class Pages:
 
     async def catalog(self) -> Catalog:
         """Return the catalog. Raise PartDown."""
-        return await require("catalog", self._clients.catalog.current())
+        return await require("catalog", self.clients.catalog.current())
+
+    async def cart_lines(self, request: Request) -> tuple[CartLine, ...]:
+        """Return the lines of the visitor's cart. Raise PartDown."""
+        return await require("cart", self.clients.carts.read(session_of(request).user_id))
 
     async def prices(self, amounts: Sequence[Money], currency: str) -> list[Money]:
-        """Return amounts in a currency, or as they are while conversion is unavailable."""
+        """Return amounts in a currency, or unconverted while conversion is unavailable."""
         try:
-            return await self._clients.currencies.convert(amounts, currency)
+            return await self.clients.currencies.convert(amounts, currency)
         except DomainError as error:
             log.info("page with prices of the catalog", reason=error.reason)
             return list(amounts)
+
+    async def recommended(self, request: Request, product_ids: Sequence[str]) -> Recommended:
+        """Return products that go with these, from the version of the service that the request's header names."""
+        user_id, version = session_of(request).user_id, request.headers.get("shop-version", "")
+        return await self.clients.suggestions.recommended(user_id, product_ids, version)
 
     async def priced(self, products: Sequence[Product], currency: str) -> list[PricedProduct]:
         prices = await self.prices([product.price for product in products], currency)
@@ -129,14 +132,11 @@ class Pages:
     def render(
         self, template: str, frame: Frame, *, status: int = 200, cache: str = PRIVATE, **values: Any
     ) -> HTMLResponse:
-        body = self._templates.render(template, {"frame": frame, **values})
+        body = self.templates.render(template, {"frame": frame, **values})
         return HTMLResponse(body, status, headers={"cache-control": cache})
 
-    def fragment(self, template: str, values: Mapping[str, Any]) -> str:
-        return self._templates.render(template, values)
 
-
-async def _or_none(call: Awaitable[T]) -> T | None:
+async def or_none(call: Awaitable[T]) -> T | None:
     try:
         return await call
     except DomainError:
@@ -144,7 +144,7 @@ async def _or_none(call: Awaitable[T]) -> T | None:
 
 
 def _return_to(request: Request) -> str:
-    """Return the page that the visitor sees; after a form was rejected, the one that the form was on."""
+    """Return the path of the visible page: for a rejected form, that of the page with the form."""
     if request.method == "POST":
         return "/cart" if request.url.path.startswith("/cart") else "/checkout"
     return quote(request.url.path) + (f"?{request.url.query}" if request.url.query else "")

@@ -1,4 +1,4 @@
-"""Reads forms. Only in memory: a library for multipart forms would write long ones to disk."""
+"""Reads forms, in memory: a library for multipart forms would write long ones to disk."""
 
 from urllib.parse import parse_qsl
 

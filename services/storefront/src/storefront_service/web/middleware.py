@@ -1,4 +1,4 @@
-"""Wraps every request: opens its session, and rejects forms of other sites."""
+"""Opens the session of every request, and rejects forms of other sites."""
 
 from starlette.datastructures import MutableHeaders
 from starlette.requests import Request
@@ -10,7 +10,7 @@ from chassis.values.hosts import is_foreign
 from storefront_service.domain import session_label
 from storefront_service.sessions import LIFETIME_SECONDS, Session, SessionSigner
 
-_STATIC = "/static/"  # caches store what is below it
+_STATIC = "/static/"  # shared caches store these responses, so they set no cookie
 
 
 def session_of(request: Request) -> Session:
@@ -19,13 +19,13 @@ def session_of(request: Request) -> Session:
 
 
 class ShopMiddleware:
-    """Opens the visitor's session, and lets `forbidden` respond to forms of other sites."""
+    """Opens the visitor's session. `forbidden` responds to forms of other sites."""
 
     def __init__(self, app: ASGIApp, signer: SessionSigner, forbidden: ASGIApp, *, secure_cookie: bool) -> None:
         self._app = app
         self._signer = signer
         self._forbidden = forbidden
-        # Browsers take a cookie of this name from this host alone, over https.
+        # With this prefix, browsers accept the cookie only from this host and over https.
         self._name = "__Host-session" if secure_cookie else "session"
         self._attributes = "Path=/; HttpOnly; SameSite=Lax" + ("; Secure" if secure_cookie else "")
 
@@ -43,6 +43,6 @@ class ShopMiddleware:
         origin, site, host = (request.headers.get(name) for name in ("origin", "sec-fetch-site", "host"))
         is_form = scope["method"] not in {"GET", "HEAD"}
         handle = self._forbidden if is_form and is_foreign(origin, site, host or "") else self._app
-        # Baggage reaches the spans of this page and of every call that it makes.
+        # Baggage reaches the spans of this page and of all its calls.
         add_baggage(semconv.SESSION_ID, session_label(session.user_id))
         await handle(scope, receive, send if scope["path"].startswith(_STATIC) else send_with_cookie)

@@ -1,4 +1,4 @@
-"""Style sheet, script and pictures, served from memory under URLs that change with their content."""
+"""Serves style sheet, script and pictures from memory, under URLs that change with their content."""
 
 import gzip
 import hashlib
@@ -36,7 +36,7 @@ class StaticFiles:
         return self._urls[name]
 
     def picture(self, path: str) -> str:
-        """Return the URL of a product's picture, given its path in the catalog; that of a placeholder if unknown."""
+        """Return the URL of the picture with this path in the catalog, or of a placeholder."""
         return self._urls.get(path.removeprefix("/static/"), self._urls["placeholder.svg"])
 
     async def serve(self, request: Request) -> Response:

@@ -1,4 +1,4 @@
-"""Templates, and how they show amounts and times."""
+"""Renders templates."""
 
 from collections.abc import Hashable, Mapping
 from datetime import datetime
@@ -24,7 +24,7 @@ class Templates:
             trim_blocks=True,
             lstrip_blocks=True,
         )
-        # The same on most pages, and half of a page's rendering.
+        # Most pages have the same categories and currencies, which are half the work of rendering.
         fragment = lru_cache(maxsize=1024)(self._fragment)
         self._environment.globals.update(static=static.url, picture=static.picture, fragment=fragment)
         self._environment.filters.update(money=format_amount, time=_time, moment=_moment)
