@@ -4,7 +4,6 @@ import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from enum import StrEnum
 
 from chassis.values.money import Money
 
@@ -86,29 +85,11 @@ class Ad:
     text: str
 
 
-class OrderState(StrEnum):
-    CHARGING = "CHARGING"
-    SHIPPED = "SHIPPED"
-    DONE = "DONE"
-    DECLINED = "DECLINED"
-    VOIDING = "VOIDING"
-    VOIDED = "VOIDED"
-    NEEDS_REFUND = "NEEDS_REFUND"
-    ABANDONED = "ABANDONED"
-    NEEDS_REVIEW = "NEEDS_REVIEW"
-    SETTLED = "SETTLED"
-
-    @property
-    def is_final(self) -> bool:
-        """Whether the order changes only if its customer orders the cart again."""
-        return self not in {OrderState.CHARGING, OrderState.SHIPPED, OrderState.VOIDING}
-
-
 @dataclass(frozen=True, slots=True)
 class Step:
     at: datetime
     name: str
-    state: OrderState
+    state: str
     attempt: int
     worker_number: int
     detail: str
@@ -139,6 +120,7 @@ class Order:
     """An order and its history.
 
     Attributes:
+        state: as in `shop.internal.OrderState`, without its prefix.
         lines: only in lists of orders, where there is no receipt.
         receipt: None once its details are deleted because of their age.
         workers: how many workers have owned the order: more than one after a takeover.
@@ -146,7 +128,7 @@ class Order:
 
     order_id: str
     user_id: str
-    state: OrderState
+    state: str
     total: Money
     workers: int
     created_at: datetime
@@ -155,6 +137,11 @@ class Order:
     lines: tuple[CartLine, ...] = ()
     history: tuple[Step, ...] = ()
     receipt: Receipt | None = None
+
+    @property
+    def is_final(self) -> bool:
+        """Whether the order changes only if its customer orders the cart again."""
+        return self.state not in {"CHARGING", "SHIPPED", "VOIDING"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from shop import address_pb2, checkout_pb2, order_pb2, payment_pb2
 from shop.checkout_pb2_grpc import CheckoutServiceStub
 from shop_internal import orders_pb2
 from shop_internal.orders_pb2_grpc import OrderJournalStub, OrderQuotesStub
-from storefront_service.domain import CartLine, Order, OrderLine, OrderState, Receipt, Step
+from storefront_service.domain import CartLine, Order, OrderLine, Receipt, Step
 from storefront_service.order_form import OrderForm
 
 _REPLAYED = "order-replayed"
@@ -111,8 +111,8 @@ def _step_from_wire(event: orders_pb2.OrderEvent) -> Step:
     return Step(event.at.ToDatetime(UTC), event.step, state, event.attempt, event.epoch, detail)
 
 
-def _state_from_wire(state: "orders_pb2.OrderState.ValueType") -> OrderState:
-    return OrderState(orders_pb2.OrderState.Name(state).removeprefix("ORDER_STATE_"))
+def _state_from_wire(state: "orders_pb2.OrderState.ValueType") -> str:
+    return orders_pb2.OrderState.Name(state).removeprefix("ORDER_STATE_")
 
 
 def _receipt_from_wire(result: order_pb2.OrderResult) -> Receipt:

@@ -60,11 +60,11 @@ class BrowsingPages(Pages):
             self.recommended(request, [product.id]),
             self.clients.suggestions.ad(product.categories, page=request.url.path),
         )
-        priced, *others = await self.priced([product, *catalog.known(recommended.product_ids)], frame.currency)
+        product, *others = await self.priced([product, *catalog.known(recommended.product_ids)], frame.currency)
         return self.render(
             "product.html",
             frame,
-            priced=priced,
+            product=product,
             recommended=others,
             version=recommended.version,
             ad=ad,

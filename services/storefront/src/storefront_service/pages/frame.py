@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from http import HTTPStatus
 from typing import Any, TypeVar
 from urllib.parse import quote
@@ -71,14 +71,6 @@ class Frame:
     categories: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class PricedProduct:
-    """A product, and its price in the visitor's currency."""
-
-    product: Product
-    price: Money
-
-
 @dataclass
 class Pages:
     """The base of all pages: loads the frame, converts prices and renders templates."""
@@ -125,9 +117,10 @@ class Pages:
         user_id, version = session_of(request).user_id, request.headers.get("shop-version", "")
         return await self.clients.suggestions.recommended(user_id, product_ids, version)
 
-    async def priced(self, products: Sequence[Product], currency: str) -> list[PricedProduct]:
+    async def priced(self, products: Sequence[Product], currency: str) -> list[Product]:
+        """Return products with their prices in a currency."""
         prices = await self.prices([product.price for product in products], currency)
-        return [PricedProduct(product, price) for product, price in zip(products, prices, strict=True)]
+        return [replace(product, price=price) for product, price in zip(products, prices, strict=True)]
 
     def render(
         self, template: str, frame: Frame, *, status: int = 200, cache: str = PRIVATE, **values: Any

@@ -79,7 +79,7 @@ class OrderPages(Pages):
             trace=trace,
             traces_available=traces.available,
             trace_awaited=trace_awaited,
-            live=not order.state.is_final or trace_awaited,
+            live=not order.is_final or trace_awaited,
             repeated="repeated" in request.query_params,
         )
 
@@ -130,7 +130,7 @@ class OrderPages(Pages):
             if parts != sent:
                 sent = parts
                 yield "".join(_event(*part) for part in parts.items())
-            if order.state.is_final:
+            if order.is_final:
                 async for event in self._trace_events(order, until):
                     yield event
                 yield _event("end", "")
