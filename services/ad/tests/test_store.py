@@ -14,7 +14,7 @@ def file(entry: Mapping[str, object]) -> bytes:
 
 
 def test_the_packaged_file_covers_at_least_eight_contexts() -> None:
-    assert len(parse_ads(Settings().ads_file.read_bytes()).contexts) >= 8
+    assert len(parse_ads(Settings().ads_file.read_bytes())._by_context) >= 8
 
 
 @pytest.mark.parametrize(

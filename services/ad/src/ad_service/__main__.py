@@ -14,8 +14,6 @@ from shop import ad_pb2_grpc
 
 
 class Settings(ServiceSettings):
-    """Settings of the ad service, read from the environment."""
-
     ads_file: FilePath = Path(__file__).parent / "data" / "ads.json"
 
 

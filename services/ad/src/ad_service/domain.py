@@ -12,9 +12,8 @@ MAX_CONTEXT_KEYS = 100
 class Ad:
     """A short text that links to a page.
 
-    Attributes:
-        contexts: keywords of the pages the ad is meant for, in any case. An ad without contexts is a house ad, shown
-            where no other ad matches.
+    `contexts` are keywords of the pages that it fits, in any case. Without any it is a house ad, shown where no other
+    ad fits.
     """
 
     redirect_url: str
@@ -23,7 +22,7 @@ class Ad:
 
 
 class Inventory:
-    """All ads, by context. Raises ValueError without a house ad: every page gets an ad."""
+    """All ads, by context. Raise ValueError without a house ad, because every page gets an ad."""
 
     def __init__(self, ads: Iterable[Ad]) -> None:
         self._by_context: dict[str, list[Ad]] = {}
@@ -34,15 +33,10 @@ class Inventory:
             for context in {_normalize(context) for context in ad.contexts}:
                 self._by_context.setdefault(context, []).append(ad)
         if not self._house:
-            raise ValueError("at least one ad must be without contexts, to be shown where no other matches")
-
-    @property
-    def contexts(self) -> frozenset[str]:
-        """The normalized keywords that have ads."""
-        return frozenset(self._by_context)
+            raise ValueError("at least one ad must have no contexts, to be shown where no other fits")
 
     def select(self, context_keys: Sequence[str]) -> list[Ad]:
-        """Return the ads of each key in turn, without duplicates; the house ads when no key has any.
+        """Return the ads of each key in turn, without duplicates, or the house ads if there are none.
 
         Raise InvalidArgument for more than MAX_CONTEXT_KEYS keys.
         """

@@ -12,7 +12,7 @@ Text = Annotated[str, Meta(pattern=r"\S", max_length=120)]
 
 
 class _Entry(Struct, frozen=True, forbid_unknown_fields=True):
-    """An ad in the file. `redirect_url` is a path, so that it links to a page of the shop itself."""
+    """An ad in the file. `redirect_url` is a path, so it links to a page of the shop."""
 
     redirect_url: Path
     text: Text
@@ -20,7 +20,7 @@ class _Entry(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def parse_ads(raw: bytes) -> Inventory:
-    """Parse the content of the file. Raise ValueError that names the invalid entry and field."""
+    """Parse the file. Raise ValueError with the invalid entry and field."""
     ads = [_to_ad(entry) for entry in json.decode(raw, type=list[_Entry])]
     if len({(ad.redirect_url, ad.text) for ad in ads}) < len(ads):
         raise ValueError("the file contains an ad twice")

@@ -15,17 +15,10 @@ TIMEOUT_SECONDS = 10.0
 MAX_BYTES = 256 * 1024
 
 
-class InvalidResponse(Exception):
-    """The response of the feed is not a file of rates."""
-
-
 class RatesFeed(RatesSource):
-    """Rates fetched from a URL. Those of the fallback are used until a fetch succeeds, or if they are of a later day.
+    """Rates from a URL. Until a fetch succeeds, or if they are of a later day, those of the fallback are used.
 
-    Args:
-        url: http or https URL of a file that `parse_rates` parses.
-        fallback: the source of other rates.
-        timeout_seconds: limit for a whole fetch.
+    `timeout_seconds` is the limit for a whole fetch.
     """
 
     def __init__(self, url: str, fallback: RatesSource, *, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
@@ -47,28 +40,28 @@ class RatesFeed(RatesSource):
             await asyncio.sleep(interval_seconds)
 
     async def refresh(self) -> None:
-        """Fetch the rates once. Log a failure and leave the rates unchanged."""
+        """Fetch the rates. If that fails, log it and leave the rates unchanged."""
         try:
             async with asyncio.timeout(self._timeout_seconds):
                 fetched = parse_rates(await self._fetch())
-        except (httpx2.HTTPError, TimeoutError, InvalidResponse, ValueError) as error:
-            # Only the type: the text may quote the URL, which may contain a key.
+        except (httpx2.HTTPError, TimeoutError, ValueError) as error:
+            # Only the type: the text may quote the URL with its key.
             log.warning("rates not refreshed", day=str(self.value.day), error=type(error).__name__)
         else:
             self._fetched = fetched
             log.info("rates refreshed", day=str(fetched.day), currencies=len(fetched.codes))
 
     async def _fetch(self) -> bytes:
-        """Return the body, uncompressed and of at most MAX_BYTES. Redirects are not followed."""
+        """Return a body of at most MAX_BYTES, without following redirects."""
         body = bytearray()
         async with (
             httpx2.AsyncClient(headers={"Accept-Encoding": "identity"}, timeout=self._timeout_seconds) as client,
             client.stream("GET", self._url) as response,
         ):
             if response.status_code != httpx2.codes.OK:
-                raise InvalidResponse(f"status {response.status_code}")
+                raise ValueError(f"status {response.status_code}")
             async for chunk in response.aiter_raw():
                 body += chunk
                 if len(body) > MAX_BYTES:
-                    raise InvalidResponse("the response is too long")
+                    raise ValueError("the response is too long")
         return bytes(body)

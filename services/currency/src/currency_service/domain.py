@@ -19,24 +19,21 @@ class CurrencyNotSupported(InvalidArgument):
 
 
 class Rates:
-    """Exchange rates as units of a currency per euro.
+    """Exchange rates of one day, as units of a currency per euro.
 
-    Args:
-        day: the day of publication.
-        per_euro: by ISO 4217 code; above zero, with at most nine decimals, without the euro itself.
+    `per_euro` is by ISO 4217 code, without the euro itself: values above zero with at most nine decimal places.
     """
 
     def __init__(self, day: date, per_euro: Mapping[str, Decimal]) -> None:
         self.day = day
-        # As integers of 10^-9: a conversion is one product, one quotient and one rounding.
+        # As integers of 10^-9, so a conversion rounds only once.
         self._scaled = {code: int(rate * _SCALE) for code, rate in per_euro.items()} | {BASE: _SCALE}
         self.codes = tuple(sorted(self._scaled))
 
     def convert(self, amount: Money, to_code: str) -> Money:
         """Convert through the euro and round half-even to nanos.
 
-        Raise CurrencyNotSupported with the name of the field, or AmountOutOfRange when the units of the result do not
-        fit into an int64.
+        Raise CurrencyNotSupported with the field's name, or AmountOutOfRange if the units do not fit into an int64.
         """
         from_rate = self._scaled_rate(amount.currency_code, "from.currency_code")
         to_rate = self._scaled_rate(to_code, "to_code")
@@ -50,8 +47,6 @@ class Rates:
 
 
 class RatesSource(Protocol):
-    """Provides the current rates."""
-
     @property
     def value(self) -> Rates:
         """The latest rates."""

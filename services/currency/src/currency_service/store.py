@@ -1,4 +1,4 @@
-"""Parses rates in the format of the European Central Bank: XML with one `Cube` for the day and one for each rate."""
+"""Parses rates in the European Central Bank's format: XML with one `Cube` for the day and one for each rate."""
 
 from datetime import date
 from decimal import Decimal
@@ -13,7 +13,7 @@ from currency_service.domain import BASE, RATE_DIGITS, Rates
 
 _CUBE = "{http://www.ecb.int/vocabulary/2002-08-01/eurofxref}Cube"
 
-# Currencies that the ECB once quoted, and that no one can pay with any more.
+# Currencies that the ECB once quoted and that no longer exist.
 _ENDED = frozenset({"BGN", "CYP", "EEK", "GRD", "HRK", "LTL", "LVL", "MTL", "ROL", "SIT", "SKK", "TRL"})
 
 _SMALLEST_RATE = Decimal(1).scaleb(-RATE_DIGITS)
@@ -34,7 +34,7 @@ class _Day(Struct, frozen=True):
 
 
 def parse_rates(raw: bytes) -> Rates:
-    """Parse a file, without currencies that have ended. Raise ValueError that names what is invalid; also any DTD."""
+    """Parse a file, without currencies that no longer exist. Raise ValueError for an invalid one, or one with a DTD."""
     days = [cube for cube in _parse_xml(raw).iter(_CUBE) if "time" in cube.attrib]
     if len(days) != 1:
         raise ValueError(f"there must be the rates of one day, not of {len(days)}")

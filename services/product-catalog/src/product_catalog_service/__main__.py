@@ -14,8 +14,6 @@ from shop import product_catalog_pb2_grpc
 
 
 class Settings(ServiceSettings):
-    """Settings of the product-catalog service, read from the environment."""
-
     catalog_file: FilePath = Path(__file__).parent / "data" / "products.json"
 
 

@@ -13,13 +13,13 @@ from chassis.values.money import Money
 MAX_ID_LENGTH = 64
 MAX_QUERY_LENGTH = 256
 
-# Ranks of a match within a field: of the beginning of a word, of a variant, of the word itself.
+# Ranks of matches within a field: the beginning of a word, a variant, the word itself.
 _PREFIX, _VARIANT, _WORD, _RANKS = range(4)
 _MAX_JOINED = 3
 _LAST_CODE_POINT = "\U0010ffff"
 _ACCENT = re.compile("[\u0300-\u036f]")
 _PLURAL = re.compile("(?<=..)(?:(?<!s)s)?e?(?:(?<!s)s)?$")
-# Unicode does not decompose these.
+# Letters that Unicode does not decompose.
 _PLAIN = str.maketrans({"æ": "ae", "œ": "oe", "ø": "o", "đ": "d", "ł": "l", "\u0131": "i"})
 
 
@@ -29,13 +29,7 @@ class ProductNotFound(NotFound):
 
 @dataclass(frozen=True, slots=True)
 class Product:
-    """A product on sale.
-
-    Attributes:
-        picture: path of the image.
-        price: in USD.
-        categories: labels such as kitchen.
-    """
+    """A product on sale: `picture` is the path of its image, and `price` is in USD."""
 
     id: str
     name: str
@@ -46,7 +40,7 @@ class Product:
 
 
 class Catalog:
-    """All products, in a fixed order. Raises ValueError for an empty catalog and for duplicate ids."""
+    """All products, in a fixed order. Raise ValueError if there are none, or two have the same id."""
 
     def __init__(self, products: Iterable[Product]) -> None:
         self.products = tuple(products)
@@ -60,7 +54,7 @@ class Catalog:
         self._index = _WordIndex(self.products)
 
     def find(self, product_id: str) -> Product:
-        """Return the product with this id. Raise ProductNotFound, or InvalidArgument for a malformed id."""
+        """Return the product with this id. Raise ProductNotFound, or InvalidArgument for an invalid id."""
         product = self._by_id.get(product_id)
         if product is None:
             require_text(product_id, "id", max_length=MAX_ID_LENGTH)
@@ -68,12 +62,11 @@ class Catalog:
         return product
 
     def search(self, query: str) -> list[Product]:
-        """Return the products that match every word of the query, best match first.
+        """Return the products that match every word of the query, best first. Raise InvalidArgument if it is too long.
 
-        A product matches a word if its name, description or categories contain it, a variant of it or a word that
-        begins with it. Matches rank in these orders, first by the field; products of equal rank are in the order of the
-        catalog. Variants differ in accents, an English plural, or in being written as one word or several. Punctuation
-        only separates words: a query without one finds nothing. Raise InvalidArgument beyond MAX_QUERY_LENGTH.
+        A product matches a word if its name, description or categories (best first) contain the word, a variant of it,
+        or a word that begins with it (best first). Products of equal rank stay in catalog order. Variants differ in
+        accents, in an English plural, or in whether they are written as one word. Punctuation only separates words.
         """
         limit_text(query, "query", max_length=MAX_QUERY_LENGTH)
         scores = self._index.scores(list(dict.fromkeys(_words(query))))
@@ -81,7 +74,7 @@ class Catalog:
 
 
 _Ranks = Mapping[int, int]
-"""The positions of products, with the ranks of their best matches: higher is better."""
+"""Positions of products, with the ranks of their best matches: higher is better."""
 
 
 class _WordIndex:
@@ -93,14 +86,14 @@ class _WordIndex:
         self._variants: dict[str, dict[int, int]] = {}
         self._prefixable: dict[str, dict[int, int]] = {}
         for position, product in enumerate(products):
-            # In rising rank, so that the rank of the most important field remains.
+            # In rising rank: the most important field overwrites the others.
             for field, text in enumerate((" ".join(product.categories), product.description, product.name)):
                 self._add(position, field * _RANKS, list(_words(text)))
         self._vocabulary = sorted(self._prefixable)
 
     def scores(self, words: Sequence[str]) -> _Ranks:
-        """Return the products that match all words; a product may have two or three of them as one."""
-        found: list[_Ranks] = [self._all]  # by no word, the first word, the first two words, and so on
+        """Return the products that match all words; a product may have two or three of them as one word."""
+        found: list[_Ranks] = [self._all]  # matches of the first 0, 1, 2, ... words
         for end in range(1, len(words) + 1):
             starts = range(max(0, end - _MAX_JOINED), end)
             found.append(_best(_both(found[start], self._ranks(words[start:end])) for start in starts))
@@ -114,7 +107,7 @@ class _WordIndex:
                 self._variants.setdefault(_stem("".join(words[start:end])), {})[position] = rank + _VARIANT
 
     def _ranks(self, words: Sequence[str]) -> _Ranks:
-        """Return the products that match a word, or several words as one, which counts as a match of each."""
+        """Return the products that match a word, or several written as one, which count as a match of each."""
         variants = self._variants.get(_stem("".join(words)), {})
         if len(words) > 1:
             return {position: len(words) * rank for position, rank in variants.items()}
@@ -137,7 +130,7 @@ def _both(first: _Ranks, second: _Ranks) -> _Ranks:
 
 
 def _words(text: str) -> Iterator[str]:
-    """Split text into words of letters, marks and digits, independent of case and Unicode normalization."""
+    """Split text into words of letters, marks and digits, whatever its case and Unicode normalization."""
     folded = unicodedata.normalize("NFC", unicodedata.normalize("NFC", text).casefold())
     return iter("".join(c if unicodedata.category(c)[0] in "LMN" else " " for c in folded).split())
 

@@ -8,7 +8,7 @@ from shop import empty_pb2, product_catalog_pb2, product_catalog_pb2_grpc
 
 
 class CatalogMessages:
-    """A catalog that returns response messages, which are built once instead of for each call."""
+    """A catalog of response messages, which are built once instead of in each call."""
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
@@ -24,7 +24,7 @@ class CatalogMessages:
 
 
 class ProductCatalogService(product_catalog_pb2_grpc.ProductCatalogServiceServicer):
-    """Serves the products of a data file, in its latest valid version."""
+    """Serves the products of the latest valid version of a data file."""
 
     def __init__(self, catalog: DataFile[CatalogMessages]) -> None:
         self._catalog = catalog

@@ -10,7 +10,7 @@ from chassis.values.fields import CONTROL
 from chassis.values.money import NANOS_PER_UNIT, Money
 from product_catalog_service.domain import MAX_ID_LENGTH, Catalog, Product
 
-# Requests cannot contain control characters, so a product whose id has one could not be found.
+# Requests with control characters are refused, so no request could name such a product.
 Id = Annotated[str, Meta(pattern=rf"^[^ \t\n\r{CONTROL}]+\Z", max_length=MAX_ID_LENGTH)]
 Category = Annotated[str, Meta(pattern=r"\S", max_length=64)]
 Name = Annotated[str, Meta(pattern=r"\S", max_length=120)]
@@ -22,7 +22,7 @@ _SMALLEST_PRICE = Decimal(1).scaleb(-_PRICE_PLACES)
 
 
 class _Entry(Struct, frozen=True, forbid_unknown_fields=True):
-    """A product in the file. Its price is a decimal number of dollars, in quotes: "19.99"."""
+    """A product in the file. Its price is a decimal number of dollars in quotes, such as "19.99"."""
 
     id: Id
     name: Name
@@ -37,7 +37,7 @@ class _Entry(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def parse_catalog(raw: bytes) -> Catalog:
-    """Parse the content of the file. Raise ValueError that names the invalid entry and field."""
+    """Parse the file. Raise ValueError with the invalid entry and field."""
     return Catalog(_to_product(entry) for entry in json.decode(raw, type=list[_Entry]))
 
 

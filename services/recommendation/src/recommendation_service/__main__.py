@@ -17,11 +17,9 @@ from shop import product_catalog_pb2_grpc, recommendation_pb2_grpc
 
 
 class Settings(ServiceSettings):
-    """Settings of the recommendation service, read from the environment."""
-
     product_catalog_addr: str
     catalog_ttl_seconds: PositiveFloat = 60
-    # v1: of the same category; v2: bought together; v3: of a similar price.
+    # v1: the same category; v2: bought together; v3: a similar price.
     recommendation_version: Literal["v1", "v2", "v3"] = "v1"
     purchases_file: FilePath = Path(__file__).parent / "data" / "purchases.json"
 
@@ -35,7 +33,7 @@ async def build(settings: Settings, service: Service) -> AsyncIterator[None]:
     purchases = DataFile(settings.purchases_file, parse_purchases)
 
     def bought_together(catalog: Catalog, given: Sequence[str]) -> Sequence[Collection[str]]:
-        return purchases.value.rank(catalog, given)  # of the latest file
+        return purchases.value.rank(catalog, given)  # read at each call: the file may have changed
 
     rankings: dict[str, Ranking] = {"v1": same_category, "v2": bought_together, "v3": same_price_band}
     version = settings.recommendation_version

@@ -15,14 +15,7 @@ _ALL_PRODUCTS = "all products"
 
 
 class CachedCatalog(CatalogSource):
-    """Caches the catalog. Only the first read blocks callers; later a stale catalog is served during its refresh.
-
-    Args:
-        stub: the product-catalog service.
-        ttl_seconds: age at which the catalog is refreshed in the background.
-        telemetry: counts lookups; by default none.
-        clock: monotonic seconds.
-    """
+    """Caches the catalog. Callers wait only for the first read: later, a stale catalog is served during a refresh."""
 
     def __init__(
         self,
@@ -44,7 +37,6 @@ class CachedCatalog(CatalogSource):
         return catalog
 
     async def aclose(self) -> None:
-        """Cancel a read in progress."""
         await self._cache.aclose()
 
     async def _fetch(self, _key: str) -> Catalog:

@@ -14,7 +14,7 @@ MAX_RECOMMENDED = 5
 MAX_PRODUCT_IDS = 1_000
 
 _MAX_USER_ID_LENGTH = 128
-# Each is the lowest price of a band, in dollars; below the first one is a band, too.
+# The lowest price of each band but the first, in dollars.
 _PRICE_BANDS = (25, 50, 100)
 
 
@@ -27,7 +27,7 @@ class CatalogUnavailable(Unavailable):
 
 @dataclass(frozen=True, slots=True)
 class Product:
-    """The part of a product that recommendations depend on. The price is in whole dollars."""
+    """What recommendations depend on. The price is in whole dollars."""
 
     id: str
     categories: tuple[str, ...]
@@ -42,26 +42,19 @@ class Catalog:
         self.ids = self._products.keys()
 
     def related(self, given: Iterable[str], groups_of: Callable[[Product], Iterable[Hashable]]) -> set[str]:
-        """Return the products that share a group with a given one, including those. Ignore unknown ids."""
+        """Return the products that share a group with a given one, including the given ones. Ignore unknown ids."""
         groups = {group for id_ in self.ids & given for group in groups_of(self._products[id_])}
         return {id_ for id_, product in self._products.items() if not groups.isdisjoint(groups_of(product))}
 
 
 class CatalogSource(Protocol):
-    """Provides the catalog."""
-
     async def current(self) -> Catalog:
-        """Return the latest catalog. Raise CatalogUnavailable when there is none yet."""
+        """Return the latest catalog. Raise CatalogUnavailable if there is none yet."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecommendationRequest:
-    """A user and the products on the current page.
-
-    Attributes:
-        user_id: empty for an anonymous user.
-        product_ids: at most MAX_PRODUCT_IDS.
-    """
+    """A user, whose id may be empty, and the products on the current page. Raise InvalidArgument beyond a limit."""
 
     user_id: str
     product_ids: Sequence[str]
@@ -71,7 +64,7 @@ class RecommendationRequest:
         limit_count(self.product_ids, "product_ids", max_count=MAX_PRODUCT_IDS)
 
 
-# Returns the products that go with the given ones, best first; those in a set are equally good.
+# Returns the products that go with the given ones, best first; products in one collection are equally good.
 Ranking = Callable[[Catalog, Sequence[str]], Sequence[Collection[str]]]
 
 
@@ -84,7 +77,7 @@ def same_price_band(catalog: Catalog, given: Sequence[str]) -> Sequence[Collecti
 
 
 class Purchases:
-    """Products that were bought together, each purchase without repetitions."""
+    """Products that were bought together."""
 
     def __init__(self, purchases: Iterable[Collection[str]]) -> None:
         self._counts: dict[str, Counter[str]] = {}
@@ -104,9 +97,9 @@ class Purchases:
 
 
 def recommend(catalog: Catalog, request: RecommendationRequest, rank: Ranking = same_category) -> list[str]:
-    """Choose up to MAX_RECOMMENDED products that are not in the request: the best ones first, then others.
+    """Choose up to MAX_RECOMMENDED products that are not in the request, the best ones first, then others.
 
-    The choice is pseudorandom: every process chooses the same for the same user, products (in any order) and catalog.
+    The choice is pseudorandom: all processes make the same one for the same user, products (in any order) and catalog.
     """
     given = sorted(set(request.product_ids))
     choice = random.Random("\0".join([request.user_id, *given]))  # noqa: S311 - a choice, not a secret

@@ -6,7 +6,7 @@ from shop import recommendation_pb2, recommendation_pb2_grpc
 
 
 class RecommendationService(recommendation_pb2_grpc.RecommendationServiceServicer):
-    """Recommends products of the latest catalog, and returns the version that has chosen as trailing metadata."""
+    """Recommends products of the latest catalog, and returns the version of the ranking as trailing metadata."""
 
     def __init__(self, catalog: CatalogSource, version: str = "v1", rank: Ranking = same_category) -> None:
         self._catalog = catalog
@@ -16,7 +16,6 @@ class RecommendationService(recommendation_pb2_grpc.RecommendationServiceService
     async def ListRecommendations(
         self, request: recommendation_pb2.ListRecommendationsRequest, context: ServicerContext
     ) -> recommendation_pb2.ListRecommendationsResponse:
-        # Validated before the catalog is read.
         validated = RecommendationRequest(request.user_id, request.product_ids)
         context.set_trailing_metadata(self._version)
         chosen = recommend(await self._catalog.current(), validated, self._rank)
