@@ -28,5 +28,5 @@ def test_all_ads_of_each_context_are_selected_once_in_the_order_of_the_keys_or_e
 
 
 def test_ads_without_a_house_ad_are_rejected() -> None:
-    with pytest.raises(ValueError, match="without contexts"):
+    with pytest.raises(ValueError, match="no contexts"):
         Inventory([PAN])

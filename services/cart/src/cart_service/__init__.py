@@ -1,1 +1,1 @@
-"""Carts, in memory, in Valkey or in PostgreSQL."""
+"""Shopping carts, in memory, in Valkey, or in a SQL database."""

@@ -12,7 +12,7 @@ from chassis.values.fields import limit_count, parse_idempotency_key, require_be
 
 MAX_LINES = 200
 MAX_QUANTITY = 2**31 - 1
-"""The largest quantity of one product in a cart: the largest int32, its type on the wire."""
+"""The largest quantity of one product in a cart: an int32 on the wire."""
 KEY_TTL_SECONDS = 24 * 3600.0
 """How long an idempotency key is stored."""
 ANONYMOUS_TTL_SECONDS = 12 * 3600.0
@@ -22,7 +22,7 @@ _MAX_ADDED = 10_000
 _MAX_USER_ID_LENGTH = 128
 _MAX_PRODUCT_ID_LENGTH = 64
 _GENERATION_LENGTH = 16
-# The etag of an ordered cart is returned as metadata, which allows no other characters.
+# The etag of an ordered cart is returned in metadata, which allows no other characters.
 _ETAG = re.compile(r"[\x21-\x7e]{0,128}")
 
 
@@ -34,7 +34,7 @@ class CartFull(FailedPrecondition):
 
 
 class QuantityTooLarge(FailedPrecondition):
-    """The quantity of a product in the cart would not fit into an int32."""
+    """The quantity of a product in the cart would exceed an int32."""
 
     def __init__(self) -> None:
         super().__init__(f"a cart holds at most {MAX_QUANTITY} of a product")
@@ -57,9 +57,8 @@ class Line:
 class Cart:
     """A user's cart, its lines sorted by product id.
 
-    The etag identifies this state of this cart: a random value that is replaced by every change and never reused. An
-    empty cart has a new etag each time it is read. If an order emptied it, `ordered_etag` is the etag or generation by
-    which the order named it.
+    The etag identifies this state of this cart: each change replaces it by a new random value. An empty cart has a new
+    etag each time it is read. If an order emptied it, `ordered_etag` is the etag or generation that the order named.
     """
 
     user_id: str
@@ -69,17 +68,17 @@ class Cart:
 
     @property
     def generation(self) -> str | None:
-        """The generation of the lines, or of those that an order removed; None if there is neither."""
+        """The generation of the lines, or of those that an order removed, or None."""
         etag = self.etag if self.lines else self.ordered_etag
         return etag and generation_of(etag)
 
 
 @dataclass(frozen=True, slots=True)
 class Addition:
-    """A request to add a quantity of 1 to 10,000 of a product to a user's cart. Raises InvalidArgument.
+    """A request to add a quantity of 1 to 10,000 of a product to a user's cart. Raise InvalidArgument.
 
-    With an idempotency key it takes effect once, however often it is repeated; without one, each time. A cart with
-    anonymous additions alone is of little worth until an order buys from it.
+    With an idempotency key it takes effect once, without one each time. A cart that only anonymous additions have
+    changed is anonymous: it may be evicted until an order buys from it.
     """
 
     user_id: str
@@ -89,30 +88,26 @@ class Addition:
     anonymous: bool = field(default=False, compare=False)
 
     def __post_init__(self) -> None:
-        check_user_id(self.user_id)
-        require_text(self.product_id, "item.product_id", max_length=_MAX_PRODUCT_ID_LENGTH)
-        require_between(self.quantity, "item.quantity", 1, _MAX_ADDED)
+        _check_item(self, lowest=1)
         if self.key is not None:
             parse_idempotency_key(self.key)
 
 
 @dataclass(frozen=True, slots=True)
 class NewQuantity:
-    """A request to set the quantity of a product in a user's cart, 0 to remove it. Raises InvalidArgument."""
+    """A request to set the quantity of a product in a user's cart, or to remove it with 0. Raise InvalidArgument."""
 
     user_id: str
     product_id: str
     quantity: int
 
     def __post_init__(self) -> None:
-        check_user_id(self.user_id)
-        require_text(self.product_id, "item.product_id", max_length=_MAX_PRODUCT_ID_LENGTH)
-        require_between(self.quantity, "item.quantity", 0, _MAX_ADDED)
+        _check_item(self, lowest=0)
 
 
 @dataclass(frozen=True, slots=True)
 class Purchase:
-    """The lines that an order bought from a user's cart of this etag, or of this generation. Raises InvalidArgument."""
+    """The lines that an order bought from a user's cart of this etag or generation. Raise InvalidArgument."""
 
     user_id: str
     etag: str
@@ -128,26 +123,32 @@ class Purchase:
             require_between(line.quantity, f"items[{index}].quantity", 1, MAX_QUANTITY)
 
 
+def _check_item(request: Addition | NewQuantity, *, lowest: int) -> None:
+    check_user_id(request.user_id)
+    require_text(request.product_id, "item.product_id", max_length=_MAX_PRODUCT_ID_LENGTH)
+    require_between(request.quantity, "item.quantity", lowest, _MAX_ADDED)
+
+
 def check_user_id(user_id: str) -> str:
     """Return a user id of 1 to 128 characters. Raise InvalidArgument for any other."""
     return require_text(user_id, "user_id", max_length=_MAX_USER_ID_LENGTH)
 
 
 def new_etag(previous: str = "") -> str:
-    """Return an etag of the same generation as the previous one, or of a new generation."""
+    """Return a new etag, of the generation of the previous one or of a new generation."""
     return (generation_of(previous) or secrets.token_hex(8)) + secrets.token_hex(8)
 
 
 def generation_of(etag: str) -> str:
-    """Return the part of an etag that stays while items are added or changed."""
+    """Return the part of an etag that adding and changing items leaves as it is."""
     return etag[:_GENERATION_LENGTH]
 
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """What a store holds of a cart; its methods return what a change leaves, or itself if there is nothing to change.
+    """What a store holds of a cart. Its methods return what a change leaves, or itself if nothing changes.
 
-    Without quantities, the etag is what an order named the cart by that it emptied; without an etag, there is no cart.
+    Without quantities, the etag is what the order that emptied the cart named; without an etag, there is no cart.
     """
 
     quantities: Mapping[str, int] = field(default_factory=dict)
@@ -176,7 +177,7 @@ class Contents:
         return replace(self, quantities=left, etag=new_etag(self.etag)) if left else Contents()
 
     def remove_ordered(self, purchase: Purchase) -> "Contents":
-        """Begin a new generation, of a customer's cart; a repeat finds another generation than the ordered one."""
+        """Begin a new generation, so a repeat has no effect. The cart is a customer's from now on."""
         if not self.quantities or generation_of(self.etag) != generation_of(purchase.etag):
             return self
         remaining = Counter(self.quantities)
@@ -192,31 +193,25 @@ class Contents:
 
 
 class CartStore(Protocol):
-    """Stores carts, each until its lifetime after the last change ends.
-
-    Every method is atomic and may raise StoreUnavailable.
-    """
+    """Stores each cart for its lifetime after the last change. Methods are atomic, and raise StoreUnavailable."""
 
     async def add(self, addition: Addition) -> bool:
-        """Add to the user's cart. Return False if an addition with the same key was made before.
+        """Add to the user's cart. Return False if the same addition was made before with this key.
 
-        Raise CartFull, QuantityTooLarge or IdempotencyKeyReused, without any change.
+        Raise CartFull, QuantityTooLarge or IdempotencyKeyReused without any change.
         """
 
     async def read(self, user_id: str) -> Cart:
-        """Return a cart; one without lines when none is stored."""
+        """Return a cart, without lines if none is stored."""
 
     async def empty(self, user_id: str, if_match: str | None) -> None:
-        """Remove a cart; with `if_match` only if that is its current etag."""
+        """Remove a cart, with `if_match` only if that is its current etag."""
 
     async def set_quantity(self, new: NewQuantity) -> None:
         """Set the quantity of a product, or remove it; do nothing if it is not in the cart."""
 
     async def remove_ordered(self, purchase: Purchase) -> None:
-        """Remove each ordered quantity, as far as the cart has it, and begin a new generation.
-
-        Do nothing if the cart has another generation than the one that was ordered.
-        """
+        """Remove the ordered quantities and begin a new generation, if the cart is of the ordered generation."""
 
     async def check(self) -> None:
         """Return when the store responds."""

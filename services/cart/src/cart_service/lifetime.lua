@@ -1,6 +1,6 @@
--- This precedes the scripts that change carts. Times are in ms.
--- An anonymous cart has a time to live: a server whose memory is full may evict it (volatile-ttl). A customer's has none,
--- so it is never evicted: an index has the time when it ends, and each change of a customer's cart deletes two that did.
+-- This precedes every script. Times are in ms.
+-- An anonymous cart has a time to live, so a server whose memory is full may evict it (volatile-ttl). A customer's cart
+-- has none and is never evicted: an index has when it ends, and each change of a customer's cart deletes two ended carts.
 local function is_customers(cart) return redis.call('PTTL', cart) == -1 end
 
 local function remove(cart, index)

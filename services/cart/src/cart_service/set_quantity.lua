@@ -1,6 +1,6 @@
--- Sets the quantity of a product that is in a cart, which keeps its generation.
+-- Sets the quantity of a product that is in a cart. The cart keeps its generation.
 -- KEYS: the cart, the index of customers' carts.
--- ARGV: product, quantity, new etag, lifetime of a customer's cart, that of an anonymous one.
+-- ARGV: product, quantity, new etag, lifetime of a customer's cart, lifetime of an anonymous cart.
 local cart, index = KEYS[1], KEYS[2]
 local product, quantity, etag, ttl = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4]
 

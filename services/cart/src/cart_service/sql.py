@@ -1,7 +1,7 @@
 # ruff: noqa: S608 - the fragments are constants
-"""Carts in PostgreSQL, or in a SQLite file: they outlive the process and, in PostgreSQL, are shared by all replicas.
+"""Carts in PostgreSQL, which all replicas share, or in a SQLite file. They outlive the process.
 
-A change reads a cart and writes it back if its version is still the same; otherwise it begins again.
+A change reads a cart and writes it back if its version is still the same, or else begins again.
 """
 
 import asyncio
@@ -36,13 +36,13 @@ from chassis.telemetry.instruments import Telemetry
 MIGRATIONS = Path(__file__).parent / "migrations"
 
 MAX_ANONYMOUS = 150_000
-"""How many anonymous carts are kept; the least recently changed others are evicted."""
+"""How many anonymous carts are stored; beyond that, the least recently changed ones are evicted."""
 
 _CHECK_WITHIN_SECONDS = 1
 _CLEANING_SECONDS = 60.0
 _DELETED_AT_ONCE = 500
-# How long a removed cart remains as a row without lines, and so does the key that the store gives an addition without
-# one: for longer than a transaction whose reply is lost is repeated.
+# How long the row of a removed cart remains, and the key of an addition without one: longer than a transaction whose
+# reply was lost is repeated.
 _REPEATED_WITHIN_SECONDS = 60.0
 
 FIND = f"""
@@ -64,7 +64,7 @@ UPDATE = f"""
     WHERE user_id = :user_id AND version = :version RETURNING version
 """
 
-# The etag of an addition is new: the cart has it if this transaction, or a repeated one, has changed the cart.
+# An addition has a new etag, so the cart has it only if this transaction, or a repeat, has changed the cart.
 RECORD_KEY = f"""
     INSERT INTO cart_keys (user_id, cart_key, added, ends_at)
     SELECT user_id, :key, :added, {NOW} + :key_ttl_seconds
@@ -73,7 +73,7 @@ RECORD_KEY = f"""
 
 
 def _deletion(table: str, key: str, condition: str, rows: str) -> str:
-    """Return SQL that deletes some of the rows for which the condition holds, even if a row changes meanwhile."""
+    """Return SQL that deletes some of the rows that meet the condition, even if rows change meanwhile."""
     chosen = f"SELECT {key} FROM {table} WHERE {condition} ORDER BY ends_at {rows}"
     return f"DELETE FROM {table} WHERE {condition} AND ({key}) IN ({chosen}) RETURNING user_id"
 
@@ -91,7 +91,7 @@ DELETIONS = (
 async def open_sql_store(
     url: str, ttl_seconds: float, telemetry: Telemetry | None = None
 ) -> AsyncIterator["SqlCartStore"]:
-    """Open a store in a database whose tables exist, and delete what has ended in the background."""
+    """Open a store in a migrated database, and delete what has ended in the background."""
     async with open_database(url, telemetry, unavailable=StoreUnavailable) as database:
         store = SqlCartStore(database, ttl_seconds)
         async with in_background(partial(repeat, store.clean, _CLEANING_SECONDS, "old carts cannot be deleted")):
@@ -99,16 +99,12 @@ async def open_sql_store(
 
 
 class SqlCartStore(CartStore):
-    """Stores each cart as a row.
-
-    Args:
-        ttl_seconds: lifetime of a customer's cart after its last change.
-    """
+    """Stores each cart as a row. `ttl_seconds` is the lifetime of a customer's cart after its last change."""
 
     def __init__(self, database: Database, ttl_seconds: float) -> None:
         self._database = database
         self._ttl_seconds = ttl_seconds
-        # Changes of one cart that this process makes at the same time would only get into each other's way.
+        # Concurrent changes of one cart would only make each other begin again.
         self._locks = WeakValueDictionary[str, asyncio.Lock]()
 
     @override
@@ -156,7 +152,7 @@ class SqlCartStore(CartStore):
     async def _change(
         self, user_id: str, change: Callable[[Contents], Contents], key: Mapping[str, Any] | None = None
     ) -> bool:
-        """Return False if the key is stored, as a concurrent repeat or a transaction whose reply was lost has done."""
+        """Return False if the key is already stored, by a repeat or by a transaction whose reply was lost."""
         async with self._locks.setdefault(user_id, asyncio.Lock()):
             while True:
                 row = await self._find(user_id, key["key"] if key else "")
@@ -170,7 +166,7 @@ class SqlCartStore(CartStore):
                     return True
 
     async def _write(self, user_id: str, version: int | None, after: Contents, key: Mapping[str, Any] | None) -> bool:
-        """Return False, without any change, if the cart has another version."""
+        """Write the cart and the key, or return False if the cart has another version."""
         lives = ANONYMOUS_TTL_SECONDS if after.anonymous else self._ttl_seconds
         parameters = {
             "user_id": user_id,

@@ -1,4 +1,4 @@
-"""Carts in the memory of one process: lost when it ends, and not shared between replicas."""
+"""Carts in memory: they end with the process, and replicas do not share them."""
 
 import time
 from collections.abc import Callable
@@ -17,12 +17,9 @@ MAX_KEYS = 20_000
 
 
 class MemoryCartStore(CartStore):
-    """A store whose methods contain no `await`, which makes them atomic.
+    """Its methods are atomic because they never await.
 
-    Args:
-        ttl_seconds: lifetime of a cart after its last change. Beyond MAX_CARTS the least recently changed cart is
-            evicted, beyond MAX_KEYS the oldest idempotency key.
-        clock: monotonic seconds.
+    Beyond MAX_CARTS it evicts the least recently changed cart, beyond MAX_KEYS the oldest idempotency key.
     """
 
     def __init__(self, ttl_seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
@@ -31,14 +28,14 @@ class MemoryCartStore(CartStore):
 
     @override
     async def add(self, addition: Addition) -> bool:
-        previous = None if addition.key is None else self._keys.get((addition.user_id, addition.key))
-        if previous is not None and previous != addition:
-            raise IdempotencyKeyReused
-        if previous is not None:
+        key = addition.key and (addition.user_id, addition.key)
+        if key and (previous := self._keys.get(key)):
+            if previous != addition:
+                raise IdempotencyKeyReused
             return False
         self._replace(addition.user_id, self._contents(addition.user_id).add(addition))
-        if addition.key is not None:
-            self._keys.put((addition.user_id, addition.key), addition)
+        if key:
+            self._keys.put(key, addition)
         return True
 
     @override
@@ -59,7 +56,7 @@ class MemoryCartStore(CartStore):
 
     @override
     async def check(self) -> None:
-        """Do nothing: memory is always available."""
+        pass
 
     def _contents(self, user_id: str) -> Contents:
         return self._carts.get(user_id) or Contents()
@@ -74,13 +71,13 @@ class MemoryCartStore(CartStore):
 
 
 class _ExpiringDict(Generic[K, V]):
-    """A dictionary whose entries expire; beyond its maximum size the oldest entry is evicted."""
+    """A dictionary whose entries expire. Beyond its maximum size it evicts the oldest."""
 
     def __init__(self, ttl_seconds: float, max_size: int, clock: Callable[[], float]) -> None:
         self._ttl_seconds = ttl_seconds
         self._max_size = max_size
         self._clock = clock
-        self._entries: dict[K, tuple[float, V]] = {}  # by insertion, and so in the order they expire
+        self._entries: dict[K, tuple[float, V]] = {}  # in the order in which they expire
 
     def get(self, key: K) -> V | None:
         expires_at, value = self._entries.get(key, (0.0, None))

@@ -1,4 +1,4 @@
-"""Carts in Valkey or Redis: they outlive the process and are shared by all replicas."""
+"""Carts in Valkey or Redis, which all replicas share. They outlive the process."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Mapping
@@ -39,16 +39,16 @@ log = structlog.get_logger()
 T = TypeVar("T")
 
 _ETAG = ""
-"""The field of a cart's hash that holds its etag; no product has an empty id.
+"""The field of a cart's hash with its etag; no product has an empty id.
 
-A hash with no other field is a cart that an order emptied, and the etag is what the order named it by.
+In a hash without other fields, whose cart an order has emptied, it is the etag or generation that the order named.
 """
 
 _MAX_CONNECTIONS = 64
 _KEY_TTL_MILLISECONDS = int(KEY_TTL_SECONDS * 1000)
 _ANONYMOUS_TTL_MILLISECONDS = int(ANONYMOUS_TTL_SECONDS * 1000)
 _CUSTOMERS = "carts"
-"""The index of customers' carts by the time when they end."""
+"""The index of customers' carts by when they end."""
 _READ = Operation("HGETALL", "HGETALL cart")
 _CHECK = Operation("PING", "PING")
 _SCRIPTS = {
@@ -63,9 +63,9 @@ async def open_valkey_store(
     url: str, ttl_seconds: float, timeout_seconds: float = 0.9, telemetry: Telemetry | None = None
 ) -> AsyncIterator["ValkeyCartStore"]:
     """Open a store at a `redis://`, `rediss://` or `unix://` URL. It connects on first use."""
-    # An addition whose response was lost may have taken effect: only the caller, who has its key, may retry.
+    # If a response is lost, an addition may have taken effect: only the caller, who has the key, may retry.
     never = Retry(NoBackoff(), 0)
-    pool = MeasuredPool.from_url(
+    pool = ValkeyPool.from_url(
         url,
         max_connections=_MAX_CONNECTIONS,
         timeout=None,
@@ -83,7 +83,7 @@ async def open_valkey_store(
 
 
 class RereadingConnection(SSLConnection):
-    """Reads the files of certificates whenever it connects: redis-py keeps what it read first, also to reconnect."""
+    """Reads the certificate files each time it connects: redis-py would reuse what it read first."""
 
     @override
     async def connect(self) -> None:
@@ -92,15 +92,15 @@ class RereadingConnection(SSLConnection):
         await super().connect()  # type: ignore[no-untyped-call]
 
 
-class MeasuredPool(BlockingConnectionPool):
-    """A pool that records waits for its connections once `measure` was called."""
+class ValkeyPool(BlockingConnectionPool):
+    """A pool that records waits for its connections after a call of `measure`."""
 
     _telemetry: PoolTelemetry | None = None
 
     def measure(self, telemetry: Telemetry) -> StoreTelemetry:
-        """Record waits and use from now on; return what records operations."""
+        """Record waits and use from now on. Return the telemetry for operations."""
         server: Mapping[str, Any] = self.connection_kwargs
-        # `redis` is the conventions' name for all that speak its protocol.
+        # `redis` is the conventions' name for every server that speaks its protocol.
         store = StoreTelemetry(
             telemetry, "redis", str(server.get("db") or 0), server.get("host") or server.get("path"), server.get("port")
         )
@@ -119,13 +119,9 @@ class MeasuredPool(BlockingConnectionPool):
 
 
 class ValkeyCartStore(CartStore):
-    """Stores each cart as a hash; every write is one command or one script, and so atomic.
+    """Stores each cart as a hash. Every write is a single script, and so atomic.
 
-    Args:
-        client: must decode responses.
-        ttl_seconds: lifetime of a cart after its last change.
-        timeout_seconds: limit for each operation, including connecting.
-        store: records operations.
+    `client` must decode responses; `timeout_seconds` is the limit for an operation, including connecting.
     """
 
     def __init__(self, client: Redis, ttl_seconds: float, timeout_seconds: float, store: StoreTelemetry) -> None:
