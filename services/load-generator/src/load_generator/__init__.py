@@ -1,1 +1,1 @@
-"""Simulated customers of the storefront: they browse and order like people, and measure what a person would see."""
+"""Simulated customers, who use the storefront as people do and measure what they would experience."""

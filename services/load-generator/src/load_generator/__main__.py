@@ -1,4 +1,4 @@
-"""`python -m load_generator` sends customers to the storefront, for a duration or until it is stopped."""
+"""`python -m load_generator` sends customers to the storefront for a duration, or until it is stopped."""
 
 import json
 import math
@@ -44,7 +44,7 @@ class LoadSettings(Settings):
     web_host: str = "127.0.0.1"
     web_port: Port = 8089
     allowed_hosts: Annotated[frozenset[str], Parse(parse_host_patterns)] = LOOPBACK
-    # Number of workers that a master waits for; it sends no customers itself.
+    # How many workers a master waits for; it sends no customers itself.
     workers: Annotated[int, Meta(ge=0)] = 0
     master_port: Port = 5557
     # The master's `host:port`, in a worker.
@@ -54,10 +54,10 @@ class LoadSettings(Settings):
 
 
 def main() -> int:
-    """Run until the end of the duration or a signal. Return 1 if there were errors or dropped arrivals, else 0."""
+    """Run until the duration is over or a signal arrives. Return 1 after errors or dropped sessions, else 0."""
     settings = load(LoadSettings)
     logging.configure("load-generator", level=settings.log_level)
-    sources = math.ceil(settings.rate)  # independent, their arrivals add up to the rate
+    sources = math.ceil(settings.rate)  # their independent arrivals add up to the rate
     plan = ArrivalPlan(settings.rate / sources, settings.shape, settings.duration_seconds)
     environment = Environment(host=settings.storefront_url)
     figures = Figures(environment)
@@ -88,7 +88,7 @@ def main() -> int:
 
 
 def _create_runner(environment: Environment, settings: LoadSettings) -> LocalRunner | MasterRunner:
-    """Return the runner of a single process or of a master, with Locust's page unless it is off."""
+    """Return the runner of a single process or a master, with Locust's page unless it is off."""
     runner: LocalRunner | MasterRunner
     if settings.workers:
         runner = environment.create_master_runner(master_bind_port=settings.master_port)
@@ -105,7 +105,7 @@ def _create_runner(environment: Environment, settings: LoadSettings) -> LocalRun
 
 
 def _work(environment: Environment, master_addr: str) -> int:
-    """Send customers as the master directs, until it quits or a signal arrives."""
+    """Send customers for a master until it quits or a signal arrives."""
     host, _, port = master_addr.rpartition(":")
     runner = environment.create_worker_runner(host, int(port))
     _call_on_signals(runner.quit)
@@ -119,7 +119,7 @@ def _call_on_signals(stop: Callable[[], object]) -> None:
 
 
 def _report_until(stopped: Event, settings: LoadSettings, figures: Figures, customers: Customers) -> None:
-    """Print figures at intervals, until the duration is over or the event is set."""
+    """Print figures at intervals until the duration is over or the event is set."""
     end = time.monotonic() + (settings.duration_seconds or math.inf)
     while not stopped.wait(max(0.0, min(settings.figures_seconds, end - time.monotonic()))):
         figures.trim()

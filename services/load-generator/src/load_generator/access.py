@@ -1,4 +1,4 @@
-"""Access to Locust's page, which has no login and lets pages of every origin in."""
+"""Guards Locust's page, which has no login and accepts requests from pages of any origin."""
 
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -9,9 +9,9 @@ WsgiApp = Callable[[dict[str, Any], Any], Iterable[bytes]]
 
 
 def guarded(app: WsgiApp, allowed_hosts: frozenset[str]) -> WsgiApp:
-    """Return the application without requests for other hosts (421), and from pages of other origins (403).
+    """Return the application, but refuse requests for other hosts (421) or from pages of other origins (403).
 
-    Reads count too: for Locust, `/stop` is one. But a link to the page itself may be anywhere.
+    This includes GET requests, because `/stop` is one. Any page may link to the page itself.
     """
 
     def respond(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:

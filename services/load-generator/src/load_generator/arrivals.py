@@ -1,4 +1,4 @@
-"""When sessions begin: a Poisson process whose rate follows a shape."""
+"""Arrivals of sessions: a Poisson process whose rate follows a shape."""
 
 import math
 import random
@@ -15,9 +15,9 @@ class Shape:
     """How the rate varies over a period.
 
     Attributes:
-        factor: maps a fraction of the period (0 to 1) to the rate, as a multiple of the nominal one.
+        factor: maps a fraction of the period (0 to 1) to a multiple of the nominal rate.
         peak: the largest value of `factor`.
-        period_seconds: after which a run without an end repeats the shape. A run with an end is one period.
+        period_seconds: in a run without an end; a run with an end is one period.
     """
 
     factor: Callable[[float], float]
@@ -26,7 +26,7 @@ class Shape:
 
 
 def _daily(fraction: float) -> float:
-    """A day from midnight to midnight: a fifth of the rate at night, the full rate at noon."""
+    """A day from midnight to midnight, with a fifth of the rate at night and the full rate at noon."""
     return 0.6 - 0.4 * math.cos(2 * math.pi * fraction)
 
 
@@ -48,17 +48,17 @@ SHAPES: Mapping[str, Shape] = {
 
 @dataclass(frozen=True, slots=True)
 class ArrivalPlan:
-    """Arrivals at `rate` sessions a second, times the factor of the shape, in a run that by default has no end."""
+    """Arrivals at `rate` sessions a second times the shape's factor, by default without an end."""
 
     rate: float
     shape: str
     duration_seconds: float | None = None
 
     def arrivals(self, generator: random.Random, *, begin: float = 0.0) -> Iterator[float]:
-        """Yield arrival times in seconds since the start of the run, from `begin` on, without end.
+        """Yield arrival times without end, in seconds since the start of the run, from `begin` on.
 
-        Thinning (Lewis and Shedler): candidates arrive at the peak rate, and are accepted with the probability
-        `factor / peak` of their time.
+        Thinning (Lewis and Shedler): candidates arrive at the peak rate, and each is accepted with the probability
+        `factor / peak` at its time.
         """
         seconds, shape = begin, SHAPES[self.shape]
         period_seconds = self.duration_seconds or shape.period_seconds

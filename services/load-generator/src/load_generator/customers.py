@@ -1,4 +1,4 @@
-"""Open-loop arrivals of sessions, as Locust users: a user is a source of sessions."""
+"""Open-loop arrivals of sessions. A Locust user is a source of sessions."""
 
 import math
 import random
@@ -22,7 +22,7 @@ _POLL_SECONDS = 0.1
 
 
 class Customers:
-    """Opens sessions when they arrive, however many are in flight; a limit bounds memory."""
+    """Opens each session when it arrives, however many are in flight, up to a limit that bounds memory."""
 
     def __init__(
         self, environment: Environment, figures: Figures, *, seed: str, think_seconds: float, max_sessions: int
@@ -37,7 +37,7 @@ class Customers:
         self._end = End()
         self._began = time.monotonic()
         self._sources = 0
-        # Not read again: Locust's page would replace it by any that a request names.
+        # Read only here: a request to Locust's page can replace `host`.
         self._origin = (environment.host or "").rstrip("/")
         events = environment.events
         events.test_start.add_listener(lambda **_: self._start())  # type: ignore[no-untyped-call]
@@ -51,7 +51,7 @@ class Customers:
         return len(self._sessions) + sum(int(report["in_flight"]) for report in self._workers.values())
 
     def wait_for_workers(self) -> None:
-        """Wait until all workers have reported the rest of the run."""
+        """Wait until all workers have reported the end of their sessions."""
         deadline = time.monotonic() + 2 * PATIENCE_SECONDS
         while any(report["in_flight"] or not report["ended"] for report in self._workers.values()):
             if time.monotonic() > deadline:
@@ -60,7 +60,7 @@ class Customers:
             gevent.sleep(_POLL_SECONDS)
 
     def arrive(self, plan: ArrivalPlan) -> None:
-        """Open a session at each arrival of one source, until the greenlet is killed."""
+        """Open a session at each arrival of a new source, until the greenlet is killed."""
         self._sources += 1
         source = f"{self._seed} {getattr(self._environment.runner, 'worker_index', 0)} {self._sources}"
         generator = random.Random(source)  # noqa: S311 - a schedule, not a secret
@@ -101,7 +101,7 @@ class Customers:
         self._figures.start()
 
     def _stop(self) -> None:
-        """End the run: requests that should have started by now are still sent, later ones are not."""
+        """End the run. Send only requests that should have started by now, and wait for their responses."""
         self._end.reach()
         self._sessions.join(timeout=2 * PATIENCE_SECONDS)
         self._sessions.kill()

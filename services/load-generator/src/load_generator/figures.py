@@ -1,4 +1,4 @@
-"""What a run measures, stored in Locust's statistics: its page shows them, and workers report them to their master."""
+"""What a run measures, in Locust's statistics, which its page shows and workers report to their master."""
 
 import time
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ from locust.stats import RequestStats, StatsEntry, StatsError
 
 from load_generator.pages import Page
 
-# Types of entries that are no requests. Locust's totals do not include them.
+# Entries that are not requests, and that Locust leaves out of its totals.
 _SESSION = "session"
 _ORDER = "order"
 
@@ -24,7 +24,7 @@ class Figures:
 
     @property
     def _stats(self) -> RequestStats:
-        return self._environment.stats  # a worker's is replaced when it gets its runner
+        return self._environment.stats  # a worker's runner replaces them
 
     def start(self) -> None:
         self._began = self._reported = time.monotonic()
@@ -34,11 +34,11 @@ class Figures:
         self._count(_SESSION, persona)
 
     def record_dropped_session(self) -> None:
-        """Count an arrival above the limit of sessions."""
+        """Count an arrival beyond the limit of sessions."""
         self._stats.log_error(_SESSION, "arrival", "dropped: too many sessions in flight")
 
     def record_order(self, milliseconds: float) -> None:
-        """Count an order that its customer sees, and the time since the planned click."""
+        """Count an order that its customer sees, with the time since the planned click."""
         self._entry(_ORDER, "placed").log(round(milliseconds), 0)
 
     def record_repeat(self) -> None:
@@ -49,10 +49,7 @@ class Figures:
         self._stats.log_error(page.method, page.name, reason)
 
     def live(self, in_flight: int) -> dict[str, Any]:
-        """Return rates since the previous call, percentiles of the last ten seconds, and counts since the start.
-
-        Rates are in sessions and requests a second, percentiles in milliseconds.
-        """
+        """Return rates since the previous call, percentiles of the last ten seconds, and counts since the start."""
         total, now, sessions = self._stats.total, time.monotonic(), self._total(_SESSION)
         seconds = max(now - self._reported, 1e-3)
         rate = (sessions - self._sessions_reported) / seconds
@@ -71,7 +68,7 @@ class Figures:
         }
 
     def summary(self) -> dict[str, Any]:
-        """Return the figures of the whole run. Latencies count from the planned start of a request."""
+        """Return the figures of the whole run."""
         seconds, sessions = time.monotonic() - self._began, self._total(_SESSION)
         orders = self._entry(_ORDER, "placed")
         return {
@@ -94,7 +91,7 @@ class Figures:
         return bool(self._stats.errors)
 
     def trim(self) -> None:
-        """Delete what Locust never deletes itself: old counts per second, and points of its charts."""
+        """Delete what Locust never deletes: old counts per second, and points of its charts."""
         oldest = int(time.time()) - _PER_SECOND_HISTORY
         for entry in (*self._stats.entries.values(), self._stats.total):
             for counts in (entry.num_reqs_per_sec, entry.num_fail_per_sec):

@@ -1,4 +1,4 @@
-"""The links and forms of a page. For the storefront's own HTML, which quotes all attributes."""
+"""Links and forms of a page. Parses only the storefront's HTML, which quotes all attributes."""
 
 import html
 import re
@@ -14,7 +14,7 @@ _LINK = re.compile(r'<a\b[^>]*?\bhref="([^"]*)"')
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """A form: the path that it is posted to, and its hidden fields."""
+    """The path that a form is posted to, and its hidden fields."""
 
     action: str
     hidden: Mapping[str, str]
@@ -22,13 +22,13 @@ class Form:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """The links and forms of a page. Its text is not stored, because hundreds of sessions look at a page at any time.
+    """The links and forms of a page. Its text is not stored: hundreds of sessions have a page at any time.
 
     Attributes:
-        method: of the request that led to it, before redirects.
-        name: the kind of page that was requested, such as `/products/{id}`.
-        path: where redirects ended.
-        hrefs: the distinct links, in their order on the page.
+        method: of the request, before redirects.
+        name: kind of the requested page, such as `/products/{id}`.
+        path: after redirects.
+        hrefs: distinct links, in page order.
         forms: the first form for each action.
     """
 
@@ -45,11 +45,11 @@ class Page:
         return cls(method, name, path, tuple(hrefs), {form.action: form for form in forms})
 
     def links(self, prefix: str) -> list[str]:
-        """Return the paths of links that begin with a prefix."""
+        """Return the links that begin with a prefix."""
         return [href for href in self.hrefs if href.startswith(prefix)]
 
     def order_id(self) -> str | None:
-        """Return the id of the order that this page shows, None if it is another page."""
+        """Return the id of the order that this page shows, or None for another page."""
         kind, _, order_id = self.path.partition("?")[0].removeprefix("/").partition("/")
         return order_id if kind == "orders" and order_id and "/" not in order_id else None
 
@@ -68,7 +68,7 @@ def _attributes(text: str) -> dict[str, str]:
 
 
 def name_of(path: str) -> str:
-    """Return the kind of page at a path, such as `/products/{id}`: one name in the statistics for all products."""
+    """Return the kind of page at a path, such as `/products/{id}`, for the statistics."""
     kind, _, rest = path.partition("?")[0].removeprefix("/").partition("/")
     parameter = {"categories": "{name}", "products": "{id}", "orders": "{id}"}.get(kind)
     return f"/{kind}/{parameter}" if parameter and rest else f"/{kind}" + (f"/{rest}" if rest else "")

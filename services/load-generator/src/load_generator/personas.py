@@ -1,4 +1,4 @@
-"""Kinds of customers: functions that walk through the shop and check what a person would see."""
+"""Kinds of customers: functions that use the shop and check what a person would see."""
 
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
@@ -8,7 +8,7 @@ from load_generator.session import Session
 
 Persona = Callable[[Session], None]
 
-# Payment providers document this number as a test card; it is never issued.
+# Payment providers document this test card, which is never issued.
 _CARD = {"credit_card_number": "4242 4242 4242 4242", "credit_card_cvv": "123", "credit_card_expiration_month": "12"}
 _STREETS = ("Harbour Street", "Mill Lane", "Orchard Road", "Station Street", "Castle Hill")
 _WORDS = ("kettle", "glass", "wood", "kitchen", "cotton", "lamp")
@@ -27,14 +27,14 @@ def window_shopper(session: Session) -> None:
 
 
 def buyer(session: Session) -> None:
-    """Put one to three products into the cart and order them."""
+    """Order one to three products."""
     form, fields = _go_to_checkout(session)
     session.think()
     session.ordered(session.submit(form, **fields))
 
 
 def indecisive(session: Session) -> None:
-    """Fill the cart, and empty it again."""
+    """Fill the cart and empty it again."""
     cart = _fill_cart(session, lines=2)
     session.think()
     emptied = session.submit(session.form(cart, "/cart/empty"))
@@ -56,7 +56,7 @@ def bargain_hunter(session: Session) -> None:
 
 
 def double_clicker(session: Session) -> None:
-    """Order with a double click: both requests must lead to the same order."""
+    """Order with a double click, which must lead to one order."""
     form, fields = _go_to_checkout(session)
     session.think()
     for page in session.submit_twice(form, **fields):
@@ -65,7 +65,7 @@ def double_clicker(session: Session) -> None:
 
 
 def impatient(session: Session) -> None:
-    """Order, hang up before the answer, and order again with the same form: there must be one order."""
+    """Order, hang up before the response, and submit the same form again, which must lead to one order."""
     form, fields = _go_to_checkout(session)
     session.think()
     session.submit_and_hang_up(form, after_seconds=session.random.uniform(0.005, 0.1), **fields)
@@ -86,7 +86,7 @@ PERSONAS: Mapping[Persona, int] = {
 
 
 def _open_product(session: Session, page: Page) -> Page:
-    """Follow a link to a product; from a page without any, go home first."""
+    """Follow a link to a product, from the home page if this one has none."""
     if not page.links("/products/"):
         page = session.open("/")
         session.think()
@@ -96,7 +96,7 @@ def _open_product(session: Session, page: Page) -> Page:
 
 
 def _fill_cart(session: Session, *, lines: int) -> Page:
-    """Put products into the cart, and return the page of the cart."""
+    """Put products into the cart, and return the cart's page."""
     page = session.open("/")
     for _ in range(lines):
         session.think()
@@ -107,7 +107,7 @@ def _fill_cart(session: Session, *, lines: int) -> Page:
 
 
 def _go_to_checkout(session: Session) -> tuple[Form, dict[str, str]]:
-    """Fill a cart and have the total shown. Return the form that orders, and what a person types into it."""
+    """Fill a cart and go to the total. Return the form that orders, and what a person types into it."""
     _fill_cart(session, lines=session.random.randint(1, 3))
     session.think()
     form, address = session.form(session.open("/checkout"), "/checkout"), _address(session)

@@ -1,4 +1,4 @@
-"""One person's visit to the storefront: scheduled requests, with the cookies, redirects and forms of a browser."""
+"""A visit to the storefront: scheduled requests, with the cookies, redirects and forms of a browser."""
 
 import math
 import random
@@ -16,15 +16,14 @@ from locust.env import Environment
 from load_generator.figures import Figures
 from load_generator.pages import Form, Page, name_of
 
-# How long a person waits for a byte.
-PATIENCE_SECONDS = 30.0
+PATIENCE_SECONDS = 30.0  # how long a person waits for a response
 
-# The storefront passes the baggage on, so that every service can recognize the traffic of simulated customers.
+# The storefront passes the baggage on, so every service can recognize simulated customers.
 _HEADERS = {"User-Agent": "shop-load-generator", "Accept": "text/html", "baggage": "synthetic_request=true"}
 
 
 class SessionFailed(Exception):
-    """A page was not what it should be; the failure is recorded."""
+    """A page was not as it should be; the failure is recorded."""
 
 
 class SessionStopped(Exception):
@@ -32,7 +31,7 @@ class SessionStopped(Exception):
 
 
 class End:
-    """The time when the run ends, infinity until it does."""
+    """When the run ended; infinity until it does."""
 
     def __init__(self) -> None:
         self.time = math.inf
@@ -43,19 +42,18 @@ class End:
         self._reached.set()
 
     def wait_until(self, planned: float) -> None:
-        """Wait until a time, or until the end. Raise SessionStopped if the end comes first."""
+        """Wait until a planned time. Raise SessionStopped if the end comes first."""
         self._reached.wait(max(0.0, planned - time.monotonic()))
         if planned > self.time:
             raise SessionStopped
 
 
 class Session:
-    """A session whose schedule is fixed in advance: every request has a planned start.
+    """A session whose schedule does not depend on responses: every request has a planned start.
 
-    The first request is planned for the arrival, and the others a think time after the planned start of the previous
-    one, however late that was answered. A request is sent when the previous one has been answered. Its latency counts
-    from its planned start, so it includes whatever made the request late (no coordinated omission). Requests that are
-    planned after the end of the run are not sent.
+    The first request is planned for the arrival, and each other one a think time after the planned start of its
+    predecessor. It is sent once its predecessor has a response. Its latency counts from its planned start, so it
+    includes what made the request late (no coordinated omission). A request planned after the end of the run is not sent.
     """
 
     def __init__(
@@ -72,7 +70,7 @@ class Session:
         self._origin = origin
         self._posting = {"Origin": self._origin, "Sec-Fetch-Site": "same-origin"}
         self._events = environment.events
-        # In a cluster and behind a forwarded port the storefront is http, even if its public URL is https.
+        # Cookies for https too: this reaches the storefront by http even if its public URL is https.
         self._cookies = CookieJar(DefaultCookiePolicy(secure_protocols=("https", "http")))
         self._agent = _agent(self._cookies, timeout_seconds=PATIENCE_SECONDS, max_redirects=5)
         self.figures = figures
@@ -95,12 +93,12 @@ class Session:
         return self._request("GET", path)
 
     def submit(self, form: Form, **fields: str) -> Page:
-        """Post a form with its hidden fields and these, and return the page that follows. Raises like `open`."""
+        """Post a form with these fields and its hidden ones, and return the next page. Raise like `open`."""
         self._end.wait_until(self._planned)
         return self._request("POST", form.action, {**form.hidden, **fields})
 
     def submit_twice(self, form: Form, **fields: str) -> tuple[Page, Page]:
-        """Post a form twice at the same time, as a double click does, and return both pages."""
+        """Post a form twice at once, as a double click does, and return both pages."""
         self._end.wait_until(self._planned)
         clicks = [gevent.spawn(self._attempt, form, fields) for _ in range(2)]
         first, second = (click.get() for click in clicks)
@@ -110,7 +108,7 @@ class Session:
         return first, second
 
     def submit_and_hang_up(self, form: Form, *, after_seconds: float, **fields: str) -> None:
-        """Post a form, and close the connection unless the response begins in time. Not measured."""
+        """Post a form, and hang up unless the response begins in time. Not measured."""
         self._end.wait_until(self._planned)
         agent = _agent(self._cookies, timeout_seconds=after_seconds, max_redirects=0)
         try:
@@ -121,7 +119,7 @@ class Session:
             agent.close()
 
     def expect(self, condition: object, page: Page, reason: str) -> None:
-        """Check what a person should see on a page. If it is missing, record the reason and raise SessionFailed."""
+        """Unless the condition holds, record the reason as a failure of the page and raise SessionFailed."""
         if not condition:
             self.figures.record_failure(page, reason)
             raise SessionFailed(reason)
@@ -134,7 +132,7 @@ class Session:
         return form
 
     def ordered(self, page: Page) -> None:
-        """Require the page of an order, the first or the same again, and count it."""
+        """Require the page of the session's only order, and count a new order."""
         order_id = page.order_id()
         self.expect(order_id, page, "no order page")
         self.expect(page.order_ids() <= {order_id}, page, "the order page shows another order")
@@ -145,7 +143,7 @@ class Session:
             self.expect(order_id == self.order_id, page, "a repeat led to another order")
 
     def _attempt(self, form: Form, fields: dict[str, str]) -> Any:
-        """Post a form. Return SessionFailed, because gevent prints what a greenlet raises."""
+        """Post a form. Return SessionFailed instead of raising it: gevent would print it."""
         try:
             return self._request("POST", form.action, {**form.hidden, **fields})
         except SessionFailed as failed:
@@ -189,7 +187,7 @@ def _agent(cookies: CookieJar, *, timeout_seconds: float, max_redirects: int) ->
 
 
 def _reason(error: BaseException) -> str:
-    """Return why a request failed, without ids and times, because failures are counted by reason."""
+    """Return why a request failed, without ids or times: failures are counted by reason."""
     if isinstance(error, LocustBadStatusCode):
         return f"HTTP {error.__dict__['code']}"
     cause = getattr(error, "original", error)
