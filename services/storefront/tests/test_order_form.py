@@ -41,7 +41,7 @@ def test_an_invalid_field_has_a_message_without_its_value(name: str, value: str)
 def test_a_form_is_parsed_without_the_spaces_around_its_fields_and_shows_no_card_data() -> None:
     fields = {name: f" {value} " for name, value in order_fields().items()} | {"key": "key-1"}
     form = order_form.parse(fields)
-    assert (form.city, form.zip_code, form.card_number, form.month) == ("Hamburg", 20095, CARD, 12)
+    assert (form.address.city, form.address.zip_code, form.card_number, form.month) == ("Hamburg", 20095, CARD, 12)
     assert (CARD in repr(form), "123" in repr(form)) == (False, False)
 
 
@@ -49,7 +49,7 @@ def test_a_form_is_parsed_without_the_spaces_around_its_fields_and_shows_no_card
 def test_numbers_are_accepted_as_they_are_pasted(mark: str) -> None:
     pasted = mark.join(("\u202d4242", "4242", "4242", "4242\ufeff"))
     form = order_form.parse({**order_fields(), "credit_card_number": pasted, "zip_code": f"20{mark}095"})
-    assert (form.card_number, form.zip_code) == (CARD, 20095)
+    assert (form.card_number, form.address.zip_code) == (CARD, 20095)
 
 
 @pytest.mark.parametrize(("country", "code"), [("United Kingdom", "SW1A 1AA"), ("Canada", "K1A 0B1")])
@@ -58,7 +58,7 @@ def test_a_code_with_letters_may_be_part_of_the_city(country: str, code: str) ->
         order_form.parse({**order_fields(), "country": country, "zip_code": code})
     assert "Leave it empty, and add your code to the city" in raised.value.messages["zip_code"]
     form = order_form.parse({**order_fields(), "country": country, "zip_code": "", "city": f"Anywhere {code}"})
-    assert (form.zip_code, form.city) == (0, f"Anywhere {code}")
+    assert (form.address.zip_code, form.address.city) == (0, f"Anywhere {code}")
 
 
 @pytest.mark.parametrize("country", ["Germany", "United States"])
@@ -77,7 +77,7 @@ def test_every_country_of_the_rate_card_is_on_the_list() -> None:
 def test_before_the_total_is_shown_no_card_is_needed_and_an_international_domain_is_encoded() -> None:
     fields = {name: text for name, text in order_fields().items() if name not in order_form.CARD_FIELDS}
     form = order_form.parse({**fields, "email": "ada@m\u00fcnchen.example"}, with_card=False)
-    assert (form.city, form.card_number, form.cvv) == ("Hamburg", "", 0)
+    assert (form.address.city, form.card_number, form.cvv) == ("Hamburg", "", 0)
     assert form.email == "ada@xn--mnchen-3ya.example"
 
 

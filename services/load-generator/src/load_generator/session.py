@@ -53,7 +53,7 @@ class Session:
 
     The first request is planned for the arrival, and each other one a think time after the planned start of its
     predecessor. It is sent once its predecessor has a response. Its latency counts from its planned start, so it
-    includes what made the request late (no coordinated omission). A request planned after the end of the run is not sent.
+    includes what made it late (no coordinated omission). Requests planned after the end of the run are not sent.
     """
 
     def __init__(

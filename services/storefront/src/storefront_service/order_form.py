@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from stdnum import luhn
 
 from chassis.errors import InvalidArgument
+from chassis.values.addresses import Address
 from chassis.values.cards import SEPARATORS, has_card_number
 from chassis.values.countries import postal_formats
 from chassis.values.email_addresses import require_email_address
@@ -21,13 +22,9 @@ _NUMBERS = ("zip_code", "credit_card_number")
 class OrderForm:
     """A valid checkout form; without a card before it shows the total. `repr` never shows the card."""
 
-    key: str  # made with the page, so that sending the same page again is the same order
+    key: str  # made with the page, so sending the same page again is the same order
     email: str
-    street_address: str
-    city: str
-    state: str
-    country: str
-    zip_code: int
+    address: Address
     card_number: str = field(repr=False)
     cvv: int = field(repr=False)
     year: int = field(repr=False)
@@ -59,21 +56,15 @@ def parse(fields: Mapping[str, str], *, with_card: bool = True) -> OrderForm:
         messages["zip_code"] = "Enter your postal code, which has digits only."
     if messages:
         raise InvalidForm(messages)
-    month, year, cvv = (
-        texts.get(f"credit_card_{name}") or 0 for name in ("expiration_month", "expiration_year", "cvv")
-    )
+    zip_code = int(_digits(texts["zip_code"]) or 0)
     return OrderForm(
         key=parse_idempotency_key(fields["key"]) if with_card else "",
         email=require_email_address(texts["email"], "email"),
-        street_address=texts["street_address"],
-        city=texts["city"],
-        state=texts["state"],
-        country=texts["country"],
-        zip_code=int(_digits(texts["zip_code"]) or 0),
+        address=Address(texts["street_address"], texts["city"], texts["state"], texts["country"], zip_code),
         card_number=_digits(texts.get("credit_card_number", "")),
-        cvv=int(cvv),
-        year=int(year),
-        month=int(month),
+        cvv=int(texts.get("credit_card_cvv", 0)),
+        year=int(texts.get("credit_card_expiration_year", 0)),
+        month=int(texts.get("credit_card_expiration_month", 0)),
     )
 
 

@@ -1,8 +1,8 @@
 """Reads the confirmations of orders from the email service."""
 
-import email
-import email.policy
 from dataclasses import dataclass
+from email import message_from_string, policy
+from email.message import EmailMessage
 
 from chassis.errors import NotFound
 from shop_internal import mail_records_pb2
@@ -11,18 +11,19 @@ from shop_internal.mail_records_pb2_grpc import MailRecordsStub
 
 @dataclass(frozen=True, slots=True)
 class Confirmation:
-    """The e-mail that confirms an order, without a text once the email service has deleted that.
+    """The e-mail that confirms an order, without a message once the email service has deleted that.
 
     Attributes:
         state: QUEUED, SENT or FAILED.
     """
 
     state: str
-    sender: str = ""
-    recipient: str = ""
-    subject: str = ""
-    text: str | None = None
-    html: str | None = None
+    message: EmailMessage | None
+
+    def body(self, subtype: str) -> str | None:
+        """Return the body of this type, `plain` or `html`, or None."""
+        part = None if self.message is None else self.message.get_body((subtype,))
+        return None if part is None else str(part.get_content())
 
 
 class ConfirmationsClient:
@@ -36,17 +37,4 @@ class ConfirmationsClient:
         except NotFound:
             return None
         state = mail_records_pb2.MailState.Name(found.mail.state).removeprefix("MAIL_STATE_")
-        return _parse(state, found.message) if found.message else Confirmation(state)
-
-
-def _parse(state: str, message: str) -> Confirmation:
-    parsed = email.message_from_string(message, policy=email.policy.default)
-    text, html = parsed.get_body(("plain",)), parsed.get_body(("html",))
-    return Confirmation(
-        state,
-        sender=str(parsed["from"] or ""),
-        recipient=str(parsed["to"] or ""),
-        subject=str(parsed["subject"] or ""),
-        text=text.get_content() if text else "",
-        html=html.get_content() if html else None,
-    )
+        return Confirmation(state, message_from_string(found.message, policy=policy.default) if found.message else None)

@@ -1,7 +1,7 @@
 """Places orders through checkout, and reads them from its journal."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC
 
 from chassis.errors import NotFound
@@ -70,13 +70,7 @@ def _request_to_wire(user_id: str, currency: str, form: OrderForm) -> checkout_p
         user_id=user_id,
         user_currency=currency,
         email=form.email,
-        address=address_pb2.Address(
-            street_address=form.street_address,
-            city=form.city,
-            state=form.state,
-            country=form.country,
-            zip_code=form.zip_code,
-        ),
+        address=address_pb2.Address(**asdict(form.address)),
         credit_card=payment_pb2.CreditCardInfo(
             credit_card_number=form.card_number,
             credit_card_cvv=form.cvv,

@@ -22,10 +22,9 @@ from storefront_service import order_form
 from storefront_service.domain import Receipt, session_label
 from storefront_service.limits import LimitReached, OrderLimits
 from storefront_service.pages.cart import view_cart, view_receipt
-from storefront_service.pages.frame import DELIVERY_COOKIE, Pages
+from storefront_service.pages.frame import DELIVERY_COOKIE, PERSONAL, Pages
 from storefront_service.sessions import new_key
 from storefront_service.web.forms import read_form
-from storefront_service.web.headers import PERSONAL
 from storefront_service.web.middleware import session_of
 
 log = structlog.get_logger()

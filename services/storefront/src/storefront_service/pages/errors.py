@@ -9,8 +9,7 @@ from starlette.types import Receive, Scope, Send
 
 from chassis import errors
 from chassis.errors import DomainError
-from storefront_service.pages.frame import Pages, PartDown
-from storefront_service.web.headers import PERSONAL
+from storefront_service.pages.frame import PERSONAL, Pages, PartDown
 
 _STATUS: dict[type[DomainError], int] = {
     errors.InvalidArgument: 400,

@@ -16,13 +16,14 @@ from chassis.errors import REFUSALS, DomainError
 from chassis.values.money import Money
 from storefront_service.clients import Clients
 from storefront_service.domain import BASE_CURRENCY, CartLine, Catalog, Product, Recommended
-from storefront_service.web.headers import PRIVATE
 from storefront_service.web.middleware import session_of
 from storefront_service.web.templates import Templates
 
 log = structlog.get_logger()
 
 CURRENCY_COOKIE, DELIVERY_COOKIE = "currency", "delivery"
+# Cache-Control of pages with addresses, orders or a form for card data; the others show how full the cart is.
+PERSONAL, _PRIVATE = "no-store", "private, no-cache"
 _COUNT_SECONDS = 0.3
 
 T = TypeVar("T")
@@ -123,7 +124,7 @@ class Pages:
         return [replace(product, price=price) for product, price in zip(products, prices, strict=True)]
 
     def render(
-        self, template: str, frame: Frame, *, status: int = 200, cache: str = PRIVATE, **values: Any
+        self, template: str, frame: Frame, *, status: int = 200, cache: str = _PRIVATE, **values: Any
     ) -> HTMLResponse:
         body = self.templates.render(template, {"frame": frame, **values})
         return HTMLResponse(body, status, headers={"cache-control": cache})

@@ -16,8 +16,7 @@ from chassis.errors import DomainError
 from storefront_service.clients.confirmations import Confirmation
 from storefront_service.domain import Catalog, Order, Trace
 from storefront_service.pages.cart import view_receipt
-from storefront_service.pages.frame import CURRENCY_COOKIE, DELIVERY_COOKIE, Pages, found, or_none, require
-from storefront_service.web.headers import PERSONAL
+from storefront_service.pages.frame import CURRENCY_COOKIE, DELIVERY_COOKIE, PERSONAL, Pages, found, or_none, require
 from storefront_service.web.middleware import session_of
 
 # Shorter than the grace period of a drain, so no stream delays the end of the process; browsers reconnect.
@@ -102,8 +101,8 @@ class OrderPages(Pages):
     async def email_content(self, request: Request) -> Response:
         """Return the HTML of the confirmation for an iframe, with a policy that forbids scripts and other resources."""
         confirmation = await self._confirmation(request)
-        headers = {"content-security-policy": _EMAIL_POLICY, "x-frame-options": "SAMEORIGIN"}
-        return HTMLResponse(found(confirmation and confirmation.html), headers={**headers, "cache-control": PERSONAL})
+        framed = {"content-security-policy": _EMAIL_POLICY, "x-frame-options": "SAMEORIGIN", "cache-control": PERSONAL}
+        return HTMLResponse(found(confirmation and confirmation.body("html")), headers=framed)
 
     async def _find(self, request: Request) -> Order:
         user_id, order_id = session_of(request).user_id, request.path_params["order_id"]

@@ -1,14 +1,9 @@
-"""Security headers of every response, and Cache-Control of pages."""
+"""Security headers of every response."""
 
 CONTENT_SECURITY_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; frame-src 'self'; "
     "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
-PERSONAL = "no-store"
-"""For pages with addresses, orders or a form for card data."""
-PRIVATE = "private, no-cache"
-"""For other pages, which show how many items are in the visitor's cart."""
-
 SECURITY_HEADERS = {
     "content-security-policy": CONTENT_SECURITY_POLICY,
     "cross-origin-opener-policy": "same-origin",
