@@ -11,8 +11,7 @@ from chassis.rpc.server import Service, run
 from chassis.settings import Parse, SecretStr, ServiceSettings
 from chassis.sql.settings import DatabaseUrl
 from email_service.acceptance import Acceptance
-from email_service.housekeeping import INTERVAL_SECONDS, housekeep
-from email_service.metrics import MessageMetrics
+from email_service.metrics import HOUSEKEEPING_SECONDS, MessageMetrics, housekeep
 from email_service.mime import Sender, parse_sender
 from email_service.operators import LetterSpool, MailRecords
 from email_service.product_names import ProductNames
@@ -62,9 +61,9 @@ async def _open_spool(settings: Settings, service: Service, stack: AsyncExitStac
     spool = await stack.enter_async_context(open_spool(settings.database_url.get_secret_value(), service.telemetry))
     service.add_readiness_check(spool.check)
     once = partial(housekeep, spool, metrics)
-    loops: list[Loop] = [partial(repeat, once, INTERVAL_SECONDS, "the spool is unavailable")]
+    loops: list[Loop] = [partial(repeat, once, HOUSEKEEPING_SECONDS, "the spool is unavailable")]
     if settings.smtp_url:
-        relay = SmtpRelay(settings.smtp_url, settings.email_from.address, telemetry=service.telemetry)
+        relay = SmtpRelay(settings.smtp_url, settings.email_from.address, service.telemetry)
         runner = QueueRunner(spool, relay, metrics, service.failpoints)
         stack.push_async_callback(runner.close, settings.grace_seconds)
         loops.append(runner.run)

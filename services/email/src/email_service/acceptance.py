@@ -6,18 +6,18 @@ from datetime import UTC, datetime
 
 from chassis.errors import REFUSALS, DomainError, FailedPrecondition
 from chassis.failpoints import Failpoints
+from chassis.rpc.wire import address_from_wire, parse_wire_money
 from chassis.sql.database import is_rejected
 from chassis.values.email_addresses import require_email_address
 from chassis.values.fields import require_present
-from email_service.domain import MailNotSent, RecipientRefused, digests_of
+from email_service.domain import Line, MailNotSent, Order, RecipientRefused, digests_of
 from email_service.failpoints import AFTER_ACCEPT, BEFORE_ACCEPT
 from email_service.messages import MessageState, NewMessage, SpoolUnavailable
 from email_service.mime import Sender, to_mime
 from email_service.product_names import ProductNames
 from email_service.rendering import ConfirmationTemplates
 from email_service.spool.sql import Spool
-from email_service.wire import order_from_wire
-from shop import email_pb2
+from shop import email_pb2, order_pb2
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Acceptance:
     def _compose(self, request: email_pb2.SendOrderConfirmationRequest, names: Mapping[str, str]) -> NewMessage:
         recipient = require_email_address(request.email, "email")
         require_present(request.HasField("order"), "order")
-        order = order_from_wire(request.order)
+        order = _order_from_wire(request.order)
         confirmation = self.templates.render(recipient, order, names)
         content = to_mime(confirmation, self.sender, datetime.now(UTC))
         return NewMessage(confirmation.message_id, recipient, content, digests_of(recipient, order))
@@ -69,3 +69,21 @@ class Acceptance:
             for index, message in messages.items()
             if states[message.message_id] is MessageState.REFUSED
         }
+
+
+def _order_from_wire(message: order_pb2.OrderResult) -> Order:
+    """Return the order in a request. Raise InvalidArgument with the path of a field."""
+    require_present(message.HasField("shipping_cost"), "order.shipping_cost")
+    return Order(
+        order_id=message.order_id,
+        tracking_id=message.shipping_tracking_id,
+        lines=[_line_from_wire(item, f"order.items[{index}]") for index, item in enumerate(message.items)],
+        shipping_cost=parse_wire_money(message.shipping_cost, field="order.shipping_cost"),
+        address=address_from_wire(message.shipping_address),
+    )
+
+
+def _line_from_wire(message: order_pb2.OrderItem, field: str) -> Line:
+    require_present(message.HasField("item"), f"{field}.item")
+    require_present(message.HasField("cost"), f"{field}.cost")
+    return Line(message.item.product_id, message.item.quantity, parse_wire_money(message.cost, field=f"{field}.cost"))

@@ -1,13 +1,15 @@
-"""Metrics and log lines about messages, for operators."""
+"""What operators see of messages, and the periodic work on the spool."""
 
 import structlog
 
 from chassis.telemetry import semconv
 from chassis.telemetry.instruments import Telemetry
-from email_service.messages import MessageState, Outcome, SpoolStatistics
+from email_service.messages import NO_RESPONSE, MessageState, Outcome, SpoolStatistics
+from email_service.spool.sql import Spool
 
 log = structlog.get_logger()
 
+HOUSEKEEPING_SECONDS = 10.0
 _LEVELS = {Outcome.REFUSED: "error", Outcome.IN_DOUBT: "error", Outcome.SENT: "debug"}
 _UNSENT = [state for state in MessageState if state is not MessageState.SENT]
 
@@ -31,3 +33,13 @@ class MessageMetrics:
         self._attempts.add(1, ((semconv.ATTEMPT_OUTCOME, outcome.name),))
         write = getattr(log, _LEVELS.get(outcome, "warning"))
         write("send attempted", message_id=message_id, outcome=outcome.name, **({"reason": reason} if reason else {}))
+
+
+async def housekeep(spool: Spool, metrics: MessageMetrics) -> None:
+    """Give up overdue responses, delete old messages, and update the statistics."""
+    for message_id in await spool.give_up_overdue():
+        metrics.record_attempt(message_id, Outcome.IN_DOUBT, NO_RESPONSE)
+    deleted = await spool.delete_old()
+    if unsent := {state.value: count for state, count in deleted.items() if state is not MessageState.SENT}:
+        log.error("old messages deleted unsent", **unsent)
+    metrics.statistics = await spool.statistics()

@@ -49,34 +49,23 @@ class Relay:
         return True if self.user else None
 
 
+@dataclass(frozen=True)
 class SmtpRelay:
     """Hands each message to a relay over its own connection. Sends a password only over TLS.
 
-    Args:
+    Attributes:
         sender: the envelope's sender.
         tls: trusts the system's certificate authorities or SSL_CERT_FILE by default.
         reach_seconds: limit for everything before the end of the message.
         response_seconds: limit for the relay's response to the end of the message.
     """
 
-    def __init__(
-        self,
-        relay: Relay,
-        sender: str,
-        *,
-        tls: ssl.SSLContext | None = None,
-        reach_seconds: float = REACH_SECONDS,
-        response_seconds: float = RESPONSE_SECONDS,
-        telemetry: Telemetry | None = None,
-    ) -> None:
-        telemetry = telemetry or Telemetry()
-        self._relay = relay
-        self._sender = sender
-        self._tls = tls or ssl.create_default_context()
-        self._reach_seconds = reach_seconds
-        self._response_seconds = response_seconds
-        self._tracer = telemetry.tracer
-        self._durations = telemetry.histogram(semconv.SMTP_CLIENT_DURATION)
+    relay: Relay
+    sender: str
+    telemetry: Telemetry = field(default_factory=Telemetry)
+    tls: ssl.SSLContext = field(default_factory=ssl.create_default_context)
+    reach_seconds: float = REACH_SECONDS
+    response_seconds: float = RESPONSE_SECONDS
 
     async def send(self, message: ClaimedMessage, begin_sending: Callable[[], Awaitable[bool]]) -> Attempt:
         """Hand over a message.
@@ -85,10 +74,10 @@ class SmtpRelay:
         not end the message. Raise the errors of `begin_sending`.
         """
         attributes: dict[str, str | int] = {
-            semconv.SERVER_ADDRESS: self._relay.host,
-            semconv.SERVER_PORT: self._relay.port,
+            semconv.SERVER_ADDRESS: self.relay.host,
+            semconv.SERVER_PORT: self.relay.port,
         }
-        span = self._tracer.start_span("SMTP send", None, SpanKind.CLIENT, attributes)
+        span = self.telemetry.tracer.start_span("SMTP send", None, SpanKind.CLIENT, attributes)
         started, problem = time.perf_counter(), ""
         try:
             # The SDK would record the text of an error, which may quote an address.
@@ -109,12 +98,12 @@ class SmtpRelay:
             span.set_status(StatusCode.ERROR)
         span.end()
         labels = ((semconv.ERROR_TYPE, problem),) if problem else ()
-        self._durations.record(seconds, labels, span.get_span_context())
+        self.telemetry.histogram(semconv.SMTP_CLIENT_DURATION).record(seconds, labels, span.get_span_context())
 
     async def _send(self, message: ClaimedMessage, begin_sending: Callable[[], Awaitable[bool]]) -> Attempt:
         client = self._client()
         try:
-            async with asyncio.timeout(self._reach_seconds):
+            async with asyncio.timeout(self.reach_seconds):
                 await self._write(client, message)
                 if not await begin_sending():
                     return Attempt(Outcome.CLAIM_LOST)
@@ -133,7 +122,7 @@ class SmtpRelay:
     async def _write(self, client: SMTP, message: ClaimedMessage) -> None:
         """Do everything but end the message: if the connection ends now, the relay discards it."""
         await client.connect()
-        await client.mail(self._sender)
+        await client.mail(self.sender)
         await client.rcpt(message.recipient)
         response = await client.execute_command(b"DATA")
         if response.code != _START_INPUT:
@@ -142,7 +131,7 @@ class SmtpRelay:
 
     async def _end_message(self, client: SMTP) -> Attempt:
         try:
-            async with asyncio.timeout(self._response_seconds):
+            async with asyncio.timeout(self.response_seconds):
                 response = await client.execute_command(b".")
         except (SMTPException, OSError, TimeoutError):
             return Attempt(Outcome.IN_DOUBT, NO_RESPONSE)
@@ -153,7 +142,7 @@ class SmtpRelay:
         return Attempt(Outcome.SENT)
 
     def _client(self) -> SMTP:
-        relay = self._relay
+        relay = self.relay
         return SMTP(
             hostname=relay.host,
             port=relay.port,
@@ -161,7 +150,7 @@ class SmtpRelay:
             password=relay.password,
             use_tls=relay.tls,
             start_tls=relay.start_tls,
-            tls_context=self._tls,
+            tls_context=self.tls,
             timeout=None,  # one timeout covers all steps
         )
 
