@@ -79,13 +79,7 @@ class Customers:
 
     def _run(self, persona: Persona, arrival: float, generator: random.Random) -> None:
         session = Session(
-            self._environment,
-            self._figures,
-            origin=self._origin,
-            arrival=arrival,
-            think_seconds=self._think_seconds,
-            generator=generator,
-            end=self._end,
+            self._environment, self._figures, self._origin, arrival, self._think_seconds, generator, self._end
         )
         try:
             persona(session)

@@ -1,9 +1,10 @@
 """A visit to the storefront: scheduled requests, with the cookies, redirects and forms of a browser."""
 
 import math
-import random
 import time
+from dataclasses import dataclass
 from http.cookiejar import CookieJar, DefaultCookiePolicy
+from random import Random
 from typing import Any, cast
 from urllib.parse import urlsplit
 
@@ -48,58 +49,55 @@ class End:
             raise SessionStopped
 
 
+@dataclass
 class Session:
     """A session whose schedule does not depend on responses: every request has a planned start.
 
     The first request is planned for the arrival, and each other one a think time after the planned start of its
     predecessor. It is sent once its predecessor has a response. Its latency counts from its planned start, so it
     includes what made it late (no coordinated omission). Requests planned after the end of the run are not sent.
+
+    Attributes:
+        planned: the planned start of the next request, at first the arrival; monotonic.
+        think_seconds: mean time between planned starts.
+        order_id: of the order that the session has seen.
     """
 
-    def __init__(
-        self,
-        environment: Environment,
-        figures: Figures,
-        *,
-        origin: str,
-        arrival: float,
-        think_seconds: float,
-        generator: random.Random,
-        end: End,
-    ) -> None:
-        self._origin = origin
-        self._posting = {"Origin": self._origin, "Sec-Fetch-Site": "same-origin"}
-        self._events = environment.events
+    environment: Environment
+    figures: Figures
+    origin: str
+    planned: float
+    think_seconds: float
+    random: Random
+    end: End
+    order_id: str | None = None
+
+    def __post_init__(self) -> None:
+        self._posting = {"Origin": self.origin, "Sec-Fetch-Site": "same-origin"}
         # Cookies for https too: this reaches the storefront by http even if its public URL is https.
         self._cookies = CookieJar(DefaultCookiePolicy(secure_protocols=("https", "http")))
         self._agent = _agent(self._cookies, timeout_seconds=PATIENCE_SECONDS, max_redirects=5)
-        self.figures = figures
-        self._planned = arrival
-        self._think_seconds = think_seconds
-        self._end = end
-        self.random = generator
-        self.order_id: str | None = None
 
     def close(self) -> None:
         self._agent.close()
 
     def think(self) -> None:
         """Plan the next request 0.5 to 1.5 times the mean think time later."""
-        self._planned += self._think_seconds * self.random.uniform(0.5, 1.5)
+        self.planned += self.think_seconds * self.random.uniform(0.5, 1.5)
 
     def open(self, path: str) -> Page:
         """Request a page and return it. Raise SessionFailed or SessionStopped."""
-        self._end.wait_until(self._planned)
+        self.end.wait_until(self.planned)
         return self._request("GET", path)
 
     def submit(self, form: Form, **fields: str) -> Page:
         """Post a form with these fields and its hidden ones, and return the next page. Raise like `open`."""
-        self._end.wait_until(self._planned)
+        self.end.wait_until(self.planned)
         return self._request("POST", form.action, {**form.hidden, **fields})
 
     def submit_twice(self, form: Form, **fields: str) -> tuple[Page, Page]:
         """Post a form twice at once, as a double click does, and return both pages."""
-        self._end.wait_until(self._planned)
+        self.end.wait_until(self.planned)
         clicks = [gevent.spawn(self._attempt, form, fields) for _ in range(2)]
         first, second = (click.get() for click in clicks)
         for page in (first, second):
@@ -109,10 +107,10 @@ class Session:
 
     def submit_and_hang_up(self, form: Form, *, after_seconds: float, **fields: str) -> None:
         """Post a form, and hang up unless the response begins in time. Not measured."""
-        self._end.wait_until(self._planned)
+        self.end.wait_until(self.planned)
         agent = _agent(self._cookies, timeout_seconds=after_seconds, max_redirects=0)
         try:
-            agent.urlopen(f"{self._origin}{form.action}", "POST", self._posting, {**form.hidden, **fields})
+            agent.urlopen(f"{self.origin}{form.action}", "POST", self._posting, {**form.hidden, **fields})
         except FAILURE_EXCEPTIONS:
             return
         finally:
@@ -138,7 +136,7 @@ class Session:
         self.expect(page.order_ids() <= {order_id}, page, "the order page shows another order")
         if self.order_id is None:
             self.order_id = order_id
-            self.figures.record_order((time.monotonic() - self._planned) * 1000)
+            self.figures.record_order((time.monotonic() - self.planned) * 1000)
         else:
             self.expect(order_id == self.order_id, page, "a repeat led to another order")
 
@@ -150,15 +148,15 @@ class Session:
             return failed
 
     def _request(self, method: str, path: str, fields: dict[str, str] | None = None) -> Page:
-        planned, started = self._planned, time.time()
+        planned, started = self.planned, time.time()
         page, text, final_path, reason = name_of(path), "", path, None
         try:
             headers = self._posting if fields is not None else None
-            response = cast("FastResponse", self._agent.urlopen(f"{self._origin}{path}", method, headers, fields))
+            response = cast("FastResponse", self._agent.urlopen(f"{self.origin}{path}", method, headers, fields))
             text, final_path = response.text or "", _path(response.url or path)
         except FAILURE_EXCEPTIONS as error:
             reason = _reason(error)
-        self._events.request.fire(  # type: ignore[no-untyped-call]
+        self.environment.events.request.fire(  # type: ignore[no-untyped-call]
             request_type=method,
             name=page,
             response_time=(time.monotonic() - planned) * 1000,
