@@ -4,10 +4,12 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import date
 from decimal import Decimal
+from functools import partial
 
 import pytest
 import structlog
 
+from chassis.background import in_background, repeat
 from currency_service.__main__ import Settings, build
 from currency_service.clients import MAX_BYTES, RatesFeed
 from currency_service.domain import Rates
@@ -119,10 +121,8 @@ async def test_an_endless_response_is_abandoned_at_the_timeout_or_the_size_limit
 async def test_rates_are_fetched_again_after_each_interval() -> None:
     async with publishing(response(FRESH.format("2025-01-02")), b"", response(FRESH.format("2025-01-03"))) as url:
         feed = RatesFeed(url, FixedRates())
-        watch = asyncio.create_task(feed.watch(0))
-        assert await wait_until(lambda: feed.value.day == date(2025, 1, 3))
-        watch.cancel()
-        await asyncio.gather(watch, return_exceptions=True)
+        async with in_background(partial(repeat, feed.refresh, 0, "rates not refreshed")):
+            assert await wait_until(lambda: feed.value.day == date(2025, 1, 3))
 
 
 async def test_a_service_with_a_url_uses_the_fetched_rates() -> None:

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from msgspec import Meta
 
-from chassis.background import Loop, in_background
+from chassis.background import Loop, in_background, repeat
 from chassis.rpc.server import Service, run
 from chassis.settings import FilePath, Parse, SecretStr, ServiceSettings
 from chassis.values.datafile import DataFile
@@ -46,7 +46,7 @@ async def build(settings: Settings, service: Service) -> AsyncIterator[None]:
         from currency_service.clients import RatesFeed  # noqa: PLC0415 - the HTTP client takes 2 MB
 
         rates = feed = RatesFeed(settings.rates_url.get_secret_value(), file)
-        watching.append(partial(feed.watch, settings.rates_refresh_seconds))
+        watching.append(partial(repeat, feed.refresh, settings.rates_refresh_seconds, "rates not refreshed"))
     service.add_servicer(currency_pb2_grpc.add_CurrencyServiceServicer_to_server, CurrencyService(rates))
     async with in_background(*watching):
         yield

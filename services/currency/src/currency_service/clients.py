@@ -33,12 +33,6 @@ class RatesFeed(RatesSource):
         fallback = self._fallback.value
         return self._fetched if self._fetched and self._fetched.day >= fallback.day else fallback
 
-    async def watch(self, interval_seconds: float) -> None:
-        """Refresh now and after each interval, until cancelled."""
-        while True:
-            await self.refresh()
-            await asyncio.sleep(interval_seconds)
-
     async def refresh(self) -> None:
         """Fetch the rates. If that fails, log it and leave the rates unchanged."""
         try:

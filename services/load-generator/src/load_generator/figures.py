@@ -84,7 +84,10 @@ class Figures:
             "order_p99_ms": orders.get_response_time_percentile(0.99),
             "repeats": self._entry(_ORDER, "repeated").num_requests,
             "dropped": self._dropped(),
-            "errors": [_error(error) for error in self._failures()],
+            "errors": [
+                {"page": f"{error.method} {error.name}", "reason": str(error.error), "count": error.occurrences}
+                for error in self._failures()
+            ],
         }
 
     def failed(self) -> bool:
@@ -136,7 +139,3 @@ def _page(entry: StatsEntry) -> dict[str, Any]:
         "p50_ms": entry.get_response_time_percentile(0.5),
         "p99_ms": entry.get_response_time_percentile(0.99),
     }
-
-
-def _error(error: StatsError) -> dict[str, Any]:
-    return {"page": f"{error.method} {error.name}", "reason": str(error.error), "count": error.occurrences}

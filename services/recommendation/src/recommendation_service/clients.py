@@ -33,7 +33,7 @@ class CachedCatalog(CatalogSource):
         try:
             (catalog,) = await self._cache.get(_ALL_PRODUCTS)
         except DomainError as error:
-            raise CatalogUnavailable from error
+            raise CatalogUnavailable("the product catalog is unavailable", retry_after_seconds=1) from error
         return catalog
 
     async def aclose(self) -> None:

@@ -21,9 +21,6 @@ _PRICE_BANDS = (25, 50, 100)
 class CatalogUnavailable(Unavailable):
     """The product catalog has not responded since this service started."""
 
-    def __init__(self) -> None:
-        super().__init__("the product catalog is unavailable", retry_after_seconds=1)
-
 
 @dataclass(frozen=True, slots=True)
 class Product:

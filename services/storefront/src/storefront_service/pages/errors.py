@@ -48,7 +48,7 @@ class ErrorPages(Pages):
     async def respond(self, request: Request, error: Exception) -> Response:
         match error:
             case PartDown():
-                response = await self._page(request, 503, _STILL_WORKS[error.part])
+                response = await self._page(request, 503, _STILL_WORKS[str(error)])
                 response.headers["retry-after"] = "5"
             case HTTPException():  # from Starlette: unknown path, wrong method
                 response = await self._page(request, error.status_code, _TEXTS.get(error.status_code, ""))

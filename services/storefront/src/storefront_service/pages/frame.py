@@ -32,10 +32,6 @@ T = TypeVar("T")
 class PartDown(Exception):
     """A page cannot be shown because a part of the shop is down: catalog, cart, currency, email or orders."""
 
-    def __init__(self, part: str) -> None:
-        super().__init__(part)
-        self.part = part
-
 
 def found(value: T | None) -> T:
     """Return the object that a page shows. Raise HTTPException with status 404 if it does not exist."""
