@@ -70,8 +70,8 @@ class SmtpRelay:
     async def send(self, message: ClaimedMessage, begin_sending: Callable[[], Awaitable[bool]]) -> Attempt:
         """Hand over a message.
 
-        Await `begin_sending` before the end of the message, from which on the relay may deliver it. Without True, do
-        not end the message. Raise the errors of `begin_sending`.
+        Await `begin_sending` before ending the message, because the relay may deliver it from then on. If it returns
+        False, abandon the message. Raise its errors.
         """
         attributes: dict[str, str | int] = {
             semconv.SERVER_ADDRESS: self.relay.host,

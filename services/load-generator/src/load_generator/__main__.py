@@ -61,13 +61,7 @@ def main() -> int:
     plan = ArrivalPlan(settings.rate / sources, settings.shape, settings.duration_seconds)
     environment = Environment(host=settings.storefront_url)
     figures = Figures(environment)
-    customers = Customers(
-        environment,
-        figures,
-        seed=settings.seed,
-        think_seconds=settings.think_seconds,
-        max_sessions=settings.max_sessions,
-    )
+    customers = Customers(environment, figures, settings.seed, settings.think_seconds, settings.max_sessions)
     environment.user_classes.append(source_of(customers, plan))
     if settings.master_addr:
         return _work(environment, settings.master_addr)

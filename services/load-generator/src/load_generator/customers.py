@@ -3,6 +3,7 @@
 import math
 import random
 import time
+from dataclasses import dataclass
 from typing import Any
 
 import gevent
@@ -21,25 +22,25 @@ _log = structlog.get_logger()
 _POLL_SECONDS = 0.1
 
 
+@dataclass
 class Customers:
     """Opens each session when it arrives, however many are in flight, up to a limit that bounds memory."""
 
-    def __init__(
-        self, environment: Environment, figures: Figures, *, seed: str, think_seconds: float, max_sessions: int
-    ) -> None:
-        self._environment = environment
-        self._figures = figures
-        self._seed = seed
-        self._think_seconds = think_seconds
-        self._max_sessions = max_sessions
+    environment: Environment
+    figures: Figures
+    seed: str
+    think_seconds: float
+    max_sessions: int
+
+    def __post_init__(self) -> None:
         self._sessions = Group()
         self._workers: dict[str, dict[str, Any]] = {}
         self._end = End()
         self._began = time.monotonic()
         self._sources = 0
         # Read only here: a request to Locust's page can replace `host`.
-        self._origin = (environment.host or "").rstrip("/")
-        events = environment.events
+        self._origin = (self.environment.host or "").rstrip("/")
+        events = self.environment.events
         events.test_start.add_listener(lambda **_: self._start())  # type: ignore[no-untyped-call]
         events.test_stop.add_listener(lambda **_: self._stop())  # type: ignore[no-untyped-call]
         events.report_to_master.add_listener(self._report)  # type: ignore[no-untyped-call]
@@ -62,7 +63,7 @@ class Customers:
     def arrive(self, plan: ArrivalPlan) -> None:
         """Open a session at each arrival of a new source, until the greenlet is killed."""
         self._sources += 1
-        source = f"{self._seed} {getattr(self._environment.runner, 'worker_index', 0)} {self._sources}"
+        source = f"{self.seed} {getattr(self.environment.runner, 'worker_index', 0)} {self._sources}"
         generator = random.Random(source)  # noqa: S311 - a schedule, not a secret
         for number, seconds in enumerate(plan.arrivals(generator, begin=time.monotonic() - self._began)):
             arrival = self._began + seconds
@@ -70,16 +71,16 @@ class Customers:
             self._open(arrival, random.Random(f"{source} {number}"))  # noqa: S311 - see above
 
     def _open(self, arrival: float, generator: random.Random) -> None:
-        if len(self._sessions) >= self._max_sessions:
-            self._figures.record_dropped_session()
+        if len(self._sessions) >= self.max_sessions:
+            self.figures.record_dropped_session()
             return
         (persona,) = generator.choices(list(PERSONAS), list(PERSONAS.values()))
-        self._figures.record_session(persona.__name__.replace("_", " "))
+        self.figures.record_session(persona.__name__.replace("_", " "))
         self._sessions.spawn(self._run, persona, arrival, generator)
 
     def _run(self, persona: Persona, arrival: float, generator: random.Random) -> None:
         session = Session(
-            self._environment, self._figures, self._origin, arrival, self._think_seconds, generator, self._end
+            self.environment, self.figures, self._origin, arrival, self.think_seconds, generator, self._end
         )
         try:
             persona(session)
@@ -92,7 +93,7 @@ class Customers:
         self._end = End()
         self._began = time.monotonic()
         self._sources = 0
-        self._figures.start()
+        self.figures.start()
 
     def _stop(self) -> None:
         """End the run. Send only requests that should have started by now, and wait for their responses."""
