@@ -119,11 +119,11 @@ _FIELDS = {
         "Choose your country.", "Choose a country from the list.", lambda value: postal_formats(value) is not None
     ),
     "credit_card_number": _Field(
-        "Enter your card number.", "This is no card number: compare its 12 to 19 digits with the card.", _is_card_number
+        "Enter your card number.", "This is not a card number: compare its digits with the card.", _is_card_number
     ),
     "credit_card_expiration_month": _Field("Enter the month.", "Enter a month from 1 to 12.", _MONTH),
     "credit_card_expiration_year": _Field(
-        "Enter the year.", "Enter a year that has not passed, with four digits.", _is_year
+        "Enter the year.", "Enter a year that has not passed, in four digits.", _is_year
     ),
     "credit_card_cvv": _Field("Enter the security code.", "Enter the three or four digits of the security code.", _CVV),
 }

@@ -199,7 +199,7 @@ def _later(error: LimitReached) -> Rejection:
     seconds = math.ceil(error.retry_after_seconds or 0)
     wait = "a minute" if seconds <= _MINUTE_SECONDS else f"{math.ceil(seconds / _MINUTE_SECONDS)} minutes"
     text = f"{error.message}. Nothing was ordered. Wait {wait}, then enter your card again and send the form."
-    return Rejection(_TOO_MANY, "Too much within an hour", text, repeatable=True, retry_after_seconds=seconds)
+    return Rejection(_TOO_MANY, "Too many attempts within an hour", text, repeatable=True, retry_after_seconds=seconds)
 
 
 def _invalid(messages: Mapping[str, str], order_id: str = "") -> Rejection:

@@ -33,7 +33,7 @@ _TITLES = {
 _TEXTS = {
     403: "For your safety nothing was changed. Open the page in this shop and try again.",
     404: "The page may have moved, or the product is no longer sold.",
-    500: "Nothing was changed that you did not see. Try again in a moment.",
+    500: "Try again in a moment.",
 }
 _STILL_WORKS = {
     "catalog": "Products can't be shown right now. Your orders can still be followed, and your cart is safe.",
