@@ -1,16 +1,13 @@
 """Home, search, categories and products."""
 
 import asyncio
-from collections.abc import Sequence
-from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from chassis.errors import InvalidArgument
-from storefront_service.domain import Product
-from storefront_service.pages.frame import Frame, Pages, found, require
+from storefront_service.pages.frame import Pages, found, require
 from storefront_service.sessions import new_key
 
 _MAX_QUERY = 256
@@ -42,15 +39,17 @@ class BrowsingPages(Pages):
             raise InvalidArgument.field("q", f"must have at most {_MAX_QUERY} characters")
         frame, catalog = await asyncio.gather(self.frame(request), self.catalog())
         products = await require("catalog", self.clients.catalog.search(query)) if query else catalog.products
+        priced = await self.priced(products, frame.currency)
         title = f"Results for “{query}”" if query else "All products"
-        return await self._list(frame, title, products, query=query)
+        return self.render("products.html", frame, title=title, products=priced, query=query, ad=None)
 
     async def category(self, request: Request) -> Response:
         name = request.path_params["name"]
         catalog = await self.catalog()
         products = found(catalog.in_category(name) or None)
         frame, ad = await asyncio.gather(self.frame(request), self.clients.suggestions.ad([name]))
-        return await self._list(frame, name.capitalize(), products, current=name, ad=ad)
+        priced = await self.priced(products, frame.currency)
+        return self.render("products.html", frame, title=name.capitalize(), products=priced, current=name, ad=ad)
 
     async def product(self, request: Request) -> Response:
         catalog = await self.catalog()
@@ -78,8 +77,3 @@ class BrowsingPages(Pages):
         catalog = await self.catalog()
         product = found(catalog.get(request.path_params["product_id"]))
         return RedirectResponse(f"/products/{product.id}", status_code=308)
-
-    async def _list(self, frame: Frame, title: str, products: Sequence[Product], **more: Any) -> Response:
-        values = {"query": "", "current": "", "ad": None} | more
-        priced = await self.priced(products, frame.currency)
-        return self.render("products.html", frame, title=title, products=priced, **values)
