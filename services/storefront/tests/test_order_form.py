@@ -31,11 +31,11 @@ INVALID = {
 
 
 @pytest.mark.parametrize(("name", "value"), [(name, value) for name, values in INVALID.items() for value in values])
-def test_an_invalid_field_has_a_message_without_its_value(name: str, value: str) -> None:
+def test_an_invalid_field_has_a_problem_without_its_value(name: str, value: str) -> None:
     with pytest.raises(order_form.InvalidForm) as raised:
         order_form.parse({**order_fields(), name: value})
-    assert raised.value.messages.keys() == {name}
-    assert len(value) < 5 or value not in f"{raised.value}{raised.value.messages}"
+    assert raised.value.problems.keys() == {name}
+    assert len(value) < 5 or value not in f"{raised.value}{raised.value.problems}"
 
 
 def test_a_form_is_parsed_without_the_spaces_around_its_fields_and_shows_no_card_data() -> None:
@@ -56,7 +56,7 @@ def test_numbers_are_accepted_as_they_are_pasted(mark: str) -> None:
 def test_a_code_with_letters_may_be_part_of_the_city(country: str, code: str) -> None:
     with pytest.raises(order_form.InvalidForm) as raised:
         order_form.parse({**order_fields(), "country": country, "zip_code": code})
-    assert "Leave it empty, and add your code to the city" in raised.value.messages["zip_code"]
+    assert "Leave it empty, and add your code to the city" in raised.value.problems["zip_code"]
     form = order_form.parse({**order_fields(), "country": country, "zip_code": "", "city": f"Anywhere {code}"})
     assert (form.address.zip_code, form.address.city) == (0, f"Anywhere {code}")
 
@@ -66,7 +66,7 @@ def test_a_code_with_letters_may_be_part_of_the_city(country: str, code: str) ->
 def test_a_code_of_digits_is_required_where_all_codes_are(country: str, code: str) -> None:
     with pytest.raises(order_form.InvalidForm) as raised:
         order_form.parse({**order_fields(), "country": country, "zip_code": code})
-    assert raised.value.messages == {"zip_code": "Enter your postal code, which has digits only."}
+    assert raised.value.problems == {"zip_code": "Enter your postal code, which has digits only."}
 
 
 def test_every_country_of_the_rate_card_is_on_the_list() -> None:
@@ -81,8 +81,8 @@ def test_before_the_total_is_shown_no_card_is_needed_and_an_international_domain
     assert form.email == "ada@xn--mnchen-3ya.example"
 
 
-def test_every_invalid_field_has_a_message() -> None:
+def test_every_invalid_field_has_a_problem() -> None:
     with pytest.raises(order_form.InvalidForm) as raised:
         order_form.parse({"key": "key-1", "email": "ada"})
     required = {*order_fields()} - {"key", "total", "state", "zip_code"}
-    assert raised.value.messages.keys() == required
+    assert raised.value.problems.keys() == required

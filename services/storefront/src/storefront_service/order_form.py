@@ -32,16 +32,16 @@ class OrderForm:
 
 
 class InvalidForm(Exception):
-    """Fields of the form are missing or invalid. The messages, by field, are for customers."""
+    """Fields of the form are missing or invalid. `problems` has a text for customers by field."""
 
-    def __init__(self, messages: Mapping[str, str]) -> None:
+    def __init__(self, problems: Mapping[str, str]) -> None:
         super().__init__("the form has invalid fields")
-        self.messages = dict(messages)
+        self.problems = dict(problems)
 
 
 @dataclass(frozen=True, slots=True)
 class _Field:
-    """The rule of a field, and its messages for a missing value, None if that is valid, and for an invalid one."""
+    """The rule of a field, and the problem of a missing value, None if that is valid, and of an invalid one."""
 
     missing: str | None
     invalid: str = ""
@@ -49,13 +49,13 @@ class _Field:
 
 
 def parse(fields: Mapping[str, str], *, with_card: bool = True) -> OrderForm:
-    """Return the form with these fields. Raise InvalidForm with a message for each invalid one."""
+    """Return the form with these fields. Raise InvalidForm with the problem of each invalid one."""
     texts = {name: fields.get(name, "").strip() for name in _FIELDS if with_card or name not in CARD_FIELDS}
-    messages = {name: message for name, value in texts.items() if (message := _problem(name, value))}
+    problems = {name: problem for name, value in texts.items() if (problem := _problem(name, value))}
     if postal_formats(texts["country"]) and not _is_postal_code(texts["zip_code"]):
-        messages["zip_code"] = "Enter your postal code, which has digits only."
-    if messages:
-        raise InvalidForm(messages)
+        problems["zip_code"] = "Enter your postal code, which has digits only."
+    if problems:
+        raise InvalidForm(problems)
     zip_code = int(_digits(texts["zip_code"]) or 0)
     return OrderForm(
         key=parse_idempotency_key(fields["key"]) if with_card else "",
@@ -69,7 +69,7 @@ def parse(fields: Mapping[str, str], *, with_card: bool = True) -> OrderForm:
 
 
 def _problem(name: str, value: str) -> str | None:
-    """Return the message for an invalid value, or None for a valid one."""
+    """Return the problem of an invalid value, or None."""
     if not value:
         return _FIELDS[name].missing
     if len(value) > _MAX_TEXT:

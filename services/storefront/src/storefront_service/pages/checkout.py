@@ -46,7 +46,7 @@ class Rejection:
 
     Attributes:
         order_id: of a declined order; empty if none was begun.
-        messages: what is shown beside the fields, by field.
+        problems: texts beside the invalid fields, by field.
         repeatable: whether the form may be sent again with the same key.
         retry_after_seconds: None gives no advice.
     """
@@ -55,7 +55,7 @@ class Rejection:
     title: str
     text: str
     order_id: str = ""
-    messages: Mapping[str, str] = field(default_factory=dict)
+    problems: Mapping[str, str] = field(default_factory=dict)
     repeatable: bool = False
     retry_after_seconds: int | None = None
 
@@ -99,7 +99,7 @@ class CheckoutPages(Pages):
                 if placed.repeated:
                     uncount()
         except order_form.InvalidForm as error:
-            return await self._form_again(request, fields, _invalid(error.messages))
+            return await self._form_again(request, fields, _invalid(error.problems))
         except DomainError as error:
             return await self._after(error, request, fields)
         return _order_page(placed.order_id, repeated=placed.repeated)
@@ -161,7 +161,7 @@ class CheckoutPages(Pages):
             key=(rejection and rejection.repeatable and fields.get("key")) or new_key(),
             values={name: value for name, value in fields.items() if name not in order_form.CARD_FIELDS},
             rejection=rejection,
-            messages=rejection.messages if rejection else {},
+            problems=rejection.problems if rejection else {},
         )
 
 
@@ -183,8 +183,8 @@ def rejection_of(error: DomainError) -> Rejection:
         text = f"It is {error.metadata['total']} now, and nothing was ordered. Enter your card again to accept it."
         return Rejection(_CONFLICT, "The total has changed", text, repeatable=True)
     if isinstance(error, InvalidArgument) and error.violations:
-        messages = {found.field.rpartition(".")[2]: f"{found.rule.capitalize()}." for found in error.violations}
-        return _invalid(messages, order_id)
+        problems = {found.field.rpartition(".")[2]: f"{found.rule.capitalize()}." for found in error.violations}
+        return _invalid(problems, order_id)
     if isinstance(error, REFUSALS):
         text = f"{error.message.capitalize()}. You were not charged."
         return Rejection(_DECLINED, "Your order was declined", text, order_id)
@@ -202,9 +202,9 @@ def _later(error: LimitReached) -> Rejection:
     return Rejection(_TOO_MANY, "Too many attempts within an hour", text, repeatable=True, retry_after_seconds=seconds)
 
 
-def _invalid(messages: Mapping[str, str], order_id: str = "") -> Rejection:
+def _invalid(problems: Mapping[str, str], order_id: str = "") -> Rejection:
     text = "Nothing was ordered. Correct the marked fields, and enter your card again."
-    return Rejection(_INVALID, "Some details need your attention", text, order_id, messages, repeatable=not order_id)
+    return Rejection(_INVALID, "Some details need your attention", text, order_id, problems, repeatable=not order_id)
 
 
 def _order_page(order_id: str, *, repeated: bool = False) -> Response:
