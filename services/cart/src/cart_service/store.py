@@ -28,7 +28,7 @@ class MemoryCartStore(CartStore):
 
     @override
     async def add(self, addition: Addition) -> bool:
-        key = addition.key and (addition.user_id, addition.key)
+        key = (addition.user_id, addition.key) if addition.key else None
         if key and (previous := self._keys.get(key)):
             if previous != addition:
                 raise IdempotencyKeyReused

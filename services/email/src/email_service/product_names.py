@@ -18,7 +18,7 @@ TTL_SECONDS = 60.0
 WAIT_SECONDS = 0.3
 """How long a confirmation waits for names that are not cached yet."""
 RETRY_SECONDS = 5.0
-"""How long confirmations do not wait for names after a failed read."""
+"""How long after a failed read confirmations go without names."""
 
 MAX_NAME_LENGTH = 256
 _ALL_PRODUCTS = "all products"

@@ -74,7 +74,7 @@ class Session:
 
     def __post_init__(self) -> None:
         self._posting = {"Origin": self.origin, "Sec-Fetch-Site": "same-origin"}
-        # Cookies for https too: this reaches the storefront by http even if its public URL is https.
+        # Send secure cookies over http too: inside a cluster the storefront is http, even if its public URL is https.
         self._cookies = CookieJar(DefaultCookiePolicy(secure_protocols=("https", "http")))
         self._agent = _agent(self._cookies, timeout_seconds=PATIENCE_SECONDS, max_redirects=5)
 

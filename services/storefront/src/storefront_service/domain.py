@@ -45,7 +45,7 @@ class Catalog:
         return self._by_category.get(category, [])
 
     def emblems(self) -> dict[str, Product]:
-        """Return a product to show for each category: preferably one whose first category it is, else an unused one."""
+        """Return a product to show for each category, preferably one whose first category it is."""
         found = {product.categories[0]: product for product in reversed(self.products) if product.categories}
         taken = set(found.values())
         return {
@@ -140,7 +140,7 @@ class Order:
 
     @property
     def is_final(self) -> bool:
-        """Whether the order changes only if its customer orders the cart again."""
+        """Whether the order no longer changes, unless its customer orders the cart again."""
         return self.state not in {"CHARGING", "SHIPPED", "VOIDING"}
 
 

@@ -20,7 +20,7 @@ _NUMBERS = ("zip_code", "credit_card_number")
 
 @dataclass(frozen=True, slots=True)
 class OrderForm:
-    """A valid checkout form; without a card before it shows the total. `repr` never shows the card."""
+    """A valid checkout form. Before it shows the total, it has no card. `repr` never shows the card."""
 
     key: str  # made with the page, so sending the same page again is the same order
     email: str
@@ -41,7 +41,7 @@ class InvalidForm(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _Field:
-    """The rule of a field, and the problem of a missing value, None if that is valid, and of an invalid one."""
+    """A field's rule, and the problems of a missing value (None if it is optional) and of an invalid one."""
 
     missing: str | None
     invalid: str = ""

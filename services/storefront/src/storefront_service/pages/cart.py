@@ -111,7 +111,7 @@ class CartPages(Pages):
         return RedirectResponse("/cart", _SEE_OTHER)
 
     async def _is_unused(self, user_id: str) -> bool:
-        """Return whether a session has neither items nor orders: then its cookie may be planted."""
+        """Return whether a session has neither items nor orders: its cookie may have been planted."""
         try:
             return not await self.clients.carts.read(user_id) and not await self.clients.orders.of_user(user_id)
         except DomainError:

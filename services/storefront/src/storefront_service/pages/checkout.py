@@ -1,4 +1,4 @@
-"""The checkout form, first without and then with total and card, and placing the order."""
+"""The checkout form, first without and then with the total and the card, and placing the order."""
 
 import asyncio
 import contextlib
@@ -72,7 +72,7 @@ class CheckoutPages(Pages):
         ]
 
     async def form(self, request: Request) -> Response:
-        """Show the form; with the total once the visitor has entered an address."""
+        """Show the form, with the total once the visitor has entered an address."""
         fields = dict(parse_qsl(request.cookies.get(DELIVERY_COOKIE, "")))
         if fields.pop(_OF_SESSION, "") != session_label(session_of(request).user_id):  # another visitor's cookie
             fields = {}
@@ -85,7 +85,7 @@ class CheckoutPages(Pages):
         return await self._form(request, fields, None, receipt)
 
     async def submit(self, request: Request) -> Response:
-        """Order at the total that the form showed, and lead to the order's page. Without a total, lead to the total."""
+        """Order at the shown total and redirect to the order. Redirect a form without a total to the one with it."""
         fields = await read_form(request)
         total = _shown_total(request, fields)
         parse_idempotency_key(fields.get("key", ""), "key")

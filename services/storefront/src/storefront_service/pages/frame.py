@@ -1,4 +1,4 @@
-"""The base of all pages: their common frame, and what they load and show alike."""
+"""What all pages share: their frame, and how they load and show parts of the shop."""
 
 import asyncio
 from collections.abc import Awaitable, Sequence

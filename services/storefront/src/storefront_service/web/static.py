@@ -13,14 +13,13 @@ from starlette.responses import Response
 FOLDER = Path(__file__).parent.parent / "static"
 _FAR_FUTURE = "public, max-age=31536000, immutable"
 _SHORT = "public, max-age=300"
-_COMPRESSED = (".css", ".js", ".svg")
 
 
 @dataclass(frozen=True, slots=True)
 class _File:
     content: bytes
-    compressed: bytes | None
-    media_type: str
+    compressed: bytes
+    media_type: str | None
     version: str
 
 
@@ -51,14 +50,12 @@ class StaticFiles:
         }
         if request.headers.get("if-none-match") == headers["etag"]:
             return Response(status_code=304, headers=headers)
-        if file.compressed is not None and "gzip" in request.headers.get("accept-encoding", ""):
+        if "gzip" in request.headers.get("accept-encoding", ""):
             headers["content-encoding"] = "gzip"
             return Response(file.compressed, headers=headers, media_type=file.media_type)
         return Response(file.content, headers=headers, media_type=file.media_type)
 
 
 def _read(path: Path) -> _File:
-    content = path.read_bytes()
-    compressed = gzip.compress(content, mtime=0) if path.suffix in _COMPRESSED else None
-    media_type = mimetypes.guess_type(path.name)[0] or "application/octet-stream"
-    return _File(content, compressed, media_type, hashlib.sha256(content).hexdigest()[:12])
+    content, (media_type, _) = path.read_bytes(), mimetypes.guess_type(path.name)
+    return _File(content, gzip.compress(content, mtime=0), media_type, hashlib.sha256(content).hexdigest()[:12])

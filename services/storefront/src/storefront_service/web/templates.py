@@ -24,7 +24,7 @@ class Templates:
             trim_blocks=True,
             lstrip_blocks=True,
         )
-        # Most pages have the same categories and currencies, which are half the work of rendering.
+        # Categories and currencies are the same on most pages: they are rendered once.
         fragment = lru_cache(maxsize=1024)(self._fragment)
         self._environment.globals.update(static=static.url, picture=static.picture, fragment=fragment)
         self._environment.filters.update(money=format_amount, time=_time, moment=_moment)
