@@ -1,6 +1,5 @@
 """Messages: encoded confirmations to be sent through the relay."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum, StrEnum, auto
 
@@ -74,14 +73,6 @@ class MessageRecord:
     changed_at: float
     content: bytes = field(default=b"", repr=False)
     digests: bytes = b""
-
-
-@dataclass(frozen=True, slots=True)
-class SpoolStatistics:
-    """How many messages are unsent, by state, and the age of the oldest queued one."""
-
-    unsent: Mapping[MessageState, int]
-    oldest_queued_seconds: float
 
 
 class Outcome(Enum):

@@ -1,10 +1,12 @@
 """What operators see of messages, and the periodic work on the spool."""
 
+from collections.abc import Mapping
+
 import structlog
 
 from chassis.telemetry import semconv
 from chassis.telemetry.instruments import Telemetry
-from email_service.messages import NO_RESPONSE, MessageState, Outcome, SpoolStatistics
+from email_service.messages import NO_RESPONSE, MessageState, Outcome
 from email_service.spool.sql import Spool
 
 log = structlog.get_logger()
@@ -18,21 +20,22 @@ class MessageMetrics:
     """Counts attempts by outcome, and exports the statistics that housekeeping sets."""
 
     def __init__(self, telemetry: Telemetry) -> None:
-        self.statistics = SpoolStatistics({}, 0.0)
+        self.statistics: Mapping[MessageState, tuple[int, float]] = {}
         self._attempts = telemetry.counter(semconv.EMAIL_ATTEMPTS)
         telemetry.observe(
             semconv.LETTERS,
-            lambda: [
-                (self.statistics.unsent.get(state, 0), ((semconv.LETTER_STATE, state.value),)) for state in _UNSENT
-            ],
+            lambda: [(self._statistics_of(state)[0], ((semconv.LETTER_STATE, state.value),)) for state in _UNSENT],
         )
-        telemetry.observe(semconv.OLDEST_LETTER, lambda: [(self.statistics.oldest_queued_seconds, ())])
+        telemetry.observe(semconv.OLDEST_LETTER, lambda: [(self._statistics_of(MessageState.QUEUED)[1], ())])
 
     def record_attempt(self, message_id: str, outcome: Outcome, reason: str = "") -> None:
         """Count and log the outcome of an attempt, without the recipient or text."""
         self._attempts.add(1, ((semconv.ATTEMPT_OUTCOME, outcome.name),))
         write = getattr(log, _LEVELS.get(outcome, "warning"))
         write("send attempted", message_id=message_id, outcome=outcome.name, **({"reason": reason} if reason else {}))
+
+    def _statistics_of(self, state: MessageState) -> tuple[int, float]:
+        return self.statistics.get(state, (0, 0.0))
 
 
 async def housekeep(spool: Spool, metrics: MessageMetrics) -> None:

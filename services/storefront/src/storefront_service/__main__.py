@@ -4,9 +4,14 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 
 import grpc
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.routing import Route
 from starlette.types import ASGIApp
 
+from chassis.errors import DomainError
 from chassis.http.server import HttpService, HttpServiceSettings, run
+from chassis.http.serving import with_headers
 from chassis.rpc import client
 from chassis.settings import HmacKeySetting, PositiveInt, SecretStr
 from chassis.telemetry.instruments import Telemetry
@@ -19,7 +24,6 @@ from shop.recommendation_pb2_grpc import RecommendationServiceStub
 from shop_internal.cart_lines_pb2_grpc import CartLinesStub
 from shop_internal.mail_records_pb2_grpc import MailRecordsStub
 from shop_internal.orders_pb2_grpc import OrderJournalStub, OrderQuotesStub
-from storefront_service.app import create_app
 from storefront_service.clients import Clients
 from storefront_service.clients.cart import CartClient
 from storefront_service.clients.catalog import CHECKS, CatalogClient
@@ -29,7 +33,17 @@ from storefront_service.clients.orders import OrdersClient
 from storefront_service.clients.suggestions import SuggestionsClient
 from storefront_service.clients.traces import TracesClient
 from storefront_service.limits import LIMITS, OrderLimits
+from storefront_service.pages.browsing import BrowsingPages
+from storefront_service.pages.cart import CartPages
+from storefront_service.pages.checkout import CheckoutPages
+from storefront_service.pages.errors import ErrorPages
+from storefront_service.pages.frame import PartDown
+from storefront_service.pages.orders import OrderPages
 from storefront_service.sessions import SessionSigner
+from storefront_service.web.headers import SECURITY_HEADERS
+from storefront_service.web.middleware import ShopMiddleware
+from storefront_service.web.static import StaticFiles
+from storefront_service.web.templates import Templates
 
 _READ_SECONDS = 1.0
 _OPTIONAL_SECONDS = 0.3  # recommendations, ads and traces, which pages can do without
@@ -48,7 +62,7 @@ class Settings(HttpServiceSettings):
     email_internal_addr: str
     # Signs session cookies; during a key change two keys, separated by a comma.
     session_key: HmacKeySetting
-    # Whether browsers send the session cookie over https only.
+    # Browsers then send the session cookie over https only.
     secure_cookie: bool = False
     # Limits per hour.
     orders_per_session: PositiveInt = 10
@@ -68,9 +82,29 @@ async def build(settings: Settings, service: HttpService) -> AsyncIterator[ASGIA
             stack.push_async_callback(closing.aclose)
         # A page loads a dozen pictures, whose spans would bury the spans of pages.
         service.add_unobserved_path("/static/")
-        signer = SessionSigner(settings.session_key)
-        limits = OrderLimits({name: getattr(settings, name) for name in LIMITS}, service.telemetry)
-        yield create_app(clients, signer, limits, secure_cookie=settings.secure_cookie)
+        yield create_app(settings, clients, service.telemetry)
+
+
+def create_app(settings: Settings, clients: Clients, telemetry: Telemetry) -> ASGIApp:
+    limits = OrderLimits({name: getattr(settings, name) for name in LIMITS}, telemetry)
+    static = StaticFiles()
+    templates = Templates(static)
+    errors = ErrorPages(templates, clients)
+    routes = Starlette(
+        routes=[
+            *BrowsingPages(templates, clients).routes(),
+            *CartPages(templates, clients).routes(),
+            *CheckoutPages(templates, clients, limits).routes(),
+            *OrderPages(templates, clients).routes(),
+            Route("/static/{name:path}", static.serve),
+        ],
+        exception_handlers=dict.fromkeys((DomainError, PartDown, HTTPException, Exception), errors.respond),
+    )
+    routes.router.redirect_slashes = False  # a redirect would trust Host, and leave https behind a proxy
+    signer = SessionSigner(settings.session_key)
+    # Outside Starlette's own middleware, so the page for an unexpected error has a session and headers too.
+    shop = ShopMiddleware(routes, signer, errors.forbidden, secure_cookie=settings.secure_cookie)
+    return with_headers(shop, SECURITY_HEADERS)
 
 
 def connect(settings: Settings, telemetry: Telemetry, stack: AsyncExitStack) -> Clients:

@@ -20,7 +20,6 @@ from email_service.messages import (
     MessageRecord,
     MessageState,
     NewMessage,
-    SpoolStatistics,
     SpoolUnavailable,
 )
 from email_service.spool import statements
@@ -116,11 +115,12 @@ class Spool:
         rows = await self._database.read(statements.READ, {"letter_id": message_id})
         return _record(rows[0], rows[0]["message"] or b"", rows[0]["digests"] or b"") if rows else None
 
-    async def statistics(self) -> SpoolStatistics:
+    async def statistics(self) -> Mapping[MessageState, tuple[int, float]]:
+        """Return how many unsent messages are in each state, and the age of the oldest in seconds."""
         rows = await self._database.report(statements.STATISTICS, {})
-        oldest = {MessageState(row["state"]): float(row["oldest_seconds"]) for row in rows}
-        unsent = {MessageState(row["state"]): int(row["letters"]) for row in rows}
-        return SpoolStatistics(unsent, max(0.0, oldest.get(MessageState.QUEUED, 0.0)))
+        return {
+            MessageState(row["state"]): (int(row["letters"]), max(0.0, float(row["oldest_seconds"]))) for row in rows
+        }
 
     async def check(self) -> None:
         await self._database.read(statements.CHECK, {})
