@@ -1,6 +1,5 @@
 """Open-loop arrivals of sessions. A Locust user is a source of sessions."""
 
-import math
 import random
 import time
 from dataclasses import dataclass
@@ -8,6 +7,7 @@ from typing import Any
 
 import gevent
 import structlog
+from gevent.event import AsyncResult
 from gevent.pool import Group
 from locust import User, task
 from locust.env import Environment
@@ -15,7 +15,7 @@ from locust.env import Environment
 from load_generator.arrivals import ArrivalPlan
 from load_generator.figures import Figures
 from load_generator.personas import PERSONAS, Persona
-from load_generator.session import PATIENCE_SECONDS, End, Session, SessionFailed, SessionStopped
+from load_generator.session import PATIENCE_SECONDS, Session, SessionFailed, SessionStopped
 
 _log = structlog.get_logger()
 
@@ -35,7 +35,7 @@ class Customers:
     def __post_init__(self) -> None:
         self._sessions = Group()
         self._workers: dict[str, dict[str, Any]] = {}
-        self._end = End()
+        self._end: AsyncResult[float] = AsyncResult()
         self._began = time.monotonic()
         self._sources = 0
         # Read only here: a request to Locust's page can replace `host`.
@@ -90,20 +90,20 @@ class Customers:
             session.close()
 
     def _start(self) -> None:
-        self._end = End()
+        self._end = AsyncResult()
         self._began = time.monotonic()
         self._sources = 0
         self.figures.start()
 
     def _stop(self) -> None:
         """End the run. Send only requests that should have started by now, and wait for their responses."""
-        self._end.reach()
+        self._end.set(time.monotonic())
         self._sessions.join(timeout=2 * PATIENCE_SECONDS)
         self._sessions.kill()
 
     def _report(self, client_id: str, data: dict[str, Any]) -> None:
         data["in_flight"] = len(self._sessions)
-        data["ended"] = self._end.time < math.inf
+        data["ended"] = self._end.ready()
 
     def _read_report(self, client_id: str, data: dict[str, Any]) -> None:
         self._workers[client_id] = data

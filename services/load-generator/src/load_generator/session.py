@@ -1,6 +1,5 @@
 """A visit to the storefront: scheduled requests, with the cookies, redirects and forms of a browser."""
 
-import math
 import time
 from dataclasses import dataclass
 from http.cookiejar import CookieJar, DefaultCookiePolicy
@@ -9,7 +8,7 @@ from typing import Any, cast
 from urllib.parse import urlsplit
 
 import gevent
-from gevent.event import Event
+from gevent.event import AsyncResult
 from gevent.ssl import create_default_context
 from locust.contrib.fasthttp import FAILURE_EXCEPTIONS, FastResponse, LocustBadStatusCode, LocustUserAgent
 from locust.env import Environment
@@ -31,24 +30,6 @@ class SessionStopped(Exception):
     """The run ended before this session."""
 
 
-class End:
-    """When the run ended; infinity until it does."""
-
-    def __init__(self) -> None:
-        self.time = math.inf
-        self._reached = Event()
-
-    def reach(self) -> None:
-        self.time = time.monotonic()
-        self._reached.set()
-
-    def wait_until(self, planned: float) -> None:
-        """Wait until a planned time. Raise SessionStopped if the end comes first."""
-        self._reached.wait(max(0.0, planned - time.monotonic()))
-        if planned > self.time:
-            raise SessionStopped
-
-
 @dataclass
 class Session:
     """A session whose schedule does not depend on responses: every request has a planned start.
@@ -60,6 +41,7 @@ class Session:
     Attributes:
         planned: the planned start of the next request, at first the arrival; monotonic.
         think_seconds: mean time between planned starts.
+        end: when the run ended, once it has.
         order_id: of the order that the session has seen.
     """
 
@@ -69,7 +51,7 @@ class Session:
     planned: float
     think_seconds: float
     random: Random
-    end: End
+    end: "AsyncResult[float]"
     order_id: str | None = None
 
     def __post_init__(self) -> None:
@@ -87,17 +69,17 @@ class Session:
 
     def open(self, path: str) -> Page:
         """Request a page and return it. Raise SessionFailed or SessionStopped."""
-        self.end.wait_until(self.planned)
+        self._wait()
         return self._request("GET", path)
 
     def submit(self, form: Form, **fields: str) -> Page:
         """Post a form with these fields and its hidden ones, and return the next page. Raise like `open`."""
-        self.end.wait_until(self.planned)
+        self._wait()
         return self._request("POST", form.action, {**form.hidden, **fields})
 
     def submit_twice(self, form: Form, **fields: str) -> tuple[Page, Page]:
         """Post a form twice at once, as a double click does, and return both pages."""
-        self.end.wait_until(self.planned)
+        self._wait()
         clicks = [gevent.spawn(self._attempt, form, fields) for _ in range(2)]
         first, second = (click.get() for click in clicks)
         for page in (first, second):
@@ -107,7 +89,7 @@ class Session:
 
     def submit_and_hang_up(self, form: Form, *, after_seconds: float, **fields: str) -> None:
         """Post a form, and hang up unless the response begins in time. Not measured."""
-        self.end.wait_until(self.planned)
+        self._wait()
         agent = _agent(self._cookies, timeout_seconds=after_seconds, max_redirects=0)
         try:
             agent.urlopen(f"{self.origin}{form.action}", "POST", self._posting, {**form.hidden, **fields})
@@ -139,6 +121,12 @@ class Session:
             self.figures.record_order((time.monotonic() - self.planned) * 1000)
         else:
             self.expect(order_id == self.order_id, page, "a repeat led to another order")
+
+    def _wait(self) -> None:
+        """Wait until the planned start. Raise SessionStopped if the run ends first."""
+        ended_at = self.end.wait(max(0.0, self.planned - time.monotonic()))
+        if ended_at is not None and self.planned > ended_at:
+            raise SessionStopped
 
     def _attempt(self, form: Form, fields: dict[str, str]) -> Any:
         """Post a form. Return SessionFailed instead of raising it: gevent would print it."""
@@ -193,5 +181,4 @@ def _reason(error: BaseException) -> str:
 
 
 def _path(url: str) -> str:
-    parts = urlsplit(url)
-    return parts.path + (f"?{parts.query}" if parts.query else "")
+    return urlsplit(url)._replace(scheme="", netloc="").geturl()
