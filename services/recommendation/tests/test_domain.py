@@ -10,7 +10,7 @@ from recommendation_service.domain import (
     Product,
     Purchases,
     Ranking,
-    RecommendationRequest,
+    check_request,
     recommend,
     same_category,
     same_price_band,
@@ -32,7 +32,7 @@ RANKINGS = [same_category, PURCHASES.rank, same_price_band]
 def recommended(
     *product_ids: str, user_id: str = "ada", catalog: Catalog = CATALOG, rank: Ranking = same_category
 ) -> list[str]:
-    return recommend(catalog, RecommendationRequest(user_id, product_ids), rank)
+    return recommend(catalog, user_id, product_ids, rank)
 
 
 def test_v1_chooses_what_the_service_chose_before_it_had_versions() -> None:
@@ -78,7 +78,7 @@ def test_recommendations_are_the_same_in_every_process() -> None:
         "catalog = Catalog(Product(str(number), ('a',)) for number in range(100))\n"
         "together = Purchases([[str(number) for number in range(50)]])\n"
         "for rank in (same_category, together.rank, same_price_band):\n"
-        "    print(recommend(catalog, RecommendationRequest('ada', ['7']), rank))"
+        "    print(recommend(catalog, 'ada', ['7'], rank))"
     )
     outputs = {
         subprocess.run(
@@ -107,4 +107,4 @@ def test_five_distinct_products_are_recommended_if_so_many_others_are_left(
 )
 def test_too_long_input_is_rejected(user_id: str, product_ids: list[str], field: str) -> None:
     with rejecting(field):
-        RecommendationRequest(user_id, product_ids)
+        check_request(user_id, product_ids)

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from recommendation_service.__main__ import Settings
-from recommendation_service.domain import Catalog, Product, RecommendationRequest, recommend
+from recommendation_service.domain import Catalog, Product, recommend
 from recommendation_service.store import parse_purchases
 from shop_kit.settings import load_settings
 
@@ -25,7 +25,7 @@ def test_the_packaged_file_has_five_other_products_of_the_catalog_for_each() -> 
 def test_products_that_are_not_sold_any_more_are_not_recommended() -> None:
     purchases = parse_purchases(b'[["pan", "knife"], ["pan", "withdrawn"]]')
     catalog = Catalog([Product("pan", ()), Product("knife", ())])
-    assert recommend(catalog, RecommendationRequest("ada", ["pan"]), purchases.rank) == ["knife"]
+    assert recommend(catalog, "ada", ["pan"], purchases.rank) == ["knife"]
 
 
 @pytest.mark.parametrize(

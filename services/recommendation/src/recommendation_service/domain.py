@@ -49,16 +49,10 @@ class CatalogSource(Protocol):
         """Return the latest catalog. Raise CatalogUnavailable if there is none yet."""
 
 
-@dataclass(frozen=True, slots=True)
-class RecommendationRequest:
-    """A user, whose id may be empty, and the products on the current page. Raise InvalidArgument beyond a limit."""
-
-    user_id: str
-    product_ids: Sequence[str]
-
-    def __post_init__(self) -> None:
-        limit_text(self.user_id, "user_id", max_length=_MAX_USER_ID_LENGTH)
-        limit_count(self.product_ids, "product_ids", max_count=MAX_PRODUCT_IDS)
+def check_request(user_id: str, product_ids: Sequence[str]) -> None:
+    """Raise InvalidArgument for a user id that is too long, or for too many products."""
+    limit_text(user_id, "user_id", max_length=_MAX_USER_ID_LENGTH)
+    limit_count(product_ids, "product_ids", max_count=MAX_PRODUCT_IDS)
 
 
 # Returns the products that go with the given ones, best first; products in one collection are equally good.
@@ -93,13 +87,13 @@ class Purchases:
         return [ids_by_count[count] for count in sorted(ids_by_count, reverse=True)]
 
 
-def recommend(catalog: Catalog, request: RecommendationRequest, rank: Ranking = same_category) -> list[str]:
-    """Choose up to MAX_RECOMMENDED products that are not in the request, the best ones first, then others.
+def recommend(catalog: Catalog, user_id: str, product_ids: Iterable[str], rank: Ranking = same_category) -> list[str]:
+    """Choose up to MAX_RECOMMENDED products other than the given ones, the best ones first, then others.
 
     The choice is pseudorandom: all processes make the same one for the same user, products (in any order) and catalog.
     """
-    given = sorted(set(request.product_ids))
-    choice = random.Random("\0".join([request.user_id, *given]))  # noqa: S311 - a choice, not a secret
+    given = sorted(set(product_ids))
+    choice = random.Random("\0".join([user_id, *given]))  # noqa: S311 - a choice, not a secret
     left = set(catalog.ids).difference(given)
     chosen: list[str] = []
     for equals in (*rank(catalog, given), catalog.ids):

@@ -1,7 +1,7 @@
 """shop.RecommendationService: maps messages to the domain and back."""
 
 from chassis.rpc.calls import ServicerContext
-from recommendation_service.domain import CatalogSource, Ranking, RecommendationRequest, recommend, same_category
+from recommendation_service.domain import CatalogSource, Ranking, check_request, recommend, same_category
 from shop import recommendation_pb2, recommendation_pb2_grpc
 
 
@@ -16,7 +16,7 @@ class RecommendationService(recommendation_pb2_grpc.RecommendationServiceService
     async def ListRecommendations(
         self, request: recommendation_pb2.ListRecommendationsRequest, context: ServicerContext
     ) -> recommendation_pb2.ListRecommendationsResponse:
-        validated = RecommendationRequest(request.user_id, request.product_ids)
+        check_request(request.user_id, request.product_ids)
         context.set_trailing_metadata(self._version)
-        chosen = recommend(await self._catalog.current(), validated, self._rank)
+        chosen = recommend(await self._catalog.current(), request.user_id, request.product_ids, self._rank)
         return recommendation_pb2.ListRecommendationsResponse(product_ids=chosen)
