@@ -70,6 +70,7 @@ async def test_the_ad_on_a_product_page_leads_to_another_page(visitor: Visitor) 
 @pytest.mark.parametrize(
     ("path", "status", "target"),
     [
+        ("/product/wool-blanket", 308, "/products/wool-blanket"),  # ads of other shops
         ("/cart/", 307, "/cart"),
         ("/orders//", 307, "/orders"),
         ("//evil.example/", 307, "/evil.example"),

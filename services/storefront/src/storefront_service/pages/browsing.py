@@ -21,6 +21,7 @@ class BrowsingPages(Pages):
             Route("/search", self.search),
             Route("/categories/{name:path}", self.category),
             Route("/products/{product_id:path}", self.product),
+            Route("/product/{product_id:path}", self.redirect_to_product),  # ads of other shops link to it
             Route("/{path:path}/", self.redirect_without_slash),
         ]
 
@@ -71,3 +72,8 @@ class BrowsingPages(Pages):
 
     async def redirect_without_slash(self, request: Request) -> Response:
         return RedirectResponse("/" + request.path_params["path"].strip("/"))
+
+    async def redirect_to_product(self, request: Request) -> Response:
+        catalog = await self.catalog()
+        product = found(catalog.get(request.path_params["product_id"]))
+        return RedirectResponse(f"/products/{product.id}", status_code=308)
