@@ -91,7 +91,7 @@ class OrderPages(Pages):
         if self._streams >= _MAX_STREAMS:
             raise HTTPException(503, "too many pages are updated live")
         headers = {"cache-control": PERSONAL, "x-accel-buffering": "no"}
-        return StreamingResponse(self._counted(self._events(order)), media_type="text/event-stream", headers=headers)
+        return StreamingResponse(self._events(order), media_type="text/event-stream", headers=headers)
 
     async def email(self, request: Request) -> Response:
         confirmation, frame = await asyncio.gather(self._confirmation(request), self.frame(request))
@@ -112,33 +112,29 @@ class OrderPages(Pages):
         order = await self._find(request)
         return await require("email", self.clients.confirmations.find(order.order_id))
 
-    async def _counted(self, events: AsyncIterator[str]) -> AsyncIterator[str]:
-        self._streams += 1
-        try:
-            async for event in events:
-                yield event
-        finally:
-            self._streams -= 1
-
     async def _events(self, order: Order) -> AsyncIterator[str]:
         until = time.monotonic() + _STREAM_SECONDS
         sent: dict[str, str] = {}
-        yield "retry: 1000\n\n"
-        while time.monotonic() < until:
-            parts = {name: self.templates.render(f"order_{name}.html", {"order": order}) for name in _PARTS}
-            if parts != sent:
-                sent = parts
-                yield "".join(_event(*part) for part in parts.items())
-            if order.is_final:
-                async for event in self._trace_events(order, until):
-                    yield event
-                yield _event("end", "")
-                return
-            await asyncio.sleep(_POLL_SECONDS)
-            try:
-                order = await self.clients.orders.find(order.user_id, order.order_id) or order
-            except DomainError:
-                yield ": checkout does not respond\n\n"  # it may recover before the stream ends
+        self._streams += 1
+        try:
+            yield "retry: 1000\n\n"
+            while time.monotonic() < until:
+                parts = {name: self.templates.render(f"order_{name}.html", {"order": order}) for name in _PARTS}
+                if parts != sent:
+                    sent = parts
+                    yield "".join(_event(*part) for part in parts.items())
+                if order.is_final:
+                    async for event in self._trace_events(order, until):
+                        yield event
+                    yield _event("end", "")
+                    return
+                await asyncio.sleep(_POLL_SECONDS)
+                try:
+                    order = await self.clients.orders.find(order.user_id, order.order_id) or order
+                except DomainError:
+                    yield ": checkout does not respond\n\n"  # it may recover before the stream ends
+        finally:
+            self._streams -= 1
 
     async def _trace_events(self, order: Order, until: float) -> AsyncIterator[str]:
         sent: Trace | None = None
