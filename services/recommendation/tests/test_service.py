@@ -16,7 +16,7 @@ from shop_kit.waiting import wait_until
 
 @pytest.fixture
 async def stub(catalog: CachedCatalog) -> AsyncIterator[RecommendationServiceStub]:
-    async with connect(RecommendationService(catalog)) as channel:
+    async with connect(RecommendationService(catalog.current)) as channel:
         yield RecommendationServiceStub(channel)
 
 

@@ -79,7 +79,7 @@ class Figures:
             "requests": self._stats.total.num_requests,
             "p50_ms": self._stats.total.get_response_time_percentile(0.5),
             "p99_ms": self._stats.total.get_response_time_percentile(0.99),
-            "pages": [_page(entry) for entry in self._pages()],
+            "pages": self._pages(),
             "orders": orders.num_requests,
             "order_p99_ms": orders.get_response_time_percentile(0.99),
             "repeats": self._entry(_ORDER, "repeated").num_requests,
@@ -112,9 +112,18 @@ class Figures:
     def _entries(self, kind: str) -> Iterator[StatsEntry]:
         return (entry for entry in list(self._stats.entries.values()) if entry.method == kind)
 
-    def _pages(self) -> list[StatsEntry]:
+    def _pages(self) -> list[dict[str, Any]]:
         entries = [entry for entry in self._stats.entries.values() if entry.method not in (_SESSION, _ORDER)]
-        return sorted(entries, key=lambda entry: (entry.name, entry.method))
+        return [
+            {
+                "page": f"{entry.method} {entry.name}",
+                "requests": entry.num_requests,
+                "failures": entry.num_failures,
+                "p50_ms": entry.get_response_time_percentile(0.5),
+                "p99_ms": entry.get_response_time_percentile(0.99),
+            }
+            for entry in sorted(entries, key=lambda entry: (entry.name, entry.method))
+        ]
 
     def _total(self, kind: str) -> int:
         return sum(entry.num_requests for entry in self._entries(kind))
@@ -129,13 +138,3 @@ class Figures:
 def _recent_percentile(entry: StatsEntry, fraction: float) -> int:
     recent = entry.get_current_response_time_percentile(fraction)
     return entry.get_response_time_percentile(fraction) if recent is None else recent
-
-
-def _page(entry: StatsEntry) -> dict[str, Any]:
-    return {
-        "page": f"{entry.method} {entry.name}",
-        "requests": entry.num_requests,
-        "failures": entry.num_failures,
-        "p50_ms": entry.get_response_time_percentile(0.5),
-        "p99_ms": entry.get_response_time_percentile(0.99),
-    }

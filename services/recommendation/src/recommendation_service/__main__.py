@@ -41,7 +41,7 @@ async def build(settings: Settings, service: Service) -> AsyncIterator[None]:
         aclosing(CachedCatalog(stub, settings.catalog_ttl_seconds, service.telemetry)) as catalog,
         in_background(purchases.watch),
     ):
-        servicer = RecommendationService(catalog, version, rankings[version])
+        servicer = RecommendationService(catalog.current, version, rankings[version])
         service.add_servicer(recommendation_pb2_grpc.add_RecommendationServiceServicer_to_server, servicer)
         yield
 

@@ -3,18 +3,16 @@
 import time
 from collections.abc import Callable
 
-from typing_extensions import override
-
 from chassis.errors import DomainError
 from chassis.rpc.cache import TtlCache
 from chassis.telemetry.instruments import Telemetry
-from recommendation_service.domain import Catalog, CatalogSource, CatalogUnavailable, Product
+from recommendation_service.domain import Catalog, CatalogUnavailable, Product
 from shop import empty_pb2, product_catalog_pb2_grpc
 
 _ALL_PRODUCTS = "all products"
 
 
-class CachedCatalog(CatalogSource):
+class CachedCatalog:
     """Caches the catalog. Callers wait only for the first read: later, a stale catalog is served during a refresh."""
 
     def __init__(
@@ -28,8 +26,8 @@ class CachedCatalog(CatalogSource):
         self._stub = stub
         self._cache = TtlCache(self._fetch, ttl_seconds, "catalog", telemetry, serve_stale=True, clock=clock)
 
-    @override
     async def current(self) -> Catalog:
+        """Return the latest catalog. Raise CatalogUnavailable if there is none yet."""
         try:
             (catalog,) = await self._cache.get(_ALL_PRODUCTS)
         except DomainError as error:

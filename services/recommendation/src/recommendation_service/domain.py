@@ -5,7 +5,6 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from chassis.errors import Unavailable
 from chassis.values.fields import limit_count, limit_text
@@ -42,11 +41,6 @@ class Catalog:
         """Return the products that share a group with a given one, including the given ones. Ignore unknown ids."""
         groups = {group for id_ in self.ids & given for group in groups_of(self._products[id_])}
         return {id_ for id_, product in self._products.items() if not groups.isdisjoint(groups_of(product))}
-
-
-class CatalogSource(Protocol):
-    async def current(self) -> Catalog:
-        """Return the latest catalog. Raise CatalogUnavailable if there is none yet."""
 
 
 def check_request(user_id: str, product_ids: Sequence[str]) -> None:

@@ -1,15 +1,19 @@
 """shop.RecommendationService: maps messages to the domain and back."""
 
+from collections.abc import Awaitable, Callable
+
 from chassis.rpc.calls import ServicerContext
-from recommendation_service.domain import CatalogSource, Ranking, check_request, recommend, same_category
+from recommendation_service.domain import Catalog, Ranking, check_request, recommend, same_category
 from shop import recommendation_pb2, recommendation_pb2_grpc
+
+ReadCatalog = Callable[[], Awaitable[Catalog]]
 
 
 class RecommendationService(recommendation_pb2_grpc.RecommendationServiceServicer):
-    """Recommends products of the latest catalog, and returns the version of the ranking as trailing metadata."""
+    """Recommends products of the catalog, and returns the version of the ranking as trailing metadata."""
 
-    def __init__(self, catalog: CatalogSource, version: str = "v1", rank: Ranking = same_category) -> None:
-        self._catalog = catalog
+    def __init__(self, read_catalog: ReadCatalog, version: str = "v1", rank: Ranking = same_category) -> None:
+        self._read_catalog = read_catalog
         self._version = (("recommendation-version", version),)
         self._rank = rank
 
@@ -18,5 +22,5 @@ class RecommendationService(recommendation_pb2_grpc.RecommendationServiceService
     ) -> recommendation_pb2.ListRecommendationsResponse:
         check_request(request.user_id, request.product_ids)
         context.set_trailing_metadata(self._version)
-        chosen = recommend(await self._catalog.current(), request.user_id, request.product_ids, self._rank)
+        chosen = recommend(await self._read_catalog(), request.user_id, request.product_ids, self._rank)
         return recommendation_pb2.ListRecommendationsResponse(product_ids=chosen)

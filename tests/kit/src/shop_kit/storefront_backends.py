@@ -23,7 +23,7 @@ from currency_service.service import CurrencyService
 from currency_service.store import parse_rates
 from product_catalog_service.service import CatalogMessages, ProductCatalogService
 from product_catalog_service.store import parse_catalog
-from recommendation_service.domain import Catalog, CatalogSource, Product
+from recommendation_service.domain import Catalog, Product
 from recommendation_service.service import RecommendationService
 from shop.address_pb2 import Address
 from shop.cart_pb2 import CartItem
@@ -82,16 +82,6 @@ class Peer(FakePeer):
     @override
     def methods(self) -> list[str]:
         return [name for name in dir(self.servicer) if name[0].isupper()]
-
-
-class _Products(CatalogSource):
-    def __init__(self, path: Path) -> None:
-        parsed = parse_catalog(path.read_bytes())
-        self._catalog = Catalog(Product(product.id, product.categories) for product in parsed.products)
-
-    @override
-    async def current(self) -> Catalog:
-        return self._catalog
 
 
 class FakeCheckout(CheckoutServiceServicer, OrderQuotesServicer, OrderJournalServicer, MailRecordsServicer):
@@ -200,6 +190,11 @@ class Backends:
     def __init__(self) -> None:
         data = {path.name: path for path in SERVICES.glob("*/src/*/data/*")}
         catalog = DataFile(data["products.json"], lambda raw: CatalogMessages(parse_catalog(raw)))
+        sold = parse_catalog(data["products.json"].read_bytes()).products
+
+        async def read_products() -> Catalog:
+            return Catalog(Product(product.id, product.categories) for product in sold)
+
         self.carts = MemoryCartStore(3600)
         self.checkout = FakeCheckout()  # type: ignore[abstract] # it has the methods that the storefront calls
         self.checkout_peer = Peer(self.checkout)
@@ -207,7 +202,7 @@ class Backends:
         self.currency = Peer(CurrencyService(DataFile(data["rates.xml"], parse_rates)))
         self.cart = Peer(CartService(self.carts, Telemetry()))
         self.cart_lines = Peer(CartLines(self.carts))
-        self.recommendation = Peer(RecommendationService(_Products(data["products.json"])))
+        self.recommendation = Peer(RecommendationService(read_products))
         self.ad = Peer(AdService(DataFile(data["ads.json"], parse_ads)))
 
     async def add_to_cart(self, user_id: str, product_id: str) -> None:
