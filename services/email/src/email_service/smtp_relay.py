@@ -18,10 +18,6 @@ from chassis.telemetry import semconv
 from chassis.telemetry.instruments import Telemetry
 from email_service.messages import NO_RESPONSE, Attempt, ClaimedMessage, Outcome
 
-REACH_SECONDS = 20.0
-RESPONSE_SECONDS = 600.0
-"""As RFC 5321 recommends: a relay may deliver the message before it responds."""
-
 _URL = re.compile(
     r"(?P<scheme>smtps?)://((?P<user>[^:@/]+):(?P<password>[^:@/]+)@)?(?P<host>[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:(?P<port>[0-9]{1,5}))?/?"
 )
@@ -57,15 +53,15 @@ class SmtpRelay:
         sender: the envelope's sender.
         tls: trusts the system's certificate authorities or SSL_CERT_FILE by default.
         reach_seconds: limit for everything before the end of the message.
-        response_seconds: limit for the relay's response to the end of the message.
+        response_seconds: limit for the relay's response to the end, before which it may deliver (RFC 5321).
     """
 
     relay: Relay
     sender: str
     telemetry: Telemetry = field(default_factory=Telemetry)
     tls: ssl.SSLContext = field(default_factory=ssl.create_default_context)
-    reach_seconds: float = REACH_SECONDS
-    response_seconds: float = RESPONSE_SECONDS
+    reach_seconds: float = 20.0
+    response_seconds: float = 600.0
 
     async def send(self, message: ClaimedMessage, begin_sending: Callable[[], Awaitable[bool]]) -> Attempt:
         """Hand over a message.
