@@ -8,19 +8,12 @@ from shop import empty_pb2, product_catalog_pb2, product_catalog_pb2_grpc
 
 
 class CatalogMessages:
-    """A catalog of response messages, which are built once instead of in each call."""
+    """A catalog with its products as messages, which are built once instead of in each call."""
 
     def __init__(self, catalog: Catalog) -> None:
-        self._catalog = catalog
-        self._messages = {product.id: _product_to_wire(product) for product in catalog.products}
-        self.listing = product_catalog_pb2.ListProductsResponse(products=self._messages.values())
-
-    def find(self, product_id: str) -> product_catalog_pb2.Product:
-        return self._messages[self._catalog.find(product_id).id]
-
-    def search(self, query: str) -> product_catalog_pb2.SearchProductsResponse:
-        found = self._catalog.search(query)
-        return product_catalog_pb2.SearchProductsResponse(results=[self._messages[product.id] for product in found])
+        self.catalog = catalog
+        self.products = {product.id: _product_to_wire(product) for product in catalog.products}
+        self.listing = product_catalog_pb2.ListProductsResponse(products=self.products.values())
 
 
 class ProductCatalogService(product_catalog_pb2_grpc.ProductCatalogServiceServicer):
@@ -37,12 +30,15 @@ class ProductCatalogService(product_catalog_pb2_grpc.ProductCatalogServiceServic
     async def GetProduct(
         self, request: product_catalog_pb2.GetProductRequest, context: ServicerContext
     ) -> product_catalog_pb2.Product:
-        return self._catalog.value.find(request.id)
+        current = self._catalog.value
+        return current.products[current.catalog.find(request.id).id]
 
     async def SearchProducts(
         self, request: product_catalog_pb2.SearchProductsRequest, context: ServicerContext
     ) -> product_catalog_pb2.SearchProductsResponse:
-        return self._catalog.value.search(request.query)
+        current = self._catalog.value
+        found = current.catalog.search(request.query)
+        return product_catalog_pb2.SearchProductsResponse(results=[current.products[product.id] for product in found])
 
 
 def _product_to_wire(product: Product) -> product_catalog_pb2.Product:

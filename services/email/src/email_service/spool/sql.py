@@ -4,6 +4,7 @@ import asyncio
 from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -62,7 +63,7 @@ class Spool:
         """Store messages whose ids are new, all or none. Return the states of all messages with these ids."""
         # By id: transactions that lock the same messages in different orders could deadlock.
         in_order = sorted(messages, key=lambda message: message.message_id)
-        added = await self._database.write(*((statements.ADD, _parameters(message)) for message in in_order))
+        added = await self._database.write(*((statements.ADD, asdict(message)) for message in in_order))
         self.wake.set()
         return {message.message_id: MessageState(row["state"]) for message, (row,) in zip(in_order, added, strict=True)}
 
@@ -134,15 +135,6 @@ class Spool:
     async def _write(self, text: str, **parameters: Any) -> Sequence[Row]:
         (rows,) = await self._database.write((text, parameters))
         return rows
-
-
-def _parameters(message: NewMessage) -> dict[str, Any]:
-    return {
-        "letter_id": message.message_id,
-        "recipient": message.recipient,
-        "message": message.content,
-        "digests": message.digests,
-    }
 
 
 def _claim_of(message: ClaimedMessage) -> dict[str, Any]:

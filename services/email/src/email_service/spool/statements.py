@@ -9,7 +9,7 @@ _DUE = f"(due_at <= {NOW} OR due_at > {NOW} + :horizon_seconds)"
 ADD = f"""
     INSERT INTO letters (
         letter_id, state, recipient, message, digests, attempt, deferrals, reason, due_at, accepted_at, changed_at
-    ) VALUES (:letter_id, 'QUEUED', :recipient, :message, :digests, 0, 0, '', {NOW}, {NOW}, {NOW})
+    ) VALUES (:message_id, 'QUEUED', :recipient, :content, :digests, 0, 0, '', {NOW}, {NOW}, {NOW})
     ON CONFLICT (letter_id) DO UPDATE SET letter_id = EXCLUDED.letter_id RETURNING state
 """
 
