@@ -1,6 +1,6 @@
 """shop.AdService: maps messages to the domain and back."""
 
-from ad_service.domain import Ad, Inventory
+from ad_service.domain import Inventory
 from chassis.rpc.calls import ServicerContext
 from chassis.values.datafile import DataFile
 from shop import ad_pb2, ad_pb2_grpc
@@ -13,8 +13,5 @@ class AdService(ad_pb2_grpc.AdServiceServicer):
         self._ads = ads
 
     async def GetAds(self, request: ad_pb2.AdRequest, context: ServicerContext) -> ad_pb2.AdResponse:
-        return ad_pb2.AdResponse(ads=map(_ad_to_wire, self._ads.value.select(request.context_keys)))
-
-
-def _ad_to_wire(ad: Ad) -> ad_pb2.Ad:
-    return ad_pb2.Ad(redirect_url=ad.redirect_url, text=ad.text)
+        ads = self._ads.value.select(request.context_keys)
+        return ad_pb2.AdResponse(ads=[ad_pb2.Ad(redirect_url=ad.redirect_url, text=ad.text) for ad in ads])

@@ -36,7 +36,7 @@ class ConfirmationTemplates:
         values = {
             "subject": subject,
             "order": order,
-            "order_url": self._url_of(order.order_id),
+            "order_url": self._storefront_url and f"{self._storefront_url}/orders/{quote(order.order_id, safe='')}",
             "lines": [
                 (line.quantity, names.get(line.product_id) or line.product_id, format_amount(line.cost))
                 for line in order.lines
@@ -47,6 +47,3 @@ class ConfirmationTemplates:
         }
         text, html = self._text.render(values), self._html.render(values)
         return Confirmation(order.order_id, recipient, subject, text, html)
-
-    def _url_of(self, order_id: str) -> str | None:
-        return None if self._storefront_url is None else f"{self._storefront_url}/orders/{quote(order_id, safe='')}"

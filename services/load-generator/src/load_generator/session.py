@@ -40,7 +40,6 @@ class Session:
 
     Attributes:
         planned: the planned start of the next request, at first the arrival; monotonic.
-        think_seconds: mean time between planned starts.
         end: when the run ended, once it has.
         order_id: of the order that the session has seen.
     """

@@ -11,11 +11,7 @@ from shop_internal.mail_records_pb2_grpc import MailRecordsStub
 
 @dataclass(frozen=True, slots=True)
 class Confirmation:
-    """The e-mail that confirms an order, without a message once the email service has deleted that.
-
-    Attributes:
-        state: QUEUED, SENT or FAILED.
-    """
+    """The e-mail that confirms an order: QUEUED, SENT or FAILED. Once it was sent, its message is deleted."""
 
     state: str
     message: EmailMessage | None

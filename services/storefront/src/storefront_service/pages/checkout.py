@@ -48,7 +48,6 @@ class Rejection:
         order_id: of a declined order; empty if none was begun.
         problems: texts beside the invalid fields, by field.
         repeatable: whether the form may be sent again with the same key.
-        retry_after_seconds: None gives no advice.
     """
 
     status: int

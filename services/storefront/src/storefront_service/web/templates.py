@@ -1,7 +1,6 @@
 """Renders templates."""
 
 from collections.abc import Hashable, Mapping
-from datetime import datetime
 from functools import lru_cache
 from typing import Any
 
@@ -27,18 +26,14 @@ class Templates:
         # Categories and currencies are the same on most pages: they are rendered once.
         fragment = lru_cache(maxsize=1024)(self._fragment)
         self._environment.globals.update(static=static.url, picture=static.picture, fragment=fragment)
-        self._environment.filters.update(money=format_amount, time=_time, moment=_moment)
+        self._environment.filters.update(
+            money=format_amount,
+            time=lambda at: at.strftime("%H:%M:%S.%f")[:-3],
+            moment=lambda at: at.strftime("%-d %B %Y, %H:%M UTC"),
+        )
 
     def render(self, name: str, values: Mapping[str, Any]) -> str:
         return self._environment.get_template(name).render(values)
 
     def _fragment(self, name: str, **values: Hashable) -> Markup:
         return Markup(self.render(name, values))  # noqa: S704 - rendered by a template, which escapes
-
-
-def _time(at: datetime) -> str:
-    return at.strftime("%H:%M:%S.%f")[:-3]
-
-
-def _moment(at: datetime) -> str:
-    return at.strftime("%-d %B %Y, %H:%M UTC")
