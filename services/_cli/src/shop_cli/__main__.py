@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module, metadata
 from typing import Annotated
 
@@ -18,35 +18,29 @@ from chassis.values.booleans import BOOLEANS
 from shop_cli.output.visible import visible
 
 COMMANDS = {
-    "up": "Run the shop on this machine until Ctrl-C.",
-    "demo": "Start a shop, place an order, show its confirmation and trace.",
-    "status": "Show the running shop at a glance.",
-    "traces": "Find traces of the running shop.",
-    "trace": "Show a trace.",
-    "logs": "Print the log of a service.",
-    "kill": "Kill a service.",
-    "freeze": "Freeze a service.",
-    "resume": "Let a frozen service continue.",
-    "restart": "Drain and restart a service.",
-    "products": "Browse the catalog.",
-    "cart": "Fill, show and empty a cart.",
-    "order": "Order the contents of a cart.",
-    "orders": "List, watch, show and settle orders, requeue dead letters.",
-    "mail": "List and read order confirmations, send messages again.",
-    "convert": "Convert an amount between currencies.",
-    "reconcile": "Compare orders, charges, shipments and confirmations.",
-    "load": "Send simulated customers to the storefront.",
-    "prove": "Check that orders survive faults.",
-    "faults": "List faults, start and stop them in a laboratory.",
-    "incident": "Run an incident with proof, and record it.",
-    "gameday": "Find faults of a hidden schedule.",
+    "up": ("Run the shop on this machine until Ctrl-C.", ".up"),
+    "demo": ("Start a shop, place an order, show its confirmation and trace.", ".demo"),
+    "status": ("Show the running shop at a glance.", ".status"),
+    "traces": ("Find traces of the running shop.", ".traces"),
+    "trace": ("Show a trace.", ".traces"),
+    "logs": ("Print the log of a service.", ".logs"),
+    "kill": ("Kill a service.", ".actions"),
+    "freeze": ("Freeze a service.", ".actions"),
+    "resume": ("Let a frozen service continue.", ".actions"),
+    "restart": ("Drain and restart a service.", ".actions"),
+    "products": ("Browse the catalog.", ".products"),
+    "cart": ("Fill, show and empty a cart.", ".cart"),
+    "order": ("Order the contents of a cart.", ".order"),
+    "orders": ("List, watch, show and settle orders, requeue dead letters.", ".orders"),
+    "mail": ("List and read order confirmations, send messages again.", ".mail"),
+    "convert": ("Convert an amount between currencies.", ".convert"),
+    "reconcile": ("Compare orders, charges, shipments and confirmations.", ".reconcile"),
+    "load": ("Send simulated customers to the storefront.", ".load"),
 }
-"""The line of each command in `shop --help`."""
+"""The line of each command in `shop --help`, and its module, relative to `shop_cli.commands`.
 
-# Commands whose module in shop_cli.commands has another name.
-_MODULES = {"trace": "traces", **dict.fromkeys(("kill", "freeze", "resume", "restart"), "actions")}
-
-_OF_LABORATORY = ("prove", "faults", "incident", "gameday")
+An entry point of the group `shop.commands` is such a mapping, with full names of modules.
+"""
 
 _OTHER_FAILURE = 1
 _INVALID_INPUT = 2
@@ -91,39 +85,31 @@ def app(arguments: Sequence[str]) -> typer.Typer:
         rich_markup_mode=None,
     )
     created.callback()(_options)
+    wanted = arguments[0] if arguments else ""
     completing = "_SHOP_COMPLETE" in os.environ
-    for name, summary in COMMANDS.items():
-        if completing or name in arguments[:1]:
-            _add(created, name)
+    for name, (summary, module) in _find_commands(wanted).items():
+        if completing or name == wanted:
+            _add(created, name, module)
         else:
             created.command(name, help=summary)(_not_imported)
     return created
 
 
-def _add(created: typer.Typer, name: str) -> None:
-    command = find_command(name)
+def _find_commands(wanted: str) -> Mapping[str, tuple[str, str]]:
+    """Return this package's commands; unless the wanted one is among them, add those of plugins."""
+    found = dict(COMMANDS)
+    if wanted not in found:
+        for plugin in metadata.entry_points(group="shop.commands"):
+            found |= plugin.load()
+    return found
+
+
+def _add(created: typer.Typer, name: str, module: str) -> None:
+    command: typer.Typer | Callable[..., None] = getattr(import_module(module, "shop_cli.commands"), name)
     if isinstance(command, typer.Typer):
         created.add_typer(command, name=name)
     else:
         created.command(name)(command)
-
-
-def find_command(name: str) -> typer.Typer | Callable[..., None]:
-    """Import a command or group of commands."""
-    if name in _OF_LABORATORY:
-        return _find_in_laboratory(name)
-    command: typer.Typer | Callable[..., None] = getattr(
-        import_module(f"shop_cli.commands.{_MODULES.get(name, name)}"), name
-    )
-    return command
-
-
-def _find_in_laboratory(name: str) -> typer.Typer | Callable[..., None]:
-    """Return a command that is an entry point of `shop-lab`. End the program if that is not installed."""
-    for entry_point in metadata.entry_points(group="shop.commands", name=name):
-        command: typer.Typer | Callable[..., None] = entry_point.load()
-        return command
-    sys.exit(f"shop {name} is part of the laboratory: install shop-lab, as make setup does in the repository")
 
 
 def _not_imported() -> None:
