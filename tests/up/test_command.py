@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from shop_cli.local.data_stores import data_stores
+from shop_cli.local.stores import data_stores
 from shop_cli.local.workspace import discover
 from shop_kit.databases import execute
 from shop_kit.running_shop import run_shop

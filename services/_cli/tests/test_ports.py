@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from shop_cli.control_room.running import Options, running
+from shop_cli.control_room.running import running
 from shop_cli.local.ports import HOST, PortInUse, require_free, reserved
 
 
@@ -38,5 +38,5 @@ def test_a_port_that_only_ipv6_uses_is_in_use_because_localhost_may_mean_it() ->
 async def test_nothing_is_started_while_a_port_of_any_kind_is_in_use(tmp_path: Path, name: str, usual: int) -> None:
     offset = 11_300  # of which no outgoing connection can have a port
     with socket.create_server((HOST, usual + offset)), pytest.raises(PortInUse, match=f"^{name}: "):
-        async with running(tmp_path, Options(port_offset=offset)):
+        async with running(tmp_path, offset):
             pass

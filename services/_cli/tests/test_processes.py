@@ -3,6 +3,7 @@ import os
 import signal
 import socket
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -134,6 +135,6 @@ async def test_a_shop_can_run_on_another_interpreter(ad: Program, port: int, tmp
     interpreter = tmp_path / "python"
     interpreter.write_text(f'#!/bin/sh\necho "$@" > "$0.arguments"\nexec {sys.executable} "$@"\n')
     interpreter.chmod(0o755)
-    async with Shop([ad], tmp_path, {"ad": port}, python=str(interpreter)) as shop:
+    async with Shop([replace(ad, python=str(interpreter))], tmp_path, {"ad": port}) as shop:
         await shop.wait_until_serving()
     assert (tmp_path / "python.arguments").read_text() == f"-P -m {ad.module}\n"

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from chassis.errors import FailedPrecondition
 from shop_cli.clients import default_address
-from shop_cli.local.run_file import FolderNotWritable, Run, ShopRunning, find_run, locked, published, read_run
+from shop_cli.local.run_file import Run, find_run, locked, published, read_run
 
 HOLDER = """
 import sys
@@ -37,7 +38,7 @@ def running_elsewhere(folder: Path) -> Iterator[subprocess.Popen[str]]:
 def test_a_second_shop_in_a_folder_is_refused_with_a_line_that_says_how_to_run_one(tmp_path: Path) -> None:
     with (
         running_elsewhere(tmp_path),
-        pytest.raises(ShopRunning, match=r"process 1\).*--folder OTHER --any-ports"),
+        pytest.raises(FailedPrecondition, match=r"process 1\).*--folder OTHER --any-ports"),
         locked(tmp_path),
     ):
         pass
@@ -54,7 +55,7 @@ def test_the_run_file_of_a_killed_shop_is_ignored(tmp_path: Path) -> None:
 
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(FolderNotWritable, match="cannot write to .*file: Not a directory"), locked(tmp_path / "file"):
+    with pytest.raises(FailedPrecondition, match="cannot write to .*file: Not a directory"), locked(tmp_path / "file"):
         pass
 
 

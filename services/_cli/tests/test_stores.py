@@ -9,10 +9,10 @@ import psycopg
 import pytest
 import redis
 
-from shop_cli.local.data_stores import PathTooLong, data_stores
+from chassis.errors import FailedPrecondition
 from shop_cli.local.postgres import Postgres
-from shop_cli.local.stores import Valkey
-from shop_cli.local.supervision import process_states
+from shop_cli.local.stores import Valkey, data_stores
+from shop_cli.local.supervision import state_of
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ async def test_all_processes_of_a_postgres_freeze_continue_and_are_killed(folder
         server.pause()
         statement = asyncio.create_task(connection.execute("SELECT 1"))
         assert await asyncio.wait({statement}, timeout=0.3) == (set(), {statement})
-        assert await process_states([server]) == {"postgres": "frozen"}
+        assert await state_of(server) == "frozen"
         server.resume()
         await statement
         server.kill()
@@ -55,6 +55,6 @@ async def test_valkey_has_acknowledged_data_after_a_kill(tmp_path: Path, port: i
 
 
 async def test_a_folder_whose_path_is_too_long_for_a_socket_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(PathTooLong, match="`--folder`"):
+    with pytest.raises(FailedPrecondition, match="`--folder`"):
         async with data_stores(tmp_path / ("x" * 100)):
             pass

@@ -10,7 +10,7 @@ from shop_cli.clients import cart_client
 from shop_cli.local import supervision
 from shop_cli.local.ports import HOST
 from shop_cli.local.processes import Process, Shop
-from shop_cli.local.supervision import Monitor, process_states, supervise
+from shop_cli.local.supervision import Monitor, state_of, supervise
 from shop_cli.local.workspace import discover, find
 from shop_kit.waiting import wait_until
 
@@ -24,31 +24,27 @@ async def test_a_service_that_ends_is_restarted(shop: Shop, process: Process) ->
     await asyncio.gather(supervision, return_exceptions=True)
 
 
-async def test_a_change_of_state_before_a_waiting_task_first_runs_is_noticed(
-    process: Process, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked, answer = asyncio.Event(), asyncio.get_running_loop().create_future()
-
-    def is_serving() -> asyncio.Future[bool]:
-        asked.set()
-        return answer
-
-    monkeypatch.setattr(process, "is_serving", is_serving)
+async def test_a_restart_between_two_checks_and_each_change_of_state_are_reported(process: Process) -> None:
+    reported = []
     monitor = Monitor([process])
-    observing = asyncio.create_task(monitor.run())
-    await asked.wait()
-    answer.set_result(True)
-    await asyncio.create_task(monitor.wait_for_change())
-    assert monitor.all_serving
+    observing = asyncio.create_task(monitor.run(lambda found: reported.append((monitor.states["ad"], found.starts))))
+    await wait_until(lambda: monitor.all_serving)
+    process.pause()
+    await wait_until(lambda: not monitor.all_serving)
+    process.resume()
+    await wait_until(lambda: monitor.all_serving)
+    await process.restart()
+    await wait_until(lambda: reported[-1] == ("serving", 2))
+    assert reported[:3] == [("serving", 1), ("frozen", 1), ("serving", 1)]
     observing.cancel()
     await asyncio.gather(observing, return_exceptions=True)
 
 
-async def test_a_service_that_cannot_be_restarted_names_the_port_that_is_in_use(shop: Shop, process: Process) -> None:
+async def test_a_service_that_cannot_be_restarted_names_the_port_that_is_in_use(process: Process) -> None:
     await process.stop()
     with socket.create_server((HOST, process.port)):
-        assert await process_states(shop) == {"ad": f"ended (0), port {process.port} is in use"}
-    assert await process_states(shop) == {"ad": "ended (0)"}
+        assert await state_of(process) == f"ended (0), port {process.port} is in use"
+    assert await state_of(process) == "ended (0)"
 
 
 async def test_a_service_is_only_serving_if_its_peers_reach_it_too(
@@ -70,7 +66,7 @@ async def test_a_service_without_its_database_is_said_to_be_so(
             return await shop["cart"].is_serving() is False
 
         await wait_until(responds)
-        assert await process_states(shop) == {"cart": "not ready: its database does not answer"}
+        assert await state_of(shop["cart"]) == "not ready: its database does not answer"
         with pytest.raises(Unavailable, match="cart is not ready: its database does not answer") as raised:
             async with cart_client(shop["cart"].address) as cart:
                 await cart.GetCart(GetCartRequest(user_id="ada"))

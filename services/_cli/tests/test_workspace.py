@@ -3,13 +3,12 @@ from pathlib import Path
 
 import pytest
 
-from chassis.errors import NotFound
+from chassis.errors import FailedPrecondition, NotFound
 from chassis.settings import MAX_PORT
 from shop_cli.control_room.running import PORT as CONTROL_ROOM
 from shop_cli.local.workspace import (
     MAX_PORT_OFFSET,
     PORT_STEP,
-    InvalidProgram,
     Program,
     default_ports,
     discover,
@@ -49,7 +48,7 @@ def test_a_package_with_a_port_is_a_program(tmp_path: Path, folder: str, setting
 
 def test_another_protocol_is_refused_with_the_file_that_names_it(tmp_path: Path) -> None:
     add_package(tmp_path / "services" / "window", 'port = 1\nprotocol = "https"')
-    with pytest.raises(InvalidProgram, match=r"window/pyproject.toml: protocol must be grpc or http, not 'https'"):
+    with pytest.raises(FailedPrecondition, match=r"window/pyproject.toml: protocol must be grpc or http, not 'https'"):
         discover(tmp_path)
 
 

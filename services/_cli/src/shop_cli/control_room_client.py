@@ -9,22 +9,14 @@ from chassis.errors import DomainError, FailedPrecondition, InvalidArgument, Not
 from shop_cli.local.run_file import Run, find_run
 
 _TIMEOUT_SECONDS = 15.0
-_OK = 200
-
-
-class NoShop(FailedPrecondition):
-    """No shop runs in the current folder or the repository."""
-
-
-class ControlRoomRefused(FailedPrecondition):
-    """The control room refused a request."""
 
 
 def require_run() -> Run:
-    """Return the running shop of the current folder. Raise NoShop."""
+    """Return the running shop of the current folder. Raise FailedPrecondition."""
     run = find_run()
     if run is None:
-        raise NoShop("no shop runs here: start it with `shop up`, or change to the folder that it was started with")
+        message = "no shop runs here: start it with `shop up`, or change to the folder that it was started with"
+        raise FailedPrecondition(message, reason="NO_SHOP")
     return run
 
 
@@ -46,7 +38,7 @@ def get_trace(trace_id: str) -> list[dict[str, Any]]:
 
 def act(action: str, service: str) -> None:
     """Kill, freeze, resume or restart a service. Raise NotFound."""
-    _call("POST", f"/api/services/{_segment('service', service)}/{action}")
+    _call("POST", f"/services/{_segment('service', service)}/{action}")
 
 
 def _segment(field: str, value: str) -> str:
@@ -69,9 +61,9 @@ def _call(method: str, path: str) -> Any:
         raise Unavailable(message, reason="NOTHING_LISTENS") from error
     finally:
         connection.close()
-    if response.status != _OK:
+    if response.status >= http.client.BAD_REQUEST:
         raise _error(response.status, body)
-    return json.loads(body)
+    return json.loads(body) if body else None
 
 
 def _error(status: int, body: bytes) -> DomainError:
@@ -79,7 +71,7 @@ def _error(status: int, body: bytes) -> DomainError:
         described = json.loads(body)
         reason, message = described["reason"], described["message"]
     except (ValueError, KeyError, TypeError):
-        return ControlRoomRefused(f"the control room responded {status}")
+        return FailedPrecondition(f"the control room responded {status}", reason="CONTROL_ROOM_REFUSED")
     if status == http.client.BAD_REQUEST:
         return InvalidArgument(reason=reason, message=message)
-    return (NotFound if status == http.client.NOT_FOUND else ControlRoomRefused)(message, reason=reason)
+    return (NotFound if status == http.client.NOT_FOUND else FailedPrecondition)(message, reason=reason)

@@ -8,20 +8,18 @@ from google.protobuf.message import Message
 from opentelemetry.proto.collector.metrics.v1 import metrics_service_pb2
 from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric
 from opentelemetry.proto.resource.v1.resource_pb2 import Resource
-from typing_extensions import override
 
-from shop_cli.local.otlp_receiver import Sink, attributes_of, receiver, spans_of
+from shop_cli.local.otlp_receiver import attributes_of, receiver, spans_of
 from shop_cli.local.spans import Span
 
 
 @dataclass
-class Received(Sink):
+class Received:
     """All export requests so far in order of arrival, and the spans in them. Unbounded: for short runs only."""
 
     messages: list[Message] = field(default_factory=list)
     spans: list[Span] = field(default_factory=list)
 
-    @override
     def add(self, message: Message) -> None:
         self.messages.append(message)
         self.spans += spans_of(message)
@@ -48,5 +46,5 @@ def service_of(resource: Resource) -> str:
 async def receiving(port: int) -> AsyncIterator[Received]:
     """Run a receiver on a port of loopback while in the context; yield all that it receives."""
     received = Received()
-    async with receiver(port, received):
+    async with receiver(port, received.add):
         yield received

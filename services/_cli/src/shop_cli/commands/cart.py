@@ -28,10 +28,6 @@ _MAX_PROPOSED = 3
 Currency = Annotated[str | None, typer.Option(help="Currency of the prices. Default: the catalog's.")]
 
 
-class ProductNotFound(NotFound):
-    """The catalog has no product with this id."""
-
-
 @cart.command("add")
 @async_command
 async def add_to_cart(
@@ -52,7 +48,7 @@ async def add_to_cart(
         now = await _quantity_in_cart(client, user, product_id)
     name = products[product_id].name if products else product_id
     text = f"{quantity} x {name} added." if now is None else f"The cart of {user} has {now} x {name}."
-    console.print(text, markup=False, soft_wrap=True)
+    console.out(text)
 
 
 @cart.command("show")
@@ -64,7 +60,7 @@ async def show_cart(user: User, *, currency: Currency = None, as_json: Json = Fa
     if as_json:
         print_json(found)
     elif not found.items:
-        console.print(f"The cart of {user} is empty.", markup=False, soft_wrap=True)
+        console.out(f"The cart of {user} is empty.")
     else:
         await _print_cart(found.items, await _read_products(), currency)
 
@@ -102,7 +98,7 @@ async def _print_cart(
             rows.append(line)
     print_table(["Product", "Name", "Quantity ", "Price ", "Cost "], rows)
     if len(costs) == len(rows):
-        console.print(f"\ntotal {total(costs[0].currency_code, costs)}, without shipping", markup=False)
+        console.out(f"\ntotal {total(costs[0].currency_code, costs)}, without shipping")
 
 
 async def _convert(client: CurrencyServiceStub, amount: Money, currency: str | None) -> Money:
@@ -124,7 +120,7 @@ async def _read_products() -> dict[str, Product]:
 
 
 def _require_product(product_id: str, products: Mapping[str, Product]) -> None:
-    """Raise ProductNotFound, which proposes similar ids, if the product is not on sale."""
+    """Raise NotFound, which proposes similar ids, if the product is not on sale."""
     if product_id in products:
         return
     wanted, ids = product_id.lower(), {known.lower(): known for known in products}
@@ -132,4 +128,5 @@ def _require_product(product_id: str, products: Mapping[str, Product]) -> None:
     similar += [ids[match] for match in get_close_matches(wanted, ids)]
     proposed = list(dict.fromkeys(similar))[:_MAX_PROPOSED]
     question = f"did you mean {' or '.join(proposed)}? " if proposed else ""
-    raise ProductNotFound(f"no product has the id {product_id}: {question}`shop products list` shows all")
+    message = f"no product has the id {product_id}: {question}`shop products list` shows all"
+    raise NotFound(message, reason="PRODUCT_NOT_FOUND")

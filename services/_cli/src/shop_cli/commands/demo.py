@@ -10,18 +10,16 @@ from pathlib import Path
 from chassis.errors import NotFound, Unavailable
 from shop.order_pb2 import OrderResult
 from shop_cli.clients import checkout_client, fill_cart, mail_client
+from shop_cli.commands.mail import message_text
 from shop_cli.commands.options import async_command
 from shop_cli.local.otlp_receiver import exporting_to, receiver
 from shop_cli.local.ports import reserved
-from shop_cli.local.processes import Shop
+from shop_cli.local.processes import Process, Shop
 from shop_cli.local.run_file import locked
-from shop_cli.local.supervision import process_states
 from shop_cli.local.telemetry_store import TelemetryStore, TraceQuery
 from shop_cli.local.workspace import default_ports, discover_services
-from shop_cli.output.message_text import message_text
 from shop_cli.output.next_steps import print_steps_after_demo
 from shop_cli.output.printing import amount, console, print_order, print_table
-from shop_cli.output.status_display import StatusDisplay
 from shop_cli.output.trace_tree import trace_tree
 from shop_cli.sample_order import sample_order
 from shop_internal.mail_records_pb2 import GetMailRequest
@@ -29,12 +27,7 @@ from shop_internal.mail_records_pb2 import GetMailRequest
 _USER = "demo"
 _LINES = 3
 _PLACE_ORDER = "shop.CheckoutService/PlaceOrder"
-_REFRESH_SECONDS = 0.1
 _CONFIRMATION_SECONDS = 60.0
-
-
-class ConfirmationMissing(Unavailable):
-    """The order's confirmation was not accepted in time."""
 
 
 @async_command
@@ -47,9 +40,10 @@ async def demo() -> None:
     temporary = tempfile.TemporaryDirectory(prefix="shop-demo-", ignore_cleanup_errors=True)
     with temporary as name, locked(data := Path(name)), reserved(len(names) + 1) as (otlp_port, *ports):
         by_name = dict(zip(names, ports, strict=True))
-        async with receiver(otlp_port, telemetry):
+        async with receiver(otlp_port, telemetry.add):
             async with Shop(programs, data, by_name, _environment(otlp_port)) as shop:
-                await _start(shop)
+                console.print("[bold]Starting the services")
+                await asyncio.gather(*map(_start, shop))
                 await _fill_cart(shop)
                 await _place_order(shop)
             # Stopping the services made them export their last spans.
@@ -64,18 +58,9 @@ def _environment(otlp_port: int) -> dict[str, str]:
     return {**inherited, **exporting_to(otlp_port)}
 
 
-async def _start(shop: Shop) -> None:
-    console.print("[bold]Starting the services")
-    waiting = asyncio.create_task(shop.wait_until_serving())
-    try:
-        with StatusDisplay(shop) as display:
-            while not waiting.done():
-                await asyncio.wait([waiting], timeout=_REFRESH_SECONDS)
-                display.update(await process_states(shop))
-        await waiting
-    finally:
-        waiting.cancel()
-        await asyncio.gather(waiting, return_exceptions=True)
+async def _start(process: Process) -> None:
+    seconds = await process.wait_until_serving()
+    console.out(f"{process.name:<16} serving after {seconds:.1f} s")
 
 
 async def _fill_cart(shop: Shop) -> None:
@@ -95,11 +80,11 @@ async def _place_order(shop: Shop) -> None:
     console.print("\n[bold]Order in EUR")
     print_order(order)
     console.print("\n[bold]Confirmation")
-    console.out(message_text(await _confirmation(shop, order)), highlight=False)
+    console.out(message_text(await _confirmation(shop, order)))
 
 
 async def _confirmation(shop: Shop, order: OrderResult) -> str:
-    """Wait for the order's confirmation, which is accepted shortly after the response. Raise ConfirmationMissing."""
+    """Wait for the order's confirmation, which is accepted shortly after the response. Raise Unavailable."""
     request = GetMailRequest(order_id=order.order_id)
     deadline = time.monotonic() + _CONFIRMATION_SECONDS
     async with mail_client(shop["email"]) as records:
@@ -107,7 +92,8 @@ async def _confirmation(shop: Shop, order: OrderResult) -> str:
             with suppress(NotFound):
                 return (await records.GetMail(request)).message
             await asyncio.sleep(0.05)
-    raise ConfirmationMissing(f"no confirmation of order {order.order_id} after {_CONFIRMATION_SECONDS:g} s")
+    message = f"no confirmation of order {order.order_id} after {_CONFIRMATION_SECONDS:g} s"
+    raise Unavailable(message, reason="CONFIRMATION_MISSING")
 
 
 def _show_trace(telemetry: TelemetryStore) -> None:

@@ -92,11 +92,11 @@ def _show_figures(process: subprocess.Popen[str]) -> dict[str, Any] | None:
             elif event["event"] == "figures" and errors.is_interactive:
                 live.update(Text(_line(event)), refresh=True)
             elif event["event"] == "figures":
-                errors.print(_line(event), soft_wrap=True)
+                errors.out(_line(event))
             elif event["event"] == "started":
-                errors.print(f"seed {event['seed']}", markup=False)
+                errors.out(f"seed {event['seed']}")
             else:
-                errors.print(line.rstrip(), markup=False, soft_wrap=True)
+                errors.out(line.rstrip())
     return summary
 
 

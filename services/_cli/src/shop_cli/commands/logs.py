@@ -56,9 +56,9 @@ def _new_lines(path: Path, start: int) -> Iterator[str]:
 
 def _print(line: LogLine, *, as_json: bool) -> None:
     if as_json:
-        console.out(line.text, highlight=False)
+        console.out(line.text)
         return
     fields = " ".join(f"{name}={value}" for name, value in line.fields.items())
     trace = f" trace={line.trace_id}" if line.trace_id else ""
     text = f"{line.time[11:23]} {line.level:<8} {line.event} {fields}{trace}" if line.time else line.event
-    console.print(text, markup=False, soft_wrap=True)
+    console.out(text)

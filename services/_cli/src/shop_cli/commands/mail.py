@@ -1,12 +1,13 @@
 """`shop mail`: order confirmations, and the messages by which the email service sends them."""
 
+from email import message_from_string
+from email.policy import default
 from typing import Annotated
 
 import typer
 
 from shop_cli.clients import journal_client, mail_client, spool_client
-from shop_cli.commands.options import InternalAddress, Json, async_command
-from shop_cli.output.message_text import message_text
+from shop_cli.commands.options import InternalAddress, Json, async_command, parse_state
 from shop_cli.output.printing import (
     Columns,
     console,
@@ -16,11 +17,13 @@ from shop_cli.output.printing import (
     print_list,
     print_one,
     print_table,
+    state_name,
 )
-from shop_cli.output.states import parse_state, state_name
 from shop_internal import letter_spool_pb2, mail_records_pb2, orders_pb2
 
 mail = typer.Typer(no_args_is_help=True, help="List and read order confirmations, and send messages again.")
+
+_HEADERS = ("From", "To", "Subject", "Date")
 
 Unsent = Annotated[bool, typer.Option("--unsent", help="Only messages that were not sent, the longest waiting first.")]
 State = Annotated[
@@ -61,7 +64,7 @@ async def show_message(
         print_json(found)
         return
     print_one(found.letter, _COLUMNS)
-    console.out(f"\n{message_text(found.message)}" if found.message else "\nThe text was deleted.", highlight=False)
+    console.out(f"\n{message_text(found.message)}" if found.message else "\nThe text was deleted.")
 
 
 @mail.command("requeue")
@@ -76,7 +79,16 @@ async def requeue_messages(
         request = letter_spool_pb2.RequeueLettersRequest(letter_ids=message_ids)
         requeued = (await spool.RequeueLetters(request)).requeued
     for message_id in message_ids:
-        console.print(f"{message_id} {'requeued' if message_id in requeued else 'left as it is'}", markup=False)
+        console.out(f"{message_id} {'requeued' if message_id in requeued else 'left as it is'}")
+
+
+def message_text(content: str) -> str:
+    """Return the main headers and the plain text of a MIME message."""
+    message = message_from_string(content, policy=default)
+    headers = [f"{name}: {message[name]}" for name in _HEADERS if message[name]]
+    body = message.get_body(("plain", "html"))
+    text = body.get_content() if body is not None else ""
+    return "\n".join([*headers, "", text.replace("\r", "").rstrip()])
 
 
 async def _list_confirmations(limit: int, address: str | None, *, as_json: bool) -> None:

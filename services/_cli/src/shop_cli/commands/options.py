@@ -7,6 +7,8 @@ from typing import Annotated, Any, ParamSpec, TypeVar
 
 import typer
 
+from shop_cli.output.printing import state_name
+
 MAX_INT32 = 2**31 - 1
 
 P = ParamSpec("P")
@@ -23,6 +25,15 @@ Key = Annotated[
 ]
 Service = Annotated[str, typer.Argument(metavar="SERVICE", help="Name of the service.")]
 User = Annotated[str, typer.Argument(metavar="USER", help="Id of the user.")]
+
+
+def parse_state(states: Any, name: str) -> Any:
+    """Return the state of a protobuf enum with this name, as `state_name` returns it. Raise BadParameter."""
+    by_name = {state_name(states, value): value for value in states.values() if value}
+    if name.upper() not in by_name:
+        expected = ", ".join(by_name)
+        raise typer.BadParameter(f"unknown state {name}: expected one of {expected}", param_hint="--state")
+    return by_name[name.upper()]
 
 
 def async_command(command: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, T]:

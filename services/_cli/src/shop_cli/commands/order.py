@@ -101,7 +101,7 @@ async def _show_trace(trace_id: str, *, as_json: bool) -> None:
     elif not spans:
         typer.echo(f"No span of trace {trace_id} has arrived: `shop up` stores none if it exports elsewhere.", err=True)
     else:
-        console.print(f"\ntrace {trace_id}", markup=False)
+        console.out(f"\ntrace {trace_id}")
         console.print(trace_tree([Span(**span) for span in spans]))
 
 

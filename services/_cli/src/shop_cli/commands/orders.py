@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from shop_cli.clients import journal_client
-from shop_cli.commands.options import InternalAddress, Json, async_command
+from shop_cli.commands.options import InternalAddress, Json, async_command, parse_state
 from shop_cli.output.printing import (
     Columns,
     amount,
@@ -17,8 +17,8 @@ from shop_cli.output.printing import (
     print_lines,
     print_list,
     print_one,
+    state_name,
 )
-from shop_cli.output.states import parse_state, state_name
 from shop_internal import orders_pb2
 
 orders = typer.Typer(
@@ -136,7 +136,7 @@ def _print_change(order: orders_pb2.Order, *, as_json: bool) -> None:
     waiting = f", waiting: {', '.join(order.outbox)}" if order.outbox else ""
     state = f"{state_name(orders_pb2.OrderState, order.state):<12}"
     text = f"{order.order_id}  {state} {amount(order.total)}  {', '.join(notes)}{waiting}"
-    console.print(f"{format_time(order.updated_at)[11:]}  {text}", markup=False, soft_wrap=True)
+    console.out(f"{format_time(order.updated_at)[11:]}  {text}")
 
 
 def _shown_state(order: orders_pb2.Order) -> str:

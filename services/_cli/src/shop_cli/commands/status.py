@@ -16,7 +16,7 @@ def status(*, as_json: Json = False) -> None:
     columns = ["Service", "State", "Calls/s ", "Errors/s ", "p50 ms ", "p99 ms ", "Restarts ", "Port"]
     print_table(columns, map(_row, found["services"]))
     run = control_room_client.require_run()
-    console.print(f"\n{_reconciliation(found['reconciliation'])}", markup=False, soft_wrap=True)
+    console.out(f"\n{_reconciliation(found['reconciliation'])}")
     print_fields([("storefront", found["storefront"] or ""), ("control room", run.link)])
 
 

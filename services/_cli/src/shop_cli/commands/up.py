@@ -2,18 +2,21 @@
 
 import asyncio
 import signal
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from chassis.background import in_background
 from shop_cli.commands.options import async_command
 from shop_cli.control_room.room import ControlRoom
-from shop_cli.control_room.running import Options, running, without_effect
+from shop_cli.control_room.running import running, without_effect
+from shop_cli.local.child_process import ChildProcess
 from shop_cli.local.workspace import MAX_PORT_OFFSET, PORT_STEP, root
 from shop_cli.output.next_steps import print_next_steps
 from shop_cli.output.printing import console
-from shop_cli.output.status_display import StatusDisplay
 
 # A service that is still starting has no signal handler yet and ends by the signal.
 _STOPPED = (0, -signal.SIGTERM)
@@ -29,7 +32,6 @@ Folder = Annotated[Path | None, typer.Option(help="Folder for the services' data
 WithPostgres = Annotated[
     bool, typer.Option("--postgres", help="Store everything in PostgreSQL and Valkey, which are started as well.")
 ]
-
 WithTls = Annotated[
     bool,
     typer.Option(
@@ -38,7 +40,6 @@ WithTls = Annotated[
         "Databases and telemetry stay in plaintext, on loopback.",
     ),
 ]
-
 WithLab = Annotated[bool, typer.Option("--lab", help="For `shop faults`: services can be made to fail.")]
 
 
@@ -59,37 +60,32 @@ async def up(
     """
     if port_offset % PORT_STEP:
         raise typer.BadParameter(f"must be a multiple of {PORT_STEP}", param_hint="--port-offset")
-    stopped = _event_set_by_signals()
-    data = (folder or root()).resolve()
-    if names := ", ".join(without_effect()):
-        console.print(
-            f"without effect, as OTEL_EXPORTER_OTLP_ENDPOINT is not set: {names}", markup=False, soft_wrap=True
-        )
-    async with running(data, Options(port_offset, any_ports, postgres, tls, lab)) as room:
-        await _show_until(stopped, room, folder)
-        console.print("stopping ...")
-    codes = {process.name: process.exit_code for process in room.processes}
-    failed = [f"{name} ended with status {code}" for name, code in codes.items() if code not in _STOPPED]
-    console.print("; ".join(["stopped", *failed]))
-
-
-def _event_set_by_signals() -> asyncio.Event:
     stopped = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)
-    return stopped
+    if names := ", ".join(without_effect()):
+        console.out(f"without effect, as OTEL_EXPORTER_OTLP_ENDPOINT is not set: {names}")
+    data, ports = (folder or root()).resolve(), None if any_ports else port_offset
+    async with (
+        running(data, ports, postgres=postgres, tls=tls, lab=lab) as room,
+        in_background(partial(room.monitor.run, _reporter(room, folder))),
+    ):
+        await stopped.wait()
+        console.out("stopping ...")
+    codes = {process.name: process.exit_code for process in room.processes}
+    failed = [f"{name} ended with status {code}" for name, code in codes.items() if code not in _STOPPED]
+    console.out("; ".join(["stopped", *failed]))
 
 
-async def _show_until(stopped: asyncio.Event, room: ControlRoom, folder: Path | None) -> None:
-    """Show the states of the services as they change, and once what to do next."""
+def _reporter(room: ControlRoom, folder: Path | None) -> Callable[[ChildProcess], None]:
+    """Return what prints the state of a process that has changed, and once what to do next."""
     was_ready = False
-    stopping = asyncio.create_task(stopped.wait())
-    with StatusDisplay(room.processes) as display:
-        while not stopped.is_set():
-            display.update(room.monitor.states)
-            if room.monitor.all_serving and not was_ready:
-                was_ready = True
-                print_next_steps(room.run, folder)
-            changing = asyncio.create_task(room.monitor.wait_for_change())
-            await asyncio.wait({stopping, changing}, return_when=asyncio.FIRST_COMPLETED)
-            changing.cancel()
+
+    def report(process: ChildProcess) -> None:
+        nonlocal was_ready
+        console.out(f"{process.name:<16} {process.address:<16} {room.monitor.states[process.name]}")
+        if room.monitor.all_serving and not was_ready:
+            was_ready = True
+            print_next_steps(room.run, folder)
+
+    return report

@@ -17,10 +17,6 @@ from shop_cli.local.telemetry_store import SORT_KEYS, TraceQuery
 _MAX_LISTED = 5_000
 
 
-class TraceNotFound(NotFound):
-    """No stored trace has this id."""
-
-
 def routes(room: ControlRoom) -> list[Route]:
     async def status(_request: Request) -> Response:
         return JSONResponse(await describe(room))
@@ -32,15 +28,10 @@ def routes(room: ControlRoom) -> list[Route]:
     async def get_trace(request: Request) -> Response:
         return JSONResponse([asdict(span) for span in require_trace(room, request.path_params["trace_id"])])
 
-    async def act(request: Request) -> Response:
-        room.act(request.path_params["action"], request.path_params["name"])
-        return JSONResponse({})
-
     return [
         Route("/api/status", status),
         Route("/api/traces", find_traces),
         Route("/api/traces/{trace_id}", get_trace),
-        Route("/api/services/{name}/{action}", act, methods=["POST"]),
     ]
 
 
@@ -56,10 +47,11 @@ async def describe(room: ControlRoom) -> dict[str, Any]:
 
 
 def require_trace(room: ControlRoom, trace_id: str) -> Sequence[Span]:
-    """Return the spans of a trace. Raise TraceNotFound."""
+    """Return the spans of a trace. Raise NotFound."""
     spans = room.telemetry.trace(trace_id)
     if not spans:
-        raise TraceNotFound(f"the trace {trace_id} is unknown or no longer stored: page views are dropped first")
+        message = f"the trace {trace_id} is unknown or no longer stored: page views are dropped first"
+        raise NotFound(message, reason="TRACE_NOT_FOUND")
     return spans
 
 

@@ -10,15 +10,10 @@ from chassis.errors import FailedPrecondition
 from shop_cli.local.child_process import ChildProcess
 
 
-class NoCustomers(FailedPrecondition):
-    """This shop has no storefront that customers could visit."""
-
-
 class Customers(ChildProcess):
     """The customers of the storefront with this URL, None if the shop has none."""
 
     stop_signal = signal.SIGINT
-    stop_seconds = 10.0
 
     def __init__(self, storefront: str | None, log_path: Path) -> None:
         super().__init__("customers", log_path)
@@ -36,9 +31,9 @@ class Customers(ChildProcess):
         await self.spawn(sys.executable, "-P", *command, folder=Path.cwd())
 
     async def set_rate(self, sessions_per_second: float) -> None:
-        """Change how many sessions begin per second; 0 stops them. Raise NoCustomers."""
+        """Change how many sessions begin per second; 0 stops them. Raise FailedPrecondition."""
         if self._storefront is None:
-            raise NoCustomers("this shop has no storefront")
+            raise FailedPrecondition("this shop has no storefront", reason="NO_CUSTOMERS")
         await self.stop()
         self._rate = sessions_per_second
         if sessions_per_second > 0:

@@ -1,7 +1,7 @@
 """The part of Jaeger's HTTP API v3 that the storefront uses: a search for traces."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -14,6 +14,8 @@ from starlette.routing import Route
 from chassis.errors import InvalidArgument
 from shop_cli.local.spans import Span, Value
 from shop_cli.local.telemetry_store import TelemetryStore, TraceQuery
+
+_KINDS = {bool: "boolValue", int: "intValue", float: "doubleValue", str: "stringValue"}
 
 
 def routes(telemetry: TelemetryStore) -> list[Route]:
@@ -78,16 +80,12 @@ def _to_json(span: Span) -> dict[str, Any]:
     }
 
 
-def _attributes(attributes: dict[str, Any]) -> list[dict[str, Any]]:
-    return [{"key": key, "value": _value(value)} for key, value in attributes.items() if value != ""]
-
-
-def _value(value: Value) -> dict[str, Value]:
-    if isinstance(value, bool):
-        return {"boolValue": value}
-    if isinstance(value, int):
-        return {"intValue": str(value)}
-    return {"doubleValue": value} if isinstance(value, float) else {"stringValue": str(value)}
+def _attributes(attributes: Mapping[str, Value]) -> list[dict[str, Any]]:
+    return [
+        {"key": key, "value": {_KINDS[type(value)]: str(value) if type(value) is int else value}}
+        for key, value in attributes.items()
+        if value != ""
+    ]
 
 
 def _error(status: int, message: str) -> Response:

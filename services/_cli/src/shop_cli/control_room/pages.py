@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl
@@ -17,10 +18,10 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response, Stream
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from chassis.errors import InvalidArgument, NotFound
+from chassis.errors import InvalidArgument
 from shop_cli.control_room.api import describe, number, require_trace, trace_query
 from shop_cli.control_room.drawings import places, sparkline
-from shop_cli.control_room.room import ControlRoom
+from shop_cli.control_room.room import ControlRoom, Panel
 from shop_cli.local.service_logs import LogLine, lines_of_trace, read_log
 from shop_cli.local.spans import Span, tree_order
 from shop_cli.output.visible import visible
@@ -52,7 +53,7 @@ def routes(room: ControlRoom, environment: Environment) -> list[Route | Mount]:
         Route("/services/{name}/{action}", pages.act, methods=["POST"]),
         Route("/customers", pages.set_customers, methods=["POST"]),
         Route("/fault-demo", pages.start_fault_demo, methods=["POST"]),
-        Route("/panel", pages.act_on_panel, methods=["POST"]),
+        *([Route("/panel", partial(_act_on_panel, room.panel), methods=["POST"])] if room.panel else []),
         Mount("/static", StaticFiles(directory=Path(__file__).parent / "static")),
     ]
 
@@ -106,12 +107,6 @@ class _Pages:
 
     async def start_fault_demo(self, _request: Request) -> Response:
         self._room.start_fault_demo()
-        return RedirectResponse("/", 303)
-
-    async def act_on_panel(self, request: Request) -> Response:
-        if self._room.panel is None:
-            raise NotFound("this shop is no laboratory")
-        await self._room.panel.act(await _form(request))
         return RedirectResponse("/", 303)
 
     async def _updates(self, request: Request) -> AsyncIterator[str]:
@@ -168,6 +163,11 @@ def waterfall(spans: Sequence[Span]) -> list[Bar]:
 def _clock(nanos: int) -> str:
     """Return a time of the day in UTC, such as `10:30:00.000`."""
     return datetime.fromtimestamp(nanos / 1e9, UTC).strftime("%H:%M:%S.%f")[:-3]
+
+
+async def _act_on_panel(panel: Panel, request: Request) -> Response:
+    await panel.act(await _form(request))
+    return RedirectResponse("/", 303)
 
 
 async def _form(request: Request) -> dict[str, str]:

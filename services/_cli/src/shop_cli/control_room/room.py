@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Protocol
@@ -18,16 +18,8 @@ from shop_cli.local.supervision import Monitor
 from shop_cli.local.telemetry_store import TelemetryStore
 
 
-class UnknownAction(NotFound):
-    """No action on a service has this name."""
-
-
-class FaultDemoRunning(FailedPrecondition):
-    """The demonstration of faults runs already."""
-
-
 class Panel(Protocol):
-    """A section of the page; `template` is Jinja's and has it as `panel`."""
+    """A section that a plugin adds to the page. `template` is for Jinja, which gets the panel as `panel`."""
 
     template: str
 
@@ -38,11 +30,8 @@ class Panel(Protocol):
 class ControlRoom:
     """A running shop, and the means to observe and disturb it.
 
-    Args:
-        stores: the shop's own database servers, which are observed and disturbed like its services.
-
     Attributes:
-        panel: what a laboratory adds to the page.
+        stores: the shop's own database servers, which are observed and disturbed like its services.
         telemetry_elsewhere: the OTLP endpoint to which the services export instead of this process, if there is one.
         closing: set when the shop stops.
     """
@@ -63,7 +52,7 @@ class ControlRoom:
         self.panel: Panel | None = None
         self.telemetry_elsewhere: str | None = None
         self.closing = asyncio.Event()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[object]] = set()
 
     @property
     def processes(self) -> list[ChildProcess]:
@@ -75,25 +64,25 @@ class ControlRoom:
         return next((store for store in self.stores if store.name == name), None) or self.shop[name]
 
     def act(self, action: str, name: str) -> None:
-        """Kill, freeze, resume or restart a service or store. Raise UnknownService or UnknownAction."""
+        """Kill, freeze, resume or restart a service or store. Raise NotFound."""
         process = self.process(name)
         actions: dict[str, Callable[[], None]] = {
             "kill": process.kill,
             "freeze": process.pause,
             "resume": process.resume,
-            "restart": lambda: self._run(process.stop()),  # supervision starts it again
+            "restart": lambda: self._start(process.stop()),  # supervision starts it again
         }
         if action not in actions:
-            raise UnknownAction(f"unknown action {action!r}: expected one of {', '.join(actions)}")
+            message = f"unknown action {action!r}: expected one of {', '.join(actions)}"
+            raise NotFound(message, reason="UNKNOWN_ACTION")
         actions[action]()
-        self.monitor.check_now(name)
 
     def start_fault_demo(self) -> None:
-        """Start the demonstration of an order that survives faults. Raise FaultDemoRunning."""
+        """Start the demonstration of an order that survives faults. Raise FailedPrecondition."""
         if self.fault_demo is not None and self.fault_demo.running:
-            raise FaultDemoRunning("the demonstration has not ended yet")
+            raise FailedPrecondition("the demonstration has not ended yet", reason="FAULT_DEMO_RUNNING")
         self.fault_demo = FaultDemo(self.shop, self.reconciler, self.act)
-        self._run(self.fault_demo.run())
+        self._start(self.fault_demo.run())
 
     def services(self) -> list[dict[str, Any]]:
         now = time.time()
@@ -114,7 +103,7 @@ class ControlRoom:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.customers.stop()
 
-    def _run(self, work: Any) -> None:
-        task = asyncio.get_running_loop().create_task(work)
+    def _start(self, work: Coroutine[Any, Any, object]) -> None:
+        task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

@@ -8,12 +8,14 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import Self
 
 from chassis.errors import FailedPrecondition, Unavailable
 from shop_cli.local import launch
 
 CHECK_SECONDS = 20.0
 START_SECONDS = 300.0  # on a busy machine; a process that ends fails at once
+_STOP_SECONDS = 25.0  # then it is killed
 _POLL_SECONDS = 0.02
 _LAST_LINES = 3
 
@@ -27,11 +29,13 @@ class NotServing(Unavailable):
 
 
 class ChildProcess:
-    """A child of this process, which ends with it, and its log file. Subclasses say how it starts and is checked."""
+    """A child of this process, which ends with it, and its log file. Subclasses say how it starts and is checked.
+
+    As a context, start it, wait until it is ready, and stop it on exit.
+    """
 
     address = ""  # for people, such as `host:port`
     stop_signal = signal.SIGTERM
-    stop_seconds = 25.0  # then it is killed
 
     def __init__(self, name: str, log_path: Path) -> None:
         self.name = name
@@ -40,6 +44,14 @@ class ChildProcess:
         self.started_at = 0.0
         self.paused = False
         self._child: asyncio.subprocess.Process | None = None
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        await self.wait_until_serving()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
 
     @property
     def pid(self) -> int | None:
@@ -120,7 +132,7 @@ class ChildProcess:
         self.send(self.stop_signal)
         self.resume()
         try:
-            return await asyncio.wait_for(self.wait(), self.stop_seconds)
+            return await asyncio.wait_for(self.wait(), _STOP_SECONDS)
         except TimeoutError:
             self.kill()
             return await self.wait()

@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import Any
 
 import grpc
 from google.protobuf.message import Message
@@ -21,15 +21,13 @@ _shared = lru_cache(maxsize=16_384)(str)
 _KINDS = {number: name.removeprefix("SPAN_KIND_") for name, number in WireSpan.SpanKind.items()}
 
 
-class Sink(Protocol):
-    """Stores export requests of traces, metrics and logs."""
-
-    def add(self, message: Message) -> None: ...
+Sink = Callable[[Message], None]
+"""Takes an export request of traces, metrics or logs."""
 
 
 @asynccontextmanager
 async def receiver(port: int, sink: Sink) -> AsyncIterator[None]:
-    """Run a receiver on a port of loopback while in the context, and pass what it receives to `sink`."""
+    """Receive on a port of loopback while in the context."""
     server = grpc.aio.server()
     signals = {"Trace": trace_service_pb2, "Metrics": metrics_service_pb2, "Logs": logs_service_pb2}
     server.add_generic_rpc_handlers([_handler(sink, signal, messages) for signal, messages in signals.items()])
@@ -60,7 +58,7 @@ def _handler(sink: Sink, signal: str, messages: Any) -> grpc.GenericRpcHandler:
     response: Message = getattr(messages, f"Export{signal}ServiceResponse")()
 
     async def export(message: Message, _context: object) -> Message:
-        sink.add(message)
+        sink(message)
         return response
 
     handler: grpc.RpcMethodHandler[Any, Any] = grpc.unary_unary_rpc_method_handler(

@@ -23,10 +23,6 @@ class PortInUse(FailedPrecondition):
     """Another program listens on a port that a service needs."""
 
 
-class NoFreePort(ResourceExhausted):
-    """Every port that was tried is in use."""
-
-
 def require_free(port: int, name: str) -> None:
     """Raise PortInUse, with the port and its name, such as `cart-internal`, if another program listens there."""
     if not _is_free(port):
@@ -37,7 +33,7 @@ def require_free(port: int, name: str) -> None:
 
 @contextmanager
 def reserved(count: int) -> Iterator[list[int]]:
-    """Reserve free ports, which no other shop on this machine uses until the context is left. Raise NoFreePort."""
+    """Reserve free ports: no other shop on this machine gets them meanwhile. Raise ResourceExhausted."""
     with ExitStack() as locks:
         yield [_reserve(locks) for _ in range(count)]
 
@@ -54,7 +50,8 @@ def _reserve(locks: ExitStack) -> int:
             locks.enter_context(lock)
             return port
         lock.close()
-    raise NoFreePort(f"no free port among {_TRIES} tried between {_FIRST} and {_LAST}")
+    message = f"no free port among {_TRIES} tried between {_FIRST} and {_LAST}"
+    raise ResourceExhausted(message, reason="NO_FREE_PORT")
 
 
 def _is_free(port: int) -> bool:

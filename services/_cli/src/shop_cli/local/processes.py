@@ -14,7 +14,6 @@ thread that started it, so enter the context in a thread that lives as long as t
 import asyncio
 import json
 import os
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Self
@@ -53,7 +52,6 @@ class Process(ChildProcess):
         folder: its working directory. It writes data below `.shop/` there and its log to `.shop/log/<name>.log`. Its
             secrets, unless `environment` sets them, are in `.shop-secrets/<name>/`.
         internal_port: the port of its internal services, if it has any; 0 for a free one.
-        python: the interpreter that runs the program; by default this process's.
         certificates: of its clients here, if it serves TLS.
     """
 
@@ -65,7 +63,6 @@ class Process(ChildProcess):
         folder: Path,
         internal_port: int = 0,
         *,
-        python: str = sys.executable,
         certificates: Certificates | None = None,
     ) -> None:
         super().__init__(program.name, folder / ".shop" / "log" / f"{program.name}.log")
@@ -79,18 +76,12 @@ class Process(ChildProcess):
         ports = {"PORT": str(port), "INTERNAL_PORT": str(internal_port)}
         self.environment = {**environment, **secrets, "HOST": HOST, **ports}
         self._folder = folder
-        self._python = python
         self.certificates = certificates
 
     @property
     def identity(self) -> Identity | None:
         """Of its clients here."""
         return self.certificates.refresh() if self.certificates else None
-
-    @property
-    def database_url(self) -> str:
-        """Of its database; by default that of a file in its folder."""
-        return self.environment.get("DATABASE_URL", f"sqlite:///.shop/{self.name}.db")
 
     @override
     async def start(self, **variables: str) -> None:
@@ -99,7 +90,7 @@ class Process(ChildProcess):
         Return without waiting until the process is ready.
         """
         self.require_free_ports()
-        command = (self._python, "-P", "-m", self.program.module)
+        command = (self.program.python, "-P", "-m", self.program.module)
         await self.spawn(*command, folder=self._folder, environment={**self.environment, **variables})
 
     @override
@@ -134,7 +125,6 @@ class Shop:
         environment: of all processes; this process's own by default.
         overrides: additional variables of single processes, by program name.
         identities: with which the services use TLS; None for plaintext.
-        python: as of `Process`.
     """
 
     def __init__(
@@ -146,18 +136,17 @@ class Shop:
         overrides: Mapping[str, Mapping[str, str]] | None = None,
         *,
         identities: Identities | None = None,
-        python: str = sys.executable,
     ) -> None:
         common = {**inherited(os.environ if environment is None else environment), **addresses(programs, ports)}
         certificates = identities.operator if identities else None
-        self._folder, self._python = folder, python
+        self._folder = folder
         self._processes: dict[str, Process] = {}
         for program in programs:
             name, internal_port = program.name, ports.get(internal_name(program.name), 0)
             own = identities.variables(name) if identities else {}
             variables = {**common, **own, **(overrides or {}).get(name, {})}
             self._processes[name] = Process(
-                program, ports[name], variables, folder, internal_port, python=python, certificates=certificates
+                program, ports[name], variables, folder, internal_port, certificates=certificates
             )
 
     def __iter__(self) -> Iterator[Process]:
@@ -186,10 +175,12 @@ class Shop:
         A service reports itself what is wrong with its database.
         """
         databases = {
-            process.database_url: str(process.program.migrations) for process in self if process.program.migrations
+            process.environment.get("DATABASE_URL", f"sqlite:///.shop/{process.name}.db"): str(migrations)
+            for process in self
+            if (migrations := process.program.migrations)
         }
         child = await asyncio.create_subprocess_exec(
-            *(self._python, "-P", "-m", "chassis.sql.migrate"),
+            *(next(iter(self)).program.python, "-P", "-m", "chassis.sql.migrate"),
             stdin=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.DEVNULL,
             cwd=self._folder,

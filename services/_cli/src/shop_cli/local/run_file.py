@@ -18,14 +18,6 @@ _LOCK, _RUN = "lock", "run.json"
 _TRIES, _RETRY_SECONDS = 5, 0.02
 
 
-class ShopRunning(FailedPrecondition):
-    """Another shop runs in the folder."""
-
-
-class FolderNotWritable(FailedPrecondition):
-    """The folder for the shop's data cannot be created or written."""
-
-
 @dataclass(frozen=True)
 class Run:
     """A running shop.
@@ -66,7 +58,8 @@ def locked(folder: Path) -> Iterator[None]:
     """Hold the lock of a folder: no other shop runs there until the context is left, or this process ends.
 
     Create the folder if it is missing. Only this user can read its data, old and new: until the context is left, that
-    holds for every file that this process or a child of it creates. Raise ShopRunning or FolderNotWritable.
+    holds for every file that this process or a child of it creates. Raise FailedPrecondition if
+    another shop runs there, or the folder cannot be written.
     """
     data = folder / DATA
     with ExitStack() as stack:
@@ -76,11 +69,12 @@ def locked(folder: Path) -> Iterator[None]:
             lock = stack.enter_context((data / _LOCK).open("a+"))
         except OSError as error:
             message = f"cannot write to {folder}: {error.strerror}; choose another with `--folder`"
-            raise FolderNotWritable(message) from error
+            raise FailedPrecondition(message, reason="FOLDER_NOT_WRITABLE") from error
         if not _lock(lock, tries=_TRIES):
             found = read_run(folder)
             runs = f"a shop already runs in {folder}{f' (process {found.pid})' if found else ''}"
-            raise ShopRunning(f"{runs}: start a second one with `{own_command()} up --folder OTHER --any-ports`")
+            message = f"{runs}: start a second one with `{own_command()} up --folder OTHER --any-ports`"
+            raise FailedPrecondition(message, reason="SHOP_RUNNING")
         for path in (data, *data.glob("*"), *data.glob("log/*")):
             path.chmod(0o700 if path.is_dir() else 0o600)
         yield

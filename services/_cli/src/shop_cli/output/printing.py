@@ -5,7 +5,7 @@ import os
 import sys
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from google.protobuf.json_format import MessageToDict
 from google.protobuf.message import Message
@@ -56,20 +56,19 @@ def print_json(*objects: Message | Mapping[str, object]) -> None:
         fields = found
         if isinstance(found, Message):
             fields = MessageToDict(found, preserving_proto_field_name=True, always_print_fields_with_no_presence=True)
-        console.out(json.dumps(fields, ensure_ascii=False), highlight=False)
+        console.out(json.dumps(fields, ensure_ascii=False))
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Print a table made by `table`, without empty columns, as wide as the terminal and wrapped between words.
+    """Print a table made by `table`, without empty columns, wrapped between words.
 
-    If it does not fit then, print a list instead: a block of names and values per row.
+    In a terminal too narrow for that, print a list instead: a block of names and values per row.
     """
     found = [[visible(cell) for cell in row] for row in rows]  # before widths are computed
     shown = [index for index in range(len(columns)) if not found or any(row[index] for row in found)]
     names, found = [columns[index] for index in shown], [[row[index] for index in shown] for row in found]
-    widths = _widths(names, found)
-    if widths is not None:
-        console.print(table(names, found, widths=widths))
+    if _fits(names, found):
+        console.print(table(names, found))
         return
     for number, row in enumerate(found):
         if number:
@@ -90,23 +89,6 @@ def print_one(found: T, columns: Columns[T]) -> None:
     print_fields((name.strip().lower(), text(found)) for name, text in columns.items())
 
 
-def _widths(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[int] | None:
-    """Return the widths at which columns fit into the terminal. None: a word or a number would be cut."""
-    cells = [[column.strip(), *(row[index] for row in rows)] for index, column in enumerate(columns)]
-    widths = [max(map(cell_len, column)) for column in cells]
-    minimum = [
-        width if name.endswith(" ") else max(cell_len(word) for cell in column for word in cell.split(" "))
-        for name, column, width in zip(columns, cells, widths, strict=True)
-    ]
-    available = console.width - _COLUMN_GAP * (len(columns) - 1)
-    if sum(minimum) > available:
-        return None
-    while sum(widths) > available:
-        widest = max(range(len(widths)), key=lambda index: (widths[index] > minimum[index], widths[index]))
-        widths[widest] -= 1
-    return widths
-
-
 def print_fields(fields: Iterable[tuple[str, str]]) -> None:
     """Print names and values, one below the other, without empty values. Long values are wrapped between words."""
     shown = [(name, value) for name, value in fields if value]
@@ -116,40 +98,39 @@ def print_fields(fields: Iterable[tuple[str, str]]) -> None:
     )
     for name, value in shown:
         lines = f"\n{' ' * indent}".join(wrapper.wrap(value))
-        console.print(f"{name:<{indent}}{lines}", markup=False, soft_wrap=True)
+        console.out(f"{name:<{indent}}{lines}")
 
 
-def table(
-    columns: Sequence[str],
-    rows: Iterable[Sequence[str]],
-    *,
-    caption: Text | None = None,
-    widths: Sequence[int] | None = None,
-) -> Table:
-    """Return a table of plain text, without markup. A column whose name ends with a space is aligned right.
-
-    Without widths the columns adapt to the terminal, and long words are cut if they have to.
-    """
-    result = Table(
-        caption=caption,
-        caption_justify="left",
-        header_style="bold",
-        pad_edge=False,
-        box=None,
-    )
+def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
+    """Return a table of plain text, without markup. A column whose name ends with a space is aligned right."""
+    result = Table(header_style="bold", pad_edge=False, box=None)
     for index, column in enumerate(columns):
-        justify: JustifyMethod = "right" if column.endswith(" ") else "left"
-        result.add_column(
-            column.strip(), justify=justify, overflow="fold", width=None if widths is None else widths[index]
-        )
+        is_number = column.endswith(" ")
+        justify: JustifyMethod = "right" if is_number else "left"
+        is_solid = is_number or not any(" " in row[index] for row in rows)
+        result.add_column(column.strip(), justify=justify, overflow="fold", no_wrap=is_solid)
     for row in rows:
         result.add_row(*map(Text, row))
     return result
 
 
+def _fits(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
+    """Return whether the terminal is wide enough for the longest word of each text, and for whole numbers."""
+    widths = []
+    for name, *cells in zip(columns, *rows, strict=True):
+        words = cells if name.endswith(" ") else " ".join(cells).split(" ")
+        widths.append(max(map(cell_len, [name.strip(), *words])))
+    return sum(widths) + _COLUMN_GAP * (len(widths) - 1) <= console.width
+
+
 def amount(money: money_pb2.Money) -> str:
     """Return an amount with its currency, such as `12.50 EUR`."""
     return str(money_from_wire(money))
+
+
+def state_name(states: Any, state: int) -> str:
+    """Return the name of a state without the prefix that the contract gives all names of the enum."""
+    return str(states.Name(state)).removeprefix(str(states.Name(0)).removesuffix("UNSPECIFIED"))
 
 
 def format_time(at: Timestamp) -> str:

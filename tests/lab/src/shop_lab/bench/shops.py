@@ -7,7 +7,7 @@ import tempfile
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +53,8 @@ class Running:
 @asynccontextmanager
 async def running(checkout: Path, variables: Mapping[str, str]) -> AsyncIterator[Running]:
     """Run the nine services of a checkout, with environment variables; a sink discards their telemetry."""
-    programs = discover_services(checkout)
+    python = sys.executable if checkout == root() else str(checkout / ".venv/bin/python")
+    programs = [replace(program, python=python) for program in discover_services(checkout)]
     names = default_ports(programs)
     async with AsyncExitStack() as stack:
         own = stack.enter_context(reserved(len(names)))
@@ -61,9 +62,8 @@ async def running(checkout: Path, variables: Mapping[str, str]) -> AsyncIterator
         sink = await stack.enter_async_context(_sink())
         endpoint = {"OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{sink}"}
         ports = dict(zip(names, own, strict=True))
-        python = sys.executable if checkout == root() else str(checkout / ".venv/bin/python")
         begun = time.monotonic()
-        started = Shop(programs, folder, ports, {**os.environ, **variables, **endpoint}, python=python)
+        started = Shop(programs, folder, ports, {**os.environ, **variables, **endpoint})
         shop = await stack.enter_async_context(started)
         await shop.wait_until_serving()
         yield Running(shop, time.monotonic() - begun)
