@@ -41,7 +41,7 @@ async def picture_mystery(browser: Browser, run: Run) -> None:
         await tab.page.get_by_role("button", name="Break something").click()
         await asyncio.sleep(60)
         await tab.page.screenshot(path=PICTURES / "mystery.png")
-        panel = tab.page.get_by_label("Laboratory")
+        panel = tab.page.get_by_label("mystery")
         await panel.get_by_label("Service at fault").fill("payment")
         await panel.get_by_role("button", name="Answer").click()
         await expect(panel).to_contain_text("payment, after")

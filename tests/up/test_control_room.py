@@ -150,12 +150,12 @@ async def test_the_page_is_updated_by_events(up: UpShop) -> None:
         async for line in events.aiter_lines():
             fragments = json.loads(line.removeprefix("data: "))
             break
-    assert set(fragments) == {"services", "reconciliation", "customers", "fault_demo", "calls", "traces", "panel"}
+    assert set(fragments) == {"services", "reconciliation", "customers", "fault_demo", "calls", "traces", "mystery"}
 
 
 async def test_an_order_survives_a_frozen_payment_and_a_killed_checkout(up: UpShop) -> None:
     async with up.client() as client:
-        assert (await client.post("/fault-demo")).status_code == 303
+        assert (await client.post("/fault_demo")).status_code == 303
 
         async def over() -> bool:
             return "payment&#39;s ledger has" in (await client.get("/")).text

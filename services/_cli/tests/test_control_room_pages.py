@@ -13,7 +13,7 @@ from typing_extensions import override
 from chassis.telemetry import semconv
 from shop_cli.control_room.app import create_app
 from shop_cli.control_room.reconciliation import Reconciler, Reconciliation
-from shop_cli.control_room.room import ControlRoom, Panel
+from shop_cli.control_room.room import ControlRoom
 from shop_cli.local.processes import Shop
 from shop_cli.local.run_file import Run
 from shop_cli.local.telemetry_store import TelemetryStore
@@ -120,7 +120,7 @@ async def test_a_trace_is_a_waterfall_and_one_whose_spans_were_dropped_its_log_l
     assert ("no longer stored" in page, "ads chosen" in page) == (True, True)
 
 
-class OnePanel:
+class OneSection:
     """Shows what its form sent last."""
 
     template = "<p>sent: {{ panel.sent }}</p>"
@@ -131,17 +131,11 @@ class OnePanel:
 
 
 @pytest.fixture
-def panel(room: ControlRoom) -> Panel:
-    room.panel = OnePanel()
-    return room.panel
+def section(room: ControlRoom) -> None:
+    room.sections["panel"] = OneSection()
 
 
-@pytest.mark.usefixtures("panel")
-async def test_a_panel_acts_on_its_form_and_shows_no_markup_of_it(client: httpx2.AsyncClient) -> None:
+@pytest.mark.usefixtures("section")
+async def test_a_plugin_s_section_acts_on_its_form_and_shows_no_markup_of_it(client: httpx2.AsyncClient) -> None:
     assert (await client.post("/panel", content="text=%3Cb%3E")).status_code == 303
     assert "<p>sent: &lt;b&gt;</p>" in (await client.get("/")).text
-
-
-async def test_a_shop_that_is_no_laboratory_has_no_panel(client: httpx2.AsyncClient) -> None:
-    assert (await client.post("/panel")).status_code == 404
-    assert "Laboratory" not in (await client.get("/")).text

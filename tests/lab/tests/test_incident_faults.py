@@ -147,7 +147,7 @@ async def test_a_fault_lasts_when_its_command_has_ended_until_another_one_stops_
 async def test_a_mystery_breaks_a_service_and_names_it_when_it_is_revealed(shop: LabShop) -> None:
     async with running_browser() as browser, open_tab(browser, shop.run.control_room) as tab:
         await tab.page.goto(f"/?token={shop.run.token}")
-        section = tab.page.get_by_label("Laboratory")
+        section = tab.page.get_by_label("mystery")
         await tab.page.get_by_role("button", name="Break something").click()
         await expect(section).to_contain_text("Which one?", timeout=MINUTES)
         (record,) = shop.target.records()

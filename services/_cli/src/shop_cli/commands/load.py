@@ -9,13 +9,16 @@ import sys
 from typing import Annotated, Any, Literal
 
 import typer
-from rich.live import Live
-from rich.text import Text
 
 from shop_cli.clients import default_address
 from shop_cli.commands.options import Json
-from shop_cli.output.printing import SafeConsole, console, counted, print_json, print_table
+from shop_cli.output.printing import console, counted, print_json, print_table
+from shop_cli.output.visible import visible
 
+_FIGURES = (
+    "{seconds:>6.0f} s  {rate:>6.1f} sessions/s  {in_flight:>5} in flight  {requests_per_second:>7.1f} requests/s  "
+    "p50 {p50_ms} ms  p99 {p99_ms} ms  {orders} orders  {errors} errors  {dropped} dropped"
+)
 _COUNTS = {"sessions": "session", "orders": "order", "dropped": "session"}
 
 Rate = Annotated[float, typer.Option(min=0.001, help="Sessions that begin per second.")]
@@ -61,14 +64,6 @@ def load(
         "WEB_PORT": "0",
         "FIGURES_SECONDS": "1",
     }
-    status, summary = _run(settings)
-    if summary is not None:
-        _print_summary(summary, as_json=as_json)
-    raise typer.Exit(status)
-
-
-def _run(settings: dict[str, str]) -> tuple[int, dict[str, Any] | None]:
-    """Run the load generator, show its figures, and return its status and summary. SIGINT and SIGTERM make it end."""
     # Locust patches the standard library for gevent, which gRPC can't share a process with.
     command = [sys.executable, "-P", "-m", "load_generator"]
     # In a session of its own it gets no Ctrl-C from the terminal: one signal is enough.
@@ -78,33 +73,26 @@ def _run(settings: dict[str, str]) -> tuple[int, dict[str, Any] | None]:
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: process.terminate())
         summary = _show_figures(process)
-    return process.returncode, summary
+    if summary is not None:
+        _print_summary(summary, as_json=as_json)
+    raise typer.Exit(process.returncode)
 
 
 def _show_figures(process: subprocess.Popen[str]) -> dict[str, Any] | None:
-    """Show figures on standard error while the process runs. Return its summary."""
-    errors, summary = SafeConsole(stderr=True, highlight=False), None
-    with Live(console=errors, transient=True, auto_refresh=False) as live:
-        for line in process.stdout or ():
-            event = json.loads(line)
-            if event["event"] == "summary":
+    """Print figures on standard error while the process runs. Return its summary."""
+    summary = None
+    for line in process.stdout or ():
+        event = json.loads(line)
+        match event["event"]:
+            case "summary":
                 summary = event
-            elif event["event"] == "figures" and errors.is_interactive:
-                live.update(Text(_line(event)), refresh=True)
-            elif event["event"] == "figures":
-                errors.out(_line(event))
-            elif event["event"] == "started":
-                errors.out(f"seed {event['seed']}")
-            else:
-                errors.out(line.rstrip())
+            case "figures":
+                typer.echo(_FIGURES.format(**event), err=True)
+            case "started":
+                typer.echo(f"seed {event['seed']}", err=True)
+            case _:
+                typer.echo(visible(line.rstrip()), err=True)
     return summary
-
-
-def _line(figures: dict[str, Any]) -> str:
-    return (
-        "{seconds:>6.0f} s  {rate:>6.1f} sessions/s  {in_flight:>5} in flight  {requests_per_second:>7.1f} requests/s  "
-        "p50 {p50_ms} ms  p99 {p99_ms} ms  {orders} orders  {errors} errors  {dropped} dropped"
-    ).format(**figures)
 
 
 def _print_summary(summary: dict[str, Any], *, as_json: bool) -> None:

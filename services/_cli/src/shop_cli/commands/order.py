@@ -1,8 +1,8 @@
 """`shop order`: order the contents of a cart."""
 
-import asyncio
 import secrets
 import time
+from contextlib import suppress
 from typing import Annotated, Any
 
 import typer
@@ -13,9 +13,8 @@ from shop.checkout_pb2 import PlaceOrderRequest
 from shop_cli import control_room_client
 from shop_cli.clients import checkout_client, is_replayed, key_metadata
 from shop_cli.commands.options import MAX_INT32, Address, Json, Key, User, async_command
-from shop_cli.local.spans import Span
-from shop_cli.output.printing import console, print_json, print_order
-from shop_cli.output.trace_tree import trace_tree
+from shop_cli.commands.traces import print_trace
+from shop_cli.output.printing import print_json, print_order
 from shop_cli.sample_order import ADDRESS, TEST_CARD, TEST_CVV, card_info
 
 _PLACE_ORDER = "shop.CheckoutService/PlaceOrder"
@@ -83,30 +82,23 @@ async def order(
     if replayed:
         typer.echo("This is a repeat: the order had been placed before, and nothing was ordered again.", err=True)
     if trace:
-        await _show_trace(trace_id, as_json=as_json)
+        spans = _wait_for_trace(trace_id)
+        if spans:
+            typer.echo(f"\ntrace {trace_id}", err=True)
+            print_trace(spans, as_json=as_json)
+        else:
+            typer.echo(f"No span of trace {trace_id} has arrived: does `shop up` export elsewhere?", err=True)
 
 
-async def _show_trace(trace_id: str, *, as_json: bool) -> None:
-    """Wait until the services have exported the trace of a finished call, and print it."""
-    started = time.monotonic()
+def _wait_for_trace(trace_id: str) -> list[dict[str, Any]]:
+    """Return the spans of a finished call once the services have exported them, or what has arrived after a while."""
     spans: list[dict[str, Any]] = []
-    while time.monotonic() - started < _TRACE_SECONDS:
-        await asyncio.sleep(_POLL_SECONDS)
-        spans = await asyncio.to_thread(_read_trace, trace_id)
-        is_served = any(span["name"] == _PLACE_ORDER and span["kind"] == "SERVER" for span in spans)
-        if is_served and time.monotonic() - started > _EXPORT_SECONDS:
+    deadline = time.monotonic() + _TRACE_SECONDS
+    time.sleep(_EXPORT_SECONDS)
+    while not any(span["name"] == _PLACE_ORDER and span["kind"] == "SERVER" for span in spans):
+        if time.monotonic() > deadline:
             break
-    if as_json:
-        print_json(*spans)
-    elif not spans:
-        typer.echo(f"No span of trace {trace_id} has arrived: `shop up` stores none if it exports elsewhere.", err=True)
-    else:
-        console.out(f"\ntrace {trace_id}")
-        console.print(trace_tree([Span(**span) for span in spans]))
-
-
-def _read_trace(trace_id: str) -> list[dict[str, Any]]:
-    try:
-        return control_room_client.get_trace(trace_id)
-    except NotFound:
-        return []
+        time.sleep(_POLL_SECONDS)
+        with suppress(NotFound):
+            spans = control_room_client.get_trace(trace_id)
+    return spans

@@ -1,5 +1,6 @@
 """`shop traces` and `shop trace`: the traces of the running shop."""
 
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
@@ -38,7 +39,10 @@ def trace(
     trace_id: Annotated[str, typer.Argument(metavar="TRACE", help="Id of the trace.")], *, as_json: Json = False
 ) -> None:
     """Show a trace as a tree: which service called which method, and how long each call took."""
-    spans = control_room_client.get_trace(trace_id)
+    print_trace(control_room_client.get_trace(trace_id), as_json=as_json)
+
+
+def print_trace(spans: Sequence[Mapping[str, Any]], *, as_json: bool) -> None:
     if as_json:
         print_json(*spans)
     else:

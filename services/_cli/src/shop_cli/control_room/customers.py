@@ -1,18 +1,23 @@
 """Simulated customers: `shop load` as a process, started and stopped from the control room."""
 
+import math
 import signal
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 from typing_extensions import override
 
-from chassis.errors import FailedPrecondition
+from chassis.errors import FailedPrecondition, InvalidArgument
 from shop_cli.local.child_process import ChildProcess
+
+_MAX_RATE = 1_000.0
 
 
 class Customers(ChildProcess):
     """The customers of the storefront with this URL, None if the shop has none."""
 
+    template = '{% include "_customers.html" %}'
     stop_signal = signal.SIGINT
 
     def __init__(self, storefront: str | None, log_path: Path) -> None:
@@ -29,6 +34,15 @@ class Customers(ChildProcess):
     async def start(self) -> None:
         command = ("-m", "shop_cli", "load", "--url", str(self._storefront), "--rate", f"{self._rate:g}")
         await self.spawn(sys.executable, "-P", *command, folder=Path.cwd())
+
+    async def act(self, form: Mapping[str, str]) -> None:
+        try:
+            rate = float(form.get("rate", ""))
+        except ValueError:
+            rate = math.nan
+        if not 0 <= rate <= _MAX_RATE:
+            raise InvalidArgument.field("rate", f"must be a number from 0 to {_MAX_RATE:g}")
+        await self.set_rate(rate)
 
     async def set_rate(self, sessions_per_second: float) -> None:
         """Change how many sessions begin per second; 0 stops them. Raise FailedPrecondition."""

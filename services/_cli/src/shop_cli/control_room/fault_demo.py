@@ -3,10 +3,10 @@
 import asyncio
 import secrets
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any
 
-from chassis.errors import Aborted, DeadlineExceeded, DomainError, Unavailable
+from chassis.errors import Aborted, DeadlineExceeded, DomainError, FailedPrecondition, Unavailable
 from shop.checkout_pb2 import PlaceOrderRequest
 from shop_cli.clients import checkout_client, fill_cart, journal_client, key_metadata
 from shop_cli.control_room.reconciliation import Reconciler
@@ -21,34 +21,49 @@ _RETRY_SECONDS = 1.0
 _MAX_SECONDS = 60.0
 _CALL_SECONDS = 5.0
 
+Start = Callable[[Coroutine[Any, Any, object]], None]
+"""Runs something in the background."""
 
-@dataclass
+
 class FaultDemo:
-    """One run of the demonstration; `steps` have the seconds since its start. The order id is "" until it is known."""
+    """The section of the page with the demonstration.
 
-    shop: Shop
-    reconciler: Reconciler
-    act: Callable[[str, str], None]
-    steps: list[tuple[float, str]] = field(default_factory=list)
-    running: bool = True
-    order_id: str = ""
-    _started: float = field(default_factory=time.monotonic)
+    Attributes:
+        steps: texts with the seconds since the start of the last run.
+        order_id: the order of that run, "" until it is known.
+    """
 
-    async def run(self) -> None:
-        """Run the demonstration to its end; an error becomes its last step."""
+    template = '{% include "_fault_demo.html" %}'
+
+    def __init__(self, shop: Shop, reconciler: Reconciler, disturb: Callable[[str, str], None], start: Start) -> None:
+        self._shop, self._reconciler, self._disturb, self._start = shop, reconciler, disturb, start
+        self._started = 0.0
+        self.running = False
+        self.steps: list[tuple[float, str]] = []
+        self.order_id = ""
+
+    async def act(self, _form: Mapping[str, str]) -> None:
+        """Start the demonstration. Raise FailedPrecondition if it is still running."""
+        if self.running:
+            raise FailedPrecondition("the demonstration has not ended yet", reason="FAULT_DEMO_RUNNING")
+        self._started, self.running, self.steps, self.order_id = time.monotonic(), True, [], ""
+        self._start(self._run())
+
+    async def _run(self) -> None:
+        """Run the demonstration; an error becomes its last step."""
         try:
-            await self._run()
+            await self._order_during_faults()
         except DomainError as error:
             self._add(f"{error.reason}: {error.message}")
         finally:
-            self.act("resume", "payment")
+            self._disturb("resume", "payment")
             self.running = False
 
-    async def _run(self) -> None:
+    async def _order_during_faults(self) -> None:
         user_id = f"demo-{secrets.token_hex(4)}"
-        (product,) = await fill_cart(self.shop, user_id, lines=1)
+        (product,) = await fill_cart(self._shop, user_id, lines=1)
         self._add(f"{product.name} is in the cart of {user_id}")
-        self.act("freeze", "payment")
+        self._disturb("freeze", "payment")
         self._add("payment is frozen (SIGSTOP)")
         faults = asyncio.create_task(self._inject_faults(), name="faults")
         try:
@@ -57,13 +72,13 @@ class FaultDemo:
             faults.cancel()
             await asyncio.gather(faults, return_exceptions=True)
         await self._show_history()
-        charges = await self.reconciler.charges_of(self.order_id)
+        charges = await self._reconciler.charges_of(self.order_id)
         self._add(f"payment's ledger has {counted(charges, 'charge')} for this order")
 
     async def _order(self, request: PlaceOrderRequest, key: str) -> None:
         """Place the order: retry with the same key until it is placed."""
         self._add("the customer places an order")
-        async with checkout_client(self.shop["checkout"]) as checkout:
+        async with checkout_client(self._shop["checkout"]) as checkout:
             while True:
                 try:
                     placed = await checkout.PlaceOrder(request, timeout=_CALL_SECONDS, metadata=key_metadata(key))
@@ -80,14 +95,14 @@ class FaultDemo:
 
     async def _inject_faults(self) -> None:
         await asyncio.sleep(_KILL_SECONDS)
-        self.act("kill", "checkout")
+        self._disturb("kill", "checkout")
         self._add("checkout is killed (SIGKILL); its supervisor starts it again, and recovery takes the order over")
         await asyncio.sleep(_FROZEN_SECONDS - _KILL_SECONDS)
-        self.act("resume", "payment")
+        self._disturb("resume", "payment")
         self._add("payment continues (SIGCONT)")
 
     async def _show_history(self) -> None:
-        async with journal_client(self.shop["checkout"]) as journal:
+        async with journal_client(self._shop["checkout"]) as journal:
             found = await journal.GetOrder(orders_pb2.GetOrderRequest(order_id=self.order_id))
         steps = ", ".join(event.step for event in found.history)
         self._add(f"checkout's journal: {steps}; {found.order.epoch} owners, attempt {found.order.attempt}")

@@ -5,7 +5,6 @@ import json
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -18,29 +17,16 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response, Stream
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from chassis.errors import InvalidArgument
-from shop_cli.control_room.api import describe, number, require_trace, trace_query
+from shop_cli.control_room.api import describe, require_trace, trace_query
 from shop_cli.control_room.drawings import places, sparkline
-from shop_cli.control_room.room import ControlRoom, Panel
+from shop_cli.control_room.room import ControlRoom, Section
 from shop_cli.local.service_logs import LogLine, lines_of_trace, read_log
 from shop_cli.local.spans import Span, tree_order
 from shop_cli.output.visible import visible
 
-_FRAGMENTS = ("services", "reconciliation", "customers", "fault_demo", "calls", "traces")
+_FRAGMENTS = ("services", "reconciliation", "calls", "traces")
 _UPDATE_SECONDS = 1.0
-_MAX_RATE = 1_000.0
 _LOG_LINES = 300
-
-
-@dataclass(frozen=True)
-class Bar:
-    """A span in a waterfall. `left` and `width` are percentages of the trace."""
-
-    span: Span
-    depth: int
-    colour: int
-    left: float
-    width: float
 
 
 def routes(room: ControlRoom, environment: Environment) -> list[Route | Mount]:
@@ -51,9 +37,7 @@ def routes(room: ControlRoom, environment: Environment) -> list[Route | Mount]:
         Route("/traces/{trace_id}", pages.trace),
         Route("/logs/{name}", pages.log),
         Route("/services/{name}/{action}", pages.act, methods=["POST"]),
-        Route("/customers", pages.set_customers, methods=["POST"]),
-        Route("/fault-demo", pages.start_fault_demo, methods=["POST"]),
-        *([Route("/panel", partial(_act_on_panel, room.panel), methods=["POST"])] if room.panel else []),
+        *(Route(f"/{name}", partial(_act, section), methods=["POST"]) for name, section in room.sections.items()),
         Mount("/static", StaticFiles(directory=Path(__file__).parent / "static")),
     ]
 
@@ -76,8 +60,8 @@ class _Pages:
         self._room = room
         self._environment = environment
         self._fragments = {name: environment.get_template(f"_{name}.html") for name in _FRAGMENTS}
-        if room.panel:
-            self._fragments["panel"] = environment.from_string(room.panel.template)
+        for name, section in room.sections.items():
+            self._fragments[name] = environment.from_string(section.template)
 
     async def overview(self, request: Request) -> Response:
         return self._render("overview", **await self._values(request), query_string=request.url.query)
@@ -101,14 +85,6 @@ class _Pages:
         self._room.act(request.path_params["action"], request.path_params["name"])
         return RedirectResponse("/", 303)
 
-    async def set_customers(self, request: Request) -> Response:
-        await self._room.customers.set_rate(_rate((await _form(request)).get("rate", "")))
-        return RedirectResponse("/", 303)
-
-    async def start_fault_demo(self, _request: Request) -> Response:
-        self._room.start_fault_demo()
-        return RedirectResponse("/", 303)
-
     async def _updates(self, request: Request) -> AsyncIterator[str]:
         """Yield the fragments that have changed, once a second, until the browser leaves or the shop stops."""
         sent: dict[str, str] = {}
@@ -126,8 +102,8 @@ class _Pages:
         calls = room.telemetry.calls.of_calls(time.time())
         return {
             **await describe(room),
-            "fault_demo": room.fault_demo,
-            "panel": room.panel,
+            **room.sections,
+            "sections": room.sections,
             "fragments": self._fragments,
             "calls": calls,
             "places": places(calls),
@@ -143,19 +119,19 @@ class _Pages:
         return HTMLResponse(self._environment.get_template(f"{template}.html").render(values))
 
 
-def waterfall(spans: Sequence[Span]) -> list[Bar]:
-    """Return the bars of a trace, in the order of the tree."""
+def waterfall(spans: Sequence[Span]) -> list[dict[str, Any]]:
+    """Return the bars of a trace, in the order of the tree. `left` and `width` are percentages of the trace."""
     start = min((span.started_nanos for span in spans), default=0)
     length = max(1, max((span.ended_nanos for span in spans), default=0) - start)
     colours = {name: number % 10 for number, name in enumerate(sorted({span.service for span in spans}))}
     return [
-        Bar(
-            span,
-            min(depth, 12),
-            colours[span.service],
-            100 * (span.started_nanos - start) / length,
-            max(0.2, 100 * (span.ended_nanos - span.started_nanos) / length),
-        )
+        {
+            "span": span,
+            "depth": min(depth, 12),
+            "colour": colours[span.service],
+            "left": 100 * (span.started_nanos - start) / length,
+            "width": max(0.2, 100 * (span.ended_nanos - span.started_nanos) / length),
+        }
         for depth, span in tree_order(spans)
     ]
 
@@ -165,17 +141,6 @@ def _clock(nanos: int) -> str:
     return datetime.fromtimestamp(nanos / 1e9, UTC).strftime("%H:%M:%S.%f")[:-3]
 
 
-async def _act_on_panel(panel: Panel, request: Request) -> Response:
-    await panel.act(await _form(request))
+async def _act(section: Section, request: Request) -> Response:
+    await section.act(dict(parse_qsl((await request.body()).decode(errors="replace"))))
     return RedirectResponse("/", 303)
-
-
-async def _form(request: Request) -> dict[str, str]:
-    return dict(parse_qsl((await request.body()).decode(errors="replace")))
-
-
-def _rate(text: str) -> float:
-    rate = number(text, "rate", -1.0)
-    if not 0 <= rate <= _MAX_RATE:
-        raise InvalidArgument.field("rate", f"must be a number from 0 to {_MAX_RATE:g}")
-    return rate

@@ -22,7 +22,7 @@ WINDOW_SECONDS = 15 * 60
 GRACE_SECONDS = 60
 _CALL_SECONDS = 2.0
 _FRESH_SECONDS = 2.0
-# An unsampled parent for this module's own calls: the traces of a watched page would soon replace all others.
+# The parent of this module's own calls, unsampled: otherwise an open page would soon replace all traces by its own.
 _UNSAMPLED = NonRecordingSpan(SpanContext(trace_id=1, span_id=1, is_remote=False))
 
 
@@ -64,12 +64,12 @@ class Reconciler:
         self._lock = asyncio.Lock()
 
     async def read(self) -> Reconciliation:
-        """Return the comparison of records that are at most some seconds old."""
+        """Return a recent comparison."""
         async with self._lock:
             started = time.monotonic()
             if started > self._fresh_until:
-                self._latest = await self._reconcile()
-                # With many orders it takes longer, and a watched page must not occupy the services.
+                self._latest = await self._compare(time.time())
+                # With many orders a comparison takes longer; an open page must not keep the services busy.
                 ended = time.monotonic()
                 self._fresh_until = ended + _FRESH_SECONDS + 10 * (ended - started)
         return self._latest
@@ -79,14 +79,25 @@ class Reconciler:
         records = await self._records(time.time())
         return sum(len(order.charges) for order in records.orders if order.order_id == order_id)
 
-    async def _reconcile(self) -> Reconciliation:
-        now = time.time()
+    async def _compare(self, now: float) -> Reconciliation:
         try:
-            return _compare(await self._records(now), now)
+            records = await self._records(now)
         except DomainError as error:
             if error.reason in ("UNAVAILABLE", "DEADLINE_EXCEEDED"):  # gRPC's own, with a text for programmers
                 return Reconciliation(unread="checkout, payment, shipping and email do not all answer")
             return Reconciliation(unread=f"{error.reason}: {error.message}")
+        found = records.mismatches(settled_before=now + 1)
+        settled = tuple(mismatch for mismatch in found if mismatch.since < now - GRACE_SECONDS)
+        states = [order.order.state for order in records.orders if order.order is not None]
+        return Reconciliation(
+            orders=len(states),
+            declined=sum(state in RELEASED_CART for state in states),
+            charges=records.charges,
+            shipments=records.shipments,
+            confirmations=sum(order.message is not None and not order.message.failed for order in records.orders),
+            settling=len({mismatch.order_id for mismatch in found} - {mismatch.order_id for mismatch in settled}),
+            mismatches=settled,
+        )
 
     async def _records(self, now: float) -> Records:
         with trace.use_span(_UNSAMPLED):
@@ -105,15 +116,3 @@ async def open_reconciler(shop: Shop) -> AsyncIterator[Reconciler]:
 
     async with open_reader(channel) as reader:
         yield Reconciler(reader)
-
-
-def _compare(records: Records, now: float) -> Reconciliation:
-    found = records.mismatches(settled_before=now + 1)
-    settled = tuple(mismatch for mismatch in found if mismatch.since < now - GRACE_SECONDS)
-    settling = {mismatch.order_id for mismatch in found} - {mismatch.order_id for mismatch in settled}
-    confirmations = sum(order.message is not None and not order.message.failed for order in records.orders)
-    states = [order.order.state for order in records.orders if order.order is not None]
-    declined = sum(state in RELEASED_CART for state in states)
-    return Reconciliation(
-        len(states), declined, records.charges, records.shipments, confirmations, len(settling), settled
-    )

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Protocol
 
-from chassis.errors import FailedPrecondition, NotFound
+from chassis.errors import NotFound
 from shop_cli.control_room.customers import Customers
 from shop_cli.control_room.fault_demo import FaultDemo
 from shop_cli.control_room.reconciliation import Reconciler
@@ -18,8 +18,8 @@ from shop_cli.local.supervision import Monitor
 from shop_cli.local.telemetry_store import TelemetryStore
 
 
-class Panel(Protocol):
-    """A section that a plugin adds to the page. `template` is for Jinja, which gets the panel as `panel`."""
+class Section(Protocol):
+    """A part of the page with forms. `template` is for Jinja, which gets the section under its name."""
 
     template: str
 
@@ -31,6 +31,7 @@ class ControlRoom:
     """A running shop, and the means to observe and disturb it.
 
     Attributes:
+        sections: parts of the page by name; plugins add theirs.
         stores: the shop's own database servers, which are observed and disturbed like its services.
         telemetry_elsewhere: the OTLP endpoint to which the services export instead of this process, if there is one.
         closing: set when the shop stops.
@@ -48,8 +49,8 @@ class ControlRoom:
         self.telemetry, self.reconciler = telemetry, reconciler
         self.monitor = Monitor(self.processes)
         self.customers = Customers(run.url("storefront"), Path(run.folder) / DATA / "log" / "customers.log")
-        self.fault_demo: FaultDemo | None = None
-        self.panel: Panel | None = None
+        fault_demo = FaultDemo(shop, reconciler, self.act, self._start)
+        self.sections: dict[str, Section] = {"fault_demo": fault_demo, "customers": self.customers}
         self.telemetry_elsewhere: str | None = None
         self.closing = asyncio.Event()
         self._tasks: set[asyncio.Task[object]] = set()
@@ -76,13 +77,6 @@ class ControlRoom:
             message = f"unknown action {action!r}: expected one of {', '.join(actions)}"
             raise NotFound(message, reason="UNKNOWN_ACTION")
         actions[action]()
-
-    def start_fault_demo(self) -> None:
-        """Start the demonstration of an order that survives faults. Raise FailedPrecondition."""
-        if self.fault_demo is not None and self.fault_demo.running:
-            raise FailedPrecondition("the demonstration has not ended yet", reason="FAULT_DEMO_RUNNING")
-        self.fault_demo = FaultDemo(self.shop, self.reconciler, self.act)
-        self._start(self.fault_demo.run())
 
     def services(self) -> list[dict[str, Any]]:
         now = time.time()

@@ -47,7 +47,7 @@ async def running(
         port_offset: added to every default port; None for free ports.
         postgres: store everything in PostgreSQL and Valkey instead of SQLite files and memory.
         tls: let services call each other by mutual TLS.
-        lab: let services serve failpoints, and add the panels of plugins to the page.
+        lab: let services serve failpoints, and add the sections of plugins to the page.
     """
     programs, telemetry = discover(), TelemetryStore()
     async with AsyncExitStack() as stack:
@@ -66,7 +66,7 @@ async def running(
         room = ControlRoom(run, shop, stores, telemetry, reconciler)
         room.telemetry_elsewhere = os.environ.get(_ENDPOINT)
         for plugin in metadata.entry_points(group="shop.control_room") if lab else ():
-            room.panel = plugin.load()(room, folder)
+            room.sections[plugin.name] = plugin.load()(room, folder)
         await stack.enter_async_context(in_background(partial(supervise, room.processes)))
         stack.push_async_callback(room.close)
         await stack.enter_async_context(served(room))

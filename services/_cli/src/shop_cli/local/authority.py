@@ -1,4 +1,4 @@
-"""A certificate authority for local shops; in a cluster, cert-manager or Helm issues the certificates."""
+"""A certificate authority for local shops. In a cluster, cert-manager or Helm issues certificates."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-# A peer whose clock is behind by less accepts a new certificate at once.
+# New certificates are valid from this long ago, for peers whose clock is behind.
 CLOCK_SKEW = timedelta(minutes=5)
 # The name is critical because certificates have no subject.
 _CRITICAL = (x509.BasicConstraints, x509.KeyUsage, x509.SubjectAlternativeName)
@@ -33,7 +33,7 @@ class Authority(Issued):
 
     @classmethod
     def create(cls, name: str, valid: timedelta) -> Self:
-        """Create an authority with a new key; the name has 1 to 64 characters."""
+        """Create an authority with a new key. The name may have 64 characters."""
         key = generate_private_key(SECP256R1())
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
         unused = dict.fromkeys((*_UNUSED, "encipher_only", "decipher_only"), False)
@@ -49,8 +49,8 @@ class Authority(Issued):
 
         Args:
             names: DNS names, at least one: gRPC does not verify a server by its URI.
-            spiffe_id: the one URI, such as `spiffe://cluster.local/ns/shop/sa/shop-cart`.
-            valid: for so long from now on.
+            spiffe_id: a URI such as `spiffe://cluster.local/ns/shop/sa/shop-cart`.
+            valid: how long from now.
             addresses: IP addresses.
         """
         issuer = x509.load_pem_x509_certificate(self.certificate).subject

@@ -1,4 +1,4 @@
-"""Rate, errors and durations of each service, and of the calls between services, in the last minute."""
+"""Rates, errors and durations of the last minute: of each service, and of the calls between services."""
 
 import math
 from collections import Counter, defaultdict
@@ -9,11 +9,11 @@ from chassis.telemetry import semconv
 from shop_cli.local.spans import Span
 
 WINDOW_SECONDS, SLICE_SECONDS = 60, 5
-# Services export once a second: figures end where all spans have arrived, otherwise they would dip at their end.
+# Services export once a second. Later spans are not all here yet: the figures would dip at their end.
 EXPORT_SECONDS = 2
-# Durations are counted in buckets that are 5 % wide, so a percentile is exact to 5 %.
+# The width of the buckets of durations, so a percentile is exact to 5 %.
 _GROWTH = math.log(1.05)
-# The processes of this machine by the `db.system.name` of their clients. SQLite is part of the process that uses it.
+# The store that a client's span calls, by its `db.system.name`. SQLite is part of the process that uses it.
 _STORES = {"postgresql": "postgres", "redis": "valkey"}
 
 _Counts = Counter[tuple[int, bool]]
@@ -23,10 +23,7 @@ _Seconds = dict[int, _Counts]
 
 @dataclass(frozen=True)
 class Figures:
-    """What was served in the last minute: calls and failed calls per second, and milliseconds per call.
-
-    `rates` and `p99s`: the same in slices of five seconds, oldest first.
-    """
+    """Calls of the last minute. `rates` and `p99s` are those of each five seconds, oldest first."""
 
     rate: float = 0.0
     error_rate: float = 0.0
@@ -37,12 +34,12 @@ class Figures:
 
 
 class CallFigures:
-    """Counts finished spans by the second of their end, for two minutes."""
+    """Counts the spans of the last two minutes by the second in which they ended."""
 
     def __init__(self) -> None:
         self._served: defaultdict[str, _Seconds] = defaultdict(dict)
-        # By caller and what its client's span is named after. The service of that name is known from its own spans:
-        # calls of a service that is down belong to the one that served the name before.
+        # By the caller, and the method or database system called. Which service has a method is known from its own
+        # spans, also while it is down.
         self._made: defaultdict[tuple[str, str], _Seconds] = defaultdict(dict)
         self._callees = dict(_STORES)
 
@@ -57,11 +54,11 @@ class CallFigures:
                 _count(self._served[_STORES[system]], span)
 
     def of_service(self, name: str, now: float) -> Figures:
-        """Return what a service served in the minute before `now`, in seconds since 1970; a store as clients see it."""
+        """Return the figures of a service, or of a store as its clients see it; `now` is in seconds since 1970."""
         return _figures([self._served[name]], now)
 
     def of_calls(self, now: float) -> dict[tuple[str, str], Figures]:
-        """Return the figures by caller and callee of all services that ever called each other."""
+        """Return the figures by caller and callee, also of those without a call in the last minute."""
         calls: defaultdict[tuple[str, str], list[_Seconds]] = defaultdict(list)
         for (caller, name), seconds in self._made.items():
             if name in self._callees:
@@ -95,7 +92,7 @@ def _figures(counted: Iterable[_Seconds], now: float) -> Figures:
 
 
 def _percentile(counts: _Counts, share: float) -> float:
-    """Return the milliseconds within which a share of the calls ended, 0 without calls."""
+    """Return the milliseconds within which this share of the calls ended, 0 without calls."""
     left = share * counts.total()
     for (bucket, _), count in sorted(counts.items()):
         left -= count

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Self
 
 from chassis.errors import FailedPrecondition, Unavailable
-from shop_cli.local import launch
 
 CHECK_SECONDS = 20.0
 START_SECONDS = 300.0  # on a busy machine; a process that ends fails at once
@@ -29,7 +28,7 @@ class NotServing(Unavailable):
 
 
 class ChildProcess:
-    """A child of this process, which ends with it, and its log file. Subclasses say how it starts and is checked.
+    """A child of this process, which ends with it. Subclasses define how it starts and when it is ready.
 
     As a context, start it, wait until it is ready, and stop it on exit.
     """
@@ -77,7 +76,7 @@ class ChildProcess:
         raise NotImplementedError
 
     async def wait_for_change(self) -> None:
-        """Wait until a serving process may have stopped serving, other than by its end or by `pause`."""
+        """Wait until a serving process may have stopped serving for another reason than its end or `pause`."""
         await asyncio.sleep(CHECK_SECONDS)
 
     def require_free_ports(self) -> None:
@@ -88,9 +87,10 @@ class ChildProcess:
     ) -> None:
         """Execute a command in a folder, by default with this process's environment and user."""
         self.log_path.parent.mkdir(parents=True, exist_ok=True)
-        bound = (sys.executable, "-I", "-S", launch.__file__, str(os.getpid()))
+        # On Linux the kernel kills the process when this one ends, however it ends.
+        bound = ["setpriv", "--pdeathsig=KILL"] if sys.platform == "linux" else []
         if user is not None:
-            bound = ("setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups", "--pdeathsig=KILL")
+            bound += [f"--reuid={user}", f"--regid={user}", "--clear-groups"]
         with self.log_path.open("ab") as log:
             self._child = await asyncio.create_subprocess_exec(
                 *(*bound, *command),
@@ -112,7 +112,7 @@ class ChildProcess:
                 os.killpg(self._child.pid, number)
 
     def kill(self) -> None:
-        """End the process immediately, without a graceful shutdown; `wait` returns once it has ended."""
+        """End the process without a graceful shutdown; `wait` returns once it has ended."""
         self.send(signal.SIGKILL)
 
     def pause(self) -> None:
@@ -128,7 +128,7 @@ class ChildProcess:
         return await self._child.wait() if self._child else 0
 
     async def stop(self) -> int:
-        """End the process by its signal, kill it on timeout; return its exit status."""
+        """End the process gracefully, kill it on timeout; return its exit status."""
         self.send(self.stop_signal)
         self.resume()
         try:

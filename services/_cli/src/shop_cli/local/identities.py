@@ -1,4 +1,4 @@
-"""Identities of a local shop: a certificate for each service and for the operator, and who may call what."""
+"""Certificates of a local shop's services and operator, and which methods each of them may call."""
 
 import json
 from collections import defaultdict
@@ -15,13 +15,13 @@ from shop_cli.local.authority import Authority
 from shop_cli.local.workspace import root
 
 OPERATOR = "operator"
-"""Who uses the commands; it may call everything but what makes services fail."""
+"""The identity of commands; it may call everything except failpoints."""
 
 _OPERATORS_CALLS = {
     "checkout": ["OrderJournal/RequeueNotifications", "OrderJournal/SettleOrder"],
     "email": ["LetterSpool/GetLetter", "LetterSpool/ListLetters", "LetterSpool/RequeueLetters"],
 }
-"""What no service calls."""
+"""Internal methods that no service calls."""
 
 _VALID = timedelta(days=365)
 _SPIFFE_ID = "spiffe://shop.local/ns/local/sa/{}"
@@ -29,16 +29,16 @@ _SPIFFE_ID = "spiffe://shop.local/ns/local/sa/{}"
 
 @dataclass(frozen=True)
 class Identities:
-    """The certificates in a folder, below it one folder for each name, and the calls that the chart declares."""
+    """Certificates, in one folder for each name below `folder`, and the calls that the chart declares."""
 
     folder: Path
     lab: bool = False
 
     @classmethod
     def issue(cls, folder: Path, names: Iterable[str], *, lab: bool = False) -> "Identities":
-        """Issue a certificate to each service, the operator and perhaps a laboratory, instead of an earlier shop's.
+        """Issue certificates to services, the operator and, with `lab`, who sets failpoints; replace earlier ones.
 
-        The authority is new each time, and its key is nowhere stored.
+        The authority is new each time, and its key is not stored.
         """
         authority = Authority.create("local shop", _VALID)
         for name in (*names, OPERATOR, *(["lab"] if lab else ())):
@@ -57,7 +57,7 @@ class Identities:
         return Certificates.load(str(self.folder / OPERATOR))
 
     def variables(self, name: str) -> dict[str, str]:
-        """Return the variables of a process that has a service's identity."""
+        """Return the environment variables by which a service has its certificate and knows its callers."""
         declared = _callers()[name]
         callers = {**declared, OPERATOR: sorted({method for methods in declared.values() for method in methods})}
         if self.lab:
@@ -68,7 +68,7 @@ class Identities:
 
 @cache
 def _callers() -> Mapping[str, Mapping[str, Sequence[str]]]:
-    """Return the full names of methods by callee and caller: what the chart's values declare, and what operators do."""
+    """Return full names of methods by callee and caller: those in the chart's values, and those of the operator."""
     values = yaml.safe_load((root() / "charts/shop/values.yaml").read_text())
     own = {"reconciliation": values["reconciliation"], "test": values["tests"]}
     own[OPERATOR] = {"internalCalls": _OPERATORS_CALLS}

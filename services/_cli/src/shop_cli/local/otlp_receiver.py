@@ -16,7 +16,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Status
 
 from shop_cli.local.spans import Span, Value
 
-# Names, ids and values are mostly those of earlier spans: equal texts share one string, which halves a span's size.
+# Most names, ids and values occur in many spans: sharing equal strings halves the memory of a span.
 _shared = lru_cache(maxsize=16_384)(str)
 _KINDS = {number: name.removeprefix("SPAN_KIND_") for name, number in WireSpan.SpanKind.items()}
 
@@ -37,11 +37,11 @@ async def receiver(port: int, sink: Sink) -> AsyncIterator[None]:
         yield
     finally:
         await server.stop(None)
-        del server  # its finalizer needs an open loop, and a traceback could hold it until the loop is closed
+        del server  # its finalizer needs the loop, but a traceback could keep it until the loop is closed
 
 
 def exporting_to(port: int, *, delay_milliseconds: int = 200) -> dict[str, str]:
-    """Return the environment variables with which services export all telemetry to a receiver, with little delay."""
+    """Return the environment variables that make services export all telemetry to a receiver on this port."""
     return {
         "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{port}",
         "OTEL_EXPORTER_OTLP_INSECURE": "true",
@@ -79,7 +79,7 @@ def _value(value: AnyValue) -> Value:
 
 
 def spans_of(message: Message) -> Iterator[Span]:
-    """Yield the spans in an export request; none if it is one of metrics or logs."""
+    """Yield the spans in an export request; one of metrics or logs has none."""
     if not isinstance(message, trace_service_pb2.ExportTraceServiceRequest):
         return
     for group in message.resource_spans:

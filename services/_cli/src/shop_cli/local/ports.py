@@ -1,8 +1,8 @@
 """Free ports for shops that run side by side, and a clear error for a port that is in use.
 
-Binding to port 0 and closing the socket does not reserve a port: until the service binds it, the kernel may give it to
-any outgoing connection. So ports come from below the range of outgoing connections, and a UDP socket of the same number
-is the lock of a port: services use only TCP, and the kernel releases the lock however its owner ends.
+Binding to port 0 and closing the socket reserves nothing: before the service binds the port, the kernel may give it to
+an outgoing connection. So ports come from below the range of outgoing connections, and a UDP socket on the same number
+locks a port: services use only TCP, and the kernel releases the lock however its owner ends.
 """
 
 import errno
@@ -24,9 +24,9 @@ class PortInUse(FailedPrecondition):
 
 
 def require_free(port: int, name: str) -> None:
-    """Raise PortInUse, with the port and its name, such as `cart-internal`, if another program listens there."""
+    """Raise PortInUse if another program listens on a port; `name` is that of the port, such as `cart-internal`."""
     if not _is_free(port):
-        # With this offset no port is one that Linux gives to outgoing connections: 32,768 to 60,999.
+        # With this offset all ports are outside 32,768 to 60,999, which Linux gives to outgoing connections.
         advice = f"try `{own_command()} up --port-offset 11000`, or free ports with `--any-ports`"
         raise PortInUse(f"{name}: port {port} is in use by another program; {advice}", metadata={"port": str(port)})
 

@@ -1,4 +1,4 @@
-"""PostgreSQL as a process of this machine, run from the package that contains the server."""
+"""PostgreSQL as a process of this machine; a Python package contains the server."""
 
 import asyncio
 import os
@@ -58,7 +58,7 @@ class Postgres(ChildProcess):
 
     @classmethod
     async def open_or_create(cls, folder: Path) -> Self:
-        """Return the server of a folder with its data, without starting it; an empty one for a new folder."""
+        """Return the server of a folder without starting it; a new folder gets an empty one."""
         if (folder / "data" / "PG_VERSION").exists():
             return cls(folder)
         shutil.rmtree(folder, ignore_errors=True)  # initdb may have been interrupted
@@ -84,9 +84,9 @@ class Postgres(ChildProcess):
 
     @override
     def send(self, number: signal.Signals) -> None:
-        """Send a signal to the server; one that no process can handle, and SIGCONT, to all its processes."""
+        """Send a signal to the server. SIGKILL, SIGSTOP and SIGCONT go to all its processes."""
         if self.running and number in (signal.SIGKILL, signal.SIGSTOP, signal.SIGCONT):
-            super().send(signal.SIGSTOP)  # it starts no further ones
+            super().send(signal.SIGSTOP)  # so that it starts no others meanwhile
             children = self._children()
             if number == signal.SIGKILL:
                 self._killed = children
@@ -97,7 +97,7 @@ class Postgres(ChildProcess):
 
     @override
     async def wait(self) -> int:
-        """Wait for all processes: as long as one of them runs, the server cannot be started again."""
+        """Wait for all its processes: until they have ended, the server cannot start again."""
         status = await super().wait()
         while any(map(_is_running, self._killed)):  # noqa: ASYNC110 - processes that are not our children
             await asyncio.sleep(_POLL_SECONDS)
@@ -114,7 +114,7 @@ class Postgres(ChildProcess):
     def _children(self) -> frozenset[int]:
         try:
             return frozenset(int(pid) for pid in Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split())
-        except OSError:  # it has ended, or this system has no such file: then the children end soon after their parent
+        except OSError:  # it has ended, or this is no Linux, where the children end soon after their parent
             return frozenset()
 
 
@@ -128,7 +128,7 @@ def _is_running(pid: int) -> bool:
 
 
 def _prepare(folder: Path) -> str | None:
-    """Create a server's folder, and return the user of the operating system who may use it; None for this one."""
+    """Create a server's folder. Return the operating system's user for the server; None for this process's own."""
     folder.mkdir(parents=True, exist_ok=True)
     folder.chmod(0o700)  # access to the socket is access to all data
     if os.geteuid() != 0:
@@ -136,6 +136,6 @@ def _prepare(folder: Path) -> str | None:
     user = "embedded_postgres"  # PostgreSQL refuses to run as root
     utils.ensure_user_exists(user)
     for above in {*folder.parents, *PROGRAMS.parents}:
-        above.chmod(above.stat().st_mode | stat.S_IXGRP | stat.S_IXOTH)  # it may pass, but neither read nor list
+        above.chmod(above.stat().st_mode | stat.S_IXGRP | stat.S_IXOTH)  # others may enter, but not list or read
     shutil.chown(folder, user, user)
     return user

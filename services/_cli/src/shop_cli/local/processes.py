@@ -7,8 +7,8 @@
             shop["payment"].kill()
             await shop["payment"].restart()
 
-Leaving the context stops all services. If this process is killed, Linux kills them. A service also ends with the
-thread that started it, so enter the context in a thread that lives as long as the shop.
+Leaving the context stops all services. Linux kills them if this process is killed, or if the thread that started them
+ends: enter the context in a thread that lives as long as the shop.
 """
 
 import asyncio
@@ -28,31 +28,31 @@ from shop_cli.local.ports import HOST, require_free
 from shop_cli.local.secret_files import load_or_create
 from shop_cli.local.workspace import Program, UnknownService, internal_name
 
-# Variables that differ between services, or that a developer may have set for another program.
+# These differ between services, or a developer may have set them for another program.
 _NOT_INHERITED = (
     *("HOST", "PORT", "INTERNAL_PORT", "HEALTH_PORT", "DATABASE_URL", "FAILPOINTS", "HMAC_KEY"),
     *("TLS_FOLDER", "ALLOWED_CALLS", "LAB"),
 )
 
 _DEFAULTS = {
-    "GRPC_VERBOSITY": "NONE",  # its core writes lines that are no JSON, and quotes what clients send
+    "GRPC_VERBOSITY": "NONE",  # gRPC's core does not log JSON, and quotes what clients send
     "GRPC_ENABLE_FORK_SUPPORT": "0",
     # The same as in the images: decisions/0007-event-engine-off.md of the chassis.
     "GRPC_EXPERIMENTS": "-event_engine_client,-event_engine_listener",
     "DRAIN_SECONDS": "0",
-    "ALLOWED_HOSTS": "localhost,127.0.0.1,[::1]",  # others are names that were rebound to this machine
+    "ALLOWED_HOSTS": "localhost,127.0.0.1,[::1]",  # against DNS rebinding
 }
 
 
 class Process(ChildProcess):
-    """The process of one service; it can end and be started again at the same address.
+    """The process of one service, which always has the same address.
 
     Args:
-        environment: all its environment variables but HOST, PORT and INTERNAL_PORT.
-        folder: its working directory. It writes data below `.shop/` there and its log to `.shop/log/<name>.log`. Its
-            secrets, unless `environment` sets them, are in `.shop-secrets/<name>/`.
+        environment: all its environment variables except HOST, PORT and INTERNAL_PORT.
+        folder: its working directory: data is below `.shop/`, the log is `.shop/log/<name>.log`. Secrets that
+            `environment` does not set are in `.shop-secrets/<name>/`.
         internal_port: the port of its internal services, if it has any; 0 for a free one.
-        certificates: of its clients here, if it serves TLS.
+        certificates: with which this process calls it, if it serves TLS.
     """
 
     def __init__(
@@ -80,15 +80,12 @@ class Process(ChildProcess):
 
     @property
     def identity(self) -> Identity | None:
-        """Of its clients here."""
+        """The identity with which this process calls it."""
         return self.certificates.refresh() if self.certificates else None
 
     @override
     async def start(self, **variables: str) -> None:
-        """Start the process, with additional environment variables until it ends. Raise PortInUse.
-
-        Return without waiting until the process is ready.
-        """
+        """Start the process, with additional environment variables until it ends. Raise PortInUse."""
         self.require_free_ports()
         command = (self.program.python, "-P", "-m", self.program.module)
         await self.spawn(*command, folder=self._folder, environment={**self.environment, **variables})
@@ -117,14 +114,14 @@ class Process(ChildProcess):
 
 
 class Shop:
-    """Processes configured with each other's addresses. As a context, start all of them and stop them on exit.
+    """Processes that know each other's addresses. As a context, start all of them and stop them on exit.
 
     Args:
-        folder: where they write their data, below `.shop/`.
-        ports: by program name, of internal services by `internal_name`.
-        environment: of all processes; this process's own by default.
+        folder: as of `Process`.
+        ports: by program name; ports for internal services by `internal_name`.
+        environment: variables of all processes; this process's own by default.
         overrides: additional variables of single processes, by program name.
-        identities: with which the services use TLS; None for plaintext.
+        identities: certificates of the services; None for plaintext.
     """
 
     def __init__(
@@ -170,9 +167,9 @@ class Shop:
         return self
 
     async def _migrate(self) -> None:
-        """Migrate all databases in one process: a service that finds an empty one takes a second to import Alembic.
+        """Migrate all databases in one process; otherwise each service would take a second to import Alembic.
 
-        A service reports itself what is wrong with its database.
+        Errors are ignored here: the service reports what is wrong with its database.
         """
         databases = {
             process.environment.get("DATABASE_URL", f"sqlite:///.shop/{process.name}.db"): str(migrations)
@@ -212,5 +209,4 @@ def addresses(programs: Sequence[Program], ports: Mapping[str, int]) -> dict[str
 
 def inherited(environment: Mapping[str, str]) -> dict[str, str]:
     """Return the variables that services inherit from an environment, with this machine's defaults for missing ones."""
-    inherited_variables = {name: value for name, value in environment.items() if name not in _NOT_INHERITED}
-    return {**_DEFAULTS, **inherited_variables}
+    return {**_DEFAULTS, **{name: value for name, value in environment.items() if name not in _NOT_INHERITED}}

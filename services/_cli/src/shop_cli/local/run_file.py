@@ -23,11 +23,11 @@ class Run:
     """A running shop.
 
     Attributes:
-        folder: where its services write their data, below `.shop/`.
-        addresses: `host:port` by name of the program, of internal services by `internal_name`.
-        control_room: its URL, "" until it serves; `token` is its password.
-        tls_folder: with the operator's certificate, "" without TLS.
-        lab: whether its services can be made to fail.
+        folder: its services write their data below `.shop/` there.
+        addresses: `host:port` by program name, those of internal services by `internal_name`.
+        control_room, token: the URL of the control room and its password.
+        tls_folder: the folder of the operator's certificate, "" without TLS.
+        lab: whether its services serve failpoints.
     """
 
     pid: int
@@ -57,9 +57,8 @@ class Run:
 def locked(folder: Path) -> Iterator[None]:
     """Hold the lock of a folder: no other shop runs there until the context is left, or this process ends.
 
-    Create the folder if it is missing. Only this user can read its data, old and new: until the context is left, that
-    holds for every file that this process or a child of it creates. Raise FailedPrecondition if
-    another shop runs there, or the folder cannot be written.
+    Create the folder if it is missing. Only this user can read its existing data, and whatever this process and its
+    children create in the context. Raise FailedPrecondition.
     """
     data = folder / DATA
     with ExitStack() as stack:
@@ -113,7 +112,7 @@ def read_run(folder: Path) -> Run | None:
 def _lock(file: IO[str], tries: int = 1) -> bool:
     """Lock a file until it is closed; return False if another process holds the lock.
 
-    Several tries outlast commands that look for a running shop, which lock it briefly.
+    Try several times: a command that looks for a running shop holds the lock briefly.
     """
     for number in range(tries):
         time.sleep(_RETRY_SECONDS if number else 0)

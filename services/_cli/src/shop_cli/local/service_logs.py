@@ -1,4 +1,4 @@
-"""The log files of services: one JSON object per line, or any other text that a process has printed."""
+"""Reads the log files of services: lines of JSON, and other text that a process has printed."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-# How much of a file is read, from its end.
+# Only the end of a file is read.
 _MAX_BYTES = 4 * 1024 * 1024
 _OWN_FIELDS = frozenset({"event", "level", "time", "service", "trace_id", "span_id"})
 

@@ -12,8 +12,7 @@ class Span:
     """A finished span.
 
     Attributes:
-        service: the `service.name` of the process.
-        instance: its `service.instance.id`, "" if the process has none.
+        service, instance: `service.name` and `service.instance.id` of its process; "" if it has none.
         trace_id, span_id: in hex.
         parent_id: in hex, "" for a root span.
         started_nanos, ended_nanos: nanoseconds since 1970.

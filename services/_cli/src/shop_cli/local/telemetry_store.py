@@ -14,7 +14,7 @@ from shop_cli.local.call_figures import CallFigures
 from shop_cli.local.otlp_receiver import spans_of
 from shop_cli.local.spans import Span
 
-# Spans that are stored, of traces with an order or an error and of all others. One takes 0.6 to 1 kB; an order has 20.
+# The numbers of spans stored: of traces with an order or an error, and of all others. A span takes 0.6 to 1 kB.
 MAX_IMPORTANT, MAX_OTHERS = 40_000, 12_000
 MAX_SPANS_OF_TRACE = 1_000
 _EXPORT_NANOS = 3 * 10**9
@@ -25,11 +25,11 @@ class TraceSummary:
     """A trace in a list.
 
     Attributes:
-        service, name: of its first span.
-        milliseconds: of its first span.
+        service, name, started_nanos, milliseconds: those of its first span.
+        spans: how many it has.
         failed: whether any span failed.
-        order_id: of the order that it placed, "" if it placed none.
-        has_root: whether its first span is known to be the first.
+        order_id: the order that it placed, "" if it placed none.
+        has_root: whether the first span has no parent.
     """
 
     trace_id: str
@@ -44,7 +44,7 @@ class TraceSummary:
 
 
 SORT_KEYS = {"started": "started_nanos", "duration": "milliseconds", "spans": "spans"}
-"""What lists of traces are sorted by, highest first: the attribute of the summary by the name in a query."""
+"""The attribute of a summary by which traces are sorted, highest first, by its name in a query."""
 
 
 @dataclass(frozen=True)
@@ -52,9 +52,9 @@ class TraceQuery:
     """A search for traces; the defaults match every trace.
 
     Attributes:
-        service: one that took part.
+        service: a service that took part.
         operation: the name of a span.
-        attributes: of one span, as text.
+        attributes: attributes that one span has, as text.
         since_nanos, until_nanos: when the trace started.
         sort: a key of SORT_KEYS.
     """
@@ -89,7 +89,7 @@ class _Trace:
 
 
 class _Quota:
-    """Traces that share a maximum number of spans: beyond it the oldest are dropped."""
+    """Traces with a maximum number of spans in total; beyond it the oldest trace is dropped."""
 
     def __init__(self, max_spans: int) -> None:
         self.traces: OrderedDict[str, _Trace] = OrderedDict()
@@ -111,7 +111,7 @@ class _Quota:
 
 
 class TelemetryStore:
-    """Stores what services export, with a quota for traces of orders and errors, and one for all others."""
+    """Stores exported spans, with one quota for traces of orders and errors, and one for all others."""
 
     def __init__(self, max_important: int = MAX_IMPORTANT, max_others: int = MAX_OTHERS) -> None:
         self.calls = CallFigures()

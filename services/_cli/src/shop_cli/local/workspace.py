@@ -16,7 +16,7 @@ Protocol = Literal["grpc", "http"]
 
 MAX_PORT_OFFSET = 15_400  # a larger one would raise a default port above 65,535
 PORT_STEP = 100
-"""Between the offsets of two shops: then no port of one is any port of the other."""
+"""Shops whose offsets differ by a multiple of this share no port."""
 
 
 class UnknownService(NotFound):
@@ -29,10 +29,10 @@ class Program:
 
     Attributes:
         name: such as `product-catalog`.
-        module: that `python -m` runs.
+        module: the module that `python -m` runs.
         port, internal_port: default ports on a developer's machine, for public and for internal services.
         secrets: variables that need a random value; the chart's `secrets`.
-        migrations: of the database that it has by default, `.shop/<name>.db` in its working directory.
+        migrations: the folder of its database's migrations.
         python: the interpreter that runs it.
     """
 
@@ -66,14 +66,14 @@ def root() -> Path:
 
 
 def own_command(*, anywhere: bool = False) -> str:
-    """Return what starts this command in a terminal: a path relative to the current folder, unless for `anywhere`."""
+    """Return the path of this command: relative to the current folder if it is below, absolute for `anywhere`."""
     path = Path(sys.executable).with_name("shop")
     is_below = path.is_relative_to(Path.cwd()) and not anywhere
     return str(path.relative_to(Path.cwd()) if is_below else path)
 
 
 def discover(folder: Path | None = None) -> list[Program]:
-    """Return all programs of a workspace, by default the current one: gRPC services first, each kind by port."""
+    """Return all programs of a workspace, by default the current one: gRPC services first, then by port."""
     folder = folder or root()
     paths = [*folder.glob("services/*/pyproject.toml"), *folder.glob("*/pyproject.toml")]
     programs = [program for path in paths if (program := _read(path))]
@@ -86,10 +86,7 @@ def discover_services(folder: Path | None = None) -> list[Program]:
 
 
 def default_ports(programs: Sequence[Program]) -> dict[str, int]:
-    """Return the ports of programs on a developer's machine, by program name.
-
-    Ports for internal services come last, by `internal_name`.
-    """
+    """Return default ports by program name, then those for internal services by `internal_name`."""
     ports = {program.name: program.port for program in programs}
     internal = {
         internal_name(program.name): program.internal_port for program in programs if program.internal_port is not None

@@ -28,7 +28,7 @@ class OutOfTurn(FailedPrecondition):
 
 @dataclass
 class Mystery:
-    """The panel of a shop whose data are in a folder.
+    """The section of a shop whose data is in a folder.
 
     Attributes:
         hidden: whether a fault was started that the page may not name.
