@@ -21,7 +21,6 @@ _FIGURES = (
 )
 _COUNTS = {"sessions": "session", "orders": "order", "dropped": "session"}
 
-Rate = Annotated[float, typer.Option(min=0.001, help="Sessions that begin per second.")]
 Shape = Annotated[
     Literal["steady", "daily", "spike", "step"],
     typer.Option(
@@ -35,16 +34,15 @@ Url = Annotated[
     str | None,
     typer.Option(help="URL of the storefront. Default: $STOREFRONT_ADDR, else the running shop, else the local port."),
 ]
-Seed = Annotated[str | None, typer.Option(help="Repeat the arrivals and the choices of an earlier run.")]
 
 
 def load(
     *,
-    rate: Rate = 1,
+    rate: Annotated[float, typer.Option(min=0.001, help="Sessions that begin per second.")] = 1,
     shape: Shape = "steady",
     duration: Duration = None,
     url: Url = None,
-    seed: Seed = None,
+    seed: Annotated[str | None, typer.Option(help="Repeat the arrivals and the choices of an earlier run.")] = None,
     as_json: Json = False,
 ) -> None:
     """Send customers to the storefront, and print what they experienced.

@@ -15,17 +15,15 @@ from shop_cli.output.printing import console
 
 _POLL_SECONDS = 0.2
 
-Trace = Annotated[str, typer.Option(help="Only the lines of the trace with this id.")]
 Follow = Annotated[bool, typer.Option("--follow", help="Print new lines as they are written, until Ctrl-C.")]
-Lines = Annotated[int, typer.Option(min=0, help="Number of lines to begin with.")]
 
 
 def logs(
     service: Service,
     *,
-    trace: Trace = "",
+    trace: Annotated[str, typer.Option(help="Only the lines of the trace with this id.")] = "",
     follow: Follow = False,
-    lines: Lines = 50,
+    lines: Annotated[int, typer.Option(min=0, help="Number of lines to begin with.")] = 50,
     as_json: Json = False,
 ) -> None:
     """Print the last lines of a service's log; `--json` prints them as they are in the file."""

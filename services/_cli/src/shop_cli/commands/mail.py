@@ -29,7 +29,6 @@ Unsent = Annotated[bool, typer.Option("--unsent", help="Only messages that were 
 State = Annotated[
     list[str] | None, typer.Option(help="Only unsent messages in this state, such as IN_DOUBT. Repeatable.")
 ]
-Limit = Annotated[int, typer.Option(min=1, max=1000, help="Maximum number of orders or of unsent messages.")]
 
 
 @mail.command("list")
@@ -38,7 +37,7 @@ async def list_messages(
     *,
     unsent: Unsent = False,
     state: State = None,
-    limit: Limit = 50,
+    limit: Annotated[int, typer.Option(min=1, max=1000, help="Maximum number of orders or of unsent messages.")] = 50,
     as_json: Json = False,
     address: InternalAddress = None,
 ) -> None:

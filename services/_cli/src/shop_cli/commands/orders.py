@@ -31,7 +31,6 @@ _POLL_SECONDS = 0.5
 OrderId = Annotated[str, typer.Argument(metavar="ORDER", help="Id of the order.")]
 Stuck = Annotated[bool, typer.Option("--stuck", help="Only orders that need operator attention, oldest first.")]
 State = Annotated[list[str] | None, typer.Option(help="Only orders in this state, such as SHIPPED. Repeatable.")]
-Limit = Annotated[int, typer.Option(min=1, max=1000, help="Maximum number of orders.")]
 Watched = Annotated[int, typer.Option(min=1, max=1000, help="Number of latest orders to watch.")]
 
 
@@ -41,7 +40,7 @@ async def list_orders(
     *,
     stuck: Stuck = False,
     state: State = None,
-    limit: Limit = 50,
+    limit: Annotated[int, typer.Option(min=1, max=1000, help="Maximum number of orders.")] = 50,
     as_json: Json = False,
     address: InternalAddress = None,
 ) -> None:

@@ -12,20 +12,14 @@ from shop_cli.local.spans import Span
 from shop_cli.output.printing import Columns, console, print_json, print_list
 from shop_cli.output.trace_tree import trace_tree
 
-Service = Annotated[str, typer.Option(help="Only traces in which this service took part.")]
-MinMilliseconds = Annotated[float, typer.Option("--min-ms", min=0, help="Only traces that took at least this long.")]
-Errors = Annotated[bool, typer.Option("--errors", help="Only traces with a failed call.")]
-Order = Annotated[str, typer.Option(help="Only traces of the order with this id.")]
-Limit = Annotated[int, typer.Option(min=1, max=5_000, help="Maximum number of traces.")]
-
 
 def traces(
     *,
-    service: Service = "",
-    min_ms: MinMilliseconds = 0,
-    errors: Errors = False,
-    order: Order = "",
-    limit: Limit = 20,
+    service: Annotated[str, typer.Option(help="Only traces in which this service took part.")] = "",
+    min_ms: Annotated[float, typer.Option("--min-ms", min=0, help="Only traces that took at least this long.")] = 0,
+    errors: Annotated[bool, typer.Option("--errors", help="Only traces with a failed call.")] = False,
+    order: Annotated[str, typer.Option(help="Only traces of the order with this id.")] = "",
+    limit: Annotated[int, typer.Option(min=1, max=5_000, help="Maximum number of traces.")] = 20,
     as_json: Json = False,
 ) -> None:
     """List the latest traces of the running shop, which stores those of orders and errors longest."""

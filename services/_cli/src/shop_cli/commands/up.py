@@ -27,8 +27,6 @@ Offset = Annotated[
         min=0, max=MAX_PORT_OFFSET, help="Add this multiple of 100 to every default port, for a shop beside another."
     ),
 ]
-AnyPorts = Annotated[bool, typer.Option("--any-ports", help="Use free ports instead of the default ones.")]
-Folder = Annotated[Path | None, typer.Option(help="Folder for the services' data. Default: the repository.")]
 WithPostgres = Annotated[
     bool, typer.Option("--postgres", help="Store everything in PostgreSQL and Valkey, which are started as well.")
 ]
@@ -40,18 +38,17 @@ WithTls = Annotated[
         "Databases and telemetry stay in plaintext, on loopback.",
     ),
 ]
-WithLab = Annotated[bool, typer.Option("--lab", help="For `shop faults`: services can be made to fail.")]
 
 
 @async_command
 async def up(
     *,
     port_offset: Offset = 0,
-    any_ports: AnyPorts = False,
-    folder: Folder = None,
+    any_ports: Annotated[bool, typer.Option("--any-ports", help="Use free ports instead of the default ones.")] = False,
+    folder: Annotated[Path | None, typer.Option(help="Folder for the services' data. Default: the repository.")] = None,
     postgres: WithPostgres = False,
     tls: WithTls = False,
-    lab: WithLab = False,
+    lab: Annotated[bool, typer.Option("--lab", help="For `shop faults`: services can be made to fail.")] = False,
 ) -> None:
     """Start all services and the control room, restart services that end, and stop everything on Ctrl-C.
 
