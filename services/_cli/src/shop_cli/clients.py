@@ -27,7 +27,7 @@ from shop_internal.letter_spool_pb2_grpc import LetterSpoolStub
 from shop_internal.mail_records_pb2_grpc import MailRecordsStub
 from shop_internal.orders_pb2_grpc import OrderJournalStub
 
-if TYPE_CHECKING:  # with the library of certificates it takes commands 100 ms
+if TYPE_CHECKING:  # it imports the library for certificates, which takes 100 ms
     from shop_cli.local.processes import Process, Shop
 
 # An order takes as long as its slowest dependency; other calls take milliseconds.
@@ -40,11 +40,11 @@ T = TypeVar("T")
 async def _client(
     name: str, stub: Callable[[grpc.aio.Channel], T], service: str, at: "str | Process | None"
 ) -> AsyncIterator[T]:
-    """Open a client of the gRPC service `service` that the program `name` serves.
+    """Open a client of a gRPC service of the program `name`.
 
-    Without an address (`host:port`) or a process it is at the one that `default_address` returns. Raise Unavailable
-    with the reason TLS_FAILED or NOTHING_LISTENS if no connection can be made or NOT_READY if the program refuses all
-    calls, and DeadlineExceeded with NO_RESPONSE if it hangs.
+    `at` is `host:port` or a process; by default, the address is that of `default_address`. Raise Unavailable with the
+    reason TLS_FAILED or NOTHING_LISTENS if no connection can be made, or NOT_READY if the program refuses all calls;
+    and DeadlineExceeded with NO_RESPONSE if it hangs.
     """
     is_internal = service.startswith("shop.internal.")
     if at is None or isinstance(at, str):
@@ -56,7 +56,7 @@ async def _client(
     try:
         yield stub(opened)
     except Unavailable as error:
-        if error.reason != "UNAVAILABLE":  # the service itself responded so, with a reason of its own
+        if error.reason != "UNAVAILABLE":  # a response of the service, with a reason of its own
             raise
         if "TLS_FOLDER" in error.message:
             raise Unavailable(f"{name} at {target}: {error.message}", reason="TLS_FAILED") from error
@@ -84,7 +84,7 @@ mail_client = partial(_client, "email", MailRecordsStub, "shop.internal.MailReco
 
 
 async def fill_cart(shop: "Shop", user_id: str, lines: int) -> list[Product]:
-    """Add products of so many categories to a cart, one of the first, two of the second and so on; return them."""
+    """Add a product of each of the first `lines` categories to a cart, with quantities 1, 2, ...; return them."""
     async with catalog_client(shop["product-catalog"]) as catalog:
         listed = (await catalog.ListProducts(Empty())).products
     products = list({product.categories[0]: product for product in listed}.values())[:lines]
@@ -98,7 +98,7 @@ async def fill_cart(shop: "Shop", user_id: str, lines: int) -> list[Product]:
 def default_address(name: str, *, internal: bool) -> str:
     """Return the address of a program's public or internal services.
 
-    It comes from the environment, else from the running shop of the current folder, else it is the local port.
+    The environment comes first, then the running shop of the current folder, then the default port on this machine.
     """
     programs = discover()
     program = find(programs, name)
@@ -112,10 +112,10 @@ def default_address(name: str, *, internal: bool) -> str:
 
 
 def tls_of(address: str, name: str) -> dict[str, Any]:
-    """Return the options of a channel to a program for TLS, none for plaintext. Raise InvalidArgument.
+    """Return options for a TLS channel to a program, none for plaintext. Raise InvalidArgument.
 
-    The certificates are in $TLS_FOLDER, or the folder of the running shop to which the address belongs. Behind a
-    forwarded port the address's host is not the name in the program's own certificate.
+    The certificates are in $TLS_FOLDER or, if the running shop has this address, in its folder. Behind a forwarded
+    port the program's certificate has another name than the address.
     """
     if folder := os.environ.get("TLS_FOLDER"):
         is_here = address.rpartition(":")[0] in LOOPBACK
@@ -137,7 +137,7 @@ def _checked(address: str) -> str:
 
 
 def key_metadata(key: str | None) -> tuple[tuple[str, str], ...]:
-    """Return a call's metadata with an idempotency key, if there is one. Raise InvalidArgument."""
+    """Return the metadata of a call with an idempotency key, if given. Raise InvalidArgument."""
     return (("idempotency-key", parse_idempotency_key(key)),) if key is not None else ()
 
 

@@ -42,7 +42,7 @@ def act(action: str, service: str) -> None:
 
 
 def _segment(field: str, value: str) -> str:
-    """Return a value as a segment of a path, where an empty one would be another path. Raise InvalidArgument."""
+    """Return a value as a segment of a path. Raise InvalidArgument if it is empty."""
     if not value:
         raise InvalidArgument.field(field, "must not be empty")
     return quote(value, safe="")

@@ -74,7 +74,7 @@ async def empty_cart(user: User, *, address: Address = None) -> None:
 
 
 async def _quantity_in_cart(client: CartServiceStub, user: str, product_id: str) -> int | None:
-    """Return how many of a product a cart has, None if it cannot be read: an error would hide that it was added."""
+    """Return how many of a product a cart has; None if it cannot be read, as an error would hide the addition."""
     try:
         found = await client.GetCart(cart_pb2.GetCartRequest(user_id=user))
     except DomainError:
@@ -91,7 +91,7 @@ async def _print_cart(
         for item in items:
             line = [item.product_id, "not on sale" if products else "", str(item.quantity), "", ""]
             if product := products.get(item.product_id):
-                # Of converted prices only those of whole lines are rounded as checkout does, and add up to the total.
+                # Convert and round whole lines, as checkout does, so that they add up to the total.
                 price = money_from_wire(product.price_usd)
                 costs.append(await _convert(client, price * item.quantity, currency))
                 line = [product.id, product.name, str(item.quantity), str(price), str(costs[-1])]
@@ -109,7 +109,7 @@ async def _convert(client: CurrencyServiceStub, amount: Money, currency: str | N
 
 
 async def _read_products() -> dict[str, Product]:
-    """Return the products on sale by id. If the catalog does not answer, print why and return none."""
+    """Return the products on sale by id; if the catalog does not respond, print why and return none."""
     try:
         async with catalog_client(None) as catalog:
             response = await catalog.ListProducts(Empty(), timeout=_CATALOG_SECONDS)

@@ -28,7 +28,7 @@ Shape = Annotated[
     ),
 ]
 Duration = Annotated[
-    float | None, typer.Option(min=0.1, metavar="SECONDS", help="End after so many seconds. Default: on Ctrl-C.")
+    float | None, typer.Option(min=0.1, metavar="SECONDS", help="How long to run. Default: until Ctrl-C.")
 ]
 Url = Annotated[
     str | None,
@@ -42,13 +42,15 @@ def load(
     shape: Shape = "steady",
     duration: Duration = None,
     url: Url = None,
-    seed: Annotated[str | None, typer.Option(help="Repeat the arrivals and the choices of an earlier run.")] = None,
+    seed: Annotated[
+        str | None, typer.Option(help="Repeat the arrivals and choices of an earlier run with this seed.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Send customers to the storefront, and print what they experienced.
 
-    A late answer delays no other session, and a latency counts from when its request should have started. Exit status:
-    0 if every page was as it should be, 1 after errors or if sessions were dropped, 2 for an invalid option.
+    A slow response delays no other session, and latencies count from when a request should have started. Exit status:
+    0 if every page was correct, 1 after errors or if sessions were dropped, 2 for an invalid option.
     """
     if importlib.util.find_spec("load_generator") is None:
         sys.exit("shop load needs the package load-generator, which make setup installs in the repository")
@@ -64,7 +66,7 @@ def load(
     }
     # Locust patches the standard library for gevent, which gRPC can't share a process with.
     command = [sys.executable, "-P", "-m", "load_generator"]
-    # In a session of its own it gets no Ctrl-C from the terminal: one signal is enough.
+    # In a session of its own it does not get Ctrl-C from the terminal as well as the signal sent here.
     with subprocess.Popen(  # noqa: S603 - our own program
         command, env={**os.environ, **settings}, stdout=subprocess.PIPE, text=True, start_new_session=True
     ) as process:

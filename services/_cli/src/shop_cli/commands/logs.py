@@ -26,9 +26,9 @@ def logs(
     lines: Annotated[int, typer.Option(min=0, help="Number of lines to begin with.")] = 50,
     as_json: Json = False,
 ) -> None:
-    """Print the last lines of a service's log; `--json` prints them as they are in the file."""
+    """Print the last lines of a service's log; `--json` prints the lines of the file."""
     path = Path(require_run().folder) / ".shop" / "log" / f"{service}.log"
-    if not path.exists():  # unlike those of stores, which are no programs
+    if not path.exists():  # stores have logs, too, but are no programs
         find(discover(), service)
     end = path.stat().st_size if path.exists() else 0
     for line in read_log(path, lines, trace) if lines else ():
@@ -40,7 +40,7 @@ def logs(
 
 
 def _new_lines(path: Path, start: int) -> Iterator[str]:
-    """Yield complete lines beyond a position as they are written, for ever."""
+    """Yield lines beyond a position of a file as they are written, without end."""
     pending = ""
     with path.open(encoding="utf-8", errors="replace") as file:
         file.seek(start)

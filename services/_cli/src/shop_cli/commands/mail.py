@@ -1,4 +1,4 @@
-"""`shop mail`: order confirmations, and the messages by which the email service sends them."""
+"""`shop mail`: list and read order confirmations, and send messages again."""
 
 from email import message_from_string
 from email.policy import default
@@ -56,7 +56,7 @@ async def show_message(
     as_json: Json = False,
     address: InternalAddress = None,
 ) -> None:
-    """Show a message with its text, which the email service deletes once the relay has accepted it."""
+    """Show a message. The email service deletes its text once the relay has accepted it."""
     async with spool_client(address) as spool:
         found = await spool.GetLetter(letter_spool_pb2.GetLetterRequest(letter_id=message_id))
     if as_json:
@@ -73,7 +73,7 @@ async def requeue_messages(
     *,
     address: InternalAddress = None,
 ) -> None:
-    """Send messages again that were refused, or whose outcome is in doubt."""
+    """Send messages again that were refused or whose outcome is unknown."""
     async with spool_client(address) as spool:
         request = letter_spool_pb2.RequeueLettersRequest(letter_ids=message_ids)
         requeued = (await spool.RequeueLetters(request)).requeued

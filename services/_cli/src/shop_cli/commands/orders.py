@@ -98,7 +98,7 @@ async def settle_order(
     as_json: Json = False,
     address: InternalAddress = None,
 ) -> None:
-    """Close an order in NEEDS_REFUND or NEEDS_REVIEW, after what was done by hand. Its history records it."""
+    """Close an order in NEEDS_REFUND or NEEDS_REVIEW; its history records the outcome."""
     outcomes = {"refunded": refunded, "shipped": shipped, "dismissed": dismissed}
     given = {name: text for name, text in outcomes.items() if text is not None}
     if len(given) != 1:

@@ -1,4 +1,4 @@
-"""`shop reconcile`: compare the records that checkout, payment, shipping and e-mail have of orders."""
+"""`shop reconcile`: compare the records of orders at checkout, payment, shipping and email."""
 
 import math
 import time
@@ -22,13 +22,13 @@ from shop_cli.output.visible import visible
 
 _DISAGREE, _NOT_READ = 1, 2
 
-WindowHours = Annotated[float, typer.Option(min=0.01, help="Compare the orders of so many hours.")]
-GraceMinutes = Annotated[float, typer.Option(min=0, help="How long the steps of an order may take.")]
+WindowHours = Annotated[float, typer.Option(min=0.01, help="Compare the orders of this many hours.")]
+GraceMinutes = Annotated[float, typer.Option(min=0, help="How long an order may take to complete.")]
 
 
 @async_command
 async def reconcile(*, window_hours: WindowHours = 24, grace_minutes: GraceMinutes = 10, as_json: Json = False) -> None:
-    """Compare orders, charges, shipments and e-mails, and print the orders whose records disagree.
+    """Compare orders, charges, shipments and confirmations, and print the orders whose records disagree.
 
     Exit status: 0 if all records agree, 1 if some do not, 2 if they could not be read.
     """

@@ -18,7 +18,7 @@ from shop_cli.local.workspace import MAX_PORT_OFFSET, PORT_STEP, root
 from shop_cli.output.next_steps import print_next_steps
 from shop_cli.output.printing import console
 
-# A service that is still starting has no signal handler yet and ends by the signal.
+# A service that is still starting has no handler for the signal yet.
 _STOPPED = (0, -signal.SIGTERM)
 
 Offset = Annotated[
@@ -34,7 +34,7 @@ WithTls = Annotated[
     bool,
     typer.Option(
         "--tls",
-        help="Mutual TLS between services, with certificates in .shop/tls/; commands use the one of `operator`. "
+        help="Mutual TLS between services, with certificates in .shop/tls/; commands use that of `operator`. "
         "Databases and telemetry stay in plaintext, on loopback.",
     ),
 ]

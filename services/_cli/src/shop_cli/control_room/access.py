@@ -1,7 +1,7 @@
-"""Access to the control room: for browsers that opened the link with the token, and programs that send it.
+"""Access to the control room, for browsers that opened the link with the token and programs that send it.
 
-The server listens on loopback, where every user and every web page of this machine can reach it. So a request needs the
-token and a Host of this machine, against DNS rebinding; a change also needs the page's own origin.
+Every user of this machine, and every web page in their browsers, can reach loopback. So a request needs the token and,
+against DNS rebinding, a Host of this machine; a change also needs the page's own origin.
 """
 
 import base64
@@ -39,19 +39,16 @@ class AccessControl:
     def __init__(self, app: ASGIApp, port: int, token: str) -> None:
         self._app = app
         self._hosts = {f"{name}:{port}" for name in ("localhost", "127.0.0.1")}
-        # Browsers send a host's cookies to all of its ports: the name must differ between shops.
+        # Browsers send a host's cookies to all its ports, so shops need different names.
         self._cookie = f"control-room-{port}"
         self._token = token
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
         refusal = self._refusal(Request(scope))
         await (refusal or self._app)(scope, receive, send)
 
     def _refusal(self, request: Request) -> Response | None:
-        """Return the response to a request that is not admitted."""
+        """Return the response to a request that is refused; None for one that is admitted."""
         if request.headers.get("host", "") not in self._hosts:
             return PlainTextResponse("unknown host\n", 421)
         is_read = request.method in _READS
@@ -60,7 +57,7 @@ class AccessControl:
         has_header = self._is_token(_token_in_header(request))
         if not has_header and not self._is_token(request.cookies.get(self._cookie, "")):
             return self._unauthorized()
-        # Browsers send the cookie, and an origin with each change; programs send neither.
+        # Browsers send an origin with each change; programs send none.
         own_origin = f"http://{request.headers['host']}"
         if not is_read and request.headers.get("origin", own_origin if has_header else "") != own_origin:
             return PlainTextResponse("a change must come from the control room's own page\n", 403)
@@ -69,7 +66,7 @@ class AccessControl:
     def _sign_in(self, token: str, path: str) -> Response:
         if not self._is_token(token):
             return self._unauthorized()
-        # The address without the token, which leaves no token in the browser's history.
+        # Redirect, so that the browser's history does not contain the token.
         response = RedirectResponse("/" + path.lstrip("/"), 303)
         response.set_cookie(self._cookie, self._token, httponly=True, samesite="strict")
         return response

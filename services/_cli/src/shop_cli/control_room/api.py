@@ -1,4 +1,4 @@
-"""The control room's API, for commands: JSON, with errors as `{"reason", "message"}`."""
+"""The JSON API of the control room. Errors are `{"reason", "message"}`."""
 
 from collections.abc import Sequence
 from dataclasses import asdict

@@ -22,7 +22,7 @@ _CONFLICT = 409
 
 
 def create_app(room: ControlRoom) -> Starlette:
-    """Return the application. It admits requests to its port that carry the token of the run."""
+    """Return the application, which admits requests with the token of the run."""
     templates = pages.templates()
 
     async def refuse(request: Request, error: Exception) -> Response:
@@ -38,7 +38,7 @@ def create_app(room: ControlRoom) -> Starlette:
         middleware=access_control(room.run.control_room_port, room.run.token),
         exception_handlers={DomainError: refuse},
     )
-    app.router.redirect_slashes = False  # it would redirect to any Host
+    app.router.redirect_slashes = False  # a redirect would go to whatever Host the request has
     return app
 
 
@@ -51,6 +51,6 @@ async def served(room: ControlRoom) -> AsyncIterator[None]:
     try:
         yield
     finally:
-        room.closing.set()  # otherwise open event streams would delay the end
+        room.closing.set()  # open event streams would delay the end
         server.should_exit = True
         await serving

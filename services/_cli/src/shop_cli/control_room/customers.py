@@ -15,7 +15,7 @@ _MAX_RATE = 1_000.0
 
 
 class Customers(ChildProcess):
-    """The customers of the storefront with this URL, None if the shop has none."""
+    """Customers of the storefront at this URL; None if the shop has no storefront."""
 
     template = '{% include "_customers.html" %}'
     stop_signal = signal.SIGINT
@@ -27,7 +27,7 @@ class Customers(ChildProcess):
 
     @property
     def rate(self) -> float:
-        """Sessions a second; 0 while no customers arrive."""
+        """Sessions that begin per second; 0 while no customers arrive."""
         return self._rate if self.running else 0.0
 
     @override

@@ -1,4 +1,4 @@
-"""A demonstration of one order: payment freezes and checkout dies while it is placed; it is charged once."""
+"""Places an order while payment is frozen and checkout is killed, to demonstrate that it is charged once."""
 
 import asyncio
 import secrets
@@ -29,7 +29,7 @@ class FaultDemo:
     """The section of the page with the demonstration.
 
     Attributes:
-        steps: texts with the seconds since the start of the last run.
+        steps: what happened in the latest run, and after how many seconds.
         order_id: the order of that run, "" until it is known.
     """
 
@@ -42,7 +42,7 @@ class FaultDemo:
         self.steps: list[tuple[float, str]] = []
         self.order_id = ""
 
-    async def act(self, _form: Mapping[str, str]) -> None:
+    async def act(self, form: Mapping[str, str]) -> None:
         """Start the demonstration. Raise FailedPrecondition if it is still running."""
         if self.running:
             raise FailedPrecondition("the demonstration has not ended yet", reason="FAULT_DEMO_RUNNING")
@@ -76,7 +76,7 @@ class FaultDemo:
         self._add(f"payment's ledger has {counted(charges, 'charge')} for this order")
 
     async def _order(self, request: PlaceOrderRequest, key: str) -> None:
-        """Place the order: retry with the same key until it is placed."""
+        """Retry with the same key until the order is placed."""
         self._add("the customer places an order")
         async with checkout_client(self._shop["checkout"]) as checkout:
             while True:

@@ -1,4 +1,4 @@
-"""The part of Jaeger's HTTP API v3 that the storefront uses: a search for traces."""
+"""The search for traces of Jaeger's HTTP API v3, which the storefront uses."""
 
 import json
 from collections.abc import Iterable, Mapping

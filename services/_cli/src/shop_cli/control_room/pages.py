@@ -1,4 +1,4 @@
-"""The control room's pages: rendered here, and updated in the browser with the same fragments."""
+"""The control room's pages. Their fragments are also sent as events, which update an open page."""
 
 import asyncio
 import json
@@ -72,7 +72,7 @@ class _Pages:
     async def trace(self, request: Request) -> Response:
         trace_id = request.path_params["trace_id"]
         lines = await asyncio.to_thread(lines_of_trace, [process.log_path for process in self._room.shop], trace_id)
-        # Logs are stored longer than spans.
+        # Logs outlive spans.
         spans = self._room.telemetry.trace(trace_id) if lines else require_trace(self._room, trace_id)
         return self._render("trace", trace_id=trace_id, bars=waterfall(spans), lines=lines)
 

@@ -1,4 +1,4 @@
-"""Reconciles orders, charges, shipments and confirmations while the shop runs, by the rules of checkout."""
+"""Compares orders, charges, shipments and confirmations of the running shop by checkout's rules."""
 
 import asyncio
 import time
@@ -18,7 +18,7 @@ from checkout_service.reconciliation.rules import Mismatch
 from shop_cli.local.processes import Shop
 
 WINDOW_SECONDS = 15 * 60
-# An order whose worker has died is taken over after 15 s; frozen services delay it further.
+# An order whose worker has died is taken over after 15 s; a frozen service delays it further.
 GRACE_SECONDS = 60
 _CALL_SECONDS = 2.0
 _FRESH_SECONDS = 2.0
@@ -83,7 +83,7 @@ class Reconciler:
         try:
             records = await self._records(now)
         except DomainError as error:
-            if error.reason in ("UNAVAILABLE", "DEADLINE_EXCEEDED"):  # gRPC's own, with a text for programmers
+            if error.reason in ("UNAVAILABLE", "DEADLINE_EXCEEDED"):  # from gRPC itself, with a technical text
                 return Reconciliation(unread="checkout, payment, shipping and email do not all answer")
             return Reconciliation(unread=f"{error.reason}: {error.message}")
         found = records.mismatches(settled_before=now + 1)

@@ -1,4 +1,4 @@
-"""Shows and disturbs the running shop, without HTTP."""
+"""What the control room shows and does, without HTTP."""
 
 import asyncio
 import time
@@ -33,7 +33,7 @@ class ControlRoom:
     Attributes:
         sections: parts of the page by name; plugins add theirs.
         stores: the shop's own database servers, which are observed and disturbed like its services.
-        telemetry_elsewhere: the OTLP endpoint to which the services export instead of this process, if there is one.
+        telemetry_elsewhere: the OTLP endpoint to which the services export, unless it is this process.
         closing: set when the shop stops.
     """
 

@@ -27,7 +27,7 @@ PORT = 8090
 _NAME = "control-room"
 _EXPORTER = "OTEL_EXPORTER_OTLP_"
 _ENDPOINT = f"{_EXPORTER}ENDPOINT"
-# A trace is complete about this long after its last span; a shorter delay costs idle processes more.
+# How often services export: a trace is complete this long after its last span.
 _EXPORT_MILLISECONDS = 1_000
 
 Variables = Mapping[str, Mapping[str, str]]
@@ -109,25 +109,25 @@ async def _start_stores(stack: AsyncExitStack, folder: Path) -> tuple[Sequence[C
 
 async def _environment(stack: AsyncExitStack, telemetry: TelemetryStore) -> Mapping[str, str]:
     """Return the environment of all services. They export to this process, unless the environment names an endpoint."""
-    # The addresses never change here, and idle services would renew the connections that watch their health.
+    # Addresses never change here: do not renew connections.
     defaults = {"MAX_CONNECTION_AGE_SECONDS": "3600"}
     if not os.environ.get(_ENDPOINT):
         (port,) = stack.enter_context(reserved(1))
         await stack.enter_async_context(receiver(port, telemetry.add))
         defaults |= exporting_to(port, delay_milliseconds=_EXPORT_MILLISECONDS)
-        defaults["OTEL_METRIC_EXPORT_INTERVAL"] = "60000"  # nothing reads them: figures are derived from spans
+        defaults["OTEL_METRIC_EXPORT_INTERVAL"] = "60000"  # unused: figures are derived from spans
     ignored = without_effect()
     return {**defaults, **{name: value for name, value in os.environ.items() if value and name not in ignored}}
 
 
 def without_effect() -> list[str]:
-    """Return the variables of an exporter that are set although none says where it exports to."""
+    """Return the variables that configure an exporter although no endpoint is set."""
     found = [name for name, value in os.environ.items() if value and name.startswith(_EXPORTER)]
     return [] if _ENDPOINT in found else found
 
 
 def _links(run: Run) -> Variables:
-    """Return the variables that link storefront, confirmations and control room, unless the environment sets them."""
+    """Return the variables for links between storefront, emails and control room that the environment does not set."""
     traces = f"http://shop:{run.token}@{HOST}:{run.control_room_port}"
     links = {"storefront": {"TRACES_URL": traces}, "email": {"STOREFRONT_URL": run.url("storefront") or ""}}
     return {name: found for name, found in links.items() if os.environ.keys().isdisjoint(found)}

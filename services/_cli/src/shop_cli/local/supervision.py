@@ -101,5 +101,5 @@ async def _supervise(process: ChildProcess) -> None:
         delay_seconds = min(2 * delay_seconds, _MAX_DELAY_SECONDS)
         try:
             await process.start()
-        except DomainError:  # another program took the port meanwhile; the status display shows the service as ended
+        except DomainError:  # another program took the port meanwhile, as `state_of` reports
             continue

@@ -22,7 +22,7 @@ from chassis.values.money import total
 from shop import money_pb2, order_pb2
 from shop_cli.output.visible import visible
 
-# A pipe has no width: wide enough that rows are not wrapped for `grep` and `awk`.
+# In a pipe rows are not wrapped, for `grep` and `awk`.
 _UNLIMITED_WIDTH = 1_000
 _HAS_WIDTH = sys.stdout.isatty() or "COLUMNS" in os.environ
 _MIN_VALUE_WIDTH = 20
@@ -30,7 +30,7 @@ _COLUMN_GAP = 2
 
 
 class SafeConsole(Console):
-    """Escapes whatever `visible` escapes in all that it prints: texts of customers and services may contain it."""
+    """Escapes as `visible` does: texts of customers and services may contain control characters."""
 
     @override
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
@@ -40,7 +40,7 @@ class SafeConsole(Console):
 
 T = TypeVar("T", bound=Message | Mapping[str, object])
 Columns = Mapping[str, Callable[[T], str]]
-"""How to get the text of a column from what a row is about; a name that ends with a space is aligned right."""
+"""How to get the text of each column from an item. A column whose name ends with a space is aligned right."""
 
 console = SafeConsole(highlight=False, width=None if _HAS_WIDTH else _UNLIMITED_WIDTH)
 
@@ -51,7 +51,7 @@ def counted(count: int, singular: str, plural: str = "") -> str:
 
 
 def print_json(*objects: Message | Mapping[str, object]) -> None:
-    """Print one JSON object per line. A message has the contract's field names, and 64-bit integers as strings."""
+    """Print one JSON object per line; messages with the contract's field names, and 64-bit integers as strings."""
     for found in objects:
         fields = found
         if isinstance(found, Message):
@@ -85,12 +85,12 @@ def print_list(found: Sequence[T], columns: Columns[T], *, as_json: bool) -> Non
 
 
 def print_one(found: T, columns: Columns[T]) -> None:
-    """Print the columns of a message one below the other, without empty ones."""
+    """Print one column of a message per line, without empty ones."""
     print_fields((name.strip().lower(), text(found)) for name, text in columns.items())
 
 
 def print_fields(fields: Iterable[tuple[str, str]]) -> None:
-    """Print names and values, one below the other, without empty values. Long values are wrapped between words."""
+    """Print one name and value per line, without empty values. Long values are wrapped between words."""
     shown = [(name, value) for name, value in fields if value]
     indent = max((len(name) for name, _ in shown), default=0) + 2
     wrapper = textwrap.TextWrapper(

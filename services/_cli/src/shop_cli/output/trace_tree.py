@@ -15,7 +15,7 @@ _INDENT = 4
 
 
 def trace_tree(spans: Sequence[Span], width: int = _WIDTH) -> Tree:
-    """Return the tree of one trace, for a terminal of that many columns."""
+    """Return the tree of a trace for a terminal of this width."""
     start = min((span.started_nanos for span in spans), default=0)
     end = max((span.ended_nanos for span in spans), default=0)
     calls = _calls(spans)
@@ -29,7 +29,7 @@ def trace_tree(spans: Sequence[Span], width: int = _WIDTH) -> Tree:
 
 
 def _calls(spans: Sequence[Span]) -> list[Span]:
-    """Replace a call's client and server span by one: the server's, with the client's duration."""
+    """Merge the client and server span of each call: the server's, with the client's duration."""
     clients = {span.span_id: span for span in spans if span.kind == "CLIENT"}
     servers = {span.parent_id: span for span in spans if span.kind == "SERVER" and span.parent_id in clients}
     calls = []
@@ -51,7 +51,7 @@ def _label(span: Span, width: int) -> Text:
     """Return service, method and duration; durations at all depths are in one column."""
     name, name_width = span.name.removeprefix("shop."), width - _DURATION_WIDTH
     if len(span.service) + 1 + len(name) > name_width:
-        name = name.rpartition("/")[2]  # the gRPC service rarely tells more than the name before it
+        name = name.rpartition("/")[2]  # the program's name implies the gRPC service
     label = Text.assemble((f"{span.service} ", "bold cyan"), name)
     label.pad_right(max(1, name_width - len(label)))
     label.append(f"{span.milliseconds:7.1f} ms", style="red" if span.failed else "green")
