@@ -25,7 +25,7 @@ async def test_a_service_that_ends_is_restarted(shop: Shop, process: Process) ->
 
 
 async def test_a_restart_between_two_checks_and_each_change_of_state_are_reported(process: Process) -> None:
-    reported = []
+    reported: list[tuple[str, int]] = []
     monitor = Monitor([process])
     observing = asyncio.create_task(monitor.run(lambda found: reported.append((monitor.states["ad"], found.starts))))
     await wait_until(lambda: monitor.all_serving)

@@ -74,8 +74,8 @@ def attributes_of(pairs: Iterable[KeyValue]) -> dict[str, Value]:
 
 def _value(value: AnyValue) -> Value:
     kind = value.WhichOneof("value")
-    found: Value = getattr(value, kind) if kind else ""
-    return _shared(found) if isinstance(found, str) else found
+    found = getattr(value, kind) if kind else ""
+    return found if isinstance(found, int | float) else _shared(str(found))
 
 
 def spans_of(message: Message) -> Iterator[Span]:
