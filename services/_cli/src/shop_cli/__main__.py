@@ -39,7 +39,7 @@ COMMANDS = {
 }
 """The line of each command in `shop --help`, and its module, relative to `shop_cli.commands`.
 
-An entry point of the group `shop.commands` is such a mapping, with full names of modules.
+An entry point of the group `shop_cli.commands` is such a mapping, with full names of modules.
 """
 
 _OTHER_FAILURE = 1
@@ -99,7 +99,7 @@ def _find_commands(wanted: str) -> Mapping[str, tuple[str, str]]:
     """Return this package's commands; unless the wanted one is among them, add those of plugins."""
     found = dict(COMMANDS)
     if wanted not in found:
-        for plugin in metadata.entry_points(group="shop.commands"):
+        for plugin in metadata.entry_points(group="shop_cli.commands"):
             found |= plugin.load()
     return found
 

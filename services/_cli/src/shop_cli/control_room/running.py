@@ -65,7 +65,7 @@ async def running(
         reconciler = await stack.enter_async_context(open_reconciler(shop))
         room = ControlRoom(run, shop, stores, telemetry, reconciler)
         room.telemetry_elsewhere = os.environ.get(_ENDPOINT)
-        for plugin in metadata.entry_points(group="shop.control_room") if lab else ():
+        for plugin in metadata.entry_points(group="shop_cli.sections") if lab else ():
             room.sections[plugin.name] = plugin.load()(room, folder)
         await stack.enter_async_context(in_background(partial(supervise, room.processes)))
         stack.push_async_callback(room.close)
