@@ -55,7 +55,9 @@ class ErrorPages(Pages):
                 response.headers.update(error.headers or {})
             case DomainError():
                 status = next((code for kind, code in _STATUS.items() if isinstance(error, kind)), 503)
-                response = await self._page(request, status, _described(error, status))
+                # The message has the field and the rule, never the value.
+                described = f"{error.message[:1].upper()}{error.message[1:]}." if status in {400, 409} else ""
+                response = await self._page(request, status, _TEXTS.get(status, described))
             case _:  # logged by the chassis
                 response = await self._page(request, 500, _TEXTS[500])
         return response
@@ -69,10 +71,3 @@ class ErrorPages(Pages):
         frame = await self.frame(request)
         title = _TITLES.get(status, HTTPStatus(status).phrase)
         return self.render("error.html", frame, status=status, cache=PERSONAL, title=title, text=text)
-
-
-def _described(error: DomainError, status: int) -> str:
-    """Return the text for a refused request: the field and the rule, never the value."""
-    if status == HTTPStatus.NOT_FOUND:
-        return _TEXTS[404]
-    return f"{error.message[:1].upper()}{error.message[1:]}." if status < HTTPStatus.INTERNAL_SERVER_ERROR else ""

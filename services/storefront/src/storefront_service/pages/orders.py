@@ -49,9 +49,9 @@ class OrderPages(Pages):
         orders, frame, catalog = await asyncio.gather(
             require("orders", self.clients.orders.of_user(session_of(request).user_id)),
             self.frame(request),
-            _catalog_or_empty(self),
+            or_none(self.clients.catalog.current()),
         )
-        begun = session_of(request).begun
+        catalog, begun = catalog or Catalog([]), session_of(request).begun
         return self.render("orders.html", frame, cache=PERSONAL, orders=orders, catalog=catalog, begun=begun)
 
     async def forget(self, request: Request) -> Response:
@@ -65,7 +65,9 @@ class OrderPages(Pages):
         return response
 
     async def order(self, request: Request) -> Response:
-        order, frame, catalog = await asyncio.gather(self._find(request), self.frame(request), _catalog_or_empty(self))
+        order, frame, catalog = await asyncio.gather(
+            self._find(request), self.frame(request), or_none(self.clients.catalog.current())
+        )
         traces = self.clients.traces
         trace = await traces.of_order(order.order_id, order.created_at)
         trace_awaited = traces.available and not trace and datetime.now(UTC) - order.created_at < _TRACE_MAX_DELAY
@@ -74,7 +76,7 @@ class OrderPages(Pages):
             frame,
             cache=PERSONAL,
             order=order,
-            rows=view_receipt(order.receipt, catalog).rows if order.receipt else (),
+            rows=view_receipt(order.receipt, catalog or Catalog([])).rows if order.receipt else (),
             trace=trace,
             traces_available=traces.available,
             trace_awaited=trace_awaited,
@@ -147,10 +149,6 @@ class OrderPages(Pages):
                 sent = trace
                 yield _event("trace", self.templates.render("trace.html", {"trace": trace}))
             await asyncio.sleep(_TRACE_POLL_SECONDS)
-
-
-async def _catalog_or_empty(pages: Pages) -> Catalog:
-    return await or_none(pages.clients.catalog.current()) or Catalog([])
 
 
 def _event(name: str, data: str) -> str:
