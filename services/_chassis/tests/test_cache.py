@@ -4,8 +4,8 @@ from collections import defaultdict
 
 import pytest
 
-from chassis.rpc import calls
-from chassis.rpc.cache import RETRY_SECONDS, TtlCache
+from chassis.cache import RETRY_SECONDS, TtlCache
+from chassis.deadline import deadline
 from shop_kit.clock import Clock
 from shop_kit.waiting import wait_until
 
@@ -22,7 +22,7 @@ class Source:
 
     async def fetch(self, key: str) -> str:
         self.fetches[key] += 1
-        self.deadlines.append(calls.deadline.get())
+        self.deadlines.append(deadline.get())
         await self.gate.wait()
         if self.error is not None:
             raise self.error
@@ -101,13 +101,13 @@ async def test_an_error_that_every_caller_has_left_is_not_reported(source: Sourc
 
 
 async def test_a_fetch_runs_without_the_deadline_of_its_first_caller(source: Source) -> None:
-    calls.deadline.set(asyncio.get_running_loop().time() + 1)
+    deadline.set(asyncio.get_running_loop().time() + 1)
     await TtlCache(source.fetch, ttl_seconds=3600).get("a")
     assert source.deadlines == [None]
 
 
 async def test_the_oldest_entry_is_evicted_from_a_full_cache(source: Source, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("chassis.rpc.cache._MAX_ENTRIES", 2)
+    monkeypatch.setattr("chassis.cache._MAX_ENTRIES", 2)
     cache = TtlCache(source.fetch, ttl_seconds=3600)
     for key in "abc":
         await cache.get(key)

@@ -8,7 +8,8 @@ import grpc
 import pytest
 
 from chassis import errors
-from chassis.rpc import calls, client
+from chassis.deadline import deadline
+from chassis.rpc import client
 from chassis.settings import Balancing
 from chassis.telemetry import semconv
 from shop import cart_pb2, cart_pb2_grpc
@@ -64,9 +65,9 @@ async def test_an_unreachable_peer_is_unavailable_and_a_call_to_a_hanging_one_en
 async def test_an_outgoing_call_never_outlives_the_call_being_served() -> None:
     seen: list[float] = []
     async with serve(Carts(lambda context: seen.append(context.time_remaining()))) as address:
-        calls.deadline.set(asyncio.get_running_loop().time() + 3)
+        deadline.set(asyncio.get_running_loop().time() + 3)
         await stub(address).GetCart(cart_pb2.GetCartRequest())
-        calls.deadline.set(asyncio.get_running_loop().time() - 1)
+        deadline.set(asyncio.get_running_loop().time() - 1)
         with pytest.raises(errors.DeadlineExceeded, match="no time left"):
             await stub(address).GetCart(cart_pb2.GetCartRequest())
     assert len(seen) == 1

@@ -9,7 +9,7 @@ from opentelemetry.trace import StatusCode
 from structlog.testing import capture_logs
 
 from chassis import errors
-from chassis.rpc import calls
+from chassis.deadline import remaining_seconds
 from chassis.rpc.status import from_rpc_error
 from chassis.telemetry import semconv
 from shop import cart_pb2, cart_pb2_grpc
@@ -95,7 +95,7 @@ async def test_a_probe_does_not_wait_behind_a_backlog_of_calls() -> None:
 
 async def test_the_handler_sees_the_caller_s_deadline() -> None:
     seen: list[float | None] = []
-    async with connect(Carts(lambda _: seen.append(calls.remaining_seconds()))) as channel:
+    async with connect(Carts(lambda _: seen.append(remaining_seconds()))) as channel:
         stub = cart_pb2_grpc.CartServiceStub(channel)
         await stub.GetCart(cart_pb2.GetCartRequest(), timeout=30)
         await stub.GetCart(cart_pb2.GetCartRequest())

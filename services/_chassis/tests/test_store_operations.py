@@ -12,7 +12,7 @@ from opentelemetry import trace
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import NonRecordingSpan, Span, SpanContext, SpanKind, StatusCode, TraceFlags
 
-from chassis.rpc.cache import TtlCache
+from chassis.cache import TtlCache
 from chassis.sql.database import Database
 from chassis.sql.group_commit import GroupCommit
 from chassis.sql.postgres import PostgresDatabase

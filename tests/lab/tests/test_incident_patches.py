@@ -11,7 +11,7 @@ from unittest.mock import MagicMock
 import pytest
 
 from ad_service.domain import Ad
-from chassis.rpc.cache import TtlCache
+from chassis.cache import TtlCache
 from chassis.telemetry.instruments import Telemetry
 from chassis.values.money import Money
 from checkout_service.failpoints import FAILPOINTS

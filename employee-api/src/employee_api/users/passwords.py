@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from passlib.context import CryptContext
 
-from chassis.process import shared_result
+from chassis.background import shared_result
 from chassis.telemetry.instruments import Telemetry
 from chassis.telemetry.store_operations import record_wait
 from employee_api.errors import TooManyPasswords

@@ -1,21 +1,22 @@
-"""Work in the background, which no error ends."""
+"""Background work that no error ends, and work that several callers wait for."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from chassis.errors import Unavailable
 from chassis.lazy_log import log
 
 _RESTART_SECONDS = 1.0
 
+T = TypeVar("T")
 Loop: TypeAlias = Callable[[], Coroutine[Any, Any, None]]
 
 
 @asynccontextmanager
 async def in_background(*loops: Loop) -> AsyncIterator[None]:
-    """Run loops until the context is left. One that fails starts again: no error in the background ends a process."""
+    """Run loops until the context exits. A loop that fails is restarted, so that its error does not end the process."""
     async with asyncio.TaskGroup() as tasks:
         running = [tasks.create_task(repeat(loop, _RESTART_SECONDS, "background work failed")) for loop in loops]
         yield
@@ -24,14 +25,14 @@ async def in_background(*loops: Loop) -> AsyncIterator[None]:
 
 
 async def repeat(work: Callable[[], Awaitable[object]], seconds: float, event: str, **details: str) -> None:
-    """Do the work now and with this pause, until cancelled. Log its errors under this event."""
+    """Do the work now and again after each pause, until cancelled. Log its errors under this event."""
     while True:
         await log_errors(work(), event, **details)
         await asyncio.sleep(seconds)
 
 
 async def log_errors(work: Awaitable[object], event: str, **details: str) -> bool:
-    """Await one unit of work; return whether it succeeded. Log any error, so that the loop continues with the next."""
+    """Await one unit of work, log its error if it fails, and return whether it succeeded."""
     try:
         await work
     except Unavailable:
@@ -41,3 +42,17 @@ async def log_errors(work: Awaitable[object], event: str, **details: str) -> boo
     else:
         return True
     return False
+
+
+async def shared_result(running: "asyncio.Future[T]") -> T:
+    """Return the result of work that continues when this caller is cancelled."""
+    # Not asyncio.shield: since Python 3.14 it reports the error of work whose callers have all gone.
+    running.add_done_callback(mark_retrieved)
+    await asyncio.wait([running])
+    return running.result()
+
+
+def mark_retrieved(running: "asyncio.Future[Any]") -> None:
+    """Keep asyncio from reporting an error that no caller waits for any more."""
+    if not running.cancelled():
+        running.exception()

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import structlog
 import uvloop
@@ -126,20 +126,6 @@ async def _serve_until_stopped(serving: Serving[SettingsT], settings: SettingsT,
     log.info("stopped")
     if changed is not None and changed.done():
         os.execv(sys.executable, sys.orig_argv)  # noqa: S606 - the same program with its changed sources
-
-
-async def shared_result(running: "asyncio.Future[T]") -> T:
-    """Wait for work that goes on if this caller is cancelled, for others or because it cannot be stopped."""
-    # Not asyncio.shield, which from Python 3.14 on reports an error that no caller is left for as unexpected.
-    running.add_done_callback(mark_retrieved)
-    await asyncio.wait([running])
-    return running.result()
-
-
-def mark_retrieved(running: "asyncio.Future[Any]") -> None:
-    """Keep asyncio from reporting an error that nobody waits for any more."""
-    if not running.cancelled():
-        running.exception()
 
 
 async def _stop_on_change(stopped: asyncio.Event, before: dict[Path, float]) -> None:

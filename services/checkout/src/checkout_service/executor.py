@@ -8,11 +8,10 @@ from typing import Any
 
 import structlog
 
-from chassis.background import log_errors
+from chassis.background import log_errors, mark_retrieved
+from chassis.deadline import deadline
 from chassis.errors import DomainError
 from chassis.failpoints import Failpoints
-from chassis.process import mark_retrieved
-from chassis.rpc import calls
 from checkout_service import commands
 from checkout_service.commands import Command
 from checkout_service.domain import Card, State, Transition
@@ -99,7 +98,7 @@ class Executor:
         mark_retrieved(run.task)  # the caller may be gone
 
     async def _run(self, run: Run, steps: Saga) -> SagaResult:
-        calls.deadline.set(None)  # the deadline of the call is not the order's
+        deadline.set(None)  # the deadline of the call is not the order's
         try:
             result = await self._drive(run, steps)
         except Exception as error:

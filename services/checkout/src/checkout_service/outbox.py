@@ -10,10 +10,9 @@ import structlog
 from opentelemetry.context import Context
 from opentelemetry.trace import StatusCode
 
-from chassis.background import log_errors
+from chassis.background import log_errors, mark_retrieved
 from chassis.errors import REFUSALS, DomainError, Unimplemented
 from chassis.failpoints import Failpoints
-from chassis.process import mark_retrieved
 from chassis.rpc.status import recorded_reason
 from chassis.telemetry import semconv
 from chassis.telemetry.instruments import Telemetry

@@ -8,9 +8,9 @@ from typing import TypeVar
 
 import structlog
 
+from chassis.deadline import remaining_seconds
 from chassis.errors import DomainError
 from chassis.failpoints import Failpoints
-from chassis.rpc import calls
 from chassis.values.keys import HmacKeys
 from chassis.values.money import round_to_minor_unit
 from checkout_service import saga
@@ -203,7 +203,7 @@ async def _read(reading: Awaitable[T], until: float, what: str) -> T:
 
 
 def _answer_by() -> float:
-    remaining = calls.remaining_seconds()
+    remaining = remaining_seconds()
     seconds = ANSWER_WITHIN_SECONDS if remaining is None else remaining - ANSWER_BEFORE_DEADLINE_SECONDS
     return asyncio.get_running_loop().time() + seconds
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 
 import structlog
 
+from chassis.cache import TtlCache
 from chassis.errors import DomainError
-from chassis.rpc.cache import TtlCache
 from chassis.telemetry.instruments import Telemetry
 from shop import empty_pb2
 from shop.product_catalog_pb2_grpc import ProductCatalogServiceStub

@@ -3,8 +3,8 @@
 import time
 from collections.abc import Callable
 
+from chassis.cache import TtlCache
 from chassis.errors import DomainError
-from chassis.rpc.cache import TtlCache
 from chassis.telemetry.instruments import Telemetry
 from recommendation_service.domain import Catalog, CatalogUnavailable, Product
 from shop import empty_pb2, product_catalog_pb2_grpc

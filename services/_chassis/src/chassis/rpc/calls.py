@@ -1,7 +1,5 @@
-"""The deadline and the metadata of the call being served, and the record of a call, served or made."""
+"""Reads the metadata of a call being served, and records calls served and made."""
 
-import asyncio
-from contextvars import ContextVar
 from typing import Any
 
 import grpc
@@ -13,23 +11,14 @@ from chassis.values.fields import parse_idempotency_key
 
 ServicerContext = grpc.aio.ServicerContext[Any, Any]
 
-# On the event loop's clock; None in background work, which no caller waits for.
-deadline: ContextVar[float | None] = ContextVar("deadline", default=None)
-
-
-def remaining_seconds() -> float | None:
-    """Return the seconds until the deadline of the call being served, negative once it has passed; None without one."""
-    expires_at = deadline.get()
-    return None if expires_at is None else expires_at - asyncio.get_running_loop().time()
-
 
 def metadata_value(context: ServicerContext, name: str) -> str | None:
-    """Return the first metadata value of this name, such as the `if-match`; None when the caller sent none."""
+    """Return the first metadata value with this name, such as `if-match`; None if the caller sent none."""
     return next((str(value) for key, value in context.invocation_metadata() or () if key == name), None)
 
 
 def idempotency_key(context: ServicerContext) -> str | None:
-    """Return the call's `idempotency-key`; None when the caller sent none. Raises InvalidArgument."""
+    """Return the call's `idempotency-key`; None if the caller sent none. Raise InvalidArgument if it is malformed."""
     given = metadata_value(context, "idempotency-key")
     return None if given is None else parse_idempotency_key(given)
 
@@ -37,7 +26,7 @@ def idempotency_key(context: ServicerContext) -> str | None:
 def record_call(
     span: Span, durations: Histogram, attributes: Attributes, code: str, seconds: float, *, failed: bool
 ) -> None:
-    """End the span of a call, if there is one, and record the duration; both have an error type if the call failed."""
+    """End the call's span and record its duration, both with an error type if the call failed."""
     attributes = (*attributes, (semconv.RPC_STATUS, code))
     span.set_attribute(semconv.RPC_STATUS, code)
     if failed:

@@ -14,6 +14,7 @@ from grpc.aio import Metadata
 from opentelemetry import trace
 from opentelemetry.trace import Span, SpanKind
 
+from chassis.deadline import remaining_seconds
 from chassis.errors import DeadlineExceeded, PeerBroken
 from chassis.lazy_log import log
 from chassis.rpc import calls
@@ -135,7 +136,7 @@ class _Method:
 
     def limit_to_deadline(self, timeout_seconds: float) -> float:
         """Shorten a timeout to the time left of the call being served. Raise DeadlineExceeded when none is left."""
-        remaining = calls.remaining_seconds()
+        remaining = remaining_seconds()
         if remaining is None:
             return timeout_seconds
         if remaining <= 0:

@@ -18,6 +18,7 @@ from opentelemetry import context as otel_context
 from opentelemetry import trace
 from opentelemetry.trace import Span, SpanKind
 
+from chassis.deadline import deadline
 from chassis.errors import DomainError, InvalidArgument
 from chassis.failpoints import Failpoints
 from chassis.rpc import calls
@@ -171,7 +172,7 @@ class _Method:
         """Shed the call if there are too many, and set its deadline."""
         self._limiter.admit()
         if (seconds := context.time_remaining()) is not None:
-            calls.deadline.set(asyncio.get_running_loop().time() + seconds)
+            deadline.set(asyncio.get_running_loop().time() + seconds)
 
     def _start_span(self, context: ServicerContext) -> Span:
         """Make the call's span the current one; in a trace that is not sampled, which gets no span, the caller's."""

@@ -11,7 +11,7 @@ from typing import Any
 
 from typing_extensions import override
 
-from chassis.process import shared_result
+from chassis.background import shared_result
 from chassis.sql.database import Database, Row, Statement, is_rejected, listed
 from chassis.sql.queue_head import QueueHead
 from chassis.values.paging import Position

@@ -5,8 +5,8 @@ from typing import Any
 
 from typing_extensions import override
 
+from chassis.cache import TtlCache
 from chassis.errors import InvalidArgument, OutOfRange
-from chassis.rpc.cache import TtlCache
 from chassis.rpc.wire import money_from_wire, money_to_wire
 from chassis.telemetry.instruments import Telemetry
 from chassis.values.addresses import Address

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 
-from chassis.rpc.cache import TtlCache
+from chassis.cache import TtlCache
 from chassis.rpc.client import Check
 from chassis.rpc.wire import is_price, money_from_wire
 from chassis.telemetry.instruments import Telemetry

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from chassis.rpc.cache import TtlCache
+from chassis.cache import TtlCache
 from chassis.rpc.wire import money_from_wire, money_to_wire
 from chassis.telemetry.instruments import Telemetry
 from chassis.values.money import Money, round_to_minor_unit

@@ -16,7 +16,7 @@ from unittest import mock
 import structlog
 from typing_extensions import override
 
-from chassis.rpc.cache import TtlCache
+from chassis.cache import TtlCache
 
 EPOCH = 1_750_000_000.0
 """What `time.time()` returns at the start of a run."""

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from typing_extensions import override
 
-from chassis.process import shared_result
+from chassis.background import shared_result
 from chassis.sql.database import Database, Parameters, Row, Statement
 from chassis.sql.migrate import migrate
 from shop_kit.memory_database import MemoryDatabase

@@ -11,7 +11,7 @@ from typing import Any
 import grpc
 
 from chassis import errors
-from chassis.rpc import calls
+from chassis.deadline import deadline, remaining_seconds
 from chassis.rpc.status import from_rpc_error, to_status
 from shop_lab.simulation.faults import Fate, Faults, Numbers
 from shop_lab.simulation.generated import Channel, Metadata, Reply
@@ -103,7 +103,7 @@ class Network:
 
     async def _call(self, address: str, path: str, request: bytes, metadata: Metadata, timeout_seconds: float) -> Reply:
         """Make a call and return its reply. Raises DomainError, as a client of the chassis does."""
-        remaining = calls.remaining_seconds()
+        remaining = remaining_seconds()
         seconds = timeout_seconds if remaining is None else min(timeout_seconds, remaining)
         if seconds <= 0:
             raise errors.DeadlineExceeded("no time left")
@@ -173,7 +173,7 @@ class Network:
     async def _serve(self, process: Process, call: _Call) -> None:
         await process.running()
         on_behalf_of.set(call.customer)
-        calls.deadline.set(call.expires_at)
+        deadline.set(call.expires_at)
         reply = await self._handle(process, call)
         await process.running()
         error = f" {reply.error.reason}" if reply.error else ""

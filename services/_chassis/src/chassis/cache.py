@@ -1,4 +1,4 @@
-"""A cache whose entries expire; concurrent misses of one key share a single fetch."""
+"""A cache whose entries expire. Concurrent misses of a key share one fetch."""
 
 import asyncio
 import time
@@ -8,9 +8,9 @@ from typing import Generic, TypeVar
 
 import structlog
 
+from chassis.background import mark_retrieved, shared_result
+from chassis.deadline import deadline
 from chassis.errors import DomainError
-from chassis.process import mark_retrieved, shared_result
-from chassis.rpc import calls
 from chassis.telemetry import semconv
 from chassis.telemetry.instruments import Telemetry
 
@@ -19,7 +19,7 @@ log = structlog.get_logger()
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
-_MAX_ENTRIES = 10_000  # beyond them the oldest is evicted
+_MAX_ENTRIES = 10_000  # then the oldest is evicted
 RETRY_SECONDS = 1.0
 """How long a stale value is served after a failed refresh, before the next attempt."""
 
@@ -31,12 +31,12 @@ class _Entry(Generic[V]):
 
 
 class TtlCache(Generic[K, V]):
-    """Fetches missing values. A failed fetch is not cached; every caller waiting for it gets its error.
+    """Fetches missing values. A failed fetch is not cached: its error goes to every caller that waits for it.
 
     Args:
-        fetch: loads the value of a key. It runs without the deadline of the call that triggers it.
-        serve_stale: return an expired value at once and refresh it in the background; if the refresh fails, continue
-            to serve it. Otherwise an expired value counts as missing.
+        fetch: loads the value of a key, without the deadline of the call that triggers it.
+        serve_stale: return an expired value at once and refresh it in the background; if that fails, keep serving it.
+            Otherwise an expired value counts as missing.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class TtlCache(Generic[K, V]):
         )
 
     async def get(self, *keys: K) -> list[V]:
-        """Return the values in the order of the keys. Raise the error of a failed fetch."""
+        """Return the values in the order of the keys, or raise the error of a failed fetch."""
         now = self._clock()
         entries = [self._usable(key, now) for key in keys]
         fetches = [
@@ -96,7 +96,7 @@ class TtlCache(Generic[K, V]):
         return fetch
 
     async def _fetch_and_store(self, key: K) -> V:
-        calls.deadline.set(None)  # callers with later deadlines may join this fetch
+        deadline.set(None)  # a caller with a later deadline may join this fetch
         try:
             value = await self._fetch(key)
         except Exception as error:
