@@ -5,6 +5,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 
+from chassis.values.backoff import backoff_seconds
 from chassis.values.networks import network
 from employee_api.errors import TooManyFailedLogins
 from employee_api.failure_counts import FailureCounts, count_key
@@ -12,9 +13,8 @@ from employee_api.models import FailureCount
 from employee_api.users.passwords import BoundedSemaphore, HashingQueue
 
 # Beyond the limit, the wait after a failure: it doubles with every further one, up to the maximum.
-_FIRST_WAIT = timedelta(seconds=5)
-_MAX_WAIT = timedelta(minutes=1)
-_MAX_DOUBLINGS = 10
+_FIRST_WAIT_SECONDS = 5
+_MAX_WAIT_SECONDS = 60
 # An attack on an account from so many networks makes it wait everywhere, but for its known devices.
 _NETWORKS_PER_EMAIL = 10
 
@@ -93,8 +93,8 @@ class LoginLimiter:
     def _wait(self, count: FailureCount, limit: int) -> timedelta:
         if count.failures < limit:
             return timedelta(0)
-        wait = _FIRST_WAIT * int(2 ** min(count.failures - limit, _MAX_DOUBLINGS))
-        ends = min(count.last_at + min(wait, _MAX_WAIT), count.begun_at + self.counts.window)
+        wait = timedelta(seconds=backoff_seconds(count.failures - limit + 1, _FIRST_WAIT_SECONDS, _MAX_WAIT_SECONDS))
+        ends = min(count.last_at + wait, count.begun_at + self.counts.window)
         return ends - self.counts.clock()
 
     @asynccontextmanager

@@ -12,6 +12,7 @@ from chassis.background import log_errors, mark_retrieved
 from chassis.deadline import deadline
 from chassis.errors import DomainError
 from chassis.failpoints import Failpoints
+from chassis.values.backoff import backoff_seconds
 from checkout_service import commands
 from checkout_service.commands import Command
 from checkout_service.domain import Card, State, Transition
@@ -201,7 +202,7 @@ class Executor:
 
     async def _wait(self, run: Run, wait: commands.Wait) -> bool:
         run.last_reason = wait.reason
-        pause = min(_FIRST_PAUSE_SECONDS * 2**wait.tries, _LONGEST_PAUSE_SECONDS)
+        pause = backoff_seconds(wait.tries + 1, _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS)
         # Recovery needs no pause of its own: the lease of a released order is one.
         retry_until = run.began_at + (RETRY_SHARE_OF_LEASE * self.lease_seconds if run.card is not None else 0.0)
         if asyncio.get_running_loop().time() + pause >= retry_until:

@@ -9,6 +9,7 @@ from typing import Any, Generic, TypeVar
 
 import structlog
 
+from chassis.values.backoff import backoff_seconds
 from checkout_service.ports import MAX_RETRY_DELAY_SECONDS, JournalUnavailable
 
 ItemT = TypeVar("ItemT")
@@ -23,13 +24,14 @@ CONCURRENCY = 16
 
 _WORK_WITHIN_SECONDS = 60.0  # calls have deadlines, so only a defect takes longer
 _FAILURES_TO_OPEN = 5
+_FIRST_RETRY_SECONDS = 2.0
 _FIRST_PAUSE_SECONDS = 1.0
 _LONGEST_PAUSE_SECONDS = 60.0
 
 
 def retry_delay_seconds(failures: int) -> float:
     """Return the delay before the next try: 2 s after the first failure, doubled by each more, 5 minutes at most."""
-    return min(2.0 ** min(failures, 10), MAX_RETRY_DELAY_SECONDS)
+    return backoff_seconds(failures, _FIRST_RETRY_SECONDS, MAX_RETRY_DELAY_SECONDS)
 
 
 class CircuitBreaker:
@@ -44,7 +46,6 @@ class CircuitBreaker:
         self._of_failed = of_failed
         self._failures = 0
         self._admitted = 0
-        self._pause_seconds = 0.0
         self._probe_at = 0.0
 
     @property
@@ -67,7 +68,7 @@ class CircuitBreaker:
         """Close the circuit."""
         if self.open:
             log.info("circuit closed", circuit=self._name)
-        self._failures, self._pause_seconds = 0, 0.0
+        self._failures = 0
         if self._of_failed is not None:
             self._of_failed.record_success()
 
@@ -79,8 +80,8 @@ class CircuitBreaker:
             return
         self._failures += 1
         if self.open:
-            self._pause_seconds = min(max(2 * self._pause_seconds, _FIRST_PAUSE_SECONDS), _LONGEST_PAUSE_SECONDS)
-            self._probe_at = self._now() + self._pause_seconds
+            probes = self._failures - _FAILURES_TO_OPEN + 1
+            self._probe_at = self._now() + backoff_seconds(probes, _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS)
             if not was_open:
                 log.warning("circuit opened", circuit=self._name)
 

@@ -7,6 +7,7 @@ from contextlib import suppress
 import structlog
 
 from chassis.failpoints import Failpoints
+from chassis.values.backoff import backoff_seconds
 from email_service import failpoints
 from email_service.messages import Attempt, ClaimedMessage, MessageState, Outcome, SpoolUnavailable
 from email_service.metrics import MessageMetrics
@@ -18,6 +19,7 @@ log = structlog.get_logger()
 MAX_CONCURRENT = 20  # relays reject clients with too many connections
 _MAX_UNSTORED = 1_000  # messages beyond MAX_CONCURRENT whose outcomes cannot be stored
 _POLL_SECONDS = 1.0
+_FIRST_RETRY_SECONDS = 1.0
 _MAX_RETRY_SECONDS = 60.0
 FIRST_DELAY_SECONDS = 30.0
 _MAX_DELAY_SECONDS = 3_600.0
@@ -141,9 +143,9 @@ class QueueRunner:
 
 def retry_seconds(failures: int) -> float:
     """Return the delay after consecutive failures of the relay or the spool: 1 s, then twice as long each time."""
-    return min(2.0 ** min(failures - 1, 10), _MAX_RETRY_SECONDS)
+    return backoff_seconds(failures, _FIRST_RETRY_SECONDS, _MAX_RETRY_SECONDS)
 
 
 def message_delay_seconds(deferrals: int) -> float:
     """Return the delay of a deferred message, given how often it was deferred before."""
-    return min(FIRST_DELAY_SECONDS * 2.0 ** min(deferrals, 10), _MAX_DELAY_SECONDS)
+    return backoff_seconds(deferrals + 1, FIRST_DELAY_SECONDS, _MAX_DELAY_SECONDS)

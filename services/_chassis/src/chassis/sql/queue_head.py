@@ -6,6 +6,7 @@ from typing import TypeVar
 
 from chassis.errors import Unavailable
 from chassis.sql.database import is_rejected
+from chassis.values.backoff import backoff_seconds
 
 RowT = TypeVar("RowT")
 
@@ -25,7 +26,7 @@ class QueueHead:
 
     def __init__(self) -> None:
         self._passed = 0
-        self._pause_seconds = 0.0
+        self._failures = 0
         self._retry_at = 0.0
 
     async def take(self, take: Callable[[int, int], Awaitable[Sequence[RowT]]], limit: int) -> list[RowT]:
@@ -56,7 +57,6 @@ class QueueHead:
                 if len(found) < size:
                     break
         if retries:
-            longer = max(2 * self._pause_seconds, _FIRST_PAUSE_SECONDS)
-            self._pause_seconds = min(longer, _LONGEST_PAUSE_SECONDS) if self._passed else 0.0
-            self._retry_at = now + self._pause_seconds
+            self._failures = self._failures + 1 if self._passed else 0
+            self._retry_at = now + backoff_seconds(self._failures, _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS)
         return taken

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Iterable
 
 from chassis.errors import DomainError
+from chassis.values.backoff import backoff_seconds
 from shop_cli.local.child_process import ChildProcess
 from shop_cli.local.health import NO_DATABASE
 from shop_cli.local.ports import PortInUse
@@ -92,13 +93,13 @@ async def supervise(processes: Iterable[ChildProcess]) -> None:
 
 
 async def _supervise(process: ChildProcess) -> None:
-    delay_seconds = _FIRST_DELAY_SECONDS
+    failures = 0
     while True:
         await process.wait()
         if time.monotonic() - process.started_at > _HEALTHY_SECONDS:
-            delay_seconds = _FIRST_DELAY_SECONDS
-        await asyncio.sleep(delay_seconds)
-        delay_seconds = min(2 * delay_seconds, _MAX_DELAY_SECONDS)
+            failures = 0
+        failures += 1
+        await asyncio.sleep(backoff_seconds(failures, _FIRST_DELAY_SECONDS, _MAX_DELAY_SECONDS))
         try:
             await process.start()
         except DomainError:  # another program took the port meanwhile, as `state_of` reports

@@ -7,6 +7,7 @@ from typing import TypeVar
 import structlog
 
 from chassis.errors import REFUSALS, DomainError, Unavailable, Unimplemented
+from chassis.values.backoff import backoff_seconds
 
 RequestT = TypeVar("RequestT")
 ReplyT = TypeVar("ReplyT")
@@ -34,7 +35,7 @@ class InternalService:
         self._name = name
         self._missing_since: float | None = None
         self._retry_at = 0.0
-        self._pause_seconds = 0.0
+        self._failures = 0
         self.found = False
 
     async def call(self, method: Callable[[RequestT], Awaitable[ReplyT]], request: RequestT) -> ReplyT:
@@ -56,14 +57,14 @@ class InternalService:
         return reply
 
     def _record_found(self) -> None:
-        self.found, self._missing_since, self._retry_at, self._pause_seconds = True, None, 0.0, 0.0
+        self.found, self._missing_since, self._retry_at, self._failures = True, None, 0.0, 0
 
     def _record_missing(self) -> None:
         if self._missing_since is None:
             self._missing_since = self._now()
             log.warning("internal service not implemented", service=self._name)
-        self._pause_seconds = min(max(2 * self._pause_seconds, _FIRST_PAUSE_SECONDS), _LONGEST_PAUSE_SECONDS)
-        self._retry_at = self._now() + self._pause_seconds
+        self._failures += 1
+        self._retry_at = self._now() + backoff_seconds(self._failures, _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS)
 
     def _error(self) -> DomainError:
         message = f"{self._name} is not implemented"
