@@ -1,7 +1,7 @@
 """Kinds of errors shared by all services. `chassis.rpc.status` maps each kind to a gRPC status and back.
 
-A service subclasses a kind for each error of its domain. The name of the class becomes the reason that callers branch
-on: `class ProductNotFound(NotFound)` reaches them as NOT_FOUND with the reason `PRODUCT_NOT_FOUND`.
+A service subclasses a kind for each error of its domain. The class name becomes the reason that callers branch on:
+`class ProductNotFound(NotFound)` reaches them as NOT_FOUND with the reason `PRODUCT_NOT_FOUND`.
 """
 
 import re
@@ -11,11 +11,11 @@ from typing import ClassVar
 
 
 class DomainError(Exception):
-    """An error that the caller gets to see: it never contains a secret or the offending value.
+    """An error that the caller sees. It never contains a secret or the offending value.
 
     Args:
-        reason: for programs, in UPPER_SNAKE_CASE; by default derived from the name of the class.
-        retry_after_seconds: delay after which a retry may succeed; None gives no advice.
+        reason: for programs, in UPPER_SNAKE_CASE; by default derived from the class name.
+        retry_after_seconds: delay after which a retry may succeed, if known.
     """
 
     default_reason: ClassVar[str] = "DOMAIN_ERROR"
@@ -35,20 +35,20 @@ class DomainError(Exception):
         super().__init__(message)
         self.message = message
         self.reason = reason or self.default_reason
-        self.metadata = dict(metadata or {})  # a copy: whoever catches the error may add to it
+        self.metadata = dict(metadata or {})  # a copy, because handlers of the error may add to it
         self.retry_after_seconds = retry_after_seconds
 
 
 @dataclass(frozen=True)
 class FieldViolation:
-    """The path of a field in the request, such as `item.quantity`, and the rule that it violates."""
+    """The path of a request field, such as `item.quantity`, and the rule that it violates."""
 
     field: str
     rule: str
 
 
 class InvalidArgument(DomainError):
-    """The request violates a rule, whatever the state of the system. Reports each violated field."""
+    """The request is invalid in any state of the system. Reports each violated field."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class InvalidArgument(DomainError):
         metadata: Mapping[str, str] | None = None,
     ) -> None:
         self.violations = violations
-        # Rules, never values: callers log the message, and pages show it.
+        # Rules, never values: the message is logged and shown on pages.
         described = "; ".join(f"{violation.field}: {violation.rule}" for violation in violations)
         super().__init__(message or described, reason=reason, metadata=metadata)
 
@@ -76,15 +76,15 @@ class AlreadyExists(DomainError):
 
 
 class FailedPrecondition(DomainError):
-    """The request is valid, but the state of the system forbids it; a retry will not help."""
+    """The state of the system forbids a valid request; a retry won't help."""
 
 
 class Aborted(DomainError):
-    """The request conflicted with a concurrent one; a retry of the whole operation may succeed."""
+    """The request conflicted with a concurrent one; retrying the whole operation may succeed."""
 
 
 class OutOfRange(DomainError):
-    """A result does not fit into its type."""
+    """A result doesn't fit its type."""
 
 
 class ResourceExhausted(DomainError):
@@ -92,7 +92,7 @@ class ResourceExhausted(DomainError):
 
 
 class PermissionDenied(DomainError):
-    """The caller may not do this. Clients see Unavailable: it lasts until an operator changes the configuration."""
+    """The caller may not do this until an operator changes the configuration. Clients see Unavailable."""
 
 
 class Unavailable(DomainError):
@@ -100,7 +100,7 @@ class Unavailable(DomainError):
 
 
 class PeerBroken(Unavailable):
-    """A peer's response breaks the contract; whether the operation took effect is unknown."""
+    """A peer's response violates the contract; whether the operation took effect is unknown."""
 
 
 class DeadlineExceeded(DomainError):
@@ -123,8 +123,8 @@ REFUSALS: tuple[type[DomainError], ...] = (
     OutOfRange,
     Unimplemented,
 )
-"""Kinds of permanent refusal: the peer did nothing, and a retry will not help. After an error of any other kind the
-outcome of a write is unknown."""
+"""Kinds of permanent refusal: the peer did nothing, and a retry won't help. After any other error, the outcome of a
+write is unknown."""
 
 
 class IdempotencyKeyReused(InvalidArgument):

@@ -1,11 +1,10 @@
-"""Failpoints: named places in the code where a process dies, or one of its tasks hangs, waits, fails or takes too much.
+"""Failpoints: named places in the code where a process dies, or a task hangs, waits, fails or uses up CPU or memory.
 
-Tests enable them by the environment: `FAILPOINTS="payment.charge.after=kill"`. Entries are separated by commas;
-`=error*2` acts the first two times only, and `=stall:1.5` waits for 1.5 seconds. A failpoint that is not enabled costs
-a look at an empty dictionary. Every method of a service is one that acts before its handler, and costs nothing unless
-enabled: `FAILPOINTS="shop.AdService/GetAds=stall:0.5"`.
+Tests enable them in the environment: `FAILPOINTS="payment.charge.after=kill"`. Entries are separated by commas;
+`=error*2` acts only the first two times, and `=stall:1.5` waits for 1.5 seconds. Every method of a service is a
+failpoint, too, which acts before its handler: `FAILPOINTS="shop.AdService/GetAds=stall:0.5"`.
 
-With LAB=1 `shop.internal.Failpoints`, which describes all actions, enables them in a running process.
+`shop.internal.Failpoints`, served with LAB=1, describes all actions and enables them in a running process.
 """
 
 import asyncio
@@ -19,7 +18,7 @@ from chassis.errors import DomainError
 
 _ALWAYS = 1_000_000
 _MAX_LEAK_BYTES = 2**30
-# Its multiples, without their whole parts, are evenly spread, and in step with no pattern of calls.
+# The fractional parts of its multiples are spread evenly and follow no pattern, so no pattern of calls matches them.
 _GOLDEN_RATIO = 0.6180339887498949
 _KINDS = {kind.default_reason: kind for kind in DomainError.__subclasses__()}
 _ENTRY = re.compile(
@@ -34,7 +33,7 @@ class FailpointReached(Exception):
 
 
 class Failpoint:
-    """What happens at one place, until `ended` is set. Raises ValueError for a malformed specification."""
+    """The action at one place, until `ended` is set. Raises ValueError for a malformed specification."""
 
     def __init__(self, specification: str) -> None:
         entry = _ENTRY.fullmatch(specification.strip())
@@ -51,15 +50,15 @@ class Failpoint:
         self._leaked = bytearray()
 
     async def reach(self) -> None:
-        """Perform the action if this call is one of those that it affects."""
+        """Perform the action if it affects this call."""
         self._calls += 1
         if not self._left or self._calls * _GOLDEN_RATIO % 1 >= self._share:
             return
-        self._left -= 1  # before the action, so that concurrent calls do not act too often
+        self._left -= 1  # before the action, so that concurrent calls don't exceed the number of times
         match self._action:
-            case "kill":  # no exception or exit: a crash runs no cleanup
+            case "kill":  # not an exception or exit: a crash runs no cleanup
                 os.kill(os.getpid(), signal.SIGKILL)
-            case "hang":  # until the task is cancelled, as by the caller's deadline
+            case "hang":  # until the task is cancelled, for example by the caller's deadline
                 await self.ended.wait()
             case "stall":
                 with suppress(TimeoutError):
@@ -70,21 +69,21 @@ class Failpoint:
                     pass
             case "leak":
                 if len(self._leaked) < _MAX_LEAK_BYTES:
-                    self._leaked += b"\x01" * (int(self._argument) * 2**20)  # for zeros the system would store nothing
-            case _ if self._argument:  # logged without a traceback, which would show this code
+                    self._leaked += b"\x01" * (int(self._argument) * 2**20)  # the system would store no zeros
+            case _ if self._argument:  # a DomainError is logged without a traceback, which would show this code
                 raise _KINDS[self._argument](message=self._argument.lower().replace("_", " "))
             case _:
                 raise FailpointReached(self.name)
 
 
 class Failpoints:
-    """The enabled failpoints, at first those in the value of FAILPOINTS. Raises ValueError for a malformed value.
+    """The enabled failpoints, initially those in the value of FAILPOINTS. Raises ValueError for a malformed value.
 
     Attributes:
-        changeable: whether others may be enabled later.
-        methods: the names of all methods in this process.
-        enabled: failpoints by their identifiers, which are the names of those in FAILPOINTS.
-        expiries: the ends of those that were enabled later.
+        changeable: whether more may be enabled later.
+        methods: names of all methods in this process.
+        enabled: failpoints by identifier, which is the name for those in FAILPOINTS.
+        expiries: when those that were enabled later end.
     """
 
     def __init__(self, specification: str = "") -> None:
@@ -95,13 +94,13 @@ class Failpoints:
         self.expiries: dict[str, asyncio.TimerHandle] = {}
 
     async def reach(self, name: str) -> None:
-        """Perform the actions that are enabled for this failpoint, if any."""
-        for failpoint in tuple(self.enabled.values()):  # others may be enabled, or end, while one waits
+        """Perform the actions that are enabled at this failpoint."""
+        for failpoint in tuple(self.enabled.values()):  # a copy: failpoints may be enabled or end while one waits
             if failpoint.name == name:
                 await failpoint.reach()
 
     def enable(self, identifier: str, specification: str, seconds: float) -> None:
-        """Enable a failpoint for so long, instead of the one with this identifier if there is one. Raise ValueError."""
+        """Enable a failpoint for this long, instead of one with the same identifier. Raise ValueError if malformed."""
         failpoint = Failpoint(specification)
         if "/" in failpoint.name and failpoint.name not in self.methods:
             raise ValueError("this process has no such method")
@@ -110,7 +109,7 @@ class Failpoints:
         self.expiries[identifier] = asyncio.get_running_loop().call_later(seconds, self.end, identifier)
 
     def end(self, identifier: str) -> None:
-        """End a failpoint that was enabled later, and the waits in it. Do nothing if there is none."""
+        """End a failpoint that was enabled later, and the waits in it, if there is one."""
         if expiry := self.expiries.pop(identifier, None):
             expiry.cancel()
             self.enabled.pop(identifier).ended.set()

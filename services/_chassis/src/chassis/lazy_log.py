@@ -1,4 +1,4 @@
-"""A logger for modules that commands import, too: structlog takes them 40 ms, and they log nothing."""
+"""A logger for modules that commands import, too: those log nothing, and importing structlog takes 40 ms."""
 
 from importlib import import_module
 from typing import Any

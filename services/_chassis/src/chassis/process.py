@@ -1,4 +1,4 @@
-"""The process of a service: settings, telemetry, logs and an event loop, until SIGTERM or SIGINT."""
+"""Runs the process of a service: settings, migrations, telemetry, logs and an event loop."""
 
 import asyncio
 import gc
@@ -33,14 +33,13 @@ SettingsT = TypeVar("SettingsT", bound=ServerSettings)
 T = TypeVar("T")
 
 ReadinessCheck = Callable[[], Awaitable[None]]
-"""Raises an error, usually a DomainError, while a service is not ready.
+"""Raises an error, usually a DomainError, while the service is not ready.
 
 It may query the service's own store, never a peer: an outage of one service must not make its callers unready.
 """
 
-
 Serving = Callable[[SettingsT, Telemetry], AbstractAsyncContextManager[Mapping[str, int | None]]]
-"""Serves while in the context, which yields the ports for the log; leaving it drains."""
+"""Serves until the context exits, which drains. Yields the ports, for the log."""
 
 
 def run_process(
@@ -51,12 +50,13 @@ def run_process(
     migrations: Path | None = None,
     connect_seconds: float = CONNECT_TIMEOUT_SECONDS,
 ) -> None:
-    """Serve until SIGTERM or SIGINT, in a configured process; exit with one line per OSError that `serving` raises.
+    """Configure the process and serve until SIGTERM or SIGINT. Exit with one line per OSError that `serving` raises.
 
-    With the argument `migrate` on the command line, migrate the database and return instead. A service whose
-    `database_url` is empty has none.
+    With the argument `migrate` on the command line, only migrate the database. A service with migrations may have no
+    database: its `database_url` is then empty.
 
-    `connect_seconds` is how long to wait for PostgreSQL to accept a connection.
+    Args:
+        connect_seconds: how long to wait for PostgreSQL to accept a connection.
     """
     if migrations is not None and sys.argv[1:] == ["migrate"]:
         try:
@@ -77,9 +77,9 @@ def run_process(
         observe_volume(telemetry, url)
     problems: list[str] = []
     try:
-        # uvloop: 15 % more calls a second than asyncio's own loop.
+        # uvloop serves 15 % more calls per second than asyncio's own loop.
         uvloop.run(_serve_until_stopped(serving, settings, telemetry))
-    except* OSError as group:  # a task group of the service wraps the error
+    except* OSError as group:  # a task group of the service may wrap the error
         problems = [*_messages(group)]
     finally:
         telemetry.shutdown()
@@ -88,9 +88,9 @@ def run_process(
 
 
 def _migrate(url: str, migrations: Path, connect_seconds: float) -> None:
-    """Run pending migrations in another process; exit with its error if it fails.
+    """Run pending migrations in another process, and exit if it fails.
 
-    SQLAlchemy and Alembic would take 22 MiB of this one until it ends.
+    SQLAlchemy and Alembic would occupy 22 MiB of this one until it ends.
     """
     try:
         pending = needs_migration(url, migrations, connect_seconds=connect_seconds)
@@ -118,19 +118,19 @@ async def _serve_until_stopped(serving: Serving[SettingsT], settings: SettingsT,
     changed = asyncio.create_task(_stop_on_change(stopped, _modification_times())) if settings.reload else None
     with observe_loop_lag(telemetry):
         async with serving(settings, telemetry) as ports:
-            # A full collection that scans the objects of the start, which live on, blocks the loop for 40 to 84 ms.
+            # Objects from the start live on: a full collection that scans them blocks the loop for 40 to 84 ms.
             gc.freeze()
             log.info("serving", **ports)
             await stopped.wait()
             log.info("draining")
     log.info("stopped")
     if changed is not None and changed.done():
-        os.execv(sys.executable, sys.orig_argv)  # noqa: S606 - the same program with its changed sources
+        os.execv(sys.executable, sys.orig_argv)  # noqa: S606 - the same program, with its changed sources
 
 
 async def _stop_on_change(stopped: asyncio.Event, before: dict[Path, float]) -> None:
-    """Stop when a source file changes: for development, where files are synced into a pod."""
-    while _modification_times() == before:  # noqa: ASYNC110 - files set no event
+    """Stop when a source file changes: in development, files are synced into a pod."""
+    while _modification_times() == before:  # noqa: ASYNC110 - files send no events
         await asyncio.sleep(_RELOAD_SECONDS)
     stopped.set()
 

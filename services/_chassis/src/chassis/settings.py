@@ -1,4 +1,4 @@
-"""Settings, read from the environment once, in `__main__`. An invalid one ends the start with the variable's name."""
+"""Settings, read from the environment once, in `__main__`. An invalid variable ends the start with its name."""
 
 import os
 import sys
@@ -45,9 +45,9 @@ class SecretStr:
 
 @dataclass(frozen=True)
 class Parse:
-    """In the annotation of a setting: the function that parses its text, instead of a conversion to its type.
+    """An annotation of a setting: the function that parses its text, instead of a conversion to its type.
 
-    It raises ValueError that says what the text must be. The message does not quote the text of a secret.
+    The function raises ValueError that says what the text must be, without quoting a secret.
     """
 
     function: Callable[[str], Any]
@@ -66,39 +66,39 @@ FilePath = Annotated[Path, Parse(_parse_file)]
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(field,))
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """Settings of every process. A field is read from the environment variable of the same name in capitals.
+    """Settings of every process. A field is read from the environment variable with its name in capitals.
 
-    Subclasses are dataclasses without the decorator. Types are those that msgspec converts text to, Path and SecretStr;
-    others have `Parse` in their annotation.
+    Subclasses are dataclasses without the decorator. Fields have a type that msgspec converts text to, Path or
+    SecretStr; others have `Parse` in their annotation.
     """
 
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     use_http_proxy: bool = False
-    # Who chooses the backend of a call, and repeats one that failed: clients, or a service mesh in front of them.
+    # Who balances and retries calls: clients, or a service mesh in front of them.
     balancing: Balancing = "clients"
-    # With tls.crt, tls.key and ca.crt: gRPC is then mutual TLS, as server and as client. Unset: plaintext.
+    # A folder with tls.crt, tls.key and ca.crt, for mutual TLS as server and client. Unset: plaintext.
     tls_folder: Annotated[Certificates, Parse(Certificates.load)] | None = None
 
     def __init_subclass__(cls) -> None:
         dataclass(frozen=True, kw_only=True)(cls)
 
 
-# One key, or several while one replaces another, separated by commas.
+# One key, or several separated by commas while one replaces another.
 HmacKeySetting = Annotated[HmacKeys, Parse(HmacKeys.parse)]
 
 
 class HmacKeySettings(Settings):
-    """Settings of a process that stores HMACs: the keys come from outside, so that no copy of its data has them."""
+    """Settings of a process that stores HMACs. The keys come from outside, so that no copy of its data has them."""
 
     hmac_key: HmacKeySetting
 
 
 class ServerSettings(Settings):
-    """Settings of every process that serves. Subclasses set a default for `port`."""
+    """Settings of every server. Subclasses set a default for `port`."""
 
     host: str = "[::]"
     port: Port
-    # SIGTERM reaches a pod before its address leaves the endpoints: serve until then, and finish the calls in flight.
+    # SIGTERM reaches a pod before its address leaves the endpoints: serve meanwhile, then finish the calls in flight.
     drain_seconds: NonNegativeFloat = 2
     grace_seconds: NonNegativeFloat = 20
     reload: bool = False
@@ -106,18 +106,18 @@ class ServerSettings(Settings):
 
 class ServiceSettings(ServerSettings):
     port: Port = 50051
-    # Of services for other services and operators, such as PaymentLedger; most processes have none.
+    # Serves other services and operators, such as PaymentLedger; most processes have no internal services.
     internal_port: Port = 50052
-    # With TLS_FOLDER only: who may call what.
+    # Who may call what; requires TLS_FOLDER.
     allowed_calls: Annotated[Callers, Parse(parse_callers)] = field(default_factory=dict)
-    # Serves health alone, in plaintext: for probes, which clients that fill the other ports must not shut out.
+    # Serves only health, in plaintext: probes must get through when clients fill the other ports.
     health_port: Port | None = None
-    # Clients find new pods only when a connection closes: this bounds how long a scale-up takes to spread the load.
+    # Clients find new pods only when a connection closes: this limits how long a scale-up takes to spread the load.
     max_connection_age_seconds: PositiveFloat = 60
     max_concurrent_rpcs: PositiveInt = 256
     max_connections: PositiveInt = 500
     failpoints: Annotated[Failpoints, Parse(Failpoints)] = field(default_factory=Failpoints)
-    # Serve what enables others meanwhile: for a shop without customers.
+    # Serve `shop.internal.Failpoints`, which enables others in the running process: for a shop without customers.
     lab: bool = False
 
 
@@ -130,7 +130,7 @@ def load(settings: type[SettingsT], environment: Mapping[str, str] = os.environ)
 
 
 def load_one(settings: type[Settings], name: str, environment: Mapping[str, str] = os.environ) -> Any:
-    """Read one setting, or return its default: what needs only this one runs although others are missing or invalid."""
+    """Read one setting, or return its default, even if others are missing or invalid."""
     (chosen,) = (found for found in fields(settings) if found.name == name)
     return _load_fields(settings, [chosen], environment).get(name, chosen.default)
 
@@ -138,7 +138,7 @@ def load_one(settings: type[Settings], name: str, environment: Mapping[str, str]
 def _load_fields(
     settings: type[Settings], chosen: Iterable[Field[Any]], environment: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Return the values of the variables that are set, by field. Exit if one is invalid, or a required one is unset."""
+    """Return the values of the set variables by field. Exit if one is invalid or a required one is unset."""
     hints = get_type_hints(settings, include_extras=True)
     values: dict[str, Any] = {}
     problems: list[str] = []
@@ -159,12 +159,12 @@ def _load_fields(
 
 def _parse(text: str, hint: Any) -> Any:
     """Parse the text of a variable. Raise ValueError that says what it must be."""
-    # None is what an unset variable is; msgspec would convert the text "null" to it.
+    # None stands for an unset variable; msgspec would convert the text "null" to it.
     (wanted,) = (part for part in get_args(hint) if part is not type(None)) if type(None) in get_args(hint) else (hint,)
     for annotation in getattr(wanted, "__metadata__", ()):
         if isinstance(annotation, Parse):
             return annotation.function(text)
-    if wanted is bool:  # msgspec does not know yes, no, on and off
+    if wanted is bool:  # msgspec knows no yes, no, on and off
         if text.lower() not in BOOLEANS:
             raise ValueError("must be true or false")
         return BOOLEANS[text.lower()]

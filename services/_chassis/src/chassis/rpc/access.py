@@ -1,4 +1,4 @@
-"""Admits the callers that ALLOWED_CALLS lists for a method, by the names in their certificates."""
+"""Admits to a method only the callers that ALLOWED_CALLS lists for it, by the names in their certificates."""
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -16,30 +16,30 @@ log = structlog.get_logger()
 
 Serve = Callable[[Any, Any], Awaitable[bytes]]
 
-# gRPC's keys of names in a verified certificate: the SPIFFE ID, if that is its only URI; all URIs; DNS names.
+# Keys under which gRPC reports the names in a verified certificate. It has a SPIFFE ID only if that is its only URI.
 _SPIFFE_ID, _URI, _DNS_NAME = "peer_spiffe_id", "peer_uri", "peer_dns"
 
 
 class CallerNotAllowed(PermissionDenied):
-    """The caller's certificate does not name a caller that may call this method."""
+    """The caller's certificate names no caller that may call this method."""
 
 
 def for_callers(method: str, callers: Callers, serve_allowed: Serve, telemetry: Telemetry) -> Serve:
-    """Return what serves the calls of one method by the callers that are allowed, by `serve_allowed`."""
+    """Return a function that passes the calls of allowed callers to `serve_allowed` and aborts all others."""
     allowed = {caller.encode() for caller, methods in callers.items() if method in methods}
     denied, attributes = telemetry.counter(semconv.DENIED_REQUESTS), ((semconv.RPC_METHOD, method),)
-    denied.add(0, attributes)  # exported from the start: an alert sees only increases of a series
+    denied.add(0, attributes)  # exported from the start: alerts see only increases of a series
     logged: set[bytes] = set()
 
     async def serve(requests: object, context: ServicerContext) -> bytes:
-        """Serve a call, or abort it before its request is read: what callers that are not allowed send takes memory."""
-        # For each call: an address may be another caller's by now, and connections have no other name.
+        """Serve a call, or abort it before its request is read, so that a denied caller can't fill the memory."""
+        # Not cached by address: another caller may have it by now, and gRPC has no other name for a connection.
         names = _names(context.auth_context())
         if not allowed.isdisjoint(names):
             return await serve_allowed(requests, context)
         denied.add(1, attributes)
         caller = b", ".join(names)
-        if caller not in logged:  # one line for each: a caller that tries again and again does not fill the log
+        if caller not in logged:  # once per caller, however often it retries
             logged.add(caller)
             log.warning("caller not allowed", caller=caller.decode() or "unknown", method=method)
         error = CallerNotAllowed(f"this caller may not call {method}: ALLOWED_CALLS does not list it")

@@ -1,4 +1,4 @@
-"""gRPC's servers and channels, by mutual TLS whose certificates are replaced while a process runs."""
+"""gRPC servers and channels with mutual TLS whose certificates may be replaced while the process runs."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -9,30 +9,29 @@ import grpc
 from chassis.background import repeat
 from chassis.tls.certificates import Certificates, Identity
 
-# Once a second the certificates are compared with the channel's; later, how often whether the next one is connected.
-_FOLLOW_SECONDS = 1.0
-_CONNECT_SECONDS = 0.1
+_FOLLOW_SECONDS = 1.0  # between looks at the certificates
+_CONNECT_SECONDS = 0.1  # between looks whether the next channel is connected
 _LONGEST_CALL_SECONDS = 60.0
 
 
 def server_credentials(certificates: Certificates) -> grpc.ServerCredentials:
-    """Return credentials that require a client certificate. Each new connection is served with the present files."""
+    """Return credentials that require a client certificate. Each new connection uses the current files."""
     served: Identity | None = None
 
     def changed() -> Any:
-        """Return what changed since the last connection, None for nothing; gRPC calls this for each connection."""
+        """Return the new configuration if the files have changed, else None. gRPC calls this for each connection."""
         nonlocal served
-        present = certificates.refresh()
-        if present is served:
+        current = certificates.refresh()
+        if current is served:
             return None
-        served = present
-        return grpc.ssl_server_certificate_configuration([(present.key, present.certificate)], present.authorities)
+        served = current
+        return grpc.ssl_server_certificate_configuration([(current.key, current.certificate)], current.authorities)
 
     return grpc.dynamic_ssl_server_credentials(changed(), changed, require_client_authentication=True)
 
 
 def open_channel(target: str, identity: Identity | None, options: Sequence[tuple[str, Any]] = ()) -> grpc.aio.Channel:
-    """Open a channel, by mutual TLS if there is an identity. It keeps that one: gRPC's clients can't replace it."""
+    """Open a channel, with mutual TLS if there is an identity. gRPC can't replace the identity of an open channel."""
     if identity is None:
         return grpc.aio.insecure_channel(target, options=options)
     credentials = grpc.ssl_channel_credentials(identity.authorities, identity.key, identity.certificate)
@@ -40,9 +39,10 @@ def open_channel(target: str, identity: Identity | None, options: Sequence[tuple
 
 
 class Connection:
-    """The part of grpc.aio.Channel that the shop uses: in plaintext, or by mutual TLS with the present certificates.
+    """The part of grpc.aio.Channel that the shop uses, in plaintext or with mutual TLS and the current certificates.
 
-    Every method is wrapped once, when a stub is created, by its name; `raw` of the wrapper is of the channel in use.
+    `wrap` is called once for each method of a stub, with its name. `raw` of the wrapper is the method of the channel in
+    use.
     """
 
     def __init__(
@@ -86,9 +86,9 @@ class Connection:
             await channel.close(grace)
 
     async def _follow(self, certificates: Certificates) -> None:
-        """If the certificates have changed, replace the channel as soon as a backend has accepted the new ones.
+        """If the certificates have changed, replace the channel once a backend has accepted the new ones.
 
-        Until then the old ones may still work: while an authority changes, not all peers know the new one yet.
+        Until then the old ones may still work: while an authority is replaced, some peers don't know the new one yet.
         """
         identity = certificates.refresh()
         if identity is self._identity:
@@ -99,10 +99,10 @@ class Connection:
         while new.get_state(try_to_connect=True) is not grpc.ChannelConnectivity.READY:
             await asyncio.sleep(_CONNECT_SECONDS)
             if certificates.refresh() is not identity:
-                old, new = new, old  # they have changed again: the next round opens another
+                old, new = new, old  # changed again: the next round opens another channel
                 break
         self._channel = new
         for use in self._uses:
             use(new)
-        await old.close(_LONGEST_CALL_SECONDS)  # returns at once if no call is in flight
+        await old.close(_LONGEST_CALL_SECONDS)  # returns as soon as no call is in flight
         self._opened.remove(old)

@@ -1,4 +1,4 @@
-"""shop.internal.Failpoints: enables failpoints in this process, with LAB=1."""
+"""`shop.internal.Failpoints`, served with LAB=1: enables failpoints in the running process."""
 
 import asyncio
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What every port says about itself: health, and reflection in both versions of its protocol."""
+"""Health and reflection, which every port serves."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -20,14 +20,15 @@ from chassis.rpc.status import to_status
 from chassis.telemetry.instruments import Telemetry
 from chassis.telemetry.refusals import Refusals
 
-# grpcio-reflection has only the second one. Their messages are the same on the wire.
+# grpcio-reflection implements only v1alpha, whose messages are the same on the wire.
 _REFLECTION = ("grpc.reflection.v1.ServerReflection", reflection.SERVICE_NAME)
 
 
 class Health:
     """The status of each service, and of the process under the empty name.
 
-    The servicer of grpcio-health-checking holds a lock while it writes: a client that reads nothing would stop it.
+    Replaces the servicer of grpcio-health-checking, which holds a lock while it writes: one client that reads nothing
+    would block it.
     """
 
     def __init__(self) -> None:
@@ -63,7 +64,7 @@ class Health:
 
 
 class _Descriptors:
-    """The default pool of descriptors. It also finds the file of a method, by whose name clients describe it."""
+    """The default descriptor pool. It also finds files by the names of methods, for clients that describe a method."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(Default(), name)
@@ -76,10 +77,10 @@ class _Descriptors:
 
 
 class Introspection:
-    """Makes handlers of health and reflection. Of more open calls than `max_calls` the oldest ends."""
+    """Makes the handlers of health and reflection. Beyond `max_calls` open calls, the oldest is aborted."""
 
     def __init__(self, telemetry: Telemetry, max_calls: int) -> None:
-        # Of its own: whoever fills the others must not get the pod restarted.
+        # Separate limits: clients that fill those of a service must not get the pod restarted.
         refusals = Refusals("health", telemetry, NO_REQUEST, "open_call")
         self.requests = Waits(refusals, NO_REQUEST, MAX_WAITS)
         self._calls = Waits(refusals, "open_call", max_calls)
@@ -92,7 +93,7 @@ class Introspection:
         }
 
     def reflection(self, service_names: Sequence[str]) -> list[grpc.GenericRpcHandler]:
-        """Return handlers of reflection, which lists these services, health and itself."""
+        """Return the handlers of reflection, which lists these services, health and itself."""
         names = [*service_names, SERVICE_NAME, reflection.SERVICE_NAME]
         servicer = reflection.aio.ReflectionServicer(names, _Descriptors())
         handler = self._handler(reflection_pb2.ServerReflectionRequest, servicer.ServerReflectionInfo)
@@ -116,5 +117,5 @@ class Introspection:
         async def limited(_requests: object, context: ServicerContext) -> None:
             await self._calls.wait(context, respond(context))
 
-        # Streams without serializers, for the reasons of `serving.WrappingRegistrar`.
+        # A stream without serializers, for the reasons given in `serving.WrappingRegistrar`.
         return grpc.stream_stream_rpc_method_handler(limited)

@@ -1,4 +1,4 @@
-"""What the clients of a port may take of its process together. gRPC's own limits, of each connection, are `OPTIONS`."""
+"""Limits on what all clients of a port may use of its process together; `OPTIONS` has gRPC's own, per connection."""
 
 import asyncio
 import time
@@ -19,18 +19,18 @@ T = TypeVar("T")
 
 OPTIONS = (
     ("grpc.max_concurrent_streams", 100),
-    # Otherwise a stream counts until its memory is free, and clients that keep to the limit are refused.
+    # Otherwise a stream counts until its memory is freed, and clients within the limit are refused.
     ("grpc.http.overload_protection", 0),
-    # A stream that is not read takes no more memory than this, whatever gRPC makes of the round-trip time.
+    # The memory of a stream that is not read; with bdp_probe, gRPC would raise it by the round-trip time.
     ("grpc.http2.bdp_probe", 0),
     ("grpc.http2.lookahead_bytes", 16 * 1024),
-    # Calls that Python has yet to accept: gRPC refuses more with CANCELLED, and before it does, they take memory.
+    # Calls that Python has yet to accept take memory; gRPC refuses more than these with CANCELLED.
     ("grpc.server.max_pending_requests", 500),
     ("grpc.server.max_pending_requests_hard_limit", 500),
     ("grpc.server_handshake_timeout_ms", 10_000),
-    # Until a client acknowledges our settings, gRPC accepts 16 MiB of headers a call.
+    # Until a client acknowledges our settings, gRPC accepts 16 MiB of headers per call.
     ("grpc.http2.settings_timeout", 10_000),
-    # By default a connection that sends much gets a buffer of 4 MiB.
+    # The default for a busy connection is a buffer of 4 MiB.
     ("grpc.experimental.tcp_max_read_chunk_size", 64 * 1024),
 )
 
@@ -39,8 +39,7 @@ _REQUEST_SECONDS = 10.0
 MAX_WAITS = 100
 _MAX_UNREAD_BYTES = 32 * 1024 * 1024
 _CHECKED_RESPONSES = 100
-# Of a call, beside its response.
-_CALL_BYTES = 16 * 1024
+_CALL_BYTES = 16 * 1024  # of a call, beside its response
 _IN_FLIGHT, NO_REQUEST, _UNREAD = "in_flight", "no_request", "unread_response"
 
 
@@ -49,11 +48,11 @@ class Overloaded(ResourceExhausted):
 
 
 class Limiter:
-    """Limits the calls of a port: customers who wait must not keep operators out.
+    """Limits the calls of one port, so that customers can't shut operators out.
 
     Attributes:
         in_flight: calls that the service is working on.
-        requests: calls that wait for their request.
+        requests: calls whose request has not arrived.
     """
 
     def __init__(self, port_name: str, limit: int, telemetry: Telemetry) -> None:
@@ -67,7 +66,7 @@ class Limiter:
         self._unread_bytes = 0
 
     def admit(self) -> None:
-        """Raise Overloaded if more calls are in flight, this one included, than the limit allows."""
+        """Raise Overloaded if too many calls are in flight, including this one, or too many responses unread."""
         if len(self._responses) >= self._next_check:
             self._forget_read()
         is_full = self._unread_bytes > _MAX_UNREAD_BYTES
@@ -76,12 +75,12 @@ class Limiter:
             raise Overloaded("too many calls in flight", retry_after_seconds=_SHED_RETRY_SECONDS)
 
     def respond(self, response: bytes) -> bytes:
-        """Return the response of the current task's call, and count it until the client has read it."""
+        """Return the response of the current task's call. It counts as unread until the task ends."""
         self._responses.append((asyncio.current_task(), len(response) + _CALL_BYTES))
         return response
 
     def _forget_read(self) -> None:
-        # Now and then: a callback of each task would cost every call.
+        # Only now and then: a callback on each task would slow down every call.
         self._responses = [(task, size) for task, size in self._responses if not task.done()]
         self._unread_bytes = sum(size for _, size in self._responses)
         is_full = self._unread_bytes > _MAX_UNREAD_BYTES
@@ -90,7 +89,7 @@ class Limiter:
 
 @dataclass
 class Waits:
-    """Calls that wait for their clients: if there are too many, the one that has waited longest yields."""
+    """Calls that wait for their clients. If there are too many, the one that has waited longest is aborted."""
 
     _refusals: Refusals
     _reason: str
@@ -98,7 +97,7 @@ class Waits:
     _started: dict[Any, float] = field(default_factory=dict)
 
     async def wait(self, context: ServicerContext, awaitable: Awaitable[T]) -> T:
-        """Wait in the task of a call, which is aborted with RESOURCE_EXHAUSTED if it has to yield."""
+        """Await in the task of a call, which may be aborted with RESOURCE_EXHAUSTED meanwhile."""
         task = asyncio.current_task()
         if len(self._started) >= self._limit:
             self._refuse(next(iter(self._started)))
@@ -106,7 +105,7 @@ class Waits:
         try:
             return await awaitable
         except asyncio.CancelledError:
-            if task in self._started:  # by the client
+            if task in self._started:  # cancelled by the client
                 raise
             await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "waited too long for the client")
             raise
@@ -114,7 +113,7 @@ class Waits:
             self._started.pop(task, None)
 
     def refuse_late(self) -> None:
-        """Refuse those that have waited for ten seconds. Called now and then: a timer a call would cost every call."""
+        """Abort calls that have waited for ten seconds. Called now and then: a timer would slow down every call."""
         latest = time.monotonic() - _REQUEST_SECONDS
         for task in [task for task, started in self._started.items() if started <= latest]:
             self._refuse(task)

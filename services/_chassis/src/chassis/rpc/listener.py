@@ -1,8 +1,9 @@
-"""A port on which a service serves RPCs, with health and reflection of the services on it."""
+"""A port that serves RPCs, with health and reflection of its services."""
 
 import asyncio
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import grpc
@@ -20,28 +21,28 @@ from chassis.telemetry.instruments import Telemetry
 
 log = structlog.get_logger()
 
-# Else each client that leaves before it has read its response is a traceback.
+# Otherwise every client that leaves before it has read its response causes a traceback.
 logging.getLogger("grpc._cython.cygrpc").addFilter(lambda record: "ExecuteBatchError" not in record.getMessage())
-# Of a crashed server; it quotes what a client sent.
+# The traceback of a crashed server quotes what a client sent.
 logging.getLogger("asyncio").addFilter(lambda record: "UnicodeDecodeError" not in record.getMessage())
 
-# Kubernetes restarts a pod that is not live. Readiness must not decide that: a restart does not repair a store.
+# Kubernetes restarts a pod that is not live. Readiness must not decide that: a restart doesn't repair a store.
 _LIVENESS = "liveness"
-# Customers send little; batches of our own services are larger.
+# Customers' requests are small; batches from our own services are larger.
 _MAX_REQUEST_BYTES, _MAX_INTERNAL_BYTES = 64 * 1024, 4 * 1024 * 1024
-# How long no call of a servicer must be in flight before a stop ends what else is open.
+# Close remaining streams after this long without an RPC.
 _IDLE_SECONDS = 0.5
 _POLL_SECONDS = 0.1
-# How long a crashed server, or a request that is late, may go unnoticed.
+# The longest time that a crashed server or a late request goes unnoticed.
 _CHECK_SECONDS = 0.5
 
 Register = Callable[[Any, Any], None]
 
 
 class Listener:
-    """A server of servicers, on a port of its own, with a limit of its own.
+    """A gRPC server with a port and a limit of its own.
 
-    If it is given the `health` of another, it serves that alone, in plaintext: probes of Kubernetes speak no TLS.
+    Given the `health` of another listener, it serves only that, in plaintext: Kubernetes can't probe over mutual TLS.
     """
 
     def __init__(
@@ -49,45 +50,46 @@ class Listener:
     ) -> None:
         self._host = f"[{settings.host.strip('[]')}]" if ":" in settings.host else settings.host
         self._options = [
-            # With SO_REUSEPORT a second server on the port would take a share of its connections instead of failing.
+            # With SO_REUSEPORT, a second server on the port would take a share of the connections instead of failing.
             ("grpc.so_reuseport", 0),
             ("grpc.max_receive_message_length", _MAX_INTERNAL_BYTES if name == "internal" else _MAX_REQUEST_BYTES),
             ("grpc.max_allowed_incoming_connections", settings.max_connections),
             ("grpc.max_connection_age_ms", int(settings.max_connection_age_seconds * 1000)),
             ("grpc.max_connection_age_grace_ms", int(settings.grace_seconds * 1000)),
-            # By default gRPC closes the connection of a client that pings as often as ours do, with "too many pings".
+            # By default, gRPC closes connections that are pinged as often as our clients do ("too many pings").
             ("grpc.http2.min_ping_interval_without_data_ms", 500),
             ("grpc.keepalive_permit_without_calls", 1),
             *limits.OPTIONS,
         ]
         self.limiter = Limiter(name, settings.max_concurrent_rpcs, telemetry)
-        # Our channels watch health, once a connection.
+        # Each of our clients' connections holds a health watch open.
         self._introspection = Introspection(telemetry, settings.max_connections)
         self._certificates = None if health else settings.tls_folder
         callers = settings.allowed_calls if self._certificates else None
         self._registrar = WrappingRegistrar(telemetry, self.limiter, settings.failpoints, callers)
         self.health = health or Health()
 
-    def add_servicer(self, register: Register, servicer: object) -> None:
-        register(servicer, self._registrar)
+    def add_servicer(self, register: Register, servicer: object, *, observed: bool = True) -> None:
+        """Serve a servicer, without telemetry unless it is `observed`."""
+        register(servicer, self._registrar if observed else replace(self._registrar, telemetry=Telemetry()))
 
     async def start(self, port: int, setting: str) -> int:
         """Serve on a port, 0 for a free one, and return it. Raise OSError with the setting's name if it is in use."""
         try:
             bound = await self._serve(port)
         except RuntimeError as error:
-            address = f"{self._host}:{port}"  # gRPC does not say why
+            address = f"{self._host}:{port}"  # gRPC doesn't say why
             raise OSError(f"{setting}: can't listen on {address}: is the port in use, or HOST wrong?") from error
         self.health.set(_LIVENESS, health_pb2.HealthCheckResponse.SERVING)
         self._serving = asyncio.create_task(self._watch(bound), name="watch")
         return bound
 
     async def _serve(self, port: int) -> int:
-        # Health and reflection are not wrapped: probes would count towards the limit, and fill traces and durations.
+        # Health and reflection are not wrapped: probes would count towards the limit and clutter the telemetry.
         names = self._registrar.service_names
         reflected = self._introspection.reflection(names) if names else []
         self._server = grpc.aio.server(handlers=[*self._registrar.handlers, *reflected], options=self._options)
-        # Registered, unlike the others: a probe must not wait behind a backlog of calls.
+        # Registered by name, unlike the others: a probe must not wait behind a backlog of calls.
         self._server.add_registered_method_handlers(SERVICE_NAME, self._introspection.health(self.health))
         address = f"{self._host}:{port}"
         if self._certificates is None:
@@ -98,30 +100,30 @@ class Listener:
         return bound
 
     async def _watch(self, port: int) -> None:
-        """Refuse late requests, and serve again after a method name that is not UTF-8, which crashes grpc.aio."""
+        """Refuse late requests, and replace the server if a method name that is not UTF-8 crashes it."""
         while True:
-            try:  # it says so only after a timeout, unless all its clients leave
+            try:  # a crash is reported only at a timeout, unless all clients have left
                 while await self._server.wait_for_termination(_CHECK_SECONDS):
                     self.limiter.requests.refuse_late()
                     self._introspection.requests.refuse_late()
             except UnicodeDecodeError:
                 log.warning("server replaced", port=port)
-                await asyncio.sleep(_POLL_SECONDS)  # until it stops by itself: its first stop fails like the server
+                await asyncio.sleep(_POLL_SECONDS)  # until it stops by itself: a stop before that fails, too
                 await self._server.stop(None)
                 await self._serve(port)
             else:
                 return
 
     def set_readiness(self, *, ready: bool) -> None:
-        """Report the readiness of every service on this port, and of the whole process under the empty name."""
+        """Report the readiness of every service on this port and, under the empty name, of the process."""
         status = health_pb2.HealthCheckResponse.SERVING if ready else health_pb2.HealthCheckResponse.NOT_SERVING
         for name in ("", *self._registrar.service_names):
             self.health.set(name, status)
 
     async def stop(self, grace_seconds: float) -> None:
-        """Accept no more calls, and give those in flight so long to finish.
+        """Accept no more calls, and give those in flight this long to finish.
 
-        Watches of health, which clients may hold open for ever, end half a second after the last call of a servicer.
+        Health watches, which clients may hold open forever, end half a second after the last call of a servicer.
         """
         self._serving.cancel()
         stopping = asyncio.create_task(self._server.stop(grace_seconds), name="stop")

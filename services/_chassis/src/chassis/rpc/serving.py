@@ -1,12 +1,13 @@
-"""Wraps every method of a servicer, once, when it is registered.
+"""Wraps every method of a servicer once, when it is registered; grpc.aio's interceptors would cost five times as much.
 
-A wrapped call is traced, shed when the service is overloaded, given its deadline, decoded, checked for control
-characters and handled; its error is mapped to a status. Interceptors of grpc.aio would cost five times as much.
+A wrapped call is traced, shed if the service is overloaded, given its deadline, decoded, checked for control characters
+and handled; its error is mapped to a status.
 """
 
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import grpc
@@ -35,10 +36,10 @@ from chassis.values.text import check_text
 
 log = structlog.get_logger()
 
-# By the conventions only these codes are failures of a server: the others are errors of the caller.
+# By the semantic conventions, these codes are failures of the server; the others are errors of the caller.
 _SERVER_FAULTS = frozenset({"UNKNOWN", "DEADLINE_EXCEEDED", "UNIMPLEMENTED", "INTERNAL", "UNAVAILABLE", "DATA_LOSS"})
 
-# gRPC's own header of an attempt that follows failed ones.
+# gRPC's header for an attempt that follows failed ones.
 _PREVIOUS_ATTEMPTS = "grpc-previous-rpc-attempts"
 
 Handler = Callable[[Any, ServicerContext], Awaitable[Message]]
@@ -48,50 +49,49 @@ class MalformedMessage(InvalidArgument):
     """The bytes of the request do not parse as the method's request message."""
 
 
+@dataclass
 class WrappingRegistrar:
-    """Stands in for a server where generated add_..._to_server functions add methods, and keeps the wrapped ones.
+    """Stands in for the server in generated `add_..._to_server` functions, and collects their methods, wrapped.
 
-    `service_names` are the full names of what was added, and `handlers` have the methods.
+    Attributes:
+        callers: who may call what; None if everyone may call everything.
+        service_names: full names of the services added.
+        handlers: their wrapped methods.
     """
 
-    def __init__(
-        self, telemetry: Telemetry, limiter: Limiter, failpoints: Failpoints, callers: Callers | None = None
-    ) -> None:
-        self._telemetry = telemetry
-        self._callers = callers  # None: every caller may call every method
-        self._limiter = limiter
-        self._failpoints = failpoints
-        self.service_names: list[str] = []
-        self.handlers: list[grpc.GenericRpcHandler] = []
+    telemetry: Telemetry
+    limiter: Limiter
+    failpoints: Failpoints
+    callers: Callers | None
+    service_names: list[str] = field(default_factory=list)
+    handlers: list[grpc.GenericRpcHandler] = field(default_factory=list)
 
     def add_generic_rpc_handlers(self, generic_rpc_handlers: Any) -> None:
-        """Do nothing: generated code passes the same methods to add_registered_method_handlers, with their names."""
+        """Do nothing: generated code also passes the methods, with their names, to add_registered_method_handlers."""
 
     def add_registered_method_handlers(self, service_name: str, method_handlers: Mapping[str, Any]) -> None:
         service = Default().FindServiceByName(service_name)
-        # Whoever looks for the cause of a fault must not find when it was set.
-        telemetry = Telemetry() if service_name == "shop.internal.Failpoints" else self._telemetry
         wrapped: dict[str, grpc.RpcMethodHandler[Any, Any]] = {}
         for name, handler in method_handlers.items():
             path = f"{service_name}/{name}"
-            handle = _with_failpoint(path, handler.unary_unary, self._failpoints)
+            handle = _with_failpoint(path, handler.unary_unary, self.failpoints)
             decode = decoder(handler.request_deserializer, service.FindMethodByName(name).input_type)
-            serve: Serve = _Method(path, handle, decode, telemetry, self._limiter).serve
-            if self._callers is not None:
-                serve = for_callers(path, self._callers, serve, telemetry)
-            # No serializers: `serve` decodes requests, because gRPC would answer malformed ones with INTERNAL.
-            # As a stream: grpc.aio never ends a unary call whose client half-closes it without a message.
+            serve: Serve = _Method(path, handle, decode, self.telemetry, self.limiter).serve
+            if self.callers is not None:
+                serve = for_callers(path, self.callers, serve, self.telemetry)
+            # No serializers: gRPC would answer a malformed request with INTERNAL, so `serve` decodes requests.
+            # A stream: grpc.aio never ends a unary call whose client half-closes it without a message.
             wrapped[name] = grpc.stream_unary_rpc_method_handler(serve)
         self.service_names.append(service_name)
-        # Not as registered methods: with each call grpc.aio waits anew for the next call of every one of those.
+        # Not as registered methods: at each call, grpc.aio waits anew for the next call of every registered method.
         self.handlers.append(grpc.method_handlers_generic_handler(service_name, wrapped))
 
 
 def _with_failpoint(name: str, handler: Handler, failpoints: Failpoints) -> Handler:
-    """Return the handler, with the failpoint of its method before it if that may act."""
+    """Return a handler that reaches the method's failpoint first, or the handler itself if that can't be enabled."""
     failpoints.methods.add(name)
     if not failpoints.changeable and name not in failpoints.enabled:
-        return handler  # decided once, so that failpoints which are off cost a call nothing
+        return handler  # decided once, so that disabled failpoints cost a call nothing
 
     async def reach_and_handle(request: Message, context: ServicerContext) -> Message:
         await failpoints.reach(name)
@@ -101,7 +101,7 @@ def _with_failpoint(name: str, handler: Handler, failpoints: Failpoints) -> Hand
 
 
 def decoder(parse: Callable[[bytes], Message], message_type: Descriptor) -> Callable[[bytes], Message]:
-    """Return what decodes a request. It raises InvalidArgument."""
+    """Return a function that decodes a request, or raises InvalidArgument."""
 
     def decode(raw: Any) -> Message:
         if raw is grpc.aio.EOF:
@@ -117,7 +117,7 @@ def decoder(parse: Callable[[bytes], Message], message_type: Descriptor) -> Call
 
 
 class _Method:
-    """A method of a service, with everything that surrounds its handler."""
+    """A method of a service: its handler, and what every call goes through."""
 
     def __init__(
         self, name: str, handler: Handler, decode: Callable[[bytes], Message], telemetry: Telemetry, limiter: Limiter
@@ -134,15 +134,15 @@ class _Method:
         self._attributes: Attributes = ((semconv.RPC_SYSTEM, "grpc"), (semconv.RPC_METHOD, name))
 
     async def serve(self, _requests: object, context: ServicerContext) -> bytes:
-        """Serve one call. Raise only errors that grpc.aio expects: AbortError and CancelledError."""
-        # Before the call counts: a client that opens calls and sends nothing must not fill the limit.
+        """Serve one call. Raise only what grpc.aio expects: AbortError and CancelledError."""
+        # Before the call counts: a client that opens calls and sends nothing must not use up the limit.
         raw = await self._limiter.requests.wait(context, context.read())
         started = time.perf_counter()
         span = self._start_span(context)
         code = "OK"
         self._limiter.in_flight += 1
         try:
-            # Before the request is decoded: an overloaded service spends nothing on the calls that it sheds.
+            # Before the request is decoded: an overloaded service must not spend time on calls that it sheds.
             self._admit(context)
             response = await self._handler(self._decode(raw), context)
             return self._limiter.respond(response.SerializeToString())
@@ -169,13 +169,13 @@ class _Method:
             calls.record_call(span, self._durations, self._attributes, code, seconds, failed=failed)
 
     def _admit(self, context: ServicerContext) -> None:
-        """Shed the call if there are too many, and set its deadline."""
+        """Raise Overloaded if there are too many calls; set the deadline."""
         self._limiter.admit()
         if (seconds := context.time_remaining()) is not None:
             deadline.set(asyncio.get_running_loop().time() + seconds)
 
     def _start_span(self, context: ServicerContext) -> Span:
-        """Make the call's span the current one; in a trace that is not sampled, which gets no span, the caller's."""
+        """Start the call's span and make it current. An unsampled trace gets no span: the caller's becomes current."""
         headers: dict[str, str] = {}
         known = self._propagation.headers
         for key, value in context.invocation_metadata() or ():
@@ -184,7 +184,7 @@ class _Method:
             elif key == _PREVIOUS_ATTEMPTS:
                 self._retried.add(1, ((semconv.RPC_METHOD, self._name),))
         parent = self._propagation.extract(headers)
-        # Never detached, here and below, because every call runs in a task of its own.
+        # Contexts are never detached: every call runs in its own task.
         if self._follows_parents and is_unsampled(parent):
             otel_context.attach(parent)
             return trace.INVALID_SPAN

@@ -15,13 +15,13 @@ from shop_internal.error_reasons_pb2 import ErrorReason
 
 DOMAIN = "shop"
 
-# What gRPC's texts of failed connections mean to those who have just set TLS_FOLDER.
+# Explains gRPC's messages about failed connections to those who have just set TLS_FOLDER.
 _CLOSED = " (does the peer require TLS, or not accept the certificate in TLS_FOLDER?)"
 _HINTS = {
     "WRONG_VERSION_NUMBER": " (TLS_FOLDER is set here: does the peer serve plaintext?)",
     "CERTIFICATE_VERIFY_FAILED": " (the peer's certificate, by ca.crt in TLS_FOLDER)",
     "Hostname Verification Check failed": " (the peer's certificate has another name; TLS_FOLDER is set here)",
-    # With an address before it: without one, a call was in flight.
+    # Only with an address before the colon: without one, the connection was lost during a call.
     ": Socket closed": _CLOSED,
     "recvmsg:Connection reset": _CLOSED,
     "Secure read failed": _CLOSED,
@@ -42,24 +42,23 @@ _CODES: dict[type[errors.DomainError], grpc.StatusCode] = {
     errors.Internal: grpc.StatusCode.INTERNAL,
 }
 KINDS = {code: kind for kind, code in _CODES.items()}
-# It is the service that may not call its peer: no fault of its own caller, and as transient as an outage.
+# The service may not call its peer: not its own caller's fault, and as transient as an outage.
 KINDS[grpc.StatusCode.PERMISSION_DENIED] = errors.Unavailable
-# Not even a number of digits that underscores separate is long enough for a card's.
+# At most seven digits, even with underscores between them: fewer than a card number has.
 _REASON = re.compile(r"(?!.*[0-9](?:_*[0-9]){7})[A-Z0-9_]{1,63}")
-# What is recorded must be one of a few texts: a peer outside this project may send any reason.
+# Recorded reasons must be one of a few texts: a peer outside this project may send anything.
 _REASONS = frozenset(ErrorReason.keys()) | {code.name for code in grpc.StatusCode}
 
 
 def code_of(error: errors.DomainError) -> grpc.StatusCode:
     """Return the status code of the error's kind."""
-    # Errors of services are subclasses of the kinds.
     return next((_CODES[kind] for kind in type(error).__mro__ if kind in _CODES), grpc.StatusCode.INTERNAL)
 
 
 def recorded_reason(error: Exception) -> str:
-    """Return the reason to record on a span: the error's own if it is one of ours, otherwise the kind of error.
+    """Return the reason to record: the error's own if it is one of ours, otherwise the kind of error.
 
-    The text of an unexpected error, and the reason from a service outside this project, may contain anything.
+    The text of an unexpected error, or a reason from a service outside this project, may contain anything.
     """
     if not isinstance(error, errors.DomainError):
         return type(error).__name__
@@ -67,14 +66,14 @@ def recorded_reason(error: Exception) -> str:
 
 
 def reason_from_peer(reason: str) -> str:
-    """Return a peer's reason; PEER_BROKEN for one that is malformed: it is stored, and may quote a card."""
+    """Return a peer's reason, which will be stored; PEER_BROKEN if it is malformed, as it may quote a card number."""
     return reason if _REASON.fullmatch(reason) else errors.PeerBroken.default_reason
 
 
 def to_status(error: errors.DomainError) -> grpc.Status:
     """Return the status for an error: code, message, ErrorInfo, BadRequest for fields, RetryInfo for a retry delay.
 
-    Internal becomes INTERNAL without details: the text of an unexpected error may contain anything.
+    INTERNAL has no details: the text of an unexpected error may contain anything.
     """
     code = code_of(error)
     if code is grpc.StatusCode.INTERNAL:
@@ -106,15 +105,15 @@ def _details(error: errors.DomainError) -> list[Message]:
 
 
 def from_rpc_error(error: grpc.aio.AioRpcError) -> errors.DomainError:
-    """Return the domain error for a peer's status; codes without a kind become Internal (outcome unknown)."""
+    """Return the domain error for a peer's status. A code without a kind becomes Internal (outcome unknown)."""
     info, bad_request = error_details_pb2.ErrorInfo(), error_details_pb2.BadRequest()
     retry = error_details_pb2.RetryInfo()
     status = None
     with suppress(DecodeError, ValueError):  # a peer outside this project may send malformed details
-        status = rpc_status.from_call(cast("grpc.Call", error))  # an AioRpcError has all that is read
+        status = rpc_status.from_call(cast("grpc.Call", error))  # it reads only what AioRpcError has, too
     for packed in status.details if status else ():
         for detail in (info, bad_request, retry):
-            packed.Unpack(detail)  # does nothing unless this is its type
+            packed.Unpack(detail)  # does nothing if the type differs
     kind = KINDS.get(error.code(), errors.Internal)
     message = error.details() or error.code().name
     message += "".join(hint for text, hint in _HINTS.items() if text in message)

@@ -1,4 +1,4 @@
-"""Mappers between values and their messages: amounts, times and addresses."""
+"""Conversions between values and their messages: amounts, times and addresses."""
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
@@ -14,17 +14,17 @@ def money_to_wire(amount: Money) -> money_pb2.Money:
 
 
 def money_from_wire(message: money_pb2.Money) -> Money:
-    """Return the amount of a message from a trusted source; `parse_wire_money` validates one from a request."""
+    """Return an amount from a trusted source; use `parse_wire_money` for one in a request."""
     return Money.of(message.currency_code, message.units, message.nanos)
 
 
 def parse_wire_money(message: money_pb2.Money, *, field: str) -> Money:
-    """Return the amount of a message in a request. Raise InvalidArgument for the part of `field` that is invalid."""
+    """Return an amount in a request. Raise InvalidArgument for the part of `field` that is invalid."""
     return parse_money(message.currency_code, message.units, message.nanos, field=field)
 
 
 def is_price(message: money_pb2.Money, currency_code: str) -> bool:
-    """Return whether an amount is valid, in this currency, and not negative."""
+    """Return whether an amount is valid, in this currency and not negative."""
     return message.currency_code == currency_code and message.units >= 0 and 0 <= message.nanos <= MAX_NANOS
 
 
@@ -33,14 +33,14 @@ def address_from_wire(message: address_pb2.Address) -> Address:
 
 
 def time_to_wire(seconds: float) -> Timestamp:
-    """Return a time, in seconds since 1970, with microseconds."""
-    at = Timestamp()
-    at.FromMicroseconds(round(seconds * 1_000_000))
-    return at
+    """Return seconds since 1970 as a timestamp, rounded to microseconds."""
+    timestamp = Timestamp()
+    timestamp.FromMicroseconds(round(seconds * 1_000_000))
+    return timestamp
 
 
 def parse_wire_time(message: Timestamp, *, field: str) -> float:
-    """Return the seconds since 1970 of a message in a request. Raise InvalidArgument for what no database can store."""
+    """Return a time in a request as seconds since 1970. Raise InvalidArgument for one that no database can store."""
     require_between(message.seconds, f"{field}.seconds", 0, MAX_SECONDS)
     require_between(message.nanos, f"{field}.nanos", 0, 999_999_999)
     return message.ToNanoseconds() / 1e9

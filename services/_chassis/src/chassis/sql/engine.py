@@ -1,7 +1,4 @@
-"""SQLAlchemy's engines, for the employee API: transactions, spans, durations and the pool's metrics.
-
-Only what uses SQLAlchemy imports this module.
-"""
+"""SQLAlchemy engines for the employee API: transactions, spans, durations and metrics of the pool."""
 
 from contextlib import nullcontext
 from pathlib import Path
@@ -21,7 +18,7 @@ from chassis.telemetry.instruments import Telemetry
 from chassis.telemetry.store_operations import PoolTelemetry, PoolUse, StoreTelemetry, sql_operation
 
 CONNECT_TIMEOUT_SECONDS = 5
-"""How long a request waits for a new connection, unless the URL has `connect_timeout`."""
+"""How long a request waits for a new connection, unless the URL sets `connect_timeout`."""
 
 _CONNECTIONS = 5
 _MORE_CONNECTIONS = 10  # opened under load, and closed after use
@@ -29,11 +26,10 @@ _MEASUREMENT = "_measurement"
 
 
 def open_engine(url: str, telemetry: Telemetry | None = None) -> AsyncEngine:
-    """Create an engine: aiosqlite for a SQLite file, psycopg 3 for PostgreSQL. It connects on first use.
+    """Create an engine, which connects on first use: aiosqlite for a SQLite file, psycopg 3 for PostgreSQL.
 
-    On SQLite a transaction takes the write lock when it begins, so that it waits at that point instead of failing
-    later. Reads without a lock use `engine.execution_options(isolation_level="AUTOCOMMIT")`. Errors do not contain the
-    parameter values of a statement.
+    On SQLite, a transaction takes the write lock when it begins, so that it waits then instead of failing later. Use
+    `engine.execution_options(isolation_level="AUTOCOMMIT")` to read without a lock. Errors contain no parameter values.
     """
     path = sqlite_path(url)
     options: dict[str, Any] = {
@@ -58,14 +54,14 @@ def open_engine(url: str, telemetry: Telemetry | None = None) -> AsyncEngine:
 
 
 async def is_current(engine: AsyncEngine, migrations: Path) -> bool:
-    """Return whether every migration of this folder has run, for a readiness check."""
+    """Return whether every migration in this folder has run, for a readiness check."""
     async with engine.execution_options(isolation_level="AUTOCOMMIT").connect() as connection:
         stored = (await connection.exec_driver_sql(STORED_REVISION)).scalar_one_or_none()
     return not is_pending(stored, migrations)
 
 
 class MeasuredPool(AsyncAdaptedQueuePool):
-    """A pool that records waits for its connections once `measure` was called."""
+    """A pool that, once `measure` was called, exports its use and the waits for its connections."""
 
     _telemetry: PoolTelemetry | None = None
 
@@ -82,7 +78,7 @@ class MeasuredPool(AsyncAdaptedQueuePool):
 
 
 def _measure(engine: AsyncEngine, telemetry: Telemetry) -> None:
-    """Record every statement of an engine, and its pool if that is a MeasuredPool."""
+    """Record the engine's statements, and the use of its pool if that is a MeasuredPool."""
     url = engine.url
     system, database = url.get_backend_name(), url.database or ""
     namespace = Path(database).name if system == "sqlite" else database

@@ -1,6 +1,6 @@
-"""Group commit: work that arrives during a flush to disk is batched into the next flush.
+"""Group commit: work that arrives during a flush to disk shares the next flush.
 
-A flush takes from a fraction of a millisecond to several, whatever its size: under load many callers share one.
+A flush takes a fraction of a millisecond to several milliseconds, whatever its size.
 """
 
 import asyncio
@@ -15,9 +15,9 @@ from chassis.telemetry import semconv
 from chassis.telemetry.instruments import Telemetry
 from chassis.telemetry.store_operations import record_wait
 
-# The thread costs a lone commit 50 µs, 4 % of an order alone; but a slow disk must not stall the event loop.
+# A thread adds 50 µs to a lone commit, so a fast disk is flushed on the event loop; a slow one would stall it.
 _ON_EVENT_LOOP_SECONDS = 0.001
-# A batch that fails after this time has waited for a lock, and the next one would wait as long.
+# A batch that fails after this time has waited for a lock; each of its works would wait as long again.
 _WAITED_SECONDS = 1.0
 
 WorkT = TypeVar("WorkT")
@@ -25,13 +25,13 @@ ResultT = TypeVar("ResultT")
 Commit: TypeAlias = Callable[[Sequence[WorkT], float], Sequence[ResultT]]
 """Performs and flushes a batch, and returns one result for each item.
 
-The second argument limits the wait for another process's lock, in seconds; with 0 it raises BlockingIOError instead.
+The second argument limits the wait for another process's lock, in seconds. With 0, BlockingIOError is raised instead.
 """
 
 
 @dataclass(slots=True, eq=False)
 class _Pending(Generic[WorkT, ResultT]):
-    """Work with its result. Times are readings of time.perf_counter; `started` is 0 until its batch starts."""
+    """Work and its result. Times are those of time.perf_counter; `started` is 0 until the batch starts."""
 
     work: WorkT
     result: asyncio.Future[ResultT]
@@ -44,9 +44,9 @@ _Outcome: TypeAlias = Sequence[ResultT] | Exception
 
 
 class GroupCommit(Generic[WorkT, ResultT]):
-    """Runs work in batches, one after the other, in order of arrival: on a thread, or on the event loop if it is quick.
+    """Runs work in batches, in order of arrival: on the event loop while commits are quick, otherwise on a thread.
 
-    If `commit` raises, each work of the batch is done by itself, unless the batch has waited for a lock.
+    If `commit` raises, each item of the batch is tried by itself, unless the batch has waited for a lock.
     """
 
     def __init__(self, commit: Commit[WorkT, ResultT], store: str = "", telemetry: Telemetry | None = None) -> None:
@@ -67,7 +67,7 @@ class GroupCommit(Generic[WorkT, ResultT]):
         pending: _Pending[WorkT, ResultT] = _Pending(work, loop.create_future())
         self._pending.append(pending)
         if self._committing is None:
-            # The task starts in the next turn of the loop: with what other tasks add in this one.
+            # The task starts in the next iteration of the loop, with what other tasks add in this one.
             self._committing = loop.create_task(self._commit_pending(), name="commit")
         try:
             return await pending.result
@@ -75,7 +75,7 @@ class GroupCommit(Generic[WorkT, ResultT]):
             record_wait(self._tracer, "flush.wait", pending.arrived, pending.started)
 
     async def close(self) -> None:
-        """Finish pending work and end the thread."""
+        """Finish the pending work and end the thread."""
         if self._committing is not None:
             await self._committing
         self._thread.shutdown()
@@ -90,7 +90,7 @@ class GroupCommit(Generic[WorkT, ResultT]):
             if isinstance(outcome, BlockingIOError):
                 outcome = await loop.run_in_executor(self._thread, self._perform, batch, math.inf)
             if isinstance(outcome, Exception) and len(batch) > 1 and self._last_seconds < _WAITED_SECONDS:
-                for pending in batch:  # one of them may be the reason, and is to fail no other
+                for pending in batch:  # one item may be the cause, and must not fail the others
                     outcome = await loop.run_in_executor(self._thread, self._perform, [pending], math.inf)
                     self._finish([pending], outcome)
             else:
@@ -106,7 +106,7 @@ class GroupCommit(Generic[WorkT, ResultT]):
             outcome = self._commit([pending.work for pending in batch], wait_seconds)
         except BlockingIOError as error:
             return error
-        except Exception as error:  # noqa: BLE001 - every caller of the batch gets it
+        except Exception as error:  # noqa: BLE001 - raised to every caller of the batch
             outcome = error
         self._last_seconds = time.perf_counter() - started
         self._durations.record(self._last_seconds, self._labels)

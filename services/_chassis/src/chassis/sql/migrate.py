@@ -1,11 +1,8 @@
-"""Schema migrations, for a SQLite file or PostgreSQL.
+"""Schema migrations of a SQLite file or a PostgreSQL database.
 
 A folder of migrations contains only `versions/*.py`, each with `revision`, `down_revision` and `upgrade()`.
 
-SQLAlchemy and Alembic, which `chassis.sql.upgrade` imports, take most of a second, longer than the rest of a service's
-start, and 22 MiB: they are not imported when no migration is pending.
-
-`python -m chassis.sql.migrate` migrates the databases that its standard input names: {url: folder of migrations, ...}.
+`python -m chassis.sql.migrate` reads from its standard input which databases to migrate: {url: folder, ...}.
 """
 
 import json
@@ -19,10 +16,10 @@ from pathlib import Path
 from chassis.sql.url import DatabaseUnusable, libpq_url, sqlite_path
 
 BUSY_TIMEOUT_SECONDS = 10
-"""How long a writer waits for the lock: SQLite allows one writer at a time."""
+"""How long a writer waits for SQLite's lock, which only one can hold."""
 
 CONNECT_TIMEOUT_SECONDS = 30
-"""How long a starting service waits for PostgreSQL to accept connections: both may start at the same moment."""
+"""How long a starting service waits for PostgreSQL to accept connections: both may start at the same time."""
 
 STORED_REVISION = "SELECT version_num FROM alembic_version"
 
@@ -34,18 +31,18 @@ _REVISION = re.compile(r"""^(down_)?revision\b[^=\n]*=\s*["']([^"']+)["']""", re
 def migrate(url: str, migrations: Path, *, connect_seconds: float = CONNECT_TIMEOUT_SECONDS) -> None:
     """Upgrade the database to the newest revision in `migrations`. Create a missing SQLite file and its folder.
 
-    Safe to call from many processes at once: one migrates, the others wait and find nothing pending. A database at a
-    revision that is not in this folder, that of a newer release, is not changed. Raise DatabaseUnusable when
-    PostgreSQL accepts no connection within `connect_seconds`, or when the file can't be written.
+    Many processes may call it at once: one migrates, the others wait and find nothing pending. A revision that is not
+    in the folder belongs to a newer release, whose database is left unchanged. Raise DatabaseUnusable if PostgreSQL
+    accepts no connection within `connect_seconds`, or if the file can't be written.
     """
     if needs_migration(url, migrations, connect_seconds=connect_seconds):
-        from chassis.sql.upgrade import upgrade  # noqa: PLC0415 - see the module's docstring
+        from chassis.sql.upgrade import upgrade  # noqa: PLC0415 - Alembic takes 22 MiB and most of a second
 
         upgrade(url, migrations)
 
 
 def needs_migration(url: str, migrations: Path, *, connect_seconds: float = CONNECT_TIMEOUT_SECONDS) -> bool:
-    """Return whether `migrate` would change the database; raises what it raises."""
+    """Return whether `migrate` would change the database. Raise what it raises."""
     if (path := sqlite_path(url)) is not None:
         _require_writable(path)
     return is_pending(stored_revision(url, connect_seconds=connect_seconds), migrations)
@@ -58,10 +55,10 @@ def stored_revision(url: str, *, connect_seconds: float = CONNECT_TIMEOUT_SECOND
 
 
 def is_pending(stored: str | None, migrations: Path) -> bool:
-    """Return whether a database at revision `stored` lacks a migration of this folder.
+    """Return whether a database at revision `stored` lacks a migration in this folder.
 
-    False for a revision that is not in the folder: during a rollout, replicas of the older release continue to serve
-    while the newer release has already migrated the database.
+    False for a revision that is not in the folder: during a rollout, replicas of the older release keep serving after
+    the newer one has migrated the database.
     """
     revisions, superseded = _revisions(migrations)
     return stored is None or (stored in revisions and stored in superseded)
@@ -70,7 +67,7 @@ def is_pending(stored: str | None, migrations: Path) -> bool:
 def _require_writable(path: Path) -> None:
     """Create the folder of a SQLite file if it is missing. Raise DatabaseUnusable unless the file can be written.
 
-    The file is not opened to find out: closing it would release the locks that this process holds on it.
+    The file is not opened to check this: closing it would release the locks that this process holds on it.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -85,7 +82,7 @@ def _require_writable(path: Path) -> None:
 
 
 def _postgres_revision(url: str, connect_seconds: float) -> str | None:
-    import psycopg  # noqa: PLC0415 - not needed with SQLite
+    import psycopg  # noqa: PLC0415 - takes 9 MB, which services with a SQLite file save
 
     deadline = time.monotonic() + connect_seconds
     while True:
@@ -122,7 +119,7 @@ def _sqlite_revision(path: Path) -> str | None:
 
 
 def _revisions(migrations: Path) -> tuple[set[str], set[str]]:
-    """Return the revisions of a folder, and the superseded ones. Parsed without Alembic, which is slow to import."""
+    """Return the revisions in a folder, and which of them are superseded; without Alembic, which is slow to import."""
     revisions: set[str] = set()
     superseded: set[str] = set()
     for file in (migrations / "versions").glob("*.py"):

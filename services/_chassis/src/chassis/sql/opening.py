@@ -11,15 +11,15 @@ from chassis.telemetry.instruments import Telemetry
 def open_database(
     url: str, telemetry: Telemetry | None = None, *, unavailable: Callable[[], Exception]
 ) -> AbstractAsyncContextManager[Database]:
-    """Open a database whose tables exist, whether or not its server answers at this moment; see `url` for its URL.
+    """Open a database whose tables exist; its server need not answer yet. See `chassis.sql.url` for the URL.
 
-    `unavailable` makes the error that all methods of the database raise when it cannot be used.
+    `unavailable` creates the error that all methods of the database raise when it can't be used.
     """
     path, telemetry = sqlite_path(url), telemetry or Telemetry()
     if path is None:
         from chassis.sql.postgres import PostgresDatabase  # noqa: PLC0415 - psycopg takes 9 MB
 
         return PostgresDatabase(libpq_url(url), telemetry, unavailable)
-    from chassis.sql.sqlite import SqliteDatabase  # noqa: PLC0415 - only one of the drivers is needed
+    from chassis.sql.sqlite import SqliteDatabase  # noqa: PLC0415 - sqlite3 takes 1 MB
 
     return SqliteDatabase(path, telemetry, unavailable)

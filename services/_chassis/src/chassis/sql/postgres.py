@@ -29,32 +29,32 @@ ANSWER_WITHIN_SECONDS = 4
 _RETRY_SECONDS = 0.1
 _CONNECTIONS = 8
 _CLOSE_WITHIN_SECONDS = 1
-# The shortest that psycopg allows, for each server of a URL: a server that has vanished must not hide the next one.
+# The shortest that psycopg allows, for each server of a URL: a vanished server must not keep us from the next one.
 _CONNECT_WITHIN_SECONDS = 2
-# The server ends a statement that this process has given up, which may never reach it again.
+# The server ends a statement that this process has given up on but can no longer cancel.
 _SETTINGS = f"SET synchronous_commit = on; SET statement_timeout = '{ANSWER_WITHIN_SECONDS}s'"
 _BEGIN_POOLED = "BEGIN; " + _SETTINGS.replace("SET", "SET LOCAL")
-# Of a server that stops, starts, has no resources left or broke off a transaction. 25006 is a write that was refused:
-# after a failover the old server may still accept connections. 0A000 is a prepared statement whose table a migration
-# has changed. 23505 is a unique value that a concurrent transaction has written: the next try sees its row.
+# The server stops, starts, is out of resources or aborted a transaction. 25006 is a refused write: after a failover,
+# the old server may still accept connections. 0A000 is a prepared statement whose table a migration has changed. 23505
+# is a unique value that a concurrent transaction has written: the next try sees its row.
 _TRANSIENT_CLASSES = frozenset({"08", "40", "53", "55", "57", "58"})
 _TRANSIENT_STATES = frozenset({"25006", "0A000", "23505"})
-# Of a server that goes on with its session. A full disk would otherwise cost a new one for each of many tries.
+# The server keeps the session. Otherwise a full disk would cost a new connection for each of many tries.
 _LASTING_CLASSES = frozenset({"23", "40", "53"})
 _PARAMETER = re.compile(r"(?<!:):([a-z]\w*)")
 _LISTED = re.compile(r"\bIN \((SELECT value->>'\w+' FROM json_each\(:\w+\))\)")
 
 
 class Connection(psycopg.AsyncConnection[DictRow]):
-    """A connection to a server or to a pooler, such as PgBouncer, which reports a process id of its own.
+    """A connection to a server, or to a pooler such as PgBouncer.
 
-    A pooler may run each transaction in another session: without the settings and prepared statements of the last one.
+    A pooler may run each transaction in another session, which lacks the settings and prepared statements of the last.
     """
 
     is_pooled: bool | None = None
 
     async def set_up(self) -> None:
-        """Detect a pooler, before the first statement."""
+        """Detect a pooler, which reports a process id of its own, before the first statement."""
         (row,) = await _rows(await send(self, "SELECT pg_backend_pid() AS id", {}))
         self.is_pooled = row["id"] != self.info.backend_pid
         if not self.is_pooled:
@@ -63,7 +63,7 @@ class Connection(psycopg.AsyncConnection[DictRow]):
 
 
 class PostgresDatabase(Database):
-    """The PostgreSQL database at a libpq URL, shared by several replicas, by a pool of connections."""
+    """The PostgreSQL database at a libpq URL, reached by a pool of connections."""
 
     def __init__(self, url: str, telemetry: Telemetry, unavailable: Callable[[], Exception]) -> None:
         self._unavailable = unavailable
@@ -79,10 +79,10 @@ class PostgresDatabase(Database):
             reconnect_failed=_reconnect,
         )
         self._waits = PoolTelemetry(telemetry, self._store.name, self.use)
-        self._reports = asyncio.Semaphore()  # operators use one connection of the pool at most
+        self._reports = asyncio.Semaphore()  # reports use at most one connection of the pool
 
     async def __aenter__(self) -> Self:
-        await self._pool.open()  # it connects when the first statement needs a connection
+        await self._pool.open()  # connects on the first statement
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -117,12 +117,12 @@ class PostgresDatabase(Database):
                 return await self._attempt(batch, deadline)
             except psycopg.Error as error:
                 if not _is_transient(error):
-                    # Not its text, which may quote values.
+                    # Not the error's text, which may quote values.
                     log.error("statement rejected", operation=_operation(batch).summary, sqlstate=error.sqlstate)  # noqa: TRY400
                     raise self._unavailable() from _without_values(error)
                 problem = error
             except TimeoutError as error:
-                # The server may have vanished: the other connections to it would use up a time limit one by one.
+                # The server may have vanished: each other connection to it would take until a timeout.
                 await self._pool.drain()
                 raise self._unavailable() from error
             if clock() + _RETRY_SECONDS > deadline:
@@ -133,7 +133,7 @@ class PostgresDatabase(Database):
         loop = asyncio.get_running_loop()
         with self._waits.measure_wait():
             connection = await self._pool.getconn(deadline - loop.time())
-        # Not asyncio.timeout: psycopg waits for the server while it is cancelled, but notices a closed socket at once.
+        # Not asyncio.timeout: on cancellation psycopg waits for the server, but it notices a closed socket at once.
         giving_up = loop.call_at(deadline, _hang_up, connection)
         try:
             with self._store.measure(_operation(batch)):
@@ -145,7 +145,7 @@ class PostgresDatabase(Database):
                     raise TimeoutError from None
         except BaseException as error:
             if not (_keeps_session(error) and connection.info.transaction_status == TransactionStatus.IDLE):
-                await connection.close()  # after a failover it may lead to the old server
+                await connection.close()  # after a failover, it may lead to the old server
             raise
         finally:
             giving_up.cancel()
@@ -160,14 +160,14 @@ async def _execute(connection: Connection, batch: Sequence[Statement]) -> list[l
     if connection.is_pooled is None:
         await connection.set_up()
     if connection.is_pooled:
-        # No pipeline: psycopg ends one with a message for which PgBouncer reserves a session until the next statement.
+        # No pipeline: its last message makes PgBouncer reserve a session until the next statement.
         await connection.execute(_BEGIN_POOLED)
         results = [await _rows(await send(connection, *statement)) for statement in batch]
         await connection.execute("COMMIT")
         return results
     if len(batch) == 1:
         return [await _rows(await send(connection, *batch[0]))]
-    # A pipeline sends all statements at once: one round trip, instead of one for each, BEGIN and COMMIT.
+    # A pipeline sends BEGIN, all statements and COMMIT in one round trip.
     async with connection.pipeline(), connection.transaction():
         cursors = [await send(connection, text, parameters) for text, parameters in batch]
     return [await _rows(cursor) for cursor in cursors]
@@ -183,17 +183,17 @@ async def _rows(cursor: psycopg.AsyncCursor[DictRow]) -> list[DictRow]:
 
 @cache
 def in_psycopgs_style(text: str) -> bytes:
-    """Return a statement with the parameters' names as psycopg expects them.
+    """Return a statement with parameters as psycopg expects them, and lists as arrays.
 
-    PostgreSQL expects a hundred rows of a list's subquery and reads the whole of a small table, a plan that a prepared
-    statement keeps while the table grows. Of an array it expects ten.
+    PostgreSQL estimates a hundred rows for a list's subquery and scans a small table, a plan that a prepared statement
+    keeps while the table grows. For an array it estimates ten rows.
     """
     text = _LISTED.sub(r"= ANY(ARRAY(\1))", text)
     return _PARAMETER.sub(r"%(\1)s", text.replace("%", "%%")).encode()
 
 
 async def _reconnect(pool: AsyncConnectionPool[Connection]) -> None:
-    """Connect again soon: the pool's own delays grow, and a server that is back would seem unavailable meanwhile."""
+    """Reconnect soon: the pool's own delays grow, and a server that is back would still seem unavailable."""
     await asyncio.sleep(_RETRY_SECONDS)
     if pool.get_stats()["requests_waiting"]:
         await pool.check()  # opens a connection if there is none
@@ -205,7 +205,7 @@ def _hang_up(connection: Connection) -> None:
 
 
 def _is_transient(error: psycopg.Error) -> bool:
-    if error.sqlstate is None:  # a connection that was refused or lost; values that cannot be sent are DataErrors
+    if error.sqlstate is None:  # the connection was refused or lost; values that can't be sent are DataErrors
         return isinstance(error, (psycopg.OperationalError, psycopg.InterfaceError))
     return error.sqlstate[:2] in _TRANSIENT_CLASSES or error.sqlstate in _TRANSIENT_STATES
 
@@ -215,14 +215,14 @@ def _keeps_session(error: BaseException) -> bool:
 
 
 def _without_values(error: psycopg.Error) -> StatementRejected:
-    """Return what replaces an error that may quote values of parameters and rows."""
+    """Return a replacement for an error that may quote values of parameters and rows."""
     if isinstance(error, psycopg.DataError):
         return StatementRejected("a value cannot be converted or stored")
     return StatementRejected(f"{type(error).__name__}: {error.diag.message_primary or error}")
 
 
 def _store_telemetry(parameters: dict[str, Any], telemetry: Telemetry) -> StoreTelemetry:
-    """Describe the database of a URL; of several servers by the names of all."""
+    """Describe the database of a URL, with the names of all its servers."""
     hosts, ports = str(parameters.get("host") or ""), str(parameters.get("port") or "")
     port = int(ports) if ports and "," not in hosts + ports else None
     return StoreTelemetry(telemetry, "postgresql", str(parameters.get("dbname") or ""), hosts or None, port)

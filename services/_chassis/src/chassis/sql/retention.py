@@ -17,10 +17,11 @@ _PAUSE_SECONDS = 0.2
 
 
 class Retention:
-    """Deletes old rows in small batches, so that they delay no other write. Every replica runs it.
+    """Deletes old rows in small batches, so that other writes are not delayed. Every replica runs it.
 
-    `delete_old` deletes rows older than so many seconds, up to a limit, and returns how many. `rows` names them in the
-    log.
+    Args:
+        delete_old: deletes rows older than this many seconds, up to a limit, and returns how many.
+        rows: names them in the log.
     """
 
     def __init__(self, delete_old: Callable[[float, int], Awaitable[int]], *, days: float, rows: str) -> None:
@@ -30,7 +31,7 @@ class Retention:
 
     @property
     def complete_since(self) -> float:
-        """The time, in seconds since 1970, from which on no row was deleted."""
+        """The time, in seconds since 1970, since when no row was deleted."""
         return max(time.time() - self._seconds, 0.0)
 
     async def run(self) -> None:

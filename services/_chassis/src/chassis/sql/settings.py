@@ -1,4 +1,4 @@
-"""The setting that names the database of a process. Imports no driver."""
+"""The setting with the URL of a process's database. Imports no driver."""
 
 import os
 from collections.abc import Mapping
@@ -18,6 +18,6 @@ DatabaseUrl = Annotated[SecretStr, Parse(_parse_database_url)]
 
 
 def load_database_url(settings: type[Settings], environment: Mapping[str, str] = os.environ) -> str:
-    """Read only DATABASE_URL, with its default from the settings: a migration needs no other setting."""
+    """Read only DATABASE_URL, or its default in the settings: a migration needs no other setting."""
     url: SecretStr = load_one(settings, "database_url", environment)
     return url.get_secret_value()

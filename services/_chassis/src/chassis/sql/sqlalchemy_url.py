@@ -1,14 +1,11 @@
-"""URLs of PostgreSQL databases for SQLAlchemy.
-
-Apart from `engine`, whose asyncio extension needs a package that the images of services lack.
-"""
+"""URLs of PostgreSQL databases for SQLAlchemy. Not in `engine`, which needs greenlet: most images lack it."""
 
 from psycopg.conninfo import conninfo_to_dict
 from sqlalchemy.engine import URL, make_url
 
 from chassis.sql.url import libpq_url
 
-# For connections that may be those of a transaction pooler: a prepared statement would stay in another's session.
+# A transaction pooler may run the next transaction in another session, which lacks the prepared statements.
 UNPREPARED = {"prepare_threshold": None}
 _DRIVER = "postgresql+psycopg"
 

@@ -1,4 +1,4 @@
-"""A SQLite file with a single writer: concurrent writes share one transaction and one flush to disk."""
+"""A SQLite file whose concurrent writes share one transaction and one flush to disk."""
 
 import asyncio
 import re
@@ -23,13 +23,12 @@ from chassis.telemetry.store_operations import Operation, StoreTelemetry, sql_op
 log = structlog.get_logger()
 
 ANSWER_WITHIN_SECONDS = 4
-"""How long to wait for the lock that another process holds."""
+"""How long to wait for a lock that another process holds."""
 
 _RETRY_SECONDS = 0.01
 _CHECKPOINT_COMMITS = 100
-# 80 MB: if checkpoints fall behind, commits make them from here on.
-_LONGEST_LOG_PAGES = 20_000
-# Primary codes of a file that cannot be used at all. Any other error is that of a statement.
+_LONGEST_LOG_PAGES = 20_000  # 80 MB, beyond which commits make the checkpoints that are late
+# Primary codes of a file that can't be used at all. Any other error concerns one statement.
 AWAY = frozenset(
     {
         sqlite3.SQLITE_BUSY,
@@ -45,9 +44,9 @@ _ROW_LOCK = re.compile(r"FOR UPDATE( SKIP LOCKED)?")
 
 
 class SqliteDatabase(Database):
-    """A SQLite file. Reads run on the event loop, writes there or on a thread (`GroupCommit`), reports on another one.
+    """A SQLite file. Reads run on the event loop, writes there or on a thread (`GroupCommit`), reports on another.
 
-    An index answers a read in less time than a hand-over to a thread takes, and no writer locks it out.
+    Reading from an index takes less time than handing the query to a thread, and writers don't block it.
     """
 
     def __init__(self, path: Path, telemetry: Telemetry, unavailable: Callable[[], Exception]) -> None:
@@ -88,7 +87,7 @@ class SqliteDatabase(Database):
 
     @contextmanager
     def _running(self, operation: Operation) -> Iterator[None]:
-        """Measure an operation; raise the store's error for any of SQLite's."""
+        """Measure an operation, and turn errors of SQLite into the store's."""
         try:
             with self._store.measure(operation):
                 yield
@@ -123,20 +122,20 @@ class SqliteDatabase(Database):
     def _checkpoint(self) -> None:
         """Move the write-ahead log into the file.
 
-        SQLite would do so within a commit, which then waits for writing a thousand pages and for further flushes.
+        SQLite would do so during a commit, which would then wait for a thousand pages and more flushes.
         """
         with suppress(sqlite3.DatabaseError):  # commits report a full disk or a damaged file
             self._checkpointing.execute("PRAGMA wal_checkpoint(PASSIVE)")
 
 
 def connect(path: Path, *, query_only: bool = False) -> sqlite3.Connection:
-    """Open a file in autocommit mode, such that a commit returns when the data is on disk."""
-    # On the event loop a commit must not wait for a lock; readers meet one only while another process repairs the log.
+    """Open a file in autocommit mode; a commit returns once the data is on disk."""
+    # A commit on the event loop must not wait for a lock; readers wait only while another process repairs the log.
     timeout = ANSWER_WITHIN_SECONDS if query_only else 0
     connection = sqlite3.connect(path, timeout=timeout, isolation_level=None, check_same_thread=False)
     use_write_ahead_log(connection)
     connection.execute("PRAGMA synchronous = FULL")
-    # KiB. The default of 2 MB fills up and stays, and orders are no faster with it: the kernel caches the file.
+    # In KiB. The kernel caches the file, too: with the default of 2 MB, orders are no faster.
     connection.execute("PRAGMA cache_size = -512")
     connection.execute(f"PRAGMA wal_autocheckpoint = {_LONGEST_LOG_PAGES}")
     connection.execute(f"PRAGMA query_only = {query_only:d}")
@@ -145,8 +144,8 @@ def connect(path: Path, *, query_only: bool = False) -> sqlite3.Connection:
 
 
 def use_write_ahead_log(connection: sqlite3.Connection) -> None:
-    """Switch the file to WAL, with which readers and the writer do not wait for each other."""
-    # SQLite's own wait does not apply here to processes that start at the same moment.
+    """Switch the file to WAL, with which readers and the writer don't wait for each other."""
+    # SQLite's own timeout has no effect on this statement when processes start at the same time.
     _execute_unlocked(connection, "PRAGMA journal_mode = WAL", ANSWER_WITHIN_SECONDS)
 
 
@@ -170,13 +169,13 @@ def _is_locked(error: sqlite3.OperationalError) -> bool:
 
 
 def primary_code(error: sqlite3.Error) -> int:
-    """Return the primary code of an error; SQLITE_ERROR for errors of Python's own module, which have none."""
+    """Return the primary code of an error; SQLITE_ERROR for errors that Python raises, which have none."""
     return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
 
 
 def add_functions(connection: sqlite3.Connection, clock: Callable[[], float] | None = None) -> None:
-    """Add PostgreSQL's functions of time. A time is seconds since 1970, or the text that CURRENT_TIMESTAMP returns."""
-    # SQLite's own clock is the same machine's, but its milliseconds are too coarse to order the events within one.
+    """Add PostgreSQL's time functions. A time is in seconds since 1970, or text as CURRENT_TIMESTAMP returns."""
+    # SQLite's own clock has milliseconds, too coarse to order the events within one.
     connection.create_function("clock_timestamp", 0, clock or time.time)
     connection.create_function("date_part", 2, _date_part, deterministic=True)
     connection.create_function("to_timestamp", 1, _to_timestamp, deterministic=True)
@@ -189,7 +188,7 @@ def _date_part(_epoch: str, moment: float | str) -> float:
 
 
 def _to_timestamp(seconds: float) -> str:
-    # In whole seconds, as CURRENT_TIMESTAMP is.
+    # In whole seconds, like CURRENT_TIMESTAMP.
     return datetime.fromtimestamp(seconds, UTC).replace(tzinfo=None).isoformat(" ", "seconds")
 
 

@@ -40,7 +40,7 @@ def _migration_engine(url: str) -> Engine:
         return create_engine(sqlalchemy_url(url), poolclass=NullPool, connect_args=UNPREPARED)
     # Another process may be migrating, which takes much longer than an ordinary write.
     target = create_engine(f"sqlite:///{path}", poolclass=NullPool, connect_args={"timeout": 60})
-    # The driver's own transactions would begin with the first write, after other processes have read the revision.
+    # The driver's own transactions begin at the first write, after other processes may have read the revision.
     event.listen(target, "connect", lambda connection, _: setattr(connection, "isolation_level", None))
     event.listen(target, "begin", lambda connection: connection.exec_driver_sql("BEGIN EXCLUSIVE"))
     return target
@@ -59,5 +59,5 @@ def _upgrade(connection: Connection, migrations: Path) -> None:
 
 
 def _escaped(path: Path) -> str:
-    """Return a path as a value of a configuration, where a percent sign begins an interpolation."""
+    """Return a path as a configuration value, in which a percent sign would begin an interpolation."""
     return str(path).replace("%", "%%")

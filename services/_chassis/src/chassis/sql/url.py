@@ -6,7 +6,7 @@
 from pathlib import Path
 
 _MAX_PORT = 65_535
-# libpq checks these when it connects, and a start would wait for the server before it reports them.
+# libpq checks these only when it connects: a start would wait for the server before it reports a mistake.
 _CHOICES = {
     "sslmode": ("allow", "disable", "prefer", "require", "verify-ca", "verify-full"),
     "target_session_attrs": ("any", "read-only", "read-write", "primary", "standby", "prefer-standby"),
@@ -14,7 +14,7 @@ _CHOICES = {
 
 
 class DatabaseUnusable(OSError):
-    """The database can't be used by a starting process. The message is one line, without the password."""
+    """A starting process can't use the database. The message is one line, without the password."""
 
     def __init__(self, reason: object) -> None:
         super().__init__(f"DATABASE_URL: {' '.join(str(reason).split())}")
@@ -27,9 +27,9 @@ def sqlite_path(url: str) -> Path | None:
 
 
 def libpq_url(url: str) -> str:
-    """Return a PostgreSQL URL as libpq and psycopg expect it, without the name of SQLAlchemy's driver.
+    """Return a PostgreSQL URL without the name of SQLAlchemy's driver, as libpq and psycopg expect it.
 
-    Raise ValueError for any other URL. The message does not quote it: it may contain a password.
+    Raise ValueError for any other URL, without quoting it: it may contain a password.
     """
     scheme, separator, rest = url.partition("://")
     if not separator or scheme.partition("+")[0] not in {"postgresql", "postgres"}:
@@ -38,11 +38,11 @@ def libpq_url(url: str) -> str:
 
 
 def validate_url(url: str) -> None:
-    """Raise ValueError unless a URL is well-formed. No message quotes it: it may contain a password."""
+    """Raise ValueError, without quoting the URL or its password, unless it is well-formed."""
     if sqlite_path(url) is not None:
         return
     libpq = libpq_url(url)
-    # libpq would take a part of such a password for the host or the database, and name that in its errors.
+    # libpq would take a part of an unescaped password for the host or database, and quote that in errors.
     server = libpq.partition("://")[2].partition("?")[0]
     if "@" in server.partition("@")[2] or "@" in server.partition("/")[2]:
         raise ValueError("special characters of a password must be percent-encoded")

@@ -1,4 +1,4 @@
-"""What Alembic runs for an upgrade: `chassis.sql.upgrade` hands it the connection, with a transaction in progress."""
+"""Alembic runs this for an upgrade, on a connection of `chassis.sql.upgrade` with a transaction in progress."""
 
 from alembic import context
 
