@@ -1,6 +1,6 @@
-"""Requests that do not reach the application: probes, for other hosts, and those that a proxy may see end elsewhere."""
+"""Requests that don't reach the application: probes, wrong hosts, and requests whose length is ambiguous."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 
 import structlog
 from starlette.datastructures import Headers
@@ -15,39 +15,46 @@ log = structlog.get_logger()
 
 
 def with_allowed_hosts(app: ASGIApp, allowed: frozenset[str], telemetry: Telemetry) -> ASGIApp:
-    """Refuse other hosts with 421 and malformed ones with 400; Starlette's TrustedHostMiddleware knows only 400."""
-    refusals = telemetry.counter(semconv.HTTP_REFUSALS)
+    """Refuse other hosts with 421 and malformed ones with 400; Starlette's TrustedHostMiddleware has only 400."""
+    refuse = _refusal("host", telemetry)
 
     async def serve(scope: Scope, receive: Receive, send: Send) -> None:
-        problem = host_problem(Headers(scope=scope).get("host"), allowed)  # h11 refuses several
-        if problem is None:
-            await app(scope, receive, send)
-        else:
-            refusals.add(1, ((semconv.HTTP_REFUSAL_REASON, "host"),))
-            log.warning("request refused", reason="host")
-            await JSONResponse({"error": problem[1]}, problem[0])(scope, receive, send)
+        problem = host_problem(Headers(scope=scope).get("host"), allowed)  # h11 refuses repeated headers
+        respond = app if problem is None else refuse(*problem)
+        await respond(scope, receive, send)
 
     return serve
 
 
 def with_one_length(app: ASGIApp, telemetry: Telemetry) -> ASGIApp:
-    """Refuse a request with both Content-Length and Transfer-Encoding, and what follows it on the connection."""
-    refusals = telemetry.counter(semconv.HTTP_REFUSALS)
+    """Refuse a request with both Content-Length and Transfer-Encoding, and close its connection.
+
+    A proxy may see it end elsewhere, and take the rest for another request (request smuggling).
+    """
+    refuse = _refusal("length", telemetry)
 
     async def serve(scope: Scope, receive: Receive, send: Send) -> None:
-        headers = Headers(scope=scope)
-        if "content-length" in headers and "transfer-encoding" in headers:
-            refusals.add(1, ((semconv.HTTP_REFUSAL_REASON, "length"),))
-            log.warning("request refused", reason="length")
-            await JSONResponse({"error": "Bad Request"}, 400, {"connection": "close"})(scope, receive, send)
-        else:
-            await app(scope, receive, send)
+        has_both = {"content-length", "transfer-encoding"}.issubset(Headers(scope=scope).keys())
+        respond = refuse(400, "Bad Request", {"connection": "close"}) if has_both else app
+        await respond(scope, receive, send)
 
     return serve
 
 
+def _refusal(reason: str, telemetry: Telemetry) -> Callable[..., ASGIApp]:
+    """Return a function that counts and logs a refusal, and returns the response with this status and text."""
+    refusals = telemetry.counter(semconv.HTTP_REFUSALS)
+
+    def refuse(status: int, text: str, headers: Mapping[str, str] | None = None) -> ASGIApp:
+        refusals.add(1, ((semconv.HTTP_REFUSAL_REASON, reason),))
+        log.warning("request refused", reason=reason)
+        return JSONResponse({"error": text}, status, headers)
+
+    return refuse
+
+
 def with_probes(app: ASGIApp, is_ready: Callable[[], Awaitable[bool]]) -> ASGIApp:
-    """Answer the probes of Kubernetes: `/healthz` while the process runs, `/readyz` while it should get requests."""
+    """Answer Kubernetes's probes: `/healthz` while the process runs, `/readyz` while it should get requests."""
 
     async def serve(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["path"] not in {"/healthz", "/readyz"}:

@@ -1,4 +1,4 @@
-"""Limits that uvicorn lacks: how long a request may take to arrive, and how many are served at once but for probes."""
+"""Limits that uvicorn lacks: how long a request may take to arrive, and how many requests and connections there are."""
 
 import asyncio
 from dataclasses import dataclass, field
@@ -18,10 +18,10 @@ REFUSED = _IN_FLIGHT, _NO_REQUEST, _CONNECTION = "in_flight", "no_request", "con
 
 
 def with_limits(app: ASGIApp, refusals: Refusals, *, max_requests: int, body_seconds: float) -> ASGIApp:
-    """Refuse a request with 503 beyond `max_requests` in flight, and with 408 when its body takes too long to arrive.
+    """Refuse requests with 503 beyond `max_requests` in flight, and with 408 if their bodies take too long.
 
-    uvicorn's `limit_concurrency` would refuse probes too, and Kubernetes would restart the overloaded pod. A slow body,
-    which takes more than `body_seconds` from the end of its head, looks to the application like a client that leaves.
+    uvicorn's `limit_concurrency` would refuse probes, too, and Kubernetes would restart the overloaded pod. To the
+    application, a body that takes longer than `body_seconds` looks like a client that left.
     """
     in_flight = 0
 
@@ -34,7 +34,7 @@ def with_limits(app: ASGIApp, refusals: Refusals, *, max_requests: int, body_sec
             return
         in_flight += 1
         try:
-            request = _TimedRequest(receive, send, body_seconds)
+            request = _TimedRequest(receive, send, asyncio.get_running_loop().time() + body_seconds)
             await request.serve(app, scope)
             if request.is_late:
                 refusals.add(_NO_REQUEST)
@@ -44,15 +44,15 @@ def with_limits(app: ASGIApp, refusals: Refusals, *, max_requests: int, body_sec
     return serve
 
 
+@dataclass
 class _TimedRequest:
     """A request whose body has a deadline until it has arrived."""
 
-    def __init__(self, receive: Receive, send: Send, body_seconds: float) -> None:
-        self._receive = receive
-        self._send = send
-        self._deadline: float | None = asyncio.get_running_loop().time() + body_seconds
-        self.is_late = False
-        self._has_response = False
+    _receive: Receive
+    _send: Send
+    _deadline: float | None
+    is_late: bool = False
+    _has_response: bool = False
 
     async def serve(self, app: ASGIApp, scope: Scope) -> None:
         try:
@@ -61,7 +61,7 @@ class _TimedRequest:
             if not self.is_late or self._has_response:
                 raise
         if self.is_late and not self._has_response:
-            # Closed, because the server would go on waiting for the rest of the body.
+            # Close the connection, or the server would wait for the rest of the body.
             response = JSONResponse({"error": "Request Timeout"}, 408, {"connection": "close"})
             await response(scope, self._receive, self._send)
 
@@ -73,20 +73,20 @@ class _TimedRequest:
             self.is_late = True
             raise ClientDisconnect from None
         if not message.get("more_body", False):
-            self._deadline = None  # from now on the application only waits for the client to leave
+            self._deadline = None  # from now on, the application only waits for the client to leave
         return message
 
     async def send(self, message: Message) -> None:
-        if not self.is_late:  # what the application says about the disconnected client is of no use
+        if not self.is_late:  # the application responds to a disconnected client
             self._has_response = True
             await self._send(message)
 
 
 @dataclass
 class Connections:
-    """The open connections of a server, those first that have received nothing for the longest time.
+    """The open connections of a server, ordered by when they last received something.
 
-    Beyond the limit the first that waits for a request is closed, or the new one if none does.
+    Beyond the limit, the one that has waited longest for a request is closed, or the new one if none waits.
     """
 
     _limit: int
@@ -94,7 +94,7 @@ class Connections:
     _open: "dict[HeadTimeoutProtocol, None]" = field(default_factory=dict)
 
     def add(self, added: "HeadTimeoutProtocol") -> None:
-        """Add a connection, or one that has received something."""
+        """Add a connection, or move one that has received something to the end."""
         self._open.pop(added, None)
         if len(self._open) >= self._limit:
             self._refusals.add(_CONNECTION)
@@ -110,9 +110,9 @@ class Connections:
 
 
 class HeadTimeoutProtocol(H11Protocol):
-    """uvicorn's HTTP/1.1, which closes a connection when the head of a request takes too long to arrive.
+    """uvicorn's HTTP/1.1, but a connection is closed if the head of a request takes too long to arrive.
 
-    uvicorn itself waits forever for a request that has begun, and for the first one of a connection.
+    uvicorn waits forever for a request that has begun, and for the first one of a connection.
     """
 
     def __init__(self, *, head_seconds: float, all_open: Connections, **options: Any) -> None:
@@ -124,7 +124,7 @@ class HeadTimeoutProtocol(H11Protocol):
     @override
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        if self.client:  # on a socket for both versions, an IPv4 address is mapped into IPv6
+        if self.client:  # a dual-stack socket has IPv4 addresses mapped into IPv6
             self.client = (self.client[0].removeprefix("::ffff:"), self.client[1])
         self._all_open.add(self)
         self._update_timer()
@@ -145,7 +145,7 @@ class HeadTimeoutProtocol(H11Protocol):
     def send_400_response(self, msg: str) -> None:
         if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
             super().send_400_response(msg)
-        else:  # another response has begun: a second one would fail as a bug of the application
+        else:  # a response has begun: a second one would look like a bug of the application
             self.transport.close()
 
     def _update_timer(self) -> None:

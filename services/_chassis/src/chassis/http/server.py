@@ -1,6 +1,6 @@
 """Runs an HTTP service: start, probes, drain. `python -m <name>_service` only calls `run(...)`.
 
-An HTTP service has the settings, the telemetry and the life of a gRPC service; see `chassis.rpc.server`.
+An HTTP service has the settings, telemetry and life cycle of a gRPC service; see `chassis.rpc.server`.
 """
 
 import asyncio
@@ -32,18 +32,16 @@ from chassis.values.hosts import parse_host_patterns
 
 log = structlog.get_logger()
 
-# Longer than load balancers keep idle connections, or they would send requests to connections that are closing.
+# Longer than load balancers keep idle connections, which would otherwise send requests to closing connections.
 _KEEP_ALIVE_SECONDS = 75
-# How long a client may read nothing of a response that waits for it.
-_STALL_SECONDS = 60
+_STALL_SECONDS = 60  # how long a client may read nothing of its response
 _READINESS_TIMEOUT_SECONDS = 2.0
 _OTHER_FILES = 320
-# For probes, and for requests that get 503.
-_SPARE_CONNECTIONS = 100
+_SPARE_CONNECTIONS = 100  # for probes, and for requests that get 503
 
 
 def _parse_networks(text: str) -> tuple[str, ...]:
-    """Parse addresses and networks, separated by commas, into what uvicorn takes as trusted proxies."""
+    """Parse addresses and networks, separated by commas, as uvicorn expects trusted proxies."""
     try:
         networks = [ipaddress.ip_network(item.strip()) for item in text.split(",") if item.strip()]
     except ValueError as error:
@@ -57,9 +55,9 @@ class HttpServiceSettings(ServerSettings):
     body_timeout_seconds: PositiveFloat = 30
     max_connections: PositiveInt = 1000
     trusted_proxies: Annotated[tuple[str, ...], Parse(_parse_networks)] = ()
-    # Continue the traces of clients, with their baggage: for a gateway that begins them and drops those from outside.
+    # Continue clients' traces, with their baggage: behind a gateway that starts traces and drops those from outside.
     trust_traces: bool = False
-    # Host names that requests may have; none allows any, so what starts a service sets them.
+    # Host names that requests may have; empty allows all.
     allowed_hosts: Annotated[frozenset[str], Parse(parse_host_patterns)] = frozenset()
 
 
@@ -70,7 +68,7 @@ class HttpService:
     """A process that serves an ASGI application: `__main__` adds its readiness checks.
 
     Attributes:
-        is_draining: set for good when the service stops; it reports not ready from then on.
+        is_draining: set when the service stops; from then on, it is not ready.
     """
 
     def __init__(self, settings: HttpServiceSettings, telemetry: Telemetry) -> None:
@@ -86,13 +84,13 @@ class HttpService:
         self._checks.append(check)
 
     def add_unobserved_path(self, prefix: str) -> None:
-        """Record no span, duration or log line of requests whose path begins so, such as those of pictures."""
+        """Record no span, duration or log line of requests with this prefix of their path, such as pictures."""
         self._unobserved.append(prefix)
 
     def wrap(self, app: ASGIApp) -> ASGIApp:
-        """Return the application as it is served: limited, observed, and with `/healthz` and `/readyz`."""
+        """Return the application with limits, telemetry, `/healthz` and `/readyz`."""
         settings = self.settings
-        # Probes are outside the limits: an overloaded pod must not be restarted for being busy; and have its address.
+        # Probes bypass the limits, so that a busy pod is not restarted, and the check of hosts: they use its address.
         limited = with_limits(
             app, self.refusals, max_requests=settings.max_connections, body_seconds=settings.body_timeout_seconds
         )
@@ -103,7 +101,7 @@ class HttpService:
         return cast("ASGIApp", ProxyHeadersMiddleware(cast("Any", with_headers(probed)), [*settings.trusted_proxies]))
 
     async def is_ready(self) -> bool:
-        """Return whether the service does not drain and every readiness check succeeds within two seconds."""
+        """Return whether the service is not draining and all readiness checks succeed within two seconds."""
         if self.is_draining:
             return False
         try:
@@ -118,15 +116,16 @@ class HttpService:
 
 
 class Server(uvicorn.Server):
-    """uvicorn's server; it stops when its `should_exit` is set, and leaves signals to the process.
+    """uvicorn's server. It stops when `should_exit` is set, not on a signal, and sends no lifespan events.
 
-    The application gets no lifespan events. `options` are those of uvicorn.Config.
+    Args:
+        options: options of uvicorn.Config.
     """
 
     def __init__(self, app: ASGIApp, telemetry: Telemetry, **options: Any) -> None:
         config = uvicorn.Config(
             with_one_length(app, telemetry),
-            ws="none",  # a websocket would pass the limits of requests
+            ws="none",  # a websocket would bypass the limits
             lifespan="off",
             log_config=None,
             access_log=False,
@@ -136,7 +135,7 @@ class Server(uvicorn.Server):
         )
         super().__init__(config)
 
-    # uvicorn would stop at once on SIGTERM, before the drain.
+    # On SIGTERM, uvicorn would stop at once, without a drain.
     @contextmanager
     @override
     def capture_signals(self) -> Iterator[None]:
@@ -169,9 +168,9 @@ def run(
 async def serving(
     service: HttpService, resources: AbstractAsyncContextManager[ASGIApp]
 ) -> AsyncIterator[Mapping[str, int]]:
-    """Open the resources and serve the application that they yield; on exit drain, then close the resources.
+    """Open the resources and serve the application that they yield. On exit, drain, then close the resources.
 
-    Yields the port by the name `port`. Raises OSError with the address when it is in use.
+    Yields the port as `port`. Raises OSError with the address if it is in use.
     """
     settings = service.settings
     _raise_file_limit(settings.max_connections + _OTHER_FILES)
@@ -191,13 +190,13 @@ async def serving(
                 yield {"port": listener.getsockname()[1]}
             finally:
                 service.is_draining = True
-                # Endpoints are removed after SIGTERM, not before it: serve meanwhile.
+                # The endpoint is removed after SIGTERM, not before it: serve meanwhile.
                 await asyncio.sleep(settings.drain_seconds)
                 server.should_exit = True
 
 
 def _raise_file_limit(needed: int) -> None:
-    """Allow the process to open as many files as it needs, if its hard limit does: each connection is one."""
+    """Raise the limit of open files, as far as the hard limit allows: each connection is one."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     allowed = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
     if soft != resource.RLIM_INFINITY and soft < allowed:
@@ -217,6 +216,6 @@ def _listen(host: str, port: int) -> socket.socket:
         setting = "PORT" if error.errno in (errno.EADDRINUSE, errno.EACCES) else "HOST"
         reason = (error.strerror or "").partition(" (while ")[0]  # Python appends the address
         raise OSError(f"{setting}: can't listen on {host}:{port}: {reason}") from error
-    if sys.platform == "linux":  # connections inherit it: the kernel ends those whose client reads nothing
+    if sys.platform == "linux":  # inherited by connections: the kernel closes those whose client reads nothing
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _STALL_SECONDS * 1000)
     return listener

@@ -1,10 +1,11 @@
-"""Wraps the application of an HTTP service: a span, a duration and a log line per request, and default headers."""
+"""Wraps an HTTP application: a span, a duration and a log line per request, and default headers."""
 
 import re
 import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from http import HTTPMethod, HTTPStatus
 
 import structlog
@@ -24,27 +25,27 @@ from chassis.telemetry.propagation import baggage_attributes, begin_trace
 log = structlog.get_logger()
 
 CLIENT_CLOSED_REQUEST = 499
-"""The status that logs and metrics have for a request whose client left before the response was sent: nginx's."""
+"""Recorded status of a request whose client left before the response was sent, as in nginx."""
 
 _REQUEST_ID_HEADER = "x-request-id"
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _METHODS = frozenset(HTTPMethod)
-# For the host alone: others of its domain are not ours.
+# Without includeSubDomains: other hosts of the domain are not ours.
 _TLS_HEADERS = {"strict-transport-security": "max-age=31536000"}
 _DEFAULT_HEADERS = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
 
 
 def with_headers(app: ASGIApp, headers: Mapping[str, str] = _DEFAULT_HEADERS) -> ASGIApp:
-    """Add headers to every response that has no such ones: by default those against caches and guesses of its type.
+    """Add headers to every response that lacks them, by default against caching and MIME sniffing.
 
-    Over TLS also HSTS: browsers then refuse plain HTTP, and certificates that are not valid.
+    Over TLS, also add HSTS: browsers then refuse plain HTTP and invalid certificates.
     """
 
     async def serve(scope: Scope, receive: Receive, send: Send) -> None:
         async def send_with_defaults(message: Message) -> None:
             if message["type"] == "http.response.start":
                 own = MutableHeaders(scope=message)
-                over_tls = _TLS_HEADERS if scope["scheme"] == "https" else {}  # as a trusted proxy says
+                over_tls = _TLS_HEADERS if scope["scheme"] == "https" else {}  # as reported by a trusted proxy
                 for name, value in {**headers, **over_tls}.items():
                     own.setdefault(name, value)
             await send(message)
@@ -55,13 +56,13 @@ def with_headers(app: ASGIApp, headers: Mapping[str, str] = _DEFAULT_HEADERS) ->
 
 
 class ObservedApplication:
-    """Records a span, a duration and a log line per request, except for requests below one of the `unobserved` paths.
+    """Records a span, a duration and a log line per request, except below the `unobserved` paths.
 
-    An exception of the application is logged with its traceback. It is raised again unless the application has sent a
-    whole response nevertheless: the server then sends status 500, or ends the connection in the middle of a response.
-    A client that leaves before it has the response is no error: the request is recorded with status 499.
+    An exception of the application is logged with its traceback. It is raised again unless the response was complete:
+    the server then sends status 500 or, within a response, closes the connection. If the client leaves before it has
+    the response, status 499 is recorded, without an error.
 
-    Each request begins a trace, with a link to the client's, unless it `trusts` clients' traces and baggage.
+    Each request starts a trace with a link to the client's, unless it `trusts` clients' traces and baggage.
     """
 
     def __init__(
@@ -99,7 +100,7 @@ class ObservedApplication:
 
     @contextmanager
     def _context(self, scope: Scope, identity: Mapping[str, str]) -> Iterator[Span]:
-        """Start the request's span and make it current; log lines meanwhile have the request's identity."""
+        """Make the request's span current, and add the request's identity to log lines."""
         headers = Headers(scope=scope)
         known = self._propagation.headers
         given = self._propagation.extract({name: value for name, value in headers.items() if name in known})
@@ -128,7 +129,7 @@ class ObservedApplication:
         milliseconds = round(seconds * 1000, 1)
         path = mask_cards(scope["path"])
         log.info("request", method=_method(scope), path=path, status=status, milliseconds=milliseconds)
-        # Named by route: paths with ids in them would make series without bound.
+        # By route: paths contain ids, which would create unbounded series.
         route: str | None = getattr(scope.get("route"), "path", None)
         if span.is_recording():
             if route is not None:
@@ -149,17 +150,17 @@ class ObservedApplication:
         self._durations.record(seconds, attributes, span.get_span_context())
 
 
+@dataclass
 class _Exchange:
-    """A request and its response as they pass between server and application, with the request's id in the response."""
+    """A request and its response, on their way between server and application. Adds the request id to the response."""
 
-    def __init__(self, scope: Scope, receive: Receive, send: Send, request_id: str) -> None:
-        self.complete = False
-        self.client_left = False
-        self._status: int = HTTPStatus.INTERNAL_SERVER_ERROR  # what the server sends if the application sends nothing
-        self._scope = scope
-        self._receive = receive
-        self._send = send
-        self._request_id = request_id
+    _scope: Scope
+    _receive: Receive
+    _send: Send
+    _request_id: str
+    _status: int = HTTPStatus.INTERNAL_SERVER_ERROR  # sent by the server if the application sends nothing
+    complete: bool = False
+    client_left: bool = False
 
     @property
     def recorded_status(self) -> int:
@@ -167,7 +168,7 @@ class _Exchange:
 
     async def receive(self) -> Message:
         message = await self._receive()
-        # Servers send the same message after the response.
+        # Servers send the same message after a response.
         self.client_left |= message["type"] == "http.disconnect" and not self.complete
         return message
 
@@ -176,7 +177,7 @@ class _Exchange:
             self._status = message["status"]
             MutableHeaders(scope=message)[_REQUEST_ID_HEADER] = self._request_id
         is_last = message["type"] == "http.response.body" and not message.get("more_body", False)
-        if is_last:  # the server drops what it can't send, without an error
+        if is_last:  # the server silently drops what it can't send
             self.client_left |= await Request(self._scope, self._receive).is_disconnected()
         await self._send(message)
         self.complete |= is_last
@@ -185,10 +186,9 @@ class _Exchange:
 def _identify(scope: Scope) -> dict[str, str]:
     """Return the request's id and its client's address, by the names of their attributes.
 
-    The id is that of X-Request-ID if this has at most 64 letters, digits, dots, hyphens and underscores; otherwise it
-    is a new one. The address is the connection's, or the one that a trusted proxy reports.
+    The id is X-Request-ID if that has at most 64 letters, digits, dots, hyphens and underscores and no card number;
+    otherwise a new one. The address is the connection's, or the one that a trusted proxy reports.
     """
-    # Whatever is accepted is copied into logs, the span and the response.
     received = Headers(scope=scope).get(_REQUEST_ID_HEADER, "")
     identity = {
         semconv.REQUEST_ID: received

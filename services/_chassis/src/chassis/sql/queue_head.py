@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from typing import TypeVar
 
 from chassis.errors import Unavailable
@@ -15,6 +16,7 @@ _LONGEST_PAUSE_SECONDS = 60.0
 _REJECTIONS = 20  # in one call; the next call continues behind them
 
 
+@dataclass
 class QueueHead:
     """Takes rows in the order of an index, such as orders that are due.
 
@@ -23,10 +25,9 @@ class QueueHead:
     at growing intervals.
     """
 
-    def __init__(self) -> None:
-        self._skipped = 0
-        self._failures = 0
-        self._retry_at = 0.0
+    _skipped: int = 0
+    _failures: int = 0
+    _retry_at: float = 0.0
 
     async def take(self, take: Callable[[int, int], Awaitable[Sequence[RowT]]], limit: int) -> list[RowT]:
         """Return up to `limit` rows that `take` has taken. Raise Unavailable.

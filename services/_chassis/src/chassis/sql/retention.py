@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
+from dataclasses import KW_ONLY, dataclass
 
 import structlog
 
@@ -16,32 +17,33 @@ _BATCH = 200
 _PAUSE_SECONDS = 0.2
 
 
+@dataclass(frozen=True)
 class Retention:
     """Deletes old rows in small batches, so that other writes are not delayed. Every replica runs it.
 
-    Args:
+    Attributes:
         delete_old: deletes rows older than this many seconds, up to a limit, and returns how many.
         rows: names them in the log.
     """
 
-    def __init__(self, delete_old: Callable[[float, int], Awaitable[int]], *, days: float, rows: str) -> None:
-        self._delete_old = delete_old
-        self._seconds = days * _DAY_SECONDS
-        self._rows = rows
+    delete_old: Callable[[float, int], Awaitable[int]]
+    _: KW_ONLY
+    days: float
+    rows: str
 
     @property
     def complete_since(self) -> float:
         """The time, in seconds since 1970, since when no row was deleted."""
-        return max(time.time() - self._seconds, 0.0)
+        return max(time.time() - self.days * _DAY_SECONDS, 0.0)
 
     async def run(self) -> None:
         """Delete old rows now and every hour, until cancelled."""
-        await repeat(self._delete_all, _TURN_SECONDS, "old rows cannot be deleted", rows=self._rows)
+        await repeat(self._delete_all, _TURN_SECONDS, "old rows cannot be deleted", rows=self.rows)
 
     async def _delete_all(self) -> None:
         total = 0
-        while deleted := await self._delete_old(self._seconds, _BATCH):
+        while deleted := await self.delete_old(self.days * _DAY_SECONDS, _BATCH):
             total += deleted
             await asyncio.sleep(_PAUSE_SECONDS)
         if total:
-            log.info("old rows deleted", rows=self._rows, deleted=total)
+            log.info("old rows deleted", rows=self.rows, deleted=total)

@@ -1,4 +1,8 @@
-"""Counts the telemetry that a collector did not get, because the SDK's batch processors do not."""
+"""Counts telemetry that doesn't reach the collector.
+
+The SDK's internal metrics can't replace this: they count items, delivered and lost, in one metric for each signal, and
+an export that a shutdown interrupts as delivered.
+"""
 
 import logging
 import threading
@@ -25,9 +29,9 @@ _PHRASES = {status.phrase: f"HTTP {status.value}" for status in HTTPStatus}
 
 
 class FailureReasons(logging.Filter):
-    """Replaces the exporters' own log records, of which every attempt makes one, and which may quote the collector.
+    """Suppresses the exporters' log records, one for every attempt, which may quote the collector.
 
-    `last` is the status of the last failure, such as `UNAVAILABLE` or `HTTP 503`; or the type of its exception.
+    `last` is the status of the last failure, such as `UNAVAILABLE` or `HTTP 503`, or the type of its exception.
     """
 
     _LOGGERS = (
@@ -35,7 +39,7 @@ class FailureReasons(logging.Filter):
         "opentelemetry.exporter.otlp.proto.http._log_exporter",
         "opentelemetry.exporter.otlp.proto.http.metric_exporter",
         "opentelemetry.exporter.otlp.proto.http.trace_exporter",
-        "opentelemetry.util.re",  # quotes headers that it does not understand
+        "opentelemetry.util.re",  # quotes malformed headers
     )
 
     def __init__(self) -> None:
@@ -44,7 +48,7 @@ class FailureReasons(logging.Filter):
 
     def install(self) -> None:
         for name in self._LOGGERS:
-            logging.getLogger(name).filters.insert(0, self)  # before OpenTelemetry's own, which hides repetitions
+            logging.getLogger(name).filters.insert(0, self)  # before OpenTelemetry's own, which drops repetitions
 
     @override
     def filter(self, record: logging.LogRecord) -> bool:
@@ -61,7 +65,7 @@ class FailureReasons(logging.Filter):
 
 
 class DropCounter:
-    """Counts what was lost of one signal (traces, logs or metrics), and logs it at most once a minute."""
+    """Counts the losses of one signal (traces, logs or metrics), and logs them at most once a minute."""
 
     def __init__(self, signal: str, dropped: Counter, reasons: FailureReasons) -> None:
         self._signal = signal
@@ -71,7 +75,7 @@ class DropCounter:
         self._lock = threading.Lock()
         self._not_logged = 0
         self._logged_at = -_LOG_INTERVAL_SECONDS
-        dropped.add(0, self._attributes)  # exported from the start: an alert sees only increases of a series
+        dropped.add(0, self._attributes)  # exported from the start: alerts see only increases of a series
 
     def add(self, items: int) -> None:
         with self._lock:
@@ -79,7 +83,7 @@ class DropCounter:
             self._not_logged += items
 
     def log(self) -> None:
-        """Log what was lost since the last line, unless that is less than a minute old."""
+        """Log what was lost since the last line, unless that was less than a minute ago."""
         now = time.monotonic()
         with self._lock:
             if self._not_logged == 0 or now - self._logged_at < _LOG_INTERVAL_SECONDS:
@@ -89,9 +93,10 @@ class DropCounter:
 
 
 class _CountedExporter:
-    """Exports by another exporter, of spans or of log records, and counts what that does not deliver.
+    """Wraps an exporter of spans or log records, and counts what it doesn't deliver.
 
-    It also bounds what waits in the batch processor before it: a full queue of the SDK loses its oldest item silently.
+    It also limits the queue of the batch processor in front of it: when the SDK's own limit is reached, the oldest item
+    is lost silently.
     """
 
     def __init__(self, exporter: SpanExporter | LogRecordExporter, drops: DropCounter, max_waiting: int) -> None:
@@ -102,7 +107,7 @@ class _CountedExporter:
         self._lock = threading.Lock()
 
     def admit(self) -> bool:
-        """Return whether one more item may wait; count it as lost if not."""
+        """Return whether one more item may be queued; if not, count it as lost."""
         with self._lock:
             if self._waiting < self._max_waiting:
                 self._waiting += 1
@@ -127,11 +132,11 @@ class _CountedExporter:
 
 
 class CountedSpans(BatchSpanProcessor):
-    """The SDK's batch processor of spans, with what is lost counted."""
+    """The SDK's batch processor of spans, which counts losses."""
 
     def __init__(self, exporter: SpanExporter, drops: DropCounter, queue: int, batch: int, delay: float) -> None:
         self._counted = _CountedExporter(exporter, drops, queue)
-        # The SDK rejects batches that are larger than the queue, here and below.
+        # The SDK rejects batches larger than the queue, here and below.
         super().__init__(cast("SpanExporter", self._counted), queue, delay, min(batch, queue))
 
     @override
@@ -141,7 +146,7 @@ class CountedSpans(BatchSpanProcessor):
 
 
 class CountedLogRecords(BatchLogRecordProcessor):
-    """The SDK's batch processor of log records, with what is lost counted."""
+    """The SDK's batch processor of log records, which counts losses."""
 
     def __init__(self, exporter: LogRecordExporter, drops: DropCounter, queue: int, batch: int, delay: float) -> None:
         self._counted = _CountedExporter(exporter, drops, queue)

@@ -1,7 +1,7 @@
 """Structured logs: one JSON object per line on standard output, with the ids of the current trace and span.
 
-An event is a short phrase with fields: `log.info("charged", order_id=order_id)`. Secrets are held in types that mask
-themselves, such as SecretStr; this module does not search for them.
+An event is a short phrase with fields: `log.info("charged", order_id=order_id)`. Secrets have types that mask them,
+such as SecretStr; this module doesn't search for them.
 """
 
 import logging
@@ -23,14 +23,16 @@ Event = MutableMapping[str, Any]
 _LONG_NUMBER = re.compile(r"[0-9](?:[ -]?[0-9]){11,}")
 _CARD = re.compile(r"(?<![0-9A-Fa-f-])[0-9]{12,19}(?![0-9A-Fa-f-])")
 
-# Levels that OpenTelemetry names otherwise.
+# Levels with other names in OpenTelemetry.
 _SEVERITIES = {"WARNING": "WARN", "CRITICAL": "FATAL"}
 
 
 def configure(service_name: str, *, level: str = "info", logger: Logger | None = None, final: bool = False) -> None:
-    """Configure logging for the process; with `final`, loggers do not look the configuration up for every event.
+    """Configure logging for the process.
 
-    `logger` also exports every event over OTLP.
+    Args:
+        logger: exports every event over OTLP, too.
+        final: the configuration won't change, so that loggers need not look it up for every event.
     """
     number = logging.getLevelNamesMapping()[level.upper()]
     processors: list[structlog.types.Processor] = [
@@ -38,10 +40,10 @@ def configure(service_name: str, *, level: str = "info", logger: Logger | None =
         structlog.processors.TimeStamper(fmt="iso", utc=True, key="time"),
         structlog.processors.ExceptionRenderer(_format_traceback),
         _add_trace_ids,
-        structlog.contextvars.merge_contextvars,  # the fields of the request that is served
+        structlog.contextvars.merge_contextvars,  # the fields of the request being served
     ]
     if logger is not None:
-        # Before the service's name is added: the resource of exported records has it already.
+        # Before the service's name is added: the resource of exported records contains it already.
         processors.append(partial(_export, logger))
     processors += [
         lambda _logger, _method, event: {**event, "service": service_name},
@@ -53,12 +55,12 @@ def configure(service_name: str, *, level: str = "info", logger: Logger | None =
         logger_factory=structlog.BytesLoggerFactory(sys.stdout.buffer),
         cache_logger_on_first_use=final,
     )
-    # At the level info, libraries log what only their developers need.
+    # At level info, libraries log what only their developers need.
     logging.basicConfig(handlers=[_StructlogHandler()], level=max(number, logging.WARNING), force=True)
 
 
 def mask_cards(text: str) -> str:
-    """Return a path or an id without what may be the number of a card; UUIDs are left as they are."""
+    """Return a path or an id with possible card numbers masked, but not UUIDs."""
     return _CARD.sub("[number]", text)
 
 
@@ -95,7 +97,7 @@ def _export(logger: Logger, _logger: Any, _method: str, event: Event) -> Event:
 
 
 class _StructlogHandler(logging.Handler):
-    """Forwards log records of libraries to structlog."""
+    """Forwards libraries' log records to structlog."""
 
     @override
     def emit(self, record: logging.LogRecord) -> None:

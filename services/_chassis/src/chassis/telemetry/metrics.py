@@ -1,4 +1,4 @@
-"""Counters and histograms with exemplars, at a tenth of the cost of the SDK's for each recorded value.
+"""Counters and histograms with exemplars; recording a value costs a tenth of what it does with the SDK's.
 
 `chassis.telemetry.sdk_histograms` exports them together with the SDK's own instruments.
 """
@@ -25,7 +25,7 @@ class Counter:
         self.values[attributes] = self.values.get(attributes, 0) + value
 
     def points(self) -> list[tuple[float, Attributes]]:
-        # The export's thread reads a copy: calls may add attributes meanwhile.
+        # A copy for the export's thread: meanwhile, calls may add attributes.
         return [(value, attributes) for attributes, value in list(self.values.items())]
 
 
@@ -63,7 +63,7 @@ class Histogram:
         """Record one value; a sampled span becomes the exemplar of its bucket."""
         series = self.series.get(attributes)
         if series is None:
-            # Not an assignment: another thread may have been first.
+            # setdefault, because another thread may have been first.
             series = self.series.setdefault(attributes, Series([0] * (len(self._bounds) + 1)))
         bucket = bisect_left(self._bounds, value)
         series.counts[bucket] += 1

@@ -1,4 +1,4 @@
-"""Metrics of a process: CPU, memory, threads, files, garbage collection, and delays of its event loop."""
+"""Metrics of a process: CPU, memory, threads, files, garbage collection and delays of the event loop."""
 
 import asyncio
 import gc
@@ -16,12 +16,11 @@ from chassis.telemetry.metrics import Attributes, Histogram
 
 _IDLE_INTERVAL_SECONDS = 1.0
 _BUSY_INTERVAL_SECONDS = 0.1
-# Share of a CPU above which a process counts as busy.
-_BUSY_SHARE = 0.02
+_BUSY_SHARE = 0.02  # of a CPU, above which a process counts as busy
 
 
 def observe_process(telemetry: Telemetry) -> Callable[[], None]:
-    """Export the metrics of this process, except those that need /proc where there is none. Return how to stop."""
+    """Export the metrics of this process, without /proc only some of them. Return a function that stops this."""
     telemetry.observe(semconv.PROCESS_CPU, _cpu_seconds)
     telemetry.observe(semconv.PROCESS_MEMORY, _resident_bytes)
     telemetry.observe(semconv.PROCESS_THREADS, lambda: [(len(os.listdir("/proc/self/task")), ())])  # noqa: PTH208
@@ -46,7 +45,7 @@ def _collections() -> list[tuple[float, Attributes]]:
 
 
 def _pause_recorder(pauses: Histogram) -> Callable[[str, dict[str, int]], None]:
-    """Return a callback of the garbage collector, which runs it before and after each collection, one at a time."""
+    """Return a callback for the garbage collector, which calls it before and after each collection."""
     started = 0.0
 
     def record(phase: str, _info: dict[str, int]) -> None:
@@ -61,9 +60,9 @@ def _pause_recorder(pauses: Histogram) -> Callable[[str, dict[str, int]], None]:
 
 @contextmanager
 def observe_loop_lag(telemetry: Telemetry) -> Iterator[None]:
-    """Record delays of a timer on the running event loop while in the context, if telemetry is exported.
+    """Record the delays of a timer on the event loop until the context exits, if telemetry is exported.
 
-    The timer runs every 0.1 s, but once a second while the process uses less than 2 % of a CPU.
+    The timer runs every 0.1 s, or every second while the process uses less than 2 % of a CPU.
     """
     if not telemetry.is_exported:
         yield
@@ -82,5 +81,5 @@ async def _record_loop_lag(lags: Histogram) -> None:
         await asyncio.sleep(interval)
         lags.record(max(0.0, time.perf_counter() - due))  # timers of uvloop may run up to a millisecond early
         used, cpu = time.process_time() - cpu, time.process_time()
-        # An idle process is left asleep: ten wake-ups a second would be most of what it does.
+        # Let an idle process sleep: ten wake-ups a second would be most of its work.
         interval = _BUSY_INTERVAL_SECONDS if used > _BUSY_SHARE * interval else _IDLE_INTERVAL_SECONDS

@@ -1,7 +1,7 @@
-"""Trace context and baggage of calls between processes, by default as the W3C's headers.
+"""Propagates trace context and baggage between processes, by default in the W3C's headers.
 
-Baggage is metadata of a whole trace, such as the session whose page began it. It passes through every service; the
-members named in BAGGAGE_ATTRIBUTES also become attributes of every span.
+Baggage is metadata of a whole trace, such as the session that started it. It passes through every service; its members
+in BAGGAGE_ATTRIBUTES become attributes of every span.
 """
 
 import logging
@@ -21,7 +21,7 @@ from chassis.telemetry import semconv
 
 BAGGAGE_ATTRIBUTES = (semconv.SESSION_ID, semconv.SYNTHETIC_REQUEST)
 _BAGGAGE_HEADER = "baggage"
-# gRPC rejects calls with more than 8 KiB of metadata: longer baggage of one client must not fail its calls.
+# gRPC rejects calls with more than 8 KiB of metadata, so overlong baggage of a client would make its calls fail.
 _MAX_BAGGAGE_CHARACTERS = 2048
 
 # Their warnings quote malformed headers, which may contain anything.
@@ -30,24 +30,24 @@ for _quoting in ("opentelemetry.baggage", "opentelemetry.trace", "opentelemetry.
 
 
 class Propagation:
-    """The headers with which trace context and baggage pass from one process to the next; their names in lower case."""
+    """The headers, with names in lower case, that carry trace context and baggage from one process to the next."""
 
     def __init__(self, *propagators: TextMapPropagator) -> None:
         self._propagator = CompositePropagator(propagators)
         self.headers = frozenset(name.lower() for name in self._propagator.fields)
 
     def extract(self, headers: Mapping[str, str]) -> Context:
-        """Return the context that the headers describe. Malformed headers and overlong baggage are ignored."""
+        """Return the context in these headers; malformed headers and overlong baggage are ignored."""
         if len(headers.get(_BAGGAGE_HEADER, "")) > _MAX_BAGGAGE_CHARACTERS:
             headers = {name: value for name, value in headers.items() if name != _BAGGAGE_HEADER}
-        # An empty context, because nothing of the current one belongs to the caller's trace.
+        # Into an empty context: nothing in the current one belongs to the caller's trace.
         return self._propagator.extract(headers, Context())
 
     def inject(self, context: Context | None = None) -> dict[str, str]:
-        """Return the headers of a call that is made in this context, by default the current one."""
+        """Return the headers for a call made in this context, by default the current one."""
         headers: dict[str, str] = {}
         self._propagator.inject(headers, context)
-        # gRPC rejects metadata with capitals, which b3multi has.
+        # gRPC rejects metadata with capital letters, which b3multi uses.
         return {name.lower(): value for name, value in headers.items()}
 
 
@@ -57,7 +57,7 @@ W3C = Propagation(TraceContextTextMapPropagator(), W3CBaggagePropagator())
 def load_propagation(names: str) -> Propagation:
     """Return the propagation for a value of OTEL_PROPAGATORS. Raise ValueError for an unknown name.
 
-    Besides OpenTelemetry's own, the propagators of the packages that are installed have names, such as `b3`.
+    Installed packages add propagators to OpenTelemetry's own, such as `b3`.
     """
     chosen = dict.fromkeys(name.strip() for name in names.split(","))
     if [*chosen] == ["none"]:
@@ -70,20 +70,20 @@ def load_propagation(names: str) -> Propagation:
 
 
 def begin_trace(given: Context) -> tuple[Context, list[Link]]:
-    """Return the context of a new trace, and a link to the given one: a stranger chose it, and its sampling."""
+    """Return the context of a new trace with a link to the given one, whose ids and sampling a stranger chose."""
     span = trace.get_current_span(given).get_span_context()
-    linked = SpanContext(span.trace_id, span.span_id, is_remote=True)  # without a state, which may be any text
+    linked = SpanContext(span.trace_id, span.span_id, is_remote=True)  # without its state, which may be any text
     return Context(), [Link(linked)] if linked.is_valid else []
 
 
 def is_unsampled(context: Context | None = None) -> bool:
-    """Return whether a context, by default the current one, is part of a trace that is not sampled."""
+    """Return whether a context, by default the current one, belongs to an unsampled trace."""
     span = trace.get_current_span(context).get_span_context()
     return span.is_valid and not span.trace_flags.sampled
 
 
 def add_baggage(name: str, value: str) -> None:
-    """Add a member to the baggage of the current context, and to the current span if it is one of the attributes."""
+    """Add a member to the current baggage and, if it is in BAGGAGE_ATTRIBUTES, to the current span."""
     otel_context.attach(baggage.set_baggage(name, value))
     if name in BAGGAGE_ATTRIBUTES:
         trace.get_current_span().set_attribute(name, value)

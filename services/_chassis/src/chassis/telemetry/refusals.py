@@ -1,4 +1,4 @@
-"""Counts what a port refuses to protect its process, and logs it as one line in ten seconds."""
+"""Counts what a port refuses in order to protect its process, and logs it at most every ten seconds."""
 
 import asyncio
 from collections import Counter
@@ -14,18 +14,18 @@ _LOG_SECONDS = 10
 
 
 class Refusals:
-    """Refusals of a port, by reasons that are known in advance."""
+    """Refusals of a port by reason; the reasons are known in advance."""
 
     def __init__(self, port_name: str, telemetry: Telemetry, *reasons: str) -> None:
         self._port_name = port_name
         self._counter = telemetry.counter(semconv.SHED_REQUESTS)
         self._unlogged: Counter[str] = Counter()
-        for reason in reasons:  # exported from the start: an alert sees only increases of a series
+        for reason in reasons:  # exported from the start: alerts see only increases of a series
             self._count(reason, 0)
 
     def add(self, reason: str) -> None:
         self._count(reason, 1)
-        if not self._unlogged:  # a flood must not become a flood of lines
+        if not self._unlogged:  # a flood of requests must not flood the log
             asyncio.get_running_loop().call_later(_LOG_SECONDS, self._log)
         self._unlogged[reason] += 1
 

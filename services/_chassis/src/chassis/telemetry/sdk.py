@@ -1,4 +1,4 @@
-"""Wires the OpenTelemetry SDK, which exports telemetry over OTLP. Imported only when export is enabled."""
+"""Sets up the OpenTelemetry SDK to export over OTLP. Imported only if export is enabled."""
 
 import logging
 import threading
@@ -29,15 +29,15 @@ from chassis.telemetry.sdk_histograms import ExporterWithHistograms
 from chassis.telemetry.settings import OtlpSettings
 from chassis.tls.certificates import Certificates
 
-# Its warning of a value that is cut to the limit would become a log record with a value that is cut, without end.
+# Its warning of a truncated value becomes a log record whose value is truncated, and so on without end.
 logging.getLogger("opentelemetry.attributes").setLevel(logging.ERROR)
 
-# Kubernetes kills a pod 5 s after the time that a service takes to drain.
+# Kubernetes kills a pod 5 s after the longest drain.
 _SHUTDOWN_SECONDS = 3.0
 
 
 def start_export(service_name: str, settings: OtlpSettings) -> Telemetry:
-    """Start to export traces, metrics and logs to OTEL_EXPORTER_OTLP_ENDPOINT, until `Telemetry.shutdown` is called."""
+    """Export traces, metrics and logs to OTEL_EXPORTER_OTLP_ENDPOINT until `Telemetry.shutdown` is called."""
     resource = _resource(service_name)
     dropped, reasons = Counter(semconv.TELEMETRY_DROPPED), FailureReasons()
     reasons.install()
@@ -77,10 +77,10 @@ def start_export(service_name: str, settings: OtlpSettings) -> Telemetry:
 
 
 def _resource(service_name: str) -> Resource:
-    """Return the resource of this process: OTEL_RESOURCE_ATTRIBUTES overrides all but the name."""
+    """Return attributes of all telemetry of this process; OTEL_RESOURCE_ATTRIBUTES overrides all but the name."""
     defaults = {"service.namespace": "shop", "service.instance.id": str(uuid4())}
-    with suppress(PackageNotFoundError):  # images have the sources without metadata; the chart names their version
-        defaults["service.version"] = version("shop-chassis")  # all packages of the project have the same
+    with suppress(PackageNotFoundError):  # images contain no package metadata; the chart sets the version
+        defaults["service.version"] = version("shop-chassis")  # the same for all packages of the project
     named = Resource({"service.name": service_name})
     return Resource.create(defaults).merge(OTELResourceDetector().detect()).merge(named)
 
@@ -88,13 +88,13 @@ def _resource(service_name: str) -> Resource:
 def open_exporters(
     protocol: str, certificates: Certificates | None = None
 ) -> tuple[SpanExporter, MetricExporter, LogRecordExporter]:
-    """Return OpenTelemetry's exporters for `grpc` or `http/protobuf`. They read the endpoint and so on themselves.
+    """Return OpenTelemetry's exporters for `grpc` or `http/protobuf`. They read their settings themselves.
 
-    With certificates, their own OTEL_EXPORTER_OTLP_[CLIENT_]CERTIFICATE and CLIENT_KEY name files of TLS_FOLDER.
+    With certificates, OTEL_EXPORTER_OTLP_[CLIENT_]CERTIFICATE and CLIENT_KEY name files in TLS_FOLDER.
     """
 
     def load(module: str, name: str) -> Any:
-        # Imported by name, so that the other protocol's modules take no memory.
+        # Imported by name: the modules of the other protocol would take memory.
         found = import_module(f"opentelemetry.exporter.otlp.proto.{protocol.partition('/')[0]}.{module}")
         create = getattr(found, name)
         return create() if certificates is None else ReplacedExporter(create, certificates)
@@ -107,10 +107,10 @@ def open_exporters(
 
 
 def _shut_down(stop_observing: Callable[[], None], exporters: Mapping[Callable[[], object], Any]) -> None:
-    """Export what is left of all signals at the same time, within three seconds.
+    """Export what is left of all signals concurrently, within three seconds.
 
-    The SDK would wait up to 30 s for one signal after the other if a collector hangs. The exporters are given by the
-    function that shuts down their provider.
+    If the collector hangs, the SDK would wait up to 30 s for each signal in turn. `exporters` has each exporter by the
+    function that shuts down its provider.
     """
     stop_observing()
     deadline = time.monotonic() + _SHUTDOWN_SECONDS
@@ -120,4 +120,4 @@ def _shut_down(stop_observing: Callable[[], None], exporters: Mapping[Callable[[
     for thread, exporter in threads.items():
         thread.join(max(0.0, deadline - time.monotonic()))
         if thread.is_alive():
-            exporter.shutdown()  # ends the call that hangs, and what still waits is refused
+            exporter.shutdown()  # aborts the export that hangs, and refuses further ones

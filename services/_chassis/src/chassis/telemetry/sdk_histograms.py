@@ -2,20 +2,11 @@
 
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from opentelemetry.sdk.metrics import Exemplar
-from opentelemetry.sdk.metrics.export import (
-    AggregationTemporality,
-    HistogramDataPoint,
-    Metric,
-    MetricExporter,
-    MetricExportResult,
-    MetricsData,
-    ResourceMetrics,
-    ScopeMetrics,
-)
-from opentelemetry.sdk.metrics.export import Histogram as SdkHistogram
+from opentelemetry.sdk.metrics import export as sdk
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
@@ -24,25 +15,25 @@ from chassis.telemetry.instruments import SCOPE
 from chassis.telemetry.metrics import Attributes, Histogram, Series
 
 
+@dataclass(eq=False)
 class ExporterWithHistograms:
-    """Adds histograms to every export of another exporter, and counts the exports that fail."""
+    """Wraps an exporter, adds histograms to every export, and counts failed exports."""
 
-    def __init__(
-        self, exporter: MetricExporter, resource: Resource, histograms: Mapping[str, Histogram], drops: DropCounter
-    ) -> None:
-        self._exporter = exporter
-        self._resource = resource
-        self._histograms = histograms
-        self._drops = drops
+    _exporter: sdk.MetricExporter
+    _resource: Resource
+    _histograms: Mapping[str, Histogram]
+    _drops: DropCounter
 
-    def export(self, metrics_data: MetricsData, timeout_millis: float = 10_000, **kwargs: Any) -> MetricExportResult:
+    def export(
+        self, metrics_data: sdk.MetricsData, timeout_millis: float = 10_000, **kwargs: Any
+    ) -> sdk.MetricExportResult:
         histograms = [_to_metric(histogram) for histogram in list(self._histograms.values()) if histogram.series]
-        added = ScopeMetrics(InstrumentationScope(f"{SCOPE}.histograms"), histograms, "")
-        # The encoder drops all but one entry per resource, so the histograms become a scope beside the SDK's own.
+        added = sdk.ScopeMetrics(InstrumentationScope(f"{SCOPE}.histograms"), histograms, "")
+        # The encoder keeps only one entry per resource, so the histograms become a scope of the SDK's entry.
         scopes = [scope for metrics in metrics_data.resource_metrics for scope in metrics.scope_metrics]
-        combined = MetricsData([ResourceMetrics(self._resource, [*scopes, added], "")])
+        combined = sdk.MetricsData([sdk.ResourceMetrics(self._resource, [*scopes, added], "")])
         result = self._exporter.export(combined, timeout_millis=timeout_millis, **kwargs)
-        if result is not MetricExportResult.SUCCESS:
+        if result is not sdk.MetricExportResult.SUCCESS:
             self._drops.add(1)
         self._drops.log()
         return result
@@ -51,18 +42,18 @@ class ExporterWithHistograms:
         return getattr(self._exporter, name)
 
 
-def _to_metric(histogram: Histogram) -> Metric:
+def _to_metric(histogram: Histogram) -> sdk.Metric:
     points = [_to_point(histogram, attributes, series) for attributes, series in list(histogram.series.items())]
     metric = histogram.metric
-    data = SdkHistogram(points, AggregationTemporality.CUMULATIVE)
-    return Metric(metric.name, metric.description, metric.unit, data)
+    data = sdk.Histogram(points, sdk.AggregationTemporality.CUMULATIVE)
+    return sdk.Metric(metric.name, metric.description, metric.unit, data)
 
 
-def _to_point(histogram: Histogram, attributes: Attributes, series: Series) -> HistogramDataPoint:
-    # An exemplar is exported once: the next export has later calls.
+def _to_point(histogram: Histogram, attributes: Attributes, series: Series) -> sdk.HistogramDataPoint:
+    # Each exemplar is exported once.
     exemplars, series.exemplars = series.exemplars, {}
     counts = list(series.counts)
-    return HistogramDataPoint(
+    return sdk.HistogramDataPoint(
         attributes=dict(attributes),
         start_time_unix_nano=histogram.started_unix_nano,
         time_unix_nano=time.time_ns(),

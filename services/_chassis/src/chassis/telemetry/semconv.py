@@ -1,8 +1,7 @@
-"""The names of every span attribute and metric that the project exports, in one place.
+"""The names of all span attributes and metrics that the project exports.
 
-Names follow OpenTelemetry's semantic conventions where those have one; the others begin with `shop.`. Nothing else in
-the code spells a name out: renaming one here renames it in everything that is exported. `signals.md` beside the
-chassis's README is generated from this module.
+Names come from OpenTelemetry's semantic conventions where those have one; others begin with `shop.`. Only this module
+spells names out, and `signals.md` beside the chassis's README is generated from it.
 """
 
 from dataclasses import dataclass
@@ -12,7 +11,7 @@ from functools import partial
 # --- attributes of the conventions ---
 RPC_SYSTEM = "rpc.system.name"
 RPC_METHOD = "rpc.method"
-# The conventions are about to call it rpc.status_code.
+# The conventions will rename it to rpc.status_code.
 RPC_STATUS = "rpc.response.status_code"
 ERROR_TYPE = "error.type"
 SERVER_ADDRESS = "server.address"
@@ -71,7 +70,7 @@ ATTRIBUTES = tuple(value for name, value in list(globals().items()) if name.isup
 
 
 class Kind(Enum):
-    """What a metric's values mean, and so how Prometheus stores them."""
+    """The kind of a metric, which determines how Prometheus stores it."""
 
     COUNTER = "counter"
     UP_DOWN_COUNTER = "up_down_counter"
@@ -79,7 +78,7 @@ class Kind(Enum):
     HISTOGRAM = "histogram"
 
 
-# Seconds: the bounds of the semantic conventions, with finer ones below 5 ms, where most calls fall.
+# The bounds of the semantic conventions, with finer ones below 5 ms, where most calls are.
 SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0)
 SIZES = (1, 2, 4, 8, 16, 32, 64, 128)
 
@@ -89,8 +88,8 @@ class Metric:
     """A metric.
 
     Attributes:
-        unit: UCUM: `s`, `By`, or what is counted in braces.
-        attributes: keys that its points may have; their values are bounded, never ids or input of users.
+        unit: in UCUM: `s`, `By`, or what is counted, in braces.
+        attributes: keys that its points may have; their values are from a fixed set, never ids or user input.
         bounds: upper bounds of a histogram's buckets, in its unit.
     """
 
@@ -103,7 +102,7 @@ class Metric:
 
     @property
     def series(self) -> tuple[str, ...]:
-        """The series that Prometheus's OTLP receiver makes of it."""
+        """The series that Prometheus's OTLP receiver creates for it."""
         unit = {"s": "_seconds", "By": "_bytes", "1": "_ratio"}.get(self.unit, "")
         name = self.name.replace(".", "_")
         base = name if name.endswith(unit) else name + unit
@@ -113,6 +112,7 @@ class Metric:
 
 
 _RPC = (RPC_SYSTEM, RPC_METHOD, RPC_STATUS, ERROR_TYPE)
+_HTTP = (HTTP_METHOD, URL_SCHEME, HTTP_STATUS, HTTP_ROUTE, ERROR_TYPE)
 
 
 def _metric(kind: Kind, name: str, unit: str, description: str, *attributes: str) -> Metric:
@@ -124,6 +124,10 @@ _counter, _up_down_counter, _gauge = (
 )
 
 
+def _journal_gauge(name: str, unit: str, description: str, *attributes: str) -> Metric:
+    return _gauge(name, unit, f"{description}; each replica reports the journal's", *attributes)
+
+
 def _histogram(name: str, description: str, *attributes: str) -> Metric:
     return Metric(name, Kind.HISTOGRAM, "s", description, attributes)
 
@@ -133,22 +137,14 @@ RPC_SERVER_DURATION = _histogram("rpc.server.call.duration", "Duration of the ca
 RPC_CLIENT_DURATION = _histogram(
     "rpc.client.call.duration", "Duration of the calls that a service makes", *_RPC, SERVER_ADDRESS
 )
-HTTP_SERVER_DURATION = _histogram(
-    "http.server.request.duration",
-    "Duration of HTTP requests",
-    HTTP_METHOD,
-    URL_SCHEME,
-    HTTP_STATUS,
-    HTTP_ROUTE,
-    ERROR_TYPE,
-)
+HTTP_SERVER_DURATION = _histogram("http.server.request.duration", "Duration of HTTP requests", *_HTTP)
 SMTP_CLIENT_DURATION = _histogram(
     "shop.smtp.client.operation.duration", "Duration of the transmission of a message to the mail relay", ERROR_TYPE
 )
 ACTIVE_REQUESTS = _up_down_counter(
     "shop.server.active_requests", "{request}", "Calls and requests in flight", PORT_NAME
 )
-REQUEST_LIMIT = _gauge("shop.server.request_limit", "{request}", "Calls in flight above which a port sheds", PORT_NAME)
+REQUEST_LIMIT = _gauge("shop.server.request_limit", "{request}", "Calls in flight beyond which a port sheds", PORT_NAME)
 SHED_REQUESTS = _counter(
     "shop.server.shed_requests",
     "{request}",
@@ -160,7 +156,10 @@ DENIED_REQUESTS = _counter(
     "shop.server.denied_requests", "{request}", "Calls refused because their caller may not make them", RPC_METHOD
 )
 HTTP_REFUSALS = _counter(
-    "shop.http.refusals", "{request}", "HTTP requests refused for host, lengths or a limit", HTTP_REFUSAL_REASON
+    "shop.http.refusals",
+    "{request}",
+    "HTTP requests refused for their host, their length or a limit",
+    HTTP_REFUSAL_REASON,
 )
 RETRIED_REQUESTS = _counter(
     "shop.server.retried_requests", "{request}", "Received calls that repeat a failed attempt", RPC_METHOD
@@ -173,9 +172,9 @@ DB_CLIENT_DURATION = _histogram(
 POOL_CONNECTIONS = _up_down_counter(
     "db.client.connection.count", "{connection}", "Connections of a pool, by state: idle or used", POOL_NAME, POOL_STATE
 )
-POOL_MAX = _up_down_counter("db.client.connection.max", "{connection}", "Size to which a pool may grow", POOL_NAME)
+POOL_MAX = _up_down_counter("db.client.connection.max", "{connection}", "Maximum size of a pool", POOL_NAME)
 POOL_PENDING = _up_down_counter(
-    "db.client.connection.pending_requests", "{request}", "Operations that wait for a connection of a pool", POOL_NAME
+    "db.client.connection.pending_requests", "{request}", "Operations that wait for a connection", POOL_NAME
 )
 POOL_WAIT = _histogram("db.client.connection.wait_time", "Time until a pool provided a connection", POOL_NAME)
 FLUSH_DURATION = _histogram("shop.flush.duration", "Duration of a batch of writes with its flush to disk", FLUSH_STORE)
@@ -197,14 +196,14 @@ PROCESS_MEMORY = _up_down_counter("process.memory.usage", "By", "Resident memory
 PROCESS_THREADS = _up_down_counter("process.thread.count", "{thread}", "Threads of the process")
 PROCESS_FILES = _up_down_counter("process.unix.file_descriptor.count", "{file_descriptor}", "Open file descriptors")
 GC_COLLECTIONS = _counter("cpython.gc.collections", "{collection}", "Runs of Python's garbage collector", GC_GENERATION)
-GC_PAUSE = _histogram("shop.gc.pause", "Time in which a run of the garbage collector stopped the process")
+GC_PAUSE = _histogram("shop.gc.pause", "Pauses of the process for garbage collection")
 LOOP_LAG = _histogram("shop.event_loop.lag", "Delay between the time a timer was due and the time it ran")
 CERTIFICATE_EXPIRY = _gauge(
-    "shop.tls.certificate.expiry", "s", "When the process's certificate or all its authorities' end, since 1970"
+    "shop.tls.certificate.expiry", "s", "When the certificate expires, or the last of its authorities, since 1970"
 )
-CERTIFICATE_LIFETIME = _gauge("shop.tls.certificate.lifetime", "s", "How long the process's certificate is valid")
+CERTIFICATE_LIFETIME = _gauge("shop.tls.certificate.lifetime", "s", "Lifetime of the certificate")
 FAILED_RELOADS = _counter(
-    "shop.tls.failed_reloads", "{reload}", "Looks at replaced files of TLS_FOLDER that found them unusable"
+    "shop.tls.failed_reloads", "{reload}", "Failed attempts to reload replaced files of TLS_FOLDER"
 )
 TELEMETRY_DROPPED = _counter(
     "shop.telemetry.dropped",
@@ -219,42 +218,29 @@ REVENUE = _counter(
     "shop.orders.revenue", "{amount}", "Totals of placed orders, in units of their currency", ORDER_CURRENCY
 )
 ORDER_CHANGES = _counter("shop.orders.changes", "{change}", "Changes of an order's state", ORDER_STATE)
-ORDER_RETRIES = _counter("shop.orders.retries", "{retry}", "Steps of orders that a worker tried again", ORDER_STEP)
+ORDER_RETRIES = _counter("shop.orders.retries", "{retry}", "Retried steps of orders", ORDER_STEP)
 ORDERS_RECOVERED = _counter(
-    "shop.orders.recovered", "{order}", "Orders that recovery finished after their worker had left them"
+    "shop.orders.recovered", "{order}", "Orders that recovery finished after their worker had abandoned them"
 )
-ORDERS = _gauge(
-    "shop.orders.unfinished", "{order}", "Unfinished orders by state; each replica reports the journal's", ORDER_STATE
+ORDERS = _journal_gauge("shop.orders.unfinished", "{order}", "Unfinished orders by state", ORDER_STATE)
+OLDEST_OPEN_ORDER = _journal_gauge(
+    "shop.orders.oldest_open.age", "s", "Longest time since an open order last changed its state"
 )
-OLDEST_OPEN_ORDER = _gauge(
-    "shop.orders.oldest_open.age",
-    "s",
-    "Longest time since an open order last changed its state; each replica reports the journal's",
-)
-OPERATOR_AGE = _gauge(
+OPERATOR_AGE = _journal_gauge(
     "shop.orders.needs_operator.age",
     "s",
-    "Longest time that an order has waited for an operator, by state; each replica reports the journal's",
+    "Age of the oldest order that waits for an operator, by state",
     ORDER_STATE,
 )
-OUTBOX_BACKLOG = _gauge(
-    "shop.outbox.backlog", "{notification}", "E-mails to send and carts to empty; each replica reports the journal's"
+OUTBOX_BACKLOG = _journal_gauge("shop.outbox.backlog", "{notification}", "E-mails to send and carts to empty")
+OUTBOX_AGE = _journal_gauge(
+    "shop.outbox.oldest.age", "s", "Age of the oldest notification to send, without dead letters"
 )
-OUTBOX_AGE = _gauge(
-    "shop.outbox.oldest.age",
-    "s",
-    "Age of the oldest notification to send, without dead letters; each replica reports the journal's",
+DEAD_LETTERS = _journal_gauge(
+    "shop.outbox.dead_letters", "{notification}", "Notifications that failed for good", NOTIFICATION_KIND
 )
-DEAD_LETTERS = _gauge(
-    "shop.outbox.dead_letters",
-    "{notification}",
-    "Notifications that failed for good; each replica reports the journal's",
-    NOTIFICATION_KIND,
-)
-FUTURE_ORDERS = _gauge(
-    "shop.orders.future",
-    "{order}",
-    "Orders dated in the future, 1000 at most: the clock was set back; each replica reports the journal's",
+FUTURE_ORDERS = _journal_gauge(
+    "shop.orders.future", "{order}", "Orders dated in the future, 1000 at most: the clock was set back"
 )
 MISMATCHES = _gauge("shop.reconciliation.mismatches", "{order}", "Orders whose records disagree", MISMATCH_KIND)
 RECONCILED_ORDERS = _gauge("shop.reconciliation.orders", "{order}", "Orders whose records were compared")

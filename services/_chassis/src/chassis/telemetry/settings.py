@@ -1,6 +1,6 @@
-"""Settings of the telemetry of a process: OpenTelemetry's own environment variables.
+"""Settings of a process's telemetry: OpenTelemetry's environment variables.
 
-They are checked here, because the SDK replaces or logs invalid values, or fails later.
+They are checked here because the SDK replaces or logs invalid values, or fails later.
 """
 
 import re
@@ -25,7 +25,7 @@ Headers = Annotated[SecretStr, Parse(_parse_headers)]
 
 
 class OtlpSettings(Settings):
-    """Settings of the telemetry. The exporters and the sampler of the SDK read most of them themselves."""
+    """Settings of the telemetry. The SDK's exporters and sampler read most of them themselves."""
 
     otel_exporter_otlp_endpoint: str = ""
     otel_exporter_otlp_protocol: Literal["grpc", "http/protobuf"] = "grpc"

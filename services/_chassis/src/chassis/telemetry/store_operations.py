@@ -1,7 +1,7 @@
 """Spans and durations of operations on stores: SQL databases and Valkey.
 
-A span is started only in a sampled trace: outside of one an operation is counted and timed, nothing else. Statements
-are described by their text alone, which has placeholders; values never appear.
+Every operation is timed; spans exist only in sampled traces. Statements are described by their text, which has
+placeholders; values never appear.
 """
 
 import re
@@ -18,7 +18,7 @@ from chassis.telemetry import semconv
 from chassis.telemetry.instruments import Telemetry
 from chassis.telemetry.metrics import Attributes
 
-# Nearly every operation waits for some microseconds, which would only be noise in a trace.
+# Nearly every operation waits for a few microseconds, which would only be noise in a trace.
 _MIN_WAIT_SECONDS = 0.001
 _INNERMOST_PARENTHESES = re.compile(r"\([^()]*\)")
 _KEYWORD = re.compile(r"[A-Za-z]+")
@@ -32,7 +32,7 @@ class Operation:
     """A description of an operation, without its values.
 
     Attributes:
-        name: such as INSERT; BATCH for statements of one round trip or transaction.
+        name: such as INSERT, or BATCH for several statements in one round trip or transaction.
         summary: name of the span, such as `INSERT orders`.
     """
 
@@ -43,7 +43,7 @@ class Operation:
 
 @lru_cache(maxsize=1024)
 def sql_operation(text: str, *more: str) -> Operation:
-    """Describe statements that run in one round trip or transaction by their operations and first tables."""
+    """Describe the statements of one round trip or transaction by their operations and first tables."""
     if not more:
         return Operation(*_describe(text))
     parts = [_describe(statement) for statement in (text, *more)]
@@ -54,7 +54,7 @@ def sql_operation(text: str, *more: str) -> Operation:
 
 def _describe(text: str) -> tuple[str, str]:
     outer, found = text, 1
-    while found:  # common table expressions and subqueries are not what the statement does
+    while found:  # a common table expression or subquery must not be taken for the statement
         outer, found = _INNERMOST_PARENTHESES.subn("?", outer)
     match = _STATEMENT.search(outer) or _STATEMENT.search(text)
     if match is None:
@@ -66,7 +66,7 @@ def _describe(text: str) -> tuple[str, str]:
 
 
 class StoreTelemetry:
-    """Spans and durations of the operations on one store; `namespace` is the database, or the name of its file."""
+    """Spans and durations of operations on one store; `namespace` is the database, or the name of its file."""
 
     def __init__(
         self, telemetry: Telemetry, system: str, namespace: str, address: str | None = None, port: int | None = None
@@ -83,7 +83,7 @@ class StoreTelemetry:
 
     @contextmanager
     def measure(self, operation: Operation) -> Iterator[None]:
-        """Record one run of an operation, from entry to exit. Its span, if the trace is sampled, is the current one."""
+        """Record an operation, from entry to exit. In a sampled trace, its span is current meanwhile."""
         labels: Attributes = ((semconv.DB_SYSTEM, self.system), (semconv.DB_OPERATION, operation.name))
         span = self._start_span(operation) if is_sampled() else trace.INVALID_SPAN
         started = time.perf_counter()
@@ -120,7 +120,7 @@ class PoolUse:
 
 
 class PoolTelemetry:
-    """Metrics of a pool of connections, and spans of the waits for one; `read` is called from another thread."""
+    """Metrics of a connection pool, and spans of waits for a connection. `read` is called from another thread."""
 
     def __init__(self, telemetry: Telemetry, name: str, read: Callable[[], PoolUse]) -> None:
         self._tracer = telemetry.tracer
@@ -159,7 +159,7 @@ class PoolTelemetry:
 def record_wait(tracer: Tracer, name: str, started: float, ended: float, error: BaseException | None = None) -> None:
     """Add a span for a wait of over a millisecond to the current trace, if that is sampled.
 
-    `started` and `ended` are readings of time.perf_counter; an error is why the wait failed.
+    `started` and `ended` are times of time.perf_counter; `error` is why the wait failed.
     """
     if ended - started <= _MIN_WAIT_SECONDS or not is_sampled():
         return
@@ -171,10 +171,10 @@ def record_wait(tracer: Tracer, name: str, started: float, ended: float, error: 
 
 
 def _use_span(span: Span) -> AbstractContextManager[object]:
-    """Make a span the current one; leave it as it is if there is no span."""
+    """Make a span current, if there is one."""
     if not span.is_recording():
         return nullcontext()
-    # OpenTelemetry would record the text of an error, and PostgreSQL's texts quote rows.
+    # OpenTelemetry would record the text of an error, and PostgreSQL's quote rows.
     return trace.use_span(span, record_exception=False, set_status_on_exception=False)
 
 
@@ -183,7 +183,7 @@ def is_sampled() -> bool:
 
 
 def _error_type(error: BaseException) -> str:
-    """Return SQLite's name of its error, otherwise the name of the exception's class."""
+    """Return SQLite's name of an error, or the name of its class."""
     return getattr(error, "sqlite_errorname", None) or type(error).__name__
 
 

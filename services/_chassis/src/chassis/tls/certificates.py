@@ -1,4 +1,4 @@
-"""The certificate of a process, which is replaced on disk while the process runs."""
+"""The certificate of a process, which may be replaced on disk while the process runs."""
 
 import ssl
 import time
@@ -15,9 +15,9 @@ _CHECK_SECONDS = 1.0
 
 @dataclass(frozen=True)
 class Identity:
-    """A certificate with its key and the authorities whose certificates are accepted, all in PEM.
+    """A certificate, its key and the trusted authorities, all in PEM. Times are in seconds since 1970.
 
-    `expires_at` is when the certificate, or the last of the authorities, ends: in seconds since 1970.
+    `expires_at` is when the certificate expires, or the last of the authorities if that is earlier.
     """
 
     certificate: bytes
@@ -30,7 +30,7 @@ class Identity:
 class Certificates:
     """The identity in a folder with tls.crt, tls.key and ca.crt, such as a mounted Secret of cert-manager.
 
-    Files that are replaced by unusable ones change nothing: the identity stays as it was.
+    If the files are replaced by unusable ones, the identity doesn't change.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -41,16 +41,16 @@ class Certificates:
         self._checked_at = time.monotonic()
 
     @staticmethod
-    @cache  # the settings of a service and those of its telemetry share one object, so that files are read once
+    @cache  # shared by the settings of a service and of its telemetry, so that files are read once
     def load(folder: str) -> "Certificates":
         """Return the certificates in a folder. Raise ValueError that says what is wrong with them."""
         return Certificates(Path(folder))
 
     def refresh(self) -> Identity:
-        """Return the present identity, after a look at the files if the last one was a second ago. From any thread."""
+        """Return the current identity; check the files for changes at most once a second. Thread-safe."""
         now = time.monotonic()
         if now - self._checked_at >= _CHECK_SECONDS:
-            self._checked_at = now  # first, so that no other thread looks meanwhile
+            self._checked_at = now  # first, so that no other thread checks meanwhile
             self._reload()
         return self.current
 
@@ -63,19 +63,19 @@ class Certificates:
         except ValueError as error:
             identity, problem = self.current, str(error)
         if versions != _versions(self.folder):
-            return  # they are being replaced: the next look finds them complete
+            return  # they are being replaced: the next check finds them complete
         if not problem:
             self.current, self._loaded = identity, versions
             log.info("certificates reloaded", expires_at=time.strftime("%FT%TZ", time.gmtime(identity.expires_at)))
             return
-        self.failed_reloads += 1  # again at each look, so that an alert lasts as long as the problem
+        self.failed_reloads += 1  # at each check, so that an alert lasts as long as the problem
         if versions != self._failed:
             log.error("certificates not reloaded", folder=str(self.folder), error=problem)
         self._failed = versions
 
 
 def _versions(folder: Path) -> object:
-    """Return what changes whenever a file is written, replaced or removed."""
+    """Return a value that changes when a file is written, replaced or removed."""
     found = []
     for name in FILES:
         with suppress(OSError):
@@ -104,12 +104,12 @@ def _load(folder: Path) -> Identity:
         raise ValueError(f"must be a folder with {', '.join(FILES)}: {error.strerror}") from None
     valid_from, expires_at = (ssl.cert_time_to_seconds(own[name]) for name in ("notBefore", "notAfter"))
     ends = [ssl.cert_time_to_seconds(str(found["notAfter"])) for found in sides[0].get_ca_certs()]
-    # There are none if the certificate is its own authority.
+    # There are none if the certificate is self-signed and no CA.
     return Identity(certificate, key, authorities, valid_from, min(expires_at, max(ends, default=expires_at)))
 
 
 def _handshake(client: ssl.SSLContext, server: ssl.SSLContext) -> dict[str, str]:
-    """Connect both sides in memory, so that OpenSSL checks all that peers will. Return the certificate's fields."""
+    """Connect both sides in memory, so that OpenSSL checks what peers will check. Return the certificate's fields."""
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     connecting = client.wrap_bio(to_client, to_server)
     accepting = server.wrap_bio(to_server, to_client, server_side=True)

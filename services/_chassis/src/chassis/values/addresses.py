@@ -1,4 +1,4 @@
-"""Delivery addresses, and the rules that all services apply to them."""
+"""Delivery addresses, and the rules for them in all services."""
 
 from dataclasses import dataclass
 
@@ -20,9 +20,9 @@ class Address:
 
 
 def check_address(address: Address, field: str, *, is_complete: bool = True) -> None:
-    """Raise InvalidArgument for the first part of an address that is too long, has a card number, or is missing.
+    """Raise InvalidArgument for the first part of an address that is too long, has a card number or is missing.
 
-    Only a complete address must have street, city and country, and a postal code that is not negative.
+    Only a complete address needs a street, a city, a country and a postal code that is not negative.
     """
     for name in ("street_address", "city", "state", "country"):
         path = f"{field}.{name}"

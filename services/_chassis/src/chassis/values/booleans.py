@@ -1,4 +1,4 @@
-"""Booleans as people write them in variables, in lower case; without imports, because every command needs them."""
+"""Booleans as people write them in variables, in lower case; imports nothing, because every command needs it."""
 
 BOOLEANS = {
     **dict.fromkeys(("true", "yes", "on", "1", "t", "y"), True),

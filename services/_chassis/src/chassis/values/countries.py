@@ -1,7 +1,7 @@
-"""Countries, and how people write the postal codes that the contract stores as integers.
+"""Countries and their formats of postal codes, which the contract stores as integers.
 
 A line of `countries.csv` has the English name (CLDR), the formats of postal codes, shortest first, with a `#` for each
-digit, the codes of ISO 3166, and other spellings. There is no format where codes have letters or do not exist.
+digit, the codes of ISO 3166, and other spellings. Formats are missing if codes have letters or don't exist.
 """
 
 import re
@@ -19,7 +19,7 @@ def postal_formats(country: str) -> list[str] | None:
 
 
 def format_postal_code(code: int, country: str) -> str:
-    """Return a code with the zeros and separators of its country: 2134 is `02134` in the US. 0 is an empty text."""
+    """Return a code with its country's zeros and separators: 2134 is `02134` in the US. 0 becomes an empty text."""
     formats = (code and postal_formats(country)) or ()
     found = next((pattern for pattern in formats if pattern.count("#") >= len(str(code))), "")
     digits = iter(str(code).zfill(found.count("#")))

@@ -1,4 +1,4 @@
-"""Data files that are reloaded when they change; an invalid new version is rejected in favour of the previous one."""
+"""Data files that are reloaded when they change. An invalid new version is ignored."""
 
 import asyncio
 from collections.abc import Callable
@@ -18,8 +18,8 @@ _CHECK_INTERVAL_SECONDS = 1.0
 class DataFile(Generic[T]):
     """The parsed content of a file, in `value`.
 
-    The file is read at once: an invalid one raises OSError, which ends the start of the service. `parse` raises
-    ValueError that describes the problem.
+    Creating it raises OSError if the file is invalid, which ends the start of the service. `parse` raises ValueError
+    that describes the problem.
     """
 
     def __init__(self, path: Path, parse: Callable[[bytes], T]) -> None:
@@ -37,19 +37,19 @@ class DataFile(Generic[T]):
             self.refresh()
 
     def refresh(self) -> None:
-        """Reload the file if it changed. Log a missing or invalid one and leave the value unchanged."""
+        """Reload the file if it has changed. If it is missing or invalid, log that and keep the value."""
         try:
             version = self._read_version()
             if version == self._version:
                 return
-            self._version = version  # first, so that an invalid version is reported once and not every second
+            self._version = version  # first, so that an invalid version is logged once, not every second
             self.value = self._parse(self._path.read_bytes())
             log.info("data file reloaded", file=self._path.name)
         except (OSError, ValueError) as error:
             log.warning("data file rejected, using the previous version", file=self._path.name, problem=str(error))
 
     def _read_version(self) -> tuple[int, int, int]:
-        # Kubernetes updates a ConfigMap by swapping a symbolic link: the inode changes, the time may not.
+        # Kubernetes updates a ConfigMap by swapping a symbolic link: the inode changes, but the time may not.
         stat = self._path.stat()
         return stat.st_mtime_ns, stat.st_size, stat.st_ino
 

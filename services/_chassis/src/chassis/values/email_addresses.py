@@ -1,4 +1,4 @@
-"""E-mail addresses as a strict relay takes them. All services apply this rule."""
+"""E-mail addresses that a strict relay accepts: the rule for all services."""
 
 import contextlib
 import re
@@ -10,14 +10,14 @@ from chassis.values.cards import refuse_card_number
 from chassis.values.fields import require_text
 
 _MAX_LENGTH = 254
-# RFC 5321. No quoted local parts, comments or lists: a match is a single mailbox in every header and SMTP command.
+# RFC 5321 without quoted local parts, comments and lists: a match is one mailbox in every header and SMTP command.
 _ATOM = r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+"
 _LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
 _ADDRESS = re.compile(rf"(?=.{{1,64}}@){_ATOM}(?:\.{_ATOM})*@{_LABEL}(?:\.{_LABEL})*")
 
 
 def require_email_address(value: str, field: str) -> str:
-    """Return one plain address of at most 254 ASCII characters, its domain IDNA-encoded. Raise InvalidArgument."""
+    """Return one plain address of at most 254 ASCII characters, with its domain in IDNA. Raise InvalidArgument."""
     local, at, domain = value.rpartition("@")
     if not domain.isascii() and len(value) <= _MAX_LENGTH:
         with contextlib.suppress(UnicodeError):  # IDNAError is one

@@ -9,26 +9,26 @@ from chassis.errors import InvalidArgument
 _IDEMPOTENCY_KEY = re.compile(r"[\x21-\x7e]{1,255}")
 _SECONDS = re.compile(r"[0-9]{1,11}(?:\.[0-9]{1,9})?")
 
-# The inside of a character class: what no text may have, as it steers terminals or shows characters in another order
-# than they are in. The marks that Hebrew and Arabic need are not in it.
+# The inside of a character class: characters that no text may have, because they control terminals or reorder text. It
+# excludes the marks that Hebrew and Arabic need.
 CONTROL = r"\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069"
 _CONTROL = re.compile(rf"[\t\n\r{CONTROL}]")
 
 
 def has_control(text: str) -> bool:
-    """Return whether text that is not free has a control character."""
+    """Return whether single-line text has a control character."""
     return _CONTROL.search(text) is not None
 
 
 def require_text(value: str, field: str, *, max_length: int) -> str:
-    """Return text of 1 to max_length code points. Control characters were rejected before, by `values.text`."""
+    """Return text of 1 to max_length code points. `values.text` has already rejected control characters."""
     if not value:
         raise InvalidArgument.field(field, "must not be empty")
     return limit_text(value, field, max_length=max_length)
 
 
 def require_words(value: str, field: str, *, max_length: int) -> str:
-    """Return text of at most max_length code points that is not white space alone."""
+    """Return text of at most max_length code points that is not only white space."""
     require_text(value.strip(), field, max_length=max_length)
     return limit_text(value, field, max_length=max_length)
 
@@ -65,7 +65,7 @@ def parse_idempotency_key(value: str, field: str = "idempotency-key") -> str:
 
 
 def is_seconds(value: str) -> bool:
-    """Return whether metadata has a time in seconds since 1970."""
+    """Return whether metadata is a time in seconds since 1970."""
     return _SECONDS.fullmatch(value) is not None
 
 

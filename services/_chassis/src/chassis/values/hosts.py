@@ -1,4 +1,4 @@
-"""Hosts and origins (RFC 6454) as requests name them, and the setting that lists hosts."""
+"""Hosts and origins (RFC 6454) of requests, and the setting that lists hosts."""
 
 import re
 
@@ -14,7 +14,7 @@ LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
 def parse_authority(authority: str) -> tuple[str, str] | None:
     """Return the host, in lower case, and the port of a `Host`; None if it is malformed.
 
-    The default ports of HTTP and HTTPS count as none: some proxies add them, and browsers leave them out.
+    The default ports of HTTP and HTTPS become an empty text: some proxies add them, and browsers omit them.
     """
     match = _AUTHORITY.fullmatch(authority.lower())
     if match is None:
@@ -26,8 +26,8 @@ def parse_authority(authority: str) -> tuple[str, str] | None:
 def is_foreign(origin: str | None, site: str | None, host: str) -> bool:
     """Return whether a page of another origin sent a request with these `Origin`, `Sec-Fetch-Site` and `Host`.
 
-    Pages can change neither, and programs send none. Browsers send one with each form, and the second always over
-    https or to this machine. An origin's scheme is not compared: behind a proxy that ends TLS it is another.
+    Pages can't change these headers, and programs don't send the first two. Browsers send `Origin` with each form, and
+    `Sec-Fetch-Site` over https or to this machine. Schemes are not compared: a proxy that ends TLS changes them.
     """
     named = ORIGIN.fullmatch((origin or "").lower())  # not `null`
     is_other = origin is not None and (named is None or parse_authority(named["authority"]) != parse_authority(host))
@@ -35,10 +35,10 @@ def is_foreign(origin: str | None, site: str | None, host: str) -> bool:
 
 
 def host_problem(host: str | None, allowed: frozenset[str]) -> tuple[int, str] | None:
-    """Return status and text for a request with this `Host` header that is not to be served; None if it is.
+    """Return a status and text to refuse a request with this `Host` header; None if it may be served.
 
-    A page of any name can be rebound to this address (DNS rebinding), but its requests still carry that name. An empty
-    set allows every host; `*.example.com` any subdomain. HTTP/1.0 allows requests without one.
+    Against DNS rebinding: an attacker's name may resolve to this address, but its requests still carry that name. An
+    empty set allows every host; `*.example.com` allows any subdomain. HTTP/1.0 requests may have no `Host`.
     """
     parsed = parse_authority(host or "")
     if parsed is None and host is not None:

@@ -1,4 +1,4 @@
-"""Secret keys for HMACs. A new key can replace an old one while the HMACs of the old one stay valid."""
+"""Secret keys for HMACs. While a new key replaces an old one, HMACs of both are accepted."""
 
 import hmac
 from collections.abc import Mapping
@@ -9,10 +9,10 @@ MIN_KEY_LENGTH = 32
 
 @dataclass(frozen=True, slots=True)
 class HmacKeys:
-    """One key, or several while one replaces another: the first makes new HMACs, and HMACs of all of them are accepted.
+    """One key, or several while one replaces another: the first creates new HMACs, and HMACs of all are accepted.
 
     Attributes:
-        keys: HMACs of no data yet, by the key's id, which derives from the key and reveals nothing about it.
+        keys: empty HMACs by key id, which is derived from the key and reveals nothing about it.
     """
 
     keys: Mapping[str, hmac.HMAC] = field(repr=False)
@@ -32,12 +32,12 @@ class HmacKeys:
         return next(iter(self.keys))
 
     def digests(self, data: bytes) -> list[bytes]:
-        """Return the HMAC-SHA256 of the data under each key, that of the current key first."""
+        """Return the HMAC-SHA256 of the data under each key, the current key first."""
         return [_digest(key, data) for key in self.keys.values()]
 
 
 def _digest(key: hmac.HMAC, data: bytes) -> bytes:
-    # A copy takes 6 µs; OpenSSL looks the algorithm up for every new HMAC, which takes 40: 2 % of an order.
+    # A copy takes 6 µs; for a new HMAC, OpenSSL looks the algorithm up, which takes 40 µs.
     copied = key.copy()
     copied.update(data)
     return copied.digest()

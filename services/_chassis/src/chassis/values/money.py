@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import Decimal
+from pathlib import Path
 
 from chassis.errors import InvalidArgument, OutOfRange
 
@@ -13,37 +14,11 @@ MIN_UNITS = -(2**63)
 _LARGEST = MAX_UNITS * NANOS_PER_UNIT + MAX_NANOS
 _SMALLEST = MIN_UNITS * NANOS_PER_UNIT - MAX_NANOS
 
-# ISO 4217: decimal digits of the minor unit, where there are not two.
-_MINOR_UNIT_DIGITS = {
-    **dict.fromkeys(("BIF", "CLP", "DJF", "GNF", "ISK", "JPY", "KMF", "KRW", "PYG"), 0),
-    **dict.fromkeys(("RWF", "UGX", "UYI", "VND", "VUV", "XAF", "XOF", "XPF"), 0),
-    **dict.fromkeys(("BHD", "IQD", "JOD", "KWD", "LYD", "OMR", "TND"), 3),
-    **dict.fromkeys(("CLF", "UYW"), 4),
-}
-
-# CLDR: the symbols of currencies in American English. A library that knows them takes 5 MB of each process's memory.
-_SYMBOLS = {
-    "AUD": "A$",
-    "BRL": "R$",
-    "CAD": "CA$",
-    "CNY": "CN¥",
-    "EUR": "€",
-    "GBP": "£",
-    "HKD": "HK$",
-    "ILS": "₪",
-    "INR": "₹",
-    "JPY": "¥",
-    "KRW": "₩",
-    "MXN": "MX$",
-    "NZD": "NZ$",
-    "PHP": "₱",
-    "TWD": "NT$",
-    "USD": "$",
-    "VND": "₫",
-    "XCD": "EC$",
-    "XCG": "Cg.",
-    "XXX": "¤",
-}
+# Code (ISO 4217), decimal digits of the minor unit, and symbol in American English (CLDR), for currencies that have a
+# symbol or not two digits. A library that knows them takes 5 MB of memory.
+_CURRENCIES = [line.split(";") for line in Path(__file__).with_name("currencies.csv").read_text("utf-8").splitlines()]
+_MINOR_UNIT_DIGITS = {code: int(digits) for code, digits, _ in _CURRENCIES}
+_SYMBOLS = {code: symbol for code, _, symbol in _CURRENCIES}
 
 
 class AmountOutOfRange(OutOfRange):
@@ -64,7 +39,7 @@ class Money:
 
     @classmethod
     def of(cls, currency_code: str, units: int, nanos: int = 0) -> "Money":
-        """Create an amount from units and nanos of the same sign."""
+        """Create an amount from units and nanos with the same sign."""
         return cls(currency_code, units * NANOS_PER_UNIT + nanos)
 
     @property
@@ -98,7 +73,7 @@ class Money:
 
 
 def parse_money(currency_code: str, units: int, nanos: int, *, field: str) -> Money:
-    """Validate the parts of a Money message and join them. Raise InvalidArgument with the path of the invalid part."""
+    """Return an amount from the parts of a Money message. Raise InvalidArgument with the path of an invalid part."""
     if not is_currency_code(currency_code):
         raise InvalidArgument.field(f"{field}.currency_code", "must be three capital letters (ISO 4217)")
     if abs(nanos) > MAX_NANOS:
@@ -119,14 +94,14 @@ def total(currency_code: str, amounts: Iterable[Money]) -> Money:
 
 
 def divide_half_even(dividend: int, divisor: int) -> int:
-    """Return the integer that is nearest to the quotient, ties to even. The divisor is positive."""
+    """Return the integer nearest to the quotient, ties to even. The divisor must be positive."""
     quotient, remainder = divmod(dividend, divisor)
-    # The quotient is rounded down; it rises beyond a half, and at a half if it is odd.
+    # The quotient is rounded down: add one beyond a half, and at a half if it is odd.
     return quotient + (2 * remainder + quotient % 2 > divisor)
 
 
 def round_to_minor_unit(amount: Money) -> Money:
-    """Round half-even to the currency's minor unit. Raises AmountOutOfRange beyond 64-bit units."""
+    """Round half-even to the currency's minor unit. Raise AmountOutOfRange beyond 64-bit units."""
     step = 10 ** (9 - _minor_unit_digits(amount.currency_code))
     return Money(amount.currency_code, divide_half_even(amount.total_nanos, step) * step).in_range()
 
@@ -134,7 +109,7 @@ def round_to_minor_unit(amount: Money) -> Money:
 def format_amount(amount: Money) -> str:
     """Return an amount as people write it, rounded half-even to its minor unit: `€1,234.50`, `¥163`, `CHF 7.00`.
 
-    The space is a non-breaking one.
+    The space is non-breaking.
     """
     code = amount.currency_code
     symbol = _SYMBOLS.get(code) or f"{code}\u00a0"

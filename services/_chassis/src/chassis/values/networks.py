@@ -1,10 +1,10 @@
-"""Networks of clients, by which limits count."""
+"""Networks of clients, to which limits apply."""
 
 import ipaddress
 
 
 def network(address: str) -> str:
-    """Return what one client can choose its address from: an IPv4 address, or an IPv6 network of 64 bits."""
+    """Return the network from which one client can choose addresses: an IPv4 address, or the /64 of an IPv6 address."""
     try:
         parsed = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:

@@ -1,4 +1,4 @@
-"""Pages of a list that is ordered by time and key: each page begins where the one before ended."""
+"""Pages of a list that is ordered by time and key: each page begins where the last one ended."""
 
 import math
 from collections.abc import Sequence
@@ -10,28 +10,28 @@ from chassis.values.fields import limit_text
 
 PAGE_SIZE = 1_000
 MAX_SECONDS = 253_402_300_799
-"""The last second of the year 9999, since 1970: databases have no later time."""
+"""The end of the year 9999 in seconds since 1970: databases store no later time."""
 
 _MAX_TOKEN_LENGTH = 512
 
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """A place in the list, after all entries that are earlier, or as late with a smaller or equal key."""
+    """A position in the list: behind all entries that are earlier, or at the same time with a key up to this one."""
 
     at: float  # seconds since 1970
     key: str = ""
 
 
 class Entry(Protocol):
-    """An entry of the list; its position is the place right after it."""
+    """An entry of the list; its position is right behind it."""
 
     @property
     def position(self) -> Position: ...
 
 
 def parse_position(since: float, page_token: str) -> Position:
-    """Return where a page begins: at a time, in seconds since 1970, unless a token says where another page ended."""
+    """Return where a page begins: at a token if there is one, otherwise at a time in seconds since 1970."""
     if not page_token:
         return Position(since)
     limit_text(page_token, "page_token", max_length=_MAX_TOKEN_LENGTH)
@@ -39,16 +39,16 @@ def parse_position(since: float, page_token: str) -> Position:
     try:
         seconds = float(at)
     except ValueError:
-        seconds = math.nan  # compares as out of range
+        seconds = math.nan  # out of range below
     if not 0 <= seconds <= MAX_SECONDS:
         raise InvalidArgument.field("page_token", "must be the next_page_token of a response")
     return Position(seconds, key)
 
 
 def next_page_token(page: Sequence[Entry]) -> str:
-    """Return the token of the page after this one; empty if this one is, because then the list has ended."""
+    """Return the token of the next page; empty if this page is empty, because the list has ended."""
     if not page:
         return ""
     end = page[-1].position
-    # repr keeps every digit: a rounded time would skip entries or repeat them.
+    # repr keeps every digit: a rounded time would skip or repeat entries.
     return f"{end.at!r} {end.key}"
