@@ -1,8 +1,4 @@
-"""Counts telemetry that doesn't reach the collector.
-
-The SDK's internal metrics can't replace this: they count items, delivered and lost, in one metric for each signal, and
-an export that a shutdown interrupts as delivered.
-"""
+"""Counts telemetry that doesn't reach the collector."""
 
 import logging
 import threading
