@@ -90,9 +90,7 @@ async def test_a_list_of_shipments_returns_since_when_none_was_deleted(sqlite_ur
 
 def test_sqlite_finds_old_entries_by_an_index(sqlite_url: str) -> None:
     migrate(sqlite_url, MIGRATIONS)
-    path = sqlite_path(sqlite_url)
-    assert path is not None
-    with closing(sqlite3.connect(path)) as connection:
+    with closing(sqlite3.connect(str(sqlite_path(sqlite_url)))) as connection:
         parameters = {"older_than_seconds": DAY, "limit": 200, "passed": 0}
         add_functions(connection)
         plan = [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {DELETE_OLD}", parameters)]

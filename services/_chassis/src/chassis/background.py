@@ -1,4 +1,4 @@
-"""Background work that no error ends, and work that several callers wait for."""
+"""Background loops that survive errors, and results that several callers wait for."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine

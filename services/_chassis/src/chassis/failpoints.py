@@ -18,7 +18,7 @@ from chassis.errors import DomainError
 
 _ALWAYS = 1_000_000
 _MAX_LEAK_BYTES = 2**30
-# The fractional parts of its multiples are spread evenly and follow no pattern, so no pattern of calls matches them.
+# Its multiples modulo 1 are spread evenly and never repeat, so they don't line up with a pattern of calls.
 _GOLDEN_RATIO = 0.6180339887498949
 _KINDS = {kind.default_reason: kind for kind in DomainError.__subclasses__()}
 _ENTRY = re.compile(
@@ -54,7 +54,7 @@ class Failpoint:
         self._calls += 1
         if not self._left or self._calls * _GOLDEN_RATIO % 1 >= self._share:
             return
-        self._left -= 1  # before the action, so that concurrent calls don't exceed the number of times
+        self._left -= 1  # before the action, so that concurrent calls can't exceed the number of times
         match self._action:
             case "kill":  # not an exception or exit: a crash runs no cleanup
                 os.kill(os.getpid(), signal.SIGKILL)
@@ -69,7 +69,7 @@ class Failpoint:
                     pass
             case "leak":
                 if len(self._leaked) < _MAX_LEAK_BYTES:
-                    self._leaked += b"\x01" * (int(self._argument) * 2**20)  # the system would store no zeros
+                    self._leaked += b"\x01" * (int(self._argument) * 2**20)  # zeros would take no memory
             case _ if self._argument:  # a DomainError is logged without a traceback, which would show this code
                 raise _KINDS[self._argument](message=self._argument.lower().replace("_", " "))
             case _:

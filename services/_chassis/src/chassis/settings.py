@@ -117,7 +117,7 @@ class ServiceSettings(ServerSettings):
     max_concurrent_rpcs: PositiveInt = 256
     max_connections: PositiveInt = 500
     failpoints: Annotated[Failpoints, Parse(Failpoints)] = field(default_factory=Failpoints)
-    # Serve `shop.internal.Failpoints`, which enables others in the running process: for a shop without customers.
+    # Serve `shop.internal.Failpoints`; only for a shop without customers.
     lab: bool = False
 
 
@@ -164,7 +164,7 @@ def _parse(text: str, hint: Any) -> Any:
     for annotation in getattr(wanted, "__metadata__", ()):
         if isinstance(annotation, Parse):
             return annotation.function(text)
-    if wanted is bool:  # msgspec knows no yes, no, on and off
+    if wanted is bool:  # msgspec doesn't accept yes, no, on and off
         if text.lower() not in BOOLEANS:
             raise ValueError("must be true or false")
         return BOOLEANS[text.lower()]

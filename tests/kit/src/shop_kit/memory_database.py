@@ -26,7 +26,8 @@ class MemoryDatabase(Database):
     def __init__(self, empty: bytes, clock: Callable[[], float]) -> None:
         self.connection = sqlite3.connect(":memory:", isolation_level=None)
         self.connection.deserialize(empty)
-        add_functions(self.connection, clock)
+        add_functions(self.connection)
+        self.connection.create_function("clock_timestamp", 0, clock)
         self.clear()
 
     def clear(self) -> None:

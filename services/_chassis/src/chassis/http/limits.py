@@ -46,7 +46,7 @@ def with_limits(app: ASGIApp, refusals: Refusals, *, max_requests: int, body_sec
 
 @dataclass
 class _TimedRequest:
-    """A request whose body has a deadline until it has arrived."""
+    """A request whose body must arrive by a deadline."""
 
     _receive: Receive
     _send: Send
@@ -77,7 +77,7 @@ class _TimedRequest:
         return message
 
     async def send(self, message: Message) -> None:
-        if not self.is_late:  # the application responds to a disconnected client
+        if not self.is_late:  # a late request gets 408 instead
             self._has_response = True
             await self._send(message)
 
@@ -145,7 +145,7 @@ class HeadTimeoutProtocol(H11Protocol):
     def send_400_response(self, msg: str) -> None:
         if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
             super().send_400_response(msg)
-        else:  # a response has begun: a second one would look like a bug of the application
+        else:  # a response has begun: a second one would look like a bug in the application
             self.transport.close()
 
     def _update_timer(self) -> None:

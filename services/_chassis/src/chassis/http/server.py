@@ -84,13 +84,13 @@ class HttpService:
         self._checks.append(check)
 
     def add_unobserved_path(self, prefix: str) -> None:
-        """Record no span, duration or log line of requests with this prefix of their path, such as pictures."""
+        """Record no span, duration or log line for requests whose path has this prefix, such as those for pictures."""
         self._unobserved.append(prefix)
 
     def wrap(self, app: ASGIApp) -> ASGIApp:
         """Return the application with limits, telemetry, `/healthz` and `/readyz`."""
         settings = self.settings
-        # Probes bypass the limits, so that a busy pod is not restarted, and the check of hosts: they use its address.
+        # Probes bypass the limits, or a busy pod would be restarted; and the host check, as they use the pod's address.
         limited = with_limits(
             app, self.refusals, max_requests=settings.max_connections, body_seconds=settings.body_timeout_seconds
         )

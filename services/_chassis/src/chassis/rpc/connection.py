@@ -9,8 +9,8 @@ import grpc
 from chassis.background import repeat
 from chassis.tls.certificates import Certificates, Identity
 
-_FOLLOW_SECONDS = 1.0  # between looks at the certificates
-_CONNECT_SECONDS = 0.1  # between looks whether the next channel is connected
+_FOLLOW_SECONDS = 1.0  # between checks of the certificates
+_CONNECT_SECONDS = 0.1  # between checks whether the next channel is connected
 _LONGEST_CALL_SECONDS = 60.0
 
 

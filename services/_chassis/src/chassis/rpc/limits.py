@@ -21,7 +21,7 @@ OPTIONS = (
     ("grpc.max_concurrent_streams", 100),
     # Otherwise a stream counts until its memory is freed, and clients within the limit are refused.
     ("grpc.http.overload_protection", 0),
-    # The memory of a stream that is not read; with bdp_probe, gRPC would raise it by the round-trip time.
+    # Bounds the memory of a stream that is not read; with bdp_probe, gRPC would adapt it to the round-trip time.
     ("grpc.http2.bdp_probe", 0),
     ("grpc.http2.lookahead_bytes", 16 * 1024),
     # Calls that Python has yet to accept take memory; gRPC refuses more than these with CANCELLED.
@@ -39,7 +39,7 @@ _REQUEST_SECONDS = 10.0
 MAX_WAITS = 100
 _MAX_UNREAD_BYTES = 32 * 1024 * 1024
 _CHECKED_RESPONSES = 100
-_CALL_BYTES = 16 * 1024  # of a call, beside its response
+_CALL_BYTES = 16 * 1024  # memory of a call, apart from its response
 _IN_FLIGHT, NO_REQUEST, _UNREAD = "in_flight", "no_request", "unread_response"
 
 

@@ -46,7 +46,7 @@ KINDS = {code: kind for kind, code in _CODES.items()}
 KINDS[grpc.StatusCode.PERMISSION_DENIED] = errors.Unavailable
 # At most seven digits, even with underscores between them: fewer than a card number has.
 _REASON = re.compile(r"(?!.*[0-9](?:_*[0-9]){7})[A-Z0-9_]{1,63}")
-# Recorded reasons must be one of a few texts: a peer outside this project may send anything.
+# Reasons that may be recorded: a peer outside this project may send anything.
 _REASONS = frozenset(ErrorReason.keys()) | {code.name for code in grpc.StatusCode}
 
 

@@ -17,7 +17,7 @@ from chassis.telemetry.store_operations import record_wait
 
 # A thread adds 50 µs to a lone commit, so a fast disk is flushed on the event loop; a slow one would stall it.
 _ON_EVENT_LOOP_SECONDS = 0.001
-# A batch that fails after this time has waited for a lock; each of its works would wait as long again.
+# A batch that fails after this time has waited for a lock; each of its items would wait as long again.
 _WAITED_SECONDS = 1.0
 
 WorkT = TypeVar("WorkT")

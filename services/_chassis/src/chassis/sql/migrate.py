@@ -16,7 +16,7 @@ from pathlib import Path
 from chassis.sql.url import DatabaseUnusable, libpq_url, sqlite_path
 
 BUSY_TIMEOUT_SECONDS = 10
-"""How long a writer waits for SQLite's lock, which only one can hold."""
+"""How long a writer waits for SQLite's lock, which only one writer can hold."""
 
 CONNECT_TIMEOUT_SECONDS = 30
 """How long a starting service waits for PostgreSQL to accept connections: both may start at the same time."""

@@ -39,7 +39,7 @@ _BEGIN_POOLED = "BEGIN; " + _SETTINGS.replace("SET", "SET LOCAL")
 # is a unique value that a concurrent transaction has written: the next try sees its row.
 _TRANSIENT_CLASSES = frozenset({"08", "40", "53", "55", "57", "58"})
 _TRANSIENT_STATES = frozenset({"25006", "0A000", "23505"})
-# The server keeps the session. Otherwise a full disk would cost a new connection for each of many tries.
+# After these errors, the session can be reused: a full disk must not cost a new connection for each of many tries.
 _LASTING_CLASSES = frozenset({"23", "40", "53"})
 _PARAMETER = re.compile(r"(?<!:):([a-z]\w*)")
 _LISTED = re.compile(r"\bIN \((SELECT value->>'\w+' FROM json_each\(:\w+\))\)")
@@ -122,7 +122,7 @@ class PostgresDatabase(Database):
                     raise self._unavailable() from _without_values(error)
                 problem = error
             except TimeoutError as error:
-                # The server may have vanished: each other connection to it would take until a timeout.
+                # The server may have vanished: every other connection to it would time out, too.
                 await self._pool.drain()
                 raise self._unavailable() from error
             if clock() + _RETRY_SECONDS > deadline:

@@ -33,7 +33,7 @@ class Retention:
 
     @property
     def complete_since(self) -> float:
-        """The time, in seconds since 1970, since when no row was deleted."""
+        """The time, in seconds since 1970, since which no row has been deleted."""
         return max(time.time() - self.days * _DAY_SECONDS, 0.0)
 
     async def run(self) -> None:

@@ -1,4 +1,4 @@
-"""URLs of PostgreSQL databases for SQLAlchemy. Not in `engine`, which needs greenlet: most images lack it."""
+"""URLs of PostgreSQL databases for SQLAlchemy. Separate from `engine`, whose greenlet most images lack."""
 
 from psycopg.conninfo import conninfo_to_dict
 from sqlalchemy.engine import URL, make_url

@@ -27,7 +27,7 @@ ANSWER_WITHIN_SECONDS = 4
 
 _RETRY_SECONDS = 0.01
 _CHECKPOINT_COMMITS = 100
-_LONGEST_LOG_PAGES = 20_000  # 80 MB, beyond which commits make the checkpoints that are late
+_LONGEST_LOG_PAGES = 20_000  # 80 MB: beyond it, commits make the overdue checkpoints
 # Primary codes of a file that can't be used at all. Any other error concerns one statement.
 AWAY = frozenset(
     {
@@ -173,10 +173,10 @@ def primary_code(error: sqlite3.Error) -> int:
     return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
 
 
-def add_functions(connection: sqlite3.Connection, clock: Callable[[], float] | None = None) -> None:
-    """Add PostgreSQL's time functions. A time is in seconds since 1970, or text as CURRENT_TIMESTAMP returns."""
+def add_functions(connection: sqlite3.Connection) -> None:
+    """Add PostgreSQL's time functions. A time is in seconds since 1970, or text in the format of CURRENT_TIMESTAMP."""
     # SQLite's own clock has milliseconds, too coarse to order the events within one.
-    connection.create_function("clock_timestamp", 0, clock or time.time)
+    connection.create_function("clock_timestamp", 0, time.time)
     connection.create_function("date_part", 2, _date_part, deterministic=True)
     connection.create_function("to_timestamp", 1, _to_timestamp, deterministic=True)
 

@@ -1,4 +1,4 @@
-"""Runs pending migrations by Alembic, in one transaction. Only `chassis.sql.migrate` imports this module."""
+"""Runs pending migrations with Alembic, in one transaction. Only `chassis.sql.migrate` imports this module."""
 
 import sqlite3
 from pathlib import Path

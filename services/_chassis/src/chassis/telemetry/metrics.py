@@ -1,4 +1,4 @@
-"""Counters and histograms with exemplars; recording a value costs a tenth of what it does with the SDK's.
+"""Counters and histograms with exemplars. Recording a value takes a tenth of the SDK's time.
 
 `chassis.telemetry.sdk_histograms` exports them together with the SDK's own instruments.
 """

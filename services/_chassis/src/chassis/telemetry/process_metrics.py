@@ -20,7 +20,7 @@ _BUSY_SHARE = 0.02  # of a CPU, above which a process counts as busy
 
 
 def observe_process(telemetry: Telemetry) -> Callable[[], None]:
-    """Export the metrics of this process, without /proc only some of them. Return a function that stops this."""
+    """Export the metrics of this process, some only if there is /proc. Return a function that stops recording."""
     telemetry.observe(semconv.PROCESS_CPU, _cpu_seconds)
     telemetry.observe(semconv.PROCESS_MEMORY, _resident_bytes)
     telemetry.observe(semconv.PROCESS_THREADS, lambda: [(len(os.listdir("/proc/self/task")), ())])  # noqa: PTH208

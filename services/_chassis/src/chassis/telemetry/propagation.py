@@ -21,7 +21,7 @@ from chassis.telemetry import semconv
 
 BAGGAGE_ATTRIBUTES = (semconv.SESSION_ID, semconv.SYNTHETIC_REQUEST)
 _BAGGAGE_HEADER = "baggage"
-# gRPC rejects calls with more than 8 KiB of metadata, so overlong baggage of a client would make its calls fail.
+# gRPC rejects calls with more than 8 KiB of metadata: overlong baggage of a client must not make its calls fail.
 _MAX_BAGGAGE_CHARACTERS = 2048
 
 # Their warnings quote malformed headers, which may contain anything.
@@ -70,7 +70,7 @@ def load_propagation(names: str) -> Propagation:
 
 
 def begin_trace(given: Context) -> tuple[Context, list[Link]]:
-    """Return the context of a new trace with a link to the given one, whose ids and sampling a stranger chose."""
+    """Return the context of a new trace with a link to the given one, which a stranger chose."""
     span = trace.get_current_span(given).get_span_context()
     linked = SpanContext(span.trace_id, span.span_id, is_remote=True)  # without its state, which may be any text
     return Context(), [Link(linked)] if linked.is_valid else []

@@ -29,7 +29,7 @@ from chassis.telemetry.sdk_histograms import ExporterWithHistograms
 from chassis.telemetry.settings import OtlpSettings
 from chassis.tls.certificates import Certificates
 
-# Its warning of a truncated value becomes a log record whose value is truncated, and so on without end.
+# Its warning of a truncated value would be logged, truncated and warned of in turn, without end.
 logging.getLogger("opentelemetry.attributes").setLevel(logging.ERROR)
 
 # Kubernetes kills a pod 5 s after the longest drain.
@@ -109,8 +109,8 @@ def open_exporters(
 def _shut_down(stop_observing: Callable[[], None], exporters: Mapping[Callable[[], object], Any]) -> None:
     """Export what is left of all signals concurrently, within three seconds.
 
-    If the collector hangs, the SDK would wait up to 30 s for each signal in turn. `exporters` has each exporter by the
-    function that shuts down its provider.
+    If the collector hangs, the SDK would wait up to 30 s for each signal in turn. `exporters` maps the shutdown of each
+    provider to its exporter.
     """
     stop_observing()
     deadline = time.monotonic() + _SHUTDOWN_SECONDS

@@ -174,7 +174,7 @@ def _use_span(span: Span) -> AbstractContextManager[object]:
     """Make a span current, if there is one."""
     if not span.is_recording():
         return nullcontext()
-    # OpenTelemetry would record the text of an error, and PostgreSQL's quote rows.
+    # OpenTelemetry would record the text of the error, which in PostgreSQL quotes rows.
     return trace.use_span(span, record_exception=False, set_status_on_exception=False)
 
 

@@ -14,8 +14,8 @@ MIN_UNITS = -(2**63)
 _LARGEST = MAX_UNITS * NANOS_PER_UNIT + MAX_NANOS
 _SMALLEST = MIN_UNITS * NANOS_PER_UNIT - MAX_NANOS
 
-# Code (ISO 4217), decimal digits of the minor unit, and symbol in American English (CLDR), for currencies that have a
-# symbol or not two digits. A library that knows them takes 5 MB of memory.
+# Code (ISO 4217), decimal digits of the minor unit, and symbol in American English (CLDR), for currencies with a
+# symbol or without two digits. A library for this would take 5 MB of memory.
 _CURRENCIES = [line.split(";") for line in Path(__file__).with_name("currencies.csv").read_text("utf-8").splitlines()]
 _MINOR_UNIT_DIGITS = {code: int(digits) for code, digits, _ in _CURRENCIES}
 _SYMBOLS = {code: symbol for code, _, symbol in _CURRENCIES}

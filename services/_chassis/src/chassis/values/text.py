@@ -17,7 +17,7 @@ _CONTROL_BUT_TAB_AND_LINE_FEED = re.compile(rf"[\r{CONTROL}]")
 
 def check_text(message: Message) -> None:
     """Raise InvalidArgument with the path of the first string in a message that contains a control character."""
-    # This text, in which ASCII control characters are escaped, takes a fifth of the time of looking at every field.
+    # Searching this text, in which ASCII control characters are escaped, is five times as fast as visiting all fields.
     text = str(message)
     if "\\" in text or (not text.isascii() and _CONTROL_BUT_TAB_AND_LINE_FEED.search(text)):
         _check_fields(message, "")
