@@ -63,15 +63,14 @@ class Limiter:
         self.requests = Waits(self._refusals, NO_REQUEST, MAX_WAITS)
         self._responses: list[tuple[Any, int]] = []
         self._next_check = _CHECKED_RESPONSES
-        self._unread_bytes = 0
+        self._is_full = False
 
     def admit(self) -> None:
         """Raise Overloaded if too many calls are in flight, including this one, or too many responses unread."""
         if len(self._responses) >= self._next_check:
             self._forget_read()
-        is_full = self._unread_bytes > _MAX_UNREAD_BYTES
-        if is_full or self.in_flight > self.limit:
-            self._refusals.add(_UNREAD if is_full else _IN_FLIGHT)
+        if self._is_full or self.in_flight > self.limit:
+            self._refusals.add(_UNREAD if self._is_full else _IN_FLIGHT)
             raise Overloaded("too many calls in flight", retry_after_seconds=_SHED_RETRY_SECONDS)
 
     def respond(self, response: bytes) -> bytes:
@@ -82,9 +81,8 @@ class Limiter:
     def _forget_read(self) -> None:
         # Only now and then: a callback on each task would slow down every call.
         self._responses = [(task, size) for task, size in self._responses if not task.done()]
-        self._unread_bytes = sum(size for _, size in self._responses)
-        is_full = self._unread_bytes > _MAX_UNREAD_BYTES
-        self._next_check = 0 if is_full else len(self._responses) + _CHECKED_RESPONSES
+        self._is_full = sum(size for _, size in self._responses) > _MAX_UNREAD_BYTES
+        self._next_check = 0 if self._is_full else len(self._responses) + _CHECKED_RESPONSES
 
 
 @dataclass
