@@ -17,7 +17,7 @@ import uvloop
 
 from chassis.proxies import ignore_proxies
 from chassis.settings import ServerSettings, load
-from chassis.sql.migrate import CONNECT_TIMEOUT_SECONDS, migrate, needs_migration
+from chassis.sql.migrate import CONNECT_TIMEOUT_SECONDS, needs_migration
 from chassis.sql.settings import load_database_url
 from chassis.sql.url import DatabaseUnusable
 from chassis.sql.volume import observe_volume
@@ -59,11 +59,8 @@ def run_process(
         connect_seconds: how long to wait for PostgreSQL to accept a connection.
     """
     if migrations is not None and sys.argv[1:] == ["migrate"]:
-        try:
-            if url := load_database_url(settings_type):
-                migrate(url, migrations, connect_seconds=connect_seconds)
-        except DatabaseUnusable as error:
-            sys.exit(str(error))
+        if url := load_database_url(settings_type):
+            _migrate(url, migrations, connect_seconds)
         return
     settings = load(settings_type)
     if not settings.use_http_proxy:
