@@ -112,6 +112,7 @@ class Metric:
 
 
 _RPC = (RPC_SYSTEM, RPC_METHOD, RPC_STATUS, ERROR_TYPE)
+_REFUSAL = (REFUSAL_REASON, REFUSED_OPERATION, REFUSAL_ENFORCED)
 _HTTP = (HTTP_METHOD, URL_SCHEME, HTTP_STATUS, HTTP_ROUTE, ERROR_TYPE)
 
 
@@ -133,17 +134,13 @@ def _histogram(name: str, description: str, *attributes: str) -> Metric:
 
 
 # --- calls ---
-RPC_SERVER_DURATION = _histogram("rpc.server.call.duration", "Duration of the calls that a service serves", *_RPC)
-RPC_CLIENT_DURATION = _histogram(
-    "rpc.client.call.duration", "Duration of the calls that a service makes", *_RPC, SERVER_ADDRESS
-)
+RPC_SERVER_DURATION = _histogram("rpc.server.call.duration", "Duration of served calls", *_RPC)
+RPC_CLIENT_DURATION = _histogram("rpc.client.call.duration", "Duration of outgoing calls", *_RPC, SERVER_ADDRESS)
 HTTP_SERVER_DURATION = _histogram("http.server.request.duration", "Duration of HTTP requests", *_HTTP)
 SMTP_CLIENT_DURATION = _histogram(
     "shop.smtp.client.operation.duration", "Duration of the transmission of a message to the mail relay", ERROR_TYPE
 )
-ACTIVE_REQUESTS = _up_down_counter(
-    "shop.server.active_requests", "{request}", "Calls and requests in flight", PORT_NAME
-)
+ACTIVE_REQUESTS = _up_down_counter("shop.server.active_requests", "{request}", "Requests in flight", PORT_NAME)
 REQUEST_LIMIT = _gauge("shop.server.request_limit", "{request}", "Calls in flight beyond which a port sheds", PORT_NAME)
 SHED_REQUESTS = _counter(
     "shop.server.shed_requests",
@@ -156,10 +153,7 @@ DENIED_REQUESTS = _counter(
     "shop.server.denied_requests", "{request}", "Calls refused because their caller may not make them", RPC_METHOD
 )
 HTTP_REFUSALS = _counter(
-    "shop.http.refusals",
-    "{request}",
-    "HTTP requests refused for their host, their length or a limit",
-    HTTP_REFUSAL_REASON,
+    "shop.http.refusals", "{request}", "HTTP requests refused for host, length or a limit", HTTP_REFUSAL_REASON
 )
 RETRIED_REQUESTS = _counter(
     "shop.server.retried_requests", "{request}", "Received calls that repeat a failed attempt", RPC_METHOD
@@ -202,14 +196,9 @@ CERTIFICATE_EXPIRY = _gauge(
     "shop.tls.certificate.expiry", "s", "When the certificate expires, or the last of its authorities, since 1970"
 )
 CERTIFICATE_LIFETIME = _gauge("shop.tls.certificate.lifetime", "s", "Lifetime of the certificate")
-FAILED_RELOADS = _counter(
-    "shop.tls.failed_reloads", "{reload}", "Failed attempts to reload replaced files of TLS_FOLDER"
-)
+FAILED_RELOADS = _counter("shop.tls.failed_reloads", "{reload}", "Failed reloads of the files in TLS_FOLDER")
 TELEMETRY_DROPPED = _counter(
-    "shop.telemetry.dropped",
-    "{item}",
-    "Spans, log records and metric exports lost because the collector did not take them",
-    SIGNAL,
+    "shop.telemetry.dropped", "{item}", "Spans, log records and metric exports that did not reach the collector", SIGNAL
 )
 
 # --- business ---
@@ -219,18 +208,13 @@ REVENUE = _counter(
 )
 ORDER_CHANGES = _counter("shop.orders.changes", "{change}", "Changes of an order's state", ORDER_STATE)
 ORDER_RETRIES = _counter("shop.orders.retries", "{retry}", "Retried steps of orders", ORDER_STEP)
-ORDERS_RECOVERED = _counter(
-    "shop.orders.recovered", "{order}", "Orders that recovery finished after their worker had abandoned them"
-)
+ORDERS_RECOVERED = _counter("shop.orders.recovered", "{order}", "Abandoned orders that recovery finished")
 ORDERS = _journal_gauge("shop.orders.unfinished", "{order}", "Unfinished orders by state", ORDER_STATE)
 OLDEST_OPEN_ORDER = _journal_gauge(
     "shop.orders.oldest_open.age", "s", "Longest time since an open order last changed its state"
 )
 OPERATOR_AGE = _journal_gauge(
-    "shop.orders.needs_operator.age",
-    "s",
-    "Age of the oldest order that waits for an operator, by state",
-    ORDER_STATE,
+    "shop.orders.needs_operator.age", "s", "Age of the oldest order that waits for an operator, by state", ORDER_STATE
 )
 OUTBOX_BACKLOG = _journal_gauge("shop.outbox.backlog", "{notification}", "E-mails to send and carts to empty")
 OUTBOX_AGE = _journal_gauge(
@@ -250,12 +234,7 @@ EMAIL_ATTEMPTS = _counter("shop.email.attempts", "{attempt}", "Attempts to send 
 LETTERS = _gauge("shop.email.letters", "{letter}", "Messages that are not sent", LETTER_STATE)
 OLDEST_LETTER = _gauge("shop.email.oldest_letter.age", "s", "Age of the oldest message that waits for the mail relay")
 EMPLOYEE_API_REFUSALS = _counter(
-    "shop.employee_api.refusals",
-    "{request}",
-    "Requests that are refused, or would be if AUTH_MODE were enforce",
-    REFUSAL_REASON,
-    REFUSED_OPERATION,
-    REFUSAL_ENFORCED,
+    "shop.employee_api.refusals", "{request}", "Requests refused, or that would be with AUTH_MODE=enforce", *_REFUSAL
 )
 
 METRICS = tuple(value for value in list(globals().values()) if isinstance(value, Metric))
