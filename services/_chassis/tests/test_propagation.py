@@ -110,7 +110,7 @@ async def test_a_sampler_that_ignores_parents_samples_calls_of_an_unsampled_trac
 def test_overlong_and_malformed_baggage_is_ignored_and_not_logged(
     header: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    context = propagation.W3C.extract({"baggage": header})
+    context = propagation.W3C.extract([("baggage", header)])
     assert propagation.baggage_attributes(context) == {}
     assert caplog.records == []
 
@@ -168,6 +168,6 @@ def test_none_neither_reads_nor_sends_headers() -> None:
 def test_overlong_baggage_is_ignored_beside_other_propagators() -> None:
     chosen = propagation.load_propagation("b3,baggage")
     for length, expected in ((10, {"session.id": "x" * 10}), (2048, {})):
-        context = chosen.extract({"baggage": "session.id=" + "x" * length, "b3": f"{TRACE}-{SPAN}-1"})
+        context = chosen.extract([("baggage", "session.id=" + "x" * length), ("b3", f"{TRACE}-{SPAN}-1")])
         assert propagation.baggage_attributes(context) == expected
         assert trace.get_current_span(context).get_span_context().span_id == int(SPAN, 16)

@@ -19,7 +19,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from chassis.telemetry import semconv
 from chassis.telemetry.instruments import Telemetry
 from chassis.telemetry.logging import mask_cards
-from chassis.telemetry.metrics import Attributes
 from chassis.telemetry.propagation import baggage_attributes, begin_trace
 
 log = structlog.get_logger()
@@ -101,9 +100,7 @@ class ObservedApplication:
     @contextmanager
     def _context(self, scope: Scope, identity: Mapping[str, str]) -> Iterator[Span]:
         """Make the request's span current, and add the request's identity to log lines."""
-        headers = Headers(scope=scope)
-        known = self._propagation.headers
-        given = self._propagation.extract({name: value for name, value in headers.items() if name in known})
+        given = self._propagation.extract(Headers(scope=scope).items())
         parent, links = (given, []) if self._trusts else begin_trace(given)
         attributes = {
             semconv.HTTP_METHOD: _method(scope),
@@ -131,23 +128,20 @@ class ObservedApplication:
         log.info("request", method=_method(scope), path=path, status=status, milliseconds=milliseconds)
         # By route: paths contain ids, which would create unbounded series.
         route: str | None = getattr(scope.get("route"), "path", None)
-        if span.is_recording():
-            if route is not None:
-                span.update_name(f"{_method(scope)} {route}")
-                span.set_attribute(semconv.HTTP_ROUTE, route)
-            span.set_attribute(semconv.HTTP_STATUS, status)
-            if error_type is not None:
-                span.set_attribute(semconv.ERROR_TYPE, error_type)
-                span.set_status(StatusCode.ERROR)
+        attributes: dict[str, str | int] = {
+            semconv.HTTP_METHOD: _method(scope),
+            semconv.URL_SCHEME: scope["scheme"],
+            semconv.HTTP_STATUS: status,
+        }
+        if route is not None:
+            attributes[semconv.HTTP_ROUTE] = route
+            span.update_name(f"{_method(scope)} {route}")
+        if error_type is not None:
+            attributes[semconv.ERROR_TYPE] = error_type
+            span.set_status(StatusCode.ERROR)
+        span.set_attributes(attributes)
         span.end()
-        attributes: Attributes = (
-            (semconv.HTTP_METHOD, _method(scope)),
-            (semconv.URL_SCHEME, scope["scheme"]),
-            (semconv.HTTP_STATUS, status),
-            *(((semconv.HTTP_ROUTE, route),) if route is not None else ()),
-            *(((semconv.ERROR_TYPE, error_type),) if error_type is not None else ()),
-        )
-        self._durations.record(seconds, attributes, span.get_span_context())
+        self._durations.record(seconds, tuple(attributes.items()), span.get_span_context())
 
 
 @dataclass

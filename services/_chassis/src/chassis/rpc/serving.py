@@ -176,14 +176,10 @@ class _Method:
 
     def _start_span(self, context: ServicerContext) -> Span:
         """Start the call's span and make it current. An unsampled trace gets no span: the caller's becomes current."""
-        headers: dict[str, str] = {}
-        known = self._propagation.headers
-        for key, value in context.invocation_metadata() or ():
-            if key in known:
-                headers[key] = str(value)
-            elif key == _PREVIOUS_ATTEMPTS:
-                self._retried.add(1, ((semconv.RPC_METHOD, self._name),))
-        parent = self._propagation.extract(headers)
+        metadata = context.invocation_metadata() or ()
+        if any(name == _PREVIOUS_ATTEMPTS for name, _ in metadata):
+            self._retried.add(1, ((semconv.RPC_METHOD, self._name),))
+        parent = self._propagation.extract(metadata)
         # Contexts are never detached: every call runs in its own task.
         if self._follows_parents and is_unsampled(parent):
             otel_context.attach(parent)

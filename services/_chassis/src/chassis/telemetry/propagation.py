@@ -5,7 +5,7 @@ in BAGGAGE_ATTRIBUTES become attributes of every span.
 """
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable
 from importlib.metadata import entry_points
 
 from opentelemetry import baggage, trace
@@ -36,12 +36,13 @@ class Propagation:
         self._propagator = CompositePropagator(propagators)
         self.headers = frozenset(name.lower() for name in self._propagator.fields)
 
-    def extract(self, headers: Mapping[str, str]) -> Context:
+    def extract(self, headers: Iterable[tuple[str, object]]) -> Context:
         """Return the context in these headers; malformed headers and overlong baggage are ignored."""
-        if len(headers.get(_BAGGAGE_HEADER, "")) > _MAX_BAGGAGE_CHARACTERS:
-            headers = {name: value for name, value in headers.items() if name != _BAGGAGE_HEADER}
+        known = {name: str(value) for name, value in headers if name in self.headers}
+        if len(known.get(_BAGGAGE_HEADER, "")) > _MAX_BAGGAGE_CHARACTERS:
+            del known[_BAGGAGE_HEADER]
         # Into an empty context: nothing in the current one belongs to the caller's trace.
-        return self._propagator.extract(headers, Context())
+        return self._propagator.extract(known, Context())
 
     def inject(self, context: Context | None = None) -> dict[str, str]:
         """Return the headers for a call made in this context, by default the current one."""
