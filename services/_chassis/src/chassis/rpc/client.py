@@ -170,16 +170,13 @@ class _Call:
     _timeout_seconds: float
     _metadata: Sequence[tuple[str, str]]
     _raw: Any = None
-    _trailers: tuple[tuple[str, str], ...] | None = None
 
     def __await__(self) -> Generator[Any, None, Any]:
         return self._run().__await__()
 
     async def trailing_metadata(self) -> tuple[tuple[str, str], ...]:
         """Return the trailing metadata of a call that has been awaited."""
-        if self._trailers is None:
-            self._trailers = tuple(await self._raw.trailing_metadata() or ())
-        return self._trailers
+        return tuple(await self._raw.trailing_metadata() or ())
 
     async def _run(self) -> Any:
         method = self._method
