@@ -11,10 +11,10 @@ from sqlalchemy import insert, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlmodel import col
 
-from employee_api.access import Actor
+from employee_api.access import Access, Actor
 from employee_api.database import Repository
 from employee_api.fields import Id, Month, ShortText, Timestamp, format_timestamp, in_month
-from employee_api.http.operations import Call
+from employee_api.http.operations import Call, Operation
 from employee_api.models import Activity
 from employee_api.pagination import PageQuery, fetch_page
 from employee_api.schemas import Output, Page
@@ -72,6 +72,13 @@ class Subject:
 
 
 class ActivityHandlers(Repository):
+    def operations(self) -> list[Operation]:
+        return [
+            Operation(
+                "GET", "/api/activities", "List activities, newest first", self.list_activities, Access.MANAGEMENT
+            )
+        ]
+
     async def list_activities(self, call: Call[ActivityQuery]) -> ActivityPage:
         """Return a page of the activities that match every given filter."""
         query = call.input

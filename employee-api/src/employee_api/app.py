@@ -8,6 +8,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from starlette.applications import Starlette
 
 from chassis.telemetry.instruments import Telemetry
+from employee_api import health
 from employee_api.activities import ActivityHandlers
 from employee_api.auth.api_tokens import ApiTokenHandlers, find_actor
 from employee_api.auth.login_limiter import LoginLimiter
@@ -22,7 +23,6 @@ from employee_api.http.application import create_application
 from employee_api.http.authorization import Authorizer
 from employee_api.http.cross_site import CrossSitePolicy
 from employee_api.http.idempotency import StoredResponses
-from employee_api.operations import operations
 from employee_api.settings import EmployeeApiSettings
 from employee_api.tasks.comments import CommentHandlers
 from employee_api.tasks.search import register_functions
@@ -58,15 +58,24 @@ def build(
     registration = RegistrationHandlers(
         engine, clock, users, new_users, authorizer, counts, settings.registration, settings.registrations_per_address
     )
-    table = operations(
-        logins=logins,
-        registration=registration,
-        users=UserHandlers(engine, clock, users, new_users, authorizer),
-        tasks=TaskHandlers(engine, clock),
-        comments=CommentHandlers(engine, clock, authorizer),
-        activities=ActivityHandlers(engine, clock),
-        exports=ExportHandlers(CsvExporter(engine, telemetry.tracer, defuse_formulas=settings.csv_defuse_formulas)),
-    )
+    accounts = UserHandlers(engine, clock, users, new_users, authorizer)
+    exporter = CsvExporter(engine, telemetry.tracer, defuse_formulas=settings.csv_defuse_formulas)
+    operations = [
+        *logins.operations(),
+        *sign_ins.operations(),
+        *passwords.operations(logins.change_own_password),
+        *registration.operations(),
+        *accounts.operations(),
+        *registration.invitation_operations(),
+        *accounts.account_operations(),
+        *sessions.operations(),
+        *tokens.operations(logins.create_token),
+        *TaskHandlers(engine, clock).operations(),
+        *CommentHandlers(engine, clock, authorizer).operations(),
+        *ActivityHandlers(engine, clock).operations(),
+        *ExportHandlers(exporter).operations(),
+        *health.operations(),
+    ]
     policy = CrossSitePolicy(settings.allowed_origins, refused_unenforced=not settings.allow_cross_site)
     stored = StoredResponses(engine, clock)
-    return create_application(table, authorizer, policy, stored, checks_host=bool(settings.allowed_hosts))
+    return create_application(operations, authorizer, policy, stored, checks_host=bool(settings.allowed_hosts))

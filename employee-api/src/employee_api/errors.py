@@ -244,3 +244,14 @@ ZONE_RULE = "must be a time zone of the IANA database, such as Europe/Berlin"
 
 class UnknownTimeZone(BadRequest, text=f"tz {ZONE_RULE}", violation=("tz", ZONE_RULE)):
     """The parameter `tz` names no time zone, or one that only a newer version of the database server knows."""
+
+
+NOT_FOUND: dict[str, type[ApiError]] = {
+    "users": UserNotFound,
+    "sessions": SessionNotFound,
+    "tokens": TokenNotFound,
+    "invitations": InvitationNotFound,
+    "tasks": TaskNotFound,
+    "comments": CommentNotFound,
+}
+"""The error for an unknown id, by the segment before it in a path."""

@@ -2,6 +2,7 @@
 
 import uuid
 from datetime import datetime, timedelta
+from http import HTTPStatus
 
 from sqlalchemy import delete, func, insert, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -9,13 +10,13 @@ from sqlmodel import col
 from starlette.requests import Request
 
 from chassis.errors import FieldViolation
-from employee_api.access import API_TOKEN_PREFIX, Actor, hash_token, new_token
+from employee_api import errors
+from employee_api.access import API_TOKEN_PREFIX, Access, Actor, hash_token, new_token
 from employee_api.activities import Subject, record
 from employee_api.auth.schemas import NewTokenOutput, TokenInput, TokenOutput
 from employee_api.auth.sessions import SessionHandlers, bearer_token, session_token
 from employee_api.database import Repository, transaction
-from employee_api.errors import BadRequest, TokenNotFound, TooManyTokens, UserNotFound
-from employee_api.http.operations import Call
+from employee_api.http.operations import Call, Handler, Operation
 from employee_api.models import ApiToken, User
 from employee_api.schemas import Deleted
 from employee_api.users.locks import lock_user, user_of
@@ -32,13 +33,35 @@ class ApiTokenHandlers(Repository):
     A token never has more rights than its user: their role is read with every request. It ends with their password.
     """
 
+    def operations(self, create_token: Handler) -> list[Operation]:
+        """`create_token` verifies the user's password first."""
+        own, of_user = "/api/auth/tokens", "/api/auth/users/{id}/tokens"
+        return [
+            Operation("GET", own, "List your API tokens", self.list_tokens, Access.SELF),
+            Operation(
+                "POST", own, "Create an API token for a program that acts for you", create_token, Access.SELF,
+                status=HTTPStatus.CREATED,
+                failures=(errors.TooManyTokens(), errors.WrongPassword(), errors.TooManyPasswords()),
+                enforced_failures=(errors.TooManyFailedLogins(),),
+            ),
+            Operation("DELETE", f"{own}/{{id}}", "Revoke one of your API tokens", self.revoke_token, Access.SELF),
+            Operation(
+                "GET", of_user, "List an employee's API tokens", self.list_tokens, Access.SUBORDINATE,
+                named="list_tokens_of_user",
+            ),
+            Operation(
+                "DELETE", f"{of_user}/{{token_id}}", "Revoke an employee's API token",
+                self.revoke_token_of_user, Access.SUBORDINATE,
+            ),
+        ]  # fmt: skip
+
     async def create(self, call: Call[TokenInput]) -> NewTokenOutput:
         """Create a token and return it with its secret, which can't be recovered later. Deletes expired ones."""
         now, new, owner = self.clock(), call.input, call.user
         expires_at = new.expires_at or now + MAX_TOKEN_AGE
         if not now < expires_at <= now + MAX_TOKEN_AGE:
             rule = f"must be in the next {MAX_TOKEN_AGE.days} days"
-            raise BadRequest(f"expires_at {rule}", [FieldViolation("expires_at", rule)])
+            raise errors.BadRequest(f"expires_at {rule}", [FieldViolation("expires_at", rule)])
         token = NewTokenOutput(
             id=uuid.uuid4(),
             name=new.name,
@@ -67,11 +90,10 @@ class ApiTokenHandlers(Repository):
         return [TokenOutput.model_validate(row | {"scopes": row["scopes"].split()}) for row in rows]
 
     async def revoke_token(self, call: Call[None]) -> Deleted:
-        return await self._revoke(call.user.id, call.path_id(TokenNotFound()), call.user)
+        return await self._revoke(call.user.id, call.id, call.user)
 
     async def revoke_token_of_user(self, call: Call[None]) -> Deleted:
-        user_id, token_id = call.path_id(UserNotFound()), call.path_id(TokenNotFound(), "token_id")
-        return await self._revoke(user_id, token_id, call.actor)
+        return await self._revoke(call.id, call.ids["token_id"], call.actor)
 
     async def _revoke(self, user_id: uuid.UUID, token_id: uuid.UUID, actor: Actor | None) -> Deleted:
         async with transaction(self.engine) as connection:
@@ -79,7 +101,7 @@ class ApiTokenHandlers(Repository):
             of_user = (col(ApiToken.id) == token_id, col(ApiToken.user_id) == user_id)
             name = (await connection.execute(select(col(ApiToken.name)).where(*of_user))).scalar()
             if name is None:
-                raise TokenNotFound
+                raise errors.TokenNotFound
             await connection.execute(delete(ApiToken).where(*of_user))
             revoked = Subject("user", user_id, user.name, before={"token_id": token_id, "name": name})
             await record(connection, actor, "revoked_token", self.clock(), revoked)
@@ -122,4 +144,4 @@ async def _require_room(connection: AsyncConnection, user_id: uuid.UUID, now: da
     await connection.execute(delete(ApiToken).where(of_user, col(ApiToken.expires_at) <= now))
     count = select(func.count()).select_from(ApiToken).where(of_user)
     if (await connection.execute(count)).scalar_one() >= _MAX_TOKENS:
-        raise TooManyTokens
+        raise errors.TooManyTokens

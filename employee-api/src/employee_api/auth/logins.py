@@ -1,6 +1,6 @@
-"""Logins, changes of one's own password, new API tokens: the password that a client enters is verified.
+"""What requires a user's password: logins, changing one's own password, and creating API tokens.
 
-It is also limited and recorded, unless `AUTH_MODE` is `off`.
+Unless `AUTH_MODE` is `off`, attempts are also limited and recorded.
 """
 
 from collections.abc import AsyncIterator
@@ -18,11 +18,17 @@ from employee_api.auth.schemas import LoginInput, NewTokenOutput, TokenInput
 from employee_api.auth.sessions import SessionHandlers, session_token
 from employee_api.auth.sign_ins import DEVICE_LIFETIME, DeviceRepository, Outcome, SignInHandlers
 from employee_api.database import shared_transaction
-from employee_api.errors import AuthenticationRequired, InvalidCredentials, WrongPassword
+from employee_api.errors import (
+    AuthenticationRequired,
+    InvalidCredentials,
+    TooManyFailedLogins,
+    TooManyPasswords,
+    WrongPassword,
+)
 from employee_api.failure_counts import count_key
 from employee_api.http.authorization import Authorizer, add_log_fields
 from employee_api.http.inputs import MAX_BODY_BYTES, JsonBody
-from employee_api.http.operations import Call
+from employee_api.http.operations import Call, Operation
 from employee_api.schemas import Success
 from employee_api.settings import AuthMode
 from employee_api.users.password_changes import PasswordHandlers
@@ -32,8 +38,14 @@ from employee_api.users.rules import email_key
 from employee_api.users.schemas import PasswordChangeInput, UserOutput
 
 
+@dataclass(frozen=True)
 class LoginBody(JsonBody):
     """A login: the usual body limit applies to everything but the password."""
+
+    error_text: str | None = "Email and password required"
+    ignores_query: bool = True
+    # A password of a megabyte gets the same response as any other wrong password.
+    max_bytes: int = 2 * 1024 * 1024
 
     @override
     def parse(self, raw: bytes) -> LoginInput:
@@ -45,7 +57,7 @@ class LoginBody(JsonBody):
 
 @dataclass(frozen=True)
 class LoginHandlers:
-    """Logins, and what a stolen session must not allow: one's own password and API tokens."""
+    """Logins, and what a session alone must not allow, because it may be stolen."""
 
     users: UserRepository
     password_hasher: PasswordHasher
@@ -56,6 +68,18 @@ class LoginHandlers:
     limiter: LoginLimiter
     passwords: PasswordHandlers
     tokens: ApiTokenHandlers
+
+    def operations(self) -> list[Operation]:
+        return [
+            Operation(
+                "POST", "/api/auth/login", "Log in by e-mail and password", self.login, reads=LoginBody,
+                sets_cookies=True, failures=(InvalidCredentials(), TooManyPasswords()),
+                enforced_failures=(TooManyFailedLogins(),),
+            ),
+            Operation(
+                "POST", "/api/auth/logout", "End the session, if there is one", self.logout, sets_cookies=True
+            ),
+        ]  # fmt: skip
 
     async def login(self, call: Call[LoginInput]) -> UserOutput:
         """Verify the password. Unless the mode is `off`, also create a session and remember the device."""

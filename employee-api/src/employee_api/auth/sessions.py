@@ -1,4 +1,4 @@
-"""Login sessions in the database: opaque tokens, stored as hashes, that expire when idle and at a maximum age."""
+"""Login sessions: opaque tokens, stored as hashes, that expire when idle and at a maximum age."""
 
 import uuid
 from dataclasses import dataclass
@@ -8,12 +8,12 @@ from sqlalchemy import ColumnElement, delete, insert, or_, select, update
 from sqlmodel import col
 from starlette.requests import Request
 
-from employee_api.access import SESSION_COOKIE, Actor, hash_token, new_token
+from employee_api.access import SESSION_COOKIE, Access, Actor, hash_token, new_token
 from employee_api.activities import Subject, record
 from employee_api.auth.schemas import EndedSessions, SessionOutput
 from employee_api.database import Repository, transaction
-from employee_api.errors import SessionNotFound, UserNotFound
-from employee_api.http.operations import Call
+from employee_api.errors import SessionNotFound
+from employee_api.http.operations import Call, Operation
 from employee_api.models import Session, User
 from employee_api.schemas import Deleted
 from employee_api.users.locks import lock_user, user_of
@@ -32,6 +32,21 @@ class SessionHandlers(Repository):
 
     idle: timedelta
     absolute: timedelta
+
+    def operations(self) -> list[Operation]:
+        own, of_user = "/api/auth/sessions", "/api/auth/users/{id}/sessions"
+        return [
+            Operation("GET", own, "List your sessions", self.list_sessions, Access.SELF),
+            Operation("DELETE", f"{own}/{{id}}", "End one of your sessions", self.end_session, Access.SELF),
+            Operation("DELETE", own, "End all your sessions but this one", self.end_other_sessions, Access.SELF),
+            Operation(
+                "GET", of_user, "List an employee's sessions", self.list_sessions, Access.SUBORDINATE,
+                named="list_sessions_of_user",
+            ),
+            Operation(
+                "DELETE", of_user, "End all sessions of an employee", self.end_sessions_of_user, Access.SUBORDINATE
+            ),
+        ]  # fmt: skip
 
     async def create(self, user_id: uuid.UUID, origin: dict[str, str]) -> str:
         """Create a session and return its token, which can't be recovered later. Deletes all expired sessions."""
@@ -80,18 +95,17 @@ class SessionHandlers(Repository):
         return [SessionOutput.model_validate(row) for row in rows]
 
     async def end_session(self, call: Call[None]) -> Deleted:
-        session_id = call.path_id(SessionNotFound())
         of_user = col(Session.user_id) == call.user.id
         async with transaction(self.engine) as connection:
             user = await lock_user(connection, call.user.id, call.user)
             hashes = await connection.execute(select(col(Session.token_hash)).where(of_user))
-            token_hash = next((found for found in hashes.scalars() if _session_id(found) == session_id), None)
+            token_hash = next((found for found in hashes.scalars() if _session_id(found) == call.id), None)
             if token_hash is None:
                 raise SessionNotFound
             await connection.execute(delete(Session).where(col(Session.token_hash) == token_hash))
-            ended = Subject("user", user.id, user.name, before={"session_id": session_id})
+            ended = Subject("user", user.id, user.name, before={"session_id": call.id})
             await record(connection, call.user, "ended_session", self.clock(), ended)
-        return Deleted(id=session_id)
+        return Deleted(id=call.id)
 
     async def end_other_sessions(self, call: Call[None]) -> EndedSessions:
         token = session_token(call.request)
@@ -99,7 +113,7 @@ class SessionHandlers(Repository):
         return await self._end(call.user.id, call.user, *others)
 
     async def end_sessions_of_user(self, call: Call[None]) -> EndedSessions:
-        return await self._end(call.path_id(UserNotFound()), call.actor)
+        return await self._end(call.id, call.actor)
 
     async def delete(self, token: str) -> None:
         """Delete the session with this token, if there is one."""

@@ -1,4 +1,4 @@
-"""The log of attempts to sign in, by account; and the devices from which users have, known by a cookie for a year."""
+"""The log of sign-in attempts, by account; and users' known devices, which a cookie identifies for a year."""
 
 import uuid
 from datetime import timedelta
@@ -7,10 +7,10 @@ from enum import StrEnum
 from sqlalchemy import delete, insert, literal, or_, select, update
 from sqlmodel import SQLModel, col
 
-from employee_api.access import hash_token, new_token
+from employee_api.access import Access, hash_token, new_token
 from employee_api.auth.schemas import SignInOutput, SignInPage
 from employee_api.database import Repository, transaction
-from employee_api.http.operations import Call
+from employee_api.http.operations import Call, Operation
 from employee_api.models import Device, SignIn, User
 from employee_api.pagination import PageQuery, fetch_page
 from employee_api.users.locks import user_of
@@ -22,7 +22,7 @@ _MAX_DEVICES = 50
 
 
 class Outcome(StrEnum):
-    """What became of an attempt to sign in."""
+    """The outcome of an attempt to sign in."""
 
     SUCCESS = "success"
     WRONG_PASSWORD = "wrong_password"  # noqa: S105 - not a password
@@ -31,12 +31,24 @@ class Outcome(StrEnum):
 
 
 class SignInHandlers(Repository):
-    """Attempts are kept for 90 days. Those with an unknown e-mail are not recorded."""
+    """Attempts are stored for 90 days, except those with an unknown e-mail."""
+
+    def operations(self) -> list[Operation]:
+        return [
+            Operation(
+                "GET", "/api/auth/sign-ins", "List the attempts to sign in to your account, newest first",
+                self.list_sign_ins, Access.SELF, named="list_own_sign_ins",
+            ),
+            Operation(
+                "GET", "/api/auth/users/{id}/sign-ins", "List the attempts to sign in to an account, newest first",
+                self.list_sign_ins, Access.SUBORDINATE,
+            ),
+        ]  # fmt: skip
 
     async def record(self, email_key: str, outcome: Outcome, origin: dict[str, str]) -> None:
         """Record an attempt if a user has this e-mail, and delete those that are too old.
 
-        It takes as long if no user has it: response times must not reveal which e-mails are registered.
+        It takes as long if none has: response times must not reveal which e-mails are registered.
         """
         now = self.clock()
         row = {"id": uuid.uuid4(), "outcome": outcome, **origin, "created_at": now}
@@ -52,10 +64,10 @@ class SignInHandlers(Repository):
 
 
 class DeviceRepository(Repository):
-    """A device's token gives no access: it exempts its user from the delays that failed logins of others cause."""
+    """A device's token gives no access: it exempts its user from delays caused by the failed logins of others."""
 
     async def find(self, token: str | None, email_key: str) -> bytes | None:
-        """Return what identifies the device, if it is a known one of the user with this e-mail."""
+        """Return the hash of the token if it is a known device of the user with this e-mail."""
         if not token:
             return None
         device = hash_token(token)
@@ -74,7 +86,7 @@ class DeviceRepository(Repository):
             await connection.execute(used)
 
     async def add(self, user_id: uuid.UUID) -> str:
-        """Add a device and return its token. Deletes expired devices, and the user's oldest ones if there are many."""
+        """Add a device and return its token. Deletes expired devices, and the user's oldest beyond the limit."""
         now = self.clock()
         token = new_token()
         own = col(Device.user_id) == user_id

@@ -3,7 +3,7 @@
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Annotated, Literal
 from zoneinfo import ZoneInfo, available_timezones
 
@@ -13,12 +13,13 @@ from starlette.types import Send
 from typing_extensions import override
 
 from chassis.errors import FieldViolation
-from employee_api.errors import ZONE_RULE, BadRequest
-from employee_api.exports.queries import Table
+from employee_api.access import Access
+from employee_api.errors import ZONE_RULE, BadRequest, TooManyExports
+from employee_api.exports.queries import Table, csv_example
 from employee_api.exports.streaming import CsvExporter
 from employee_api.fields import Month, broken_rule
 from employee_api.http.inputs import QueryParameters, describe
-from employee_api.http.operations import Call
+from employee_api.http.operations import Call, Operation
 from employee_api.schemas import Input
 
 
@@ -52,8 +53,11 @@ class ExportQuery(Input):
         return None if self.tz in (None, "UTC") else ZoneInfo(self.tz)
 
 
+@dataclass(frozen=True)
 class ExportParameters(QueryParameters):
-    """The query string of an export. The operation's one text for invalid input is about the month only."""
+    """The query string of an export. The one text for invalid input is about the month only."""
+
+    error_text: str | None = "Month must be YYYY-MM"
 
     @override
     def error(self, violations: Sequence[FieldViolation] = ()) -> BadRequest:
@@ -67,6 +71,16 @@ _CSV = "text/csv; charset=utf-8"
 @dataclass(frozen=True)
 class ExportHandlers:
     exporter: CsvExporter
+
+    def operations(self) -> list[Operation]:
+        return [
+            Operation(
+                "GET", f"/api/export/{table}", f"Export the {table} created in a month, or all of them, as CSV",
+                self.export, Access.MANAGEMENT, named=f"export_{table}", reads=ExportParameters,
+                csv_example=partial(csv_example, table), failures=(TooManyExports(),),
+            )
+            for table in Table
+        ]  # fmt: skip
 
     async def export(self, call: Call[ExportQuery]) -> Response:
         """Stream the table that the path ends with."""

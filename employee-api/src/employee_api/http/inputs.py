@@ -6,6 +6,7 @@ Errors name the invalid fields in texts that never contain a value.
 import unicodedata
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import orjson
@@ -87,6 +88,9 @@ class RequestInput:
         if unknown:
             violations = [FieldViolation(name, _UNKNOWN) for name in unknown]
             raise BadRequest(f"Unknown parameter: {', '.join(unknown)}", violations)
+
+
+ANY_QUERY = partial(RequestInput, ignores_query=True)
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,5 @@
 """Generates the OpenAPI 3.1 document of the API from its operations and their models."""
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from http import HTTPStatus
 from pathlib import Path
@@ -84,8 +83,7 @@ class _Description:
             "tags": [operation.tag],
             "responses": self._responses(operation),
         }
-        names = re.findall(r"\{(\w+)\}", operation.path)
-        ids = [_parameter(name, "path", "A UUID", EXAMPLE_ID, required=True) for name in names]
+        ids = [_parameter(name, "path", "A UUID", EXAMPLE_ID, required=True) for name in operation.path_ids]
         if parameters := [*ids, *self._query_parameters(operation), *_headers(operation)]:
             described["parameters"] = parameters
         if isinstance(operation.input, JsonBody):
@@ -117,7 +115,7 @@ class _Description:
         failures[HTTPStatus.INTERNAL_SERVER_ERROR] = [UnexpectedError()]
         responses = {int(operation.status): self._success(operation)}
         if operation.revalidates:
-            responses[HTTPStatus.NOT_MODIFIED] = _response("Unchanged", operation.headers)
+            responses[HTTPStatus.NOT_MODIFIED] = _response("Unchanged", {"ETag"})
         for status, errors in sorted(failures.items()):
             responses[status] = self._failure(errors, with_problems=operation.served)
         return {str(int(status)): response for status, response in responses.items()}
@@ -125,7 +123,8 @@ class _Description:
     def _success(self, operation: Operation) -> Json:
         headers = {"Location"} if operation.status is HTTPStatus.CREATED else set()
         headers |= {REPLAYED} if operation.repeatable else set()
-        headers |= {name for name in operation.headers if name != "Set-Cookie" or self._mode is not AuthMode.OFF}
+        headers |= {"ETag"} if operation.tagged else set()
+        headers |= {"Set-Cookie"} if operation.sets_cookies and self._mode is not AuthMode.OFF else set()
         if operation.csv_example is not None:
             csv = {"schema": _TEXT, "example": operation.csv_example()}
             return _response("RFC 4180", headers | {"Content-Disposition"}, {"text/csv": csv})

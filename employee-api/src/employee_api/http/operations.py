@@ -1,8 +1,9 @@
-"""Operations: routes and the API description are both made from them, so they always agree."""
+"""Operations: the routes and the API description are both generated from them, so they always agree."""
 
 import asyncio
+import re
 import uuid
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
 from http import HTTPStatus
@@ -29,11 +30,15 @@ _MAX_USER_AGENT_LENGTH = 300
 
 @dataclass
 class Call(Generic[InputT]):
-    """An authorized request with its validated input; `response_headers` and `cookies` are added to a JSON response."""
+    """An authorized request with its validated input, and the ids in its path.
+
+    `response_headers` and `cookies` are added to a JSON response.
+    """
 
     request: Request
     actor: Actor | None
     input: InputT
+    ids: Mapping[str, uuid.UUID] = field(default_factory=dict)
     response_headers: dict[str, str] = field(default_factory=dict)
     cookies: list[str] = field(default_factory=list)
 
@@ -44,22 +49,20 @@ class Call(Generic[InputT]):
             raise errors.AuthenticationRequired
         return self.actor
 
-    def path_id(self, not_found: errors.ApiError, name: str = "id") -> uuid.UUID:
-        """Return an id that the path contains. Raises `not_found` if it is not a UUID, which no resource has."""
-        parsed = parse_id(self.request.path_params[name])
-        if parsed is None:
-            raise not_found
-        return parsed
+    @property
+    def id(self) -> uuid.UUID:
+        """The first id in the path."""
+        return self.ids["id"]
 
     @property
     def origin(self) -> dict[str, str]:
-        """The client's address, and what it says of its program, cut to a sane length."""
+        """The client's address, and its user agent, truncated."""
         client = self.request.client
         user_agent = self.request.headers.get("user-agent", "")[:_MAX_USER_AGENT_LENGTH]
         return {"address": client.host if client else "", "user_agent": user_agent}
 
     async def while_connected(self, work: Coroutine[Any, Any, T]) -> T:
-        """Await work that may have to wait, and cancel it when the client disconnects. Raises ClientDisconnect."""
+        """Await work that may be queued, and cancel it if the client disconnects. Raises ClientDisconnect."""
         working = asyncio.create_task(work)
         leaving = asyncio.create_task(_disconnected(self.request))
         try:
@@ -74,39 +77,43 @@ class Call(Generic[InputT]):
 
     @property
     def if_match(self) -> str | None:
-        """The entity tags of which the client requires one, for `require_match`; None if it requires none."""
+        """The entity tags for `require_match`; None without the header."""
         return _joined(self.request, "if-match")
+
+
+Handler = Callable[[Call[Any]], Awaitable[Any]]
 
 
 @dataclass(frozen=True)
 class Operation:
-    """A method on a path. The handler's annotations are its input and output.
+    """A method on a path. The annotations of the handler define its input and output.
 
     Attributes:
-        named: its name, unique in the API, unless that is the handler's.
-        reads: makes the input from its model, where that is not the query of a GET, or else a JSON body.
-        status: of success.
-        headers: the headers of its success, besides the ones that every response has. An `ETag` is made of the output,
-            and a GET with it takes `If-None-Match`.
-        csv_example: makes an example of the file for the description, if the handler returns one instead of JSON.
+        named: its unique name in the API, by default the handler's.
+        reads: builds its input from the model; by default query parameters for a GET, else a JSON body.
+        status: the status of a success.
+        tagged: whether a success has an `ETag`; then a GET also supports `If-None-Match`.
+        sets_cookies: whether a success sets cookies unless authorization is off.
+        csv_example: returns an example for the description, if the handler responds with CSV instead of JSON.
         repeatable: whether a repetition with the same Idempotency-Key gets the stored response. The response must not
             contain a secret, and every change must be made in a `transaction`.
-        failures: the errors it can raise in any mode, besides invalid input. With PreconditionFailed it takes
-            `If-Match`.
+        failures: the errors it can raise in any mode, besides invalid input and unknown ids in the path. With
+            PreconditionFailed it supports `If-Match`.
         enforced_failures: further errors that it can raise when authorization is enforced.
-        served: whether the application serves it, or the chassis.
+        served: whether the application serves it; otherwise the chassis does.
     """
 
     method: str
     path: str
     summary: str
-    handler: Callable[[Call[Any]], Awaitable[Any]]
+    handler: Handler
     access: Access = Access.OPEN
     _: KW_ONLY
     named: str = ""
     reads: Callable[[type[BaseModel] | None], RequestInput] | None = None
     status: HTTPStatus = HTTPStatus.OK
-    headers: tuple[str, ...] = ()
+    tagged: bool = False
+    sets_cookies: bool = False
     csv_example: Callable[[], str] | None = None
     repeatable: bool = False
     failures: tuple[errors.ApiError, ...] = ()
@@ -118,8 +125,13 @@ class Operation:
         return self.named or self.handler.__name__
 
     @cached_property
+    def path_ids(self) -> dict[str, type[errors.ApiError]]:
+        """The ids in its path, each with the error if nothing has that id."""
+        return {name: errors.NOT_FOUND[segment] for segment, name in re.findall(r"(\w+)/\{(\w+)\}", self.path)}
+
+    @cached_property
     def input(self) -> RequestInput:
-        """What it reads from a request."""
+        """Reads and validates the input of a request."""
         call, _result = get_type_hints(self.handler).values()
         model = get_args(call)[0]
         if model is type(None):
@@ -128,7 +140,7 @@ class Operation:
 
     @cached_property
     def output(self) -> TypeAdapter[Any]:
-        """The type of its JSON."""
+        """The type of its JSON response."""
         return TypeAdapter(get_type_hints(self.handler)["return"])
 
     @property
@@ -147,12 +159,12 @@ class Operation:
 
     @property
     def revalidates(self) -> bool:
-        """Whether clients that have a copy can find out that it is unchanged, without a body."""
-        return self.method == "GET" and "ETag" in self.headers
+        """Whether clients can check that their copy is current without fetching it again."""
+        return self.method == "GET" and self.tagged
 
     def documented_failures(self, *, enforced: bool) -> list[errors.ApiError]:
-        """Return every error that a client can get, except unexpected ones."""
-        failures = list(self.failures)
+        """Return every expected error that a client can get."""
+        failures = [*(not_found() for not_found in self.path_ids.values()), *self.failures]
         if self.input.model is not None:
             failures.insert(0, self.input.error())
         elif not self.input.ignores_query:
@@ -176,18 +188,26 @@ class Operation:
     async def respond(self, request: Request, authorizer: Authorizer, stored: StoredResponses) -> Response:
         """Authorize the request and run the handler. Raises the documented failures."""
         actor = await authorizer.authorize(request, self.name, self.access, self.scope)
-        call = Call(request, actor, await self.input.read(request))
+        call = Call(request, actor, await self.input.read(request), self._parse_ids(request))
         if self.repeatable and (repeatable := identify(request, self.name, actor, call.input)):
             return await stored.respond_once(repeatable, lambda: self._handle(call))
         return await self._handle(call)
+
+    def _parse_ids(self, request: Request) -> dict[str, uuid.UUID]:
+        parsed = {}
+        for name, not_found in self.path_ids.items():
+            if (row_id := parse_id(request.path_params[name])) is None:
+                raise not_found
+            parsed[name] = row_id
+        return parsed
 
     async def _handle(self, call: Call[Any]) -> Response:
         result = await self.handler(call)
         if isinstance(result, Response):
             return result
-        if "ETag" in self.headers:
+        if self.tagged:
             call.response_headers["etag"] = tag = etag(result)
-            if self.method == "GET" and is_unchanged(_joined(call.request, "if-none-match"), tag):
+            if self.revalidates and is_unchanged(_joined(call.request, "if-none-match"), tag):
                 return Response(None, HTTPStatus.NOT_MODIFIED, call.response_headers)
         response = Response(self.output.dump_json(result), int(self.status), call.response_headers, JSON)
         for cookie in call.cookies:

@@ -2,17 +2,19 @@
 
 import uuid
 from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any
 
 from sqlalchemy import delete, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlmodel import col
 
-from employee_api.access import Actor
+from employee_api.access import Access
 from employee_api.activities import Subject, record
 from employee_api.database import Repository, transaction
-from employee_api.errors import CommentNotFound, NotTheAuthor, TaskNotFound, UnknownAuthor
+from employee_api.errors import CommentNotFound, NotTheAuthor, UnknownAuthor
 from employee_api.http.authorization import Authorizer
-from employee_api.http.operations import Call, InputT
+from employee_api.http.operations import Call, Operation
 from employee_api.models import Comment
 from employee_api.pagination import PageQuery, fetch_page
 from employee_api.schemas import Deleted
@@ -26,19 +28,39 @@ class CommentHandlers(Repository):
 
     authorizer: Authorizer
 
+    def operations(self) -> list[Operation]:
+        comments, comment = "/api/tasks/{id}/comments", "/api/tasks/{id}/comments/{comment_id}"
+        return [
+            Operation("GET", comments, "List the comments on a task, newest first", self.list_comments, Access.SESSION),
+            Operation(
+                "POST", comments, "Comment on a task", self.add_comment, Access.SESSION,
+                status=HTTPStatus.CREATED, repeatable=True, failures=(UnknownAuthor(),),
+            ),
+            Operation("GET", comment, "Get a comment", self.get_comment, Access.SESSION),
+            Operation(
+                "PATCH", comment, "Edit a comment of one's own", self.edit_comment, Access.SESSION,
+                enforced_failures=(NotTheAuthor(),),
+            ),
+            Operation(
+                "DELETE", comment, "Delete a comment: one's own, or any with a management role",
+                self.delete_comment, Access.SESSION, enforced_failures=(NotTheAuthor(),),
+            ),
+        ]  # fmt: skip
+
     async def list_comments(self, call: Call[PageQuery]) -> CommentPage:
-        task_id = call.path_id(TaskNotFound())
         async with self.reads.connect() as connection:
-            await get_task(connection, task_id)
-        matching = select(*CommentOutput.columns(Comment)).where(col(Comment.task_id) == task_id)
+            await get_task(connection, call.id)
+        matching = select(*CommentOutput.columns(Comment)).where(col(Comment.task_id) == call.id)
         return await fetch_page(self.reads, matching, Comment, call.input, CommentPage)
 
     async def get_comment(self, call: Call[None]) -> CommentOutput:
-        return await self._get(*_ids(call))
+        async with self.reads.connect() as connection:
+            await get_task(connection, call.id)
+            return await _get_comment(connection, call)
 
     async def add_comment(self, call: Call[CommentInput]) -> CommentOutput:
-        """Add a comment, by the user of the session if there is one."""
-        task_id, now, body = call.path_id(TaskNotFound()), self.clock(), call.input.body
+        """Add a comment by the session's user, if there is a session."""
+        task_id, now, body = call.id, self.clock(), call.input.body
         author_id = call.actor.id if call.actor else call.input.author_id
         comment = CommentOutput(
             id=uuid.uuid4(), task_id=task_id, author_id=author_id, body=body, created_at=now, edited_at=None
@@ -56,62 +78,47 @@ class CommentHandlers(Repository):
 
     async def edit_comment(self, call: Call[CommentPatch]) -> CommentOutput:
         """Replace the text and return the comment; the same text is no edit."""
-        task_id, comment_id = _ids(call)
-        await self._require_author(call, task_id, comment_id, "edit_comment")
+        await self._require_author(call, "edit_comment")
         now, body = self.clock(), call.input.body
         async with transaction(self.engine) as connection:
-            task, comment = await _lock_comment(connection, call.actor, task_id, comment_id)
+            task, comment = await _lock_comment(connection, call)
             if body == comment.body:
                 return comment
             values = {"body": body, "edited_at": now}
-            await connection.execute(update(Comment).where(col(Comment.id) == comment_id).values(values))
-            named = {"comment_id": comment_id}
-            edited = Subject("task", task_id, task.title, named, named)
+            await connection.execute(update(Comment).where(col(Comment.id) == comment.id).values(values))
+            unchanged = {"comment_id": comment.id}
+            edited = Subject("task", task.id, task.title, unchanged, unchanged)
             await record(connection, call.actor, "comment_edited", now, edited)
         return comment.model_copy(update=values)
 
     async def delete_comment(self, call: Call[None]) -> Deleted:
-        task_id, comment_id = _ids(call)
         if call.actor is not None and not call.actor.manages:
-            await self._require_author(call, task_id, comment_id, "delete_comment")
+            await self._require_author(call, "delete_comment")
         now = self.clock()
         async with transaction(self.engine) as connection:
-            task, _ = await _lock_comment(connection, call.actor, task_id, comment_id)
-            await connection.execute(delete(Comment).where(col(Comment.id) == comment_id))
-            deleted = Subject("task", task_id, task.title, before={"comment_id": comment_id})
+            task, comment = await _lock_comment(connection, call)
+            await connection.execute(delete(Comment).where(col(Comment.id) == comment.id))
+            deleted = Subject("task", task.id, task.title, before={"comment_id": comment.id})
             await record(connection, call.actor, "comment_deleted", now, deleted)
-        return Deleted(id=comment_id)
+        return Deleted(id=comment.id)
 
-    async def _get(self, task_id: uuid.UUID, comment_id: uuid.UUID) -> CommentOutput:
-        async with self.reads.connect() as connection:
-            await get_task(connection, task_id)
-            return await _get_comment(connection, task_id, comment_id)
-
-    async def _require_author(
-        self, call: Call[InputT], task_id: uuid.UUID, comment_id: uuid.UUID, operation: str
-    ) -> None:
-        # Outside the transaction of the change, because a comment never gets another author.
-        comment = await self._get(task_id, comment_id)
+    async def _require_author(self, call: Call[Any], operation: str) -> None:
+        # Outside the transaction of the change, because the author of a comment never changes.
+        comment = await self.get_comment(call)
         if call.actor is not None and comment.author_id != call.actor.id:
             self.authorizer.refuse(NotTheAuthor(), operation)
 
 
-async def _lock_comment(
-    connection: AsyncConnection, actor: Actor | None, task_id: uuid.UUID, comment_id: uuid.UUID
-) -> tuple[TaskOutput, CommentOutput]:
-    # No lock on the comment: comments change only while their task is locked.
-    await lock_users(connection, actor)
-    return await get_task(connection, task_id, lock=True), await _get_comment(connection, task_id, comment_id)
+async def _lock_comment(connection: AsyncConnection, call: Call[Any]) -> tuple[TaskOutput, CommentOutput]:
+    # The comment needs no lock: comments change only while their task is locked.
+    await lock_users(connection, call.actor)
+    return await get_task(connection, call.id, lock=True), await _get_comment(connection, call)
 
 
-async def _get_comment(connection: AsyncConnection, task_id: uuid.UUID, comment_id: uuid.UUID) -> CommentOutput:
-    of_task = (col(Comment.id) == comment_id, col(Comment.task_id) == task_id)
+async def _get_comment(connection: AsyncConnection, call: Call[Any]) -> CommentOutput:
+    of_task = (col(Comment.id) == call.ids["comment_id"], col(Comment.task_id) == call.id)
     query = select(*CommentOutput.columns(Comment)).where(*of_task)
     row = (await connection.execute(query)).mappings().first()
     if row is None:
         raise CommentNotFound
     return CommentOutput.model_validate(row)
-
-
-def _ids(call: Call[InputT]) -> tuple[uuid.UUID, uuid.UUID]:
-    return call.path_id(TaskNotFound()), call.path_id(CommentNotFound(), "comment_id")

@@ -1,10 +1,11 @@
 """Tasks. Every change records an activity in the same transaction.
 
-Every transaction locks users before tasks, each in the order of their ids, so that no two can deadlock.
+Every transaction locks users before tasks, both in the order of their ids, so that no two can deadlock.
 """
 
 import uuid
 from collections.abc import Collection, Sequence
+from http import HTTPStatus
 from typing import Any
 
 from sqlalchemy import RowMapping, delete, insert, select, update
@@ -12,11 +13,11 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlmodel import col
 
 from employee_api import errors
-from employee_api.access import Actor
+from employee_api.access import Access, Actor
 from employee_api.activities import Subject, record
 from employee_api.database import Repository, transaction
 from employee_api.http.etags import require_match
-from employee_api.http.operations import Call
+from employee_api.http.operations import Call, Operation
 from employee_api.models import Task, User
 from employee_api.pagination import fetch_page
 from employee_api.schemas import Deleted
@@ -68,6 +69,30 @@ async def lock_users(connection: AsyncConnection, actor: Actor | None, *others: 
 
 
 class TaskHandlers(Repository):
+    def operations(self) -> list[Operation]:
+        changed, unknown_users = errors.PreconditionFailed(), (errors.UnknownAssignee(), errors.UnknownReporter())
+        return [
+            Operation("GET", "/api/tasks", "List tasks: search, filter, sort", self.list_tasks, Access.SESSION),
+            Operation(
+                "POST", "/api/tasks", "Create a task", self.add_task, Access.SESSION,
+                status=HTTPStatus.CREATED, tagged=True, repeatable=True, failures=unknown_users,
+            ),
+            Operation(
+                "POST", "/api/tasks/assign", "Assign several tasks: all of them or none",
+                self.assign_tasks, Access.SESSION,
+                repeatable=True, failures=(errors.SomeTasksNotFound(), errors.UnknownAssignee()),
+            ),
+            Operation("GET", "/api/tasks/{id}", "Get a task", self.get_task, Access.SESSION, tagged=True),
+            Operation(
+                "PATCH", "/api/tasks/{id}", "Change some fields of a task", self.change_task, Access.SESSION,
+                tagged=True, failures=(changed, *unknown_users),
+            ),
+            Operation(
+                "DELETE", "/api/tasks/{id}", "Delete a task and its comments", self.delete_task, Access.MANAGEMENT,
+                failures=(changed,),
+            ),
+        ]  # fmt: skip
+
     async def list_tasks(self, call: Call[TaskQuery]) -> TaskPage:
         query = call.input
         descending = query.order is Order.DESCENDING
@@ -75,9 +100,8 @@ class TaskHandlers(Repository):
         return await fetch_page(self.reads, matching, Task, query, TaskPage, key=key, descending=descending)
 
     async def get_task(self, call: Call[None]) -> TaskOutput:
-        task_id = call.path_id(errors.TaskNotFound())
         async with self.reads.connect() as connection:
-            return await get_task(connection, task_id)
+            return await get_task(connection, call.id)
 
     async def add_task(self, call: Call[TaskInput]) -> TaskOutput:
         now, values = self.clock(), call.input.model_dump()
@@ -93,7 +117,7 @@ class TaskHandlers(Repository):
 
     async def change_task(self, call: Call[TaskPatch]) -> TaskOutput:
         """Apply a patch and return the task; a patch without effect records no activity."""
-        task_id, now = call.path_id(errors.TaskNotFound()), self.clock()
+        task_id, now = call.id, self.clock()
         requested = call.input.model_dump(exclude_unset=True)
         async with transaction(self.engine) as connection:
             await _lock_assignee_and_reporter(connection, call.actor, requested)
@@ -124,8 +148,7 @@ class TaskHandlers(Repository):
         return AssignmentOutput(changed=changed_ids)
 
     async def delete_task(self, call: Call[None]) -> Deleted:
-        """Delete a task and its comments."""
-        task_id, now = call.path_id(errors.TaskNotFound()), self.clock()
+        task_id, now = call.id, self.clock()
         async with transaction(self.engine) as connection:
             await lock_users(connection, call.actor)
             task = await get_task(connection, task_id, lock=True)

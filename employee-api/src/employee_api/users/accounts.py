@@ -3,6 +3,8 @@
 import uuid
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
+from http import HTTPStatus
 from typing import Any, TypeVar
 
 from sqlalchemy import RowMapping, case, delete, or_, select, update
@@ -10,18 +12,19 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlmodel import col
 
-from employee_api.access import MANAGEMENT_ROLES, Actor
+from employee_api import errors
+from employee_api.access import MANAGEMENT_ROLES, Access, Actor
 from employee_api.activities import Subject, record
 from employee_api.database import Repository, is_unique_violation, transaction
-from employee_api.errors import ApiError, AuthenticationRequired, EmailTaken, UserNotFound
 from employee_api.http.authorization import Authorizer
 from employee_api.http.etags import require_match
-from employee_api.http.operations import Call
+from employee_api.http.inputs import ANY_QUERY
+from employee_api.http.operations import Call, Operation
 from employee_api.models import Comment, Task, User
 from employee_api.schemas import Deleted
 from employee_api.users.links import end_access
 from employee_api.users.locks import lock_user
-from employee_api.users.registration import NewUserPreparer
+from employee_api.users.registration import NewUserBody, NewUserPreparer
 from employee_api.users.repository import RECORDED_FIELDS, UserRepository
 from employee_api.users.rules import DEFAULT_ROLE, avatar, email_key
 from employee_api.users.schemas import AccountOutput, AccountPatch, OwnAccountPatch, UserInput, UserOutput
@@ -40,6 +43,45 @@ class UserHandlers(Repository):
     new_users: NewUserPreparer
     authorizer: Authorizer
 
+    def operations(self) -> list[Operation]:
+        return [
+            Operation("GET", "/api/auth/users", "List all employees", self.list_users, Access.SESSION, reads=ANY_QUERY),
+            Operation(
+                "POST", "/api/auth/users", "Add an employee", self.add_user, Access.MANAGEMENT,
+                reads=partial(NewUserBody, strict=self.authorizer.enforced), status=HTTPStatus.CREATED, repeatable=True,
+                failures=(errors.WeakPassword(), errors.EmailTaken(), errors.TooManyPasswords()),
+                enforced_failures=(errors.HigherRoleRequired(),),
+            ),
+            Operation(
+                "DELETE", "/api/auth/users/{id}", "Delete an employee and remove them from all tasks",
+                self.delete_user, Access.SUBORDINATE, reads=ANY_QUERY, enforced_failures=(errors.LastManagementUser(),),
+            ),
+        ]  # fmt: skip
+
+    def account_operations(self) -> list[Operation]:
+        me, account, changed = "/api/auth/me", "/api/auth/users/{id}", errors.PreconditionFailed()
+        return [
+            Operation("GET", me, "Get your own account", self.get_me, Access.SELF, tagged=True),
+            Operation(
+                "PATCH", me, "Change your own name", self.change_me, Access.SELF, tagged=True, failures=(changed,)
+            ),
+            Operation("GET", account, "Get an employee's account", self.get_user, Access.SESSION, tagged=True),
+            Operation(
+                "PATCH", account, "Change an employee's name, e-mail, role or department",
+                self.change_user, Access.SUBORDINATE, tagged=True,
+                failures=(changed, errors.EmailTaken(), errors.LastManagementUser("given another role")),
+            ),
+            Operation(
+                "POST", f"{account}/deactivate", "End an employee's access, without deleting them",
+                self.deactivate_user, Access.SUBORDINATE, tagged=True,
+                failures=(errors.LastManagementUser("deactivated"),),
+            ),
+            Operation(
+                "POST", f"{account}/reactivate", "Let a deactivated employee log in again",
+                self.reactivate_user, Access.SUBORDINATE, tagged=True,
+            ),
+        ]  # fmt: skip
+
     async def list_users(self, call: Call[None]) -> list[UserOutput]:
         return [self._visible(user, call.actor) for user in await self.users.list_all()]
 
@@ -52,7 +94,7 @@ class UserHandlers(Repository):
 
     async def delete_user(self, call: Call[None]) -> Deleted:
         """Delete a user: their tasks become unassigned; comments and activities remain, without their id."""
-        user_id, actor, now = call.path_id(UserNotFound()), call.actor, self.clock()
+        user_id, actor, now = call.id, call.actor, self.clock()
         async with transaction(self.engine) as connection:
             ends_management = "deleted" if self.authorizer.enforced else None
             user = await lock_user(connection, user_id, actor, ends_management=ends_management)
@@ -66,15 +108,15 @@ class UserHandlers(Repository):
         return Deleted(id=user_id)
 
     async def get_user(self, call: Call[None]) -> AccountOutput:
-        return self._visible(await self._get(call.path_id(UserNotFound()), UserNotFound()), call.actor)
+        return self._visible(await self._get(call.id, errors.UserNotFound), call.actor)
 
     async def get_me(self, call: Call[None]) -> AccountOutput:
         # A session ends with its user, who may have been deleted since it was read.
-        return await self._get(call.user.id, AuthenticationRequired())
+        return await self._get(call.user.id, errors.AuthenticationRequired)
 
     async def change_user(self, call: Call[AccountPatch]) -> AccountOutput:
         self.authorizer.require_higher(call.actor, call.input.model_dump(exclude_unset=True).get("role"), "change_user")
-        return await self._update(call.path_id(UserNotFound()), call, call.actor)
+        return await self._update(call.id, call, call.actor)
 
     async def change_me(self, call: Call[OwnAccountPatch]) -> AccountOutput:
         return await self._update(call.user.id, call, call.user)
@@ -92,7 +134,7 @@ class UserHandlers(Repository):
         sees_all = not self.authorizer.enforced or reader is None or reader.manages or reader.id == user.id
         return user if sees_all else user.model_copy(update={"email": ""})
 
-    async def _get(self, user_id: uuid.UUID, not_found: ApiError) -> AccountOutput:
+    async def _get(self, user_id: uuid.UUID, not_found: type[errors.ApiError]) -> AccountOutput:
         row = await self.find_row(select(*AccountOutput.columns(User)).where(col(User.id) == user_id))
         if row is None:
             raise not_found
@@ -116,12 +158,11 @@ class UserHandlers(Repository):
     async def _end_access(
         self, call: Call[None], action: str, deactivated_at: datetime | None, *, ends_management: str | None = None
     ) -> AccountOutput:
-        user_id = call.path_id(UserNotFound())
         async with transaction(self.engine) as connection:
-            account = await lock_user(connection, user_id, call.actor, ends_management=ends_management)
+            account = await lock_user(connection, call.id, call.actor, ends_management=ends_management)
             if (account.deactivated_at is None) == (deactivated_at is None):
                 return account
-            await end_access(connection, user_id)
+            await end_access(connection, call.id)
             return await self._save(connection, call.actor, account, action, {"deactivated_at": deactivated_at})
 
     async def _save(
@@ -142,7 +183,7 @@ class UserHandlers(Repository):
         except IntegrityError as error:
             if not is_unique_violation(error):
                 raise
-            raise EmailTaken from error
+            raise errors.EmailTaken from error
         after = account.model_copy(update=values)
         subject = Subject("user", account.id, after.name, account.model_dump(), changed)
         await record(connection, actor, action, self.clock(), subject)

@@ -21,12 +21,11 @@ _CAN_MANAGE: ColumnElement[bool] = and_(
 
 async def user_of(call: Call[InputT], rows: Repository) -> uuid.UUID:
     """Return the id of the user whom the path names, else of the session's. Raises UserNotFound."""
-    if "id" not in call.request.path_params:
+    if "id" not in call.ids:
         return call.user.id
-    user_id = call.path_id(UserNotFound())
-    if await rows.find_row(select(col(User.id)).where(col(User.id) == user_id)) is None:
+    if await rows.find_row(select(col(User.id)).where(col(User.id) == call.id)) is None:
         raise UserNotFound
-    return user_id
+    return call.id
 
 
 async def lock_user(

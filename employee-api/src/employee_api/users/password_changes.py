@@ -6,12 +6,12 @@ from datetime import timedelta
 from sqlalchemy import delete, update
 from sqlmodel import col
 
-from employee_api.access import DEVICE_COOKIE, hash_token
+from employee_api import errors
+from employee_api.access import DEVICE_COOKIE, Access, hash_token
 from employee_api.activities import Subject, record
 from employee_api.database import Repository, transaction
-from employee_api.errors import HigherRoleRequired, InvalidPasswordReset, UserNotFound, WrongPassword
 from employee_api.http.authorization import Authorizer
-from employee_api.http.operations import Call
+from employee_api.http.operations import Call, Handler, Operation
 from employee_api.models import SingleUseLink, User
 from employee_api.schemas import Success
 from employee_api.users.links import LinkPurpose, create_link, end_access, is_usable, use_link
@@ -33,6 +33,25 @@ class PasswordHandlers(Repository):
     new_users: NewUserPreparer
     authorizer: Authorizer
 
+    def operations(self, change_own_password: Handler) -> list[Operation]:
+        """`change_own_password` verifies the current password first."""
+        return [
+            Operation(
+                "PUT", "/api/auth/me/password", "Change your password, and end your other sessions",
+                change_own_password, Access.SELF, enforced_failures=(errors.TooManyFailedLogins(),),
+                failures=(errors.WeakPassword(field="new_password"), errors.WrongPassword(), errors.TooManyPasswords()),
+            ),
+            Operation(
+                "POST", "/api/auth/users/{id}/password-reset",
+                "Let an employee set a new password once, within 24 hours",
+                self.allow_password_reset, Access.SUBORDINATE,
+            ),
+            Operation(
+                "POST", "/api/auth/password-reset", "Set a new password with the token of a reset", self.reset_password,
+                failures=(errors.WeakPassword(), errors.InvalidPasswordReset(), errors.TooManyPasswords()),
+            ),
+        ]  # fmt: skip
+
     async def change(self, call: Call[PasswordChangeInput], account: Account, session_token: str) -> None:
         """Replace a user's own password and end all access but this session. Raises WrongPassword if it has changed."""
         password_hash = await call.while_connected(self.new_users.hash(call.input.new_password, "new_password"))
@@ -41,7 +60,7 @@ class PasswordHandlers(Repository):
             unchanged = (col(User.id) == user.id, col(User.password_hash) == account.password_hash)
             changed = await connection.execute(update(User).where(*unchanged).values(password_hash=password_hash))
             if changed.rowcount == 0:
-                raise WrongPassword
+                raise errors.WrongPassword
             device = call.request.cookies.get(DEVICE_COOKIE, "")
             await end_access(connection, user.id, [hash_token(session_token), hash_token(device)])
             subject = Subject("user", user.id, user.name)
@@ -49,9 +68,9 @@ class PasswordHandlers(Repository):
 
     async def allow_password_reset(self, call: Call[None]) -> CreatedPasswordReset:
         """Create a link with which the user can set a password, instead of any older one."""
-        user_id, now = call.path_id(UserNotFound()), self.clock()
+        user_id, now = call.id, self.clock()
         if call.actor is not None and call.actor.id == user_id:  # a stolen session must not replace the password
-            self.authorizer.refuse(HigherRoleRequired(), "allow_password_reset")
+            self.authorizer.refuse(errors.HigherRoleRequired(), "allow_password_reset")
         async with transaction(self.engine) as connection:
             user = await lock_user(connection, user_id, call.actor)
             await connection.execute(delete(SingleUseLink).where(col(SingleUseLink.user_id) == user_id))
@@ -65,14 +84,14 @@ class PasswordHandlers(Repository):
         """Set the password of the link's user, and end all their sessions and API tokens."""
         token = call.input.token
         if not await is_usable(self, LinkPurpose.PASSWORD_RESET, token):  # which would cost a hash
-            raise InvalidPasswordReset
+            raise errors.InvalidPasswordReset
         password_hash = await call.while_connected(self.new_users.hash(call.input.password))
         now = self.clock()
         async with transaction(self.engine) as connection:
             purpose, enforced = LinkPurpose.PASSWORD_RESET, self.authorizer.enforced
             link = await use_link(connection, purpose, token, now, require_manager=enforced)
             if link is None:
-                raise InvalidPasswordReset
+                raise errors.InvalidPasswordReset
             user = await lock_user(connection, link.user_id, None)
             await connection.execute(update(User).where(col(User.id) == user.id).values(password_hash=password_hash))
             await end_access(connection, user.id)

@@ -1,9 +1,11 @@
-"""Registration: open, by invitation, or closed; and what becomes of the password that a new user has chosen."""
+"""Registration: open, by invitation, or closed; and the checks of the passwords that users choose."""
 
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from functools import partial
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,7 @@ from typing_extensions import override
 from chassis.errors import FieldViolation
 from chassis.values.networks import network
 from employee_api import errors
-from employee_api.access import Actor
+from employee_api.access import Access, Actor
 from employee_api.activities import Subject, record
 from employee_api.breached_passwords import is_breached
 from employee_api.database import Repository, shared_transaction, transaction
@@ -22,7 +24,7 @@ from employee_api.failure_counts import FailureCounts, count_key
 from employee_api.fields import MAX_PASSWORD_LENGTH
 from employee_api.http.authorization import Authorizer
 from employee_api.http.inputs import NOT_ALLOWED, JsonBody, describe
-from employee_api.http.operations import Call
+from employee_api.http.operations import Call, Operation
 from employee_api.models import SingleUseLink
 from employee_api.schemas import Deleted
 from employee_api.settings import AuthMode, RegistrationMode
@@ -45,8 +47,10 @@ _INVITATIONS = col(SingleUseLink.purpose) == LinkPurpose.INVITATION
 
 @dataclass(frozen=True)
 class NewUserBody(JsonBody):
-    """A new user. With `strict`, errors also name what is too long, and an e-mail of white space is none."""
+    """A new user. With `strict`, errors also name what is too long, and white space counts as an empty e-mail."""
 
+    error_text: str | None = "Name, email and password required"
+    ignores_query: bool = True
     strict: bool = False
 
     @override
@@ -109,6 +113,36 @@ class RegistrationHandlers(Repository):
     mode: RegistrationMode | None
     per_address: int
 
+    def operations(self) -> list[Operation]:
+        return [
+            Operation(
+                "POST", "/api/auth/register", "Register as an employee", self.register,
+                reads=partial(NewUserBody, strict=self.authorizer.enforced), status=HTTPStatus.CREATED, repeatable=True,
+                failures=(
+                    errors.WeakPassword(), errors.RegistrationClosed(), errors.InvitationRequired(),
+                    errors.InvalidInvitation(), errors.EmailTaken(), errors.TooManyPasswords(),
+                ),
+                enforced_failures=(errors.TooManyRegistrations(),),
+            ),
+        ]  # fmt: skip
+
+    def invitation_operations(self) -> list[Operation]:
+        return [
+            Operation(
+                "POST", "/api/auth/invitations", "Invite someone to register with a role",
+                self.create_invitation, Access.MANAGEMENT, status=HTTPStatus.CREATED,
+                failures=(errors.RegistrationClosed(),), enforced_failures=(errors.HigherRoleRequired(),),
+            ),
+            Operation(
+                "GET", "/api/auth/invitations", "List the invitations that have not expired, newest first",
+                self.list_invitations, Access.MANAGEMENT,
+            ),
+            Operation(
+                "DELETE", "/api/auth/invitations/{id}", "Withdraw an unused invitation",
+                self.delete_invitation, Access.MANAGEMENT, enforced_failures=(errors.HigherRoleRequired(),),
+            ),
+        ]  # fmt: skip
+
     async def register(self, call: Call[RegistrationInput]) -> UserOutput:
         """Create a user with the role of the invitation, or with what they may have without one."""
         invitation = call.input.invite or None
@@ -156,8 +190,7 @@ class RegistrationHandlers(Repository):
 
     async def delete_invitation(self, call: Call[None]) -> Deleted:
         """Delete an invitation that has not been used."""
-        invitation_id = call.path_id(errors.InvitationNotFound())
-        unused = (_INVITATIONS, col(SingleUseLink.id) == invitation_id, col(SingleUseLink.used_at).is_(None))
+        unused = (_INVITATIONS, col(SingleUseLink.id) == call.id, col(SingleUseLink.used_at).is_(None))
         deletion = delete(SingleUseLink).where(*unused).returning(col(SingleUseLink.role), col(SingleUseLink.dept))
         async with transaction(self.engine) as connection:
             await lock_actor(connection, call.actor)
@@ -165,9 +198,9 @@ class RegistrationHandlers(Repository):
             if row is None:
                 raise errors.InvitationNotFound
             self.authorizer.require_higher(call.actor, row["role"], "delete_invitation")
-            withdrawn = Subject("invitation", invitation_id, row["role"], before=dict(row))
+            withdrawn = Subject("invitation", call.id, row["role"], before=dict(row))
             await record(connection, call.actor, "deleted", self.clock(), withdrawn)
-        return Deleted(id=invitation_id)
+        return Deleted(id=call.id)
 
     async def _check(self, invitation: str | None) -> None:
         """Refuse a registration before its password is hashed."""
