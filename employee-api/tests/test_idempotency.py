@@ -1,7 +1,6 @@
 """Repetitions of requests with the same Idempotency-Key, and the transactions that make them safe."""
 
 import asyncio
-import random
 from contextlib import suppress
 from datetime import timedelta
 from typing import Any
@@ -150,7 +149,7 @@ async def test_no_response_that_is_stored_contains_a_secret(api: Api) -> None:
 
 @on_each_database
 async def test_changes_in_a_shared_transaction_are_committed_together_or_all_reverted(api: Api) -> None:
-    users = UserRepository(api.engine, utc_now, random.SystemRandom())
+    users = UserRepository(api.engine, utc_now)
 
     async def add(email: str) -> None:
         await users.add(NewUser("Ada", email, "hash", "ceo", ""), None)

@@ -3,7 +3,6 @@
 import argparse
 import asyncio
 import os
-import random
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -103,7 +102,7 @@ def _add_user(settings: EmployeeApiSettings, arguments: argparse.Namespace) -> N
 async def _store_user(settings: EmployeeApiSettings, new: UserInput) -> None:
     engine = open_engine(settings.database_url.get_secret_value())
     try:
-        users = UserRepository(engine, utc_now, random.SystemRandom())
+        users = UserRepository(engine, utc_now)
         new_users = NewUserPreparer(PasswordHasher(1), settings.min_password_length, settings.breached_passwords_file)
         user = await users.add(await new_users.prepare(new), None)
     finally:

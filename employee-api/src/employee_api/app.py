@@ -1,6 +1,5 @@
 """Builds the application from its parts, for the process and for tests."""
 
-import random
 from datetime import timedelta
 from functools import partial
 
@@ -46,7 +45,7 @@ def build(
     idle, absolute = (timedelta(seconds=s) for s in (settings.session_idle_seconds, settings.session_absolute_seconds))
     register_functions(engine)
     sessions, tokens = SessionHandlers(engine, clock, idle, absolute), ApiTokenHandlers(engine, clock)
-    users = UserRepository(engine, clock, random.SystemRandom())
+    users = UserRepository(engine, clock)
     finders = partial(find_actor, sessions, tokens), partial(find_role, users)
     authorizer = Authorizer(settings.auth_mode, *finders, telemetry)
     new_users = NewUserPreparer(password_hasher, settings.min_password_length, settings.breached_passwords_file)

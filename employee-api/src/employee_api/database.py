@@ -87,6 +87,11 @@ class Repository:
         rows = await self.find_rows(query)
         return rows[0] if rows else None
 
+    async def execute(self, statement: Executable) -> None:
+        """Execute a change in a transaction of its own, or in the shared one."""
+        async with transaction(self.engine) as connection:
+            await connection.execute(statement)
+
     async def find_rows(self, query: Executable) -> list[dict[str, Any]]:
         async with self.reads.connect() as connection:
             return [dict(row) for row in (await connection.execute(query)).mappings()]

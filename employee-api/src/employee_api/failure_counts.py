@@ -49,8 +49,7 @@ class FailureCounts(Repository):
 
     async def reset(self, keys: Iterable[bytes]) -> None:
         """Set the counts of these keys to zero."""
-        async with transaction(self.engine) as connection:
-            await connection.execute(delete(FailureCount).where(col(FailureCount.key_hash).in_(list(keys))))
+        await self.execute(delete(FailureCount).where(col(FailureCount.key_hash).in_(list(keys))))
 
 
 def count_key(kind: str, value: str) -> bytes:

@@ -124,8 +124,7 @@ class ApiTokenHandlers(Repository):
         user_id, role, approved, scopes, last_used_at = row.values()
         if last_used_at is None or now - last_used_at > _USE_INTERVAL:
             used = update(ApiToken).where(col(ApiToken.token_hash) == hash_token(token)).values(last_used_at=now)
-            async with self.engine.begin() as connection:
-                await connection.execute(used)
+            await self.execute(used)
         return Actor(user_id, role, approved, frozenset(scopes.split()))
 
 

@@ -80,8 +80,7 @@ class SessionHandlers(Repository):
         user_id, role, approved, last_seen_at = row.values()
         if now - last_seen_at > self.idle / _UPDATES_PER_IDLE_TIME:
             seen = update(Session).where(col(Session.token_hash) == hash_token(token)).values(last_seen_at=now)
-            async with self.engine.begin() as connection:
-                await connection.execute(seen)
+            await self.execute(seen)
         return Actor(user_id, role, approved)
 
     async def list_sessions(self, call: Call[None]) -> list[SessionOutput]:
@@ -117,8 +116,7 @@ class SessionHandlers(Repository):
 
     async def delete(self, token: str) -> None:
         """Delete the session with this token, if there is one."""
-        async with self.engine.begin() as connection:
-            await connection.execute(delete(Session).where(col(Session.token_hash) == hash_token(token)))
+        await self.execute(delete(Session).where(col(Session.token_hash) == hash_token(token)))
 
     async def _end(self, user_id: uuid.UUID, actor: Actor | None, *conditions: ColumnElement[bool]) -> EndedSessions:
         async with transaction(self.engine) as connection:

@@ -81,9 +81,7 @@ class DeviceRepository(Repository):
 
     async def use(self, device: bytes) -> None:
         """Extend the lifetime of a known device."""
-        used = update(Device).where(col(Device.token_hash) == device).values(last_used_at=self.clock())
-        async with transaction(self.engine) as connection:
-            await connection.execute(used)
+        await self.execute(update(Device).where(col(Device.token_hash) == device).values(last_used_at=self.clock()))
 
     async def add(self, user_id: uuid.UUID) -> str:
         """Add a device and return its token. Deletes expired devices, and the user's oldest beyond the limit."""

@@ -41,10 +41,7 @@ class Account:
     deactivated: bool
 
 
-@dataclass
 class UserRepository(Repository):
-    randomness: random.Random
-
     async def list_all(self) -> list[UserOutput]:
         """Return all users, oldest first."""
         async with self.reads.connect() as connection:
@@ -64,8 +61,7 @@ class UserRepository(Repository):
     async def update_password_hash(self, account: Account, password_hash: str) -> None:
         """Replace the hash of the same password, unless the password has changed in the meantime."""
         unchanged = (col(User.id) == account.user.id, col(User.password_hash) == account.password_hash)
-        async with transaction(self.engine) as connection:
-            await connection.execute(update(User).where(*unchanged).values(password_hash=password_hash))
+        await self.execute(update(User).where(*unchanged).values(password_hash=password_hash))
 
     async def lock_unchanged(self, account: Account) -> bool:
         """Return whether the account is active and has the same password, and keep it so until the transaction ends."""
@@ -82,12 +78,12 @@ class UserRepository(Repository):
     async def add_within(
         self, connection: AsyncConnection, new: NewUser, actor: Actor | None, invitation_id: uuid.UUID | None = None
     ) -> UserOutput:
-        """Create a user in a transaction, by an invitation or without, and return them. Raises EmailTaken."""
+        """Create a user in a transaction, optionally by an invitation, and return them. Raises EmailTaken."""
         now = self.clock()
         user = User(
             id=uuid.uuid4(),
             email_key=email_key(new.email),
-            color=self.randomness.choice(COLORS),
+            color=random.SystemRandom().choice(COLORS),
             avatar=avatar(new.name),
             created_at=now,
             **asdict(new),

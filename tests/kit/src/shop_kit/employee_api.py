@@ -1,6 +1,5 @@
 """Runs the employee API in the test process, with a clock that tests set and cheap password hashes."""
 
-import random
 import uuid
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -70,7 +69,7 @@ class Api:
 
     async def store_user(self, email: str, role: str = "employee", name: str = "Ada Lovelace") -> dict[str, Any]:
         """Add a user with PASSWORD past the API, which may need a session for it, and return them."""
-        users = UserRepository(self.engine, self.clock, random.SystemRandom())
+        users = UserRepository(self.engine, self.clock)
         user = await users.add(NewUser(name, email, await self.hasher.hash(PASSWORD), role, ""), None)
         return user.model_dump(mode="json")
 
