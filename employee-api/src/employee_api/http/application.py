@@ -12,15 +12,8 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 
+from employee_api import errors
 from employee_api.database import is_away
-from employee_api.errors import (
-    ApiError,
-    DatabaseUnavailable,
-    HostNotServed,
-    MethodNotAllowed,
-    PathNotFound,
-    UnexpectedError,
-)
 from employee_api.http import openapi
 from employee_api.http.authorization import Authorizer
 from employee_api.http.compression import Compression
@@ -44,15 +37,14 @@ def create_application(
 ) -> Starlette:
     """Create the application that serves the operations, `/openapi.json` and `/docs`.
 
-    While the database is away requests get DatabaseUnavailable; without authorization the documented unexpected error.
+    While the database is away requests get DatabaseUnavailable, or the documented 500 if authorization is off.
     """
     reports_database_away = authorizer.mode is not AuthMode.OFF
 
     def describe() -> openapi.Json:
-        documented = [policy.documented(operation) for operation in operations]
-        common: list[ApiError] = [HostNotServed()] if checks_host else []
-        common += [DatabaseUnavailable()] if reports_database_away else []
-        return openapi.describe(documented, authorizer.mode, common)
+        common: list[errors.ApiError] = [errors.HostNotServed()] if checks_host else []
+        common += [errors.DatabaseUnavailable()] if reports_database_away else []
+        return openapi.describe(operations, authorizer.mode, policy, common)
 
     async def respond(operation: Operation, request: Request) -> Response:
         policy.check(request.headers, operation, authorizer)
@@ -62,22 +54,22 @@ def create_application(
             if not (reports_database_away and is_away(error)):
                 raise
             log.warning("database unavailable", operation=operation.name, error_type=type(error).__name__)
-            raise DatabaseUnavailable from error
+            raise errors.DatabaseUnavailable from error
 
     routes = [*_description_routes(describe, authorizer.mode), *_operation_routes(operations, respond)]
     app = Starlette(
         routes=routes,
         middleware=[Middleware(Compression)],
-        exception_handlers=dict.fromkeys((ApiError, HTTPException, Exception), _error_response),
+        exception_handlers=dict.fromkeys((errors.ApiError, HTTPException, Exception), _error_response),
     )
     app.router.redirect_slashes = False  # a path with a trailing slash is unknown
-    # Outside Starlette's own handling of errors, so that pages of allowed origins can read a 500, too.
+    # Outside Starlette's own error handling, so that pages of allowed origins can read a 500, too.
     app.middleware_stack = policy.wrap(app.build_middleware_stack())
     return app
 
 
 def _description_routes(describe: Callable[[], openapi.Json], mode: AuthMode) -> list[Route]:
-    # Both are made for their first reader, who waits 40 ms: most processes start and end without one.
+    # Generated for the first reader, which takes 40 ms: most processes never have one.
     document = cache(describe)
     rendered = cache(lambda: page(document(), mode))
 
@@ -113,15 +105,16 @@ def _operation_routes(
 
 
 async def _error_response(request: Request, error: Exception) -> Response:
-    if isinstance(error, ApiError):
+    if isinstance(error, errors.ApiError):
         return error_response(request, error)
     if not isinstance(error, HTTPException):  # Starlette raises it again after this response; the chassis logs it
-        return error_response(request, UnexpectedError())
+        return error_response(request, errors.UnexpectedError())
     if error.status_code != HTTPStatus.METHOD_NOT_ALLOWED:
-        return error_response(request, PathNotFound())
+        return error_response(request, errors.PathNotFound())
     # Only this error knows the methods of the path.
     methods = (error.headers or {})["Allow"].split(", ")
-    options = request.method == "OPTIONS"
-    response = Response(status_code=HTTPStatus.NO_CONTENT) if options else error_response(request, MethodNotAllowed())
+    response = error_response(request, errors.MethodNotAllowed())
+    if request.method == "OPTIONS":
+        response = Response(status_code=HTTPStatus.NO_CONTENT)
     response.headers["allow"] = ", ".join(sorted([*methods, "OPTIONS"]))
     return response

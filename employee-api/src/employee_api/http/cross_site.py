@@ -1,7 +1,6 @@
-"""From pages of which origins browsers may use the API; `chassis.http.checks` checks the host."""
+"""Which other origins' pages may use the API; `chassis.http.checks` checks the host."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from starlette.datastructures import Headers
 from starlette.middleware.cors import CORSMiddleware
@@ -19,15 +18,8 @@ from employee_api.http.problems import error_response
 
 _SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 _CORS_METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
-_CORS_REQUEST_HEADERS = (
-    "Authorization",
-    "Content-Type",
-    "If-Match",
-    "If-None-Match",
-    "Idempotency-Key",
-    "X-Request-ID",
-)
-_CORS_RESPONSE_HEADERS = (
+_REQUEST_HEADERS = ["Authorization", "Content-Type", "If-Match", "If-None-Match", "Idempotency-Key", "X-Request-ID"]
+_RESPONSE_HEADERS = (
     "Content-Disposition",
     "ETag",
     "Idempotency-Replayed",
@@ -40,7 +32,7 @@ _CORS_RESPONSE_HEADERS = (
 
 @dataclass(frozen=True)
 class CrossSitePolicy:
-    """Which requests are served, by what browsers say of them.
+    """Refuses requests from pages of other origins, by the headers that browsers add.
 
     Attributes:
         allowed_origins: other origins whose pages may use the API.
@@ -58,9 +50,9 @@ class CrossSitePolicy:
             app,
             allow_origins=self.allowed_origins,
             allow_methods=_CORS_METHODS,
-            allow_headers=_CORS_REQUEST_HEADERS,
+            allow_headers=_REQUEST_HEADERS,
             allow_credentials=True,
-            expose_headers=_CORS_RESPONSE_HEADERS,
+            expose_headers=_RESPONSE_HEADERS,
         )
 
     def check(self, headers: Headers, operation: Operation, authorizer: Authorizer) -> None:
@@ -71,34 +63,28 @@ class CrossSitePolicy:
             authorizer.refuse(CrossSiteRequest(), operation.name)
             if self.refused_unenforced:
                 raise CrossSiteRequest
-        # Browsers send forms and plain text to another origin without a preflight request, but not JSON.
+        # Without a preflight request browsers send forms and plain text to another origin, but not JSON.
         if isinstance(operation.input, JsonBody) and _has_body(headers) and not _is_json(headers):
             authorizer.refuse(JsonRequired(), operation.name)
 
-    def documented(self, operation: Operation) -> Operation:
-        """Return the description with the errors that the check raises."""
+    def failures(self, operation: Operation, *, enforced: bool) -> list[ApiError]:
+        """Return the errors that the check raises."""
         if operation.method in _SAFE_METHODS:
-            return operation
-        in_any_mode: Sequence[ApiError] = [CrossSiteRequest()] if self.refused_unenforced else []
-        enforced: list[ApiError] = [] if in_any_mode else [CrossSiteRequest()]
-        enforced += [JsonRequired()] if isinstance(operation.input, JsonBody) else []
-        return replace(
-            operation,
-            failures=(*operation.failures, *in_any_mode),
-            enforced_failures=(*operation.enforced_failures, *enforced),
-        )
+            return []
+        failures: list[ApiError] = [CrossSiteRequest()] if enforced or self.refused_unenforced else []
+        return [*failures, JsonRequired()] if enforced and isinstance(operation.input, JsonBody) else failures
 
     def _is_foreign(self, headers: Headers) -> bool:
-        """Return whether a browser sent the request from a page of an origin that is neither its target nor allowed."""
+        """Return whether a browser sent the request from a page of another origin that is not allowed."""
         origin, site = headers.get("origin"), headers.get("sec-fetch-site")
         if origin in self.allowed_origins:
             return False
-        # Sec-Fetch-Site decides alone where browsers send it: it holds behind proxies that change `Host`.
+        # Where browsers send Sec-Fetch-Site it decides alone: unlike Host, proxies do not change it.
         return is_foreign(origin if site is None else None, site, headers.get("host", ""))
 
 
 class _Cors(CORSMiddleware):
-    """CORS whose errors have the format of all others."""
+    """CORS whose errors have the format of all other errors."""
 
     @override
     def preflight_response(self, request_headers: Headers) -> Response:

@@ -11,6 +11,7 @@ from pydantic.json_schema import JsonSchemaMode
 
 from employee_api.access import Access
 from employee_api.errors import ApiError, AuthenticationRequired, PreconditionFailed, UnexpectedError
+from employee_api.http.cross_site import CrossSitePolicy
 from employee_api.http.idempotency import IDEMPOTENCY_KEY, KEY_PATTERN, REPLAYED
 from employee_api.http.inputs import JsonBody, QueryParameters
 from employee_api.http.operations import Operation
@@ -40,10 +41,12 @@ _ACCESS = {
 }
 
 
-def describe(operations: Sequence[Operation], mode: AuthMode, common: Sequence[ApiError] = ()) -> Json:
+def describe(
+    operations: Sequence[Operation], mode: AuthMode, policy: CrossSitePolicy, common: Sequence[ApiError] = ()
+) -> Json:
     """Return the document for this mode; every operation of the API can return the `common` errors."""
     document: Json = orjson.loads(_BASE.read_bytes())
-    description = _Description(operations, mode, common)
+    description = _Description(operations, mode, policy, common)
     for operation in operations:
         path = document["paths"].setdefault(operation.path, {})
         path[operation.method.lower()] = description.of_operation(operation)
@@ -56,10 +59,13 @@ def describe(operations: Sequence[Operation], mode: AuthMode, common: Sequence[A
 
 
 class _Description:
-    """Describes operations, whose JSON Schemas are references to definitions that contain each model once."""
+    """Describes operations; their JSON Schemas are references to `definitions`, which have each model once."""
 
-    def __init__(self, operations: Sequence[Operation], mode: AuthMode, common: Sequence[ApiError]) -> None:
+    def __init__(
+        self, operations: Sequence[Operation], mode: AuthMode, policy: CrossSitePolicy, common: Sequence[ApiError]
+    ) -> None:
         self._mode = mode
+        self._policy = policy
         self._common = common
         bodies = {operation.input.model for operation in operations if isinstance(operation.input, JsonBody)}
         queries = {operation.input.model for operation in operations if isinstance(operation.input, QueryParameters)}
@@ -107,10 +113,12 @@ class _Description:
         return "Requires a session: there are none while `AUTH_MODE` is `off`." if self._mode is AuthMode.OFF else text
 
     def _responses(self, operation: Operation) -> Json:
-        # The probes, which the chassis serves, have no problem documents, and other errors.
+        enforced = self._mode is AuthMode.ENFORCE
+        of_checks = self._policy.failures(operation, enforced=enforced)
+        # The probes, which the chassis serves, have neither these errors nor problem documents.
         common = self._common if operation.served else ()
         failures: dict[int, list[ApiError]] = {}
-        for failure in (*operation.documented_failures(enforced=self._mode is AuthMode.ENFORCE), *common):
+        for failure in (*operation.documented_failures(of_checks, enforced=enforced), *common):
             failures.setdefault(failure.status, []).append(failure)
         failures[HTTPStatus.INTERNAL_SERVER_ERROR] = [UnexpectedError()]
         responses = {int(operation.status): self._success(operation)}
