@@ -1,4 +1,4 @@
-"""Who makes a request, and what an operation requires of them."""
+"""Who makes a request, with which token, and what an operation requires of them."""
 
 import hashlib
 import secrets
@@ -6,7 +6,9 @@ import uuid
 from dataclasses import dataclass
 from enum import Enum, StrEnum
 
-# The roles with management rights, and how high they are; all others are below.
+from starlette.requests import Request
+
+# The management roles by rank; all other roles are below them.
 _RANKS = {"manager": 1, "cto": 2, "ceo": 3}
 MANAGEMENT_ROLES = frozenset(_RANKS)
 
@@ -14,13 +16,12 @@ MANAGEMENT_ROLES = frozenset(_RANKS)
 SESSION_COOKIE = "__Host-session"
 DEVICE_COOKIE = "__Host-device"
 
-
 # Lets programs, and scanners for leaked secrets, recognize an API token.
 API_TOKEN_PREFIX = "shop_"  # noqa: S105 - no secret
 
 
 def new_token() -> str:
-    """Return 256 random bits: unlike passwords, they can't be guessed from a fast hash."""
+    """Return 256 random bits: unlike a password, they can't be guessed from a fast hash."""
     return secrets.token_urlsafe(32)
 
 
@@ -29,8 +30,18 @@ def hash_token(token: str) -> bytes:
     return hashlib.sha256(token.encode(errors="surrogateescape")).digest()
 
 
+def bearer_token(request: Request) -> str | None:
+    scheme, _, token = request.headers.get("authorization", "").partition(" ")
+    return token.strip() or None if scheme.lower() == "bearer" else None
+
+
+def session_token(request: Request) -> str:
+    """Return the token of the session: a bearer token, or else the cookie; empty if there is neither."""
+    return bearer_token(request) or request.cookies.get(SESSION_COOKIE, "")
+
+
 class Scope(StrEnum):
-    """What an API token may do at most: its user's role limits it further."""
+    """What an API token may do, if its user's role allows it."""
 
     USERS_READ = "users:read"
     USERS_WRITE = "users:write"
@@ -43,9 +54,9 @@ class Scope(StrEnum):
 class Access(Enum):
     """What an operation requires of its caller when `AUTH_MODE` is `enforce`.
 
-    SELF is for what concerns only the caller: it requires a session in every mode, because without one it has no
-    subject. SESSION requires also that a management role has approved its user. An API token is as good as a session,
-    within its scopes, except for SELF. SUBORDINATE is MANAGEMENT of the user in the path, whom the caller must outrank.
+    SELF is for what concerns only the caller: it requires a session in every mode, because without one there is no
+    caller. SESSION also requires that a management role has approved the user. An API token replaces a session, within
+    its scopes, except for SELF. SUBORDINATE is MANAGEMENT of the user in the path, whom the caller must outrank.
     """
 
     OPEN = "open"
@@ -56,7 +67,7 @@ class Access(Enum):
 
 
 def outranks(role: str, other: str) -> bool:
-    """Return whether users with a role administer those with the other: lower ones, and a CEO everyone."""
+    """Return whether a role may administer users with the other: only lower ones, but a CEO everyone."""
     return role == "ceo" or _RANKS.get(role, 0) > _RANKS.get(other, 0)
 
 
@@ -64,7 +75,7 @@ def outranks(role: str, other: str) -> bool:
 class Actor:
     """The user whose session or API token a request carries, with their current role.
 
-    `scopes` limit an API token; None for a session.
+    `scopes` are those of the API token; None for a session.
     """
 
     id: uuid.UUID
@@ -74,5 +85,4 @@ class Actor:
 
     @property
     def manages(self) -> bool:
-        """Whether the user has a management role."""
         return self.role in MANAGEMENT_ROLES

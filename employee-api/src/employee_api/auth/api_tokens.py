@@ -11,10 +11,10 @@ from starlette.requests import Request
 
 from chassis.errors import FieldViolation
 from employee_api import errors
-from employee_api.access import API_TOKEN_PREFIX, Access, Actor, hash_token, new_token
+from employee_api.access import API_TOKEN_PREFIX, Access, Actor, bearer_token, hash_token, new_token, session_token
 from employee_api.activities import Subject, record
 from employee_api.auth.schemas import NewTokenOutput, TokenInput, TokenOutput
-from employee_api.auth.sessions import SessionHandlers, bearer_token, session_token
+from employee_api.auth.sessions import SessionHandlers
 from employee_api.database import Repository, transaction
 from employee_api.http.operations import Call, Handler, Operation
 from employee_api.models import ApiToken, User
@@ -28,9 +28,9 @@ _USE_INTERVAL = timedelta(minutes=1)
 
 
 class ApiTokenHandlers(Repository):
-    """Users create, see and revoke their own API tokens; management sees and revokes those of everyone.
+    """Users create, list and revoke their own API tokens; management roles list and revoke everyone's.
 
-    A token never has more rights than its user: their role is read with every request. It ends with their password.
+    A token never has more rights than its user, whose role is read with every request. It ends with their password.
     """
 
     def operations(self, create_token: Handler) -> list[Operation]:
@@ -130,11 +130,10 @@ class ApiTokenHandlers(Repository):
 
 async def find_actor(sessions: SessionHandlers, tokens: ApiTokenHandlers, request: Request) -> Actor | None:
     """Return the user of the request's session or API token, if any."""
-    bearer = bearer_token(request)
+    bearer, token = bearer_token(request), session_token(request)
     if bearer is not None and bearer.startswith(API_TOKEN_PREFIX):
         return await tokens.find_actor(bearer)
-    token = session_token(request)
-    return None if token is None else await sessions.find_actor(token)
+    return await sessions.find_actor(token) if token else None
 
 
 async def _require_room(connection: AsyncConnection, user_id: uuid.UUID, now: datetime) -> None:

@@ -11,20 +11,14 @@ from typing import Any
 
 from typing_extensions import override
 
-from employee_api.access import DEVICE_COOKIE, SESSION_COOKIE
+from employee_api import errors
+from employee_api.access import DEVICE_COOKIE, SESSION_COOKIE, session_token
 from employee_api.auth.api_tokens import ApiTokenHandlers
 from employee_api.auth.login_limiter import Attempt, LoginLimiter
 from employee_api.auth.schemas import LoginInput, NewTokenOutput, TokenInput
-from employee_api.auth.sessions import SessionHandlers, session_token
+from employee_api.auth.sessions import SessionHandlers
 from employee_api.auth.sign_ins import DEVICE_LIFETIME, DeviceRepository, Outcome, SignInHandlers
 from employee_api.database import shared_transaction
-from employee_api.errors import (
-    AuthenticationRequired,
-    InvalidCredentials,
-    TooManyFailedLogins,
-    TooManyPasswords,
-    WrongPassword,
-)
 from employee_api.failure_counts import count_key
 from employee_api.http.authorization import Authorizer, add_log_fields
 from employee_api.http.inputs import MAX_BODY_BYTES, JsonBody
@@ -73,8 +67,8 @@ class LoginHandlers:
         return [
             Operation(
                 "POST", "/api/auth/login", "Log in by e-mail and password", self.login, reads=LoginBody,
-                sets_cookies=True, failures=(InvalidCredentials(), TooManyPasswords()),
-                enforced_failures=(TooManyFailedLogins(),),
+                sets_cookies=True, failures=(errors.InvalidCredentials(), errors.TooManyPasswords()),
+                enforced_failures=(errors.TooManyFailedLogins(),),
             ),
             Operation(
                 "POST", "/api/auth/logout", "End the session, if there is one", self.logout, sets_cookies=True
@@ -84,18 +78,18 @@ class LoginHandlers:
     async def login(self, call: Call[LoginInput]) -> UserOutput:
         """Verify the password. Unless the mode is `off`, also create a session and remember the device."""
         if self.authorizer.mode is AuthMode.OFF:
-            account, outcome = await self._verify(call, HashingQueue.LOGIN)
-            if account is None or outcome is not Outcome.SUCCESS:
-                raise InvalidCredentials
-            return account.user
+            verified = await self._verify(call, HashingQueue.LOGIN)
+            if isinstance(verified, Outcome):
+                raise errors.InvalidCredentials
+            return verified.user
         async with self._attempt(call, email_key(call.input.email), "login") as attempt:
-            account, outcome = await self._verify(call, attempt.queue)
-            if account is None or outcome is not Outcome.SUCCESS:
-                await self._record_failure(call, attempt, outcome)
-                raise InvalidCredentials
-            await self._succeed(call, attempt, account)
-        add_log_fields(account.user.id)
-        return account.user
+            verified = await self._verify(call, attempt.queue)
+            if isinstance(verified, Outcome):
+                await self._record_failure(call, attempt, verified)
+                raise errors.InvalidCredentials
+            await self._succeed(call, attempt, verified)
+        add_log_fields(verified.user.id)
+        return verified.user
 
     async def logout(self, call: Call[None]) -> Success:
         if self.authorizer.mode is not AuthMode.OFF and (token := session_token(call.request)):
@@ -104,10 +98,7 @@ class LoginHandlers:
         return Success()
 
     async def change_own_password(self, call: Call[PasswordChangeInput]) -> Success:
-        token = session_token(call.request)
-        if token is None:
-            raise AuthenticationRequired
-        await self.passwords.change(call, await self._confirm(call, "change_own_password"), token)
+        await self.passwords.change(call, await self._confirm(call, "change_own_password"))
         return Success()
 
     async def create_token(self, call: Call[TokenInput]) -> NewTokenOutput:
@@ -115,24 +106,24 @@ class LoginHandlers:
         async with shared_transaction():
             token = await self.tokens.create(call)
             if not await self.users.lock_unchanged(account):  # a token must not outlive the password
-                raise WrongPassword
+                raise errors.WrongPassword
         return token
 
     async def _confirm(self, call: Call[Any], operation: str) -> Account:
         """Verify the current password and return the account. Raises WrongPassword.
 
-        A wrong one counts like a failed login, so that a session does not help to guess it.
+        A wrong password counts as a failed login, so a session does not help in guessing it.
         """
         account = await self.users.find_account(id=call.user.id)
         if account is None:
-            raise AuthenticationRequired
+            raise errors.AuthenticationRequired
         async with self._attempt(call, email_key(account.user.email), operation) as attempt:
             given = call.input.current_password
             verification = self.password_hasher.verify(given, account.password_hash, attempt.queue)
             correct, _ = await call.while_connected(verification)
             if not correct:
                 await self._record_failure(call, attempt, Outcome.WRONG_PASSWORD)
-                raise WrongPassword
+                raise errors.WrongPassword
             await self.limiter.counts.reset([attempt.own])  # others go on guessing
         return account
 
@@ -150,28 +141,28 @@ class LoginHandlers:
                 self.authorizer.refuse(exceeded, operation)
             yield attempt
 
-    async def _verify(self, call: Call[LoginInput], queue: HashingQueue) -> tuple[Account | None, Outcome]:
-        """Return the account with this e-mail, and what becomes of the attempt."""
+    async def _verify(self, call: Call[LoginInput], queue: HashingQueue) -> Account | Outcome:
+        """Return the account if the password is correct, else how the attempt failed."""
         account = await self.users.find_account(email_key=email_key(call.input.email))
         stored = account.password_hash if account else None
         verification = self.password_hasher.verify(call.input.password, stored, queue)
         correct, new_hash = await call.while_connected(verification)
         if account is None or not correct:
-            return account, Outcome.WRONG_PASSWORD
+            return Outcome.WRONG_PASSWORD
         if account.deactivated:
-            return account, Outcome.DEACTIVATED
+            return Outcome.DEACTIVATED
         if new_hash is not None:
             await self.users.update_password_hash(account, new_hash)
             account = replace(account, password_hash=new_hash)
-        return account, Outcome.SUCCESS
+        return account
 
     # Users are locked before counts.
 
     async def _succeed(self, call: Call[Any], attempt: Attempt, account: Account) -> None:
         async with shared_transaction():
-            # A session must not outlive the change of the password with which it began.
+            # A session must not outlive the password with which it began.
             if not await self.users.lock_unchanged(account):
-                raise InvalidCredentials
+                raise errors.InvalidCredentials
             token = await self.sessions.create(account.user.id, call.origin)
             if attempt.device is None:
                 device_token = await self.devices.add(account.user.id)
@@ -189,7 +180,7 @@ class LoginHandlers:
             await self.limiter.counts.add(attempt.slots)
 
     async def _record_refusal(self, call: Call[Any], attempt: Attempt) -> None:
-        """Record the first refusal of a window: an attacker must not fill the table with attempts that cost nothing."""
+        """Record only the first refusal of a window: refused attempts are cheap, and must not fill the table."""
         counts, key = self.limiter.counts, count_key("refusal", attempt.email)
         async with shared_transaction():
             if not await counts.read([key]) and (await counts.add([key]))[key].failures == 1:

@@ -6,9 +6,8 @@ from datetime import datetime, timedelta
 
 from sqlalchemy import ColumnElement, delete, insert, or_, select, update
 from sqlmodel import col
-from starlette.requests import Request
 
-from employee_api.access import SESSION_COOKIE, Access, Actor, hash_token, new_token
+from employee_api.access import Access, Actor, hash_token, new_token, session_token
 from employee_api.activities import Subject, record
 from employee_api.auth.schemas import EndedSessions, SessionOutput
 from employee_api.database import Repository, transaction
@@ -18,16 +17,16 @@ from employee_api.models import Session, User
 from employee_api.schemas import Deleted
 from employee_api.users.locks import lock_user, user_of
 
-# `last_seen_at` is updated once in this fraction of the idle time: a write with every request would be too costly.
+# How often `last_seen_at` is updated within the idle time: a write with every request would be too costly.
 _UPDATES_PER_IDLE_TIME = 20
 
 
 @dataclass
 class SessionHandlers(Repository):
-    """Users see and end their own sessions; management does so for everyone.
+    """Users list and end their own sessions; management roles do so for everyone.
 
-    Sessions end `idle` after the last request, and `absolute` after the login at the latest. They end with their user,
-    whose role is read with every request.
+    A session ends `idle` after its last request, `absolute` after the login at the latest, and with its user, whose
+    role is read with every request.
     """
 
     idle: timedelta
@@ -49,7 +48,7 @@ class SessionHandlers(Repository):
         ]  # fmt: skip
 
     async def create(self, user_id: uuid.UUID, origin: dict[str, str]) -> str:
-        """Create a session and return its token, which can't be recovered later. Deletes all expired sessions."""
+        """Create a session and return its token, which can't be recovered later. Deletes expired sessions."""
         now = self.clock()
         token = new_token()
         expired = or_(col(Session.expires_at) <= now, col(Session.last_seen_at) <= now - self.idle)
@@ -85,8 +84,7 @@ class SessionHandlers(Repository):
 
     async def list_sessions(self, call: Call[None]) -> list[SessionOutput]:
         """Return the sessions of a user that have not ended, newest first."""
-        user_id, token = await user_of(call, self), session_token(call.request)
-        current = token and hash_token(token)
+        user_id, current = await user_of(call, self), hash_token(session_token(call.request))
         query = select(Session).where(col(Session.user_id) == user_id, *self._active(self.clock()))
         rows = await self.find_rows(query.order_by(col(Session.created_at).desc()))
         for row in rows:
@@ -107,9 +105,8 @@ class SessionHandlers(Repository):
         return Deleted(id=call.id)
 
     async def end_other_sessions(self, call: Call[None]) -> EndedSessions:
-        token = session_token(call.request)
-        others = [] if token is None else [col(Session.token_hash) != hash_token(token)]
-        return await self._end(call.user.id, call.user, *others)
+        current = hash_token(session_token(call.request))
+        return await self._end(call.user.id, call.user, col(Session.token_hash) != current)
 
     async def end_sessions_of_user(self, call: Call[None]) -> EndedSessions:
         return await self._end(call.id, call.actor)
@@ -130,16 +127,6 @@ class SessionHandlers(Repository):
 
     def _active(self, now: datetime) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
         return col(Session.expires_at) > now, col(Session.last_seen_at) > now - self.idle
-
-
-def session_token(request: Request) -> str | None:
-    """Return the session token: a bearer token, or else the cookie."""
-    return bearer_token(request) or request.cookies.get(SESSION_COOKIE)
-
-
-def bearer_token(request: Request) -> str | None:
-    scheme, _, token = request.headers.get("authorization", "").partition(" ")
-    return token.strip() or None if scheme.lower() == "bearer" else None
 
 
 def _session_id(token_hash: bytes) -> uuid.UUID:

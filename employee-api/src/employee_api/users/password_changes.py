@@ -7,7 +7,7 @@ from sqlalchemy import delete, update
 from sqlmodel import col
 
 from employee_api import errors
-from employee_api.access import DEVICE_COOKIE, Access, hash_token
+from employee_api.access import DEVICE_COOKIE, Access, hash_token, session_token
 from employee_api.activities import Subject, record
 from employee_api.database import Repository, transaction
 from employee_api.http.authorization import Authorizer
@@ -25,9 +25,9 @@ _RESET_LIFETIME = timedelta(hours=24)
 
 @dataclass
 class PasswordHandlers(Repository):
-    """Every change ends what gave access before it.
+    """A new password ends all access that the old one gave.
 
-    With enforced authorization links are valid only while their creators outrank the user.
+    With enforced authorization a link is valid only while its creator outranks the user.
     """
 
     new_users: NewUserPreparer
@@ -52,7 +52,7 @@ class PasswordHandlers(Repository):
             ),
         ]  # fmt: skip
 
-    async def change(self, call: Call[PasswordChangeInput], account: Account, session_token: str) -> None:
+    async def change(self, call: Call[PasswordChangeInput], account: Account) -> None:
         """Replace a user's own password and end all access but this session. Raises WrongPassword if it has changed."""
         password_hash = await call.while_connected(self.new_users.hash(call.input.new_password, "new_password"))
         async with transaction(self.engine) as connection:
@@ -61,8 +61,8 @@ class PasswordHandlers(Repository):
             changed = await connection.execute(update(User).where(*unchanged).values(password_hash=password_hash))
             if changed.rowcount == 0:
                 raise errors.WrongPassword
-            device = call.request.cookies.get(DEVICE_COOKIE, "")
-            await end_access(connection, user.id, [hash_token(session_token), hash_token(device)])
+            kept = (session_token(call.request), call.request.cookies.get(DEVICE_COOKIE, ""))
+            await end_access(connection, user.id, [hash_token(token) for token in kept])
             subject = Subject("user", user.id, user.name)
             await record(connection, call.user, "changed_password", self.clock(), subject)
 
