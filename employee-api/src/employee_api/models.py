@@ -18,10 +18,7 @@ SQLModel.metadata.naming_convention = {
 
 
 class UtcDateTime(TypeDecorator[datetime]):
-    """A timestamp in UTC. SQLite stores no time zone, so it is added when a value is read.
-
-    Binding a value without a time zone raises ValueError.
-    """
+    """A timestamp in UTC. SQLite stores no time zone, so reading a value adds it. Naive values raise ValueError."""
 
     impl = DateTime(timezone=True)
     cache_ok = True
@@ -39,12 +36,11 @@ class UtcDateTime(TypeDecorator[datetime]):
         return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
 
 
-_ID: Any = Field(primary_key=True)
 _TEXT: Any = Field(sa_type=Text)
 _TIMESTAMP: Any = Field(sa_type=UtcDateTime)
 _INDEXED_TIMESTAMP: Any = Field(sa_type=UtcDateTime, index=True)
 _OPTIONAL_TIMESTAMP: Any = Field(default=None, sa_type=UtcDateTime)
-# The default of the database is for replicas of the previous release, which do not know the column.
+# The database has a default because replicas of the previous release insert rows without the column.
 _ADDED_TEXT: Any = Field(default="", sa_type=Text, sa_column_kwargs={"server_default": text("''")})
 # The database clears the column when the user is deleted.
 _USER_REFERENCE: Any = Field(default=None, foreign_key="users.id", ondelete="SET NULL", index=True)
@@ -52,17 +48,22 @@ _USER_REFERENCE: Any = Field(default=None, foreign_key="users.id", ondelete="SET
 _OWNER: Any = Field(foreign_key="users.id", ondelete="CASCADE", index=True)
 
 
-class User(SQLModel, table=True):
-    """An employee. Uniqueness and login use `email_key`; `email` is stored as it was entered.
+class Entity(SQLModel):
+    """A row with an id; lists are paged by creation time."""
 
-    A user who registered openly is not `approved` until a management role gives them a role. A deactivated one can't
-    sign in.
+    id: uuid.UUID = Field(primary_key=True)
+    created_at: datetime = _TIMESTAMP
+
+
+class User(Entity, table=True):
+    """An employee. Uniqueness and login use `email_key`; `email` is stored as entered.
+
+    A user who registered openly is `approved` once a management role gives them a role.
     """
 
     __tablename__ = "users"
     __table_args__ = (Index("ix_users_created_at_id", "created_at", "id"),)
 
-    id: uuid.UUID = _ID
     name: str = _TEXT
     email: str = _TEXT
     email_key: str = Field(sa_type=Text, unique=True)
@@ -71,16 +72,14 @@ class User(SQLModel, table=True):
     color: str = _TEXT
     avatar: str = _TEXT
     dept: str = _TEXT
-    created_at: datetime = _TIMESTAMP
     approved: bool = Field(default=True, sa_column_kwargs={"server_default": true()})
     deactivated_at: datetime | None = _OPTIONAL_TIMESTAMP
 
 
-class Task(SQLModel, table=True):
+class Task(Entity, table=True):
     __tablename__ = "tasks"
     __table_args__ = (Index("ix_tasks_created_at_id", "created_at", "id"),)
 
-    id: uuid.UUID = _ID
     title: str = _TEXT
     description: str = _TEXT
     status: str = _TEXT
@@ -88,26 +87,23 @@ class Task(SQLModel, table=True):
     assignee_id: uuid.UUID | None = _USER_REFERENCE
     reporter_id: uuid.UUID | None = _USER_REFERENCE
     due_date: date | None = None
-    created_at: datetime = _TIMESTAMP
     updated_at: datetime = _TIMESTAMP
 
 
-class Comment(SQLModel, table=True):
+class Comment(Entity, table=True):
     """A comment on a task: deleted with the task, but not with its author."""
 
     __tablename__ = "comments"
     __table_args__ = (Index("ix_comments_task_id_created_at_id", "task_id", "created_at", "id"),)
 
-    id: uuid.UUID = _ID
     task_id: uuid.UUID = Field(foreign_key="tasks.id", ondelete="CASCADE")
     author_id: uuid.UUID | None = _USER_REFERENCE
     body: str = _TEXT
-    created_at: datetime = _TIMESTAMP
     edited_at: datetime | None = _OPTIONAL_TIMESTAMP
 
 
-class Activity(SQLModel, table=True):
-    """A change to a user or task. The subject's id and name are copies, because an activity outlives its subject."""
+class Activity(Entity, table=True):
+    """A change to a user or task. It has copies of the subject's id and name because it outlives the subject."""
 
     __tablename__ = "activities"
     __table_args__ = (
@@ -115,14 +111,12 @@ class Activity(SQLModel, table=True):
         Index("ix_activities_subject_id_created_at_id", "subject_id", "created_at", "id"),
     )
 
-    id: uuid.UUID = _ID
     actor_id: uuid.UUID | None = _USER_REFERENCE
     action: str = _TEXT
     subject_type: str = _TEXT
     subject_id: uuid.UUID
     subject_name: str = _TEXT
     changes: dict[str, Any] = Field(sa_type=JSON)
-    created_at: datetime = _TIMESTAMP
 
 
 class Session(SQLModel, table=True):
@@ -139,50 +133,44 @@ class Session(SQLModel, table=True):
     user_agent: str = _ADDED_TEXT
 
 
-class ApiToken(SQLModel, table=True):
-    """A token with which a program acts for a user, within its scopes, which are separated by spaces."""
+class ApiToken(Entity, table=True):
+    """A token with which a program acts for a user. Its scopes are separated by spaces."""
 
     __tablename__ = "api_tokens"
 
-    id: uuid.UUID = _ID
     token_hash: bytes = Field(unique=True)
     user_id: uuid.UUID = _OWNER
     name: str = _TEXT
     scopes: str = _TEXT
-    created_at: datetime = _TIMESTAMP
     last_used_at: datetime | None = _OPTIONAL_TIMESTAMP
     expires_at: datetime | None = _OPTIONAL_TIMESTAMP
 
 
-class SingleUseLink(SQLModel, table=True):
-    """An invitation to register with a role, or permission to set the password of a user."""
+class SingleUseLink(Entity, table=True):
+    """An invitation to register with a role, or permission to set a user's password."""
 
     __tablename__ = "single_use_links"
 
-    id: uuid.UUID = _ID
     token_hash: bytes = Field(unique=True)
     purpose: str = _TEXT
     role: str = _ADDED_TEXT
     dept: str = _ADDED_TEXT
     user_id: uuid.UUID | None = Field(default=None, foreign_key="users.id", ondelete="CASCADE", index=True)
     creator_id: uuid.UUID | None = _USER_REFERENCE
-    created_at: datetime = _TIMESTAMP
     expires_at: datetime = _INDEXED_TIMESTAMP
     used_at: datetime | None = _OPTIONAL_TIMESTAMP
 
 
-class SignIn(SQLModel, table=True):
+class SignIn(Entity, table=True):
     """An attempt to sign in to an account, with its outcome."""
 
     __tablename__ = "sign_ins"
     __table_args__ = (Index("ix_sign_ins_created_at_id", "created_at", "id"),)
 
-    id: uuid.UUID = _ID
     user_id: uuid.UUID = _OWNER
     outcome: str = _TEXT
     address: str = _TEXT
     user_agent: str = _TEXT
-    created_at: datetime = _TIMESTAMP
 
 
 class Device(SQLModel, table=True):
@@ -197,10 +185,7 @@ class Device(SQLModel, table=True):
 
 
 class FailureCount(SQLModel, table=True):
-    """How often something has failed in the window that began with the first failure, such as logins to an account.
-
-    `key_hash` is the SHA-256 of what is counted.
-    """
+    """The number of failures, such as of logins to an account, in a window that began with the first one."""
 
     __tablename__ = "failure_counts"
 
@@ -213,7 +198,7 @@ class FailureCount(SQLModel, table=True):
 class StoredResponse(SQLModel, table=True):
     """The response to a request with an Idempotency-Key, for its repetitions.
 
-    `key_hash` is the SHA-256 of the caller, the operation and the key; `fingerprint` identifies the input.
+    `key_hash` is the SHA-256 of caller, operation and key; `fingerprint` that of the input.
     """
 
     __tablename__ = "stored_responses"

@@ -1,6 +1,6 @@
-"""Lists in pages, newest first unless sorted otherwise.
+"""Lists in pages, newest first by default.
 
-A cursor identifies the last row of the previous page, so rows that are added later do not shift the following pages.
+A cursor identifies the last row of a page, so rows that are added later do not shift the following pages.
 """
 
 import base64
@@ -18,7 +18,7 @@ from sqlmodel import col
 from chassis.errors import FieldViolation
 from employee_api.errors import BadRequest
 from employee_api.fields import Limit
-from employee_api.models import Activity, Comment, SignIn, Task
+from employee_api.models import Entity
 from employee_api.schemas import Input, Output
 
 OutputT = TypeVar("OutputT", bound=Output)
@@ -41,9 +41,9 @@ class SortKey:
     """What a list is sorted by, before the id; rows without a value come last.
 
     Attributes:
-        name: identifies the key in cursors, which work with one key and direction only.
+        name: identifies the key in cursors, which are valid for one key and direction only.
         expression: the SQL expression.
-        values: validates its values. Cursors are input: it must refuse what the database can't store.
+        values: validates values in cursors, which are input: it must refuse what the database can't store.
         optional: whether rows may have no value.
     """
 
@@ -51,45 +51,39 @@ class SortKey:
     expression: SQLColumnExpression[Any]
     values: TypeAdapter[Any]
     optional: bool = False
+    descending: bool = True
 
+    def sort(self, query: Select[Any], row_id: Any) -> Select[Any]:
+        by_value, by_id = (key.desc() if self.descending else key.asc() for key in (self.expression, row_id))
+        return query.order_by(by_value.nulls_last() if self.optional else by_value, by_id)
 
-@dataclass(frozen=True)
-class _Order:
-    by_id: SQLColumnExpression[uuid.UUID]
-    key: SortKey
-    descending: bool
-
-    @property
-    def name(self) -> str:
-        return f"{self.key.name} {'desc' if self.descending else 'asc'}"
-
-    def sort(self, query: Select[Any]) -> Select[Any]:
-        by_value, by_id = (key.desc() if self.descending else key.asc() for key in (self.key.expression, self.by_id))
-        return query.order_by(by_value.nulls_last() if self.key.optional else by_value, by_id)
-
-    def follows(self, cursor: str) -> ColumnElement[bool]:
-        """Return the condition that a row comes after the one that the cursor identifies."""
-        value, row_id = self._decode(cursor)
-        by_value: Any = self.key.expression
+    def follows(self, cursor: str, row_id: Any) -> ColumnElement[bool]:
+        """Return the condition that a row comes after the one that the cursor identifies. Raises BadRequest."""
+        value, last_id = self._decode(cursor)
+        by_value: Any = self.expression
         if value is None:
-            return and_(by_value.is_(None), self.by_id < row_id if self.descending else self.by_id > row_id)
-        row, last = tuple_(by_value, self.by_id), tuple_(literal(value, by_value.type), literal(row_id))
+            return and_(by_value.is_(None), row_id < last_id if self.descending else row_id > last_id)
+        row, last = tuple_(by_value, row_id), tuple_(literal(value, by_value.type), literal(last_id))
         following = row < last if self.descending else row > last
-        return or_(following, by_value.is_(None)) if self.key.optional else following
+        return or_(following, by_value.is_(None)) if self.optional else following
 
     def cursor(self, row: RowMapping) -> str:
-        return base64.urlsafe_b64encode(orjson.dumps([self.name, row["sort_value"], row["id"]])).decode()
+        return base64.urlsafe_b64encode(orjson.dumps([self._order, row["sort_value"], row["id"]])).decode()
+
+    @property
+    def _order(self) -> str:
+        return f"{self.name} {'desc' if self.descending else 'asc'}"
 
     def _decode(self, cursor: str) -> tuple[Any, uuid.UUID]:
         try:
             # orjson refuses lone surrogates, which pydantic would accept.
             raw = orjson.loads(base64.b64decode(cursor, b"-_", validate=True))
-            name, value, row_id = _CURSOR.validate_python(raw)
-            if value is not None or not self.key.optional:
-                value = self.key.values.validate_python(value)
+            order, value, row_id = _CURSOR.validate_python(raw)
+            if value is not None or not self.optional:
+                value = self.values.validate_python(value)
         except (ValueError, OverflowError):
-            name = None
-        if name != self.name:
+            order = None
+        if order != self._order:
             raise BadRequest("cursor is invalid", [FieldViolation("cursor", "is invalid")])
         return value, row_id
 
@@ -97,23 +91,22 @@ class _Order:
 async def fetch_page(
     reads: AsyncEngine,
     query: Select[Any],
-    model: type[Task | Comment | Activity | SignIn],
+    model: type[Entity],
     page: PageQuery,
     output: type[OutputT],
     *,
     key: SortKey | None = None,
-    descending: bool = True,
 ) -> OutputT:
     """Return a page of `query`, which selects the `id` of `model`, as an `output` with `items` and `next`.
 
-    By default the newest rows come first. Raises BadRequest for a bad cursor.
+    By default the newest rows come first. Raises BadRequest for an invalid cursor.
     """
-    order = _Order(col(model.id), key or SortKey("created_at", col(model.created_at), TIMESTAMPS), descending)
-    query = query.add_columns(order.key.expression.label("sort_value"))
+    row_id, key = col(model.id), key or SortKey("created_at", col(model.created_at), TIMESTAMPS)
+    query = key.sort(query.add_columns(key.expression.label("sort_value")), row_id)
     if page.cursor is not None:
-        query = query.where(order.follows(page.cursor))
+        query = query.where(key.follows(page.cursor, row_id))
     async with reads.connect() as connection:
-        # One row more than the limit shows whether another page follows.
-        rows = (await connection.execute(order.sort(query).limit(page.limit + 1))).mappings().all()
-    following = order.cursor(rows[page.limit - 1]) if len(rows) > page.limit else None
+        # One row beyond the limit shows that another page follows.
+        rows = (await connection.execute(query.limit(page.limit + 1))).mappings().all()
+    following = key.cursor(rows[page.limit - 1]) if len(rows) > page.limit else None
     return output.model_validate({"items": rows[: page.limit], "next": following})

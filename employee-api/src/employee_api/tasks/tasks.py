@@ -4,11 +4,11 @@ Every transaction locks users before tasks, both in the order of their ids, so t
 """
 
 import uuid
-from collections.abc import Collection, Sequence
+from dataclasses import replace
 from http import HTTPStatus
 from typing import Any
 
-from sqlalchemy import RowMapping, delete, insert, select, update
+from sqlalchemy import delete, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlmodel import col
 
@@ -43,20 +43,10 @@ async def get_task(connection: AsyncConnection, task_id: uuid.UUID, *, lock: boo
     return TaskOutput.model_validate(row)
 
 
-async def lock_tasks(connection: AsyncConnection, task_ids: Collection[uuid.UUID]) -> Sequence[RowMapping]:
-    """Return id, title and assignee of distinct tasks, locked until the transaction ends. Raises SomeTasksNotFound."""
-    columns = (col(Task.id), col(Task.title), col(Task.assignee_id))
-    query = select(*columns).where(col(Task.id).in_(task_ids)).order_by(col(Task.id)).with_for_update()
-    tasks = (await connection.execute(query)).mappings().all()
-    if len(tasks) < len(task_ids):
-        raise errors.SomeTasksNotFound
-    return tasks
-
-
 async def lock_users(connection: AsyncConnection, actor: Actor | None, *others: uuid.UUID | None) -> set[uuid.UUID]:
     """Prevent the deletion of users until the transaction ends, and return the ids of those who exist.
 
-    Raises AuthenticationRequired if the actor was deleted, which ended the session.
+    Raises AuthenticationRequired if the actor was deleted.
     """
     user_ids = {user_id for user_id in (actor and actor.id, *others) if user_id is not None}
     if not user_ids:
@@ -95,9 +85,8 @@ class TaskHandlers(Repository):
 
     async def list_tasks(self, call: Call[TaskQuery]) -> TaskPage:
         query = call.input
-        descending = query.order is Order.DESCENDING
-        matching, key = matching_tasks(query), SORT_KEYS[query.sort]
-        return await fetch_page(self.reads, matching, Task, query, TaskPage, key=key, descending=descending)
+        key = replace(SORT_KEYS[query.sort], descending=query.order is Order.DESCENDING)
+        return await fetch_page(self.reads, matching_tasks(query), Task, query, TaskPage, key=key)
 
     async def get_task(self, call: Call[None]) -> TaskOutput:
         async with self.reads.connect() as connection:
@@ -116,7 +105,7 @@ class TaskHandlers(Repository):
         return task
 
     async def change_task(self, call: Call[TaskPatch]) -> TaskOutput:
-        """Apply a patch and return the task; a patch without effect records no activity."""
+        """Change the given fields; without an effective change no activity is recorded."""
         task_id, now = call.id, self.clock()
         requested = call.input.model_dump(exclude_unset=True)
         async with transaction(self.engine) as connection:
@@ -134,11 +123,16 @@ class TaskHandlers(Repository):
         return after
 
     async def assign_tasks(self, call: Call[TaskAssignment]) -> AssignmentOutput:
-        """Assign all of the tasks or none, and return the ids of those that had another assignee before."""
+        """Assign all of the tasks or none."""
         now, assignment = self.clock(), call.input.model_dump(include={"assignee_id"})
+        task_ids = set(call.input.task_ids)
+        columns = (col(Task.id), col(Task.title), col(Task.assignee_id))
+        query = select(*columns).where(col(Task.id).in_(task_ids)).order_by(col(Task.id)).with_for_update()
         async with transaction(self.engine) as connection:
             await _lock_assignee_and_reporter(connection, call.actor, assignment)
-            tasks = await lock_tasks(connection, set(call.input.task_ids))
+            tasks = (await connection.execute(query)).mappings().all()
+            if len(tasks) < len(task_ids):
+                raise errors.SomeTasksNotFound
             changed = [task for task in tasks if task["assignee_id"] != call.input.assignee_id]
             changed_ids = [task["id"] for task in changed]
             values = assignment | {"updated_at": now}
