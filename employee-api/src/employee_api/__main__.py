@@ -35,12 +35,12 @@ from employee_api.users.schemas import UserInput
 
 log = structlog.get_logger()
 
-# A process that can't reach its database ends with one line, and is restarted by what runs it.
+# A process that can't reach its database exits with a one-line message; whatever runs it restarts it.
 _CONNECT_SECONDS = 1.5
 
 
 class ProcessSettings(EmployeeApiSettings):
-    # Without other names, a page whose name is rebound to this machine can't use it (DNS rebinding).
+    # Only loopback by default: otherwise a page could rebind its name to this machine (DNS rebinding).
     allowed_hosts: Annotated[frozenset[str], Parse(parse_host_patterns)] = LOOPBACK
 
 
@@ -48,7 +48,7 @@ def main() -> None:
     arguments = _parse_arguments()
     if arguments.command == "add-user":
         _add_user(load(EmployeeApiSettings), arguments)
-    else:  # the command `migrate`, too
+    else:  # `run` also handles the command `migrate`
         http_server.run("employee-api", ProcessSettings, build, migrations=MIGRATIONS, connect_seconds=_CONNECT_SECONDS)
 
 
@@ -72,7 +72,7 @@ def _parse_arguments() -> argparse.Namespace:
 
 @asynccontextmanager
 async def build(settings: EmployeeApiSettings, service: HttpService) -> AsyncIterator[Starlette]:
-    """Serve until the drain is over."""
+    """Build the application, and close what it uses after the drain."""
     if settings.auth_mode is AuthMode.OFF:
         log.warning("AUTH_MODE is off: every client has full access")
     engine = open_engine(settings.database_url.get_secret_value(), service.telemetry)

@@ -1,4 +1,4 @@
-"""The log of changes to users and tasks. They are recorded in the transaction of the change: both commit or neither."""
+"""The log of changes to users and tasks. An activity is recorded in the transaction of its change."""
 
 import uuid
 from collections.abc import Mapping
@@ -51,9 +51,9 @@ _FILTERS = {"subject": Activity.subject_id, "actor": Activity.actor_id, "action"
 
 @dataclass(frozen=True)
 class Subject:
-    """The user or task that an action changed. What is created has no values before, what is deleted none after.
+    """The user or task that an action changed: the values of its changed fields before and after.
 
-    Otherwise the fields that `after` names have changed.
+    A creation has no values before, a deletion none after.
     """
 
     type: str
@@ -64,7 +64,6 @@ class Subject:
 
     @property
     def changes(self) -> dict[str, Any]:
-        """Return the values before and after as JSON values."""
         return {
             name: {"before": _json_value(self.before.get(name)), "after": _json_value(self.after.get(name))}
             for name in self.after or self.before
@@ -80,7 +79,6 @@ class ActivityHandlers(Repository):
         ]
 
     async def list_activities(self, call: Call[ActivityQuery]) -> ActivityPage:
-        """Return a page of the activities that match every given filter."""
         query = call.input
         given = query.model_dump(include=set(_FILTERS), exclude_none=True)
         conditions = [col(_FILTERS[name]) == value for name, value in given.items()]

@@ -1,7 +1,7 @@
-"""Looks passwords up in a file of breached ones, which may be larger than the memory.
+"""Looks up passwords in a file of breached ones, which may be larger than the memory.
 
-Each line is a password or the SHA-1 of one, sorted by bytes. Hashes may be followed by `:` and a count, the format of
-Have I Been Pwned.
+Each line is a password or its SHA-1, sorted by bytes. As in the files of Have I Been Pwned, `:` and a count may follow
+a hash.
 """
 
 import hashlib
@@ -16,7 +16,7 @@ _SAMPLES = 1000
 
 
 def is_breached(password: str, path: Path) -> bool:
-    """Look a password up, by binary search. Raises OSError."""
+    """Look up a password by binary search. Raises OSError."""
     with path.open("rb") as file:
         hashed = _has_hashes(file)
         # Published lists contain SHA-1.
@@ -54,7 +54,7 @@ def _has_hashes(file: BinaryIO) -> bool:
 
 
 def _key_from(file: BinaryIO, offset: int, *, hashed: bool) -> bytes | None:
-    """Return the password or hash in the first line that begins at the offset or later; None at the end of the file."""
+    """Return the password or hash in the first line that begins at or after the offset; None at the end of the file."""
     file.seek(max(offset - 1, 0))
     if offset:
         file.readline(_MAX_LINE_BYTES)

@@ -20,13 +20,13 @@ from sqlalchemy.pool import NullPool
 from chassis.sql import sqlite
 from chassis.sql.sqlalchemy_url import UNPREPARED
 
-# Connection failures, resources (disk full, too many connections), shutdowns, and a read-only server (a standby).
+# Connection failures, exhausted resources, shutdowns, and a read-only server (a standby).
 _POSTGRES_AWAY = ("08", "53", "57P", "25006")
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 
 Clock = Callable[[], datetime]
-"""What the application reads the time from, so that tests can set it."""
+"""Returns the current time; tests replace it."""
 
 
 def utc_now() -> datetime:
@@ -44,9 +44,9 @@ _shared: ContextVar[_Shared | None] = ContextVar("shared_transaction", default=N
 
 @asynccontextmanager
 async def shared_transaction() -> AsyncIterator[None]:
-    """Join every `transaction` of the block into one, which is committed at its end, or rolled back after an error.
+    """Join every `transaction` in the block into one, which begins with the first of them.
 
-    It begins with the first of them.
+    It is committed at the end of the block, or rolled back after an error.
     """
     async with AsyncExitStack() as stack:
         token = _shared.set(_Shared(stack))
@@ -58,7 +58,7 @@ async def shared_transaction() -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def transaction(engine: AsyncEngine) -> AsyncIterator[AsyncConnection]:
-    """Run the block in a transaction of its own, or in a savepoint of the shared one."""
+    """Run the block in its own transaction, or in a savepoint of the shared one."""
     shared = _shared.get()
     if shared is None:
         async with engine.begin() as connection:
@@ -72,7 +72,7 @@ async def transaction(engine: AsyncEngine) -> AsyncIterator[AsyncConnection]:
 
 @dataclass
 class Repository:
-    """Rows of a feature. Reads need no transaction; changes are made in a `transaction`."""
+    """A feature's access to the database. Reads need no transaction; changes are made in a `transaction`."""
 
     engine: AsyncEngine
     clock: Clock
@@ -83,12 +83,12 @@ class Repository:
         return self.engine.execution_options(isolation_level="AUTOCOMMIT")
 
     async def find_row(self, query: Executable) -> dict[str, Any] | None:
-        """Return the first row by the names of its columns."""
+        """Return the columns of the first row by name."""
         rows = await self.find_rows(query)
         return rows[0] if rows else None
 
     async def execute(self, statement: Executable) -> None:
-        """Execute a change in a transaction of its own, or in the shared one."""
+        """Execute one change in a `transaction`."""
         async with transaction(self.engine) as connection:
             await connection.execute(statement)
 
@@ -98,20 +98,20 @@ class Repository:
 
 
 def blocking_engine(engine: AsyncEngine) -> Engine:
-    """Return an engine for the same database whose connections are opened and closed by the thread that uses them."""
+    """Return an engine for the same database; the thread that uses a connection opens and closes it."""
     if engine.dialect.name == "postgresql":
         return create_engine(engine.url, poolclass=NullPool, connect_args=UNPREPARED)
     return create_engine(engine.url.set(drivername="sqlite"), poolclass=NullPool)
 
 
 def is_unique_violation(error: DBAPIError) -> bool:
-    """Return whether another row has the same unique values: of all constraints only those that input can violate."""
+    """Return whether another row has the same unique values. Input can violate no other kind of constraint."""
     unique = (sqlite3.SQLITE_CONSTRAINT_UNIQUE, sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY)
     return getattr(error.orig, "sqlstate", "") == "23505" or getattr(error.orig, "sqlite_errorcode", 0) in unique
 
 
 def is_away(error: BaseException) -> bool:
-    """Return whether an error means that the database can't be used now, while the request may be right."""
+    """Return whether an error means that the database can't be used now, whatever the request."""
     if isinstance(error, PoolTimeoutError):
         return True
     if isinstance(error, DBAPIError):
@@ -122,7 +122,7 @@ def is_away(error: BaseException) -> bool:
 
 
 def _is_postgres_away(error: BaseException) -> bool:
-    psycopg = sys.modules.get("psycopg")  # importing it takes a third of a second, which SQLite saves
+    psycopg = sys.modules.get("psycopg")  # with SQLite it is never imported, which saves a third of a second
     if psycopg is None or not isinstance(error, psycopg.Error):
         return False
     if error.sqlstate is None:  # refused and lost connections have no state

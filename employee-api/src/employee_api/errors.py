@@ -1,4 +1,4 @@
-"""The errors of the API. Their names, statuses and texts are part of the contract, and `/docs` shows the docstrings."""
+"""The errors of the API. Names, statuses and texts are part of the contract, and `/docs` shows the docstrings."""
 
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
@@ -8,7 +8,7 @@ from chassis.errors import DomainError, FieldViolation
 
 
 class ApiError(DomainError):
-    """What a client gets to see. A subclass states what is the same whenever it is raised."""
+    """An error that a client sees. Subclasses set its constant parts as class arguments."""
 
     status: ClassVar[HTTPStatus]
     text: ClassVar[str]
@@ -64,15 +64,15 @@ class CrossSiteRequest(ApiError, status=403, text="Requests from other sites are
 
 # The reason is a label value of the metric `shop.employee_api.refusals`, on which dashboards may depend.
 class ManagementRoleRequired(ApiError, status=403, text="Not allowed", reason="LEADERS_ONLY"):
-    """The session's user does not have one of the management roles."""
+    """The session's user has no management role."""
 
 
 class HigherRoleRequired(ApiError, status=403, text="Only a higher role may do this"):
-    """The user, or the role to give, is not below the session's user; but a CEO only can't reset their own password."""
+    """The user or role does not rank below your own role; a CEO may do everything but reset their own password."""
 
 
 class ApprovalRequired(ApiError, status=403, text="Your account awaits approval"):
-    """The session's user has registered, and no management role has given them a role yet."""
+    """The session's user has registered, but has not been given a role yet."""
 
 
 class SessionRequired(ApiError, status=403, text="Log in for this: API tokens can't do it"):
@@ -91,15 +91,15 @@ class PathNotFound(ApiError, status=404, text="Not Found", reason="NOT_FOUND"):
 
 
 class MethodNotAllowed(ApiError, status=405, text="Method Not Allowed"):
-    """The path does not support the method; the header `Allow` lists those that it supports."""
+    """The path does not support the method; the header `Allow` lists the methods that it supports."""
 
 
 class PreconditionFailed(ApiError, status=412, text="Changed since it was read"):
-    """The resource is not in the state that the request's `If-Match` requires: a change came first."""
+    """The resource has changed: its entity tag is not one that the request's `If-Match` lists."""
 
 
 class JsonRequired(ApiError, status=415, text="Content-Type must be application/json"):
-    """The body is not declared to be JSON."""
+    """The content type of the body is not JSON."""
 
 
 class HostNotServed(ApiError, status=421, text="This host is not served here"):
@@ -107,15 +107,15 @@ class HostNotServed(ApiError, status=421, text="This host is not served here"):
 
 
 class IdempotencyKeyReused(ApiError, status=422, text="Idempotency-Key was already used for a different request"):
-    """The caller has already sent this Idempotency-Key to the operation, with other input."""
+    """The caller has already sent this Idempotency-Key to the operation with different input."""
 
 
 class UnexpectedError(ApiError, status=500, text="Internal server error", reason="INTERNAL"):
-    """The server failed; its log has the details, under the request's id."""
+    """The server failed; its log has the details under the request's id."""
 
 
 class DatabaseUnavailable(ApiError, status=503, text="The database is not available", retry_after_seconds=5):
-    """The database can't be reached, has no free connection, or takes no changes; whether it made one is unknown."""
+    """The database is unreachable, overloaded or read-only; whether it has made the change is unknown."""
 
 
 class NotReady(ApiError, status=503, text="Not ready"):
@@ -142,7 +142,7 @@ class TokenNotFound(ApiError, status=404, text="API token not found"):
 
 
 class TooManyTokens(ApiError, status=409, text="Too many API tokens: revoke one first"):
-    """The user has as many API tokens as one may have."""
+    """The user already has the maximum number of API tokens."""
 
 
 # Accounts, passwords, registrations and invitations
@@ -157,7 +157,7 @@ class EmailTaken(ApiError, status=409, text="Email already registered"):
 
 
 class LastManagementUser(ApiError, status=409, text="The last leader can't be {}"):
-    """Without this user no one could add or delete employees."""
+    """Without this user, no one could add or delete employees."""
 
     def __init__(self, change: str = "deleted") -> None:
         super().__init__(self.text.format(change))
@@ -173,27 +173,27 @@ class WeakPassword(BadRequest, text="Password {}"):
 
 
 class WrongPassword(ApiError, status=403, text="Current password is wrong"):
-    """The current password is wrong. It is no 401: the session is valid."""
+    """The current password is wrong. The status is not 401 because the session is valid."""
 
 
 class TooManyPasswords(ApiError, status=503, text="Too many logins or registrations at once", retry_after_seconds=5):
-    """Too many other requests wait for a thread to hash or verify their password."""
+    """Too many other requests are waiting for a password to be hashed or verified."""
 
 
 class InvalidPasswordReset(ApiError, status=403, text="Password reset is invalid or used"):
-    """The token never existed, was used or replaced, has expired, or its creator may no longer allow this."""
+    """The token is unknown, used, replaced or expired, or its creator may no longer reset this password."""
 
 
 class RegistrationClosed(ApiError, status=403, text="Registration is closed"):
-    """Only management users add employees: `REGISTRATION`, or its default, allows no one to register."""
+    """Only management roles can add employees: the setting `REGISTRATION` allows no one to register."""
 
 
 class InvitationRequired(ApiError, status=403, text="An invitation is required"):
-    """Only those whom a management user has invited may register."""
+    """Only people whom a management role has invited may register."""
 
 
 class InvalidInvitation(ApiError, status=403, text="Invitation is invalid or used"):
-    """The invitation never existed, was used or withdrawn, has expired, or its creator may no longer invite."""
+    """The invitation is unknown, used, withdrawn or expired, or its creator may no longer invite."""
 
 
 class InvitationNotFound(ApiError, status=404, text="Invitation not found"):
@@ -220,7 +220,7 @@ class CommentNotFound(ApiError, status=404, text="Comment not found"):
 
 
 class NotTheAuthor(ApiError, status=403, text="Only its author may do this"):
-    """The comment is by someone else than the session's user."""
+    """Someone other than the session's user wrote the comment."""
 
 
 class UnknownAssignee(BadRequest, text="Unknown assignee", violation=("assignee_id", "is no user's id")):
@@ -236,14 +236,14 @@ class UnknownAuthor(BadRequest, text="Unknown author", violation=("author_id", "
 
 
 class TooManyExports(ApiError, status=429, text="Too many exports at once", retry_after_seconds=5):
-    """Each export occupies a database connection until its client has read everything."""
+    """Each export occupies a database connection until its client has read it completely."""
 
 
 ZONE_RULE = "must be a time zone of the IANA database, such as Europe/Berlin"
 
 
 class UnknownTimeZone(BadRequest, text=f"tz {ZONE_RULE}", violation=("tz", ZONE_RULE)):
-    """The parameter `tz` names no time zone, or one that only a newer version of the database server knows."""
+    """The parameter `tz` names no time zone, or one that the database server does not know yet."""
 
 
 NOT_FOUND: dict[str, type[ApiError]] = {

@@ -1,4 +1,4 @@
-"""Counts of failed logins, and of registrations, in the database: all replicas share them."""
+"""Counts of failed logins and of registrations in the database, which all replicas share."""
 
 import hashlib
 from collections.abc import Iterable, Mapping
@@ -31,7 +31,7 @@ class FailureCounts(Repository):
         begun_at, failures = col(FailureCount.begun_at), col(FailureCount.failures)
         ended = begun_at <= now - self.window
         insert = postgresql.insert if self.engine.dialect.name == "postgresql" else sqlite.insert
-        # In the order of the keys: transactions that lock the same rows can't deadlock.
+        # Sorted, so that transactions that lock the same rows can't deadlock.
         rows = [{"key_hash": key, "failures": 1, "begun_at": now, "last_at": now} for key in sorted(keys)]
         changed = {
             "failures": case((ended, 1), else_=failures + 1),
@@ -39,7 +39,7 @@ class FailureCounts(Repository):
             "last_at": now,
         }
         add = insert(FailureCount).values(rows).on_conflict_do_update(index_elements=["key_hash"], set_=changed)
-        # Those that another transaction has locked are left to it.
+        # Rows that another transaction has locked are left to it.
         deletable = select(col(FailureCount.key_hash)).where(ended).with_for_update(skip_locked=True)
         async with transaction(self.engine) as connection:
             counted = (await connection.execute(add.returning(FailureCount))).mappings()
@@ -53,5 +53,5 @@ class FailureCounts(Repository):
 
 
 def count_key(kind: str, value: str) -> bytes:
-    """Return the key under which something is counted. The e-mail in a login may be as long as a request body."""
+    """Return a key of fixed length: the e-mail in a login may be as long as a request body."""
     return hashlib.sha256(f"{kind} {value}".encode()).digest()

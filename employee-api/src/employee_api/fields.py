@@ -1,7 +1,6 @@
-"""Types of single request and response fields; months as conditions of SQL.
+"""Types of request and response fields, and months as SQL conditions.
 
-Text never contains control characters, except passwords, which have no NUL: PostgreSQL can't store it. The JSON parser
-rejects lone surrogates before validation.
+Text has no control characters; passwords may, except for NUL. The JSON parser rejects lone surrogates before.
 """
 
 import re
@@ -15,7 +14,7 @@ from sqlalchemy import ColumnElement
 
 from chassis.values.fields import CONTROL
 
-# Passwords may have any character that PostgreSQL can store.
+# PostgreSQL can't store NUL.
 _NO_NUL = r"^[^\x00]*$"
 _NO_CONTROL = rf"^[^{CONTROL}]*$"
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
@@ -48,7 +47,7 @@ Title = Annotated[str, _text(1, 500), Field(examples=["Water the plants"])]
 def broken_rule(rule: str) -> PydanticCustomError:
     """Return the error of a validator whose rule is shown to clients, such as "must be a UUID".
 
-    The text of any other error is not shown: it may contain the value.
+    Texts of other errors are not shown because they may contain the value.
     """
     return PydanticCustomError(BROKEN_RULE, "{rule}", {"rule": rule})
 
@@ -59,14 +58,14 @@ def parse_id(text: str) -> uuid.UUID | None:
 
 
 def _require_canonical_id(value: Any) -> Any:
-    # `uuid.UUID` alone would accept braces, `urn:uuid:` and more.
+    # `uuid.UUID` also accepts braces, `urn:uuid:` and more.
     if isinstance(value, str) and parse_id(value) is None:
         raise broken_rule("must be a UUID")
     return value
 
 
 def _parse_calendar_date(value: Any) -> date:
-    # pydantic alone would accept numbers and timestamps.
+    # pydantic also accepts numbers and timestamps.
     if not isinstance(value, str) or not _DATE.fullmatch(value):
         raise broken_rule("must be YYYY-MM-DD")
     try:
@@ -90,7 +89,7 @@ def _limit_words(value: str) -> str:
 
 
 def _parse_moment(value: Any) -> datetime:
-    # pydantic alone would accept numbers, and timestamps without a time zone.
+    # pydantic also accepts numbers, and timestamps without a time zone.
     try:
         if isinstance(value, str) and _MOMENT.fullmatch(value):
             return datetime.fromisoformat(value.upper()).astimezone(UTC)
@@ -100,7 +99,7 @@ def _parse_moment(value: Any) -> datetime:
 
 
 def format_timestamp(timestamp: datetime) -> str:
-    """Return a timestamp in UTC as responses have it."""
+    """Return the form of a UTC timestamp in responses."""
     return timestamp.isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
@@ -132,7 +131,7 @@ def month_range(month: str, zone: tzinfo = UTC) -> tuple[datetime, datetime]:
         raise ValueError("month must be YYYY-MM")
     year, number = int(match[1]), int(match[2])
     first = _in_utc(datetime(year, number, 1, tzinfo=zone))
-    if (year, number) == (9999, 12):  # the month after it can't be represented
+    if (year, number) == (9999, 12):  # the following month can't be represented
         return first, datetime.max.replace(tzinfo=UTC)
     following = _in_utc(datetime(year + number // 12, number % 12 + 1, 1, tzinfo=zone))
     return first, following - datetime.resolution

@@ -1,4 +1,4 @@
-"""The probes, which the chassis serves: their description, and the check behind `/readyz`."""
+"""The description of the probes, which the chassis serves, and the check behind `/readyz`."""
 
 from typing import Literal
 

@@ -1,6 +1,6 @@
-"""Base classes of request and response models, and the models that several features share.
+"""Base classes of request and response models, and models that several features share.
 
-The API description is generated from these models: their docstrings and field descriptions appear in it.
+The API description is generated from these models and contains their docstrings.
 """
 
 import uuid
@@ -24,13 +24,13 @@ class StrictInput(Input):
 
 
 def _without_defaults(schema: dict[str, Any]) -> None:
-    # A field that a patch omits has no value, so the defaults of its model must not be documented.
+    # A patch leaves omitted fields unchanged, so the defaults of its model must not be documented.
     for field in schema["properties"].values():
         field.pop("default", None)
 
 
 class Patch(StrictInput):
-    """Changes to some fields: `model_dump(exclude_unset=True)` has those that the request contains."""
+    """Changes to some fields: `model_dump(exclude_unset=True)` returns those in the request."""
 
     model_config = ConfigDict(json_schema_extra=_without_defaults)
 
@@ -42,7 +42,7 @@ class Output(BaseModel):
 
     @classmethod
     def columns(cls, table: Any) -> list[Any]:
-        """Return the columns of a table that are fields of the body."""
+        """Return the columns of a table for the fields of the body."""
         return [getattr(table, name) for name in cls.model_fields]
 
 

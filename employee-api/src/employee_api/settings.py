@@ -16,7 +16,7 @@ from employee_api.breached_passwords import parse_breached_passwords_file
 
 
 class AuthMode(StrEnum):
-    """Whether authorization is off, only measured, or enforced."""
+    """Whether authorization is off, only observed, or enforced."""
 
     OFF = "off"
     OBSERVE = "observe"
@@ -24,7 +24,7 @@ class AuthMode(StrEnum):
 
 
 class RegistrationMode(StrEnum):
-    """Who may register: everyone, who has an invitation, or no one."""
+    """Who may register: anyone, only those with an invitation, or no one."""
 
     OPEN = "open"
     INVITE = "invite"
@@ -35,18 +35,18 @@ _DEFAULT_PORTS = {"http": ":80", "https": ":443"}
 _MAX_PASSWORD_THREADS = 4
 _PASSWORD_MIN_LENGTH = 12
 _LONGEST_MIN_LENGTH = 64  # NIST SP 800-63B: passwords of 64 characters must be allowed
-# The sum of a duration and the current time must be a time that databases store: a century is.
+# At most a century, because databases must be able to store the current time plus a duration.
 _Duration = Annotated[float, Meta(gt=0, le=100 * 365 * 24 * 3600)]
 
 
 def _password_threads() -> int:
-    """Return one less than the number of cores: one is for everything else. Each hash takes 19 MiB."""
+    """Return the number of cores less one, which is for everything else. Each hash takes 19 MiB."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return max(1, min(cores - 1, _MAX_PASSWORD_THREADS))
 
 
 def _parse_origins(text: str) -> frozenset[str]:
-    """Parse origins, separated by commas, and return them as browsers send them."""
+    """Parse origins separated by commas into the form that browsers send."""
     origins = frozenset(part.strip().lower() for part in text.split(",") if part.strip())
     if not all(ORIGIN.fullmatch(origin) for origin in origins):
         raise ValueError("must be exact origins, such as https://app.example.com, separated by commas")

@@ -1,4 +1,4 @@
-"""Slows down the guessing of passwords: by e-mail and network, or from a known device by device."""
+"""Slows down password guessing: by e-mail and network, or by device from a known device."""
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -12,13 +12,13 @@ from employee_api.failure_counts import FailureCounts, count_key
 from employee_api.models import FailureCount
 from employee_api.users.passwords import BoundedSemaphore, HashingQueue
 
-# Beyond the limit, the wait after a failure: it doubles with every further one, up to the maximum.
+# The wait after a failure beyond the limit doubles with every further one, up to the maximum.
 _FIRST_WAIT_SECONDS = 5
 _MAX_WAIT_SECONDS = 60
-# An attack on an account from so many networks makes it wait everywhere, but for its known devices.
+# An account attacked from this many networks has to wait everywhere, except on its known devices.
 _NETWORKS_PER_EMAIL = 10
 
-# One by one for an account from a network, so that concurrent guesses are refused like successive ones.
+# One at a time for an account from a network, so that concurrent guesses are refused like successive ones.
 _MAX_ATTEMPTS = 1
 _MAX_SHARED_ATTEMPTS = 8
 _MAX_WAITING = 100
@@ -26,13 +26,13 @@ _MAX_WAITING = 100
 
 @dataclass(frozen=True)
 class Attempt:
-    """A password that a client has entered, perhaps on a known device of the user with this e-mail.
-
-    It is counted by keys, each with its slots, in the order in which it waits for them; most have a limit.
+    """An attempt to use a password, perhaps on a known device of the user with this e-mail.
 
     Attributes:
-        own: the key of this device, or of this e-mail from this network.
-        address: the key of the network, which may be that of a proxy: its failures alone make no one wait.
+        own: the key of the device, or of this e-mail from this network.
+        address: the key of the network, which may be a proxy's: its failures alone make no one wait.
+        limits: the numbers of failures, by key, from which the client has to wait.
+        slots: the numbers of concurrent attempts by key, in the order in which to wait for them.
     """
 
     email: str
@@ -49,11 +49,11 @@ class Attempt:
 
 @dataclass
 class LoginLimiter:
-    """Counts failed logins, and makes further attempts wait when there were too many; it never locks an account.
+    """Counts failed logins, and makes clients wait after too many; it never locks an account.
 
-    An attempt from a known device is counted only for this device: no one else can make its user wait. Beyond the limit
-    of an address, each account has one failure from there: an attacker and others behind a proxy may share it.
-    The database has the counts, for all replicas; each process has the attempts in flight.
+    An attempt from a known device counts for that device only, so no one else can make its user wait. Beyond the limit
+    of an address, each account is allowed one failure from there, because others may share the address with an
+    attacker. All replicas share the counts; attempts in flight are limited by each process.
     """
 
     counts: FailureCounts
@@ -62,20 +62,20 @@ class LoginLimiter:
     _in_flight: dict[bytes, BoundedSemaphore] = field(default_factory=dict)
 
     def attempt(self, email: str, address: str, device: bytes | None = None) -> Attempt:
-        """Describe an attempt; `device` identifies the known device of this user from which it comes, if it does."""
+        """Describe an attempt, from a known device of this user if `device` is given."""
         if device is not None:
             key = count_key("device", device.hex())
             return Attempt(email, device, key, b"", {key: self.per_email}, {key: _MAX_ATTEMPTS})
         by_address, by_email = count_key("address", network(address)), count_key("email", email)
         own = count_key("email at address", f"{network(address)} {email}")
-        # Those who guess one account's password from a shared address wait before they occupy its slots.
+        # The account's own slots come first: guesses at one account must not occupy the slots of a shared address.
         slots = {own: _MAX_ATTEMPTS, by_email: _MAX_SHARED_ATTEMPTS, by_address: _MAX_SHARED_ATTEMPTS}
         limits = {own: self.per_email, by_email: self.per_email * _NETWORKS_PER_EMAIL}
         return Attempt(email, device, own, by_address, limits, slots)
 
     @asynccontextmanager
     async def in_flight(self, attempt: Attempt) -> AsyncIterator[None]:
-        """Wait for the attempts before this one. Raises TooManyPasswords if too many wait."""
+        """Wait for earlier attempts. Raises TooManyPasswords if too many wait."""
         async with AsyncExitStack() as stack:
             for key, number in attempt.slots.items():
                 await stack.enter_async_context(self._slot(key, number))

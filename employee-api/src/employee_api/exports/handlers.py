@@ -1,4 +1,4 @@
-"""Requests for exports, and their handlers: tables as CSV files."""
+"""The operations that export tables as CSV files."""
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
@@ -25,7 +25,7 @@ from employee_api.schemas import Input
 
 @cache
 def _zones() -> set[str]:
-    # The host's own zone is not the same everywhere.
+    # The local zone differs between hosts.
     return available_timezones() - {"localtime", "Factory"}
 
 
@@ -87,11 +87,11 @@ class ExportHandlers:
         query, table = call.input, Table(call.request.url.path.rpartition("/")[2])
         headers = {"content-disposition": f'attachment; filename="{table}-{query.month or "all"}.csv"'}
         if call.request.method == "HEAD":
-            # Streamed, so that it has the headers of a file, whose length is unknown.
+            # Streamed like a GET, so that it has no Content-Length either.
             return StreamingResponse(iter((b"",)), headers=headers, media_type=_CSV)
         separator = query.separator.replace("tab", "\t")
         chunks = self.exporter.stream(table, query.month, query.zone, bom=query.bom, separator=separator)
-        # An error before the first chunk still gets a status of its own; a later one can only end the connection.
+        # An error before the first chunk still gets its own status; a later one can only end the connection.
         first = await anext(chunks)
         return _ClosingResponse(_prepend(first, chunks), headers=headers, media_type=_CSV)
 
@@ -104,7 +104,7 @@ async def _prepend(first: bytes, chunks: AsyncGenerator[bytes]) -> AsyncGenerato
 
 
 class _ClosingResponse(StreamingResponse):
-    """Closes its source when the client disconnects, instead of when the source is garbage-collected."""
+    """Closes its source as soon as the client disconnects, not when the source is garbage-collected."""
 
     body_iterator: AsyncGenerator[bytes]
 

@@ -1,4 +1,4 @@
-"""The queries of the exports, the same on SQLite and PostgreSQL: each row of the result is a row of the file."""
+"""The queries of the exports on SQLite and PostgreSQL: each row of the result is a line of the file."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from employee_api.models import Activity, Task, User
 
 # Spreadsheets treat these as the start of a formula; the last four are the full-width forms of the first four.
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
-# Some of them ignore spaces before it: the common one, the no-break space and the ideographic space.
+# Some ignore leading spaces: the common one, the no-break space and the ideographic space.
 _SPACES = " \u00a0\u3000"
 _ISO = 'YYYY-MM-DD"T"HH24:MI:SS.US'
 
@@ -40,9 +40,9 @@ class Format:
     """How the cells of a file are written.
 
     Attributes:
-        dialect: of the database. On SQLite a time zone needs the function `zoned_timestamp` in the connection.
+        dialect: the database's. On SQLite a time zone requires the function `zoned_timestamp` in the connection.
         defuse_formulas: whether free text that a spreadsheet would run as a formula gets a leading apostrophe.
-        zone: the time zone of timestamps; by default UTC.
+        zone: the time zone of timestamps; None for UTC.
     """
 
     dialect: str = "sqlite"
@@ -57,7 +57,7 @@ class Format:
         return cast("Label[Any]", text.label(name or column.key))
 
     def timestamp(self, column: Any) -> Label[Any]:
-        """Return 2026-01-31T23:59:59.000000Z, as in JSON responses, or 2026-02-01T00:59:59.000000+01:00 in the zone."""
+        """Format as 2026-01-31T23:59:59.000000Z, like JSON responses, or as 2026-02-01T00:59:59.000000+01:00."""
         moment: Any = col(column)
         if self.dialect == "sqlite":
             text = func.zoned_timestamp(moment) if self.zone else func.replace(moment, " ", "T", type_=Text) + "Z"
@@ -69,7 +69,7 @@ class Format:
 
 
 def export_query(table: Table, month: str | None, form: Format) -> Select[Any]:
-    """Return the query of the rows created in a month of the time zone, or of all rows, oldest first."""
+    """Return the query for the rows created in a month of the time zone, or for all rows, oldest first."""
     query, model = _QUERIES[table](form)
     if month is not None:
         query = query.where(in_month(col(model.created_at), month, form.zone or UTC))

@@ -1,7 +1,7 @@
-"""Streams tables as CSV (RFC 4180, UTF-8) at constant memory: COPY on PostgreSQL, a cursor on SQLite.
+"""Streams tables as CSV (RFC 4180, UTF-8) in constant memory: COPY on PostgreSQL, a cursor on SQLite.
 
-A worker thread produces the next chunk when the client is ready for it: the event loop never waits for a row, and a
-slow client occupies a cursor, not memory.
+A worker thread produces each chunk when the client is ready for it: the event loop never waits for a row, and a slow
+client occupies a cursor, not memory.
 """
 
 import codecs
@@ -33,14 +33,14 @@ CHUNK_BYTES = 64 * 1024
 _ROWS_PER_FETCH = 500
 _INVALID_PARAMETER_VALUE = "22023"
 _MAX_CONCURRENT_EXPORTS = 8
-# Rows are read in the order of an index; sorting or hashing a million rows first would delay the first byte.
+# Rows are read in index order: sorting or hashing a million rows first would delay the first byte.
 _STREAMING_PLAN = "".join(
     f"SET LOCAL {way} = off;" for way in ("enable_sort", "enable_hashjoin", "enable_mergejoin", "jit")
 )
 
 
 class CsvExporter:
-    """Exports tables through database connections of their own, so that other requests do not wait for one.
+    """Exports tables through separate database connections, so that other requests do not wait for one.
 
     `active` is the number of exports that clients have not yet read completely.
     """
@@ -75,12 +75,12 @@ class CsvExporter:
         finally:
             self.active -= 1
             span.end()
-            with CancelScope(shield=True):  # the query must end even if the client disconnects
+            with CancelScope(shield=True):  # end the query even if the client disconnects
                 await to_thread.run_sync(chunks.close)
 
 
 def copy_query(query: Select[Any]) -> str:
-    """Return the PostgreSQL text of a query with its values inlined, because COPY accepts no parameters."""
+    """Return the text of a query for PostgreSQL with its values inlined, because COPY accepts no parameters."""
     # The driver's dialect would double every percent sign.
     plain = postgresql.dialect(paramstyle="named")  # type: ignore[no-untyped-call]
     return str(query.compile(dialect=plain, compile_kwargs={"literal_binds": True}))

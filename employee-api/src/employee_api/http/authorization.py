@@ -1,4 +1,4 @@
-"""Authorizes requests by their session or API token, as far as `AUTH_MODE` says."""
+"""Authorizes requests by their session or API token, depending on `AUTH_MODE`."""
 
 import uuid
 from collections.abc import Awaitable, Callable
@@ -16,9 +16,9 @@ log = structlog.get_logger()
 
 
 class Authorizer:
-    """Authorizes the users that `find_actor` recognizes in requests, by their role and their token's scopes.
+    """Authorizes the users whom `find_actor` finds, by their role and their token's scopes.
 
-    Depending on the mode it does nothing, only counts refusals, or refuses; SELF is refused in every mode.
+    Depending on the mode it does nothing, only counts refusals, or refuses; SELF requires a session in every mode.
     """
 
     def __init__(
@@ -35,7 +35,7 @@ class Authorizer:
         self._refusals = telemetry.counter(semconv.EMPLOYEE_API_REFUSALS)
 
     async def authorize(self, request: Request, operation: str, access: Access, scope: Scope | None) -> Actor | None:
-        """Return the user of the request's session or API token, if any. Raises why they may not run the operation."""
+        """Return the user of the request's session or API token, if any. Raises the reason for a refusal."""
         actor = None if self.mode is AuthMode.OFF else await self._find_actor(request)
         if actor is not None:
             add_log_fields(actor.id)
@@ -49,12 +49,12 @@ class Authorizer:
         return actor
 
     def require_higher(self, actor: Actor | None, role: str | None, operation: str) -> None:
-        """Refuse an operation on a user with this role, or one that gives it; None is that of an unknown user."""
+        """Refuse an operation on a user with this role, or one that gives it; None means an unknown user."""
         if actor is not None and role is not None and not outranks(actor.role, role):
             self.refuse(errors.HigherRoleRequired(), operation)
 
     def refuse(self, error: errors.ApiError, operation: str) -> None:
-        """Count and log a refusal unless authorization is off; raise the error when enforced."""
+        """Count and log a refusal unless authorization is off; raise the error if it is enforced."""
         if self.mode is AuthMode.OFF:
             return
         self._refusals.add(

@@ -7,15 +7,14 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from employee_api.http.problems import accepted_qualities
 
 _LEVEL = 5
-# Compressing more takes milliseconds, for which the event loop must not stop.
+# Compressing more takes milliseconds, which would block the event loop.
 _MAX_BYTES_IN_LOOP = 16 * 1024
 
 
 class Compression:
-    """Starlette's compression, except that `gzip;q=0` refuses it, and a response with an entity tag is sent as it is.
+    """Starlette's compression, except that it respects `gzip;q=0` and leaves responses with an entity tag as they are.
 
-    A strong tag stands for one sequence of bytes, and clients send it back in `If-Match`, where a weak one never
-    matches.
+    A strong tag identifies one sequence of bytes, and a weak one would never match in `If-Match`.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -35,7 +34,7 @@ class Compression:
 
         if scope["type"] == "http":
             headers = MutableHeaders(scope=scope)
-            # Starlette only looks for the word "gzip", whatever its quality.
+            # Starlette looks for the word "gzip" and ignores its quality.
             headers["accept-encoding"] = "gzip" if _accepts_gzip(headers) else "identity"
         await GZipMiddleware(app, compresslevel=_LEVEL, thread_minimum_size=_MAX_BYTES_IN_LOOP)(scope, receive, send)
 

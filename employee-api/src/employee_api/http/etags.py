@@ -1,6 +1,6 @@
-"""Entity tags: clients detect that a representation has changed, and refuse to overwrite a change they have not seen.
+"""Entity tags, with which clients detect changes, and avoid overwriting changes they have not seen.
 
-A tag is a hash of the JSON representation, so it needs no column, and it is strong: the same bytes have the same tag.
+A tag is a hash of the JSON representation, so it needs no column, and is strong.
 """
 
 import hashlib
@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from employee_api.errors import PreconditionFailed
 
 _HASH_CHARACTERS = 16
-# The obsolete characters above 0x7f are part of the grammar; a comma may be part of a tag.
+# The grammar includes obsolete characters above 0x7f, and commas within a tag.
 _ENTITY_TAG = re.compile(r'(W/)?("[\x21\x23-\x7e\x80-\xff]*")')
 _ANY = "*"
 
@@ -23,7 +23,7 @@ def etag(model: BaseModel) -> str:
 
 
 def require_match(if_match: str | None, current: BaseModel) -> None:
-    """Raise PreconditionFailed if there is an `If-Match` that lists neither the current tag nor `*`.
+    """Raise PreconditionFailed if an `If-Match` lists neither the current tag nor `*`.
 
     Call it in the transaction of the change, with the row locked. Weak tags never match (RFC 9110, section 13.1.1).
     """

@@ -1,4 +1,4 @@
-"""Repetitions of a request with the same Idempotency-Key: they get the response to the first, and change nothing."""
+"""Repetitions of a request with the same Idempotency-Key get the stored response and change nothing."""
 
 import hashlib
 import json
@@ -27,13 +27,13 @@ _VALID_KEY = re.compile(KEY_PATTERN)
 _RULE = "must be 1 to 255 visible ASCII characters"
 _LIFETIME = timedelta(hours=24)
 _STORED_HEADERS = ("content-type", "etag", "location")
-# A request also deletes expired rows: few, so that it is not delayed.
+# A request also deletes some expired rows; few, so that it is not delayed.
 _DELETED_AT_ONCE = 100
 
 
 @dataclass(frozen=True)
 class RepeatableRequest:
-    """What identifies a request: its caller, operation and key by `key_hash`, and its input by `fingerprint`."""
+    """Identifies a request: `key_hash` covers the caller, operation and key, `fingerprint` the input."""
 
     key_hash: bytes
     fingerprint: bytes
@@ -53,11 +53,11 @@ def identify(request: Request, operation: str, actor: Actor | None, read_input: 
 
 
 class StoredResponses(Repository):
-    """Responses to requests with a key, kept for 24 hours.
+    """Responses to requests with a key, stored for 24 hours.
 
-    A response is stored in the transaction of the changes that it reports: both are committed or neither. Of concurrent
-    requests with one key only one can store its response; the changes of the others are rolled back. Errors are not
-    stored: they changed nothing, so a repetition is a new attempt.
+    A response is stored in the transaction of the changes that it reports. Of concurrent requests with one key only one
+    can store its response; the changes of the others are rolled back. Errors change nothing and are not stored, so a
+    repetition is a new attempt.
     """
 
     async def respond_once(self, request: RepeatableRequest, respond: Callable[[], Awaitable[Response]]) -> Response:
@@ -69,7 +69,7 @@ class StoredResponses(Repository):
                 response = await respond()
                 await self._store(request, response)
         except (ApiError, IntegrityError):
-            # A concurrent request with the same key may have been first: this one must not report a conflict with it.
+            # If a concurrent request with the same key was first, this is no conflict, but its repetition.
             if (stored := await self._find_response(request)) is not None:
                 return stored
             raise
@@ -106,7 +106,7 @@ class StoredResponses(Repository):
 
 
 def _without_secrets(model: BaseModel) -> object:
-    """Return the fields that the request has: one that is null may mean something else than one that is left out."""
+    """Return the fields in the request; an omitted field may mean something else than null."""
     secret = {name for name, field in type(model).model_fields.items() if not field.repr}
     return model.model_dump(mode="json", exclude=secret, exclude_unset=True)
 

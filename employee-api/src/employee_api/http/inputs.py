@@ -1,6 +1,6 @@
 """What operations read from requests: JSON bodies and query parameters, validated by pydantic models.
 
-Errors name the invalid fields in texts that never contain a value.
+Errors name the invalid fields, and never contain a value.
 """
 
 import unicodedata
@@ -24,7 +24,7 @@ _MAX_VIOLATIONS = 20
 _MAX_NAME_LENGTH = 64
 _UNKNOWN = "is unknown"
 NOT_ALLOWED = "has a character that is not allowed"
-# Their placeholders are limits and choices of the model, not the client's values.
+# The placeholders stand for limits and choices of the model, never for the client's values.
 _RULES = {
     BROKEN_RULE: "{rule}",
     "missing": "is required",
@@ -55,8 +55,8 @@ class RequestInput:
 
     Attributes:
         model: validates the input; None if there is none.
-        error_text: the one text for all invalid input of the operation. By default the text names the invalid fields.
-        ignores_query: accept any query, as the documented operations do.
+        error_text: the only text for invalid input; by default the text names the invalid fields.
+        ignores_query: whether any query is accepted, as the contract's operations do.
     """
 
     model: type[BaseModel] | None = None
@@ -68,7 +68,7 @@ class RequestInput:
         self._refuse_unknown_parameters(request)
 
     def error(self, violations: Sequence[FieldViolation] = ()) -> BadRequest:
-        """Return the error for invalid input; its text names what is invalid, unless the operation has one text."""
+        """Return the error for invalid input."""
         return BadRequest(self.error_text or describe(violations), violations)
 
     def validate(self, value: object) -> Any:
@@ -83,7 +83,7 @@ class RequestInput:
     def _refuse_unknown_parameters(self, request: Request, known: Container[str] = ()) -> None:
         if self.ignores_query:
             return
-        # The error names the parameter even where the operation has one text for invalid values.
+        # The error names the parameter even if the operation has only one text for invalid values.
         unknown = [_clean(name) for name in request.query_params if name not in known][:_MAX_VIOLATIONS]
         if unknown:
             violations = [FieldViolation(name, _UNKNOWN) for name in unknown]
@@ -121,7 +121,7 @@ class JsonBody(RequestInput):
 
 @dataclass(frozen=True)
 class QueryParameters(RequestInput):
-    """The query string. Unknown parameters are errors, as is repeating one: a mistyped filter must not match all."""
+    """The query string. Unknown and repeated parameters are errors: a mistyped filter must not match everything."""
 
     @override
     async def read(self, request: Request) -> Any:
@@ -133,7 +133,7 @@ class QueryParameters(RequestInput):
 
 
 def describe(violations: Iterable[FieldViolation]) -> str | None:
-    """Return the text about what is invalid, if that is known."""
+    """Return a text that names what is invalid, if that is known."""
     return "; ".join(f"{violation.field or 'Request body'} {violation.rule}" for violation in violations) or None
 
 
@@ -142,7 +142,7 @@ def _path(location: tuple[int | str, ...]) -> str:
 
 
 def _clean(name: str) -> str:
-    """Return a client's name of a field as an error may show it: short, and without control characters."""
+    """Return a field name from a request in a form that is safe to show: short, without control characters."""
     printable = "".join("?" if unicodedata.category(character)[0] in "CZ" else character for character in name)
     return printable if len(printable) <= _MAX_NAME_LENGTH else f"{printable[:_MAX_NAME_LENGTH]}…"
 

@@ -26,7 +26,7 @@ _EXAMPLE_TAG = '"9f86d081884c7d65"'
 _EXAMPLES_BY_FORMAT = {"uuid": EXAMPLE_ID, "date": "2026-03-31", "date-time": "2026-03-14T15:09:26.000000Z"}
 _EXAMPLES_BY_TYPE = {"boolean": True, "integer": 1, "number": 1.0, "string": "text", "null": None}
 _TEXT = {"type": "string"}
-_BASE = Path(__file__).with_name("openapi_base.json")  # what is the same whatever is served
+_BASE = Path(__file__).with_name("openapi_base.json")  # the constant parts of the document
 _ACCESS = {
     Access.OPEN: "Anyone may use it.",
     Access.SELF: "Requires a session: an API token will not do.",
@@ -77,7 +77,7 @@ class _Description:
         ]
         self._schemas, generated = TypeAdapter.json_schemas(adapters, ref_template="#/components/schemas/{model}")
         self._all: dict[str, Json] = generated["$defs"]
-        # Parameters are described one by one.
+        # Query parameters are described one by one.
         unused = {model.__name__ for model in filter(None, queries - bodies)}
         self.definitions = {name: schema for name, schema in self._all.items() if name not in unused}
 
@@ -157,7 +157,7 @@ class _Description:
         query = self._all[self._input(operation)["$ref"].rpartition("/")[2]]
         for name, described in query["properties"].items():
             field, example = dict(described), _example(described, self.definitions)
-            # An optional parameter is omitted, never null.
+            # An optional parameter may be omitted, but not null.
             choices = [choice for choice in field.pop("anyOf", [field]) if choice.get("type") != "null"]
             schema = {key: value for key, value in (field | choices[0]).items() if key not in ("title", "description")}
             if schema.get("default", "") is None:
@@ -180,7 +180,7 @@ class _Description:
 
 
 def _response(description: str, headers: Iterable[str], content: Json | None = None) -> Json:
-    """Describe a response with these headers, and with those that every response has."""
+    """Describe a response with these headers and the common ones."""
     names = sorted({*headers, "X-Request-ID"})
     references = {name: {"$ref": f"#/components/headers/{name}"} for name in names}
     return {"description": description, "headers": references} | ({"content": content} if content else {})
@@ -201,7 +201,7 @@ def _example(schema: Json, definitions: dict[str, Json]) -> Any:
             return schema[key]
     if "anyOf" in schema:
         example = _example(schema["anyOf"][0], definitions)
-        # Nothing is known about a text without an example, nor what has an id: null is better where it is allowed.
+        # Where null is allowed, it is a better example than an arbitrary text or id.
         unknown = example in (_EXAMPLES_BY_TYPE["string"], EXAMPLE_ID)
         return None if unknown and {"type": "null"} in schema["anyOf"] else example
     if schema.get("type") == "array":

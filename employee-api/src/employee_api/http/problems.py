@@ -45,7 +45,7 @@ def error_anchor(reason: str) -> str:
 
 
 def _prefers_problems(request: HTTPConnection) -> bool:
-    # Only a client that names the format expects it: `*/*` is what every client sends.
+    # Every client sends `*/*`; only one that names the format expects it.
     qualities = accepted_qualities(request.headers.getlist("accept"))
     wanted = qualities.get(PROBLEM_JSON, 0.0)
     plain = next((qualities[name] for name in (JSON, "application/*", "*/*") if name in qualities), 0.0)

@@ -1,7 +1,7 @@
-"""How tasks are filtered, searched and sorted, the same on SQLite and PostgreSQL.
+"""Filters, searches and sorts tasks, the same on SQLite and PostgreSQL.
 
-Upper and lower case are the same in searches and titles. PostgreSQL knows letters beyond ASCII in a database with any
-locale but `C`. Nothing else is normalized: "é" is not "e", "ß" is not "ss", and "é" as two characters is not one.
+Searches and titles ignore case; on PostgreSQL beyond ASCII too, unless the locale of the database is `C`. Nothing else
+is normalized: "é" is not "e", "ß" is not "ss", and a composed "é" is not a decomposed one.
 """
 
 from datetime import date
@@ -22,7 +22,7 @@ from employee_api.tasks.schemas import Priority, Status, TaskOutput, TaskQuery, 
 
 
 class LowerCase(GenericFunction[str]):
-    """SQL function that turns text into lower case, to be compared and sorted by code points."""
+    """SQL function that lower-cases text, to be compared and sorted by code points."""
 
     type = Text()
     inherit_cache = True
@@ -39,7 +39,7 @@ def _on_sqlite(text: LowerCase, compiler: SQLCompiler, **options: Any) -> str:
 
 
 def register_functions(engine: AsyncEngine) -> None:
-    """Register the SQL function that SQLite lacks, whose own `lower` is for ASCII; call before the first connection."""
+    """Add the function to SQLite, whose own `lower` is limited to ASCII. Call before the first connection."""
     if engine.dialect.name == "sqlite":
 
         def register(connection: Any, _record: Any) -> None:
@@ -49,8 +49,8 @@ def register_functions(engine: AsyncEngine) -> None:
 
 
 def unicode_lower(text: str) -> str:
-    """Turn each character into lower case by itself, as PostgreSQL does."""
-    # Python alone turns the first into two characters, and has another sigma for the ends of words.
+    """Lower-case each character by itself, as PostgreSQL does."""
+    # Python turns "İ" into two characters, and has a different sigma at the end of a word.
     return text.replace("İ", "i").lower().replace("\u03c2", "\u03c3")
 
 
@@ -63,7 +63,7 @@ _EQUAL_COLUMNS = {
 
 
 def matching_tasks(query: TaskQuery) -> Select[Any]:
-    """Return the query of the tasks that match every given filter."""
+    """Return the query for the tasks that match every given filter."""
     given = query.model_dump(include=set(_EQUAL_COLUMNS), exclude_none=True)
     conditions: list[ColumnElement[bool]] = [col(_EQUAL_COLUMNS[name]) == value for name, value in given.items()]
     if query.unassigned is not None:

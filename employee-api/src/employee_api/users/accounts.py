@@ -36,7 +36,7 @@ UserT = TypeVar("UserT", bound=UserOutput)
 class UserHandlers(Repository):
     """One's own account, and the administration of users.
 
-    With enforced authorization the last management user can't be deleted, and others see no e-mails.
+    With enforced authorization, the last management user can't be deleted, and employees see no e-mails of others.
     """
 
     users: UserRepository
@@ -93,12 +93,12 @@ class UserHandlers(Repository):
         return user
 
     async def delete_user(self, call: Call[None]) -> Deleted:
-        """Delete a user: their tasks become unassigned; comments and activities remain, without their id."""
+        """Delete a user: their tasks become unassigned; their comments and activities remain without their id."""
         user_id, actor, now = call.id, call.actor, self.clock()
         async with transaction(self.engine) as connection:
             ends_management = "deleted" if self.authorizer.enforced else None
             user = await lock_user(connection, user_id, actor, ends_management=ends_management)
-            # Users who delete themselves no longer exist when the activity is inserted.
+            # Users who delete themselves do not exist when the activity is inserted.
             remaining_actor = None if actor and actor.id == user_id else actor
             await _detach_from_tasks(connection, user_id, remaining_actor, now)
             await connection.execute(delete(User).where(col(User.id) == user_id))
@@ -111,7 +111,7 @@ class UserHandlers(Repository):
         return self._visible(await self._get(call.id, errors.UserNotFound), call.actor)
 
     async def get_me(self, call: Call[None]) -> AccountOutput:
-        # A session ends with its user, who may have been deleted since it was read.
+        # The user may have been deleted since the session was read.
         return await self._get(call.user.id, errors.AuthenticationRequired)
 
     async def change_user(self, call: Call[AccountPatch]) -> AccountOutput:
@@ -126,11 +126,11 @@ class UserHandlers(Repository):
         return await self._end_access(call, "deactivated", self.clock(), ends_management="deactivated")
 
     async def reactivate_user(self, call: Call[None]) -> AccountOutput:
-        # A login that was under way during the deactivation may have created a session since.
+        # This ends access, too: a login during the deactivation may have created a session since.
         return await self._end_access(call, "reactivated", None)
 
     def _visible(self, user: UserT, reader: Actor | None) -> UserT:
-        """Return what the reader may see of a user: e-mails are for management, as their export is."""
+        """Return what the reader may see of a user: only management roles see e-mails, as in exports."""
         sees_all = not self.authorizer.enforced or reader is None or reader.manages or reader.id == user.id
         return user if sees_all else user.model_copy(update={"email": ""})
 
@@ -141,7 +141,7 @@ class UserHandlers(Repository):
         return AccountOutput.model_validate(row)
 
     async def _update(self, user_id: uuid.UUID, call: Call[Any], actor: Actor | None) -> AccountOutput:
-        """Change some fields and return the account; a role also approves it. An unchanged one records no activity."""
+        """Change some fields; setting a role also approves the account. Without a change no activity is recorded."""
         requested = call.input.model_dump(exclude_unset=True)
         if "role" in requested:
             requested["approved"] = True
@@ -173,7 +173,7 @@ class UserHandlers(Repository):
         action: str,
         changed: dict[str, Any],
     ) -> AccountOutput:
-        """Store changed fields and those that follow from them, record the activity, and return the account."""
+        """Store changed fields and those derived from them, record the activity, and return the account."""
         values = dict(changed)
         if "name" in changed:
             values["avatar"] = avatar(changed["name"])
@@ -196,7 +196,8 @@ async def _detach_from_tasks(
     """Clear the user from every task, and record an activity for each."""
     assigned, reported = col(Task.assignee_id) == user_id, col(Task.reporter_id) == user_id
     fields = (col(Task.id), col(Task.title), col(Task.assignee_id), col(Task.reporter_id))
-    # The database clears the author of comments, which the deletion of a task deletes: both lock the task first.
+    # Tasks with comments by the user are locked, too: the database clears the comments' author, which would deadlock
+    # with the deletion of such a task.
     commented = col(Task.id).in_(select(col(Comment.task_id)).where(col(Comment.author_id) == user_id))
     affected = select(*fields).where(or_(assigned, reported, commented)).order_by(col(Task.id)).with_for_update()
     tasks = (await connection.execute(affected)).mappings().all()

@@ -1,4 +1,4 @@
-"""Single-use links in the database: invitations, and permission to set a password. Only hashes of tokens are stored."""
+"""Single-use links: invitations, and permission to set a password. Only hashes of their tokens are stored."""
 
 import uuid
 from collections.abc import Collection
@@ -29,10 +29,9 @@ async def create_link(
     now: datetime,
     **allows: Any,
 ) -> tuple[SingleUseLink, str]:
-    """Store a link, and delete all expired ones. Users that it names must be locked before.
+    """Store a link and return it with its token, which can't be recovered later. Deletes expired links.
 
-    An invitation allows a `role` and `dept`, a password reset a `user_id`. The token is returned beside the link: it
-    can't be recovered later.
+    `allows` is a `role` and `dept` for an invitation, a `user_id` for a password reset. Lock the users it names before.
     """
     token = new_token()
     link = SingleUseLink(
@@ -50,7 +49,7 @@ async def create_link(
 
 
 async def is_usable(rows: Repository, purpose: LinkPurpose, token: str) -> bool:
-    """Return whether a link of this purpose has the token and is neither used nor expired."""
+    """Return whether an unused, unexpired link for this purpose has the token."""
     query = select(col(SingleUseLink.id)).where(_usable(purpose, token, rows.clock()))
     return await rows.find_row(query) is not None
 
@@ -60,8 +59,8 @@ async def use_link(
 ) -> Row[Any] | None:
     """Mark a link as used and return its columns; None if it is not usable. Locks its user and its creator.
 
-    With `require_manager` its creator must still have access, and outrank the user or the role of the invitation: links
-    from a time without authorization, or from users who have left, are not usable.
+    With `require_manager` the creator must still have access, and outrank the user or the role of the invitation:
+    links from before authorization was enforced, or from users who have left, are not usable.
     """
     usable = _usable(purpose, token, now)
     link = (await connection.execute(select(SingleUseLink).where(usable))).first()
@@ -71,15 +70,15 @@ async def use_link(
     creator, role = users.get(link.creator_id), users[link.user_id]["role"] if link.user_id else link.role
     if require_manager and not (creator and can_manage(creator) and outranks(creator["role"], role)):
         return None
-    # Of two concurrent uses the second waits here, and finds it used.
+    # Of two concurrent uses, the second waits here and finds the link used.
     used = await connection.execute(update(SingleUseLink).where(usable).values(used_at=now))
     return link if used.rowcount == 1 else None
 
 
 async def end_access(connection: AsyncConnection, user_id: uuid.UUID, kept: Collection[bytes] = ()) -> None:
-    """End the user's sessions and API tokens, forget devices, and void the links for them and by them.
+    """Delete the user's sessions, API tokens and devices, except `kept` token hashes, and links for or by the user.
 
-    What a stranger with their password or session has made must not outlive it; `kept` are hashes of tokens to keep.
+    Whatever an intruder has created with the user's password or session must end with it.
     """
     table: Any
     for table in (Session, ApiToken, Device):

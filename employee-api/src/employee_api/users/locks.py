@@ -1,4 +1,4 @@
-"""Locks the rows of users for a change, and refuses changes after which no user would have a management role."""
+"""Locks users for a change, and refuses changes after which no user would have a management role."""
 
 import uuid
 
@@ -20,7 +20,7 @@ _CAN_MANAGE: ColumnElement[bool] = and_(
 
 
 async def user_of(call: Call[InputT], rows: Repository) -> uuid.UUID:
-    """Return the id of the user whom the path names, else of the session's. Raises UserNotFound."""
+    """Return the id of the user in the path, or else of the session's user. Raises UserNotFound."""
     if "id" not in call.ids:
         return call.user.id
     if await rows.find_row(select(col(User.id)).where(col(User.id) == call.id)) is None:
@@ -33,8 +33,8 @@ async def lock_user(
 ) -> AccountOutput:
     """Lock a user and the actor until the transaction ends, and return the user.
 
-    `ends_management` says what the change does to a user who can't manage afterwards, such as "deleted". Then all
-    management users are locked, so that two such changes can't both find the other's user.
+    `ends_management` names a change after which the user can't manage others, such as "deleted". It locks all
+    management users, so that two such changes can't each rely on the other's user.
 
     Raises UserNotFound, LastManagementUser, AuthenticationRequired if the actor was deleted or deactivated meanwhile.
     """
@@ -62,13 +62,13 @@ def can_manage(row: RowMapping) -> bool:
 
 
 async def lock_users(connection: AsyncConnection, condition: ColumnElement[bool]) -> dict[uuid.UUID, RowMapping]:
-    """Lock the users for whom it holds until the transaction ends, and return their accounts by id."""
+    """Lock the users that match until the transaction ends, and return their accounts by id."""
     query = select(*AccountOutput.columns(User)).where(condition).order_by(col(User.id)).with_for_update()
     return {row["id"]: row for row in (await connection.execute(query)).mappings()}
 
 
 async def find_role(rows: Repository, user_id: str) -> str | None:
-    """Return the role of a user; None if the path names no user."""
+    """Return the role of a user; None for an unknown or malformed id."""
     row = await rows.find_row(select(col(User.role)).where(col(User.id) == parse_id(user_id)))
     return None if row is None else row["role"]
 

@@ -67,7 +67,7 @@ class PasswordHandlers(Repository):
             await record(connection, call.user, "changed_password", self.clock(), subject)
 
     async def allow_password_reset(self, call: Call[None]) -> CreatedPasswordReset:
-        """Create a link with which the user can set a password, instead of any older one."""
+        """Create a link with which the user can set a password; it replaces any older one."""
         user_id, now = call.id, self.clock()
         if call.actor is not None and call.actor.id == user_id:  # a stolen session must not replace the password
             self.authorizer.refuse(errors.HigherRoleRequired(), "allow_password_reset")
@@ -81,9 +81,9 @@ class PasswordHandlers(Repository):
         return CreatedPasswordReset(user_id=user_id, token=token, expires_at=link.expires_at)
 
     async def reset_password(self, call: Call[PasswordResetInput]) -> Success:
-        """Set the password of the link's user, and end all their sessions and API tokens."""
+        """Set the password of the link's user, and end all their access."""
         token = call.input.token
-        if not await is_usable(self, LinkPurpose.PASSWORD_RESET, token):  # which would cost a hash
+        if not await is_usable(self, LinkPurpose.PASSWORD_RESET, token):  # before hashing, which is expensive
             raise errors.InvalidPasswordReset
         password_hash = await call.while_connected(self.new_users.hash(call.input.password))
         now = self.clock()

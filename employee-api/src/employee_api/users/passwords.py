@@ -1,4 +1,4 @@
-"""Hashes and verifies passwords with argon2id, in threads of lower priority than the event loop."""
+"""Hashes and verifies passwords with argon2id, in threads with a lower priority than the event loop."""
 
 import asyncio
 import os
@@ -22,14 +22,14 @@ from employee_api.users.rules import normalize_password
 
 T = TypeVar("T")
 
-# Added to the niceness of the event loop's thread, so that many logins at once do not slow down other requests.
+# Added to the niceness of the event loop's thread, so that a flood of logins does not slow down other requests.
 _NICENESS = 10
-# A hash takes tens of milliseconds, so the last in a full queue waits for a few seconds.
+# A hash takes tens of milliseconds, so the last request in a full queue waits for a few seconds.
 _MAX_WAITING = 200
 
 
 class BoundedSemaphore:
-    """Admits `slots` users at a time, first come, first served; at most `waiting` others wait."""
+    """Admits `slots` users at a time in order of arrival, and lets at most `waiting` others wait."""
 
     def __init__(self, slots: int, waiting: int) -> None:
         self._semaphore = asyncio.Semaphore(slots)
@@ -50,9 +50,9 @@ class BoundedSemaphore:
 
 
 class HashingQueue(Enum):
-    """The kinds of work. A flood of one kind doubles or triples the waits of the others, whatever its size.
+    """The kinds of work. However large a flood of one kind is, it at most triples the waits of the others.
 
-    A login from a device that its user has logged in from before does not queue behind guesses of strangers.
+    A login from a known device of its user does not queue behind the guesses of strangers.
     """
 
     KNOWN_DEVICE = "known device"
@@ -61,10 +61,10 @@ class HashingQueue(Enum):
 
 
 class PasswordHasher:
-    """Hashes at most `threads` passwords at once; further calls wait, in queues that are served in turn.
+    """Hashes at most `threads` passwords at once; further calls wait in queues that take turns.
 
-    A hash costs `memory_kib` of memory and `passes` over it. The telemetry records spans of the waits. Use it from one
-    event loop. A caller that is cancelled while it waits leaves its queue.
+    A hash takes `memory_kib` of memory and `passes` over it. Waits are recorded as spans. Use it from one event loop. A
+    caller that is cancelled while it waits leaves its queue.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class PasswordHasher:
         self._tracer = (telemetry or Telemetry()).tracer
         self._executor = ThreadPoolExecutor(threads, thread_name_prefix="password", initializer=_lower_priority)
         self._threads = asyncio.Semaphore(threads)
-        # Only the first of each kind waits for a thread, the others behind it: so the kinds take turns.
+        # Only the first call of each kind waits for a thread, and the others wait behind it: so the kinds take turns.
         self._first = {queue: BoundedSemaphore(1, _MAX_WAITING - 1) for queue in HashingQueue}
 
     async def hash(self, password: str) -> str:
@@ -92,14 +92,14 @@ class PasswordHasher:
     async def verify(
         self, password: str, stored: str | None, queue: HashingQueue = HashingQueue.LOGIN
     ) -> tuple[bool, str | None]:
-        """Verify a password; `stored` is None for an unknown user, which takes as long and always fails.
+        """Return whether a password is correct, and a new hash to store if `stored` has outdated parameters.
 
-        Return whether it is correct, and a new hash to store if `stored` was made with other parameters.
+        For an unknown user `stored` is None: verification takes as long, and fails.
         """
         return await self.run(queue, lambda: self._verify(password, stored))
 
     def close(self) -> None:
-        """Cancel the waiting calls and end the threads when they have finished theirs."""
+        """Cancel waiting calls, and end each thread after its current call."""
         self._executor.shutdown(wait=False, cancel_futures=True)
 
     async def run(self, queue: HashingQueue, work: Callable[[], T]) -> T:
@@ -118,13 +118,13 @@ class PasswordHasher:
         normalized = normalize_password(password)
         correct, new_hash = self._verify_form(normalized, stored)
         if not correct and password != normalized:
-            # Hashes were once made of passwords as they were entered.
+            # Old hashes are of passwords as they were entered.
             correct, _ = self._verify_form(password, stored)
             new_hash = self._context.hash(normalized) if correct and len(normalized) <= MAX_PASSWORD_LENGTH else None
         return correct, new_hash
 
     def _verify_form(self, password: str, stored: str | None) -> tuple[bool, str | None]:
-        # Equal work in every case: response times must not reveal which e-mails are registered.
+        # The same work in every case: response times must not reveal which e-mails are registered.
         fits = len(password) <= MAX_PASSWORD_LENGTH
         matches, new_hash = self._context.verify_and_update(password if fits else "", stored or self._dummy_hash)
         correct = matches and fits and stored is not None
@@ -132,7 +132,7 @@ class PasswordHasher:
 
 
 def _lower_priority() -> None:
-    # Only Linux has priorities for single threads; elsewhere this would slow down the whole process.
+    # Only Linux has priorities for threads; elsewhere this would slow down the whole process.
     if sys.platform == "linux":
         thread = threading.get_native_id()
         os.setpriority(os.PRIO_PROCESS, thread, os.getpriority(os.PRIO_PROCESS, thread) + _NICENESS)

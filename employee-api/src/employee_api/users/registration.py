@@ -70,7 +70,7 @@ class NewUserBody(JsonBody):
 
 @dataclass
 class NewUserPreparer:
-    """Checks and hashes passwords that users choose; those in the file `breached` are refused."""
+    """Checks and hashes passwords that users choose; passwords in the file `breached` are refused."""
 
     password_hasher: PasswordHasher
     min_length: int
@@ -82,11 +82,11 @@ class NewUserPreparer:
         return NewUser(new.name, new.email, password_hash, new.role or DEFAULT_ROLE, new.dept or "")
 
     async def hash(self, password: str, field: str = "password") -> str:
-        """Hash a password that a user has chosen in this field. Raises WeakPassword, TooManyPasswords."""
+        """Hash a chosen password, which the request has in this field. Raises WeakPassword, TooManyPasswords."""
         normalized = normalize_password(password)
         if len(normalized) < self.min_length:
             raise errors.WeakPassword(f"must have at least {self.min_length} characters", field)
-        if len(normalized) > MAX_PASSWORD_LENGTH:  # normalization can lengthen it
+        if len(normalized) > MAX_PASSWORD_LENGTH:  # normalization may have lengthened it
             raise errors.WeakPassword(f"must have at most {MAX_PASSWORD_LENGTH} characters", field)
         if self.breached is not None and await asyncio.to_thread(is_breached, normalized, self.breached):
             raise errors.WeakPassword("is known from a data breach", field)
@@ -97,13 +97,12 @@ class NewUserPreparer:
 class RegistrationHandlers(Repository):
     """Decides who may register, and with which rights.
 
-    With enforced authorization users who register without an invitation are employees who wait for approval, and only
-    management users can invite.
+    With enforced authorization, users who register without an invitation are employees who await approval, and only
+    management roles can invite.
 
     Attributes:
-        mode: None is the default: everyone may register, but with enforced authorization no one once there is a
-            management user, who can add the others.
-        per_address: how many may come from one address, or with one invitation, in a window: each costs a hash.
+        mode: by default anyone may register, until with enforced authorization a user has a management role.
+        per_address: the maximum number of registrations from one address, or with one invitation, in a window.
     """
 
     users: UserRepository
@@ -144,7 +143,7 @@ class RegistrationHandlers(Repository):
         ]  # fmt: skip
 
     async def register(self, call: Call[RegistrationInput]) -> UserOutput:
-        """Create a user with the role of the invitation, or with what they may have without one."""
+        """Create a user with the role of the invitation, or with the rights of one without an invitation."""
         invitation = call.input.invite or None
         await self._check(invitation)
         source = ("invitation", invitation) if invitation else ("registration", network(call.origin["address"]))
@@ -182,14 +181,12 @@ class RegistrationHandlers(Repository):
         return CreatedInvitation.model_validate(link.model_dump() | {"token": token})
 
     async def list_invitations(self, _call: Call[None]) -> list[InvitationOutput]:
-        """Return all invitations that have not expired, newest first."""
         unexpired = (_INVITATIONS, col(SingleUseLink.expires_at) > self.clock())
         query = select(*InvitationOutput.columns(SingleUseLink)).where(*unexpired)
         newest_first = query.order_by(col(SingleUseLink.created_at).desc(), col(SingleUseLink.id).desc())
         return [InvitationOutput.model_validate(row) for row in await self.find_rows(newest_first)]
 
     async def delete_invitation(self, call: Call[None]) -> Deleted:
-        """Delete an invitation that has not been used."""
         unused = (_INVITATIONS, col(SingleUseLink.id) == call.id, col(SingleUseLink.used_at).is_(None))
         deletion = delete(SingleUseLink).where(*unused).returning(col(SingleUseLink.role), col(SingleUseLink.dept))
         async with transaction(self.engine) as connection:
@@ -203,7 +200,7 @@ class RegistrationHandlers(Repository):
         return Deleted(id=call.id)
 
     async def _check(self, invitation: str | None) -> None:
-        """Refuse a registration before its password is hashed."""
+        """Refuse a registration before its password is hashed, which is expensive."""
         await self._check_open("register")
         if invitation is None:
             if self.mode is RegistrationMode.INVITE:
@@ -219,15 +216,12 @@ class RegistrationHandlers(Repository):
             self.authorizer.refuse(errors.RegistrationClosed(), operation)
 
     async def _count(self, key: bytes) -> None:
-        """Count an attempt, successful or not: those with an invitation never wait for others behind their address.
-
-        Raises TooManyRegistrations if authorization is enforced.
-        """
+        """Count an attempt, successful or not. Raises TooManyRegistrations if authorization is enforced."""
         if self.authorizer.mode is AuthMode.OFF:
             return
         count = (await self.counts.read([key])).get(key)
         if count is None or count.failures < self.per_address:
-            # Concurrent attempts get distinct counts, which remain if the changes of the request are rolled back.
+            # A transaction of its own: concurrent attempts get distinct counts, and a failed request keeps its count.
             async with shared_transaction():
                 count = (await self.counts.add([key]))[key]
             if count.failures <= self.per_address:

@@ -34,7 +34,7 @@ class NewUser:
 
 @dataclass(frozen=True)
 class Account:
-    """A user with what is needed to verify a login."""
+    """A user with the data that verifying a login requires."""
 
     user: UserOutput
     password_hash: str
@@ -47,7 +47,7 @@ class UserRepository(Repository):
         async with self.reads.connect() as connection:
             query = select(*UserOutput.columns(User)).order_by(col(User.created_at), col(User.id))
             rows, names = await connection.execute(query), UserOutput.model_fields
-            # Stored values are valid: validating thousands of them again would take most of the request's time.
+            # Validating thousands of stored values again would take most of the request's time.
             return [UserOutput.model_construct(None, **dict(zip(names, row, strict=True))) for row in rows]
 
     async def find_account(self, **unique: object) -> Account | None:
@@ -64,7 +64,7 @@ class UserRepository(Repository):
         await self.execute(update(User).where(*unchanged).values(password_hash=password_hash))
 
     async def lock_unchanged(self, account: Account) -> bool:
-        """Return whether the account is active and has the same password, and keep it so until the transaction ends."""
+        """Return whether the account is active with the same password, and lock it until the transaction ends."""
         same = (col(User.id) == account.user.id, col(User.password_hash) == account.password_hash)
         query = select(col(User.id)).where(*same, col(User.deactivated_at).is_(None)).with_for_update(read=True)
         async with transaction(self.engine) as connection:

@@ -1,4 +1,4 @@
-"""Renders the page: it needs no script, and fetches nothing."""
+"""Renders the page `/docs`, which needs no script and fetches nothing."""
 
 import ast
 import inspect
@@ -86,7 +86,7 @@ def _curl_command(method: str, path: str, operation: Json) -> str:
         parts.append(f"-c {_COOKIES}")
     if body:
         parts.append(f"--json {shlex.quote(json.dumps(body['content'][JSON]['example'], ensure_ascii=False))}")
-    # In quotes, because the address may be one of IPv6, whose brackets are a pattern to shells.
+    # Quoted because shells would expand the brackets of an IPv6 address.
     parts.append(f"'{_SERVER}{_target(path, operation.get('parameters', []))}'")
     return " ".join(parts)
 
@@ -113,6 +113,6 @@ def _descendants(kind: type[ApiError]) -> set[type[ApiError]]:
 
 def meaning(error: ApiError) -> str:
     """Return the docstring of the error's class."""
-    # Images run without docstrings (PYTHONOPTIMIZE), but not without sources.
+    # In images PYTHONOPTIMIZE removes docstrings, but not sources.
     (definition,) = ast.parse(inspect.getsource(type(error))).body
     return " ".join((ast.get_docstring(cast("ast.ClassDef", definition)) or "").split())
