@@ -4,8 +4,7 @@ import re
 
 import pytest
 
-from employee_api.errors import NotReady
-from employee_api.http.docs.page import every_error, meaning
+from employee_api.http.docs.page import every_error
 from employee_api.http.problems import error_anchor
 from shop_kit.browser import accessibility_violations, open_tab, overflow, running_browser
 from shop_kit.employee_api import LOCAL, MODES, StartApi, serving
@@ -26,11 +25,6 @@ async def test_the_root_leads_to_a_page_that_shows_all_and_fetches_nothing(start
     assert set(re.findall(r'href="#([^"]+)"', page)) <= set(ids)
     assert len(ids) == len(set(ids))
     assert {error_anchor(error.reason) for error in every_error()} <= set(ids)
-
-
-def test_errors_are_explained_where_python_removes_docstrings(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(NotReady, "__doc__", None)
-    assert "its migrations have not run" in meaning(NotReady())
 
 
 async def test_the_page_is_accessible_and_fits_a_phone(start_api: StartApi) -> None:

@@ -1,34 +1,22 @@
-"""The errors of the API. Names, statuses and texts are part of the contract, and `/docs` shows the docstrings."""
+"""The errors of the API. Names, statuses and texts are part of the contract; `docs/errors.json` explains them."""
 
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
-from typing import ClassVar
+from typing import Any, ClassVar, cast
 
 from chassis.errors import DomainError, FieldViolation
 
+ZONE_RULE = "must be a time zone of the IANA database, such as Europe/Berlin"
+_NO_USER = "is no user's id"
+
 
 class ApiError(DomainError):
-    """An error that a client sees. Subclasses set its constant parts as class arguments."""
+    """An error that a client sees. Its class has what is the same whenever it is raised."""
 
     status: ClassVar[HTTPStatus]
     text: ClassVar[str]
     violation: ClassVar[FieldViolation | None] = None
     wait_seconds: ClassVar[float | None] = None
-
-    def __init_subclass__(
-        cls,
-        status: int | None = None,
-        text: str | None = None,
-        reason: str | None = None,
-        violation: tuple[str, str] | None = None,
-        retry_after_seconds: float | None = None,
-    ) -> None:
-        super().__init_subclass__()
-        cls.default_reason = reason or cls.default_reason
-        cls.status = HTTPStatus(status or cls.status)
-        cls.text = text or cls.text
-        cls.violation = FieldViolation(*violation) if violation else None
-        cls.wait_seconds = retry_after_seconds
 
     def __init__(
         self,
@@ -43,210 +31,92 @@ class ApiError(DomainError):
         self.violations = violations or ([self.violation] if self.violation else [])
 
 
-# Any request
+class BadRequest(ApiError):
+    status = HTTPStatus.BAD_REQUEST
+    text = "Invalid request"
 
 
-class BadRequest(ApiError, status=400, text="Invalid request"):
-    """The request's body, query or headers are invalid. Each invalid field is named, without its value."""
-
-
-class PreflightRefused(BadRequest, text="Disallowed CORS origin"):
-    """A page of another origin may not send the request that its browser announces; the message names the cause."""
-
-
-class AuthenticationRequired(ApiError, status=401, text="Authentication required"):
-    """The operation requires a session, and the request has no valid one."""
-
-
-class CrossSiteRequest(ApiError, status=403, text="Requests from other sites are not allowed"):
-    """A browser sent the request from a page of another origin, which the settings do not allow."""
-
-
-# The reason is a label value of the metric `shop.employee_api.refusals`, on which dashboards may depend.
-class ManagementRoleRequired(ApiError, status=403, text="Not allowed", reason="LEADERS_ONLY"):
-    """The session's user has no management role."""
-
-
-class HigherRoleRequired(ApiError, status=403, text="Only a higher role may do this"):
-    """The user or role does not rank below your own role; a CEO may do everything but reset their own password."""
-
-
-class ApprovalRequired(ApiError, status=403, text="Your account awaits approval"):
-    """The session's user has registered, but has not been given a role yet."""
-
-
-class SessionRequired(ApiError, status=403, text="Log in for this: API tokens can't do it"):
-    """The operation concerns the user themself, and the request has an API token."""
-
-
-class ScopeRequired(ApiError, status=403, text="The API token lacks the scope {}"):
-    """The API token lacks the scope of the operation."""
-
-    def __init__(self, scope: str = "tasks:read") -> None:
-        super().__init__(self.text.format(scope), metadata={"scope": scope})
-
-
-class PathNotFound(ApiError, status=404, text="Not Found", reason="NOT_FOUND"):
-    """Nothing is served at the path."""
-
-
-class MethodNotAllowed(ApiError, status=405, text="Method Not Allowed"):
-    """The path does not support the method; the header `Allow` lists the methods that it supports."""
-
-
-class PreconditionFailed(ApiError, status=412, text="Changed since it was read"):
-    """The resource has changed: its entity tag is not one that the request's `If-Match` lists."""
-
-
-class JsonRequired(ApiError, status=415, text="Content-Type must be application/json"):
-    """The content type of the body is not JSON."""
-
-
-class HostNotServed(ApiError, status=421, text="This host is not served here"):
-    """The settings do not list the request's host."""
-
-
-class IdempotencyKeyReused(ApiError, status=422, text="Idempotency-Key was already used for a different request"):
-    """The caller has already sent this Idempotency-Key to the operation with different input."""
-
-
-class UnexpectedError(ApiError, status=500, text="Internal server error", reason="INTERNAL"):
-    """The server failed; its log has the details under the request's id."""
-
-
-class DatabaseUnavailable(ApiError, status=503, text="The database is not available", retry_after_seconds=5):
-    """The database is unreachable, overloaded or read-only; whether it has made the change is unknown."""
-
-
-class NotReady(ApiError, status=503, text="Not ready"):
-    """The database does not answer, its migrations have not run, or the process is shutting down."""
-
-
-# Logins, sessions and API tokens
-
-
-class InvalidCredentials(ApiError, status=401, text="Invalid email or password"):
-    """No user has that e-mail, or the password is wrong; the message must not reveal which."""
-
-
-class TooManyFailedLogins(ApiError, status=429, text="Too many failed logins", retry_after_seconds=0):
-    """Too many logins failed from this address or for this e-mail."""
-
-
-class SessionNotFound(ApiError, status=404, text="Session not found"):
-    """The user has no session with that id."""
-
-
-class TokenNotFound(ApiError, status=404, text="API token not found"):
-    """The user has no API token with that id."""
-
-
-class TooManyTokens(ApiError, status=409, text="Too many API tokens: revoke one first"):
-    """The user already has the maximum number of API tokens."""
-
-
-# Accounts, passwords, registrations and invitations
-
-
-class UserNotFound(ApiError, status=404, text="User not found"):
-    """No user has that id."""
-
-
-class EmailTaken(ApiError, status=409, text="Email already registered"):
-    """Another user has that e-mail."""
-
-
-class LastManagementUser(ApiError, status=409, text="The last leader can't be {}"):
-    """Without this user, no one could add or delete employees."""
-
-    def __init__(self, change: str = "deleted") -> None:
-        super().__init__(self.text.format(change))
-
-
-class WeakPassword(BadRequest, text="Password {}"):
-    """The policy does not allow the password."""
+class WeakPassword(ApiError):
+    status = HTTPStatus.BAD_REQUEST
 
     def __init__(
         self, rule: str = "is too short, too long or known from a data breach", field: str = "password"
     ) -> None:
-        super().__init__(self.text.format(rule), [FieldViolation(field, rule)])
+        super().__init__(f"Password {rule}", [FieldViolation(field, rule)])
 
 
-class WrongPassword(ApiError, status=403, text="Current password is wrong"):
-    """The current password is wrong. The status is not 401 because the session is valid."""
+class ScopeRequired(ApiError):
+    status = HTTPStatus.FORBIDDEN
+
+    def __init__(self, scope: str = "tasks:read") -> None:
+        super().__init__(f"The API token lacks the scope {scope}", metadata={"scope": scope})
 
 
-class TooManyPasswords(ApiError, status=503, text="Too many logins or registrations at once", retry_after_seconds=5):
-    """Too many other requests are waiting for a password to be hashed or verified."""
+class LastManagementUser(ApiError):
+    status = HTTPStatus.CONFLICT
+
+    def __init__(self, change: str = "deleted") -> None:
+        super().__init__(f"The last leader can't be {change}")
 
 
-class InvalidPasswordReset(ApiError, status=403, text="Password reset is invalid or used"):
-    """The token is unknown, used, replaced or expired, or its creator may no longer reset this password."""
+def _error(name: str, status: int, text: str, *, reason: str | None = None, **constants: Any) -> type[ApiError]:
+    """Define an error. Programs recognize it by the reason, which derives from the name by default."""
+    attributes = {"status": HTTPStatus(status), "text": text, "__module__": __name__} | constants
+    kind = cast("type[ApiError]", type(name, (ApiError,), attributes))
+    kind.default_reason = reason or kind.default_reason
+    return kind
 
 
-class RegistrationClosed(ApiError, status=403, text="Registration is closed"):
-    """Only management roles can add employees: the setting `REGISTRATION` allows no one to register."""
+# Any request
+PreflightRefused = _error("PreflightRefused", 400, "Disallowed CORS origin")
+AuthenticationRequired = _error("AuthenticationRequired", 401, "Authentication required")
+CrossSiteRequest = _error("CrossSiteRequest", 403, "Requests from other sites are not allowed")
+# The reason is a label value of the metric `shop.employee_api.refusals`, on which dashboards may depend.
+ManagementRoleRequired = _error("ManagementRoleRequired", 403, "Not allowed", reason="LEADERS_ONLY")
+HigherRoleRequired = _error("HigherRoleRequired", 403, "Only a higher role may do this")
+ApprovalRequired = _error("ApprovalRequired", 403, "Your account awaits approval")
+SessionRequired = _error("SessionRequired", 403, "Log in for this: API tokens can't do it")
+PathNotFound = _error("PathNotFound", 404, "Not Found", reason="NOT_FOUND")
+MethodNotAllowed = _error("MethodNotAllowed", 405, "Method Not Allowed")
+PreconditionFailed = _error("PreconditionFailed", 412, "Changed since it was read")
+JsonRequired = _error("JsonRequired", 415, "Content-Type must be application/json")
+HostNotServed = _error("HostNotServed", 421, "This host is not served here")
+IdempotencyKeyReused = _error("IdempotencyKeyReused", 422, "Idempotency-Key was already used for a different request")
+UnexpectedError = _error("UnexpectedError", 500, "Internal server error", reason="INTERNAL")
+DatabaseUnavailable = _error("DatabaseUnavailable", 503, "The database is not available", wait_seconds=5)
+NotReady = _error("NotReady", 503, "Not ready")
 
+# Logins, sessions and API tokens
+InvalidCredentials = _error("InvalidCredentials", 401, "Invalid email or password")
+TooManyFailedLogins = _error("TooManyFailedLogins", 429, "Too many failed logins", wait_seconds=0)
+SessionNotFound = _error("SessionNotFound", 404, "Session not found")
+TokenNotFound = _error("TokenNotFound", 404, "API token not found")
+TooManyTokens = _error("TooManyTokens", 409, "Too many API tokens: revoke one first")
 
-class InvitationRequired(ApiError, status=403, text="An invitation is required"):
-    """Only people whom a management role has invited may register."""
-
-
-class InvalidInvitation(ApiError, status=403, text="Invitation is invalid or used"):
-    """The invitation is unknown, used, withdrawn or expired, or its creator may no longer invite."""
-
-
-class InvitationNotFound(ApiError, status=404, text="Invitation not found"):
-    """No unused invitation has that id."""
-
-
-class TooManyRegistrations(ApiError, status=429, text="Too many registrations", retry_after_seconds=0):
-    """Too many registrations have come from this address."""
-
+# Accounts, passwords, registrations and invitations
+UserNotFound = _error("UserNotFound", 404, "User not found")
+EmailTaken = _error("EmailTaken", 409, "Email already registered")
+WrongPassword = _error("WrongPassword", 403, "Current password is wrong")
+TooManyPasswords = _error("TooManyPasswords", 503, "Too many logins or registrations at once", wait_seconds=5)
+InvalidPasswordReset = _error("InvalidPasswordReset", 403, "Password reset is invalid or used")
+RegistrationClosed = _error("RegistrationClosed", 403, "Registration is closed")
+InvitationRequired = _error("InvitationRequired", 403, "An invitation is required")
+InvalidInvitation = _error("InvalidInvitation", 403, "Invitation is invalid or used")
+InvitationNotFound = _error("InvitationNotFound", 404, "Invitation not found")
+TooManyRegistrations = _error("TooManyRegistrations", 429, "Too many registrations", wait_seconds=0)
 
 # Tasks, comments and exports
+TaskNotFound = _error("TaskNotFound", 404, "Task not found")
+SomeTasksNotFound = _error("SomeTasksNotFound", 404, "A task was not found, and none was changed")
+CommentNotFound = _error("CommentNotFound", 404, "Comment not found")
+NotTheAuthor = _error("NotTheAuthor", 403, "Only its author may do this")
+UnknownAssignee = _error("UnknownAssignee", 400, "Unknown assignee", violation=FieldViolation("assignee_id", _NO_USER))
+UnknownReporter = _error("UnknownReporter", 400, "Unknown reporter", violation=FieldViolation("reporter_id", _NO_USER))
+UnknownAuthor = _error("UnknownAuthor", 400, "Unknown author", violation=FieldViolation("author_id", _NO_USER))
+TooManyExports = _error("TooManyExports", 429, "Too many exports at once", wait_seconds=5)
+UnknownTimeZone = _error("UnknownTimeZone", 400, f"tz {ZONE_RULE}", violation=FieldViolation("tz", ZONE_RULE))
 
-
-class TaskNotFound(ApiError, status=404, text="Task not found"):
-    """No task has that id."""
-
-
-class SomeTasksNotFound(ApiError, status=404, text="A task was not found, and none was changed"):
-    """One of several tasks to change does not exist."""
-
-
-class CommentNotFound(ApiError, status=404, text="Comment not found"):
-    """The task has no comment with that id."""
-
-
-class NotTheAuthor(ApiError, status=403, text="Only its author may do this"):
-    """Someone other than the session's user wrote the comment."""
-
-
-class UnknownAssignee(BadRequest, text="Unknown assignee", violation=("assignee_id", "is no user's id")):
-    """A task names an assignee who does not exist."""
-
-
-class UnknownReporter(BadRequest, text="Unknown reporter", violation=("reporter_id", "is no user's id")):
-    """A task names a reporter who does not exist."""
-
-
-class UnknownAuthor(BadRequest, text="Unknown author", violation=("author_id", "is no user's id")):
-    """A comment names an author who does not exist."""
-
-
-class TooManyExports(ApiError, status=429, text="Too many exports at once", retry_after_seconds=5):
-    """Each export occupies a database connection until its client has read it completely."""
-
-
-ZONE_RULE = "must be a time zone of the IANA database, such as Europe/Berlin"
-
-
-class UnknownTimeZone(BadRequest, text=f"tz {ZONE_RULE}", violation=("tz", ZONE_RULE)):
-    """The parameter `tz` names no time zone, or one that the database server does not know yet."""
-
-
-NOT_FOUND: dict[str, type[ApiError]] = {
+NOT_FOUND = {
     "users": UserNotFound,
     "sessions": SessionNotFound,
     "tokens": TokenNotFound,

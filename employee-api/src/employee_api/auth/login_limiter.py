@@ -7,7 +7,7 @@ from datetime import timedelta
 
 from chassis.values.backoff import backoff_seconds
 from chassis.values.networks import network
-from employee_api.errors import TooManyFailedLogins
+from employee_api.errors import ApiError, TooManyFailedLogins
 from employee_api.failure_counts import FailureCounts, count_key
 from employee_api.models import FailureCount
 from employee_api.users.passwords import BoundedSemaphore, HashingQueue
@@ -81,7 +81,7 @@ class LoginLimiter:
                 await stack.enter_async_context(self._slot(key, number))
             yield
 
-    async def exceeded(self, attempt: Attempt) -> TooManyFailedLogins | None:
+    async def exceeded(self, attempt: Attempt) -> ApiError | None:
         """Return the error to raise if the client has to wait."""
         counts, limits = await self.counts.read(attempt.slots), dict(attempt.limits)
         if attempt.address in counts and counts[attempt.address].failures >= self.per_address:

@@ -1,16 +1,14 @@
 """Renders the page `/docs`, which needs no script and fetches nothing."""
 
-import ast
-import inspect
 import json
 import re
 import shlex
 from collections.abc import Iterator
 from html import escape
 from pathlib import Path
-from typing import cast
 from urllib.parse import urlencode
 
+import orjson
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
@@ -37,7 +35,8 @@ def page(document: Json, mode: AuthMode) -> str:
         undefined=StrictUndefined,
         keep_trailing_newline=True,
     )
-    environment.filters |= {"text": _text, "code": _code, "anchor": error_anchor, "meaning": meaning}
+    meanings: dict[str, str] = orjson.loads(Path(__file__).with_name("errors.json").read_bytes())
+    environment.filters |= {"text": _text, "code": _code, "anchor": error_anchor, "meaning": meanings.__getitem__}
     errors = sorted(every_error(), key=lambda error: (error.status, error.reason))
     return environment.get_template("page.html").render(
         info=document["info"],
@@ -103,16 +102,4 @@ def _target(path: str, parameters: list[Json]) -> str:
 
 def every_error() -> list[ApiError]:
     """Return an example of each error."""
-    return [kind() for kind in _descendants(ApiError)]
-
-
-def _descendants(kind: type[ApiError]) -> set[type[ApiError]]:
-    children = kind.__subclasses__()
-    return set(children).union(*map(_descendants, children))
-
-
-def meaning(error: ApiError) -> str:
-    """Return the docstring of the error's class."""
-    # In images PYTHONOPTIMIZE removes docstrings, but not sources.
-    (definition,) = ast.parse(inspect.getsource(type(error))).body
-    return " ".join((ast.get_docstring(cast("ast.ClassDef", definition)) or "").split())
+    return [kind() for kind in ApiError.__subclasses__()]
