@@ -27,7 +27,6 @@ from employee_api.tasks.comments import CommentHandlers
 from employee_api.tasks.search import register_functions
 from employee_api.tasks.tasks import TaskHandlers
 from employee_api.users.accounts import UserHandlers
-from employee_api.users.locks import find_role
 from employee_api.users.password_changes import PasswordHandlers
 from employee_api.users.passwords import PasswordHasher
 from employee_api.users.registration import NewUserPreparer, RegistrationHandlers
@@ -46,7 +45,7 @@ def build(
     register_functions(engine)
     sessions, tokens = SessionHandlers(engine, clock, idle, absolute), ApiTokenHandlers(engine, clock)
     users = UserRepository(engine, clock)
-    finders = partial(find_actor, sessions, tokens), partial(find_role, users)
+    finders = partial(find_actor, sessions, tokens), users.find_role
     authorizer = Authorizer(settings.auth_mode, *finders, telemetry)
     new_users = NewUserPreparer(password_hasher, settings.min_password_length, settings.breached_passwords_file)
     counts = FailureCounts(engine, clock, timedelta(seconds=settings.failed_logins_window_seconds))

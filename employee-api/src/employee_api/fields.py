@@ -21,7 +21,7 @@ _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _MOMENT = re.compile(
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?(Z|[+-][0-9]{2}:[0-9]{2})", re.IGNORECASE
 )
-_MONTH = re.compile(r"([0-9]{4})-(0[1-9]|1[0-2])")
+_MONTH = re.compile(r"(?!0000)([0-9]{4})-(0[1-9]|1[0-2])")
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 BROKEN_RULE = "broken_rule"
 _MAX_SEARCH_WORDS = 10
@@ -75,10 +75,7 @@ def _parse_calendar_date(value: Any) -> date:
 
 
 def _require_month(value: str) -> str:
-    try:
-        month_range(value)
-    except ValueError as error:
-        raise broken_rule("must be YYYY-MM") from error
+    month_range(value)
     return value
 
 
@@ -122,13 +119,10 @@ Limit = Annotated[int, Field(ge=1, le=MAX_PAGE_SIZE)]
 
 
 def month_range(month: str, zone: tzinfo = UTC) -> tuple[datetime, datetime]:
-    """Return the first and the last moment of a month in a time zone, both inclusive, in UTC.
-
-    Raises ValueError for any other format, and for the year 0000.
-    """
+    """Return the first and the last moment of a month in a time zone, both inclusive, in UTC. Raises ValueError."""
     match = _MONTH.fullmatch(month)
     if match is None:
-        raise ValueError("month must be YYYY-MM")
+        raise broken_rule("must be YYYY-MM")
     year, number = int(match[1]), int(match[2])
     first = _in_utc(datetime(year, number, 1, tzinfo=zone))
     if (year, number) == (9999, 12):  # the following month can't be represented

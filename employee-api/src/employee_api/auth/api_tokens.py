@@ -19,7 +19,7 @@ from employee_api.database import Repository, transaction
 from employee_api.http.operations import Call, Handler, Operation
 from employee_api.models import ApiToken, User
 from employee_api.schemas import Deleted
-from employee_api.users.locks import lock_user, user_of
+from employee_api.users.repository import lock_user, user_of
 
 _MAX_TOKENS = 50
 MAX_TOKEN_AGE = timedelta(days=90)

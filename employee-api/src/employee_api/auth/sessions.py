@@ -15,7 +15,7 @@ from employee_api.errors import SessionNotFound
 from employee_api.http.operations import Call, Operation
 from employee_api.models import Session, User
 from employee_api.schemas import Deleted
-from employee_api.users.locks import lock_user, user_of
+from employee_api.users.repository import lock_user, user_of
 
 # How often `last_seen_at` is updated within the idle time: a write with every request would be too costly.
 _UPDATES_PER_IDLE_TIME = 20

@@ -47,11 +47,6 @@ class ExportQuery(Input):
     bom: bool = Field(default=False, description="begin with a byte order mark, by which Excel recognizes UTF-8")
     separator: Literal[",", ";", "tab"] = Field(default=",", description="of cells; in many countries `;` is usual")
 
-    @property
-    def zone(self) -> ZoneInfo | None:
-        """The time zone; None for UTC."""
-        return None if self.tz in (None, "UTC") else ZoneInfo(self.tz)
-
 
 @dataclass(frozen=True)
 class ExportParameters(QueryParameters):
@@ -90,7 +85,8 @@ class ExportHandlers:
             # Streamed like a GET, so that it has no Content-Length either.
             return StreamingResponse(iter((b"",)), headers=headers, media_type=_CSV)
         separator = query.separator.replace("tab", "\t")
-        chunks = self.exporter.stream(table, query.month, query.zone, bom=query.bom, separator=separator)
+        zone = None if query.tz in (None, "UTC") else ZoneInfo(query.tz)
+        chunks = self.exporter.stream(table, query.month, zone, bom=query.bom, separator=separator)
         # An error before the first chunk still gets its own status; a later one can only end the connection.
         first = await anext(chunks)
         return _ClosingResponse(_prepend(first, chunks), headers=headers, media_type=_CSV)

@@ -12,7 +12,7 @@ from sqlalchemy.orm import aliased
 from sqlmodel import col
 
 from employee_api.fields import in_month
-from employee_api.models import Activity, Task, User
+from employee_api.models import Activity, Entity, Task, User
 
 # Spreadsheets treat these as the start of a formula; the last four are the full-width forms of the first four.
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
@@ -130,5 +130,5 @@ def _activities(form: Format) -> tuple[Select[Any], type[Activity]]:
     return query.outerjoin(actor, col(actor.id) == col(Activity.actor_id)), Activity
 
 
-_Query = Callable[[Format], tuple[Select[Any], type[Task | User | Activity]]]
+_Query = Callable[[Format], tuple[Select[Any], type[Entity]]]
 _QUERIES: dict[Table, _Query] = {Table.TASKS: _tasks, Table.USERS: _users, Table.ACTIVITIES: _activities}

@@ -29,12 +29,11 @@ def require_match(if_match: str | None, current: BaseModel) -> None:
     """
     if if_match is None or if_match.strip() == _ANY:
         return
-    if not any(tag == etag(current) for weak, tag in _ENTITY_TAG.findall(if_match) if not weak):
+    if ("", etag(current)) not in _ENTITY_TAG.findall(if_match):
         raise PreconditionFailed
 
 
 def is_unchanged(if_none_match: str | None, tag: str) -> bool:
     """Return whether an `If-None-Match` lists the tag, weak or not, or `*`."""
-    if if_none_match is None:
-        return False
-    return if_none_match.strip() == _ANY or any(tag == listed for _, listed in _ENTITY_TAG.findall(if_none_match))
+    listed = if_none_match or ""
+    return listed.strip() == _ANY or tag in {strong for _, strong in _ENTITY_TAG.findall(listed)}

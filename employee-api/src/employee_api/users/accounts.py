@@ -7,15 +7,14 @@ from functools import partial
 from http import HTTPStatus
 from typing import Any, TypeVar
 
-from sqlalchemy import RowMapping, case, delete, or_, select, update
-from sqlalchemy.exc import IntegrityError
+from sqlalchemy import RowMapping, delete, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlmodel import col
 
 from employee_api import errors
 from employee_api.access import MANAGEMENT_ROLES, Access, Actor
 from employee_api.activities import Subject, record
-from employee_api.database import Repository, is_unique_violation, transaction
+from employee_api.database import Repository, transaction
 from employee_api.http.authorization import Authorizer
 from employee_api.http.etags import require_match
 from employee_api.http.inputs import ANY_QUERY
@@ -23,9 +22,8 @@ from employee_api.http.operations import Call, Operation
 from employee_api.models import Comment, Task, User
 from employee_api.schemas import Deleted
 from employee_api.users.links import end_access
-from employee_api.users.locks import lock_user
 from employee_api.users.registration import NewUserBody, NewUserPreparer
-from employee_api.users.repository import RECORDED_FIELDS, UserRepository
+from employee_api.users.repository import RECORDED_FIELDS, UserRepository, lock_user, save_user
 from employee_api.users.rules import DEFAULT_ROLE, avatar, email_key
 from employee_api.users.schemas import AccountOutput, AccountPatch, OwnAccountPatch, UserInput, UserOutput
 
@@ -178,12 +176,7 @@ class UserHandlers(Repository):
         if "name" in changed:
             values["avatar"] = avatar(changed["name"])
         row = values | ({"email_key": email_key(changed["email"])} if "email" in changed else {})
-        try:
-            await connection.execute(update(User).where(col(User.id) == account.id).values(row))
-        except IntegrityError as error:
-            if not is_unique_violation(error):
-                raise
-            raise errors.EmailTaken from error
+        await save_user(connection, update(User).where(col(User.id) == account.id).values(row))
         after = account.model_copy(update=values)
         subject = Subject("user", account.id, after.name, account.model_dump(), changed)
         await record(connection, actor, action, self.clock(), subject)
@@ -201,15 +194,8 @@ async def _detach_from_tasks(
     commented = col(Task.id).in_(select(col(Comment.task_id)).where(col(Comment.author_id) == user_id))
     affected = select(*fields).where(or_(assigned, reported, commented)).order_by(col(Task.id)).with_for_update()
     tasks = (await connection.execute(affected)).mappings().all()
-    await connection.execute(
-        update(Task)
-        .where(or_(assigned, reported))
-        .values(
-            assignee_id=case((assigned, None), else_=col(Task.assignee_id)),
-            reporter_id=case((reported, None), else_=col(Task.reporter_id)),
-            updated_at=now,
-        )
-    )
+    await connection.execute(update(Task).where(assigned).values(assignee_id=None, updated_at=now))
+    await connection.execute(update(Task).where(reported).values(reporter_id=None, updated_at=now))
     cleared = [task for task in tasks if user_id in (task["assignee_id"], task["reporter_id"])]
     await record(connection, actor, "updated", now, *(_detached(task, user_id) for task in cleared))
 

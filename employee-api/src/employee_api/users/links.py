@@ -13,7 +13,7 @@ from sqlmodel import col
 from employee_api.access import Actor, hash_token, new_token, outranks
 from employee_api.database import Repository
 from employee_api.models import ApiToken, Device, Session, SingleUseLink, User
-from employee_api.users.locks import can_manage, lock_users
+from employee_api.users.repository import can_manage, lock_users
 
 
 class LinkPurpose(StrEnum):

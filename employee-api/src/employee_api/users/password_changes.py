@@ -15,9 +15,8 @@ from employee_api.http.operations import Call, Handler, Operation
 from employee_api.models import SingleUseLink, User
 from employee_api.schemas import Success
 from employee_api.users.links import LinkPurpose, create_link, end_access, is_usable, use_link
-from employee_api.users.locks import lock_user
 from employee_api.users.registration import NewUserPreparer
-from employee_api.users.repository import Account
+from employee_api.users.repository import Account, lock_user
 from employee_api.users.schemas import CreatedPasswordReset, PasswordChangeInput, PasswordResetInput
 
 _RESET_LIFETIME = timedelta(hours=24)

@@ -29,9 +29,8 @@ from employee_api.models import SingleUseLink
 from employee_api.schemas import Deleted
 from employee_api.settings import AuthMode, RegistrationMode
 from employee_api.users.links import LinkPurpose, create_link, is_usable, use_link
-from employee_api.users.locks import is_managed, lock_actor
 from employee_api.users.passwords import PasswordHasher
-from employee_api.users.repository import NewUser, UserRepository
+from employee_api.users.repository import NewUser, UserRepository, lock_actor
 from employee_api.users.rules import DEFAULT_ROLE, email_key, normalize_password
 from employee_api.users.schemas import (
     CreatedInvitation,
@@ -212,7 +211,7 @@ class RegistrationHandlers(Repository):
         """Raise RegistrationClosed if no one may register, not even with an invitation."""
         if self.mode is RegistrationMode.CLOSED:
             raise errors.RegistrationClosed
-        if self.mode is None and await is_managed(self):
+        if self.mode is None and await self.users.is_managed():
             self.authorizer.refuse(errors.RegistrationClosed(), operation)
 
     async def _count(self, key: bytes) -> None:

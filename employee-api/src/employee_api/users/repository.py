@@ -1,23 +1,28 @@
-"""Users in the database."""
+"""Users in the database, locks on them, and which of them can manage others."""
 
 import random
 import uuid
 from dataclasses import asdict, dataclass
 
-from sqlalchemy import insert, select, update
+from sqlalchemy import ColumnElement, Insert, RowMapping, Update, and_, insert, or_, select, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlmodel import col
 
-from employee_api.access import Actor
+from employee_api.access import MANAGEMENT_ROLES, Actor
 from employee_api.activities import Subject, record
 from employee_api.database import Repository, is_unique_violation, transaction
-from employee_api.errors import EmailTaken
+from employee_api.errors import AuthenticationRequired, EmailTaken, LastManagementUser, UserNotFound
+from employee_api.fields import parse_id
+from employee_api.http.operations import Call, InputT
 from employee_api.models import User
 from employee_api.users.rules import COLORS, avatar, email_key
-from employee_api.users.schemas import UserOutput
+from employee_api.users.schemas import AccountOutput, UserOutput
 
 RECORDED_FIELDS = ("name", "email", "role", "dept")
+_CAN_MANAGE: ColumnElement[bool] = and_(
+    col(User.role).in_(MANAGEMENT_ROLES), col(User.approved), col(User.deactivated_at).is_(None)
+)
 
 
 @dataclass(frozen=True)
@@ -58,6 +63,15 @@ class UserRepository(Repository):
             return None
         return Account(UserOutput.model_validate(row), row["password_hash"], row["deactivated_at"] is not None)
 
+    async def find_role(self, user_id: str) -> str | None:
+        """Return the role of a user; None for an unknown or malformed id."""
+        row = await self.find_row(select(col(User.role)).where(col(User.id) == parse_id(user_id)))
+        return None if row is None else row["role"]
+
+    async def is_managed(self) -> bool:
+        """Return whether any user can manage others."""
+        return await self.find_row(select(col(User.id)).where(_CAN_MANAGE).limit(1)) is not None
+
     async def update_password_hash(self, account: Account, password_hash: str) -> None:
         """Replace the hash of the same password, unless the password has changed in the meantime."""
         unchanged = (col(User.id) == account.user.id, col(User.password_hash) == account.password_hash)
@@ -91,11 +105,64 @@ class UserRepository(Repository):
         recorded = {field: getattr(user, field) for field in RECORDED_FIELDS}
         if invitation_id is not None:
             recorded["invitation_id"] = invitation_id
-        try:
-            await connection.execute(insert(User).values(user.model_dump()))
-        except IntegrityError as error:
-            if not is_unique_violation(error):
-                raise
-            raise EmailTaken from error
+        await save_user(connection, insert(User).values(user.model_dump()))
         await record(connection, actor, "created", now, Subject("user", user.id, user.name, after=recorded))
         return UserOutput.model_validate(user)
+
+
+async def save_user(connection: AsyncConnection, statement: Insert | Update) -> None:
+    """Insert or update a user. Raises EmailTaken."""
+    try:
+        await connection.execute(statement)
+    except IntegrityError as error:
+        if not is_unique_violation(error):
+            raise
+        raise EmailTaken from error
+
+
+async def user_of(call: Call[InputT], rows: Repository) -> uuid.UUID:
+    """Return the id of the user in the path, or else of the session's user. Raises UserNotFound."""
+    if "id" not in call.ids:
+        return call.user.id
+    if await rows.find_row(select(col(User.id)).where(col(User.id) == call.id)) is None:
+        raise UserNotFound
+    return call.id
+
+
+async def lock_user(
+    connection: AsyncConnection, user_id: uuid.UUID, actor: Actor | None, *, ends_management: str | None = None
+) -> AccountOutput:
+    """Lock a user and the actor until the transaction ends, and return the user.
+
+    `ends_management` names a change after which the user can't manage others, such as "deleted". It locks all
+    management users, so that two such changes can't each rely on the other's user.
+
+    Raises UserNotFound, LastManagementUser, AuthenticationRequired if the actor was deleted or deactivated meanwhile.
+    """
+    conditions: list[ColumnElement[bool]] = [col(User.id).in_([user_id, *([actor.id] if actor else [])])]
+    if ends_management is not None:
+        conditions.append(_CAN_MANAGE)
+    users = await lock_users(connection, or_(*conditions))
+    if actor is not None and (actor.id not in users or users[actor.id]["deactivated_at"] is not None):
+        raise AuthenticationRequired
+    if user_id not in users:
+        raise UserNotFound
+    if ends_management is not None and {row["id"] for row in users.values() if can_manage(row)} == {user_id}:
+        raise LastManagementUser(ends_management)
+    return AccountOutput.model_validate(users[user_id])
+
+
+async def lock_actor(connection: AsyncConnection, actor: Actor | None) -> None:
+    """Lock the actor, if there is one. Raises AuthenticationRequired if they were deleted or deactivated meanwhile."""
+    if actor is not None:
+        await lock_user(connection, actor.id, actor)
+
+
+def can_manage(row: RowMapping) -> bool:
+    return row["role"] in MANAGEMENT_ROLES and row["approved"] and row["deactivated_at"] is None
+
+
+async def lock_users(connection: AsyncConnection, condition: ColumnElement[bool]) -> dict[uuid.UUID, RowMapping]:
+    """Lock the users that match until the transaction ends, and return their accounts by id."""
+    query = select(*AccountOutput.columns(User)).where(condition).order_by(col(User.id)).with_for_update()
+    return {row["id"]: row for row in (await connection.execute(query)).mappings()}
