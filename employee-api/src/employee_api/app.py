@@ -7,7 +7,6 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from starlette.applications import Starlette
 
 from chassis.telemetry.instruments import Telemetry
-from employee_api import health
 from employee_api.activities import ActivityHandlers
 from employee_api.auth.api_tokens import ApiTokenHandlers, find_actor
 from employee_api.auth.login_limiter import LoginLimiter
@@ -72,7 +71,6 @@ def build(
         *CommentHandlers(engine, clock, authorizer).operations(),
         *ActivityHandlers(engine, clock).operations(),
         *ExportHandlers(exporter).operations(),
-        *health.operations(),
     ]
     policy = CrossSitePolicy(settings.allowed_origins, refused_unenforced=not settings.allow_cross_site)
     stored = StoredResponses(engine, clock)

@@ -91,8 +91,7 @@ def _operation_routes(
 ) -> list[Route]:
     by_path: dict[str, dict[str, Operation]] = {}
     for operation in operations:
-        if operation.served:
-            by_path.setdefault(operation.path, {})[operation.method] = operation
+        by_path.setdefault(operation.path, {})[operation.method] = operation
 
     def route(path: str, by_method: dict[str, Operation]) -> Route:
         async def serve(request: Request) -> Response:

@@ -22,8 +22,7 @@ from employee_api.models import StoredResponse
 
 IDEMPOTENCY_KEY = "Idempotency-Key"
 REPLAYED = "Idempotency-Replayed"
-KEY_PATTERN = "[!-~]{1,255}"  # visible ASCII
-_VALID_KEY = re.compile(KEY_PATTERN)
+_VALID_KEY = re.compile("[!-~]{1,255}")  # visible ASCII
 _RULE = "must be 1 to 255 visible ASCII characters"
 _LIFETIME = timedelta(hours=24)
 _STORED_HEADERS = ("content-type", "etag", "location")

@@ -12,7 +12,7 @@ from pydantic.json_schema import JsonSchemaMode
 from employee_api.access import Access
 from employee_api.errors import ApiError, AuthenticationRequired, PreconditionFailed, UnexpectedError
 from employee_api.http.cross_site import CrossSitePolicy
-from employee_api.http.idempotency import IDEMPOTENCY_KEY, KEY_PATTERN, REPLAYED
+from employee_api.http.idempotency import IDEMPOTENCY_KEY, REPLAYED
 from employee_api.http.inputs import JsonBody, QueryParameters
 from employee_api.http.operations import Operation
 from employee_api.http.problems import JSON, PROBLEM_JSON, problem
@@ -22,40 +22,27 @@ from employee_api.settings import AuthMode
 Json = dict[str, Any]
 
 EXAMPLE_ID = "3f1c8a6e-52d0-4b7e-9a44-0c6d1f2e7b58"
-_EXAMPLE_TAG = '"9f86d081884c7d65"'
 _EXAMPLES_BY_FORMAT = {"uuid": EXAMPLE_ID, "date": "2026-03-31", "date-time": "2026-03-14T15:09:26.000000Z"}
 _EXAMPLES_BY_TYPE = {"boolean": True, "integer": 1, "number": 1.0, "string": "text", "null": None}
 _TEXT = {"type": "string"}
-_BASE = Path(__file__).with_name("openapi_base.json")  # the constant parts of the document
-_ACCESS = {
-    Access.OPEN: "Anyone may use it.",
-    Access.SELF: "Requires a session: an API token will not do.",
-    Access.SESSION: "Requires a session, or an API token with the scope `{scope}`.",
-    Access.SUBORDINATE: (
-        "Requires a session of a user with a higher management role than the employee, or of a CEO, or their API token "
-        "with the scope `{scope}`."
-    ),
-    Access.MANAGEMENT: (
-        "Requires a session, or an API token with the scope `{scope}`, of a management role: `ceo`, `cto` or `manager`."
-    ),
-}
+# `document` has the constant parts, including the probes, which the chassis serves. `access` and `parameters` describe
+# the required rights and the headers of operations; the document repeats them for each.
+_BASE: Json = orjson.loads(Path(__file__).with_name("openapi_base.json").read_bytes())
 
 
 def describe(
     operations: Sequence[Operation], mode: AuthMode, policy: CrossSitePolicy, common: Sequence[ApiError] = ()
 ) -> Json:
     """Return the document for this mode; every operation of the API can return the `common` errors."""
-    document: Json = orjson.loads(_BASE.read_bytes())
-    description = _Description(operations, mode, policy, common)
+    base, description = _BASE["document"], _Description(operations, mode, policy, common)
+    paths: Json = {}
     for operation in operations:
-        path = document["paths"].setdefault(operation.path, {})
-        path[operation.method.lower()] = description.of_operation(operation)
-    used = {operation.tag for operation in operations}
-    document["tags"] = [tag for tag in document["tags"] if tag["name"] in used]
-    document["components"]["schemas"] = description.definitions
+        paths.setdefault(operation.path, {})[operation.method.lower()] = description.of_operation(operation)
+    schemas = base["components"]["schemas"] | description.definitions
+    components = base["components"] | {"schemas": dict(sorted(schemas.items()))}
     if mode is AuthMode.OFF:
-        del document["components"]["securitySchemes"]
-    return document
+        del components["securitySchemes"]
+    return base | {"paths": paths | base["paths"], "components": components}
 
 
 class _Description:
@@ -89,8 +76,9 @@ class _Description:
             "tags": [operation.tag],
             "responses": self._responses(operation),
         }
-        ids = [_parameter(name, "path", "A UUID", EXAMPLE_ID, required=True) for name in operation.path_ids]
-        if parameters := [*ids, *self._query_parameters(operation), *_headers(operation)]:
+        ids = [_path_id(name) for name in operation.path_ids]
+        headers = [_BASE["parameters"][name] for name in _header_parameters(operation)]
+        if parameters := [*ids, *self._query_parameters(operation), *headers]:
             described["parameters"] = parameters
         if isinstance(operation.input, JsonBody):
             described["requestBody"] = {
@@ -105,7 +93,7 @@ class _Description:
         return described
 
     def _required_access(self, operation: Operation) -> str:
-        text = _ACCESS[operation.access].format(scope=operation.scope)
+        text = _BASE["access"][operation.access.value].format(scope=operation.scope)
         if self._mode is AuthMode.ENFORCE or operation.access is Access.OPEN:
             return text
         if operation.access is not Access.SELF:
@@ -115,17 +103,15 @@ class _Description:
     def _responses(self, operation: Operation) -> Json:
         enforced = self._mode is AuthMode.ENFORCE
         of_checks = self._policy.failures(operation, enforced=enforced)
-        # The probes, which the chassis serves, have neither these errors nor problem documents.
-        common = self._common if operation.served else ()
         failures: dict[int, list[ApiError]] = {}
-        for failure in (*operation.documented_failures(of_checks, enforced=enforced), *common):
+        for failure in (*operation.documented_failures(of_checks, enforced=enforced), *self._common):
             failures.setdefault(failure.status, []).append(failure)
         failures[HTTPStatus.INTERNAL_SERVER_ERROR] = [UnexpectedError()]
         responses = {int(operation.status): self._success(operation)}
         if operation.revalidates:
             responses[HTTPStatus.NOT_MODIFIED] = _response("Unchanged", {"ETag"})
         for status, errors in sorted(failures.items()):
-            responses[status] = self._failure(errors, with_problems=operation.served)
+            responses[status] = self._failure(errors)
         return {str(int(status)): response for status, response in responses.items()}
 
     def _success(self, operation: Operation) -> Json:
@@ -138,17 +124,18 @@ class _Description:
             return _response("RFC 4180", headers | {"Content-Disposition"}, {"text/csv": csv})
         return _response(operation.status.phrase, headers, {JSON: self._media_type(self._output(operation.name))})
 
-    def _failure(self, failures: Sequence[ApiError], *, with_problems: bool) -> Json:
+    def _failure(self, failures: Sequence[ApiError]) -> Json:
         headers = set()
         if any(failure.retry_after_seconds is not None for failure in failures):
             headers.add("Retry-After")
         if any(isinstance(failure, AuthenticationRequired) for failure in failures):
             headers.add("WWW-Authenticate")
         errors = {failure.reason: {"value": {"error": failure.message}} for failure in failures}
-        content: Json = {JSON: {"schema": self._output(Error.__name__), "examples": errors}}
-        if with_problems:
-            problems = {failure.reason: {"value": problem(failure).model_dump()} for failure in failures}
-            content[PROBLEM_JSON] = {"schema": self._output(Problem.__name__), "examples": problems}
+        problems = {failure.reason: {"value": problem(failure).model_dump()} for failure in failures}
+        content = {
+            JSON: {"schema": self._output(Error.__name__), "examples": errors},
+            PROBLEM_JSON: {"schema": self._output(Problem.__name__), "examples": problems},
+        }
         return _response("; ".join(dict.fromkeys(failure.message for failure in failures)), headers, content)
 
     def _query_parameters(self, operation: Operation) -> Iterator[Json]:
@@ -211,26 +198,21 @@ def _example(schema: Json, definitions: dict[str, Json]) -> Any:
     return _EXAMPLES_BY_FORMAT.get(schema.get("format", ""), _EXAMPLES_BY_TYPE.get(schema.get("type", "")))
 
 
-def _headers(operation: Operation) -> Iterator[Json]:
+def _header_parameters(operation: Operation) -> Iterator[str]:
     if operation.repeatable:
-        text = "A repetition with the same key and input within 24 hours gets the first response, and changes nothing"
-        yield _parameter(IDEMPOTENCY_KEY, "header", text, "0f8a5a3e-7a4d-4c0e-9a55-6f1f3f6c2b17", f"^{KEY_PATTERN}$")
+        yield IDEMPOTENCY_KEY
     if any(isinstance(failure, PreconditionFailed) for failure in operation.failures):
-        text = "Entity tags: fail with 412 if the current one is not among them"
-        yield _parameter("If-Match", "header", text, _EXAMPLE_TAG)
+        yield "If-Match"
     if operation.revalidates:
-        text = "Entity tags: answer 304 without a body if the current one is among them"
-        yield _parameter("If-None-Match", "header", text, _EXAMPLE_TAG)
+        yield "If-None-Match"
 
 
-def _parameter(
-    name: str, location: str, description: str, example: str, pattern: str | None = None, *, required: bool = False
-) -> Json:
+def _path_id(name: str) -> Json:
     return {
         "name": name,
-        "in": location,
-        "required": required,
-        "schema": _TEXT | ({"pattern": pattern} if pattern else {}),
-        "description": description,
-        "example": example,
+        "in": "path",
+        "required": True,
+        "schema": _TEXT,
+        "description": "A UUID",
+        "example": EXAMPLE_ID,
     }

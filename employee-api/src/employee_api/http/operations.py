@@ -100,7 +100,6 @@ class Operation:
         failures: the errors it can raise in any mode, besides invalid input and unknown ids in the path. With
             PreconditionFailed it supports `If-Match`.
         enforced_failures: further errors that it can raise when authorization is enforced.
-        served: whether the application serves it; otherwise the chassis does.
     """
 
     method: str
@@ -118,7 +117,6 @@ class Operation:
     repeatable: bool = False
     failures: tuple[errors.ApiError, ...] = ()
     enforced_failures: tuple[errors.ApiError, ...] = ()
-    served: bool = True
 
     @property
     def name(self) -> str:
@@ -154,8 +152,7 @@ class Operation:
     @property
     def tag(self) -> str:
         """The heading under which it is described."""
-        parts = self.path.split("/")
-        return parts[2] if parts[1] == "api" else "process"
+        return self.path.split("/")[2]
 
     @property
     def revalidates(self) -> bool:
