@@ -85,7 +85,7 @@ class ActivityHandlers(Repository):
         matching = select(*ActivityOutput.columns(Activity)).where(*conditions)
         if query.month is not None:
             matching = matching.where(in_month(col(Activity.created_at), query.month))
-        return await fetch_page(self.reads, matching, Activity, query, ActivityPage)
+        return await fetch_page(self, matching, Activity, query, ActivityPage)
 
 
 async def record(

@@ -15,7 +15,6 @@ from employee_api.auth.sessions import SessionHandlers
 from employee_api.auth.sign_ins import DeviceRepository, SignInHandlers
 from employee_api.database import Clock, utc_now
 from employee_api.exports.handlers import ExportHandlers
-from employee_api.exports.streaming import CsvExporter
 from employee_api.failure_counts import FailureCounts
 from employee_api.http.application import create_application
 from employee_api.http.authorization import Authorizer
@@ -56,7 +55,7 @@ def build(
         engine, clock, users, new_users, authorizer, counts, settings.registration, settings.registrations_per_address
     )
     accounts = UserHandlers(engine, clock, users, new_users, authorizer)
-    exporter = CsvExporter(engine, telemetry.tracer, defuse_formulas=settings.csv_defuse_formulas)
+    exports = ExportHandlers(engine, telemetry.tracer, defuse_formulas=settings.csv_defuse_formulas)
     operations = [
         *logins.operations(),
         *sign_ins.operations(),
@@ -70,7 +69,7 @@ def build(
         *TaskHandlers(engine, clock).operations(),
         *CommentHandlers(engine, clock, authorizer).operations(),
         *ActivityHandlers(engine, clock).operations(),
-        *ExportHandlers(exporter).operations(),
+        *exports.operations(),
     ]
     policy = CrossSitePolicy(settings.allowed_origins, refused_unenforced=not settings.allow_cross_site)
     stored = StoredResponses(engine, clock)

@@ -11,11 +11,11 @@ from typing import Annotated, Any, TypeVar
 
 import orjson
 from pydantic import AfterValidator, AwareDatetime, Field, TypeAdapter
-from sqlalchemy import ColumnElement, RowMapping, Select, SQLColumnExpression, and_, literal, or_, tuple_
-from sqlalchemy.ext.asyncio import AsyncEngine
+from sqlalchemy import ColumnElement, Select, SQLColumnExpression, and_, literal, or_, tuple_
 from sqlmodel import col
 
 from chassis.errors import FieldViolation
+from employee_api.database import Repository
 from employee_api.errors import BadRequest
 from employee_api.fields import Limit
 from employee_api.models import Entity
@@ -67,7 +67,7 @@ class SortKey:
         following = row < last if self.descending else row > last
         return or_(following, by_value.is_(None)) if self.optional else following
 
-    def cursor(self, row: RowMapping) -> str:
+    def cursor(self, row: dict[str, Any]) -> str:
         return base64.urlsafe_b64encode(orjson.dumps([self._order, row["sort_value"], row["id"]])).decode()
 
     @property
@@ -89,7 +89,7 @@ class SortKey:
 
 
 async def fetch_page(
-    reads: AsyncEngine,
+    repository: Repository,
     query: Select[Any],
     model: type[Entity],
     page: PageQuery,
@@ -105,8 +105,7 @@ async def fetch_page(
     query = key.sort(query.add_columns(key.expression.label("sort_value")), row_id)
     if page.cursor is not None:
         query = query.where(key.follows(page.cursor, row_id))
-    async with reads.connect() as connection:
-        # One row beyond the limit shows that another page follows.
-        rows = (await connection.execute(query.limit(page.limit + 1))).mappings().all()
+    # One row beyond the limit shows that another page follows.
+    rows = await repository.find_rows(query.limit(page.limit + 1))
     following = key.cursor(rows[page.limit - 1]) if len(rows) > page.limit else None
     return output.model_validate({"items": rows[: page.limit], "next": following})

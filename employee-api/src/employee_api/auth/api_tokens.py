@@ -2,7 +2,6 @@
 
 import uuid
 from datetime import datetime, timedelta
-from http import HTTPStatus
 
 from sqlalchemy import delete, func, insert, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -40,7 +39,7 @@ class ApiTokenHandlers(Repository):
             Operation("GET", own, "List your API tokens", self.list_tokens, Access.SELF),
             Operation(
                 "POST", own, "Create an API token for a program that acts for you", create_token, Access.SELF,
-                status=HTTPStatus.CREATED,
+                creates=True,
                 failures=(errors.TooManyTokens(), errors.WrongPassword(), errors.TooManyPasswords()),
                 enforced_failures=(errors.TooManyFailedLogins(),),
             ),

@@ -60,7 +60,7 @@ class SignInHandlers(Repository):
 
     async def list_sign_ins(self, call: Call[PageQuery]) -> SignInPage:
         of_user = select(*SignInOutput.columns(SignIn)).where(col(SignIn.user_id) == await user_of(call, self))
-        return await fetch_page(self.reads, of_user, SignIn, call.input, SignInPage)
+        return await fetch_page(self, of_user, SignIn, call.input, SignInPage)
 
 
 class DeviceRepository(Repository):

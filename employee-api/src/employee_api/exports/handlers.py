@@ -63,10 +63,7 @@ class ExportParameters(QueryParameters):
 _CSV = "text/csv; charset=utf-8"
 
 
-@dataclass(frozen=True)
-class ExportHandlers:
-    exporter: CsvExporter
-
+class ExportHandlers(CsvExporter):
     def operations(self) -> list[Operation]:
         return [
             Operation(
@@ -86,7 +83,7 @@ class ExportHandlers:
             return StreamingResponse(iter((b"",)), headers=headers, media_type=_CSV)
         separator = query.separator.replace("tab", "\t")
         zone = None if query.tz in (None, "UTC") else ZoneInfo(query.tz)
-        chunks = self.exporter.stream(table, query.month, zone, bom=query.bom, separator=separator)
+        chunks = self.stream(table, query.month, zone, bom=query.bom, separator=separator)
         # An error before the first chunk still gets its own status; a later one can only end the connection.
         first = await anext(chunks)
         return _ClosingResponse(_prepend(first, chunks), headers=headers, media_type=_CSV)

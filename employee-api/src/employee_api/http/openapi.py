@@ -115,7 +115,7 @@ class _Description:
         return {str(int(status)): response for status, response in responses.items()}
 
     def _success(self, operation: Operation) -> Json:
-        headers = {"Location"} if operation.status is HTTPStatus.CREATED else set()
+        headers = {"Location"} if operation.creates else set()
         headers |= {REPLAYED} if operation.repeatable else set()
         headers |= {"ETag"} if operation.tagged else set()
         headers |= {"Set-Cookie"} if operation.sets_cookies and self._mode is not AuthMode.OFF else set()

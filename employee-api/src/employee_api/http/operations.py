@@ -91,7 +91,7 @@ class Operation:
     Attributes:
         named: its unique name in the API, by default the handler's.
         reads: builds its input from the model; by default query parameters for a GET, else a JSON body.
-        status: the status of a success.
+        creates: whether a success has the status 201, and the path of what was created in `Location`.
         tagged: whether a success has an `ETag`; then a GET also supports `If-None-Match`.
         sets_cookies: whether a success sets cookies unless authorization is off.
         csv_example: returns an example for the description, if the handler responds with CSV instead of JSON.
@@ -110,7 +110,7 @@ class Operation:
     _: KW_ONLY
     named: str = ""
     reads: Callable[[type[BaseModel] | None], RequestInput] | None = None
-    status: HTTPStatus = HTTPStatus.OK
+    creates: bool = False
     tagged: bool = False
     sets_cookies: bool = False
     csv_example: Callable[[], str] | None = None
@@ -148,6 +148,10 @@ class Operation:
             return None
         resource = "users" if self.tag == "auth" else self.tag
         return Scope(f"{resource}:{'read' if self.method == 'GET' else 'write'}")
+
+    @property
+    def status(self) -> HTTPStatus:
+        return HTTPStatus.CREATED if self.creates else HTTPStatus.OK
 
     @property
     def tag(self) -> str:

@@ -2,7 +2,6 @@
 
 import uuid
 from dataclasses import dataclass
-from http import HTTPStatus
 from typing import Any
 
 from sqlalchemy import delete, insert, select, update
@@ -34,7 +33,7 @@ class CommentHandlers(Repository):
             Operation("GET", comments, "List the comments on a task, newest first", self.list_comments, Access.SESSION),
             Operation(
                 "POST", comments, "Comment on a task", self.add_comment, Access.SESSION,
-                status=HTTPStatus.CREATED, repeatable=True, failures=(UnknownAuthor(),),
+                creates=True, repeatable=True, failures=(UnknownAuthor(),),
             ),
             Operation("GET", comment, "Get a comment", self.get_comment, Access.SESSION),
             Operation(
@@ -51,7 +50,7 @@ class CommentHandlers(Repository):
         async with self.reads.connect() as connection:
             await get_task(connection, call.id)
         matching = select(*CommentOutput.columns(Comment)).where(col(Comment.task_id) == call.id)
-        return await fetch_page(self.reads, matching, Comment, call.input, CommentPage)
+        return await fetch_page(self, matching, Comment, call.input, CommentPage)
 
     async def get_comment(self, call: Call[None]) -> CommentOutput:
         async with self.reads.connect() as connection:

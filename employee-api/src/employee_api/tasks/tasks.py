@@ -5,7 +5,6 @@ Every transaction locks users before tasks, both in the order of their ids, so t
 
 import uuid
 from dataclasses import replace
-from http import HTTPStatus
 from typing import Any
 
 from sqlalchemy import delete, insert, select, update
@@ -65,7 +64,7 @@ class TaskHandlers(Repository):
             Operation("GET", "/api/tasks", "List tasks: search, filter, sort", self.list_tasks, Access.SESSION),
             Operation(
                 "POST", "/api/tasks", "Create a task", self.add_task, Access.SESSION,
-                status=HTTPStatus.CREATED, tagged=True, repeatable=True, failures=unknown_users,
+                creates=True, tagged=True, repeatable=True, failures=unknown_users,
             ),
             Operation(
                 "POST", "/api/tasks/assign", "Assign several tasks: all of them or none",
@@ -86,7 +85,7 @@ class TaskHandlers(Repository):
     async def list_tasks(self, call: Call[TaskQuery]) -> TaskPage:
         query = call.input
         key = replace(SORT_KEYS[query.sort], descending=query.order is Order.DESCENDING)
-        return await fetch_page(self.reads, matching_tasks(query), Task, query, TaskPage, key=key)
+        return await fetch_page(self, matching_tasks(query), Task, query, TaskPage, key=key)
 
     async def get_task(self, call: Call[None]) -> TaskOutput:
         async with self.reads.connect() as connection:

@@ -4,7 +4,6 @@ import uuid
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
-from http import HTTPStatus
 from typing import Any, TypeVar
 
 from sqlalchemy import RowMapping, delete, or_, select, update
@@ -46,7 +45,7 @@ class UserHandlers(Repository):
             Operation("GET", "/api/auth/users", "List all employees", self.list_users, Access.SESSION, reads=ANY_QUERY),
             Operation(
                 "POST", "/api/auth/users", "Add an employee", self.add_user, Access.MANAGEMENT,
-                reads=partial(NewUserBody, strict=self.authorizer.enforced), status=HTTPStatus.CREATED, repeatable=True,
+                reads=partial(NewUserBody, strict=self.authorizer.enforced), creates=True, repeatable=True,
                 failures=(errors.WeakPassword(), errors.EmailTaken(), errors.TooManyPasswords()),
                 enforced_failures=(errors.HigherRoleRequired(),),
             ),

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
-from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
@@ -115,7 +114,7 @@ class RegistrationHandlers(Repository):
         return [
             Operation(
                 "POST", "/api/auth/register", "Register as an employee", self.register,
-                reads=partial(NewUserBody, strict=self.authorizer.enforced), status=HTTPStatus.CREATED, repeatable=True,
+                reads=partial(NewUserBody, strict=self.authorizer.enforced), creates=True, repeatable=True,
                 failures=(
                     errors.WeakPassword(), errors.RegistrationClosed(), errors.InvitationRequired(),
                     errors.InvalidInvitation(), errors.EmailTaken(), errors.TooManyPasswords(),
@@ -128,7 +127,7 @@ class RegistrationHandlers(Repository):
         return [
             Operation(
                 "POST", "/api/auth/invitations", "Invite someone to register with a role",
-                self.create_invitation, Access.MANAGEMENT, status=HTTPStatus.CREATED,
+                self.create_invitation, Access.MANAGEMENT, creates=True,
                 failures=(errors.RegistrationClosed(),), enforced_failures=(errors.HigherRoleRequired(),),
             ),
             Operation(
