@@ -41,7 +41,7 @@ def session_token(request: Request) -> str:
 
 
 class Scope(StrEnum):
-    """What an API token may do, if its user's role allows it."""
+    """What an API token may do at most: its user's role limits it further."""
 
     USERS_READ = "users:read"
     USERS_WRITE = "users:write"

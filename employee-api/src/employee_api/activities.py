@@ -91,7 +91,6 @@ class ActivityHandlers(Repository):
 async def record(
     connection: AsyncConnection, actor: Actor | None, action: str, at: datetime, *subjects: Subject
 ) -> None:
-    """Insert one activity for each subject."""
     rows = [
         {
             "id": uuid.uuid4(),

@@ -48,7 +48,6 @@ class FailureCounts(Repository):
         return counts
 
     async def reset(self, keys: Iterable[bytes]) -> None:
-        """Set the counts of these keys to zero."""
         await self.execute(delete(FailureCount).where(col(FailureCount.key_hash).in_(list(keys))))
 
 

@@ -83,7 +83,6 @@ class ApiTokenHandlers(Repository):
         return token
 
     async def list_tokens(self, call: Call[None]) -> list[TokenOutput]:
-        """Return all tokens of a user, newest first."""
         query = select(*TokenOutput.columns(ApiToken)).where(col(ApiToken.user_id) == await user_of(call, self))
         rows = await self.find_rows(query.order_by(col(ApiToken.created_at).desc(), col(ApiToken.id)))
         return [TokenOutput.model_validate(row | {"scopes": row["scopes"].split()}) for row in rows]

@@ -83,7 +83,6 @@ class SessionHandlers(Repository):
         return Actor(user_id, role, approved)
 
     async def list_sessions(self, call: Call[None]) -> list[SessionOutput]:
-        """Return the sessions of a user that have not ended, newest first."""
         user_id, current = await user_of(call, self), hash_token(session_token(call.request))
         query = select(Session).where(col(Session.user_id) == user_id, *self._active(self.clock()))
         rows = await self.find_rows(query.order_by(col(Session.created_at).desc()))
@@ -112,7 +111,6 @@ class SessionHandlers(Repository):
         return await self._end(call.id, call.actor)
 
     async def delete(self, token: str) -> None:
-        """Delete the session with this token, if there is one."""
         await self.execute(delete(Session).where(col(Session.token_hash) == hash_token(token)))
 
     async def _end(self, user_id: uuid.UUID, actor: Actor | None, *conditions: ColumnElement[bool]) -> EndedSessions:

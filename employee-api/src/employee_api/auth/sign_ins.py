@@ -22,8 +22,6 @@ _MAX_DEVICES = 50
 
 
 class Outcome(StrEnum):
-    """The outcome of an attempt to sign in."""
-
     SUCCESS = "success"
     WRONG_PASSWORD = "wrong_password"  # noqa: S105 - not a password
     DEACTIVATED = "deactivated"
@@ -80,7 +78,6 @@ class DeviceRepository(Repository):
         return device if await self.find_row(query) else None
 
     async def use(self, device: bytes) -> None:
-        """Extend the lifetime of a known device."""
         await self.execute(update(Device).where(col(Device.token_hash) == device).values(last_used_at=self.clock()))
 
     async def add(self, user_id: uuid.UUID) -> str:

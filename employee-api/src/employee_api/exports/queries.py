@@ -22,8 +22,6 @@ _ISO = 'YYYY-MM-DD"T"HH24:MI:SS.US'
 
 
 class Table(StrEnum):
-    """The tables that can be exported."""
-
     TASKS = "tasks"
     USERS = "users"
     ACTIVITIES = "activities"

@@ -4,8 +4,8 @@ import hashlib
 import json
 import re
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from datetime import timedelta
+from typing import NamedTuple
 
 from pydantic import BaseModel
 from sqlalchemy import delete, insert, or_, select
@@ -30,8 +30,7 @@ _STORED_HEADERS = ("content-type", "etag", "location")
 _DELETED_AT_ONCE = 100
 
 
-@dataclass(frozen=True)
-class RepeatableRequest:
+class RepeatableRequest(NamedTuple):
     """Identifies a request: `key_hash` covers the caller, operation and key, `fingerprint` the input."""
 
     key_hash: bytes
@@ -88,9 +87,7 @@ class StoredResponses(Repository):
         key_hash, created_at = col(StoredResponse.key_hash), col(StoredResponse.created_at)
         expired = created_at <= now - _LIFETIME
         some_expired = select(key_hash).where(expired).limit(_DELETED_AT_ONCE).with_for_update(skip_locked=True)
-        row = {
-            "key_hash": request.key_hash,
-            "fingerprint": request.fingerprint,
+        row = request._asdict() | {
             "status": response.status_code,
             "headers": {name: response.headers[name] for name in _STORED_HEADERS if name in response.headers},
             "body": bytes(response.body),

@@ -68,7 +68,6 @@ class RequestInput:
         self._refuse_unknown_parameters(request)
 
     def error(self, violations: Sequence[FieldViolation] = ()) -> BadRequest:
-        """Return the error for invalid input."""
         return BadRequest(self.error_text or describe(violations), violations)
 
     def validate(self, value: object) -> Any:

@@ -122,7 +122,6 @@ class TaskHandlers(Repository):
         return after
 
     async def assign_tasks(self, call: Call[TaskAssignment]) -> AssignmentOutput:
-        """Assign all of the tasks or none."""
         now, assignment = self.clock(), call.input.model_dump(include={"assignee_id"})
         task_ids = set(call.input.task_ids)
         columns = (col(Task.id), col(Task.title), col(Task.assignee_id))

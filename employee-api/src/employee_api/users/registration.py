@@ -75,7 +75,6 @@ class NewUserPreparer:
     breached: Path | None = None
 
     async def prepare(self, new: UserInput) -> NewUser:
-        """Return the user to store. Raises WeakPassword, TooManyPasswords."""
         password_hash = await self.hash(new.password)
         return NewUser(new.name, new.email, password_hash, new.role or DEFAULT_ROLE, new.dept or "")
 
