@@ -90,20 +90,29 @@ def _chunks(
     engine: Engine, query: Select[Any], zone: ZoneInfo | None, begin: bytes, separator: str
 ) -> Generator[bytes]:
     """Yield the file, starting with the header, in chunks of about CHUNK_BYTES."""
-    set_zone, append_rows = (
-        (_set_postgres_zone, _postgres_rows)
-        if engine.dialect.name == "postgresql"
-        else (_set_sqlite_zone, _sqlite_rows)
-    )
+    read = _read_postgres if engine.dialect.name == "postgresql" else _read_sqlite
     chunk = bytearray(begin + separator.join(query.selected_columns.keys()).encode() + b"\r\n")
     with engine.connect() as connection:
-        if zone is not None:
-            set_zone(connection, zone)
-        for _ in append_rows(connection, query, separator, chunk):
+        for rows in read(connection, query, zone, separator):
+            chunk += rows
             if len(chunk) >= CHUNK_BYTES:
                 yield bytes(chunk)
                 chunk.clear()
     yield bytes(chunk)
+
+
+def _read_postgres(
+    connection: Connection, query: Select[Any], zone: ZoneInfo | None, separator: str
+) -> Iterator[bytes]:
+    if zone is not None:
+        _set_postgres_zone(connection, zone)
+    driver = cast("PostgresConnection", connection.connection.driver_connection)
+    with driver.cursor() as cursor:
+        cursor.execute(_STREAMING_PLAN)
+        copy = f"COPY ({copy_query(query)}) TO STDOUT (FORMAT csv, DELIMITER '{separator}')"
+        with cursor.copy(copy.encode()) as rows:
+            for row in rows:
+                yield bytes(row[:-1]) + b"\r\n"  # the server ends a row with LF, but RFC 4180 requires CRLF
 
 
 def _set_postgres_zone(connection: Connection, zone: ZoneInfo) -> None:
@@ -115,31 +124,12 @@ def _set_postgres_zone(connection: Connection, zone: ZoneInfo) -> None:
         raise
 
 
-def _set_sqlite_zone(connection: Connection, zone: ZoneInfo) -> None:
-    driver = cast("sqlite3.Connection", connection.connection.driver_connection)
-    driver.create_function("zoned_timestamp", 1, partial(zoned_timestamp, zone=zone), deterministic=True)
-
-
-def _postgres_rows(connection: Connection, query: Select[Any], separator: str, chunk: bytearray) -> Iterator[None]:
-    # The server ends each row with LF; RFC 4180 requires CRLF.
-    driver = cast("PostgresConnection", connection.connection.driver_connection)
-    with driver.cursor() as cursor:
-        cursor.execute(_STREAMING_PLAN)
-        copy = f"COPY ({copy_query(query)}) TO STDOUT (FORMAT csv, DELIMITER '{separator}')"
-        with cursor.copy(copy.encode()) as rows:
-            for row in rows:
-                chunk += row[:-1]
-                chunk += b"\r\n"
-                yield
-
-
-def _sqlite_rows(connection: Connection, query: Select[Any], separator: str, chunk: bytearray) -> Iterator[None]:
-    buffer = io.StringIO(newline="")
-    writer = csv.writer(buffer, delimiter=separator)
+def _read_sqlite(connection: Connection, query: Select[Any], zone: ZoneInfo | None, separator: str) -> Iterator[bytes]:
+    if zone is not None:
+        driver = cast("sqlite3.Connection", connection.connection.driver_connection)
+        driver.create_function("zoned_timestamp", 1, partial(zoned_timestamp, zone=zone), deterministic=True)
     result = connection.execution_options(yield_per=_ROWS_PER_FETCH).execute(query)
     for rows in result.partitions():
-        writer.writerows(rows)
-        chunk += buffer.getvalue().encode()
-        buffer.seek(0)
-        buffer.truncate()
-        yield
+        buffer = io.StringIO(newline="")
+        csv.writer(buffer, delimiter=separator).writerows(rows)
+        yield buffer.getvalue().encode()

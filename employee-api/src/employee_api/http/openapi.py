@@ -34,7 +34,8 @@ def describe(
     operations: Sequence[Operation], mode: AuthMode, policy: CrossSitePolicy, common: Sequence[ApiError] = ()
 ) -> Json:
     """Return the document for this mode; every operation of the API can return the `common` errors."""
-    base, description = _BASE["document"], _Description(operations, mode, policy, common)
+    base: Json = _BASE["document"]
+    description = _Description(operations, mode, policy, common)
     paths: Json = {}
     for operation in operations:
         paths.setdefault(operation.path, {})[operation.method.lower()] = description.of_operation(operation)
@@ -93,7 +94,7 @@ class _Description:
         return described
 
     def _required_access(self, operation: Operation) -> str:
-        text = _BASE["access"][operation.access.value].format(scope=operation.scope)
+        text: str = _BASE["access"][operation.access.value].format(scope=operation.scope)
         if self._mode is AuthMode.ENFORCE or operation.access is Access.OPEN:
             return text
         if operation.access is not Access.SELF:

@@ -176,11 +176,8 @@ class Operation:
         if enforced:
             failures += self.enforced_failures
             if self.scope is not None:
-                failures += [
-                    errors.AuthenticationRequired(),
-                    errors.ScopeRequired(self.scope),
-                    errors.ApprovalRequired(),
-                ]
+                failures += [errors.AuthenticationRequired(), errors.ScopeRequired(self.scope)]
+                failures.append(errors.ApprovalRequired())
             if self.access in (Access.MANAGEMENT, Access.SUBORDINATE):
                 failures.append(errors.ManagementRoleRequired())
             failures += [errors.HigherRoleRequired()] if self.access is Access.SUBORDINATE else []
