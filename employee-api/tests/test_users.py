@@ -5,9 +5,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from sqlalchemy import select
 
-from employee_api.fields import month_range, parse_id
+from employee_api.fields import email_key, month_range, parse_id
 from employee_api.models import Comment, Task
-from employee_api.users.rules import COLORS, avatar, email_key
+from employee_api.users.repository import COLORS, avatar
 from shop_kit.employee_api import PASSWORD, Api, on_each_database, path, task_path
 
 REGISTER, USERS = "POST /api/auth/register", "POST /api/auth/users"

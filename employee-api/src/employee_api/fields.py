@@ -4,6 +4,7 @@ Text has no control characters; passwords may, except for NUL. The JSON parser r
 """
 
 import re
+import unicodedata
 import uuid
 from datetime import UTC, date, datetime, tzinfo
 from typing import Annotated, Any
@@ -85,6 +86,12 @@ def _limit_words(value: str) -> str:
     return value
 
 
+def _require_visible(email: str) -> str:
+    if not email_key(email):
+        raise broken_rule("must not be white space")
+    return email
+
+
 def _parse_moment(value: Any) -> datetime:
     # pydantic also accepts numbers, and timestamps without a time zone.
     try:
@@ -95,12 +102,23 @@ def _parse_moment(value: Any) -> datetime:
     raise broken_rule("must be a date and time with a time zone, such as 2026-01-31T12:00:00Z")
 
 
+def email_key(email: str) -> str:
+    """Return the form in which e-mails are compared: case, composition and surrounding white space do not count."""
+    return unicodedata.normalize("NFC", unicodedata.normalize("NFC", email.strip()).casefold())
+
+
+def normalize_password(password: str) -> str:
+    """Return the form that is hashed: systems compose the same characters differently."""
+    return unicodedata.normalize("NFC", password)
+
+
 def format_timestamp(timestamp: datetime) -> str:
     """Return the form of a UTC timestamp in responses."""
     return timestamp.isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
 Id = Annotated[uuid.UUID, BeforeValidator(_require_canonical_id)]
+VisibleEmail = Annotated[Email, AfterValidator(_require_visible)]
 CalendarDate = Annotated[date, BeforeValidator(_parse_calendar_date)]
 Moment = Annotated[datetime, BeforeValidator(_parse_moment)]
 Timestamp = Annotated[

@@ -20,6 +20,7 @@ from employee_api.auth.sessions import SessionHandlers
 from employee_api.auth.sign_ins import DEVICE_LIFETIME, DeviceRepository, Outcome, SignInHandlers
 from employee_api.database import shared_transaction
 from employee_api.failure_counts import count_key
+from employee_api.fields import email_key
 from employee_api.http.authorization import Authorizer, add_log_fields
 from employee_api.http.inputs import MAX_BODY_BYTES, JsonBody
 from employee_api.http.operations import Call, Operation
@@ -28,7 +29,6 @@ from employee_api.settings import AuthMode
 from employee_api.users.password_changes import PasswordHandlers
 from employee_api.users.passwords import HashingQueue, PasswordHasher
 from employee_api.users.repository import Account, UserRepository
-from employee_api.users.rules import email_key
 from employee_api.users.schemas import PasswordChangeInput, UserOutput
 
 

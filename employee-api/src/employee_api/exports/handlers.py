@@ -1,6 +1,6 @@
 """The operations that export tables as CSV files."""
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass
 from functools import cache, partial
@@ -14,11 +14,11 @@ from typing_extensions import override
 
 from chassis.errors import FieldViolation
 from employee_api.access import Access
-from employee_api.errors import ZONE_RULE, BadRequest, TooManyExports
+from employee_api.errors import ZONE_RULE, TooManyExports
 from employee_api.exports.queries import Table, csv_example
 from employee_api.exports.streaming import CsvExporter
 from employee_api.fields import Month, broken_rule
-from employee_api.http.inputs import QueryParameters, describe
+from employee_api.http.inputs import QueryParameters
 from employee_api.http.operations import Call, Operation
 from employee_api.schemas import Input
 
@@ -55,9 +55,8 @@ class ExportParameters(QueryParameters):
     error_text: str | None = "Month must be YYYY-MM"
 
     @override
-    def error(self, violations: Sequence[FieldViolation] = ()) -> BadRequest:
-        text = None if any(violation.field == "month" for violation in violations) else describe(violations)
-        return BadRequest(text, violations) if text else super().error(violations)
+    def is_named(self, violation: FieldViolation) -> bool:
+        return violation.field != "month"
 
 
 _CSV = "text/csv; charset=utf-8"

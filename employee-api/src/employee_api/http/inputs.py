@@ -68,7 +68,12 @@ class RequestInput:
         self._refuse_unknown_parameters(request)
 
     def error(self, violations: Sequence[FieldViolation] = ()) -> BadRequest:
-        return BadRequest(self.error_text or describe(violations), violations)
+        named = self.error_text is None or all(self.is_named(violation) for violation in violations)
+        return BadRequest((_describe(violations) if named else None) or self.error_text, violations)
+
+    def is_named(self, violation: FieldViolation) -> bool:
+        """Return whether a text names the violation even if there is an `error_text`."""
+        return False
 
     def validate(self, value: object) -> Any:
         """Return the model of a parsed value. Raises BadRequest."""
@@ -131,7 +136,7 @@ class QueryParameters(RequestInput):
         return self.validate(dict(request.query_params))
 
 
-def describe(violations: Iterable[FieldViolation]) -> str | None:
+def _describe(violations: Iterable[FieldViolation]) -> str | None:
     """Return a text that names what is invalid, if that is known."""
     return "; ".join(f"{violation.field or 'Request body'} {violation.rule}" for violation in violations) or None
 

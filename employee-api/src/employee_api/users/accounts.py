@@ -14,6 +14,7 @@ from employee_api import errors
 from employee_api.access import MANAGEMENT_ROLES, Access, Actor
 from employee_api.activities import Subject, record
 from employee_api.database import Repository, transaction
+from employee_api.fields import email_key
 from employee_api.http.authorization import Authorizer
 from employee_api.http.etags import require_match
 from employee_api.http.inputs import ANY_QUERY
@@ -22,9 +23,8 @@ from employee_api.models import Comment, Task, User
 from employee_api.schemas import Deleted
 from employee_api.users.links import end_access
 from employee_api.users.registration import NewUserBody, NewUserPreparer
-from employee_api.users.repository import RECORDED_FIELDS, UserRepository, lock_user, save_user
-from employee_api.users.rules import DEFAULT_ROLE, avatar, email_key
-from employee_api.users.schemas import AccountOutput, AccountPatch, OwnAccountPatch, UserInput, UserOutput
+from employee_api.users.repository import RECORDED_FIELDS, UserRepository, avatar, lock_user, save_user
+from employee_api.users.schemas import DEFAULT_ROLE, AccountOutput, AccountPatch, OwnAccountPatch, UserInput, UserOutput
 
 UserT = TypeVar("UserT", bound=UserOutput)
 

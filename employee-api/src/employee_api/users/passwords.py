@@ -17,8 +17,7 @@ from chassis.background import shared_result
 from chassis.telemetry.instruments import Telemetry
 from chassis.telemetry.store_operations import record_wait
 from employee_api.errors import TooManyPasswords
-from employee_api.fields import MAX_PASSWORD_LENGTH
-from employee_api.users.rules import normalize_password
+from employee_api.fields import MAX_PASSWORD_LENGTH, normalize_password
 
 T = TypeVar("T")
 

@@ -1,7 +1,6 @@
 """Registration: open, by invitation, or closed; and the checks of the passwords that users choose."""
 
 import asyncio
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
@@ -20,9 +19,9 @@ from employee_api.activities import Subject, record
 from employee_api.breached_passwords import is_breached
 from employee_api.database import Repository, shared_transaction, transaction
 from employee_api.failure_counts import FailureCounts, count_key
-from employee_api.fields import MAX_PASSWORD_LENGTH
+from employee_api.fields import MAX_PASSWORD_LENGTH, email_key, normalize_password
 from employee_api.http.authorization import Authorizer
-from employee_api.http.inputs import NOT_ALLOWED, JsonBody, describe
+from employee_api.http.inputs import NOT_ALLOWED, JsonBody
 from employee_api.http.operations import Call, Operation
 from employee_api.models import SingleUseLink
 from employee_api.schemas import Deleted
@@ -30,8 +29,8 @@ from employee_api.settings import AuthMode, RegistrationMode
 from employee_api.users.links import LinkPurpose, create_link, is_usable, use_link
 from employee_api.users.passwords import PasswordHasher
 from employee_api.users.repository import NewUser, UserRepository, lock_actor
-from employee_api.users.rules import DEFAULT_ROLE, email_key, normalize_password
 from employee_api.users.schemas import (
+    DEFAULT_ROLE,
     CreatedInvitation,
     InvitationInput,
     InvitationOutput,
@@ -52,11 +51,8 @@ class NewUserBody(JsonBody):
     strict: bool = False
 
     @override
-    def error(self, violations: Sequence[FieldViolation] = ()) -> errors.BadRequest:
-        rules = (NOT_ALLOWED, "is too long") if self.strict else (NOT_ALLOWED,)
-        named = all(violation.rule.startswith(rules) for violation in violations)
-        text = describe(violations) if named else None
-        return errors.BadRequest(text, violations) if text else super().error(violations)
+    def is_named(self, violation: FieldViolation) -> bool:
+        return violation.rule.startswith((NOT_ALLOWED, "is too long") if self.strict else NOT_ALLOWED)
 
     @override
     def validate(self, value: object) -> Any:

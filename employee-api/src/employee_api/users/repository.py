@@ -13,12 +13,12 @@ from employee_api.access import MANAGEMENT_ROLES, Actor
 from employee_api.activities import Subject, record
 from employee_api.database import Repository, is_unique_violation, transaction
 from employee_api.errors import AuthenticationRequired, EmailTaken, LastManagementUser, UserNotFound
-from employee_api.fields import parse_id
+from employee_api.fields import email_key, parse_id
 from employee_api.http.operations import Call, InputT
 from employee_api.models import User
-from employee_api.users.rules import COLORS, avatar, email_key
 from employee_api.users.schemas import AccountOutput, UserOutput
 
+COLORS = ("#818cf8", "#f59e0b", "#34d399", "#f472b6", "#fb923c", "#60a5fa", "#a78bfa")
 RECORDED_FIELDS = ("name", "email", "role", "dept")
 _CAN_MANAGE: ColumnElement[bool] = and_(
     col(User.role).in_(MANAGEMENT_ROLES), col(User.approved), col(User.deactivated_at).is_(None)
@@ -108,6 +108,11 @@ class UserRepository(Repository):
         await save_user(connection, insert(User).values(user.model_dump()))
         await record(connection, actor, "created", now, Subject("user", user.id, user.name, after=recorded))
         return UserOutput.model_validate(user)
+
+
+def avatar(name: str) -> str:
+    """Return the initials: the first characters of the space-separated words, cut to two, then in upper case."""
+    return "".join(word[0] for word in name.split(" ") if word)[:2].upper()
 
 
 async def save_user(connection: AsyncConnection, statement: Insert | Update) -> None:

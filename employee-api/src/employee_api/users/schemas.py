@@ -1,13 +1,13 @@
 """Requests and responses about users."""
 
 import uuid
-from typing import Annotated
 
-from pydantic import AfterValidator, Field
+from pydantic import Field
 
-from employee_api.fields import Email, Name, NewPassword, NonEmptyText, Role, ShortText, Timestamp, broken_rule
+from employee_api.fields import Email, Name, NewPassword, NonEmptyText, Role, ShortText, Timestamp, VisibleEmail
 from employee_api.schemas import Input, Output, Patch, StrictInput
-from employee_api.users.rules import DEFAULT_ROLE, email_key
+
+DEFAULT_ROLE = "employee"
 
 
 class UserInput(Input):
@@ -42,12 +42,6 @@ class UserOutput(Output):
     dept: str = Field(examples=["Research"])
 
 
-def _require_visible(email: str) -> str:
-    if not email_key(email):
-        raise broken_rule("must not be white space")
-    return email
-
-
 class OwnAccountPatch(Patch):
     """Changes to one's own account; omitted fields keep their values."""
 
@@ -57,7 +51,7 @@ class OwnAccountPatch(Patch):
 class AccountPatch(OwnAccountPatch):
     """Changes to an employee's account; omitted fields keep their values."""
 
-    email: Annotated[Email, AfterValidator(_require_visible)] = Field(default="", examples=["grace.hopper@example.com"])
+    email: VisibleEmail = Field(default="", examples=["grace.hopper@example.com"])
     role: Role = Field(default="", description="Setting it approves the account")
     dept: ShortText = Field(default="", examples=["Research"])
 
