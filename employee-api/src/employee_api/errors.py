@@ -1,4 +1,4 @@
-"""The errors of the API. Names, statuses and texts are part of the contract; `docs/errors.json` explains them."""
+"""The errors of the API. Names, statuses and texts are contract; `http/docs/errors.json` explains them."""
 
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus

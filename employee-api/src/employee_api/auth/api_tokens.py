@@ -96,11 +96,10 @@ class ApiTokenHandlers(Repository):
     async def _revoke(self, user_id: uuid.UUID, token_id: uuid.UUID, actor: Actor | None) -> Deleted:
         async with transaction(self.engine) as connection:
             user = await lock_user(connection, user_id, actor)
-            of_user = (col(ApiToken.id) == token_id, col(ApiToken.user_id) == user_id)
-            name = (await connection.execute(select(col(ApiToken.name)).where(*of_user))).scalar()
+            deletion = delete(ApiToken).where(col(ApiToken.id) == token_id, col(ApiToken.user_id) == user_id)
+            name = (await connection.execute(deletion.returning(col(ApiToken.name)))).scalar()
             if name is None:
                 raise errors.TokenNotFound
-            await connection.execute(delete(ApiToken).where(*of_user))
             revoked = Subject("user", user_id, user.name, before={"token_id": token_id, "name": name})
             await record(connection, actor, "revoked_token", self.clock(), revoked)
         return Deleted(id=token_id)
