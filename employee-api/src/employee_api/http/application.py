@@ -42,9 +42,10 @@ def create_application(
     reports_database_away = authorizer.mode is not AuthMode.OFF
 
     def describe() -> openapi.Json:
+        documented = [policy.documented(operation) for operation in operations]
         common: list[errors.ApiError] = [errors.HostNotServed()] if checks_host else []
         common += [errors.DatabaseUnavailable()] if reports_database_away else []
-        return openapi.describe(operations, authorizer.mode, policy, common)
+        return openapi.describe(documented, authorizer.mode, common)
 
     async def respond(operation: Operation, request: Request) -> Response:
         policy.check(request.headers, operation, authorizer)

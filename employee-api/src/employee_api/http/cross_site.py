@@ -1,6 +1,6 @@
 """Which other origins' pages may use the API; `chassis.http.checks` checks the host."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from starlette.datastructures import Headers
 from starlette.middleware.cors import CORSMiddleware
@@ -10,7 +10,7 @@ from starlette.types import ASGIApp
 from typing_extensions import override
 
 from chassis.values.hosts import is_foreign
-from employee_api.errors import ApiError, CrossSiteRequest, JsonRequired, PreflightRefused
+from employee_api.errors import CrossSiteRequest, JsonRequired, PreflightRefused
 from employee_api.http.authorization import Authorizer
 from employee_api.http.inputs import JsonBody
 from employee_api.http.operations import Operation
@@ -67,12 +67,18 @@ class CrossSitePolicy:
         if isinstance(operation.input, JsonBody) and _has_body(headers) and not _is_json(headers):
             authorizer.refuse(JsonRequired(), operation.name)
 
-    def failures(self, operation: Operation, *, enforced: bool) -> list[ApiError]:
-        """Return the errors that the check raises."""
+    def documented(self, operation: Operation) -> Operation:
+        """Return the operation with the errors that the check raises."""
         if operation.method in _SAFE_METHODS:
-            return []
-        failures: list[ApiError] = [CrossSiteRequest()] if enforced or self.refused_unenforced else []
-        return [*failures, JsonRequired()] if enforced and isinstance(operation.input, JsonBody) else failures
+            return operation
+        failures, enforced = operation.failures, operation.enforced_failures
+        if self.refused_unenforced:
+            failures += (CrossSiteRequest(),)
+        else:
+            enforced += (CrossSiteRequest(),)
+        if isinstance(operation.input, JsonBody):
+            enforced += (JsonRequired(),)
+        return replace(operation, failures=failures, enforced_failures=enforced)
 
     def _is_foreign(self, headers: Headers) -> bool:
         """Return whether a browser sent the request from a page of another origin that is not allowed."""

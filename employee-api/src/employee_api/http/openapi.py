@@ -11,7 +11,6 @@ from pydantic.json_schema import JsonSchemaMode
 
 from employee_api.access import Access
 from employee_api.errors import ApiError, AuthenticationRequired, PreconditionFailed, UnexpectedError
-from employee_api.http.cross_site import CrossSitePolicy
 from employee_api.http.idempotency import IDEMPOTENCY_KEY, REPLAYED
 from employee_api.http.inputs import JsonBody, QueryParameters
 from employee_api.http.operations import Operation
@@ -30,12 +29,10 @@ _TEXT = {"type": "string"}
 _BASE: Json = orjson.loads(Path(__file__).with_name("openapi_base.json").read_bytes())
 
 
-def describe(
-    operations: Sequence[Operation], mode: AuthMode, policy: CrossSitePolicy, common: Sequence[ApiError] = ()
-) -> Json:
+def describe(operations: Sequence[Operation], mode: AuthMode, common: Sequence[ApiError] = ()) -> Json:
     """Return the document for this mode; every operation of the API can return the `common` errors."""
     base: Json = _BASE["document"]
-    description = _Description(operations, mode, policy, common)
+    description = _Description(operations, mode, common)
     paths: Json = {}
     for operation in operations:
         paths.setdefault(operation.path, {})[operation.method.lower()] = description.of_operation(operation)
@@ -49,11 +46,8 @@ def describe(
 class _Description:
     """Describes operations; their JSON Schemas are references to `definitions`, which have each model once."""
 
-    def __init__(
-        self, operations: Sequence[Operation], mode: AuthMode, policy: CrossSitePolicy, common: Sequence[ApiError]
-    ) -> None:
+    def __init__(self, operations: Sequence[Operation], mode: AuthMode, common: Sequence[ApiError]) -> None:
         self._mode = mode
-        self._policy = policy
         self._common = common
         bodies = {operation.input.model for operation in operations if isinstance(operation.input, JsonBody)}
         queries = {operation.input.model for operation in operations if isinstance(operation.input, QueryParameters)}
@@ -102,10 +96,8 @@ class _Description:
         return "Requires a session: there are none while `AUTH_MODE` is `off`." if self._mode is AuthMode.OFF else text
 
     def _responses(self, operation: Operation) -> Json:
-        enforced = self._mode is AuthMode.ENFORCE
-        of_checks = self._policy.failures(operation, enforced=enforced)
         failures: dict[int, list[ApiError]] = {}
-        for failure in (*operation.documented_failures(of_checks, enforced=enforced), *self._common):
+        for failure in (*operation.documented_failures(enforced=self._mode is AuthMode.ENFORCE), *self._common):
             failures.setdefault(failure.status, []).append(failure)
         failures[HTTPStatus.INTERNAL_SERVER_ERROR] = [UnexpectedError()]
         responses = {int(operation.status): self._success(operation)}

@@ -3,7 +3,7 @@
 import asyncio
 import re
 import uuid
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
 from http import HTTPStatus
@@ -163,9 +163,9 @@ class Operation:
         """Whether clients can check that their copy is current without fetching it again."""
         return self.method == "GET" and self.tagged
 
-    def documented_failures(self, of_checks: Sequence[errors.ApiError], *, enforced: bool) -> list[errors.ApiError]:
-        """Return every expected error that a client can get, including those `of_checks` before authorization."""
-        failures = [*(not_found() for not_found in self.path_ids.values()), *self.failures, *of_checks]
+    def documented_failures(self, *, enforced: bool) -> list[errors.ApiError]:
+        """Return every expected error that a client can get."""
+        failures = [*(not_found() for not_found in self.path_ids.values()), *self.failures]
         if self.input.model is not None:
             failures.insert(0, self.input.error())
         elif not self.input.ignores_query:
