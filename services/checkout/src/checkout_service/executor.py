@@ -57,6 +57,12 @@ class Run:
         self.recorded = not self.entry.is_new
         self.began_at = asyncio.get_running_loop().time()
 
+    async def result(self, until: float) -> SagaResult:
+        """Return how the saga ended; UNFINISHED if it has not ended by then. Never stops it, not even if cancelled."""
+        # wait() leaves the task alone; wait_for() would cancel it, between charge and shipment.
+        await asyncio.wait([self.task], timeout=max(until - asyncio.get_running_loop().time(), 0))
+        return self.task.result() if self.task.done() else SagaResult.UNFINISHED
+
 
 @dataclass(eq=False)
 class Executor:

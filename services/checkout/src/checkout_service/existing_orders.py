@@ -25,14 +25,14 @@ class ExistingOrders:
     executor: Executor
 
     async def join(
-        self, existing: Entry, request: OrderRequest, *, new: Entry | None = None, replayed: bool = True
+        self, existing: Entry | None, request: OrderRequest, *, new: Entry | None = None, replayed: bool = True
     ) -> Outcome:
         """Return what the request gets of the order that it began, or that has its cart, once that is certain.
 
         `new`: what the request would have ordered, if it got that far; `replayed`: False if this call began the order.
         Raises OrderInProgress and OrderInFlight if it takes too long.
         """
-        entry: Entry | None = existing
+        entry = existing
         while entry is not None:
             # An equal request for what was in the cart at another time is another request.
             is_own = request.began(entry.fingerprint) and (new is None or new.scope == entry.scope)
@@ -72,7 +72,8 @@ class ExistingOrders:
             if run is not None:
                 await self._wait(run, entry.order_id, request)
             elif run := await self._continue(entry, request):
-                await end_of(run, request)
+                if await run.result(request.answer_by) is SagaResult.UNFINISHED and not run.entry.is_placed:
+                    raise OrderInProgress(entry.order_id)
             else:
                 await self._wait(None, entry.order_id, request)
             changed = run.entry if run is not None and run.entry.is_placed else await self.journal.read(entry.order_id)
@@ -99,33 +100,9 @@ class ExistingOrders:
 
     async def _wait(self, run: Run | None, order_id: str, request: OrderRequest) -> None:
         """Wait for a run of this replica, or until the journal is worth another look. Raises OrderInFlight."""
-        if run is not None:
-            result = await result_of(run, request.answer_by)
-            if result is None:
-                raise OrderInFlight(order_id)
-            if result is not SagaResult.UNFINISHED:
-                return
+        if run is not None and await run.result(request.answer_by) is not SagaResult.UNFINISHED:
+            return
         # A pause, and time to place the order after it.
         if asyncio.get_running_loop().time() + 3 * _POLL_SECONDS >= request.answer_by:
             raise OrderInFlight(order_id)
         await asyncio.sleep(_POLL_SECONDS)  # another replica works on it: only the journal has its outcome
-
-
-async def end_of(run: Run, request: OrderRequest) -> SagaResult:
-    """Return how this call's own run ended. Raises OrderInProgress if it has not in time, unless it placed the order.
-
-    Neither a timeout nor a cancelled caller stops the run.
-    """
-    result = await result_of(run, request.answer_by)
-    if run.entry.is_placed:
-        return SagaResult.SETTLED
-    if result is None or result is SagaResult.UNFINISHED:
-        raise OrderInProgress(run.entry.order_id)
-    return result
-
-
-async def result_of(run: Run, until: float) -> SagaResult | None:
-    """Return the run's result, None if it has none by then."""
-    # wait() leaves the task alone; wait_for() would cancel it, between charge and shipment.
-    await asyncio.wait([run.task], timeout=max(until - asyncio.get_running_loop().time(), 0))
-    return run.task.result() if run.task.done() else None

@@ -9,15 +9,14 @@ from typing import TypeVar
 import structlog
 
 from chassis.deadline import remaining_seconds
-from chassis.errors import DomainError
 from chassis.failpoints import Failpoints
 from chassis.values.keys import HmacKeys
 from chassis.values.money import round_to_minor_unit
 from checkout_service import saga
 from checkout_service.domain import Cart, CartEmpty, NothingToPay, Order, OrderLine, order_id_of
 from checkout_service.errors import OrderInProgress, QuotesTooSlow, TotalChanged, already_recorded
-from checkout_service.executor import Executor
-from checkout_service.existing_orders import ExistingOrders, end_of
+from checkout_service.executor import Executor, Run
+from checkout_service.existing_orders import ExistingOrders
 from checkout_service.failpoints import QUOTED
 from checkout_service.order_spans import current_traceparent, describe_order, describe_request
 from checkout_service.outcomes import BeginAgain, Outcome, Placed, Refused, Replayed, may_begin_again
@@ -26,12 +25,11 @@ from checkout_service.requests import (
     OrderRequest,
     fingerprints,
     require_address,
-    require_card,
     scope_of,
     scope_of_key,
     validate,
 )
-from checkout_service.saga import Saga, SagaResult
+from checkout_service.saga import SagaResult
 
 log = structlog.get_logger()
 
@@ -66,48 +64,41 @@ class OrderPlacer:
         chassis.errors, this call has charged no card.
         """
         request = replace(request, fingerprints=fingerprints(request, self.hmac_keys), answer_by=_answer_by())
-        outcome = await self._place_once(request, first=True)
+        outcome: Outcome = BeginAgain()
         while isinstance(outcome, BeginAgain):
-            outcome = await self._place_once(request, first=False)
+            outcome = await self._place_once(request)
         if isinstance(outcome, Refused):
             raise outcome.error
         return outcome
 
     async def quote(self, request: OrderRequest) -> Order:
         """Return what `place` would order now, without an id or an effect. Raises what `place` raises before it."""
-        request, read_until = validate(request), asyncio.get_running_loop().time() + READ_WITHIN_SECONDS
+        request = validate(request, needs_card=False)
+        read_until = asyncio.get_running_loop().time() + READ_WITHIN_SECONDS
         cart = await _read(self.quotes.cart(request.user_id), read_until, "the cart")
         return await _read(price("", request, cart, self.quotes), read_until, "prices")
 
-    async def _place_once(self, request: OrderRequest, *, first: bool) -> Outcome:
-        """Find, quote, record, charge, ship. `first`: False if an order before this one has ended meanwhile."""
+    async def _place_once(self, request: OrderRequest) -> Outcome:
+        """Find, quote, record, charge, ship: the first diagram of the README."""
         read_until = asyncio.get_running_loop().time() + READ_WITHIN_SECONDS
         before = await self.journal.find(scope_of_key(request)) if request.key is not None else None
         if before is not None and not may_begin_again(before, request):
-            # Before validation: what was accepted once has the same answer for ever.
+            # Before validation: a request that was once accepted always gets the same answer.
             return await self._existing.join(before, request)
         request = validate(request)
-        require_card(request)
         cart = await _read(self.quotes.cart(request.user_id), read_until, "the cart")
         scope = self._scope_of(request, cart)
         if request.key is None:
-            before = await self._find_of_cart(request, cart, scope, first=first)
+            before = await self._find_of_cart(request, cart, scope)
             if before is not None and not may_begin_again(before, request):
                 return await self._existing.join(before, request)
-        try:
-            new = await self._quote(request, cart, scope, read_until)
-        except DomainError:
-            existing = await self.journal.find(scope) if request.key is None and first else None
-            if existing is None or may_begin_again(existing, request):
-                raise
-            return await self._existing.join(existing, request)
-        if before is None:
-            return await self._run(new, saga.place(), new, request)
-        taken = await self.journal.reopen(before, new)
-        if taken is not None:
-            return await self._run(taken, saga.charge(resumed=False), new, request)
-        holder = await self.journal.find_of_cart(request.user_id, new.order.cart_generation)
-        return await self._existing.join(holder, request, new=new) if holder is not None else BeginAgain()
+        new = await self._quote(request, cart, scope, read_until)
+        held = new if before is None else await self.journal.reopen(before, new)
+        if held is None:  # another order has taken the scope or the cart
+            holder = await self.journal.find_of_cart(request.user_id, new.order.cart_generation)
+            return await self._existing.join(holder, request, new=new)
+        steps = saga.place() if before is None else saga.charge(resumed=False)
+        return await self._outcome_of(self.executor.start(held, steps, request.card), new, request)
 
     async def _quote(self, request: OrderRequest, cart: Cart, scope: str, read_until: float) -> Entry:
         """Return a new order with frozen prices."""
@@ -121,13 +112,14 @@ class OrderPlacer:
         await self.failpoints.reach(QUOTED)
         return Entry(scope, request.fingerprints[0], order, current_traceparent())
 
-    async def _run(self, taken: Entry, steps: Saga, new: Entry, request: OrderRequest) -> Outcome:
-        """Run the saga of an order until it is placed, or another one turns out to be in its place."""
-        run = self.executor.start(taken, steps, request.card)
-        describe_order(new.order, attempt=taken.attempt, replayed=False)
-        result = await end_of(run, request)
+    async def _outcome_of(self, run: Run, new: Entry, request: OrderRequest) -> Outcome:
+        """Wait until the order is placed, or until it turns out that another one is in its place."""
+        describe_order(new.order, attempt=run.entry.attempt, replayed=False)
+        result = await run.result(request.answer_by)
         if run.entry.is_placed:
             return Placed(run.entry)
+        if result is SagaResult.UNFINISHED:
+            raise OrderInProgress(new.order_id)
         with already_recorded(new.order_id):
             existing = run.preceded_by or await self.journal.read(new.order_id)
         if existing is None:
@@ -148,14 +140,12 @@ class OrderPlacer:
         # Earlier releases counted the orders of a cart; 0 is the first.
         return scope_of(request.user_id, "cart", f"0:{cart.etag or uuid.uuid4()}")
 
-    async def _find_of_cart(self, request: OrderRequest, cart: Cart, scope: str, *, first: bool) -> Entry | None:
+    async def _find_of_cart(self, request: OrderRequest, cart: Cart, scope: str) -> Entry | None:
         """Return the order of this cart, or the order of this request that has emptied it. Raises CartEmpty."""
         if cart.lines:
-            # At first a repeat is noticed by the insert: a new order is not to pay for a read.
-            known = not first or order_id_of(scope) in self.executor.running
-            return await self.journal.find(scope) if known else None
-        # Only the cart service can prove that an order emptied it: a cart also empties when it expires or its store is
-        # lost, and an old order must not be the answer then.
+            return await self.journal.find(scope)
+        # Only the cart service can prove that an order emptied the cart. A cart is also empty once it expires or its
+        # store is lost; an old order must not be the answer then.
         etag = cart.ordered_etag
         existing = await self.journal.find_of_cart(request.user_id, etag) if etag else None
         if existing is None or not request.began(existing.fingerprint):
@@ -206,7 +196,3 @@ def _answer_by() -> float:
     remaining = remaining_seconds()
     seconds = ANSWER_WITHIN_SECONDS if remaining is None else remaining - ANSWER_BEFORE_DEADLINE_SECONDS
     return asyncio.get_running_loop().time() + seconds
-
-
-def _scope_of_key(request: OrderRequest) -> str:
-    return scope_of(request.user_id, "key", request.key or "")

@@ -42,24 +42,21 @@ class OrderRequest:
         return fingerprint in self.fingerprints
 
 
-def validate(request: OrderRequest) -> OrderRequest:
-    """Return a request with its e-mail address as relays take it. Raise InvalidArgument for the first invalid field.
+def validate(request: OrderRequest, *, needs_card: bool = True) -> OrderRequest:
+    """Return the request with its e-mail address in the form that relays accept. Quotes need no card.
 
-    The card is checked by `require_card`: quotes need none.
+    Raise InvalidArgument for the first invalid field. Whether a card can be charged is payment's decision.
     """
     require_text(request.user_id, "user_id", max_length=MAX_USER_ID_LENGTH)
     if not is_currency_code(request.user_currency):
         raise InvalidArgument.field("user_currency", "must be three capital letters (ISO 4217)")
     check_address(require_address(request), "address")
     email = require_email_address(request.email, "email")
+    if needs_card:
+        if request.card is None:
+            raise InvalidArgument.field("credit_card", "must be given")
+        require_text(request.card.number, "credit_card.credit_card_number", max_length=MAX_CARD_NUMBER_LENGTH)
     return request if email == request.email else replace(request, email=email)
-
-
-def require_card(request: OrderRequest) -> None:
-    """Raise InvalidArgument if the request has no card, or none that payment could read."""
-    if request.card is None:
-        raise InvalidArgument.field("credit_card", "must be given")
-    require_text(request.card.number, "credit_card.credit_card_number", max_length=MAX_CARD_NUMBER_LENGTH)
 
 
 def fingerprints(request: OrderRequest, hmac_keys: HmacKeys) -> list[str]:
