@@ -3,8 +3,10 @@
 A saga yields its steps in order; the executor performs each one and sends its result back.
 """
 
+import re
 from dataclasses import dataclass
-from typing import Generic, TypeAlias, TypeVar
+from functools import cache
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from checkout_service.domain import Refusal, Transition
 
@@ -83,6 +85,12 @@ class Command(Generic[R]):
     """A step that the executor performs; R is its result."""
 
     __slots__ = ()
+
+
+@cache
+def name_of(command: type[Command[Any]]) -> str:
+    """Return the name of a step in metrics and failpoints, such as `resolve_shipment`."""
+    return re.sub("(?<=[a-z])(?=[A-Z])", "_", command.__name__).lower()
 
 
 class Insert(Command[bool]):

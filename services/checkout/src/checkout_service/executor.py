@@ -16,7 +16,7 @@ from chassis.values.backoff import backoff_seconds
 from checkout_service import commands
 from checkout_service.commands import Command
 from checkout_service.domain import Card, State, Transition
-from checkout_service.failpoints import COMMAND_FAILPOINTS, COMMAND_NAMES
+from checkout_service.failpoints import around
 from checkout_service.metrics import OrderMetrics
 from checkout_service.outbox import Outbox
 from checkout_service.ports import LEASE_SECONDS, Entry, Journal, Payment, Shipping
@@ -135,8 +135,8 @@ class Executor:
                 if result:
                     self.metrics.record_retry(step)
                 continue
-            step = COMMAND_NAMES[type(command)]
-            before, after = COMMAND_FAILPOINTS[type(command)]
+            step = commands.name_of(type(command))
+            before, after = around(type(command))
             await self.failpoints.reach(before)
             result = await self._perform(run, command)
             await self.failpoints.reach(after)

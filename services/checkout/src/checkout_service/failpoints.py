@@ -6,43 +6,34 @@ from checkout_service import commands
 from checkout_service.commands import Command
 
 
-def _around(operation: str) -> tuple[str, str]:
-    return f"checkout.{operation}.before", f"checkout.{operation}.after"
+def around(command: type[Command[Any]]) -> tuple[str, str]:
+    """Return the failpoints before and after a command of a saga."""
+    name = commands.name_of(command)
+    return f"checkout.{name}.before", f"checkout.{name}.after"
 
-
-# Names of a saga's commands in failpoints and metrics.
-COMMAND_NAMES: dict[type[Command[Any]], str] = {
-    commands.Insert: "insert",
-    commands.Charge: "charge",
-    commands.Resolve: "resolve",
-    commands.Ship: "ship",
-    commands.ResolveShipment: "resolve_shipment",
-    commands.Void: "void",
-    commands.StartRemoval: "start_removal",
-    commands.Update: "update",
-    commands.Restore: "restore",
-    commands.Send: "send",
-}
-
-# Before and after each command of a saga.
-COMMAND_FAILPOINTS = {command: _around(name) for command, name in COMMAND_NAMES.items()}
 
 QUOTED = "checkout.quote.after"
 TAKEN_OVER = "checkout.take_over.after"
 EMAIL_SENT = "checkout.send_email.after"
 CART_EMPTIED = "checkout.empty_cart.after"
-SETTLE = _around("settle")
+SETTLE = ("checkout.settle.before", "checkout.settle.after")
 
-RESOLVE = _around("resolve")
+RESOLVE = around(commands.Resolve)
 # Reached by orders that shipping refuses.
-VOID = _around("resolve_shipment") + _around("void")
+VOID = around(commands.ResolveShipment) + around(commands.Void)
 
-# `ship.after` and `update.before` are the same moments as those around `start_removal`, which is therefore left out.
-_ORDER_COMMANDS = ("insert", "charge", "ship", "update", "send")
-
-# Reached by every placed order, in this order.
+# Reached by every placed order, in this order. Those around StartRemoval are left out: they are the same moments as
+# `ship.after` and `update.before`.
 ORDER_PATH = (
-    QUOTED, *(name for command in _ORDER_COMMANDS for name in _around(command)), EMAIL_SENT, CART_EMPTIED, *SETTLE,
-)  # fmt: skip
+    QUOTED,
+    *around(commands.Insert),
+    *around(commands.Charge),
+    *around(commands.Ship),
+    *around(commands.Update),
+    *around(commands.Send),
+    EMAIL_SENT,
+    CART_EMPTIED,
+    *SETTLE,
+)
 
 FAILPOINTS = (*ORDER_PATH, TAKEN_OVER, *RESOLVE, *VOID)
