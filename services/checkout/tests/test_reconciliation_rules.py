@@ -6,34 +6,34 @@ import pytest
 
 from chassis.values.money import Money
 from checkout_service.domain import RELEASED_CART
-from checkout_service.reconciliation.reader import message_from_wire
+from checkout_service.reconciliation.reader import confirmation_from_wire
 from checkout_service.reconciliation.rules import (
-    Charge,
     CompleteSince,
     Kind,
-    Message,
-    Order,
     OrderRecords,
-    Shipment,
+    RecordedCharge,
+    RecordedConfirmation,
+    RecordedOrder,
+    RecordedShipment,
     find_mismatches,
 )
 from shop_internal import mail_records_pb2
 
 PRICE = Money.of("EUR", 12)
 NOW = 1_000.0
-CHARGE = Charge("id:1", PRICE, 10.0)
-SHIPMENT = Shipment("id", "SHOP-1", 11.0)
+CHARGE = RecordedCharge("id:1", PRICE, 10.0)
+SHIPMENT = RecordedShipment("id", "SHOP-1", 11.0)
 ELSEWHERE = replace(SHIPMENT, digests={"city": b"b"})
-MESSAGE = Message(failed=False, detail="sent")
-MAIL = Message(failed=False, detail="sent", digests={"confirmation": b"b"})
+CONFIRMATION = RecordedConfirmation(failed=False, detail="sent")
+OTHER = RecordedConfirmation(failed=False, detail="sent", digests={"confirmation": b"b"})
 
 
-def order(state: str = "DONE", **changed: Any) -> Order:
-    return replace(Order("id", state, 1, PRICE, 9.0, 12.0), **changed)
+def order(state: str = "DONE", **changed: Any) -> RecordedOrder:
+    return replace(RecordedOrder("id", state, 1, PRICE, 9.0, 12.0), **changed)
 
 
-FINISHED = OrderRecords("id", order(), (CHARGE,), (SHIPMENT,), MESSAGE)
-NOT_SENT = replace(FINISHED, message=Message(failed=True, detail="failed"))
+FINISHED = OrderRecords("id", order(), (CHARGE,), (SHIPMENT,), CONFIRMATION)
+NOT_SENT = replace(FINISHED, confirmation=RecordedConfirmation(failed=True, detail="failed"))
 
 
 def kinds(
@@ -48,7 +48,7 @@ def kinds(
         FINISHED,
         *(OrderRecords("id", order(state)) for state in RELEASED_CART),
         *(OrderRecords("id", order("SETTLED", is_settled=True), (CHARGE,) * n, (SHIPMENT,) * n) for n in range(3)),
-        OrderRecords("id", order(attempt=2), (Charge("id:2", PRICE, 10.0),), (SHIPMENT,), MESSAGE),
+        OrderRecords("id", order(attempt=2), (RecordedCharge("id:2", PRICE, 10.0),), (SHIPMENT,), CONFIRMATION),
     ],
 )
 def test_the_records_of_a_finished_order_agree(records: OrderRecords) -> None:
@@ -62,15 +62,15 @@ def test_the_records_of_a_finished_order_agree(records: OrderRecords) -> None:
         (OrderRecords("id", order("CHARGING"), (CHARGE,)), {"settled_before": 10.0}),
         (OrderRecords("id", order("SHIPPED"), (CHARGE,), (SHIPMENT,)), {"settled_before": 10.0}),
         (
-            OrderRecords("id", order("CHARGING"), (replace(CHARGE, recorded_at=1.0),), (), MESSAGE),
+            OrderRecords("id", order("CHARGING"), (replace(CHARGE, recorded_at=1.0),), (), CONFIRMATION),
             {"settled_before": 10.0},
         ),
         # Messages were not read.
-        (replace(FINISHED, message=None), {"complete_since": CompleteSince(messages=math.inf)}),
+        (replace(FINISHED, confirmation=None), {"complete_since": CompleteSince(confirmations=math.inf)}),
         # It may have been deleted because of its age.
         (replace(FINISHED, order=None), {"complete_since": CompleteSince(orders=15.0)}),
         (replace(FINISHED, shipments=()), {"complete_since": CompleteSince(shipments=15.0)}),
-        (replace(FINISHED, message=None), {"complete_since": CompleteSince(messages=15.0)}),
+        (replace(FINISHED, confirmation=None), {"complete_since": CompleteSince(confirmations=15.0)}),
     ],
 )
 def test_what_may_follow_or_may_have_been_deleted_is_not_missed(records: OrderRecords, read: dict[str, Any]) -> None:
@@ -92,9 +92,9 @@ def test_what_may_follow_or_may_have_been_deleted_is_not_missed(records: OrderRe
         *((Kind.REFUSED_BUT_CHARGED, OrderRecords("id", order(state), (CHARGE,))) for state in RELEASED_CART),
         *((Kind.REFUSED_BUT_SHIPPED, OrderRecords("id", order(state), (), (SHIPMENT,))) for state in RELEASED_CART),
         (Kind.PARCEL_DIFFERS, replace(FINISHED, order=order(digests={"city": b"a"}), shipments=(ELSEWHERE,))),
-        (Kind.MAIL_DIFFERS, replace(FINISHED, order=order(digests={"confirmation": b"a"}), message=MAIL)),
+        (Kind.MAIL_DIFFERS, replace(FINISHED, order=order(digests={"confirmation": b"a"}), confirmation=OTHER)),
         (Kind.UNKNOWN_ORDER, replace(FINISHED, order=None)),
-        (Kind.NOT_MAILED, replace(FINISHED, message=None)),
+        (Kind.NOT_MAILED, replace(FINISHED, confirmation=None)),
         (Kind.NOT_MAILED, OrderRecords("id", order(is_settled=True), (CHARGE,))),
         (Kind.NOT_MAILED, NOT_SENT),
         (Kind.OPEN_TOO_LONG, OrderRecords("id", order("CHARGING"))),
@@ -104,7 +104,7 @@ def test_what_may_follow_or_may_have_been_deleted_is_not_missed(records: OrderRe
         (Kind.OPEN_TOO_LONG, OrderRecords("id", order("NEEDS_REFUND"), effects_are_read=False)),
         (
             Kind.OPEN_TOO_LONG,
-            OrderRecords("id", order("NEEDS_REVIEW", digests={"confirmation": b"a"}), (CHARGE,), (), MAIL),
+            OrderRecords("id", order("NEEDS_REVIEW", digests={"confirmation": b"a"}), (CHARGE,), (), OTHER),
         ),
     ],
 )
@@ -126,7 +126,7 @@ def test_an_order_that_waits_for_an_operator_may_disagree_too(kind: Kind, record
 @pytest.mark.parametrize(("state", "failed"), [("QUEUED", False), ("SENT", False), ("FAILED", True)])
 def test_a_confirmation_that_waits_for_the_relay_has_not_failed(state: str, failed: bool) -> None:
     mail = mail_records_pb2.Mail(state=mail_records_pb2.MailState.Value(f"MAIL_STATE_{state}"))
-    assert message_from_wire(mail).failed is failed
+    assert confirmation_from_wire(mail).failed is failed
 
 
 @pytest.mark.parametrize(

@@ -58,7 +58,7 @@ def _row(mismatch: Mismatch) -> Sequence[str]:
 
 
 def _summary(records: Records, mismatches: int) -> str:
-    mails = "" if records.complete_since.messages < math.inf else "; e-mails were not compared"
+    mails = "" if records.complete_since.confirmations < math.inf else "; e-mails were not compared"
     orders, charges = counted(len(records.orders), "order"), counted(records.charges, "charge")
     compared = f"{orders}, {charges} and {counted(records.shipments, 'shipment')} compared"
     return f"{compared}, {counted(mismatches, 'mismatch', 'mismatches')}{mails}"

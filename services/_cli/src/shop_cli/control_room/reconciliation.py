@@ -94,7 +94,9 @@ class Reconciler:
             declined=sum(state in RELEASED_CART for state in states),
             charges=records.charges,
             shipments=records.shipments,
-            confirmations=sum(order.message is not None and not order.message.failed for order in records.orders),
+            confirmations=sum(
+                order.confirmation is not None and not order.confirmation.failed for order in records.orders
+            ),
             settling=len({mismatch.order_id for mismatch in found} - {mismatch.order_id for mismatch in settled}),
             mismatches=settled,
         )

@@ -84,7 +84,7 @@ async def _read(settings: ReconciliationSettings, telemetry: Telemetry) -> Recor
         )
         return channels[peer]
 
-    async with open_reader(channel, with_messages=settings.email_internal_addr is not None) as reader:
+    async with open_reader(channel, with_confirmations=settings.email_internal_addr is not None) as reader:
         return await _read_in_time(reader, channels, settings)
 
 
@@ -136,7 +136,7 @@ def _report(records: Records, mismatches: Sequence[Mismatch], telemetry: Telemet
         orders=len(records.orders),
         charges=records.charges,
         shipments=records.shipments,
-        mails_are_read=records.complete_since.messages < math.inf,
+        mails_are_read=records.complete_since.confirmations < math.inf,
         mismatches=len(mismatches),
     )
 

@@ -15,14 +15,14 @@ from chassis.errors import InvalidArgument, NotFound, Unimplemented
 from chassis.rpc.wire import money_from_wire, time_to_wire
 from checkout_service.domain import State
 from checkout_service.reconciliation.rules import (
-    Charge,
     CompleteSince,
     Digests,
-    Message,
     Mismatch,
-    Order,
     OrderRecords,
-    Shipment,
+    RecordedCharge,
+    RecordedConfirmation,
+    RecordedOrder,
+    RecordedShipment,
     find_mismatches,
 )
 from shop_internal import mail_records_pb2, orders_pb2, payment_ledger_pb2, shipment_manifest_pb2
@@ -71,23 +71,26 @@ class _Effects:
     `shipments_since`: see CompleteSince.
     """
 
-    charges: defaultdict[str, list[Charge]]
-    shipments: defaultdict[str, list[Shipment]]
+    charges: defaultdict[str, list[RecordedCharge]]
+    shipments: defaultdict[str, list[RecordedShipment]]
     shipments_since: float
 
     def order_ids_since(self, since: float) -> set[str]:
-        by_order: list[tuple[str, Sequence[Charge | Shipment]]] = [*self.charges.items(), *self.shipments.items()]
+        by_order: list[tuple[str, Sequence[RecordedCharge | RecordedShipment]]] = [
+            *self.charges.items(),
+            *self.shipments.items(),
+        ]
         return {order_id for order_id, effects in by_order if any(effect.recorded_at >= since for effect in effects)}
 
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """Reads records with stubs of the internal services. `messages` is None if the email service has no records."""
+    """Reads records through stubs of internal services. `confirmations`: None if the email service has no records."""
 
     journal: OrderJournalStub
     ledger: PaymentLedgerStub
     manifest: ShipmentManifestStub
-    messages: MailRecordsStub | None
+    confirmations: MailRecordsStub | None
 
     async def read(self, since: float) -> Records:
         """Return the records of all orders that were created, charged or shipped since a time, or need attention.
@@ -103,22 +106,22 @@ class Reader:
             effects = await self._effects(begun)
         orders |= {order.order_id: order for order in earlier}
         order_ids = [*(recorded | orders.keys())]
-        messages, messages_since = await self._find_messages(order_ids)
+        confirmations, confirmations_since = await self._find_confirmations(order_ids)
         charges, shipments = effects.charges, effects.shipments
         charged, shipped = (sum(map(len, by_order.values())) for by_order in (charges, shipments))
         found = [
-            OrderRecords(id_, orders.get(id_), tuple(charges[id_]), tuple(shipments[id_]), messages.get(id_))
+            OrderRecords(id_, orders.get(id_), tuple(charges[id_]), tuple(shipments[id_]), confirmations.get(id_))
             for id_ in order_ids
         ]
         # These are older than all records read here, so their charges and shipments are not compared.
         stuck = await self.journal.ListOrders(orders_pb2.ListOrdersRequest(stuck=True, limit=_MAX_LISTED))
         older = [order for order in map(_order_from_wire, stuck.orders) if order.order_id not in orders]
         found += [OrderRecords(order.order_id, order, effects_are_read=False) for order in older]
-        complete_since = CompleteSince(orders_since, effects.shipments_since, messages_since)
+        complete_since = CompleteSince(orders_since, effects.shipments_since, confirmations_since)
         return Records(found, charged, shipped, complete_since)
 
-    async def _orders(self, since: float) -> tuple[dict[str, Order], float]:
-        orders: dict[str, Order] = {}
+    async def _orders(self, since: float) -> tuple[dict[str, RecordedOrder], float]:
+        orders: dict[str, RecordedOrder] = {}
         complete_since = 0.0
         async for page in _pages(self.journal.ScanOrders, orders_pb2.ScanOrdersRequest, since):
             orders |= {order.order_id: _order_from_wire(order) for order in page.orders}
@@ -126,49 +129,49 @@ class Reader:
         return orders, complete_since
 
     async def _effects(self, since: float) -> _Effects:
-        charges: defaultdict[str, list[Charge]] = defaultdict(list)
-        shipments: defaultdict[str, list[Shipment]] = defaultdict(list)
+        charges: defaultdict[str, list[RecordedCharge]] = defaultdict(list)
+        shipments: defaultdict[str, list[RecordedShipment]] = defaultdict(list)
         shipments_since = 0.0
         since -= CLOCK_SKEW_SECONDS
         async for charged in _pages(self.ledger.ListCharges, payment_ledger_pb2.ListChargesRequest, since):
             for charge in charged.charges:
                 amount, recorded_at = money_from_wire(charge.amount), _seconds(charge.recorded_at)
-                charges[_order_id(charge.charge_key)].append(Charge(charge.charge_key, amount, recorded_at))
+                charges[_order_id(charge.charge_key)].append(RecordedCharge(charge.charge_key, amount, recorded_at))
         async for shipped in _pages(self.manifest.ListShipments, shipment_manifest_pb2.ListShipmentsRequest, since):
             for shipment in shipped.shipments:
                 recorded_at, digests = _seconds(shipment.recorded_at), _digests(shipment.digests)
                 shipments[_order_id(shipment.shipment_key)].append(
-                    Shipment(shipment.shipment_key, shipment.tracking_id, recorded_at, digests)
+                    RecordedShipment(shipment.shipment_key, shipment.tracking_id, recorded_at, digests)
                 )
             shipments_since = _complete_since(shipped.complete_since)
         return _Effects(charges, shipments, shipments_since)
 
-    async def _find(self, order_id: str) -> Order | None:
+    async def _find(self, order_id: str) -> RecordedOrder | None:
         try:
             return _order_from_wire((await self.journal.GetOrder(orders_pb2.GetOrderRequest(order_id=order_id))).order)
         except (NotFound, InvalidArgument):  # a key of another caller need not begin with an order id
             return None
 
-    async def _find_messages(self, order_ids: Sequence[str]) -> tuple[dict[str, Message], float]:
-        """Return the messages by order, and since when they are complete: see CompleteSince."""
-        if self.messages is None:
+    async def _find_confirmations(self, order_ids: Sequence[str]) -> tuple[dict[str, RecordedConfirmation], float]:
+        """Return the confirmations by order, and since when they are complete: see CompleteSince."""
+        if self.confirmations is None:
             return {}, math.inf
-        messages: dict[str, Message] = {}
-        messages_since = 0.0
+        confirmations: dict[str, RecordedConfirmation] = {}
+        complete_since = 0.0
         for start in range(0, len(order_ids), _MAX_LISTED):
             request = mail_records_pb2.FindMailsRequest(order_ids=order_ids[start : start + _MAX_LISTED])
             try:
-                found = await self.messages.FindMails(request)
+                found = await self.confirmations.FindMails(request)
             except Unimplemented:
                 return {}, math.inf
-            messages |= {message.order_id: message_from_wire(message) for message in found.mails}
-            messages_since = _complete_since(found.complete_since)
-        return messages, messages_since
+            confirmations |= {mail.order_id: confirmation_from_wire(mail) for mail in found.mails}
+            complete_since = _complete_since(found.complete_since)
+        return confirmations, complete_since
 
 
 @asynccontextmanager
 async def open_reader(
-    channel: Callable[[str, str, str], grpc.aio.Channel], *, with_messages: bool = True
+    channel: Callable[[str, str, str], grpc.aio.Channel], *, with_confirmations: bool = True
 ) -> AsyncIterator[Reader]:
     """Open a reader. `channel` gets the name of a peer, its internal service, and the method to retry."""
     async with AsyncExitStack() as stack:
@@ -182,7 +185,7 @@ async def open_reader(
             open_stub(OrderJournalStub, "checkout", "OrderJournal", "ScanOrders"),
             open_stub(PaymentLedgerStub, "payment", "PaymentLedger", "ListCharges"),
             open_stub(ShipmentManifestStub, "shipping", "ShipmentManifest", "ListShipments"),
-            open_stub(MailRecordsStub, "email", "MailRecords", "FindMails") if with_messages else None,
+            open_stub(MailRecordsStub, "email", "MailRecords", "FindMails") if with_confirmations else None,
         )
 
 
@@ -208,9 +211,9 @@ def _order_id(key: str) -> str:
     return key.partition(":")[0]
 
 
-def _order_from_wire(order: orders_pb2.Order) -> Order:
+def _order_from_wire(order: orders_pb2.Order) -> RecordedOrder:
     state = orders_pb2.OrderState.Name(order.state).removeprefix("ORDER_STATE_")
-    return Order(
+    return RecordedOrder(
         order.order_id,
         state,
         order.attempt,
@@ -222,14 +225,14 @@ def _order_from_wire(order: orders_pb2.Order) -> Order:
     )
 
 
-def message_from_wire(message: mail_records_pb2.Mail) -> Message:
-    state = mail_records_pb2.MailState.Name(message.state).removeprefix("MAIL_STATE_")
-    detail = f"{state.lower()} {message.reason}".rstrip()
-    return Message(message.state == mail_records_pb2.MAIL_STATE_FAILED, detail, _digests(message.digests))
+def confirmation_from_wire(mail: mail_records_pb2.Mail) -> RecordedConfirmation:
+    state = mail_records_pb2.MailState.Name(mail.state).removeprefix("MAIL_STATE_")
+    detail = f"{state.lower()} {mail.reason}".rstrip()
+    return RecordedConfirmation(mail.state == mail_records_pb2.MAIL_STATE_FAILED, detail, _digests(mail.digests))
 
 
-def _digests(message: RecordDigests) -> Digests:
-    return {field.name: value for field, value in message.ListFields()}
+def _digests(digests: RecordDigests) -> Digests:
+    return {field.name: value for field, value in digests.ListFields()}
 
 
 def _seconds(at: Timestamp) -> float:

@@ -33,7 +33,7 @@ Digests: TypeAlias = Mapping[str, bytes]
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class RecordedOrder:
     """An order in checkout's journal. Times, here and below, are seconds since 1970.
 
     Attributes:
@@ -57,14 +57,14 @@ class Order:
 
 
 @dataclass(frozen=True, slots=True)
-class Charge:
+class RecordedCharge:
     key: str
     amount: Money
     recorded_at: float
 
 
 @dataclass(frozen=True, slots=True)
-class Shipment:
+class RecordedShipment:
     key: str
     tracking_id: str
     recorded_at: float
@@ -72,7 +72,7 @@ class Shipment:
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class RecordedConfirmation:
     """A confirmation that the email service has accepted.
 
     `failed`: it will not be sent. One that waits for the relay is no mismatch: email has a gauge of its own for it.
@@ -90,15 +90,15 @@ class OrderRecords:
     Attributes:
         order: None if the journal has none with this id.
         charges, shipments: in the order in which they were recorded.
-        message: None if there is none.
+        confirmation: None if there is none.
         effects_are_read: False for an order that is older than the charges and shipments that were read.
     """
 
     order_id: str
-    order: Order | None
-    charges: tuple[Charge, ...] = ()
-    shipments: tuple[Shipment, ...] = ()
-    message: Message | None = None
+    order: RecordedOrder | None
+    charges: tuple[RecordedCharge, ...] = ()
+    shipments: tuple[RecordedShipment, ...] = ()
+    confirmation: RecordedConfirmation | None = None
     effects_are_read: bool = True
 
 
@@ -120,14 +120,14 @@ class Mismatch:
 
 @dataclass(frozen=True, slots=True)
 class CompleteSince:
-    """Times from which on no order, shipment or message was deleted because of its age. Charges are never deleted.
+    """Times from which on no order, shipment or confirmation was deleted because of its age. Charges are never deleted.
 
-    Infinity for messages: the email service has no records of them.
+    Infinity for confirmations: the email service has no records of them.
     """
 
     orders: float = 0.0
     shipments: float = 0.0
-    messages: float = 0.0
+    confirmations: float = 0.0
 
 
 def find_mismatches(records: OrderRecords, settled_before: float, complete_since: CompleteSince) -> Iterator[Mismatch]:
@@ -141,7 +141,7 @@ def find_mismatches(records: OrderRecords, settled_before: float, complete_since
     counterparts_since = {
         Kind.UNKNOWN_ORDER: complete_since.orders,
         Kind.CHARGED_NOT_SHIPPED: complete_since.shipments,
-        Kind.NOT_MAILED: complete_since.messages if records.message is None else 0.0,
+        Kind.NOT_MAILED: complete_since.confirmations if records.confirmation is None else 0.0,
     }
     order, found = records.order, list[_Found]()
     if records.effects_are_read and not (order and order.is_settled):
@@ -175,7 +175,7 @@ def _contradictions(records: OrderRecords) -> Iterator[_Found]:
     order, charges, shipments = records.order, records.charges, records.shipments
     state = order.state if order else ""
     if order is None:
-        effects: list[Charge | Shipment] = [*charges, *shipments]
+        effects: list[RecordedCharge | RecordedShipment] = [*charges, *shipments]
         first = min(effects, key=lambda effect: effect.recorded_at)
         yield Kind.UNKNOWN_ORDER, first.recorded_at, ", ".join(sorted({effect.key for effect in effects}))
     elif not charges and not shipments and state in PLACED | NEEDS_OPERATOR:
@@ -205,14 +205,14 @@ def _differences(records: OrderRecords) -> Iterator[_Found]:
 
 
 def _unconfirmed(records: OrderRecords) -> Iterator[_Found]:
-    order, message, shipments = records.order, records.message, records.shipments
+    order, confirmation, shipments = records.order, records.confirmation, records.shipments
     since = shipments[0].recorded_at if shipments else order.changed_at if order else 0.0
     is_placed = order.state in PLACED if order else bool(shipments)
-    if is_placed and (message is None or message.failed):
-        yield Kind.NOT_MAILED, since, message.detail if message else "the email service has no confirmation"
+    if is_placed and (confirmation is None or confirmation.failed):
+        yield Kind.NOT_MAILED, since, confirmation.detail if confirmation else "the email service has no confirmation"
     # What an operator decides about was perhaps confirmed before, with a parcel that the order does not name.
     is_clear = order is not None and order.state not in {*NEEDS_OPERATOR, State.SETTLED}
-    if order and message and is_clear and (parts := _differing(order.digests, message.digests)):
+    if order and confirmation and is_clear and (parts := _differing(order.digests, confirmation.digests)):
         yield Kind.MAIL_DIFFERS, since, parts
 
 
