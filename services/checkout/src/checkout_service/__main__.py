@@ -25,9 +25,9 @@ from shop_internal.orders_pb2_grpc import add_OrderJournalServicer_to_server, ad
 
 class Settings(Addresses, HmacKeySettings, ServiceSettings):
     database_url: DatabaseUrl = SecretStr("sqlite:///.shop/checkout.db")
-    # How long the worker that serves the caller has for an order before recovery takes it over. Not a safety limit.
+    # How long a worker owns an order before recovery takes it over. Safety does not depend on it.
     lease_seconds: PositiveFloat = LEASE_SECONDS
-    # How long finished orders remain in the journal, and a repeated request gets its order from there.
+    # How long finished orders stay in the journal, from which repeated requests get them.
     retention_days: PositiveFloat = 90
 
 
@@ -40,7 +40,7 @@ async def build(
     """Open the journal, connect to the peers, run the background loops, and register the servicers."""
     url, lease_seconds = settings.database_url.get_secret_value(), settings.lease_seconds
     telemetry, failpoints = service.telemetry, service.failpoints
-    # The same after a restart, so that this replica takes up its own orders at once.
+    # Stable across restarts, so that a restarted replica resumes its own orders at once.
     worker = f"{socket.gethostname()}:{settings.port}"
     async with open_journal(url, telemetry, worker=worker, lease_seconds=lease_seconds) as journal:
         metrics, peers, poll_timer = OrderMetrics(telemetry), Peers(settings, service), PollTimer()

@@ -1,7 +1,4 @@
-"""The steps of a saga, and the outcomes of calls to payment and shipping.
-
-A saga yields its steps in order; the executor performs each one and sends its result back.
-"""
+"""The commands that sagas yield, and the outcomes of calls to payment and shipping."""
 
 import re
 from dataclasses import dataclass
@@ -15,7 +12,7 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True)
 class Charged:
-    """The card was charged under the key. `charged_at`: in seconds since 1970 if that was earlier; 0 if unknown."""
+    """The card was charged under the key. `charged_at`: seconds since 1970 if an earlier call did so; 0 if unknown."""
 
     transaction_id: str
     charged_at: float = 0.0
@@ -23,7 +20,7 @@ class Charged:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """A final refusal: the peer did nothing, and a retry will not help."""
+    """A final refusal: the peer did nothing, and no retry will help."""
 
     refusal: Refusal
 
@@ -32,7 +29,7 @@ class Refused:
 class Fenced:
     """The key is fenced: no charge or shipment under it has succeeded or can succeed.
 
-    `existing`: the fence was there before. A foreign peer may not report that.
+    `existing`: whether the fence was there before. Other implementations of a peer may not report that.
     """
 
     existing: bool = False
@@ -45,9 +42,9 @@ class Released:
 
 @dataclass(frozen=True, slots=True)
 class KeyReused:
-    """Another charge or shipment has the key: one with another amount, card, address or other lines.
+    """A charge or shipment of other content has the key: another amount, card or address, or other lines.
 
-    `transaction_id`, `charged_at`: of that charge if it is captured; empty, 0 if unknown.
+    `transaction_id`, `charged_at`: of that charge, if it is captured; empty and 0 if unknown.
     """
 
     transaction_id: str = ""
@@ -56,7 +53,7 @@ class KeyReused:
 
 @dataclass(frozen=True, slots=True)
 class InDoubt:
-    """Whether the call had its effect is unknown. The reason is for operators."""
+    """It is unknown whether the call had an effect. The reason is for operators."""
 
     reason: str
 
@@ -73,7 +70,7 @@ class Shipped:
 
 @dataclass(frozen=True, slots=True)
 class Forgotten:
-    """Shipping has no record of the key, and its records begin later than the charge: the order may be shipped."""
+    """Shipping has no record of the key, but its records begin after the charge: the order may have been shipped."""
 
 
 ChargeOutcome: TypeAlias = Charged | Refused | Fenced | Released | KeyReused | InDoubt | Unsupported
@@ -94,18 +91,18 @@ def name_of(command: type[Command[Any]]) -> str:
 
 
 class Insert(Command[bool]):
-    """Record the order as CHARGING before it has any effect. False: its scope or its cart already has an order."""
+    """Record the order as CHARGING, before it has any effect. False: its scope or its cart already has an order."""
 
 
 @dataclass(frozen=True, slots=True)
 class Charge(Command[ChargeOutcome]):
-    """Charge the card under the attempt's key; `retry` after a try that was left in doubt."""
+    """Charge the card under the attempt's key. `retry`: an earlier try is in doubt."""
 
     retry: bool
 
 
 class Resolve(Command[ChargeOutcome]):
-    """Resolve the attempt's charge, or fence its key."""
+    """Return the outcome of the attempt's charge; if there is none, fence its key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +114,7 @@ class Ship(Command[ShipOutcome]):
 
 @dataclass(frozen=True, slots=True)
 class ResolveShipment(Command[ShipOutcome]):
-    """Resolve the attempt's shipment, or fence its key; `charged_at` as in `Charged`."""
+    """Return the outcome of the attempt's shipment; if there is none, fence its key. `charged_at` as in `Charged`."""
 
     charged_at: float = 0.0
 
@@ -127,7 +124,7 @@ class Void(Command[VoidOutcome]):
 
 
 class StartRemoval(Command[None]):
-    """Start to remove the ordered items from the cart; `Send` waits for it."""
+    """Start to remove the ordered items from the cart; `Send` waits for that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,11 +135,11 @@ class Update(Command[bool]):
 
 
 class Restore(Command[bool]):
-    """Record the order again if the journal has lost what this worker inserted. True: it did."""
+    """Record the order again if the journal has lost what this worker inserted. True: it had."""
 
 
 class Send(Command[None]):
-    """Enqueue the confirmation, and wait for the removal; an item that fails remains in the outbox."""
+    """Start to send the confirmation, and wait for the removal; an item that fails remains in the outbox."""
 
 
 @dataclass(frozen=True, slots=True)

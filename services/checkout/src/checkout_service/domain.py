@@ -1,4 +1,4 @@
-"""Orders: requests and their validation, prices, keys, and the states of an order."""
+"""Orders: carts, prices, states and their transitions, ids and keys."""
 
 import base64
 import hashlib
@@ -31,7 +31,7 @@ class NothingToPay(FailedPrecondition):
 
 
 class State(StrEnum):
-    """State of an order. CHARGING and VOIDING are open: a worker has to move the order on."""
+    """State of an order. CHARGING and VOIDING are open: a worker must move the order on."""
 
     CHARGING = "CHARGING"
     SHIPPED = "SHIPPED"
@@ -43,7 +43,7 @@ class State(StrEnum):
     NEEDS_REVIEW = "NEEDS_REVIEW"
     ABANDONED = "ABANDONED"
     SETTLED = "SETTLED"
-    """Closed by an operator: it neither holds its cart nor changes any more."""
+    """Closed by an operator: it no longer changes, and does not hold its cart."""
 
 
 OPEN = (State.CHARGING, State.VOIDING)
@@ -51,17 +51,18 @@ PLACED = frozenset({State.SHIPPED, State.DONE})
 NEEDS_OPERATOR = frozenset({State.NEEDS_REFUND, State.NEEDS_REVIEW})
 REFUSED = frozenset({State.DECLINED, State.VOIDED, State.SETTLED}) | NEEDS_OPERATOR
 
-# In these states nothing is charged, and the cart may be ordered again. In any other state but SETTLED an order holds
-# its cart.
+# In these states nothing is charged, and the cart may be ordered again. In all others but SETTLED an order holds its
+# cart.
 RELEASED_CART = frozenset({State.ABANDONED, State.DECLINED, State.VOIDED})
 
-# A lost order is recorded again for changes to these states only: its attempt is charged, so no later one is.
+# An order that the journal lost is recorded again only for changes to these states: they prove that its attempt was
+# charged, so that no later attempt is.
 RESTORABLE = frozenset({State.SHIPPED, State.VOIDING, State.NEEDS_REVIEW})
 
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """A card on its way to payment. It exists in memory only, and its repr is empty."""
+    """A card on its way to payment. It is never stored, and its repr is empty."""
 
     number: str = field(repr=False)
     cvv: int = field(repr=False)
@@ -79,12 +80,12 @@ class CartLine:
 class Cart:
     """A cart's lines, and the etag that changes whenever they do; None if the cart service has no etags.
 
-    A foreign cart service has neither of the others.
+    Another implementation of the cart service has neither of the attributes below.
 
     Attributes:
         ordered_etag: the `cart_generation` of the order that emptied the cart.
-        generation: stays while items are added or changed, and is new after the removal of an order's items. That of an
-            ordered cart, if an order emptied it.
+        generation: stays the same while items are added or changed; changes when an order's items are removed, unless
+            that empties the cart.
     """
 
     lines: tuple[CartLine, ...]
@@ -95,7 +96,7 @@ class Cart:
 
 @dataclass(frozen=True, slots=True)
 class OrderLine:
-    """A product, its quantity, and the cost of the line in the order's currency, rounded to its minor unit."""
+    """A product, its quantity, and the cost of the line in the order's currency, rounded to the minor unit."""
 
     product_id: str
     quantity: int
@@ -107,7 +108,7 @@ class Order:
     """An order with frozen prices. It holds no card.
 
     Attributes:
-        cart_generation: of the ordered cart; the etag of a foreign cart; empty if that has none.
+        cart_generation: of the ordered cart, or its etag if it has no generation; empty if it has neither.
     """
 
     order_id: str
@@ -120,7 +121,7 @@ class Order:
 
     @property
     def purchase_id(self) -> str:
-        """The id of what the order buys: the user's cart until an order's items leave it. Empty if that is unknown."""
+        """The id of what the order buys: this generation of the user's cart. Empty if the cart has no generation."""
         bought = f"{len(self.user_id)}:{self.user_id}{self.cart_generation}"
         digest = hashlib.sha256(bought.encode()).digest()[:8]
         return base64.urlsafe_b64encode(digest).rstrip(b"=").decode() if self.cart_generation else ""
@@ -137,7 +138,7 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why an order was refused, as its callers receive it: the same for every retry.
+    """Why an order was refused. Every retry returns the same refusal.
 
     Attributes:
         kind: the name of a class in chassis.errors.REFUSALS.
@@ -152,11 +153,11 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Transition:
-    """A change of an order's state, and what is recorded with it. To CHARGING is the next attempt.
+    """A change of an order's state, and what is recorded with it. A change to CHARGING begins the next attempt.
 
     Attributes:
-        refused_as: for the next attempt: the state in which the refusal ends the order behind a new fence.
-        step, detail: what the history calls it if an operator decided it, and who did so and why.
+        refused_as: for the next attempt: the state in which the refusal ends the order, behind a new fence.
+        step, detail: for an operator's decision: its name in the history, and who decided and why.
     """
 
     before: State
@@ -172,7 +173,7 @@ class Transition:
 def order_id_of(scope: str) -> str:
     """Return the id of a scope's order, a UUID of version 8 from its SHA-256.
 
-    A journal that has lost the order gives it the same id again, and with it the same keys at payment and shipping.
+    A journal that has lost the order gives it the same id again, and so the same keys at payment and shipping.
     """
     digest = bytearray(hashlib.sha256(f"order\0{scope}".encode()).digest()[:16])
     digest[6] = digest[6] & 0x0F | 0x80  # version 8, which uuid.UUID accepts from Python 3.14 on
@@ -181,14 +182,14 @@ def order_id_of(scope: str) -> str:
 
 
 def charge_key(order_id: str, attempt: int) -> str:
-    """Return the idempotency key of one attempt's charge. A fenced attempt is never charged, the next one may be."""
+    """Return the idempotency key of one attempt's charge: a fence ends one attempt, not the ones after it."""
     return f"{order_id}:{attempt}"
 
 
 def ship_key(order_id: str, attempt: int) -> str:
-    """Return the idempotency key of one attempt's shipment: the order's id, or that of the charge for later attempts.
+    """Return the idempotency key of one attempt's shipment: the order's id; from attempt 2 on, the charge's key.
 
-    An attempt whose charge was voided has a fenced shipment, so the next one needs another key. Orders of releases with
-    random ids, of version 7, have one key for all attempts.
+    If a charge was voided, its shipment was fenced, so the next attempt needs a new key. Orders of releases that used
+    random ids (version 7) have one key for all attempts.
     """
     return order_id if attempt == 1 or uuid.UUID(order_id).version == _RANDOM_ID_VERSION else f"{order_id}:{attempt}"

@@ -27,7 +27,7 @@ def _repeat(order_id: str) -> dict[str, Any]:
 
 
 class OrderInProgress(Unavailable):
-    """The order was begun and completes in the background; a repeated request returns its outcome."""
+    """The order has begun and completes in the background; a repeated request returns its outcome."""
 
     def __init__(self, order_id: str) -> None:
         super().__init__("the order is in progress; repeat the request to learn its outcome", **_repeat(order_id))
@@ -48,15 +48,15 @@ class CartOrdered(FailedPrecondition):
 
 
 class OrderNeedsReview(FailedPrecondition):
-    """The card was charged, and whether the order was shipped is unknown, or differs from this request."""
+    """The card was charged; whether the order was shipped is unknown, or what was shipped differs from this request."""
 
 
 class OrderSettled(FailedPrecondition):
-    """An operator has closed the order. To order the same cart again without a key, change it."""
+    """An operator has closed the order. Without a key, the same cart can be ordered again only after a change."""
 
 
 class TotalChanged(FailedPrecondition):
-    """The order would cost something else than the customer was shown. Nothing was done."""
+    """The order would cost a different amount than the customer was shown. Nothing was done."""
 
     def __init__(self, total: Money) -> None:
         super().__init__(f"the total is now {total}", metadata={"total": str(total)})
@@ -71,7 +71,7 @@ class QuotesTooSlow(Unavailable):
 
 @contextmanager
 def already_recorded(order_id: str) -> Iterator[None]:
-    """Raise OrderInProgress instead of JournalUnavailable: the order is in the journal, which cannot be read now."""
+    """Raise OrderInProgress instead of JournalUnavailable: the order is recorded, though it cannot be read now."""
     try:
         yield
     except JournalUnavailable as error:
@@ -86,7 +86,7 @@ def error_of(entry: Entry) -> DomainError:
         return OrderNeedsReview(message, metadata=metadata)
     if entry.state is State.SETTLED:
         return OrderSettled("an operator has closed this order", metadata=metadata)
-    # Shipping's complaints about fields of its own request would mislead the caller.
+    # Only payment's: shipping names fields of its own request, which would mislead the caller.
     if entry.state is State.DECLINED and refusal.kind == InvalidArgument.__name__:
         return InvalidArgument(*refusal.violations, reason=refusal.reason, message=refusal.message, metadata=metadata)
     kind = _KINDS[refusal.kind] if entry.state is State.DECLINED else FailedPrecondition

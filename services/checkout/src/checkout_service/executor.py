@@ -1,4 +1,4 @@
-"""Performs the commands of sagas. Each saga runs in a task of its own, which outlives the call that started it."""
+"""Performs the commands of sagas, each of which runs in a task that outlives the call that started it."""
 
 import asyncio
 from collections.abc import Awaitable
@@ -24,7 +24,7 @@ from checkout_service.saga import Saga, SagaResult
 
 log = structlog.get_logger()
 
-# The part of its lease that a saga with a card spends on retries before it leaves its order to recovery.
+# A saga with a card retries for this share of its lease before it leaves its order to recovery.
 RETRY_SHARE_OF_LEASE = 2 / 3
 
 _FIRST_PAUSE_SECONDS = 0.1
@@ -37,11 +37,11 @@ class Run:
     """A worker's part in an order: its saga, in a task of its own.
 
     Attributes:
-        entry: as this worker holds it: its attempt advances, and it ends as placed if the saga has shipped the order.
+        entry: the order as this worker holds it. Its attempt advances; it is placed once the saga has shipped it.
         card: None in recovery, which tries each step once.
         release_delay_seconds: how long the order waits for its next worker if this saga leaves it open.
-        recorded: the order is in the journal.
-        preceded_by: the order of the same scope or cart, instead of which this one was not recorded.
+        recorded: whether the order is in the journal.
+        preceded_by: another order of the scope or the cart, because of which this one was not recorded.
         task: raises DomainError only if the order is not in the journal.
     """
 
@@ -58,15 +58,15 @@ class Run:
         self.began_at = asyncio.get_running_loop().time()
 
     async def result(self, until: float) -> SagaResult:
-        """Return how the saga ended; UNFINISHED if it has not ended by then. Never stops it, not even if cancelled."""
-        # wait() leaves the task alone; wait_for() would cancel it, between charge and shipment.
+        """Return how the saga ended; UNFINISHED if it has not ended by then."""
+        # wait_for() would cancel the task, perhaps between charge and shipment.
         await asyncio.wait([self.task], timeout=max(until - asyncio.get_running_loop().time(), 0))
         return self.task.result() if self.task.done() else SagaResult.UNFINISHED
 
 
 @dataclass(eq=False)
 class Executor:
-    """Runs sagas. `lease_seconds`: that of the journal; `running`: by order id."""
+    """Runs sagas. `lease_seconds`: the journal's lease; `running`: by order id."""
 
     journal: Journal
     payment: Payment
@@ -79,9 +79,9 @@ class Executor:
     _closing: asyncio.Event = field(default_factory=asyncio.Event, init=False)
 
     def start(self, entry: Entry, steps: Saga, card: Card | None = None, *, release_delay_seconds: float = 0.0) -> Run:
-        """Start a saga of an order that is new, so that the saga records it, or that this worker holds."""
+        """Start the saga of an order that this worker holds, or of a new one, which the saga records."""
         run = Run(entry, card, release_delay_seconds)
-        # Its own task: neither a cancelled call nor a passed deadline may stop an order between charge and shipment.
+        # A task, so that neither a cancelled call nor a deadline stops an order between charge and shipment.
         run.task = asyncio.create_task(self._run(run, steps), name=f"order {entry.order_id}")
         self.running[entry.order_id] = run
         run.task.add_done_callback(lambda _: self._forget(run))
@@ -93,7 +93,7 @@ class Executor:
         tasks = [run.task for run in self.running.values()]
         if not tasks:
             return
-        # A peer that hangs must not delay the end: what is cancelled here is in the journal.
+        # A peer that hangs must not delay the shutdown: recovery continues what is cancelled here.
         _, late = await asyncio.wait(tasks, timeout=_CLOSE_WITHIN_SECONDS)
         for task in late:
             task.cancel()
@@ -105,13 +105,13 @@ class Executor:
         mark_retrieved(run.task)  # the caller may be gone
 
     async def _run(self, run: Run, steps: Saga) -> SagaResult:
-        deadline.set(None)  # the deadline of the call is not the order's
+        deadline.set(None)  # the call's deadline is not the order's
         try:
             result = await self._drive(run, steps)
         except Exception as error:
             if not run.recorded:
                 raise
-            # The order is in the journal, so recovery finishes it whatever the error was.
+            # The order is in the journal, so recovery finishes it, whatever the error.
             if isinstance(error, DomainError):
                 log.warning("order left to recovery", order_id=run.entry.order_id, reason=error.reason)
             else:
@@ -181,7 +181,7 @@ class Executor:
 
     async def _update(self, run: Run, transition: Transition) -> bool:
         entry, after = run.entry, transition.after
-        # The claim has the epoch: a worker that was paused past its lease must not overwrite what its successor did.
+        # The claim keeps a worker that was paused past its lease from overwriting what its successor did.
         if not await self.journal.update(entry.claim, transition):
             log.warning("stale update rejected", order_id=entry.order_id, epoch=entry.epoch)
             return False
@@ -190,7 +190,7 @@ class Executor:
             return True
         run.entry = replace(entry, state=after, tracking_id=transition.tracking_id)
         if run.entry.is_placed:
-            # Here, because the transition to SHIPPED succeeds once for an order, whoever works on it.
+            # Counted here, because the transition to SHIPPED succeeds once per order.
             self.metrics.record_placed(entry.order)
         reason = transition.refusal.reason if transition.refusal else ""
         self.metrics.record_change(entry.order_id, after, reason)
@@ -200,7 +200,7 @@ class Executor:
         run.removal = self.outbox.start_removal(run.entry)
 
     async def _restore(self, run: Run) -> bool:
-        # Only the worker that inserted an order knows that a missing row is a lost one.
+        # Only the worker that inserted the order knows that a missing row was lost.
         if not run.entry.is_new or await self.journal.read(run.entry.order_id) is not None:
             return False
         log.warning("order is missing from the journal and recorded again", order_id=run.entry.order_id)
@@ -209,7 +209,7 @@ class Executor:
     async def _wait(self, run: Run, wait: commands.Wait) -> bool:
         run.last_reason = wait.reason
         pause = backoff_seconds(wait.tries + 1, _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS)
-        # Recovery needs no pause of its own: the lease of a released order is one.
+        # Recovery does not retry: the delay of a released order is its pause.
         retry_until = run.began_at + (RETRY_SHARE_OF_LEASE * self.lease_seconds if run.card is not None else 0.0)
         if asyncio.get_running_loop().time() + pause >= retry_until:
             return False

@@ -1,4 +1,4 @@
-"""Answers requests whose order, or whose cart, is in the journal already."""
+"""Answers requests whose order, or whose cart's order, is already in the journal."""
 
 import asyncio
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ _POLL_SECONDS = 0.1
 
 @dataclass(frozen=True, slots=True)
 class ExistingOrders:
-    """Waits for the outcome of orders that other calls began, and continues those that no worker holds."""
+    """Waits for orders that other calls began, and continues those that no worker holds."""
 
     journal: Journal
     executor: Executor
@@ -27,14 +27,19 @@ class ExistingOrders:
     async def join(
         self, existing: Entry | None, request: OrderRequest, *, new: Entry | None = None, replayed: bool = True
     ) -> Outcome:
-        """Return what the request gets of the order that it began, or that has its cart, once that is certain.
+        """Return the outcome of a request whose key or cart has an order, once that order has an outcome.
 
-        `new`: what the request would have ordered, if it got that far; `replayed`: False if this call began the order.
+        Args:
+            existing: the order; None if it is gone.
+            request: perhaps the one that began the order.
+            new: what the request would have ordered, if it got that far.
+            replayed: False if this call began the order.
+
         Raises OrderInProgress and OrderInFlight if it takes too long.
         """
         entry = existing
         while entry is not None:
-            # An equal request for what was in the cart at another time is another request.
+            # An equal request for what the cart held at another time is a different request.
             is_own = request.began(entry.fingerprint) and (new is None or new.scope == entry.scope)
             if is_own:
                 describe_order(entry.order, attempt=entry.attempt, replayed=replayed)
@@ -63,7 +68,7 @@ class ExistingOrders:
                 raise AssertionError("the order has no outcome")
 
     async def _wait_for_change(self, entry: Entry, request: OrderRequest, *, is_own: bool) -> Entry | None:
-        """Wait for an order's worker, or be it, and return the order as it is then. None: it is gone."""
+        """Wait for the order's worker, or become it, and return the order as it is then; None if it is gone."""
         run = self.executor.running.get(entry.order_id)
         if not is_own:
             await self._wait(run, entry.order_id, request)
@@ -82,14 +87,14 @@ class ExistingOrders:
         return changed
 
     async def _continue(self, entry: Entry, request: OrderRequest) -> Run | None:
-        """Continue an order in doubt: the repeated request has brought the card again."""
+        """Continue an order that no worker holds, with the card of the repeated request."""
         if request.card is None or entry.state is not State.CHARGING or entry.leased:
             return None
         taken = await self.journal.take_over(entry)
         return self.executor.start(taken, saga.take_over(taken), request.card) if taken else None
 
     async def _remove_from_cart(self, placed: Entry, request: OrderRequest) -> None:
-        """Remove the items of a placed order, as its own worker does: no other order may buy them before."""
+        """Remove the items of a placed order from the cart, so that no other order buys them again."""
         try:
             async with asyncio.timeout_at(request.answer_by):
                 await self.executor.outbox.start_removal(placed)
@@ -102,7 +107,7 @@ class ExistingOrders:
         """Wait for a run of this replica, or until the journal is worth another look. Raises OrderInFlight."""
         if run is not None and await run.result(request.answer_by) is not SagaResult.UNFINISHED:
             return
-        # A pause, and time to place the order after it.
+        # Leave time for a pause, and to place the order after it.
         if asyncio.get_running_loop().time() + 3 * _POLL_SECONDS >= request.answer_by:
             raise OrderInFlight(order_id)
-        await asyncio.sleep(_POLL_SECONDS)  # another replica works on it: only the journal has its outcome
+        await asyncio.sleep(_POLL_SECONDS)  # another replica has the order: only the journal shows its outcome

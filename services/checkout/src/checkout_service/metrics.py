@@ -1,4 +1,4 @@
-"""Metrics and log lines about orders, for operators."""
+"""Metrics and logs of orders."""
 
 import structlog
 
@@ -11,22 +11,22 @@ from checkout_service.ports import OUTBOX_KINDS, Statistics
 
 log = structlog.get_logger()
 
-# More than there are. Currency refuses unknown codes, but a foreign implementation might not.
+# More than exist. Our currency service refuses unknown codes, but another implementation may not.
 MAX_CURRENCIES = 200
 
 OTHER_CURRENCY = "other"
 
-# Before and after SHIPPED: at the level info, a placed order is one line.
+# Logged at debug, so that at info a placed order is one line: SHIPPED.
 _ROUTINE = frozenset({State.CHARGING, State.DONE})
 
 
 class OrderMetrics:
     """Counts what happens to orders, and exports the journal's statistics as gauges.
 
-    The gauges are those of the shared journal, the same from every replica: their maximum is right, a sum is not.
+    Every replica exports the same gauges, of the shared journal: use their maximum, not their sum.
 
     Attributes:
-        statistics: as last read; recovery updates it.
+        statistics: as last read by recovery.
     """
 
     def __init__(self, telemetry: Telemetry) -> None:
@@ -36,7 +36,7 @@ class OrderMetrics:
         self._revenue = telemetry.counter(semconv.REVENUE)
         self._retries = telemetry.counter(semconv.ORDER_RETRIES)
         self._recovered = telemetry.counter(semconv.ORDERS_RECOVERED)
-        self._recovered.add(0)  # otherwise an increase from nothing to one would not be seen
+        self._recovered.add(0)  # so that the first recovery shows as an increase
         self._currencies: set[str] = set()
         self._observe_statistics(telemetry)
 
@@ -59,7 +59,7 @@ class OrderMetrics:
         self._recovered.add()
 
     def _bounded(self, currency_code: str) -> str:
-        # A metric has a series for each value, so unbounded values would exhaust the collector.
+        # Each value is a series of its own: unbounded values would exhaust the collector.
         if len(self._currencies) < MAX_CURRENCIES:
             self._currencies.add(currency_code)
         return currency_code if currency_code in self._currencies else OTHER_CURRENCY

@@ -1,4 +1,4 @@
-"""Attributes and links of the spans of an order: by its id, all its traces can be found."""
+"""Attributes of spans, by which all traces of an order can be found, and links between its traces."""
 
 from opentelemetry import trace
 from opentelemetry.trace import Link
@@ -13,7 +13,7 @@ _PROPAGATOR = TraceContextTextMapPropagator()
 
 
 def describe_request(order_id: str, currency_code: str, item_count: int) -> None:
-    """Set what is known before the order has its prices on the current span, if it is recorded."""
+    """Set on the current span, if it is recorded, what is known before the order has prices."""
     span = trace.get_current_span()
     if span.is_recording():
         span.set_attributes(
@@ -28,7 +28,7 @@ def describe_request(order_id: str, currency_code: str, item_count: int) -> None
 def describe_order(order: Order, *, attempt: int, replayed: bool | None = None) -> None:
     """Describe the order on the current span, if it is recorded.
 
-    `replayed`: whether an earlier or concurrent call began the order; None if the span is not that of a call.
+    `replayed`: whether an earlier or concurrent call began the order; None outside a call.
     """
     span = trace.get_current_span()
     if not span.is_recording():
@@ -42,7 +42,7 @@ def describe_order(order: Order, *, attempt: int, replayed: bool | None = None) 
 
 
 def current_traceparent() -> str:
-    """Return the context of the current span, as `links_to` reads it; empty if it is not sampled."""
+    """Return the current span's context in the form that `links_to` reads; empty if it is not sampled."""
     carrier: dict[str, str] = {}
     if trace.get_current_span().get_span_context().trace_flags.sampled:
         _PROPAGATOR.inject(carrier)
@@ -50,6 +50,6 @@ def current_traceparent() -> str:
 
 
 def links_to(traceparent: str) -> list[Link]:
-    """Return a link to the span of this context; none if the text is empty or invalid, or the span is not sampled."""
+    """Return a link to the span of this context; none if it is empty, invalid or not sampled."""
     context = trace.get_current_span(_PROPAGATOR.extract({_TRACEPARENT: traceparent})).get_span_context()
     return [Link(context)] if context.trace_flags.sampled else []

@@ -1,4 +1,4 @@
-"""Sends a placed order's confirmation and removes its items from the cart: at once if possible, otherwise later."""
+"""Sends the confirmations of placed orders and removes their items from carts: at once if possible, or later."""
 
 import asyncio
 from collections import deque
@@ -38,18 +38,18 @@ log = structlog.get_logger()
 # How long the response to a caller waits for the cart.
 SEND_NOW_SECONDS = 1.0
 
-# How long the worker that placed an order tries to send its confirmation: other workers try after 5 s.
+# How long the worker that placed an order tries to send its confirmation. Others try after OUTBOX_LEASE_SECONDS.
 SEND_EMAIL_SECONDS = 4.0
 
-# An item that fails this often is a dead letter: after about eight hours.
+# Failures that make an item a dead letter: about eight hours of them.
 MAX_FAILURES = 100
 
-# How long a sent item waits to be settled, unless there is a batch before.
+# How long a sent item waits for a full batch before it is settled.
 _SETTLE_SECONDS = 0.25
 
 _SETTLE_WITHIN_SECONDS = 6.0
 _CLOSE_WITHIN_SECONDS = 5.0
-# How many items are settled in one commit: no order waits longer than the commit of these.
+# Items settled in one commit, for which other orders' commits wait.
 _BATCH = 20
 
 
@@ -57,8 +57,8 @@ _BATCH = 20
 class Outbox:
     """Sends outbox items, and settles sent ones in batches. After a crash in between they are sent again.
 
-    A repeated item has no second effect: see `ports.Sender`. An item that is refused for good, or fails too often,
-    becomes a dead letter. While a peer fails every time, its items wait, and none of these failures counts.
+    Sending an item again has no further effect: see `ports.Sender`. An item that is permanently refused, or fails too
+    often, becomes a dead letter. While a peer is down its items wait, and their failures do not count.
 
     Attributes:
         senders: by kind.
@@ -82,13 +82,13 @@ class Outbox:
     def start_removal(self, entry: Entry) -> asyncio.Future[None]:
         """Start to remove the items of a shipped order from its cart. `send_now` waits for the returned future."""
         removal = self.senders[EMPTY_CART](entry)
-        # If the order cannot be recorded as shipped, this worker does not wait for it: the next one repeats it.
+        # If the order cannot be recorded as shipped, nobody awaits this removal: the next worker repeats it.
         removal.add_done_callback(mark_retrieved)
         return self._track(removal)
 
     async def send_now(self, entry: Entry, removal: asyncio.Future[None]) -> None:
-        """Wait for the removal, and enqueue the order's confirmation. An item that fails remains in the outbox."""
-        # No response waits for the confirmation: it is in the journal, and email accepts it within milliseconds.
+        """Start to send the order's confirmation, and wait for the removal. A failed item remains in the outbox."""
+        # The caller need not wait for the confirmation: the outbox has it.
         confirmation = self.senders[EMAIL](entry)
         self._track(asyncio.create_task(self._try_once(EMAIL, entry.order_id, confirmation, SEND_EMAIL_SECONDS)))
         await self._try_once(EMPTY_CART, entry.order_id, removal, SEND_NOW_SECONDS)
@@ -99,29 +99,29 @@ class Outbox:
         return sending
 
     async def run(self) -> None:
-        """Send items that are due and settle sent ones, until cancelled."""
+        """Send due items and settle sent ones, until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._settle_periodically(), name="settle the outbox")
             for worker in workers(self.poll_timer, self._circuits, self.journal.claim_outbox, self._send_or_postpone):
                 tasks.create_task(worker.run())
 
     async def close(self) -> None:
-        """Settle the items sent last. If that fails, they are sent again, without a second effect."""
+        """Settle the last items. If that fails, they are sent again, without further effect."""
         with suppress(TimeoutError):
-            # Both within the grace period of a pod, of which the executor may have used 7 s.
+            # A pod's grace period must suffice for this and for the executor, which may take 7 s.
             async with asyncio.timeout(_CLOSE_WITHIN_SECONDS):
                 await asyncio.gather(*self._sending, return_exceptions=True)
                 await log_errors(self.settle(), "the outbox cannot be settled")
 
     async def settle(self, at_least: int = 1) -> None:
-        """Record sent items as finished while there are so many. If the journal is unavailable, they remain."""
+        """Settle sent items while there are at least this many. If the journal is unavailable, they remain."""
         while len(self._sent) >= at_least:
             batch = [self._sent.popleft() for _ in range(min(len(self._sent), _BATCH))]
             try:
                 await self.failpoints.reach(SETTLE[0])
                 done = await self.journal.settle(batch)
                 await self.failpoints.reach(SETTLE[1])
-            except JournalUnavailable:  # they were sent, so forgetting them would only send them again
+            except JournalUnavailable:  # kept: otherwise they would be sent again
                 self._sent.extendleft(batch)
                 log.warning("the outbox cannot be settled")
                 return
@@ -140,12 +140,12 @@ class Outbox:
             except TimeoutError:
                 at_least = 1
             self._batch_complete.clear()
-            # A settlement that hangs must not block the ones after it; its items are sent again.
+            # A settlement that hangs must not block the next ones; its items are sent again.
             settling = asyncio.wait_for(self.settle(at_least), _SETTLE_WITHIN_SECONDS)
             await log_errors(settling, "the outbox cannot be settled")
 
     async def _try_once(self, kind: str, order_id: str, sending: Awaitable[None], within_seconds: float) -> None:
-        """Finish an item of a new order, even while the circuit is open. If that fails, it remains in the outbox."""
+        """Finish an item of a new order, even while the circuit is open. If that fails, leave it in the outbox."""
         try:
             async with asyncio.timeout(within_seconds):
                 await self._finish(kind, order_id, sending)
@@ -161,9 +161,9 @@ class Outbox:
             self._circuits[kind][False].record_success()
 
     async def _send_or_postpone(self, item: OutboxItem) -> bool:
-        """Send a claimed item, or make it due later. Return False if its peer failed."""
+        """Send a claimed item, or postpone it. Return whether its peer works."""
         order_id = item.entry.order_id
-        # A worker may die of an item each time, so the limit is checked before it is sent.
+        # Checked before sending, because the item may kill every worker that sends it.
         if item.failures > MAX_FAILURES:
             await self._set_dead(order_id, item.kind, "TOO_MANY_FAILURES")
             return True
@@ -173,7 +173,7 @@ class Outbox:
             raise
         except DomainError as error:
             circuit = self._circuits[item.kind][item.failures > 1]
-            # An outage says nothing about the item: however long it lasts, it makes no dead letters.
+            # An outage says nothing about the item: however long it lasts, it creates no dead letters.
             failures = item.failures - 1 if circuit.open else item.failures
             delay = retry_delay_seconds(failures)
             log.warning("outbox item postponed", order_id=order_id, kind=item.kind, reason=error.reason, seconds=delay)
@@ -183,14 +183,13 @@ class Outbox:
         return True
 
     async def _send_later(self, item: OutboxItem) -> None:
-        """Send a claimed item in a trace of its own, which links to that of its order."""
+        """Send a claimed item in a new trace that links to its order's."""
         attributes: dict[str, str | int] = {
             semconv.ORDER_ID: item.entry.order_id,
             semconv.NOTIFICATION_KIND: item.kind,
             semconv.NOTIFICATION_FAILURES: item.failures - 1,
         }
-        # Hours may have passed since the order: a trace of its own, so that no trace stays open for so long.
-        links = links_to(item.entry.traceparent)
+        links = links_to(item.entry.traceparent)  # the order's own trace may have ended hours ago
         with self.telemetry.tracer.start_as_current_span(
             "send notification",
             Context(),
@@ -207,13 +206,13 @@ class Outbox:
                 raise
 
     async def _finish(self, kind: str, order_id: str, sending: Awaitable[None]) -> None:
-        """Wait until an item is sent. It becomes a dead letter if its peer refuses it for good.
+        """Wait until an item is sent, or set it dead if its peer permanently refuses it.
 
         Raises any other DomainError.
         """
         try:
             await sending
-        except Unimplemented:  # perhaps from a proxy without a route, so it decides nothing
+        except Unimplemented:  # not a decision of the peer: a proxy without a route returns it, too
             raise
         except REFUSALS as error:
             await self._set_dead(order_id, kind, error.reason)
@@ -221,7 +220,7 @@ class Outbox:
         await self.failpoints.reach(EMAIL_SENT if kind == EMAIL else CART_EMPTIED)
         self._sent.append(Sent(order_id, kind))
         self._unsettled.set()
-        if len(self._sent) == _BATCH:  # while the journal is unavailable, further items do not hasten the next try
+        if len(self._sent) == _BATCH:  # not for more: while the journal is unavailable, they must not cause extra tries
             self._batch_complete.set()
 
     async def _set_dead(self, order_id: str, kind: str, reason: str) -> None:

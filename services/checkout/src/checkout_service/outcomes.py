@@ -1,4 +1,4 @@
-"""How a request to place an order can end, and what it gets of an order that the journal already has."""
+"""How a request to place an order can end, and what it gets if the journal already has its order or its cart's."""
 
 from dataclasses import dataclass
 from enum import Enum, auto
@@ -33,7 +33,7 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class BeginAgain:
-    """The order before this one has ended: what it has left in the cart is read anew, and ordered."""
+    """The order before this one has ended: read the cart again, and order what is left."""
 
 
 Outcome: TypeAlias = Placed | Replayed | Refused | BeginAgain
@@ -52,12 +52,12 @@ class Decision(Enum):
     REFUSE_CART = auto()
     """The cart belongs to the order of another request."""
     SHARE_CART = auto()
-    """Another request has bought some of the cart, or all of it: see what is left."""
+    """Another request has bought some or all of the cart: see what is left."""
     BEGIN_AGAIN = auto()
 
 
 _DECISIONS = {
-    # the order's state: (of the same request, of another request for its cart)
+    # state of the order: (if the same request began it, if another request for its cart did)
     State.CHARGING: (Decision.WAIT, Decision.WAIT),
     State.VOIDING: (Decision.WAIT, Decision.WAIT),
     State.SHIPPED: (Decision.REPLAY, Decision.SHARE_CART),
@@ -72,7 +72,7 @@ _DECISIONS = {
 
 
 def decide(existing: Entry, request: OrderRequest, *, is_own: bool) -> Decision:
-    """Return what a request gets of an order that has its key or its cart. `is_own`: the request began it."""
+    """Return what follows for a request whose key or cart has this order. `is_own`: this request began the order."""
     of_same_request, of_other_request = _DECISIONS[existing.state]
     if is_own:
         return of_same_request
@@ -81,9 +81,10 @@ def decide(existing: Entry, request: OrderRequest, *, is_own: bool) -> Decision:
 
 
 def may_begin_again(existing: Entry, request: OrderRequest) -> bool:
-    """Return whether the order of the request's scope has ended without effect, and this is its next attempt.
+    """Return whether the order of the request's scope ended without effect, so that this request is its next attempt.
 
-    Under a key a refusal is final, but of malformed fields, which the caller corrects, payment has recorded none.
+    Under a key a refusal is final, unless payment found a field malformed: payment records no such refusal, and the
+    caller can correct the field.
     """
     if request.key is None:
         return existing.state in RELEASED_CART

@@ -1,4 +1,4 @@
-"""Places orders: find, quote, record, charge, ship, answer."""
+"""Places orders: finds or quotes them, runs their sagas, and waits for the outcome."""
 
 import asyncio
 import uuid
@@ -59,9 +59,9 @@ class OrderPlacer:
     async def place(self, request: OrderRequest) -> Placed | Replayed:
         """Place the order of this request, or wait for the outcome of the call that did.
 
-        Without a key the cart's etag is the key. OrderInProgress and OrderInFlight leave the order's outcome open, and
-        so does JournalUnavailable for an order that was recorded before. After any other error, all kinds of
-        chassis.errors, this call has charged no card.
+        Without a key the cart's etag is the key. Every error is a DomainError. OrderInProgress and OrderInFlight leave
+        the outcome open, as does JournalUnavailable if the order was recorded before this call. After any other error
+        this call has charged no card.
         """
         request = replace(request, fingerprints=fingerprints(request, self.hmac_keys), answer_by=_answer_by())
         outcome: Outcome = BeginAgain()
@@ -72,7 +72,7 @@ class OrderPlacer:
         return outcome
 
     async def quote(self, request: OrderRequest) -> Order:
-        """Return what `place` would order now, without an id or an effect. Raises what `place` raises before it."""
+        """Return what `place` would order now, without an id. Raises what `place` raises before the order exists."""
         request = validate(request, needs_card=False)
         read_until = asyncio.get_running_loop().time() + READ_WITHIN_SECONDS
         cart = await _read(self.quotes.cart(request.user_id), read_until, "the cart")
@@ -131,13 +131,13 @@ class OrderPlacer:
         return await self._existing.join(existing, request, new=new)
 
     def _scope_of(self, request: OrderRequest, cart: Cart) -> str:
-        """Return the scope of the key; without a key that of the cart, random if it has no etag."""
+        """Return the scope of the key or, without a key, of the cart; a random one if the cart has no etag."""
         if request.key is not None:
             return scope_of_key(request)
         if cart.etag is None and not self._warned_of_etags:
             log.warning("carts have no etag: every call without an idempotency-key is a new order")
             self._warned_of_etags = True
-        # Earlier releases counted the orders of a cart; 0 is the first.
+        # Earlier releases numbered a cart's orders, from 0.
         return scope_of(request.user_id, "cart", f"0:{cart.etag or uuid.uuid4()}")
 
     async def _find_of_cart(self, request: OrderRequest, cart: Cart, scope: str) -> Entry | None:
@@ -156,17 +156,17 @@ class OrderPlacer:
 async def price(order_id: str, request: OrderRequest, cart: Cart, quotes: Quotes) -> Order:
     """Return a new order of this id with frozen prices in the request's currency.
 
-    A line costs its unit price times its quantity, converted and then rounded to the currency's minor unit; shipping is
-    converted and rounded alike. Raises CartEmpty, ProductWithdrawn, QuoteRefused, NothingToPay, OutOfRange,
+    A line costs its unit price times its quantity, converted and then rounded to the currency's minor unit. Shipping is
+    converted and rounded likewise. Raises CartEmpty, ProductWithdrawn, QuoteRefused, NothingToPay, OutOfRange,
     InvalidArgument for an unknown currency, Unavailable.
     """
     if not cart.lines:
         raise CartEmpty("the cart is empty")
     lines, address = cart.lines, require_address(request)
-    # Nearly all answers are cached, so tasks that run at the same time would cost more time than they save.
+    # One after another: nearly all answers are cached, so concurrent tasks would cost more time than they save.
     prices = await quotes.unit_prices([line.product_id for line in lines])
     shipping = await quotes.shipping(address, lines)
-    # Quantity before rounding: a line that is rounded piece by piece costs another amount.
+    # Multiplied before rounding: rounding each piece would give a different amount.
     amounts = [(unit * line.quantity).in_range() for unit, line in zip(prices, lines, strict=True)]
     converted = await quotes.convert([shipping, *amounts], request.user_currency)
     shipping_cost, *costs = map(round_to_minor_unit, converted)

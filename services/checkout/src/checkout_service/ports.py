@@ -1,4 +1,4 @@
-"""The interfaces between the core and its adapters: the journal, and the peers that an order needs."""
+"""The interfaces between the core and its adapters: the journal and the peers."""
 
 import asyncio
 import secrets
@@ -30,7 +30,7 @@ LEASE_SECONDS = 15.0
 
 EMAIL = "email"
 EMPTY_CART = "empty_cart"
-# What follows a placed order: its confirmation, and the removal of its items from the cart.
+# What a placed order still needs: its confirmation, and the removal of its items from the cart.
 OUTBOX_KINDS = (EMAIL, EMPTY_CART)
 
 # The longest delay before an order or an outbox item is tried again.
@@ -38,7 +38,7 @@ MAX_RETRY_DELAY_SECONDS = 300.0
 
 
 class JournalUnavailable(Unavailable):
-    """The journal cannot be read or written. An order that is not recorded has no effect."""
+    """The journal cannot be read or written. An order that was not recorded has no effect."""
 
     def __init__(self, message: str = "the journal does not answer") -> None:
         super().__init__(message, retry_after_seconds=1.0)
@@ -46,12 +46,11 @@ class JournalUnavailable(Unavailable):
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """One worker's hold on an order at one attempt; without it the journal rejects an update.
+    """A worker's hold on one attempt of an order; the journal rejects updates under any other claim.
 
     Attributes:
-        epoch: the number of workers that have owned the order so far. A journal that loses commits hands out the same
-            number again.
-        owner: random, and therefore never handed out again.
+        epoch: how many workers have owned the order so far. A journal that loses commits uses a number again.
+        owner: random, and therefore never used again.
     """
 
     order_id: str
@@ -78,17 +77,17 @@ def new_owner() -> str:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """An order as the journal has it. With the defaults it is new: not recorded yet, and the caller's to record.
+    """An order as the journal has it. By default it is new: not recorded yet, and held by its creator.
 
     Attributes:
-        scope: identifies method, user and idempotency key; a scope has one order.
+        scope: a hash of method, user and idempotency key; a scope has one order.
         fingerprint: of the request.
-        traceparent: of the span that began the order, for links to it; empty if it is not sampled.
-        leased: a worker holds the order's lease.
+        traceparent: of the span that began the order; empty if it was not sampled.
+        leased: whether a worker holds the order's lease.
         failures: failed recovery attempts since the last change of state.
         reason: of the last failure or refusal; empty if there was none.
-        refused_as: in CHARGING, if the refusal is pending: the state in which it ends the order behind a new fence.
-        stuck: the order needs operator attention.
+        refused_as: in CHARGING, the state in which a pending refusal ends the order, behind a new fence.
+        stuck: whether the order needs operator attention.
         created_at, updated_at: seconds since 1970; updated_at is the time of the last change of state.
     """
 
@@ -129,7 +128,7 @@ class Entry:
 
     @property
     def is_placed(self) -> bool:
-        """The order was charged and shipped, so that it is the answer to its request."""
+        """The order was charged and shipped, so it is the answer to its request."""
         return self.state in PLACED
 
 
@@ -153,7 +152,7 @@ class Sent:
 
 @dataclass(frozen=True, slots=True)
 class OutboxItem:
-    """An item that is due: EMAIL or EMPTY_CART of a placed order. `failures` are the attempts, this one included."""
+    """An outbox item that is due. `failures`: the attempts so far, including this one."""
 
     kind: str
     failures: int
@@ -165,12 +164,12 @@ class Statistics:
     """Unfinished work.
 
     Attributes:
-        oldest_open_seconds: age of the open order that has not changed its state for longest.
+        oldest_open_seconds: how long the open order that has waited longest has not changed its state.
         outbox_backlog: items to send, without dead letters.
         dead_letters: by kind.
         oldest_item_seconds: how long ago the order of the oldest item to send was shipped.
         future_orders: orders dated in the future, MAX_COUNTED at most.
-        waiting_seconds: longest time since an order that needs an operator does, by state.
+        waiting_seconds: age of the oldest order waiting for an operator, by state.
     """
 
     orders: dict[State, int]
@@ -188,62 +187,62 @@ class Journal(Protocol):
     async def find(self, scope: str) -> Entry | None: ...
 
     async def find_of_cart(self, user_id: str, generation: str) -> Entry | None:
-        """Return the order that holds the cart: any but one in RELEASED_CART or SETTLED. An empty one has none."""
+        """Return the order that holds the cart: one in any state but RELEASED_CART and SETTLED. None holds ''."""
 
     async def read(self, order_id: str) -> Entry | None: ...
 
     async def insert(self, new: Entry) -> Entry | None:
         """Record a new order as CHARGING, with a lease.
 
-        Return None, or the order that prevents it: another worker's order of its scope, or another one of its cart.
+        Return None, or the order that prevents it: the one that has its scope or holds its cart.
         """
 
     async def take_over(self, seen: Entry) -> Entry | None:
-        """Lease an order in CHARGING whose lease has expired. Return None if it has changed since it was read."""
+        """Lease an order in CHARGING whose lease has expired. Return None if it has changed since it was seen."""
 
     async def reopen(self, seen: Entry, new: Entry) -> Entry | None:
-        """Begin the next attempt of an order in RELEASED_CART, with the content of a new one of the same scope.
+        """Begin the next attempt of an order in RELEASED_CART, with the content of a new order of the same scope.
 
-        Return None if the order has changed since it was read, or if another one holds the cart.
+        Return None if the order has changed since it was seen, or if another one holds the cart.
         """
 
     async def claim_expired(self, state: State, limit: int, *, failed: bool) -> list[Entry]:
         """Lease up to `limit` orders of an open state whose lease has expired.
 
-        Each counts as failed until its state changes. `failed` selects those that had failed before, or the others.
+        Each counts as failed until its state changes. `failed`: those that have failed before, or only the others.
         """
 
     async def update(self, claim: Claim, transition: Transition) -> bool:
-        """Apply the transition if the worker still holds the order in the `before` state; SHIPPED fills the outbox."""
+        """Apply the transition if the claim and the state `before` still hold; SHIPPED fills the outbox."""
 
     async def release(self, claim: Claim, *, delay_seconds: float, reason: str) -> None:
         """End the lease after a delay, unless another worker has taken the order over."""
 
     async def release_own(self) -> None:
-        """End the leases that this worker held before a restart."""
+        """End the leases that this replica held before a restart."""
 
     async def claim_outbox(self, kind: str, limit: int, *, failed: bool) -> list[OutboxItem]:
-        """Lease up to `limit` outbox items of a kind that are due: those that have failed before, or the others."""
+        """Lease up to `limit` due outbox items of a kind. `failed`: as in `claim_expired`."""
 
     async def postpone(self, item: OutboxItem, *, delay_seconds: float, reason: str) -> None:
         """Make an outbox item due after a delay, and record its `failures`."""
 
     async def set_dead(self, order_id: str, kind: str, *, reason: str) -> None:
-        """Make an outbox item a dead letter, which is not claimed until it is requeued."""
+        """Make an outbox item a dead letter: it is not claimed until it is requeued."""
 
     async def requeue(self, order_id: str) -> list[str]:
-        """Make an order's dead letters due as if they had never failed. Return their kinds."""
+        """Make an order's dead letters due, as if they had never failed. Return their kinds."""
 
     async def settle(self, sent: Collection[Sent]) -> list[str]:
-        """Delete finished outbox items but those that cannot be written. Return the ids of orders that became DONE."""
+        """Delete sent outbox items, except any that cannot be written. Return the ids of orders that became DONE."""
 
     async def settle_complete(self) -> list[str]:
         """Set up to 100 SHIPPED orders without outbox items to DONE. Return their ids."""
 
     async def delete_old(self, older_than_seconds: float, limit: int) -> int:
-        """Delete up to `limit` orders in a terminal state that were begun and last changed before that time.
+        """Delete up to `limit` finished orders that began and last changed before that time; return how many.
 
-        Return how many were deleted. Orders that need an operator remain.
+        Orders that need an operator remain.
         """
 
     async def statistics(self) -> Statistics:
@@ -253,13 +252,13 @@ class Journal(Protocol):
         """Return a user's orders that hold a cart, newest first."""
 
     async def list_orders(self, states: Sequence[State], *, stuck: bool, limit: int) -> list[Entry]:
-        """Return orders in one of the states (no states: any), newest first; or only stuck ones, oldest first."""
+        """Return orders in one of the states (none given: in any), newest first; or only stuck ones, oldest first."""
 
     async def scan(self, after: Position, limit: int) -> list[Entry]:
         """Return up to `limit` orders that follow a position in the order of creation."""
 
     async def outbox_of(self, order_ids: Sequence[str]) -> dict[str, dict[str, bool]]:
-        """Return the kinds of the outbox items that each order still has, and whether they are dead letters."""
+        """Return the kinds of each order's outbox items, and whether they are dead letters."""
 
     async def history(self, order_id: str) -> list[Event]: ...
 
@@ -268,7 +267,7 @@ class Journal(Protocol):
 
 
 class Quotes(Protocol):
-    """Reads that precede an order. They have no effect. All methods raise Unavailable."""
+    """Reads that precede an order and have no effect. All methods raise Unavailable."""
 
     async def cart(self, user_id: str) -> Cart: ...
 
@@ -294,7 +293,7 @@ class Payment(Protocol):
     async def resolve(self, key: str, order: Order, *, fingerprint: str) -> ChargeOutcome:
         """Return the outcome of the key's charge; if there is none, fence the key.
 
-        KeyReused: it has another amount, or was made for another request or another purchase.
+        KeyReused: the charge has another amount, or was for another request or purchase.
         """
 
     async def void(self, key: str) -> VoidOutcome:
@@ -312,7 +311,7 @@ class Shipping(Protocol):
 
 
 Sender: TypeAlias = Callable[[Entry], "asyncio.Future[None]"]
-"""Begins to send an outbox item of a placed order; the future has no result, or a DomainError.
+"""Starts to send an outbox item of a placed order; the future has no result, or a DomainError.
 
-A repeated item has no second effect: the e-mail is the same one, and ordered items leave a cart once.
+Sending an item again has no further effect: the confirmation has the same id, and ordered items leave a cart once.
 """

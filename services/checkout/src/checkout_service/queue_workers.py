@@ -1,4 +1,4 @@
-"""Workers that claim items from a queue in the journal, with their poll timer, circuit breakers and back-off."""
+"""Workers that claim items from queues in the journal, with their poll timer, circuit breakers and backoff."""
 
 import asyncio
 import random
@@ -16,13 +16,13 @@ ItemT = TypeVar("ItemT")
 
 log = structlog.get_logger()
 
-# How long workers wait, at most a fifth longer, before they look for new work, unless they have found enough.
+# How often workers look for new work, give or take a fifth, while they find less than they can handle.
 POLL_SECONDS = 1.0
 
-# How many items of a queue are worked on at a time.
+# Items of a queue in progress at a time.
 CONCURRENCY = 16
 
-_WORK_WITHIN_SECONDS = 60.0  # calls have deadlines, so only a defect takes longer
+_WORK_WITHIN_SECONDS = 60.0  # calls have deadlines: only a defect takes longer
 _FAILURES_TO_OPEN = 5
 _FIRST_RETRY_SECONDS = 2.0
 _FIRST_PAUSE_SECONDS = 1.0
@@ -30,15 +30,15 @@ _LONGEST_PAUSE_SECONDS = 60.0
 
 
 def retry_delay_seconds(failures: int) -> float:
-    """Return the delay before the next try: 2 s after the first failure, doubled by each more, 5 minutes at most."""
+    """Return the delay before the next try: 2 s after the first failure, then doubled, 5 minutes at most."""
     return backoff_seconds(failures, _FIRST_RETRY_SECONDS, MAX_RETRY_DELAY_SECONDS)
 
 
 class CircuitBreaker:
-    """Limits work that fails every time, such as calls of a peer that is down, to one probe at growing intervals.
+    """Limits work that always fails, such as calls of a peer that is down, to one probe at growing intervals.
 
-    Five failures in a row open the circuit, and one success closes it, and the one `of_failed`: if a first attempt
-    succeeds, the peer works, so that other items are worth a try.
+    Five failures in a row open the circuit, one success closes it. A success also closes the circuit `of_failed`: the
+    peer works, so items that failed before are worth a try.
     """
 
     def __init__(self, name: str, of_failed: "CircuitBreaker | None" = None) -> None:
@@ -50,11 +50,11 @@ class CircuitBreaker:
 
     @property
     def open(self) -> bool:
-        """Only probes are admitted."""
+        """Whether only probes are admitted."""
         return self._failures >= _FAILURES_TO_OPEN
 
     def admit(self, wanted: int) -> int:
-        """Return how many units of work may begin, `wanted` at most. Each of them is to be released."""
+        """Return how many items may begin, `wanted` at most. The caller releases each of them."""
         granted = wanted
         if self.open:
             granted = min(wanted, 1) if not self._admitted and self._now() >= self._probe_at else 0
@@ -75,7 +75,7 @@ class CircuitBreaker:
     def record_failure(self) -> None:
         """Open the circuit after several failures, or delay the next probe."""
         was_open = self.open
-        # Work that began before the circuit opened is no probe.
+        # Not a probe: this work began before the circuit opened.
         if was_open and self._now() < self._probe_at:
             return
         self._failures += 1
@@ -91,9 +91,9 @@ class CircuitBreaker:
 
 
 def circuits_of(name: str) -> dict[bool, CircuitBreaker]:
-    """Return the circuit breakers of one kind of work: of first attempts, and (True) of items that have failed before.
+    """Return the circuit breakers of a kind of work: by whether an item has failed before.
 
-    They are apart, because an item that always fails must not delay new ones.
+    They are separate, so that items that always fail do not delay new ones.
     """
     failed = CircuitBreaker(f"{name}, failed before")
     return {False: CircuitBreaker(name, failed), True: failed}
@@ -107,10 +107,10 @@ class PollTimer:
         self._next.set()
 
     async def wait(self) -> None:
-        """Wait until it is time to look for work again."""
+        """Wait until the replica looks for work again."""
         if self._next.is_set():
             self._next = asyncio.Event()
-            # Replicas that started together must not claim at the same moment for ever.
+            # Random, so that replicas that started together do not keep claiming at the same moment.
             seconds = POLL_SECONDS * random.uniform(0.8, 1.2)  # noqa: S311 - not a secret
             asyncio.get_running_loop().call_later(seconds, self._next.set)
         await self._next.wait()
@@ -121,9 +121,8 @@ class QueueWorker(Generic[ItemT]):
     """Claims a queue's items and works on them, CONCURRENCY at a time, without a pause while there are more.
 
     Attributes:
-        poll_timer: that of the replica.
-        claim: returns the items that are due, up to a limit. May raise JournalUnavailable.
-        work: returns whether the item's peer works; None, if the item says nothing about that.
+        claim: returns due items, up to a limit. May raise JournalUnavailable.
+        work: handles one item; returns whether its peer works, or None if the item says nothing about that.
     """
 
     poll_timer: PollTimer
@@ -137,13 +136,13 @@ class QueueWorker(Generic[ItemT]):
         async with asyncio.TaskGroup() as tasks:
             while True:
                 if await self._start_claimed(tasks):
-                    # Claiming several items at once is cheaper than claiming each as another one finishes.
+                    # Wait for room for several items: one claim of many is cheaper than many claims of one.
                     await self._has_room.wait()
                 else:
                     await self.poll_timer.wait()
 
     async def _start_claimed(self, tasks: asyncio.TaskGroup) -> bool:
-        """Begin to work on as many items as there is room for. Return whether there may be more."""
+        """Start as many due items as there is room for. Return whether there may be more."""
         room = CONCURRENCY - self._in_progress
         limit = self.circuit.admit(room)
         items: Sequence[ItemT] = ()
@@ -164,7 +163,7 @@ class QueueWorker(Generic[ItemT]):
 
     async def _perform(self, item: ItemT) -> None:
         try:
-            # Otherwise work that hangs would occupy its slot, and in the end all of them, until a restart.
+            # Otherwise items that hang would occupy all slots in the end.
             async with asyncio.timeout(_WORK_WITHIN_SECONDS):
                 worked = await self.work(item)
             if worked:
@@ -173,7 +172,7 @@ class QueueWorker(Generic[ItemT]):
                 self.circuit.record_failure()
         except JournalUnavailable:
             log.warning("the result of background work is not recorded")
-        except Exception:  # a defect in one item must not end the process
+        except Exception:  # a defect in one item must not end the worker
             log.exception("background work failed")
             self.circuit.record_failure()
         finally:
@@ -194,7 +193,7 @@ def workers(
     claim: Callable[..., Awaitable[Sequence[ItemT]]],
     work: Callable[[ItemT], Awaitable[bool | None]],
 ) -> list[QueueWorker[ItemT]]:
-    """Return two workers for each queue that has circuits: for its new items, and for those that failed before."""
+    """Return two workers for each queue: for its new items, and for those that have failed before."""
     return [
         QueueWorker(poll_timer, circuit, partial(claim, queue, failed=failed), work)
         for queue, by_failed in circuits.items()

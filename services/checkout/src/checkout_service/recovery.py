@@ -1,4 +1,4 @@
-"""Finishes orders whose workers died, hung or gave up. Every replica runs it."""
+"""Finishes orders whose workers died, hung or gave up. Every replica does this."""
 
 import asyncio
 from dataclasses import dataclass, field
@@ -30,9 +30,9 @@ _SWEEP_SECONDS = 30.0
 
 @dataclass(eq=False)
 class Recovery:
-    """Takes over orders whose lease has expired, a few at a time; the delay of an order grows with its failures.
+    """Takes over orders whose lease has expired, a few at a time. An order's delay grows with its failures.
 
-    While orders of a state fail every time, because payment or shipping is down, only one is tried now and then.
+    While all orders of a state fail, because payment or shipping is down, only a probe runs now and then.
     """
 
     journal: Journal
@@ -47,8 +47,7 @@ class Recovery:
         self._circuits = {state: circuits_of(f"recovery of {state.value}") for state in OPEN}
 
     async def run(self) -> None:
-        """Recover orders, until cancelled."""
-        # A restarted replica continues its own orders at once.
+        """Recover orders until cancelled. After a restart, begin with those of this replica."""
         while not await log_errors(self.journal.release_own(), "recovery cannot reach the journal"):  # noqa: ASYNC110 - polls a database
             await asyncio.sleep(_RETRY_SECONDS)
         async with asyncio.TaskGroup() as tasks:
@@ -67,17 +66,17 @@ class Recovery:
             self.metrics.record_change(order_id, State.DONE)
 
     async def _recover(self, entry: Entry) -> bool | None:
-        """Continue an order. Return whether it could be finished; None, if another worker has it."""
-        # A probe is tried again soon: the circuit breaker delays it.
+        """Continue an order. Return whether it was finished; None if another worker has it."""
+        # A probe needs no delay of its own: the circuit breaker delays it.
         circuit = self._circuits[entry.state][entry.failures > 1]
         failures = 0 if circuit.open else entry.failures
-        # The order's own trace ended when its worker died.
+        # A new trace: the order's own ended with its worker.
         links, attributes = links_to(entry.traceparent), {semconv.ORDER_FAILURES: entry.failures}
         tracer = self.telemetry.tracer
         with tracer.start_as_current_span("recover order", Context(), links=links, attributes=attributes):
             describe_order(entry.order, attempt=entry.attempt)
             await self.failpoints.reach(TAKEN_OVER)
-            # Without the card, and with one try of each step: the delay grows from one worker to the next.
+            # Without the card, and with one try of each step: the delay grows with each worker.
             delay = retry_delay_seconds(failures)
             result = await self.executor.start(entry, saga.recover(entry), release_delay_seconds=delay).task
         if result is SagaResult.SETTLED:

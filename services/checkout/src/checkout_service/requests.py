@@ -23,8 +23,8 @@ class OrderRequest:
     Attributes:
         key: the idempotency key; None if the caller sent none.
         expected_total: what the customer was shown, such as `69.50 USD`; None if the caller sent none.
-        fingerprints: under each HMAC key; that of the current one first.
-        answer_by: the end of the caller's patience, on the event loop's clock.
+        fingerprints: one under each HMAC key, the current key's first.
+        answer_by: when the caller must have an answer, on the event loop's clock.
     """
 
     user_id: str
@@ -38,7 +38,7 @@ class OrderRequest:
     answer_by: float = 0.0
 
     def began(self, fingerprint: str) -> bool:
-        """Return whether an order with this fingerprint is of the same request, perhaps under an older HMAC key."""
+        """Return whether this request, perhaps under an older HMAC key, began the order with this fingerprint."""
         return fingerprint in self.fingerprints
 
 
@@ -60,32 +60,32 @@ def validate(request: OrderRequest, *, needs_card: bool = True) -> OrderRequest:
 
 
 def fingerprints(request: OrderRequest, hmac_keys: HmacKeys) -> list[str]:
-    """Return the HMACs (hexadecimal) of every field but the card's security code; that of the current key first.
+    """Return hexadecimal HMACs of all fields but the card's security code, one under each key, the current key's first.
 
-    Equal requests have equal fingerprints. Without its key a fingerprint reveals nothing about the card.
+    Equal requests have equal fingerprints. Without the key a fingerprint reveals nothing about the card.
     """
     address, card = request.address, request.card
-    # Not the security code: it must not be stored in any form, and a customer may correct it.
+    # The security code must not be stored in any form, and a customer may correct it.
     parts = [request.user_id, request.user_currency, request.email]
     if address is not None:
         parts += [address.street_address, address.city, address.state, address.country, str(address.zip_code)]
     if card is not None:
         digits = card.number.replace(" ", "").replace("-", "")
         parts += [digits, str(card.expiration_year), str(card.expiration_month)]
-    # Each part is prefixed by its length, so that no two requests share a canonical form.
+    # Parts are prefixed by their lengths, so that no two requests share a canonical form.
     canonical = "".join(f"{len(part)}:{part}" for part in parts)
     return [digest.hex() for digest in hmac_keys.digests(canonical.encode())]
 
 
 def require_address(request: OrderRequest) -> Address:
-    """Return the request's address. Raises InvalidArgument if it has none."""
+    """Return the request's address. Raise InvalidArgument if it has none."""
     if request.address is None:
         raise InvalidArgument.field("address", "must be given")
     return request.address
 
 
 def scope_of(user_id: str, kind: str, key: str) -> str:
-    """Return the scope of a user's key: SHA-256, hexadecimal. `kind` separates given keys from etags."""
+    """Return the scope of a user's key: SHA-256, hexadecimal. `kind` separates callers' keys from etags."""
     return hashlib.sha256(f"PlaceOrder\0{kind}\0{user_id}\0{key}".encode()).hexdigest()
 
 

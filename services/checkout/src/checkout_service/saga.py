@@ -1,14 +1,14 @@
 """The steps of an order as generators without I/O.
 
-A saga yields commands and is sent their results. A test can therefore stop it at any step, repeat and delay its calls,
+A saga yields commands and is sent their results. Tests can therefore stop it at any step, repeat and delay its calls,
 run two workers on one order, and let the journal lose commits. Three mechanisms keep an order safe whatever happens:
 keys, which derive from the request and under which a peer acts once; fences, after which an old charge or shipment
 cannot succeed; and the claim, without which an update is rejected. The lease only avoids duplicate work.
 
 An attempt is a charge and a shipment under keys of its own. The next attempt begins only when the charge of this one
-is declined, voided or fenced, so at most one attempt is ever charged. Which attempts a lost part of the journal had is
-found out by resolving them in order. From the first refusal on, no worker charges an order any more: it ends
-behind a new fence, beyond which no later attempt is charged.
+is declined, voided or fenced, so at most one attempt is ever charged. If the journal has lost attempts, resolving them
+in order finds them again. Once an order has been refused, no worker charges it any more: it ends behind a new fence,
+which proves that no later attempt was charged.
 """
 
 from collections.abc import Generator
@@ -45,10 +45,10 @@ from checkout_service.ports import Entry
 
 
 class SagaResult(Enum):
-    """How a worker's part in an order ended."""
+    """How a run ended."""
 
     SETTLED = auto()
-    """The order reached a state in which callers get their answer."""
+    """The order has reached a state that answers its callers."""
     SUPERSEDED = auto()
     """Another worker has the order, or the journal has lost it."""
     UNFINISHED = auto()
@@ -57,7 +57,7 @@ class SagaResult(Enum):
 
 Saga: TypeAlias = Generator[Command[Any], Any, SagaResult]
 
-# Attempts that one worker begins or resolves before it leaves the order to the next one.
+# Attempts that one worker begins or resolves before it leaves the order to the next worker.
 MAX_ATTEMPTS_OF_RUN = 16
 
 RELEASED = Refusal("FailedPrecondition", "CHARGE_VOIDED", "the charge of this order was voided")
@@ -73,7 +73,7 @@ def place() -> Saga:
 
 
 def take_over(entry: Entry) -> Saga:
-    """Continue an order in CHARGING, with its card, but without charging it if a refusal is pending."""
+    """Continue an order in CHARGING, with its card, which is not charged if a refusal is pending."""
     return resolve(entry.refused_as, entry.refusal) if entry.refused_as else charge(resumed=True)
 
 
@@ -92,18 +92,18 @@ def charge(*, resumed: bool) -> Saga:
             case Charged():
                 return (yield from _ship(outcome, resumed=resumed))
             case Refused(refusal):
-                # An earlier try in doubt may still arrive and be accepted: the refusal is final behind a fence only.
+                # An earlier try in doubt may still arrive and be accepted: only a fence makes the refusal final.
                 return (yield from resolve(State.DECLINED, refusal))
             case Released():
                 return (yield from resolve(State.VOIDED, RELEASED))
             case KeyReused():
-                # A lost part of the journal had other content, or another request for the same cart.
+                # The journal has lost an order with other content, or of another request for the same cart.
                 outcome, _ = yield from _until_certain(Resolve())
                 if isinstance(outcome, Charged | KeyReused):
                     return (yield from _displace(outcome))
         if isinstance(outcome, InDoubt | Unsupported):
             break
-        # This attempt's key can never be charged again, by any worker: the card is at hand for the next one.
+        # No worker can charge this attempt's key any more, and the card is at hand for the next attempt.
         if not (yield from _begin_next_attempt(State.CHARGING)):
             return SagaResult.SUPERSEDED
     return SagaResult.UNFINISHED
@@ -112,8 +112,8 @@ def charge(*, resumed: bool) -> Saga:
 def resolve(after: State = State.ABANDONED, refusal: Refusal | None = None) -> Saga:
     """Continue an order in CHARGING without charging its card: ship it, or end it in the given state.
 
-    It ends behind a new fence only. A charge that was declined or voided before, or a fence that existed, may be known
-    from a lost part of the journal, in which a later attempt was charged.
+    It ends only behind a new fence. After an existing fence, or a charge that was declined or voided, the journal may
+    have lost a later attempt that was charged.
     """
     for _ in range(MAX_ATTEMPTS_OF_RUN):
         outcome, _ = yield from _until_certain(Resolve())
@@ -124,7 +124,7 @@ def resolve(after: State = State.ABANDONED, refusal: Refusal | None = None) -> S
                 return (yield from _displace(outcome))
             case Fenced(existing=False):
                 return (yield from _end(State.CHARGING, after, refusal))
-            case Unsupported() if refusal:  # a payment without our ledger cannot fence: its refusal has to do
+            case Unsupported() if refusal:  # a payment without our ledger cannot fence: its refusal must do
                 return (yield from _end(State.CHARGING, after, refusal))
             case InDoubt() | Unsupported():
                 break
@@ -132,7 +132,7 @@ def resolve(after: State = State.ABANDONED, refusal: Refusal | None = None) -> S
                 after, refusal = State.DECLINED, declined
             case Released() if refusal is None:
                 after, refusal = State.VOIDED, RELEASED
-        # Recorded with the refusal, so that whoever continues the order does not charge behind this fence.
+        # Recorded with the refusal, so that no later worker charges the next attempt.
         pending = after if refusal else None
         if not (yield from _begin_next_attempt(State.CHARGING, refusal, pending)):
             return SagaResult.SUPERSEDED
@@ -144,7 +144,7 @@ def release(refusal: Refusal) -> Saga:
     outcome, _ = yield from _until_certain(Void())
     match outcome:
         case Released():
-            # A lost part of the journal may have charged a later attempt: look before the order ends.
+            # The journal may have lost a later attempt that was charged: resolve it before the order ends.
             if not (yield from _begin_next_attempt(State.VOIDING, refusal, State.VOIDED)):
                 return SagaResult.SUPERSEDED
             return (yield from resolve(State.VOIDED, refusal))
@@ -161,7 +161,7 @@ def _ship(charged: Charged, *, resumed: bool) -> Saga:
         case Shipped(tracking_id):
             return (yield from _finish(transaction_id, tracking_id))
         case Refused(refusal):
-            # A try in doubt, by any worker, may have been accepted before this one was refused.
+            # An earlier try in doubt, by any worker, may have been accepted.
             certain = not resumed and tries == 0
             return (yield from _resolve_refused_shipment(charged, refusal, certain=certain))
         case KeyReused():
@@ -175,7 +175,7 @@ def _ship(charged: Charged, *, resumed: bool) -> Saga:
 
 
 def _resolve_refused_shipment(charged: Charged, refusal: Refusal, *, certain: bool) -> Saga:
-    """Void the charge behind a fence. `certain`: no other try of this shipment can have succeeded."""
+    """Void the charge once the shipment is fenced. `certain`: no other try of this shipment can have succeeded."""
     transaction_id = charged.transaction_id
     outcome, _ = yield from _until_certain(ResolveShipment(charged.charged_at))
     match outcome:
@@ -192,7 +192,7 @@ def _resolve_refused_shipment(charged: Charged, refusal: Refusal, *, certain: bo
 
 
 def _displace(charged: Charged | KeyReused) -> Saga:
-    """Release a charge of other content under this order's key, or leave the order to an operator if it was shipped."""
+    """Void a charge of other content under this order's key; if it was shipped, leave the order to an operator."""
     transaction_id = charged.transaction_id
     outcome, _ = yield from _until_certain(ResolveShipment(charged.charged_at))
     match outcome:
@@ -211,8 +211,8 @@ def _void(transaction_id: str, refusal: Refusal) -> Saga:
 
 
 def _finish(transaction_id: str, tracking_id: str) -> Saga:
-    # The response waits for the cart and for the record. Both can begin now: a shipped order stays shipped, and a
-    # worker that repeats this step after a crash removes the items under the same order id, which has no effect.
+    # The response waits for the cart and for the record, so both begin now. A shipped order stays shipped; a worker
+    # that repeats this after a crash removes the items under the same order id, which has no effect.
     yield StartRemoval()
     if not (yield from _update(Transition(State.CHARGING, State.SHIPPED, transaction_id, tracking_id))):
         return SagaResult.SUPERSEDED
@@ -232,9 +232,9 @@ def _end(before: State, after: State, refusal: Refusal | None = None, transactio
 
 
 def _update(transition: Transition) -> Generator[Command[Any], Any, bool]:
-    """Record a transition, of an order that the journal may have lost. False: another worker has the order."""
+    """Record a transition, even if the journal has lost the order. False: another worker has the order."""
     updated: bool = yield Update(transition)
-    # Of a lost order no later attempt may be charged, so it is restored only if this attempt is known to be charged.
+    # Restored only if this attempt was charged: then no later attempt, lost with the order, can have been.
     if not updated and transition.after in RESTORABLE and (yield Restore()):
         updated = yield Update(transition)
     return updated
@@ -245,8 +245,8 @@ def _until_certain(
 ) -> Generator[Command[Any], Any, tuple[R, int]]:
     """Perform a command until its outcome is certain or the worker stops trying.
 
-    Return the last outcome, and the number of tries before it, all of them in doubt. `again` replaces the command from
-    the second try on.
+    Return the last outcome, and the number of tries before it, which are all in doubt. `again` replaces the command
+    from the second try on.
     """
     for tries in count():
         outcome: R = yield command if tries == 0 or again is None else again

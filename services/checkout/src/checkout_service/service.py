@@ -1,4 +1,4 @@
-"""shop.CheckoutService, shop.internal.OrderQuotes and shop.internal.OrderJournal: between wire and domain."""
+"""The servicers of shop.CheckoutService, shop.internal.OrderQuotes and shop.internal.OrderJournal."""
 
 from collections.abc import Sequence
 
@@ -33,7 +33,7 @@ class OrderNotFound(NotFound):
 
 
 class CheckoutService(checkout_pb2_grpc.CheckoutServiceServicer, orders_pb2_grpc.OrderQuotesServicer):
-    """The public service and, of the internal ones, the quotes."""
+    """The public service, and the internal service for quotes."""
 
     def __init__(self, placer: OrderPlacer) -> None:
         self._placer = placer
@@ -84,7 +84,7 @@ class OrderJournal(orders_pb2_grpc.OrderJournalServicer):
         self, request: orders_pb2.ScanOrdersRequest, _context: ServicerContext
     ) -> orders_pb2.ScanOrdersResponse:
         after = paging.parse_position(parse_wire_time(request.since, field="since"), request.page_token)
-        # Without the outbox of each order: a scan reads the whole journal, and reconciliation needs the state alone.
+        # Without outboxes: a scan reads the whole journal, and reconciliation needs only the states.
         page = await self._journal.scan(after, paging.PAGE_SIZE)
         orders = [_entry_to_wire(entry, {}, digests=True) for entry in page]
         return orders_pb2.ScanOrdersResponse(

@@ -1,4 +1,4 @@
-"""Settles orders that need an operator, as the operator decided."""
+"""Settles orders that need an operator, as the operator decides."""
 
 import re
 from dataclasses import replace
@@ -17,7 +17,7 @@ _CARD_NUMBER = re.compile(r"\d(?:[\W_]*\d){7}")
 
 
 class SettlementRefused(FailedPrecondition):
-    """The order does not need an operator, or is not to be shipped."""
+    """The order does not need an operator, or cannot be settled as shipped."""
 
 
 async def settle(
@@ -26,7 +26,7 @@ async def settle(
     """Settle an order. Raises SettlementRefused if its state does not allow it, or has changed, and Unavailable."""
     is_shipped = transition.after is State.SHIPPED
     allowed = seen.state in ({State.NEEDS_REVIEW} if is_shipped else NEEDS_OPERATOR)
-    # What was refunded by hand is also released in the ledger, where it would keep the cart from being ordered.
+    # A charge that was refunded by hand is voided too: as captured it would keep the cart from being ordered.
     if allowed and transition.step == REFUNDED and isinstance(await payment.void(seen.claim.charge_key), InDoubt):
         raise Unavailable("payment does not answer; settle the order again")
     if not allowed or not await journal.update(seen.claim, replace(transition, before=seen.state)):
@@ -39,14 +39,14 @@ async def settle(
 
 
 def settlement(outcome: str, text: str, by: str) -> Transition:
-    """Return what an operator decided: `refunded`, `shipped` or `dismissed`, with the reason or the tracking id.
+    """Return the transition for an outcome: `refunded`, `shipped` or `dismissed`. Raises InvalidArgument.
 
-    Raises InvalidArgument.
+    `text`: the tracking id of what was shipped, otherwise the reason; `by`: the operator.
     """
     is_shipped = outcome == "shipped"
     for field, value in (("by", by), (outcome, text)):
         require_words(value, field, max_length=_MAX_LENGTH)
-        # Tracking ids may have as many digits as cards.
+        # No card number may be stored, but tracking ids may have as many digits.
         if _CARD_NUMBER.search(value) and not (is_shipped and field == outcome):
             raise InvalidArgument.field(field, "must not contain eight digits in a row")
     after, tracking_id = (State.SHIPPED, text) if is_shipped else (State.SETTLED, "")
