@@ -1,1 +1,1 @@
-"""The journal's adapters: SQL on a SQLite file or a PostgreSQL database."""
+"""The journal on a SQLite file or a PostgreSQL database."""

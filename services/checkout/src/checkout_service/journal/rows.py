@@ -1,4 +1,4 @@
-"""Converts between records of `ports` and rows of the journal's tables."""
+"""Converts between the records of `ports` and rows of the journal's tables."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
@@ -55,7 +55,7 @@ def new_order_to_row(new: Entry) -> dict[str, Any]:
 def transition_to_row(transition: Transition) -> dict[str, Any]:
     """Return the transition's parameters of statements.UPDATE."""
     refusal, refused_as = transition.refusal, transition.refused_as
-    # Releases that cannot decode a pending refusal would charge such an order.
+    # Inside the refusal, so that an older release fails to decode such an order, instead of charging it.
     pending = {"refused_as": refused_as} if refused_as else {}
     return {
         "before": transition.before,
@@ -93,7 +93,7 @@ def entry_from_row(row: Row) -> Entry:
 
 
 def readable_entries(rows: Iterable[Row]) -> list[Entry]:
-    """Return the entries in the rows. Log a row that cannot be decoded, so that it does not block the others."""
+    """Return the entries in the rows. A row that cannot be decoded is logged, and does not block the others."""
     entries = []
     for row in rows:
         try:
@@ -108,7 +108,7 @@ def first_entry(rows: Sequence[Row]) -> Entry | None:
 
 
 def steps_of(transition: Transition) -> list[tuple[str, str]]:
-    """Return what a transition adds to the order's history: steps and their details."""
+    """Return the steps, each with its detail, that a transition adds to the order's history."""
     if transition.step:
         return [(transition.step, transition.detail)]
     reason = transition.refusal.reason if transition.refusal else ""

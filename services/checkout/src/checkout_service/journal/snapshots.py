@@ -1,7 +1,7 @@
-"""The journal's own encoding of an order, in the column `snapshot`: JSON with a version.
+"""The journal's encoding of what an order has no columns for: versioned JSON in the column `snapshot`.
 
-It holds what has no column of its own. Rows of older releases hold a shop.PlaceOrderResponse instead; their column
-`answer`, which new rows leave empty, repeats it with the tracking id and is no longer read.
+Rows of older releases hold a shop.PlaceOrderResponse instead. Their column `answer`, a copy with the tracking id, is no
+longer read or written.
 """
 
 from typing import Any
@@ -16,7 +16,7 @@ from checkout_service.domain import Order, OrderLine
 from shop.checkout_pb2 import PlaceOrderResponse
 
 VERSION = 2
-"""Version 1 has the same fields; its orders were begun by a release that gave all attempts one shipment key."""
+"""Version 1 has the same fields. Releases that wrote it gave all attempts of an order one shipment key."""
 
 # The tag of PlaceOrderResponse.order, its only field; JSON begins with a brace.
 _FIRST_BYTE_OF_PROTOBUF = b"\x0a"
@@ -36,7 +36,7 @@ def dump(order: Order) -> bytes:
 
 
 def load(row: Row) -> Order:
-    """Return the order in a row of `orders`. Raises ValueError for a version of a newer release."""
+    """Return the order in a row of `orders`. Raise ValueError for the version of a newer release."""
     snapshot: bytes = row["snapshot"]
     if snapshot.startswith(_FIRST_BYTE_OF_PROTOBUF):
         address, lines, shipping_cost = _load_protobuf(snapshot)

@@ -41,13 +41,13 @@ from checkout_service.ports import (
 )
 
 OUTBOX_LEASE_SECONDS = 5
-"""How long the worker that placed an order has for its outbox items before other workers try."""
+"""How long other workers leave an order's outbox items to the worker that placed it."""
 
 STUCK_SECONDS = 60
-"""An unfinished order without a change of state for this long needs operator attention."""
+"""An unfinished order whose state has not changed for this long needs operator attention."""
 
 MAX_COUNTED = 1000
-"""Orders dated in the future are counted up to this number."""
+"""The count of orders dated in the future stops here."""
 
 _RECOVERY_LEASES = 20
 _INSERTS = 10
@@ -59,7 +59,7 @@ class SqlJournal(Journal):
 
     Args:
         worker: name of this replica, in leases and histories.
-        lease_seconds: lease of the worker that serves the caller; a lease for recovery is twice as long.
+        lease_seconds: lease of the worker that serves the caller. Leases for recovery are twice as long.
     """
 
     def __init__(self, database: Database, worker: str, lease_seconds: float = LEASE_SECONDS) -> None:
@@ -68,7 +68,7 @@ class SqlJournal(Journal):
         self._lease_seconds = lease_seconds
         self._heads: defaultdict[object, QueueHead] = defaultdict(QueueHead)
         self._reading_due: asyncio.Task[set[tuple[str, bool]]] | None = None
-        # Twice what any statement sets, because clocks are also adjusted by small steps.
+        # Twice what any statement sets, to allow for small adjustments of the clock.
         self._max_ahead_seconds = 2 * max(_RECOVERY_LEASES * lease_seconds, MAX_RETRY_DELAY_SECONDS)
 
     @override
@@ -95,7 +95,7 @@ class SqlJournal(Journal):
                 return None
             holder = await self.find(new.scope) or await self.find_of_cart(order.user_id, order.cart_generation)
             if holder is not None:
-                # After a lost connection the insert was repeated, so the holder may be this order.
+                # The insert is repeated after a lost connection, so the holder may be this order.
                 return None if holder.claim == claim else holder
         raise JournalUnavailable("the cart's orders change too fast")
 
@@ -139,7 +139,7 @@ class SqlJournal(Journal):
             batch.append(self._statement(statements.FILL_OUTBOX, **claim_to_row(updated), state=after))
         if (await self._database.write(*batch))[0]:
             return True
-        # After a lost connection the update was repeated. Only this worker writes with this claim.
+        # The update is repeated after a lost connection. Only this worker writes under this claim.
         found = await self.read(claim.order_id)
         return found is not None and found.claim == updated and found.state is after
 
@@ -155,7 +155,7 @@ class SqlJournal(Journal):
     async def release_own(self) -> None:
         try:
             await self._database.write(self._statement(statements.RELEASE_OWN))
-        except JournalUnavailable as error:  # the leases expire even so
+        except JournalUnavailable as error:  # if rejected: the leases expire anyway
             if not is_rejected(error):
                 raise
 
@@ -207,7 +207,7 @@ class SqlJournal(Journal):
                 raise
         done: list[str] = []
         for item in items:
-            with suppress(JournalUnavailable):  # it is sent again when it is due, without a second effect
+            with suppress(JournalUnavailable):  # sent again when it is due, without further effect
                 done += await self._set_done([item], statements.DELETE_SENT, statements.SENT_EVENTS)
         return done
 
@@ -263,7 +263,7 @@ class SqlJournal(Journal):
             return readable_entries(await self._report(statements.LIST_STUCK, items, limit=limit))
         if not states:
             return readable_entries(await self._report(statements.LIST, limit=limit))
-        # One query for each state, so that each reads only the rows that it may return.
+        # A query per state, so that each reads only rows that it may return.
         found = [await self._report(_list_of(state), state=state, limit=limit) for state in set(states)]
         newest = heapq.merge(*found, key=lambda row: (row["created_at"], row["order_id"]), reverse=True)
         return readable_entries(islice(newest, limit))
@@ -293,10 +293,10 @@ class SqlJournal(Journal):
     async def _claim(
         self, queue: str, limit: int, correction: str, *texts: str, failed: bool, **values: Any
     ) -> Sequence[Row]:
-        """Correct times that are too far ahead, and run the statements, the first of which claims what is due."""
+        """Correct times that are too far ahead, then run the statements; the first of them claims what is due."""
         if (queue, failed) not in await self._due_queues():
             return []
-        with suppress(JournalUnavailable):  # what is due can be claimed even so
+        with suppress(JournalUnavailable):  # without the correction other rows can still be claimed
             await self._database.write(self._statement(correction, **values))
 
         async def claim(limit: int, passed: int) -> Sequence[Row]:
@@ -307,9 +307,9 @@ class SqlJournal(Journal):
         return await self._heads[queue, failed].take(claim, limit)
 
     async def _due_queues(self) -> set[tuple[str, bool]]:
-        """Return the states and kinds with work, each with whether it has failed before.
+        """Return the states and kinds that have due work, each with whether that work has failed before.
 
-        Calls of the same moment share a read, which begins after all of them.
+        Concurrent calls share one read, which starts after them.
         """
         if self._reading_due is None:
             self._reading_due = asyncio.create_task(self._read_due_queues(), name="read what is due")
@@ -320,13 +320,13 @@ class SqlJournal(Journal):
         return {(row["queue"], bool(row["failed"])) for row in await self._read(statements.DUE_QUEUES)}
 
     async def _set_done(self, items: Sequence[object], *before: str) -> list[str]:
-        """Lock the orders of the items, run the statements, and set those without outbox items to DONE."""
+        """Lock the items' orders, run the statements, and set the orders without outbox items to DONE."""
         texts = (statements.LOCK_ORDERS, *before, statements.SET_DONE, statements.DONE_EVENTS)
         *_, done, _ = await self._database.write(*(self._statement(text, items) for text in texts))
         return [row["order_id"] for row in done]
 
     def _events(self, claim: Claim, state: State, *steps: tuple[str, str]) -> Statement:
-        """Add steps, each with its detail, to the history of an order that has this claim and state."""
+        """Return the statement that adds steps and their details to the history of an order in this claim and state."""
         items = [{"step": step, "detail": detail, "place": place} for place, (step, detail) in enumerate(steps)]
         return self._statement(statements.EVENTS, items, **claim_to_row(claim), state=state)
 
@@ -351,7 +351,7 @@ class SqlJournal(Journal):
 
 
 def _list_of(state: State) -> str:
-    """Return the statement that lists the orders of a state by an index."""
+    """Return the statement that lists the orders of a state, by the index that has them."""
     if state is State.DONE:
         return statements.LIST_DONE
     return statements.LIST_NOT_PLACED if state in RELEASED_CART | {State.SETTLED} else statements.LIST_ACTIVE

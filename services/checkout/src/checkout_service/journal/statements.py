@@ -10,8 +10,8 @@ from chassis.sql.database import NOW
 from checkout_service.domain import OPEN
 from checkout_service.ports import OUTBOX_KINDS
 
-# Conditions of partial indexes, which a query must repeat word for word: unfinished orders, and those among them that
-# recovery continues; orders that ended without being placed.
+# Conditions of partial indexes, which queries must repeat word for word. _ACTIVE orders are unfinished; recovery
+# continues the _OPEN ones.
 _ACTIVE = "state IN ('CHARGING', 'VOIDING', 'SHIPPED', 'NEEDS_REFUND', 'NEEDS_REVIEW')"
 _OPEN = "state IN ('CHARGING', 'VOIDING')"
 _NOT_PLACED = "state IN ('DECLINED', 'VOIDED', 'ABANDONED', 'SETTLED')"
@@ -21,13 +21,13 @@ _LIVE_CART = """
     cart_etag <> '' AND state IN ('CHARGING', 'VOIDING', 'SHIPPED', 'DONE', 'NEEDS_REFUND', 'NEEDS_REVIEW')
 """
 
-# The clock may have been set back: a time further ahead than any worker sets it has no meaning.
+# The clock may have been set back: a time further ahead than any worker sets is meaningless.
 _LEASED = f"(lease_until > {NOW} AND lease_until <= {NOW} + :max_ahead_seconds)"
 _UNCHANGED = f"(updated_at < {NOW} - :stuck_seconds OR updated_at > {NOW} + :stuck_seconds)"
 _STUCK = f"({_ACTIVE} AND (state IN ('NEEDS_REFUND', 'NEEDS_REVIEW') OR {_UNCHANGED}))"
 _FINISHED = "state IN ('DONE', 'DECLINED', 'VOIDED', 'ABANDONED', 'SETTLED')"
 
-# Only the worker that holds the order finds it.
+# True only for the worker that holds the order.
 _HELD = "order_id = :order_id AND attempt = :attempt AND epoch = :epoch AND owner = :owner"
 
 _LISTED = "order_id IN (SELECT value->>'order_id' FROM json_each(:items))"
@@ -36,6 +36,15 @@ _ENTRY = f"""
     order_id, scope, fingerprint, user_id, email, cart_etag, state, attempt, epoch, owner, {_LEASED} AS leased,
     failures, reason, refusal, tracking_id, traceparent, created_at, updated_at, {_STUCK} AS stuck, snapshot
 """
+
+
+def _events(step: str, source: str, *, at: str = NOW, detail: str = "''") -> str:
+    """Return the statement that adds a step to the history of orders that do not have it yet."""
+    return f"""
+        INSERT INTO order_events (order_id, epoch, step, at, state, attempt, detail)
+        SELECT order_id, epoch, {step}, {at}, state, attempt, {detail} FROM {source}
+        ON CONFLICT DO NOTHING
+    """
 
 
 def _newest(condition: str) -> str:
@@ -62,15 +71,13 @@ INSERT = f"""
     ) ON CONFLICT DO NOTHING RETURNING order_id, epoch, state, attempt
 """
 
-# Steps of one transaction are a microsecond apart, by their place, so that the history has them in order.
-EVENTS = f"""
-    INSERT INTO order_events (order_id, epoch, step, at, state, attempt, detail)
-    SELECT order_id, epoch, value->>'step', {NOW} + 0.000001 * CAST(value->>'place' AS INTEGER), state, attempt,
-        value->>'detail'
-    FROM orders CROSS JOIN json_each(:items)
-    WHERE {_HELD} AND state = :state
-    ON CONFLICT DO NOTHING
-"""
+# The steps of a transaction are a microsecond apart, so that the history has them in order.
+EVENTS = _events(
+    "value->>'step'",
+    f"orders CROSS JOIN json_each(:items) WHERE {_HELD} AND state = :state",
+    at=f"{NOW} + 0.000001 * CAST(value->>'place' AS INTEGER)",
+    detail="value->>'detail'",
+)
 
 TAKE_OVER = f"""
     UPDATE orders SET
@@ -80,7 +87,7 @@ TAKE_OVER = f"""
     RETURNING {_ENTRY}
 """
 
-# The unique index alone is not enough: in SQLite a violation would roll back other orders of the same transaction.
+# NOT EXISTS, although the index is unique: in SQLite a violation would roll back other orders of the transaction.
 REOPEN = f"""
     UPDATE orders SET
         state = 'CHARGING', attempt = attempt + 1, epoch = epoch + 1, owner = :new_owner, worker = :worker,
@@ -94,22 +101,19 @@ REOPEN = f"""
     RETURNING {_ENTRY}
 """
 
-# The orders that the statement before has claimed have the longest leases, which is what an index finds them by.
-CLAIM_EVENTS = f"""
-    INSERT INTO order_events (order_id, epoch, step, at, state, attempt, detail)
-    SELECT order_id, epoch, 'taken_over', {NOW}, state, attempt, worker
-    FROM orders
-    WHERE {_OPEN} AND state = :state AND failures > 0 AND lease_until > {NOW} + :recovery_lease_seconds / 2
+# An index finds the orders just claimed, because theirs are the longest leases.
+_JUST_CLAIMED = f"""
+    {_OPEN} AND state = :state AND failures > 0 AND lease_until > {NOW} + :recovery_lease_seconds / 2
         AND owner = :new_owner
-    ON CONFLICT DO NOTHING
 """
+CLAIM_EVENTS = _events("'taken_over'", f"orders WHERE {_JUST_CLAIMED}", detail="worker")
 
 
 @dataclass(frozen=True, slots=True)
 class Claims:
-    """The statements that claim orders and outbox items: those that have failed before, or the others.
+    """Statements that claim orders and outbox items: either those that have failed before, or the others.
 
-    `tries` is a part of the conditions of partial indexes.
+    `tries`: part of the condition of partial indexes.
     """
 
     tries: str
@@ -123,7 +127,7 @@ class Claims:
 
     @property
     def claim_expired(self) -> str:
-        # A worker may die of an order each time: its next attempt is scheduled before this one, with a growing delay.
+        # An order may kill every worker that takes it, so its next try is scheduled now, with a growing delay.
         return f"""
             WITH due AS MATERIALIZED (
                 SELECT order_id FROM orders
@@ -166,8 +170,8 @@ NEW, FAILED = Claims("failures = 0"), Claims("failures > 0")
 _QUEUES = [(state.value, "lease_until", f"orders WHERE {_OPEN} AND state = '{state.value}'") for state in OPEN]
 _QUEUES += [(kind, "due_at", f"outbox WHERE dead_at IS NULL AND kind = '{kind}'") for kind in OUTBOX_KINDS]
 
-# The queues with something to claim: states of orders, and kinds of outbox items. Reading this first avoids write
-# transactions, and SQLite has only one at a time. A time further ahead than any worker sets is due, too.
+# The queues (states of orders, kinds of outbox items) with something to claim. Reading them first saves write
+# transactions, of which SQLite runs one at a time. A time further ahead than any worker sets counts as due.
 DUE_QUEUES = " UNION ALL ".join(
     f"""
     SELECT '{queue}' AS queue, {failed} AS failed
@@ -201,12 +205,7 @@ RELEASE = f"""
     WHERE {_HELD} AND {_OPEN}
 """
 
-RELEASE_EVENT = f"""
-    INSERT INTO order_events (order_id, epoch, step, at, state, attempt, detail)
-    SELECT order_id, epoch, 'left', {NOW}, state, attempt, reason
-    FROM orders WHERE {_HELD} AND {_OPEN}
-    ON CONFLICT DO NOTHING
-"""
+RELEASE_EVENT = _events("'left'", f"orders WHERE {_HELD} AND {_OPEN}", detail="reason")
 
 RELEASE_OWN = f"UPDATE orders SET lease_until = 0 WHERE {_ACTIVE} AND {_OPEN} AND worker = :worker"
 
@@ -232,8 +231,8 @@ REQUEUE = f"""
     RETURNING kind
 """
 
-# Two replicas may settle the e-mail and the cart of one order at once. Without the lock each would still see the item
-# of the other, and the order would remain SHIPPED.
+# Two replicas may settle the two items of one order at the same time. Without the lock each would still see the other's
+# item, and the order would remain SHIPPED.
 LOCK_ORDERS = f"""
     SELECT order_id, epoch, state, attempt FROM orders
     WHERE {_LISTED} ORDER BY order_id FOR UPDATE
@@ -244,12 +243,9 @@ DELETE_SENT = f"""
     WHERE {_LISTED} AND (order_id, kind) IN (SELECT value->>'order_id', value->>'kind' FROM json_each(:items))
 """
 
-SENT_EVENTS = f"""
-    INSERT INTO order_events (order_id, epoch, step, at, state, attempt, detail)
-    SELECT order_id, epoch, value->>'step', {NOW}, state, attempt, ''
-    FROM json_each(:items) JOIN orders ON order_id = value->>'order_id'
-    WHERE {_LISTED} ON CONFLICT DO NOTHING
-"""
+SENT_EVENTS = _events(
+    "value->>'step'", f"json_each(:items) JOIN orders ON order_id = value->>'order_id' WHERE {_LISTED}"
+)
 
 SET_DONE = f"""
     UPDATE orders SET state = 'DONE', updated_at = {NOW}
@@ -258,12 +254,7 @@ SET_DONE = f"""
     RETURNING order_id, epoch, state, attempt
 """
 
-DONE_EVENTS = f"""
-    INSERT INTO order_events (order_id, epoch, step, at, state, attempt, detail)
-    SELECT order_id, epoch, 'done', {NOW} + 0.000001, state, attempt, ''
-    FROM orders WHERE {_LISTED} AND state = 'DONE'
-    ON CONFLICT DO NOTHING
-"""
+DONE_EVENTS = _events("'done'", f"orders WHERE {_LISTED} AND state = 'DONE'", at=f"{NOW} + 0.000001")
 
 COMPLETE = f"""
     SELECT order_id FROM orders
@@ -301,7 +292,7 @@ COUNT_OUTBOX = "SELECT count(*) AS items FROM outbox"
 
 COUNT_DEAD = "SELECT kind, count(*) AS items FROM outbox WHERE dead_at IS NOT NULL GROUP BY kind"
 
-# An order's last change of state is the moment that filled its outbox.
+# A SHIPPED order's last change of state filled its outbox.
 OLDEST_NOTIFICATION = f"""
     SELECT {NOW} - updated_at AS age FROM orders
     WHERE {_ACTIVE} AND state = 'SHIPPED' AND EXISTS (
@@ -321,10 +312,10 @@ LIST_ACTIVE = _newest(f"{_ACTIVE} AND state = :state")
 
 LIST_NOT_PLACED = _newest(f"{_NOT_PLACED} AND state = :state")
 
-# Most orders are done, so the first of all orders by time contain enough.
+# By the index of all orders by time: most orders are DONE, so it soon finds enough.
 LIST_DONE = _newest("state = 'DONE'")
 
-# Limited to the rows of an index that exists for carts: one more would cost every order a write.
+# By the index for carts: another index would cost every order a write.
 LIST_OF_USER = _newest(f"user_id = :user_id AND {_LIVE_CART}")
 
 LIST_STUCK = f"""
