@@ -1,4 +1,4 @@
-"""Sends items of about the same time in one call."""
+"""Sends items that arrive within a short time in one call."""
 
 import asyncio
 import contextvars
@@ -19,17 +19,17 @@ ItemT = TypeVar("ItemT")
 
 log = structlog.get_logger()
 
-# An order of 1,000 lines takes up to 150 kB, and a call 4 MiB.
+# An order of 1,000 lines takes up to 150 kB; a call may take 4 MiB.
 MAX_ITEMS = 20
 
 _ABSENT_SECONDS = 60.0
-# Errors of a whole call that one of its items may have caused.
+# Errors of a call that a single item may have caused.
 _PERHAPS_FOR_ONE: tuple[type[DomainError], ...] = (Internal, *REFUSALS)
 
 
 @dataclass(frozen=True, slots=True)
 class _Waiting(Generic[ItemT]):
-    """An item, the future that its caller awaits, done if the caller was cancelled, and the context of the caller."""
+    """An item, the context of its caller, and the future that the caller awaits; done if the caller was cancelled."""
 
     item: ItemT
     sent: asyncio.Future[None] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
@@ -42,16 +42,16 @@ class _Waiting(Generic[ItemT]):
 
 @dataclass(eq=False)
 class Batches(Generic[ItemT]):
-    """Collects items and sends MAX_ITEMS at most in one call; or each in its own, if the peer has no such call.
+    """Collects items and sends up to MAX_ITEMS in one call, or each in its own if the peer has no such call.
 
     Attributes:
-        name: of the items, for logs.
-        together: sends items in one call; returns an error or None for each. An error that it raises is that of every
-            item, except that items are sent alone if one of them may have caused it.
+        name: of the items, in logs.
+        together: sends items in one call; returns an error or None for each. If it raises an error that one item may
+            have caused, the items are sent one by one; any other is every item's error.
         alone: sends one item.
-        telemetry: for the span of a call that several sampled traces share; it links to all but its own.
+        telemetry: for the span of a call that several sampled traces share: it is in one of them and links to the rest.
         delay_seconds: how long an item waits for others.
-        eager: without a delay while no call is in progress.
+        eager: do not wait while no call is in progress.
     """
 
     name: str
@@ -66,7 +66,7 @@ class Batches(Generic[ItemT]):
     _timer: asyncio.TimerHandle | None = field(default=None, init=False)
 
     def send(self, item: ItemT) -> asyncio.Future[None]:
-        """Return a future that ends when the item is sent, or has its error. To cancel it does not stop other items."""
+        """Return a future that ends once the item is sent, or has its error. Cancelling it affects no other item."""
         waiting = _Waiting(item)
         self._waiting.append(waiting)
         if self.eager and not self._calls:
@@ -79,7 +79,7 @@ class Batches(Generic[ItemT]):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        # Nothing is done for callers that have been cancelled in the meantime.
+        # Without the items of callers that have been cancelled.
         pending, self._waiting = [waiting for waiting in self._waiting if not waiting.sent.done()], []
         for first in range(0, len(pending), MAX_ITEMS):
             call = self._begin(pending[first : first + MAX_ITEMS])
@@ -87,13 +87,13 @@ class Batches(Generic[ItemT]):
             call.add_done_callback(self._end)
 
     def _end(self, call: "asyncio.Task[None]") -> None:
-        # What arrived during the call of an eager sender is the next batch, whatever is left of its delay.
+        # What has arrived during an eager call is the next batch, without the rest of its delay.
         self._calls.discard(call)
         if self.eager and self._waiting:
             self._begin_all()
 
     def _begin(self, batch: Sequence[_Waiting[ItemT]]) -> "asyncio.Task[None]":
-        # The call is part of one order's trace: of one that is sampled, if there is any. It links to the others.
+        # The call belongs to one caller's trace, if possible a sampled one, and links to the other sampled ones.
         sampled = [(waiting.context, span) for waiting in batch if (span := waiting.span).trace_flags.sampled]
         context = sampled[0][0] if sampled else batch[0].context
         work = self._send_linked(batch, [Link(span) for _, span in sampled[1:]])
@@ -125,7 +125,7 @@ class Batches(Generic[ItemT]):
         if loop.time() >= self._absent_until:
             try:
                 return await self.together(items)
-            except Unimplemented:  # perhaps from a proxy, or a replica of an older release
+            except Unimplemented:  # perhaps from a proxy, or from a replica of an older release
                 self._absent_until = loop.time() + _ABSENT_SECONDS
             except _PERHAPS_FOR_ONE as error:
                 log.warning("sent one by one", items=self.name, reason=error.reason)
@@ -133,6 +133,6 @@ class Batches(Generic[ItemT]):
 
 
 def errors_of(count: int, refused: Iterable[tuple[int, str]]) -> list[DomainError | None]:
-    """Return an error for each refused item of a call, given by index and reason; None for the others."""
+    """Return an error for each refused item, given by index and reason, and None for the others."""
     errors = {index: FailedPrecondition("refused", reason=reason_from_peer(reason)) for index, reason in refused}
     return [errors.get(index) for index in range(count)]

@@ -1,4 +1,4 @@
-"""The client of cart's effects: removes ordered items from carts. For reads see `quotes`."""
+"""Removes ordered items from carts. `quotes` reads carts."""
 
 import asyncio
 from collections.abc import Sequence
@@ -15,16 +15,16 @@ from shop.cart_pb2_grpc import CartServiceStub
 from shop_internal import ordered_cart_pb2
 from shop_internal.ordered_cart_pb2_grpc import OrderedCartStub
 
-# How long a removal waits for the call in progress, which other removals may follow together.
+# How long a removal waits while a call is in progress, so that others can join it.
 DELAY_SECONDS = 0.02
 
 
 class CartClient:
     """Removes the ordered items of many carts in one internal call.
 
-    A cart service without the internal service, such as a foreign one, gets EmptyCart, which leaves a cart alone that
-    has changed since the order; without etags it empties the cart in any case. A cart that still has the ordered
-    generation has the service, whatever a proxy says: its removal is tried again.
+    A cart service without the internal service gets EmptyCart, which leaves alone a cart that has changed since the
+    order, or empties it in any case if carts have no etags. A cart with the ordered generation proves that the internal
+    service exists, whatever a proxy returns: its removal is tried again.
     """
 
     def __init__(self, carts: CartServiceStub, ordered_carts: OrderedCartStub, telemetry: Telemetry) -> None:
@@ -54,9 +54,9 @@ class CartClient:
         call = self._carts.GetCart(cart_pb2.GetCartRequest(user_id=order.user_id))
         await call
         if ("cart-generation", order.cart_generation) in tuple(await call.trailing_metadata() or ()):
-            # No `if-match` is a generation: the items would stay in the cart. The internal service exists somewhere.
+            # EmptyCart would not match a generation, and leave the items in the cart.
             raise Unavailable("the cart has a generation but no internal service", reason=Unimplemented.default_reason)
-        # Without the etag an item that was added during checkout would be lost.
+        # Without the etag, an item added during checkout would be lost.
         metadata = (("if-match", order.cart_generation),) if order.cart_generation else ()
         await self._carts.EmptyCart(cart_pb2.EmptyCartRequest(user_id=order.user_id), metadata=metadata)
 

@@ -33,7 +33,7 @@ _SEND_SECONDS = 10.0
 
 
 class Addresses(ServiceSettings):
-    """Addresses of the peers, each as host:port. Without an internal address a peer has no internal services."""
+    """Addresses of the peers, as host:port. A peer without an internal address has no internal services."""
 
     cart_addr: str
     product_catalog_addr: str
@@ -58,7 +58,7 @@ class _NoInternalServices:
 
 
 class Peers:
-    """Clients of the peers. Their channels retry reads only; the saga retries calls with effects, under their keys."""
+    """Clients of the peers. Channels retry only reads; the saga retries calls with effects, under their keys."""
 
     def __init__(self, at: Addresses, service: Service) -> None:
         def channel(address: str, name: str, *retried: str, seconds: float = _READ_SECONDS) -> grpc.aio.Channel:

@@ -1,4 +1,4 @@
-"""Checks of peers' responses for what orders rely on. The channels apply them as a response enters, and only there."""
+"""Checks of what orders rely on in peers' responses. The channels check each response as it arrives."""
 
 import re
 from collections import Counter
@@ -11,7 +11,7 @@ from chassis.values.fields import CONTROL, is_seconds
 from chassis.values.money import is_currency_code
 from shop import money_pb2
 
-MAX_LINES = 200  # as our own cart's
+MAX_LINES = 200  # our own cart service has the same limit
 _MAX_INT32 = 2**31 - 1
 _MAX_TEXT_LENGTH = 256
 

@@ -1,4 +1,4 @@
-"""The client of email: sends order confirmations."""
+"""Sends the confirmations of orders through the email service."""
 
 import asyncio
 from collections.abc import Sequence
@@ -13,15 +13,15 @@ from shop.email_pb2_grpc import EmailServiceStub
 from shop_internal import confirmations_pb2
 from shop_internal.confirmations_pb2_grpc import ConfirmationsStub
 
-# How long a confirmation waits for those of other orders. After longer, many at once delay orders in progress.
+# How long a confirmation waits for others. Longer, and the larger batches would delay orders in progress.
 DELAY_SECONDS = 0.05
 
 
 class EmailClient:
     """Sends the confirmations of many orders in one internal call.
 
-    An email service without it, such as a foreign one, gets a call of the contract for each. The e-mail's id derives
-    from the order's, so a repeated one is the same e-mail.
+    An email service without the internal service gets one call of the contract for each. A confirmation's id derives
+    from the order's, so a repeated call sends no second one.
     """
 
     def __init__(self, emails: EmailServiceStub, confirmations: ConfirmationsStub, telemetry: Telemetry) -> None:

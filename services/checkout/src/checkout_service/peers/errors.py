@@ -1,4 +1,4 @@
-"""Errors of peers: of the reads that precede an order, and refusals as the journal stores them."""
+"""Translates peers' errors: of the reads before an order, and refusals, as the journal stores them."""
 
 import re
 from collections.abc import Iterator
@@ -19,8 +19,8 @@ from chassis.errors import (
 from checkout_service.commands import InDoubt, Refused
 from checkout_service.domain import Refusal
 
-# Kinds by which a peer refuses this cart or address. Unlike errors.REFUSALS they exclude AlreadyExists and
-# Unimplemented, which are no decision about a read: a peer that returns them counts as unavailable.
+# Errors by which a peer refuses this cart or address. A peer that answers a read with any other, even with
+# AlreadyExists or Unimplemented, counts as unavailable.
 READ_REFUSALS = (InvalidArgument, FailedPrecondition, NotFound, OutOfRange)
 
 _NUMBER = re.compile(r"\d(?:[\W_]?\d){2,}")
@@ -35,7 +35,7 @@ class DependencyUnavailable(Unavailable):
 
 @contextmanager
 def reading(peer: str, *refusals: type[DomainError]) -> Iterator[None]:
-    """Raise DependencyUnavailable for an error of a read that is not one of the refusals. PeerBroken remains."""
+    """Raise DependencyUnavailable for any error of a read but PeerBroken and the given refusals."""
     try:
         yield
     except DomainError as error:
@@ -45,16 +45,16 @@ def reading(peer: str, *refusals: type[DomainError]) -> Iterator[None]:
 
 
 def refusal_from_error(error: DomainError) -> Refusal:
-    """Return the refusal in an error of one of the REFUSALS, with the peer's own code and reason."""
+    """Convert one of the REFUSALS, with the peer's own code and reason."""
     kind = next(kind.__name__ for kind in type(error).__mro__ if kind in REFUSALS)
     violations = error.violations if isinstance(error, InvalidArgument) else ()
-    # A peer's message may quote the card, and the journal must never hold one.
+    # The journal must never hold a card number, and a peer's message may quote it.
     masked = tuple(FieldViolation(_mask_numbers(broken.field), _mask_numbers(broken.rule)) for broken in violations)
     return Refusal(kind, error.reason, _mask_numbers(error.message), masked)
 
 
 def refused_or_in_doubt(error: DomainError) -> Refused | InDoubt:
-    # UNIMPLEMENTED may come from a proxy without a route, so it is no decision of the peer.
+    # UNIMPLEMENTED is not a decision of the peer: a proxy without a route returns it, too.
     if isinstance(error, REFUSALS) and not isinstance(error, Unimplemented):
         return Refused(refusal_from_error(error))
     return InDoubt(error.reason)

@@ -1,4 +1,4 @@
-"""Calls of internal services (package shop.internal), which foreign implementations of the contract do not have."""
+"""Calls internal services (package shop.internal), which other implementations of the contract do not have."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -14,10 +14,10 @@ ReplyT = TypeVar("ReplyT")
 
 log = structlog.get_logger()
 
-# How long a peer must have returned nothing but UNIMPLEMENTED to count as an implementation without the service.
+# A peer that has returned only UNIMPLEMENTED for this long counts as an implementation without the service.
 ABSENT_AFTER_SECONDS = 60.0
 
-# The reason of UNIMPLEMENTED for a peer whose internal address is not set: it counts as absent at once.
+# The reason of UNIMPLEMENTED if a peer's internal address is not set: the service counts as absent at once.
 NO_ADDRESS = "NO_INTERNAL_ADDRESS"
 
 _FIRST_PAUSE_SECONDS = 1.0
@@ -27,8 +27,8 @@ _LONGEST_PAUSE_SECONDS = 60.0
 class InternalService:
     """An internal service that a peer may lack.
 
-    UNIMPLEMENTED alone does not prove that: a proxy without a route and a replica of an older release return it too. So
-    the service is tried again at growing intervals, and it counts as absent only while no call has ever succeeded.
+    UNIMPLEMENTED alone does not prove that: a proxy without a route or a replica of an older release returns it, too.
+    So calls are tried at growing intervals, and the service counts as absent only if no call has ever succeeded.
     """
 
     def __init__(self, name: str) -> None:
@@ -45,12 +45,12 @@ class InternalService:
         try:
             reply = await method(request)
         except Unimplemented as error:
-            if error.reason == NO_ADDRESS:  # absent by configuration: there is nothing to find out
+            if error.reason == NO_ADDRESS:
                 raise
             self._record_missing()
             raise self._error() from error
         except DomainError as error:
-            if isinstance(error, REFUSALS):  # the service has decided, so it exists
+            if isinstance(error, REFUSALS):  # a decision of the service, so it exists
                 self._record_found()
             raise
         self._record_found()

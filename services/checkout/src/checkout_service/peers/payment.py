@@ -1,4 +1,4 @@
-"""The client of payment."""
+"""Calls payment, and converts its responses and errors to outcomes."""
 
 import uuid
 
@@ -28,10 +28,10 @@ from shop.payment_pb2_grpc import PaymentServiceStub
 from shop_internal import payment_ledger_pb2
 from shop_internal.payment_ledger_pb2_grpc import PaymentLedgerStub
 
-# Enough to tell one request for an order from another.
+# Long enough to distinguish requests for the same order.
 _FINGERPRINT_LENGTH = 12
 
-# Of errors with these reasons.
+# By the reasons of errors.
 _OUTCOMES: dict[str, ChargeOutcome] = {
     "CHARGE_FENCED": Fenced(existing=True),
     "CHARGE_VOIDED": Released(),
@@ -40,7 +40,7 @@ _OUTCOMES: dict[str, ChargeOutcome] = {
 
 
 class PaymentClient(Payment):
-    """Payment by the contract, and by the internal ledger service, which foreign implementations do not have."""
+    """Calls payment by the contract, and its internal ledger, which other implementations do not have."""
 
     def __init__(self, charges: PaymentServiceStub, ledger: PaymentLedgerStub) -> None:
         self._charges = charges
@@ -51,7 +51,7 @@ class PaymentClient(Payment):
     async def charge(self, key: str, order: Order, card: Card, *, fingerprint: str, retry: bool) -> ChargeOutcome:
         request = payment_pb2.ChargeRequest(amount=money_to_wire(order.total), credit_card=card_to_wire(card))
         try:
-            # A foreign payment may ignore keys: a second call would charge the card twice.
+            # Another implementation may ignore keys: a second call would charge the card twice.
             if retry and not await self._deduplicates():
                 return Unsupported()
             metadata = (
@@ -90,12 +90,12 @@ class PaymentClient(Payment):
     async def _deduplicates(self) -> bool:
         """Return whether payment has our ledger, which charges once per key. Raises DomainError."""
         if not self._ledger_service.found:
-            # A random key has no charge, so this Void has no effect.
+            # This Void has no effect: a random key has no charge.
             probe = payment_ledger_pb2.VoidRequest(charge_key=f"probe:{uuid.uuid4()}")
             try:
                 await self._ledger_service.call(self._ledger.Void, probe)
             except REFUSALS:
-                pass  # of the probe, so they say nothing about the charge
+                pass  # these refuse the probe, not the charge
             except DomainError as error:
                 if error.reason != Unimplemented.default_reason:
                     raise
@@ -108,7 +108,7 @@ def _outcome_from_wire(
     match reply.WhichOneof("outcome"):
         case "charged":
             charged = reply.charged
-            # Payment of an older release stored whole fingerprints, or none, and no purchases.
+            # Older releases of payment stored whole fingerprints or none, and no purchases.
             same_request = fingerprint.startswith(charged.request_fingerprint)
             same_purchase = charged.purchase_id in {"", order.purchase_id}
             is_own = same_request and same_purchase and charged.amount == money_to_wire(order.total)

@@ -1,4 +1,4 @@
-"""Reads of cart, catalog, currency and shipping. They have no effect, so every call may be retried."""
+"""Reads cart, catalog, currency and shipping. Reads have no effect, so every call may be retried."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -26,12 +26,12 @@ CONVERSION_TTL_SECONDS = 60.0
 
 
 class ShopQuotes(Quotes):
-    """Quotes by the contract; prices and conversions are cached for a short time, because they change rarely.
+    """Reads by the contract. Prices and conversions change rarely, so they are cached for a short time.
 
     Every failure that is not a peer's refusal raises DependencyUnavailable or PeerBroken.
 
     Args:
-        with_generations: whether ordered items can be removed from a generation of a cart, by its internal service.
+        with_generations: whether carts have generations: whether the cart service has its internal service.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class ShopQuotes(Quotes):
 
     @override
     async def convert(self, amounts: Sequence[Money], to_code: str) -> list[Money]:
-        # The same currency needs no call, and equal amounts are one entry of the cache.
+        # Amounts in the same currency need no call; equal amounts share an entry of the cache.
         foreign = [(amount, to_code) for amount in amounts if amount.currency_code != to_code]
         converted = iter(await self._conversions.get(*foreign))
         return [amount if amount.currency_code == to_code else next(converted) for amount in amounts]

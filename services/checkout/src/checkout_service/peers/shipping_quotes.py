@@ -1,4 +1,4 @@
-"""Quotes of shipping, reused for parcels that cost the same according to shipping."""
+"""Gets quotes from shipping, and reuses them for parcels that cost the same, as shipping says."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -17,14 +17,14 @@ from shop.shipping_pb2_grpc import ShippingServiceStub
 TTL_SECONDS = 60.0
 MAX_QUOTES = 10_000
 
-# Trailing metadata of a quote that is the same for all parcels to its country with as many pieces in total.
+# Trailing metadata of a quote that is the same for all parcels to its country with the same number of pieces.
 DEPENDS_ON = ("quote-depends-on", "country,pieces")
 
 
 class ShippingQuotes:
-    """Quotes of shipping. One that has DEPENDS_ON is reused for a minute while shipping serves.
+    """Gets quotes from shipping. One that has DEPENDS_ON is reused for a minute, as long as shipping is serving.
 
-    While it does not, every quote is a call, which fails: an order that cannot be shipped now must not be charged.
+    Otherwise every quote is a call, which fails: an order that cannot be shipped now must not be charged.
 
     Args:
         is_serving: returns whether a replica of shipping is connected and healthy.

@@ -1,4 +1,4 @@
-"""Converts between the domain and messages of the contract."""
+"""Converts between domain and wire."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -14,7 +14,7 @@ from shop import address_pb2, cart_pb2, checkout_pb2, order_pb2, payment_pb2
 def request_from_wire(
     request: checkout_pb2.PlaceOrderRequest, key: str | None = None, expected_total: str | None = None
 ) -> OrderRequest:
-    """Convert a request, without validation."""
+    """Convert a request without validating it."""
     return OrderRequest(
         request.user_id,
         request.user_currency,
@@ -27,7 +27,7 @@ def request_from_wire(
 
 
 def order_to_wire(entry: Entry) -> order_pb2.OrderResult:
-    """Convert an order as the response and the confirmation show it: equal orders give equal bytes."""
+    """Convert an order for responses and confirmations. Equal orders give equal bytes."""
     order = entry.order
     return order_pb2.OrderResult(
         order_id=order.order_id,
@@ -42,7 +42,7 @@ def order_to_wire(entry: Entry) -> order_pb2.OrderResult:
 
 
 def lines_from_wire(items: Iterable[cart_pb2.CartItem]) -> tuple[CartLine, ...]:
-    """Convert a cart's lines. Several of one product, which a foreign cart may have, become one."""
+    """Convert a cart's lines. Other implementations may have several of one product: they become one."""
     quantities: Counter[str] = Counter()
     for item in items:
         quantities[item.product_id] += item.quantity

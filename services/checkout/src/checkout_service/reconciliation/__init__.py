@@ -1,1 +1,1 @@
-"""Reconciliation: compares the journal with the records of payment, shipping and e-mail."""
+"""Reconciliation: compares the journal with the records of payment, shipping and email."""

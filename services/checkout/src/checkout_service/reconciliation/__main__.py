@@ -1,6 +1,6 @@
 """`python -m checkout_service.reconciliation` compares the records of orders, logs what disagrees, and exits.
 
-Peers may be as new as it is: it waits for them, and reads again if one is replaced meanwhile.
+It waits for peers that have just started, and reads again if one is replaced meanwhile.
 Exit status: 0 if all records agree, 1 if some do not, 2 if they could not be read in time.
 """
 
@@ -30,7 +30,7 @@ AGREE, DISAGREE, NOT_READ = 0, 1, 2
 _NAME = "reconciliation"
 _CALL_SECONDS = 15.0
 _POLL_SECONDS = 0.1
-# What a connection takes at most, without anything to wait for.
+# A connection takes no longer if there is nothing to wait for.
 _CONNECTED_SECONDS = 0.5
 
 
@@ -41,11 +41,11 @@ class ReconciliationSettings(Settings):
     payment_internal_addr: str
     shipping_internal_addr: str
     email_internal_addr: str | None = None
-    # Orders, charges and shipments from before are not compared.
+    # Older orders, charges and shipments are not compared.
     window_hours: PositiveFloat = 24
-    # How long the steps of an order may take before a missing one is a mismatch.
+    # How long an order's steps may take before a missing one is a mismatch.
     grace_minutes: NonNegativeFloat = 10
-    # How long its peers may take to answer: the network policies of a new pod are not in force at once.
+    # How long to wait for peers: a new pod's network policies take a while to come into force.
     wait_seconds: NonNegativeFloat = 120
 
 
@@ -91,7 +91,7 @@ async def _read(settings: ReconciliationSettings, telemetry: Telemetry) -> Recor
 async def _read_in_time(
     reader: Reader, channels: Mapping[str, grpc.aio.Channel], settings: ReconciliationSettings
 ) -> Records:
-    """Read once all peers answer, and again if one stops to. Raise an error that names those that never did."""
+    """Read once all peers answer, and again if one fails. Raise an error that names those that never answered."""
     until = time.monotonic() + settings.wait_seconds
     while True:
         missing = await _wait_for(channels, until)
@@ -107,7 +107,7 @@ async def _read_in_time(
 
 
 async def _wait_for(channels: Mapping[str, grpc.aio.Channel], until: float) -> str:
-    """Wait until all peers are healthy, or until a time. Return the names of those that are not."""
+    """Wait until all peers are healthy, but no longer than `until`. Return the names of those that are not."""
     started, waited_for = time.monotonic(), ""
     while missing := ", ".join(
         peer

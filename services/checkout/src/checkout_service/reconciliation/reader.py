@@ -32,10 +32,10 @@ from shop_internal.payment_ledger_pb2_grpc import PaymentLedgerStub
 from shop_internal.record_digests_pb2 import RecordDigests
 from shop_internal.shipment_manifest_pb2_grpc import ShipmentManifestStub
 
-# The reason of an order that an operator settled as shipped; SHIPPED and DONE have no other.
+# The reason of an order that an operator has settled as shipped; other SHIPPED and DONE orders have none.
 SETTLED_SHIPPED = "SETTLED_SHIPPED"
 
-# How far the clocks of the databases may differ.
+# How far the databases' clocks may differ.
 CLOCK_SKEW_SECONDS = 300.0
 
 _MAX_LISTED = 1_000
@@ -51,7 +51,7 @@ PageT = TypeVar(
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """All records of a period, by order, and how many there are."""
+    """All records of a period, by order, and how many charges and shipments there are."""
 
     orders: list[OrderRecords]
     charges: int
@@ -59,7 +59,7 @@ class Records:
     complete_since: CompleteSince
 
     def mismatches(self, settled_before: float) -> list[Mismatch]:
-        """Return what disagrees, oldest first; a missing counterpart only of records from before this time."""
+        """Return what disagrees, oldest first. A record needs a counterpart only if it is from before this time."""
         found = (find_mismatches(order, settled_before, self.complete_since) for order in self.orders)
         return sorted(chain.from_iterable(found), key=lambda mismatch: (mismatch.since, mismatch.order_id))
 
@@ -93,9 +93,9 @@ class Reader:
     confirmations: MailRecordsStub | None
 
     async def read(self, since: float) -> Records:
-        """Return the records of all orders that were created, charged or shipped since a time, or need attention.
+        """Return the records of all orders that were created, charged or shipped since a time, or are stuck.
 
-        Of an order that was created before, and charged or shipped since then, the earlier records are read, too.
+        If an older order was charged or shipped since then, its earlier records are included.
         """
         orders, orders_since = await self._orders(since)
         effects = await self._effects(since)
@@ -113,7 +113,7 @@ class Reader:
             OrderRecords(id_, orders.get(id_), tuple(charges[id_]), tuple(shipments[id_]), confirmations.get(id_))
             for id_ in order_ids
         ]
-        # These are older than all records read here, so their charges and shipments are not compared.
+        # Stuck orders from before: their charges and shipments were not read, so they are not compared.
         stuck = await self.journal.ListOrders(orders_pb2.ListOrdersRequest(stuck=True, limit=_MAX_LISTED))
         older = [order for order in map(_order_from_wire, stuck.orders) if order.order_id not in orders]
         found += [OrderRecords(order.order_id, order, effects_are_read=False) for order in older]
@@ -149,11 +149,11 @@ class Reader:
     async def _find(self, order_id: str) -> RecordedOrder | None:
         try:
             return _order_from_wire((await self.journal.GetOrder(orders_pb2.GetOrderRequest(order_id=order_id))).order)
-        except (NotFound, InvalidArgument):  # a key of another caller need not begin with an order id
+        except (NotFound, InvalidArgument):  # another caller's key need not begin with an order id
             return None
 
     async def _find_confirmations(self, order_ids: Sequence[str]) -> tuple[dict[str, RecordedConfirmation], float]:
-        """Return the confirmations by order, and since when they are complete: see CompleteSince."""
+        """Return the confirmations by order, and since when they are complete."""
         if self.confirmations is None:
             return {}, math.inf
         confirmations: dict[str, RecordedConfirmation] = {}
@@ -173,7 +173,7 @@ class Reader:
 async def open_reader(
     channel: Callable[[str, str, str], grpc.aio.Channel], *, with_confirmations: bool = True
 ) -> AsyncIterator[Reader]:
-    """Open a reader. `channel` gets the name of a peer, its internal service, and the method to retry."""
+    """Open a reader. `channel` opens one, given the name of a peer, an internal service, and a method to retry."""
     async with AsyncExitStack() as stack:
 
         def open_stub(stub: Any, peer: str, service: str, method: str) -> Any:
@@ -202,12 +202,12 @@ async def _pages(
 
 
 def _complete_since(at: Timestamp) -> float:
-    """Return a `complete_since` of another service, on whose clock the compared times may not be."""
+    """Return a service's `complete_since` in seconds, with a margin: other services' clocks may differ."""
     return _seconds(at) + CLOCK_SKEW_SECONDS
 
 
 def _order_id(key: str) -> str:
-    """Return the order id in the key of a charge or a shipment: `order_id` or `order_id:attempt`."""
+    """Return the order id in the key of a charge or shipment: `order_id` or `order_id:attempt`."""
     return key.partition(":")[0]
 
 

@@ -1,4 +1,4 @@
-"""What must agree between the records of one order."""
+"""Compares the records of an order."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -29,7 +29,7 @@ class Kind(StrEnum):
 
 
 Digests: TypeAlias = Mapping[str, bytes]
-"""What is compared without being read, by the names of its parts."""
+"""Digests of what is compared without being read, by the names of the parts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class RecordedOrder:
     """An order in checkout's journal. Times, here and below, are seconds since 1970.
 
     Attributes:
-        is_settled: an operator has closed it, so that the records of payment and shipping may say anything.
+        is_settled: an operator has settled it, so charges and shipments may be anything.
         changed_at: the time of its last change of state.
     """
 
@@ -52,7 +52,7 @@ class RecordedOrder:
 
     @property
     def is_open(self) -> bool:
-        """It is not finished, or an operator must settle it."""
+        """Whether it is unfinished or an operator must settle it."""
         return self.state not in {State.DONE, State.SETTLED, *RELEASED_CART}
 
 
@@ -75,7 +75,7 @@ class RecordedShipment:
 class RecordedConfirmation:
     """A confirmation that the email service has accepted.
 
-    `failed`: it will not be sent. One that waits for the relay is no mismatch: email has a gauge of its own for it.
+    `failed`: it will never be sent. One that still waits for the relay is no mismatch: email has a gauge for those.
     """
 
     failed: bool
@@ -88,10 +88,9 @@ class OrderRecords:
     """All records of one order.
 
     Attributes:
-        order: None if the journal has none with this id.
-        charges, shipments: in the order in which they were recorded.
-        confirmation: None if there is none.
-        effects_are_read: False for an order that is older than the charges and shipments that were read.
+        order: None if the journal has no order with this id.
+        charges, shipments: oldest first.
+        effects_are_read: False if the order is too old for its charges and shipments to have been read.
     """
 
     order_id: str
@@ -108,7 +107,7 @@ class Mismatch:
 
     Attributes:
         state: of the order in the journal; empty if it is not there.
-        since: the time of the record that has no counterpart.
+        since: the time of the record that has no counterpart, or another one than it should.
     """
 
     kind: Kind
@@ -120,7 +119,7 @@ class Mismatch:
 
 @dataclass(frozen=True, slots=True)
 class CompleteSince:
-    """Times from which on no order, shipment or confirmation was deleted because of its age. Charges are never deleted.
+    """Times since which no order, shipment or confirmation was deleted because of its age. Charges are never deleted.
 
     Infinity for confirmations: the email service has no records of them.
     """
@@ -135,8 +134,8 @@ def find_mismatches(records: OrderRecords, settled_before: float, complete_since
 
     Args:
         records: of one order.
-        settled_before: a missing counterpart is a mismatch only of records from before this time.
-        complete_since: the counterpart of an older record may have been deleted.
+        settled_before: newer records need no counterpart yet.
+        complete_since: the counterparts of older records may have been deleted.
     """
     counterparts_since = {
         Kind.UNKNOWN_ORDER: complete_since.orders,
@@ -150,7 +149,7 @@ def find_mismatches(records: OrderRecords, settled_before: float, complete_since
         found += _unconfirmed(records)
     if order is not None and order.is_open:
         found.append((Kind.OPEN_TOO_LONG, order.changed_at, ""))
-    # An order in progress may have found a charge or shipment from before the journal lost it.
+    # An order in progress may have found a charge or shipment from before the journal lost the order.
     in_progress_since = order.changed_at if order and order.state in OPEN else 0.0
     for kind, found_at, detail in found:
         since = max(found_at, in_progress_since)
@@ -210,12 +209,12 @@ def _unconfirmed(records: OrderRecords) -> Iterator[_Found]:
     is_placed = order.state in PLACED if order else bool(shipments)
     if is_placed and (confirmation is None or confirmation.failed):
         yield Kind.NOT_MAILED, since, confirmation.detail if confirmation else "the email service has no confirmation"
-    # What an operator decides about was perhaps confirmed before, with a parcel that the order does not name.
+    # An order for an operator may have been confirmed before, with a parcel that the order does not name.
     is_clear = order is not None and order.state not in {*NEEDS_OPERATOR, State.SETTLED}
     if order and confirmation and is_clear and (parts := _differing(order.digests, confirmation.digests)):
         yield Kind.MAIL_DIFFERS, since, parts
 
 
 def _differing(expected: Digests, found: Digests) -> str:
-    """Return the names of the parts whose digests differ; the parts themselves are personal."""
+    """Return the names of the parts whose digests differ."""
     return ", ".join(part for part, digest in found.items() if digest != expected.get(part, digest))
