@@ -11,8 +11,6 @@ from chassis.errors import FailedPrecondition, FieldViolation
 from chassis.values.addresses import Address
 from chassis.values.money import Money, total
 
-_RANDOM_ID_VERSION = 7
-
 
 class CartEmpty(FailedPrecondition):
     """The cart has no items to order."""
@@ -189,7 +187,6 @@ def charge_key(order_id: str, attempt: int) -> str:
 def ship_key(order_id: str, attempt: int) -> str:
     """Return the idempotency key of one attempt's shipment: the order's id; from attempt 2 on, the charge's key.
 
-    If a charge was voided, its shipment was fenced, so the next attempt needs a new key. Orders of releases that used
-    random ids (version 7) have one key for all attempts.
+    If a charge was voided, its shipment was fenced, so the next attempt needs a new key.
     """
-    return order_id if attempt == 1 or uuid.UUID(order_id).version == _RANDOM_ID_VERSION else f"{order_id}:{attempt}"
+    return order_id if attempt == 1 else charge_key(order_id, attempt)

@@ -72,7 +72,7 @@ class Payment:
 
     Attributes:
         card_hmac: equal for equal cards and keys; reveals nothing about a card without the HMAC's key.
-        hmac_key_id: id of the HMAC's key; None in entries of older releases.
+        hmac_key_id: id of the HMAC's key.
         brand: None for a number of no known brand, which is declined.
         request_fingerprint: opaque text by which the caller recognizes its request; empty if it was not given.
         purchase_id: the caller's id of what the charge pays for; empty if it was not given.
@@ -80,7 +80,7 @@ class Payment:
 
     amount: Money
     card_hmac: bytes
-    hmac_key_id: str | None
+    hmac_key_id: str
     brand: str | None
     request_fingerprint: str = ""
     purchase_id: str = ""

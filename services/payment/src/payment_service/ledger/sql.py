@@ -122,7 +122,6 @@ def _entry_from_row(row: Row) -> Entry:
     payment = None
     if row["card_hmac"] is not None:
         amount = Money.of(row["currency_code"], row["units"], row["nanos"])
-        fingerprint = row["request_fingerprint"] or ""  # rows of older releases have none
-        purchase_id = row["purchase_id"] or ""
+        fingerprint, purchase_id = row["request_fingerprint"] or "", row["purchase_id"] or ""  # older rows have none
         payment = Payment(amount, row["card_hmac"], row["hmac_key_id"], row["brand"], fingerprint, purchase_id)
     return Entry(row["charge_key"], State(row["state"]), payment, row["reason"], row["recorded_seconds"])

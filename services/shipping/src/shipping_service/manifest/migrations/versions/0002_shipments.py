@@ -1,9 +1,12 @@
-"""The manifest: one row for each key, of a shipment or a fence."""
+"""The manifest: one row for each key, of a shipment or a fence.
+
+It has the number of the last migration that it replaces, so that existing databases continue behind it.
+"""
 
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0001"
+revision = "0002"
 down_revision = None
 
 
@@ -20,3 +23,4 @@ def upgrade() -> None:
         sa.CheckConstraint("(state = 'SHIPPED') = (parcel IS NOT NULL)", name="ck_shipments_parcel"),
         sqlite_with_rowid=False,
     )
+    op.create_index("ix_shipments_recorded_at", "shipments", ["recorded_at", "shipment_key"])
