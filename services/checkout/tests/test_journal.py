@@ -15,8 +15,8 @@ from chassis.values.paging import Position
 from checkout_service.domain import NEEDS_OPERATOR, OPEN, RELEASED_CART, Refusal, State, Transition
 from checkout_service.journal import statements
 from checkout_service.journal.opening import open_journal
-from checkout_service.journal.sql import SqlJournal
-from checkout_service.ports import EMAIL, EMPTY_CART, Entry, Journal, JournalUnavailable, OutboxItem, Sent, Statistics
+from checkout_service.journal.sql import Journal
+from checkout_service.ports import EMAIL, EMPTY_CART, Entry, JournalUnavailable, OutboxItem, Sent, Statistics
 from shop_kit.databases import execute
 from shop_kit.orders import new_order
 
@@ -351,7 +351,7 @@ async def test_an_outbox_is_reserved_for_the_worker_that_shipped_its_order_and_t
 
 
 async def test_workers_that_look_for_work_at_once_share_a_read(
-    move_clock: MoveClock, journal: SqlJournal, monkeypatch: pytest.MonkeyPatch
+    move_clock: MoveClock, journal: Journal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await shipped(journal, new_order())
     move_clock(60)

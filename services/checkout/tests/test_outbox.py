@@ -18,12 +18,13 @@ from chassis.rpc.server import Service
 from chassis.telemetry import semconv
 from chassis.telemetry.instruments import Telemetry
 from checkout_service.domain import State
+from checkout_service.journal.sql import Journal
 from checkout_service.metrics import OrderMetrics
 from checkout_service.outbox import Outbox
 from checkout_service.peers import carts, internal_service
 from checkout_service.peers.channels import Addresses, Peers
 from checkout_service.peers.confirmations import EmailClient
-from checkout_service.ports import EMAIL, EMPTY_CART, Entry, Journal, Sender, Sent
+from checkout_service.ports import EMAIL, EMPTY_CART, Entry, Sender, Sent
 from checkout_service.queue_workers import PollTimer
 from shop_kit.checkouts import peer_addresses
 from shop_kit.fake_peers import FakePeers, Fault

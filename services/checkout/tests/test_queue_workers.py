@@ -15,7 +15,8 @@ from chassis.values.addresses import Address
 from checkout_service import outbox, queue_workers, recovery
 from checkout_service.domain import State, Transition
 from checkout_service.journal import sql
-from checkout_service.ports import EMAIL, Entry, Journal, JournalUnavailable
+from checkout_service.journal.sql import Journal
+from checkout_service.ports import EMAIL, Entry, JournalUnavailable
 from checkout_service.queue_workers import CircuitBreaker, PollTimer, QueueWorker, circuits_of
 from shop import payment_pb2
 from shop_internal import orders_pb2

@@ -20,7 +20,7 @@ from chassis.errors import (
 )
 from checkout_service import existing_orders, outbox, placing
 from checkout_service.domain import Transition
-from checkout_service.journal.sql import SqlJournal
+from checkout_service.journal.sql import Journal
 from checkout_service.peers import internal_service
 from checkout_service.ports import Claim, JournalUnavailable
 from shop.cart_pb2 import CartItem
@@ -84,15 +84,15 @@ async def test_a_second_order_reuses_the_prices_and_the_quote_of_the_first(check
 @pytest.fixture
 def failures(peers: FakePeers, monkeypatch: pytest.MonkeyPatch) -> list[JournalUnavailable]:
     """Errors of the first updates of the journal, each of which begins after a removal from the cart."""
-    update, errors = SqlJournal.update, list[JournalUnavailable]()
+    update, errors = Journal.update, list[JournalUnavailable]()
 
-    async def update_after_the_removal(journal: SqlJournal, claim: Claim, transition: Transition) -> bool:
+    async def update_after_the_removal(journal: Journal, claim: Claim, transition: Transition) -> bool:
         await until_called(peers.ordered_cart, "RemoveAllOrdered")
         if errors:
             raise errors.pop()
         return await update(journal, claim, transition)
 
-    monkeypatch.setattr(SqlJournal, "update", update_after_the_removal)
+    monkeypatch.setattr(Journal, "update", update_after_the_removal)
     return errors
 
 
@@ -431,16 +431,6 @@ async def test_a_call_that_waits_for_an_order_is_aborted_at_its_deadline(checkou
     async with checkout.peers.payment.holding("Charge", checkout.place("key")):
         error = await checkout.refused_at_deadline(key)
     assert (type(error), error.reason, error.retry_after_seconds) == (Aborted, "ORDER_IN_FLIGHT", 1.0)
-
-
-async def test_without_a_key_a_new_order_is_not_looked_for_in_the_journal(
-    checkout: Checkout, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def find(_self: SqlJournal, _scope: str) -> None:
-        pytest.fail("a new order pays for a read")
-
-    monkeypatch.setattr(SqlJournal, "find", find)
-    assert not (await checkout.place()).replayed
 
 
 @pytest.mark.parametrize(("peer", "method"), READS[1:])

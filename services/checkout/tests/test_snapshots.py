@@ -7,7 +7,7 @@ import pytest
 
 from checkout_service.domain import State
 from checkout_service.journal import snapshots
-from checkout_service.ports import Journal
+from checkout_service.journal.sql import Journal
 from shop_kit.checkouts import Start
 from shop_kit.databases import execute
 from shop_kit.orders import new_order

@@ -11,11 +11,12 @@ from chassis.sql.retention import Retention
 from chassis.sql.settings import DatabaseUrl
 from checkout_service.executor import Executor
 from checkout_service.journal.opening import MIGRATIONS, open_journal
+from checkout_service.journal.sql import Journal
 from checkout_service.metrics import OrderMetrics
 from checkout_service.outbox import Outbox
 from checkout_service.peers.channels import Addresses, Peers
 from checkout_service.placing import OrderPlacer
-from checkout_service.ports import EMAIL, EMPTY_CART, LEASE_SECONDS, Journal
+from checkout_service.ports import EMAIL, EMPTY_CART, LEASE_SECONDS
 from checkout_service.queue_workers import PollTimer
 from checkout_service.recovery import Recovery
 from checkout_service.service import CheckoutService, OrderJournal

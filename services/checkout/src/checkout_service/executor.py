@@ -17,9 +17,10 @@ from checkout_service import commands
 from checkout_service.commands import Command
 from checkout_service.domain import Card, State, Transition
 from checkout_service.failpoints import around
+from checkout_service.journal.sql import Journal
 from checkout_service.metrics import OrderMetrics
 from checkout_service.outbox import Outbox
-from checkout_service.ports import LEASE_SECONDS, Entry, Journal, Payment, Shipping
+from checkout_service.ports import LEASE_SECONDS, Entry, Payment, Shipping
 from checkout_service.saga import Saga, SagaResult
 
 log = structlog.get_logger()

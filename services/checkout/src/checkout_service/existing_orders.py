@@ -8,9 +8,10 @@ from checkout_service import saga
 from checkout_service.domain import State
 from checkout_service.errors import CartOrdered, OrderInFlight, OrderInProgress, already_recorded, error_of
 from checkout_service.executor import Executor, Run
+from checkout_service.journal.sql import Journal
 from checkout_service.order_spans import describe_order
 from checkout_service.outcomes import BeginAgain, Decision, Outcome, Refused, Replayed, decide
-from checkout_service.ports import Entry, Journal
+from checkout_service.ports import Entry
 from checkout_service.requests import OrderRequest
 from checkout_service.saga import SagaResult
 

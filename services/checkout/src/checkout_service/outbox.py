@@ -18,6 +18,7 @@ from chassis.telemetry import semconv
 from chassis.telemetry.instruments import Telemetry
 from checkout_service.domain import State
 from checkout_service.failpoints import CART_EMPTIED, EMAIL_SENT, SETTLE
+from checkout_service.journal.sql import Journal
 from checkout_service.metrics import OrderMetrics
 from checkout_service.order_spans import links_to
 from checkout_service.ports import (
@@ -25,7 +26,6 @@ from checkout_service.ports import (
     EMPTY_CART,
     OUTBOX_KINDS,
     Entry,
-    Journal,
     JournalUnavailable,
     OutboxItem,
     Sender,

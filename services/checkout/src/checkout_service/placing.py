@@ -18,9 +18,10 @@ from checkout_service.errors import OrderInProgress, QuotesTooSlow, TotalChanged
 from checkout_service.executor import Executor, Run
 from checkout_service.existing_orders import ExistingOrders
 from checkout_service.failpoints import QUOTED
+from checkout_service.journal.sql import Journal
 from checkout_service.order_spans import current_traceparent, describe_order, describe_request
 from checkout_service.outcomes import BeginAgain, Outcome, Placed, Refused, Replayed, may_begin_again
-from checkout_service.ports import Entry, Journal, Quotes
+from checkout_service.ports import Entry, Quotes
 from checkout_service.requests import (
     OrderRequest,
     fingerprints,

@@ -1,8 +1,8 @@
-"""The interfaces between the core and its adapters: the journal and the peers."""
+"""What the journal stores, and the interfaces of the peers."""
 
 import asyncio
 import secrets
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeAlias
 
@@ -20,7 +20,6 @@ from checkout_service.domain import (
     OrderLine,
     Refusal,
     State,
-    Transition,
     charge_key,
     ship_key,
 )
@@ -179,91 +178,6 @@ class Statistics:
     future_orders: int = 0
     oldest_item_seconds: float = 0.0
     waiting_seconds: dict[State, float] = field(default_factory=dict)
-
-
-class Journal(Protocol):
-    """Stores orders durably: what a method wrote is on disk when it returns. All methods raise JournalUnavailable."""
-
-    async def find(self, scope: str) -> Entry | None: ...
-
-    async def find_of_cart(self, user_id: str, generation: str) -> Entry | None:
-        """Return the order that holds the cart: one in any state but RELEASED_CART and SETTLED. None holds ''."""
-
-    async def read(self, order_id: str) -> Entry | None: ...
-
-    async def insert(self, new: Entry) -> Entry | None:
-        """Record a new order as CHARGING, with a lease.
-
-        Return None, or the order that prevents it: the one that has its scope or holds its cart.
-        """
-
-    async def take_over(self, seen: Entry) -> Entry | None:
-        """Lease an order in CHARGING whose lease has expired. Return None if it has changed since it was seen."""
-
-    async def reopen(self, seen: Entry, new: Entry) -> Entry | None:
-        """Begin the next attempt of an order in RELEASED_CART, with the content of a new order of the same scope.
-
-        Return None if the order has changed since it was seen, or if another one holds the cart.
-        """
-
-    async def claim_expired(self, state: State, limit: int, *, failed: bool) -> list[Entry]:
-        """Lease up to `limit` orders of an open state whose lease has expired.
-
-        Each counts as failed until its state changes. `failed`: those that have failed before, or only the others.
-        """
-
-    async def update(self, claim: Claim, transition: Transition) -> bool:
-        """Apply the transition if the claim and the state `before` still hold; SHIPPED fills the outbox."""
-
-    async def release(self, claim: Claim, *, delay_seconds: float, reason: str) -> None:
-        """End the lease after a delay, unless another worker has taken the order over."""
-
-    async def release_own(self) -> None:
-        """End the leases that this replica held before a restart."""
-
-    async def claim_outbox(self, kind: str, limit: int, *, failed: bool) -> list[OutboxItem]:
-        """Lease up to `limit` due outbox items of a kind. `failed`: as in `claim_expired`."""
-
-    async def postpone(self, item: OutboxItem, *, delay_seconds: float, reason: str) -> None:
-        """Make an outbox item due after a delay, and record its `failures`."""
-
-    async def set_dead(self, order_id: str, kind: str, *, reason: str) -> None:
-        """Make an outbox item a dead letter: it is not claimed until it is requeued."""
-
-    async def requeue(self, order_id: str) -> list[str]:
-        """Make an order's dead letters due, as if they had never failed. Return their kinds."""
-
-    async def settle(self, sent: Collection[Sent]) -> list[str]:
-        """Delete sent outbox items, except any that cannot be written. Return the ids of orders that became DONE."""
-
-    async def settle_complete(self) -> list[str]:
-        """Set up to 100 SHIPPED orders without outbox items to DONE. Return their ids."""
-
-    async def delete_old(self, older_than_seconds: float, limit: int) -> int:
-        """Delete up to `limit` finished orders that began and last changed before that time; return how many.
-
-        Orders that need an operator remain.
-        """
-
-    async def statistics(self) -> Statistics:
-        """Count unfinished orders and outbox items."""
-
-    async def list_of_user(self, user_id: str, limit: int) -> list[Entry]:
-        """Return a user's orders that hold a cart, newest first."""
-
-    async def list_orders(self, states: Sequence[State], *, stuck: bool, limit: int) -> list[Entry]:
-        """Return orders in one of the states (none given: in any), newest first; or only stuck ones, oldest first."""
-
-    async def scan(self, after: Position, limit: int) -> list[Entry]:
-        """Return up to `limit` orders that follow a position in the order of creation."""
-
-    async def outbox_of(self, order_ids: Sequence[str]) -> dict[str, dict[str, bool]]:
-        """Return the kinds of each order's outbox items, and whether they are dead letters."""
-
-    async def history(self, order_id: str) -> list[Event]: ...
-
-    async def check(self) -> None:
-        """Return if the journal can be read."""
 
 
 class Quotes(Protocol):

@@ -14,9 +14,10 @@ from checkout_service import saga
 from checkout_service.domain import OPEN, State
 from checkout_service.executor import Executor
 from checkout_service.failpoints import TAKEN_OVER
+from checkout_service.journal.sql import Journal
 from checkout_service.metrics import OrderMetrics
 from checkout_service.order_spans import describe_order, links_to
-from checkout_service.ports import Entry, Journal
+from checkout_service.ports import Entry
 from checkout_service.queue_workers import CircuitBreaker, PollTimer, circuits_of, retry_delay_seconds, workers
 from checkout_service.saga import SagaResult
 

@@ -12,11 +12,12 @@ from chassis.values import paging
 from chassis.values.digests import digest, items_digest
 from chassis.values.fields import limit_text, require_between, require_text
 from checkout_service.domain import State
+from checkout_service.journal.sql import Journal
 from checkout_service.metrics import OrderMetrics
 from checkout_service.outcomes import Replayed
 from checkout_service.peers.wire import lines_to_wire, order_to_wire, request_from_wire
 from checkout_service.placing import OrderPlacer
-from checkout_service.ports import Entry, Event, Journal, Payment
+from checkout_service.ports import Entry, Event, Payment
 from checkout_service.requests import MAX_USER_ID_LENGTH
 from checkout_service.settling import settle, settlement
 from shop import checkout_pb2, checkout_pb2_grpc, order_pb2

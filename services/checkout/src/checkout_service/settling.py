@@ -7,8 +7,9 @@ from chassis.errors import FailedPrecondition, InvalidArgument, Unavailable
 from chassis.values.fields import require_words
 from checkout_service.commands import InDoubt
 from checkout_service.domain import NEEDS_OPERATOR, State, Transition
+from checkout_service.journal.sql import Journal
 from checkout_service.metrics import OrderMetrics
-from checkout_service.ports import Entry, Journal, Payment
+from checkout_service.ports import Entry, Payment
 
 REFUNDED = "settled_refunded"
 

@@ -16,7 +16,7 @@ from checkout_service import commands, saga
 from checkout_service.commands import InDoubt
 from checkout_service.domain import OPEN, REFUSED, RELEASED_CART, Card, Order, OrderLine, State
 from checkout_service.executor import Executor, Run
-from checkout_service.journal.sql import SqlJournal
+from checkout_service.journal.sql import Journal
 from checkout_service.metrics import OrderMetrics
 from checkout_service.outbox import Outbox
 from checkout_service.ports import Entry
@@ -71,7 +71,7 @@ class World:
         self, memory: ForgetfulDatabase, payment: PaymentModel, shipping: ShippingModel, *, loses_commits: bool
     ) -> None:
         memory.clear()
-        self.memory, self.journal = memory, SqlJournal(memory, "worker")
+        self.memory, self.journal = memory, Journal(memory, "worker")
         self.payment, self.shipping = payment, shipping
         metrics, no_outbox = OrderMetrics(Telemetry()), cast("Outbox", None)
         self.executor = Executor(self.journal, payment, shipping, no_outbox, metrics, Failpoints())

@@ -7,8 +7,8 @@ from pathlib import Path
 from chassis.sql.migrate import migrate
 from chassis.sql.opening import open_database
 from chassis.telemetry.instruments import Telemetry
-from checkout_service.journal.sql import SqlJournal
-from checkout_service.ports import LEASE_SECONDS, Journal, JournalUnavailable
+from checkout_service.journal.sql import Journal
+from checkout_service.ports import LEASE_SECONDS, JournalUnavailable
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 
@@ -17,7 +17,7 @@ MIGRATIONS = Path(__file__).parent / "migrations"
 async def open_journal(
     url: str, telemetry: Telemetry | None = None, *, worker: str, lease_seconds: float = LEASE_SECONDS
 ) -> AsyncIterator[Journal]:
-    """Migrate the database (see chassis.sql.url) and open the journal in it: see SqlJournal."""
+    """Migrate the database (see chassis.sql.url) and open the journal in it."""
     migrate(url, MIGRATIONS)
     async with open_database(url, telemetry, unavailable=JournalUnavailable) as opened:
-        yield SqlJournal(opened, worker, lease_seconds)
+        yield Journal(opened, worker, lease_seconds)

@@ -1,4 +1,4 @@
-"""The journal in SQL, on any database that runs its statements."""
+"""The journal: stores orders, on any database that runs its statements."""
 
 import asyncio
 import heapq
@@ -8,8 +8,6 @@ from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
 from typing import Any
-
-from typing_extensions import override
 
 from chassis.background import shared_result
 from chassis.sql.database import Database, Row, Statement, is_rejected, listed
@@ -32,7 +30,6 @@ from checkout_service.ports import (
     Claim,
     Entry,
     Event,
-    Journal,
     JournalUnavailable,
     OutboxItem,
     Sent,
@@ -54,10 +51,11 @@ _INSERTS = 10
 _SETTLED_AT_ONCE = 100
 
 
-class SqlJournal(Journal):
-    """A journal in a database that has the tables of `migrations`.
+class Journal:
+    """Stores orders durably: what a method wrote is on disk when it returns. All methods raise JournalUnavailable.
 
     Args:
+        database: has the tables of `migrations`.
         worker: name of this replica, in leases and histories.
         lease_seconds: lease of the worker that serves the caller. Leases for recovery are twice as long.
     """
@@ -71,20 +69,21 @@ class SqlJournal(Journal):
         # Twice what any statement sets, to allow for small adjustments of the clock.
         self._max_ahead_seconds = 2 * max(_RECOVERY_LEASES * lease_seconds, MAX_RETRY_DELAY_SECONDS)
 
-    @override
     async def find(self, scope: str) -> Entry | None:
         return first_entry(await self._read(statements.FIND, scope=scope))
 
-    @override
     async def find_of_cart(self, user_id: str, generation: str) -> Entry | None:
+        """Return the order that holds the cart: one in any state but RELEASED_CART and SETTLED. None holds ''."""
         return first_entry(await self._read(statements.FIND_OF_CART, user_id=user_id, cart_etag=generation))
 
-    @override
     async def read(self, order_id: str) -> Entry | None:
         return first_entry(await self._read(statements.READ, order_id=order_id))
 
-    @override
     async def insert(self, new: Entry) -> Entry | None:
+        """Record a new order as CHARGING, with a lease.
+
+        Return None, or the order that prevents it: the one that has its scope or holds its cart.
+        """
         claim, order = new.claim, new.order
         for _ in range(_INSERTS):
             inserted, _ = await self._database.write(
@@ -99,8 +98,8 @@ class SqlJournal(Journal):
                 return None if holder.claim == claim else holder
         raise JournalUnavailable("the cart's orders change too fast")
 
-    @override
     async def take_over(self, seen: Entry) -> Entry | None:
+        """Lease an order in CHARGING whose lease has expired. Return None if it has changed since it was seen."""
         claim = replace(seen.claim, epoch=seen.epoch + 1, owner=new_owner())
         taken, _ = await self._database.write(
             self._statement(statements.TAKE_OVER, **claim_to_row(seen.claim), new_owner=claim.owner),
@@ -108,8 +107,11 @@ class SqlJournal(Journal):
         )
         return first_entry(taken)
 
-    @override
     async def reopen(self, seen: Entry, new: Entry) -> Entry | None:
+        """Begin the next attempt of an order in RELEASED_CART, with the content of a new order of the same scope.
+
+        Return None if the order has changed since it was seen, or if another one holds the cart.
+        """
         claim = replace(seen.claim.next_attempt(), owner=new.owner)
         values = new_order_to_row(new) | claim_to_row(seen.claim)
         reopened, _ = await self._database.write(
@@ -118,14 +120,17 @@ class SqlJournal(Journal):
         )
         return first_entry(reopened)
 
-    @override
     async def claim_expired(self, state: State, limit: int, *, failed: bool) -> list[Entry]:
+        """Lease up to `limit` orders of an open state whose lease has expired.
+
+        Each counts as failed until its state changes. `failed`: those that have failed before, or only the others.
+        """
         claims = statements.FAILED if failed else statements.NEW
         texts = (claims.correct_leases, claims.claim_expired, statements.CLAIM_EVENTS)
         return readable_entries(await self._claim(state, limit, *texts, failed=failed, state=state))
 
-    @override
     async def update(self, claim: Claim, transition: Transition) -> bool:
+        """Apply the transition if the claim and the state `before` still hold; SHIPPED fills the outbox."""
         after = transition.after
         updated = claim.next_attempt() if after is State.CHARGING else claim
         if transition.step:  # all operators have the same claim
@@ -143,24 +148,24 @@ class SqlJournal(Journal):
         found = await self.read(claim.order_id)
         return found is not None and found.claim == updated and found.state is after
 
-    @override
     async def release(self, claim: Claim, *, delay_seconds: float, reason: str) -> None:
+        """End the lease after a delay, unless another worker has taken the order over."""
         values = claim_to_row(claim)
         await self._database.write(
             self._statement(statements.RELEASE, **values, delay_seconds=delay_seconds, reason=reason),
             self._statement(statements.RELEASE_EVENT, **values),
         )
 
-    @override
     async def release_own(self) -> None:
+        """End the leases that this replica held before a restart."""
         try:
             await self._database.write(self._statement(statements.RELEASE_OWN))
         except JournalUnavailable as error:  # if rejected: the leases expire anyway
             if not is_rejected(error):
                 raise
 
-    @override
     async def claim_outbox(self, kind: str, limit: int, *, failed: bool) -> list[OutboxItem]:
+        """Lease up to `limit` due outbox items of a kind. `failed`: as in `claim_expired`."""
         claims = statements.FAILED if failed else statements.NEW
         texts = (claims.correct_due_times, claims.claim_outbox)
         claimed = await self._claim(kind, limit, *texts, failed=failed, kind=kind)
@@ -175,30 +180,30 @@ class SqlJournal(Journal):
             if (entry := entries.get(row["order_id"])) is not None
         ]
 
-    @override
     async def postpone(self, item: OutboxItem, *, delay_seconds: float, reason: str) -> None:
+        """Make an outbox item due after a delay, and record its `failures`."""
         values: dict[str, Any] = {"order_id": item.entry.order_id, "kind": item.kind, "failures": item.failures}
         postpone = self._statement(statements.POSTPONE, **values, delay_seconds=delay_seconds, reason=reason)
         await self._database.write(postpone)
 
-    @override
     async def set_dead(self, order_id: str, kind: str, *, reason: str) -> None:
+        """Make an outbox item a dead letter: it is not claimed until it is requeued."""
         values = {"order_id": order_id, "kind": kind, "reason": reason}
         await self._database.write(
             self._statement(statements.SET_DEAD, **values),
             self._statement(statements.NOTIFICATION_EVENT, **values, step=f"{kind}_dead_letter"),
         )
 
-    @override
     async def requeue(self, order_id: str) -> list[str]:
+        """Make an order's dead letters due, as if they had never failed. Return their kinds."""
         requeued, _ = await self._database.write(
             self._statement(statements.REQUEUE, order_id=order_id),
             self._statement(statements.NOTIFICATION_EVENT, order_id=order_id, step="requeued", reason=self._worker),
         )
         return sorted(row["kind"] for row in requeued)
 
-    @override
     async def settle(self, sent: Collection[Sent]) -> list[str]:
+        """Delete sent outbox items, except any that cannot be written. Return the ids of orders that became DONE."""
         items = [{"order_id": item.order_id, "kind": item.kind, "step": SENT_STEPS[item.kind]} for item in sent]
         try:
             return await self._set_done(items, statements.DELETE_SENT, statements.SENT_EVENTS)
@@ -211,16 +216,20 @@ class SqlJournal(Journal):
                 done += await self._set_done([item], statements.DELETE_SENT, statements.SENT_EVENTS)
         return done
 
-    @override
     async def settle_complete(self) -> list[str]:
+        """Set up to 100 SHIPPED orders without outbox items to DONE. Return their ids."""
+
         async def settle(limit: int, passed: int) -> list[str]:
             found = await self._read(statements.COMPLETE, limit=limit, passed=passed)
             return await self._set_done([{"order_id": row["order_id"]} for row in found]) if found else []
 
         return await self._heads["complete"].take(settle, _SETTLED_AT_ONCE)
 
-    @override
     async def delete_old(self, older_than_seconds: float, limit: int) -> int:
+        """Delete up to `limit` finished orders that began and last changed before that time; return how many.
+
+        Orders that need an operator remain.
+        """
         values: dict[str, Any] = {"older_than_seconds": older_than_seconds}
 
         async def delete(limit: int, passed: int) -> Sequence[Row]:
@@ -234,8 +243,8 @@ class SqlJournal(Journal):
 
         return len(await self._heads["old"].take(delete, limit))
 
-    @override
     async def statistics(self) -> Statistics:
+        """Count unfinished orders and outbox items."""
         counts = await self._report(statements.COUNT_ACTIVE)
         (outbox,) = await self._report(statements.COUNT_OUTBOX)
         dead_letters = {row["kind"]: row["items"] for row in await self._report(statements.COUNT_DEAD)}
@@ -252,12 +261,12 @@ class SqlJournal(Journal):
             {State(row["state"]): row["age"] for row in counts if row["state"] in NEEDS_OPERATOR},
         )
 
-    @override
     async def list_of_user(self, user_id: str, limit: int) -> list[Entry]:
+        """Return a user's orders that hold a cart, newest first."""
         return readable_entries(await self._report(statements.LIST_OF_USER, user_id=user_id, limit=limit))
 
-    @override
     async def list_orders(self, states: Sequence[State], *, stuck: bool, limit: int) -> list[Entry]:
+        """Return orders in one of the states (none given: in any), newest first; or only stuck ones, oldest first."""
         if stuck:
             items = [{"state": state} for state in states or State]
             return readable_entries(await self._report(statements.LIST_STUCK, items, limit=limit))
@@ -268,26 +277,25 @@ class SqlJournal(Journal):
         newest = heapq.merge(*found, key=lambda row: (row["created_at"], row["order_id"]), reverse=True)
         return readable_entries(islice(newest, limit))
 
-    @override
     async def scan(self, after: Position, limit: int) -> list[Entry]:
+        """Return up to `limit` orders that follow a position in the order of creation."""
         return readable_entries(await self._report(statements.SCAN, at=after.at, key=after.key, limit=limit))
 
-    @override
     async def outbox_of(self, order_ids: Sequence[str]) -> dict[str, dict[str, bool]]:
+        """Return the kinds of each order's outbox items, and whether they are dead letters."""
         found: dict[str, dict[str, bool]] = {order_id: {} for order_id in order_ids}
         for row in await self._report(statements.OUTBOX_OF, [{"order_id": order_id} for order_id in order_ids]):
             found[row["order_id"]][row["kind"]] = bool(row["dead"])
         return found
 
-    @override
     async def history(self, order_id: str) -> list[Event]:
         return [
             Event(row["at"], row["step"], State(row["state"]), row["attempt"], row["epoch"], row["detail"])
             for row in await self._report(statements.HISTORY, order_id=order_id)
         ]
 
-    @override
     async def check(self) -> None:
+        """Return if the journal can be read."""
         await self.read("")
 
     async def _claim(

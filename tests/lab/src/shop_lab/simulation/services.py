@@ -18,8 +18,8 @@ from chassis.telemetry.instruments import Telemetry
 from chassis.values.keys import HmacKeys
 from chassis.values.money import Money
 from checkout_service.journal.opening import MIGRATIONS as JOURNAL_MIGRATIONS
-from checkout_service.journal.sql import SqlJournal
-from checkout_service.ports import Journal, JournalUnavailable
+from checkout_service.journal.sql import Journal
+from checkout_service.ports import JournalUnavailable
 from email_service.acceptance import Acceptance
 from email_service.messages import MessageState, NewMessage
 from email_service.mime import Sender
@@ -115,7 +115,7 @@ async def checkout_process(service: SimulatedService, replica: int, database: Da
     async def open_journal(
         _url: str, _telemetry: Telemetry, *, worker: str, lease_seconds: float
     ) -> AsyncIterator[Journal]:
-        yield SqlJournal(database, worker, lease_seconds)
+        yield Journal(database, worker, lease_seconds)
 
     build: Any = checkout.build
     async with build(_checkout_settings(replica), service, open_journal):
