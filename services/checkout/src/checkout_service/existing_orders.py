@@ -75,13 +75,11 @@ class ExistingOrders:
             await self._wait(run, entry.order_id, request)
             return await self.journal.read(entry.order_id)
         with already_recorded(entry.order_id):
-            if run is not None:
-                await self._wait(run, entry.order_id, request)
-            elif run := await self._continue(entry, request):
+            if run is None and (run := await self._continue(entry, request)) is not None:
                 if await run.result(request.answer_by) is SagaResult.UNFINISHED and not run.entry.is_placed:
                     raise OrderInProgress(entry.order_id)
             else:
-                await self._wait(None, entry.order_id, request)
+                await self._wait(run, entry.order_id, request)
             changed = run.entry if run is not None and run.entry.is_placed else await self.journal.read(entry.order_id)
         if changed is None:
             raise OrderInProgress(entry.order_id)

@@ -45,7 +45,7 @@ class CircuitBreaker:
         self._name = name
         self._of_failed = of_failed
         self._failures = 0
-        self._admitted = 0
+        self.in_progress = 0
         self._probe_at = 0.0
 
     @property
@@ -57,12 +57,12 @@ class CircuitBreaker:
         """Return how many items may begin, `wanted` at most. The caller releases each of them."""
         granted = wanted
         if self.open:
-            granted = min(wanted, 1) if not self._admitted and self._now() >= self._probe_at else 0
-        self._admitted += granted
+            granted = min(wanted, 1) if not self.in_progress and self._now() >= self._probe_at else 0
+        self.in_progress += granted
         return granted
 
     def release(self, count: int) -> None:
-        self._admitted -= count
+        self.in_progress -= count
 
     def record_success(self) -> None:
         """Close the circuit."""
@@ -129,7 +129,6 @@ class QueueWorker(Generic[ItemT]):
     circuit: CircuitBreaker
     claim: Callable[[int], Awaitable[Sequence[ItemT]]]
     work: Callable[[ItemT], Awaitable[bool | None]]
-    _in_progress: int = field(default=0, init=False)
     _has_room: asyncio.Event = field(default_factory=asyncio.Event, init=False)
 
     async def run(self) -> None:
@@ -143,7 +142,7 @@ class QueueWorker(Generic[ItemT]):
 
     async def _start_claimed(self, tasks: asyncio.TaskGroup) -> bool:
         """Start as many due items as there is room for. Return whether there may be more."""
-        room = CONCURRENCY - self._in_progress
+        room = CONCURRENCY - self.circuit.in_progress
         limit = self.circuit.admit(room)
         items: Sequence[ItemT] = ()
         try:
@@ -155,7 +154,6 @@ class QueueWorker(Generic[ItemT]):
             log.exception("work cannot be claimed")
         finally:
             self.circuit.release(limit - len(items))
-        self._in_progress += len(items)
         self._update_room()
         for item in items:
             tasks.create_task(self._perform(item))
@@ -177,11 +175,10 @@ class QueueWorker(Generic[ItemT]):
             self.circuit.record_failure()
         finally:
             self.circuit.release(1)
-            self._in_progress -= 1
             self._update_room()
 
     def _update_room(self) -> None:
-        if self._in_progress <= CONCURRENCY // 2:
+        if self.circuit.in_progress <= CONCURRENCY // 2:
             self._has_room.set()
         else:
             self._has_room.clear()

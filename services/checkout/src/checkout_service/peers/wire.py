@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import asdict
 
 from chassis.rpc.wire import address_from_wire, money_to_wire
 from chassis.values.addresses import Address
@@ -50,13 +51,7 @@ def lines_from_wire(items: Iterable[cart_pb2.CartItem]) -> tuple[CartLine, ...]:
 
 
 def address_to_wire(address: Address) -> address_pb2.Address:
-    return address_pb2.Address(
-        street_address=address.street_address,
-        city=address.city,
-        state=address.state,
-        country=address.country,
-        zip_code=address.zip_code,
-    )
+    return address_pb2.Address(**asdict(address))
 
 
 def lines_to_wire(lines: Iterable[CartLine | OrderLine]) -> list[cart_pb2.CartItem]:
