@@ -1,4 +1,4 @@
-"""Card rules: the format of number, expiry and security code, the brand of a number, and reasons to decline."""
+"""Card rules: the formats of number, expiry and security code, brands, and reasons to decline."""
 
 import re
 from collections.abc import Collection
@@ -27,8 +27,8 @@ class Brand(StrEnum):
     DINERS = "diners"
 
 
-# Brand, first and last prefix of the same length, and lengths. Source: ISO/IEC 7812 issuer ranges as the schemes
-# publish them.
+# Brand, first and last prefix, which are equally long, and lengths of numbers. Source: ISO/IEC 7812 issuer ranges, as
+# the schemes publish them.
 _RANGES: tuple[tuple[Brand, str, str, Collection[int]], ...] = (
     (Brand.VISA, "4", "4", (13, 16, 19)),
     (Brand.MASTERCARD, "51", "55", (16,)),
@@ -57,13 +57,12 @@ class Decline(StrEnum):
 
 @dataclass(frozen=True)
 class Card:
-    """A card as the caller sent it, not validated. Number and cvv are excluded from its repr.
+    """A card as the caller sent it, not validated. Its repr has neither number nor cvv.
 
     Attributes:
         number: digits, optionally separated by spaces or `-`.
         cvv: the security code as a number: 012 is 12.
-        year: of the expiry, four digits.
-        month: of the expiry; the card is valid through the last day of this month.
+        year, month: of the expiry, with four digits of the year. The card is valid to the end of the month.
     """
 
     number: str = field(repr=False)
@@ -77,7 +76,7 @@ class Card:
 
 
 def check_format(card: Card, path: str) -> None:
-    """Raise InvalidArgument for the first field, named under `path`, that no issued card could have."""
+    """Raise InvalidArgument for the first field that no issued card could have. `path`: the card's field."""
     if not _NUMBER.fullmatch(card.digits):
         raise CardNumberInvalid(FieldViolation(f"{path}.credit_card_number", "must be 12 to 19 digits"))
     if not luhn.is_valid(card.digits):
@@ -88,7 +87,7 @@ def check_format(card: Card, path: str) -> None:
 
 
 def decline_reason(card: Card, brand: Brand | None, accepted: Collection[Brand], today: date) -> Decline | None:
-    """Return why a well-formed card of a brand is declined; None if it can be charged."""
+    """Return why a well-formed card is declined; None if it can be charged."""
     if brand not in accepted:
         return Decline.BRAND_NOT_ACCEPTED
     if (card.year, card.month) < (today.year, today.month):
@@ -97,7 +96,7 @@ def decline_reason(card: Card, brand: Brand | None, accepted: Collection[Brand],
 
 
 def brand_of(digits: str) -> Brand | None:
-    """Return the brand of a number by its prefix and length; None if no brand issues such numbers."""
+    """Return the brand that issues numbers with this prefix and length; None if none does."""
     for brand, first, last, lengths in _RANGES:
         if len(digits) in lengths and first <= digits[: len(first)] <= last:
             return brand

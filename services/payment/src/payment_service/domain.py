@@ -1,7 +1,7 @@
 """Charges, and the ledger that records one outcome per idempotency key.
 
-A key has one entry for ever. The first write, be it a charge, a decline or a fence, decides; every later write gets
-that entry back. So a repeated charge is one charge, and a charge that arrives after its key was fenced fails.
+A key has one entry, for ever. The first write decides: a charge, a decline or a fence. Every later write returns that
+entry, so a repeated charge is one charge, and a charge that arrives after a fence fails.
 """
 
 import hmac
@@ -73,9 +73,9 @@ class Payment:
     Attributes:
         card_hmac: equal for equal cards and keys; reveals nothing about a card without the HMAC's key.
         hmac_key_id: id of the HMAC's key.
-        brand: None for a number of no known brand, which is declined.
-        request_fingerprint: opaque text by which the caller recognizes its request; empty if it was not given.
-        purchase_id: the caller's id of what the charge pays for; empty if it was not given.
+        brand: None if no brand issues such numbers; the charge is then declined.
+        request_fingerprint: the caller's fingerprint of its request; empty if it gave none.
+        purchase_id: the caller's id of what the charge pays for; empty if it gave none.
     """
 
     amount: Money
@@ -93,7 +93,7 @@ class Entry:
     Attributes:
         payment: None if the key was fenced before a charge arrived.
         reason: why the charge was declined, as callers receive it; otherwise None.
-        recorded_at: in seconds since 1970; 0 if this call has recorded it.
+        recorded_at: seconds since 1970; 0 if this call recorded it.
     """
 
     key: str
@@ -104,12 +104,12 @@ class Entry:
 
     @cached_property
     def transaction_id(self) -> str:
-        """Derived from the key, so that it is the same even after the ledger was lost."""
+        """Derived from the key, so that it is the same even if the ledger is lost."""
         return str(uuid.uuid5(_TRANSACTION_IDS, self.key))
 
     @property
     def existing(self) -> bool:
-        """An earlier write stored it, perhaps an earlier try of this call."""
+        """Whether an earlier write stored it, perhaps an earlier try of this call."""
         return bool(self.recorded_at)
 
     @property
@@ -121,15 +121,18 @@ class Ledger(Protocol):
     """Stores entries durably: what a method returns is on disk. Every method raises LedgerUnavailable."""
 
     async def record(self, entry: Entry) -> Entry:
-        """Store the entry unless its key has one; return the key's. Raises CartOrdered if its purchase is charged."""
+        """Store the entry unless its key has one; return the key's entry.
+
+        Raises CartOrdered if another charge has paid for its purchase.
+        """
 
     async def find(self, key: str) -> Entry | None: ...
 
     async def void(self, key: str) -> Entry | None:
-        """Change a CHARGED entry to VOIDED and leave any other as it is. Return the key's entry."""
+        """Change a CHARGED entry to VOIDED, and no other. Return the key's entry."""
 
     async def list_captured(self, after: Position, limit: int) -> list[Entry]:
-        """Return up to `limit` charges that were not voided and follow a position, in their order."""
+        """Return up to `limit` charges after a position, without those that were voided."""
 
     async def check(self) -> None:
         """Return if the ledger can be read."""
@@ -140,7 +143,7 @@ class ChargeRequest:
     """A requested charge, not validated: an amount in whole units and nanos (1e-9 of a unit), and a card.
 
     Attributes:
-        fingerprint: stored with the charge and returned when a caller resolves it. Repeats may have another one.
+        fingerprint: stored with the charge, and returned by `resolve_or_fence`. A repeated request may have another.
         purchase_id: at most one charge of a purchase is captured, whatever the keys; empty for none.
     """
 
@@ -157,7 +160,7 @@ class PaymentProcessor:
     """Decides about charges by the card rules and records the decisions in the ledger.
 
     Attributes:
-        hmac_keys: keys of the HMACs of cards. A charge under a removed key is refused when it is repeated.
+        hmac_keys: for HMACs of cards. Once a key is removed, repeats of its charges are refused.
         count_decline: called with the reason, once per idempotency key whose charge is declined.
     """
 
@@ -170,14 +173,15 @@ class PaymentProcessor:
     async def charge(self, key: str, request: ChargeRequest) -> Entry:
         """Charge once per key and return the CHARGED entry.
 
-        A decline depends on the date and on settings, so it is recorded: a late duplicate is declined too. A malformed
-        request is not recorded, because every duplicate of it is malformed too. A key that has an entry is answered
-        from the entry before any rule applies: the rules may have changed in the meantime.
+        A decline depends on the date and on settings, so it is recorded: a late repeat is declined, too. A malformed
+        request is not recorded: every repeat is malformed, too. If the key has an entry, that is the answer, whatever
+        the rules are now.
 
         Raises InvalidArgument, CardDeclined, IdempotencyKeyReused, ChargeFenced, ChargeVoided, CartOrdered,
         LedgerUnavailable.
         """
-        card_hmacs = self._card_hmacs(request.card)
+        card = request.card  # without its security code, which must not be stored in any form
+        card_hmacs = self.hmac_keys.digests(f"{card.digits}|{card.year}|{card.month}".encode())
         try:
             decision = self._decide(key, request, card_hmacs[0])
         except InvalidArgument:
@@ -191,11 +195,11 @@ class PaymentProcessor:
         return _require_charged(recorded, request, card_hmacs)
 
     async def resolve_or_fence(self, key: str) -> Entry:
-        """Return the key's entry. If there is none, fence the key, so that no charge under it can succeed."""
+        """Return the key's entry; if there is none, fence the key, so that no charge under it can succeed."""
         return await self.ledger.record(Entry(key, State.FENCED))
 
     async def void(self, key: str) -> Entry:
-        """Void a charge and return its entry; repeatable. Raises ChargeNotFound."""
+        """Void a charge, at most once, and return its entry. Raises ChargeNotFound."""
         entry = await self.ledger.void(key)
         if entry is None or entry.state is not State.VOIDED:
             raise ChargeNotFound("there is no charge under this key")
@@ -211,13 +215,9 @@ class PaymentProcessor:
         decline = cards.decline_reason(request.card, brand, self.accepted_brands, self.today())
         return Entry(key, State.DECLINED if decline else State.CHARGED, payment, decline)
 
-    def _card_hmacs(self, card: Card) -> list[bytes]:
-        """Return the HMACs of `<digits>|<year>|<month>`, without the security code; the current key's comes first."""
-        return self.hmac_keys.digests(f"{card.digits}|{card.year}|{card.month}".encode())
-
 
 def _require_charged(entry: Entry, request: ChargeRequest, card_hmacs: Collection[bytes]) -> Entry:
-    """Return the key's entry if it is the requested charge. Raise the error for the caller otherwise."""
+    """Return the key's entry if it is the requested charge; otherwise raise the caller's error."""
     if entry.payment is None:
         raise ChargeFenced("the key was fenced before this charge arrived; a new charge needs a new key")
     amount = Money.of(request.currency_code, request.units, request.nanos)

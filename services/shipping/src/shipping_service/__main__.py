@@ -21,7 +21,7 @@ from shop_internal import shipment_manifest_pb2_grpc
 class Settings(ServiceSettings):
     database_url: DatabaseUrl = SecretStr("sqlite:///.shop/shipping.db")
     rate_card_file: FilePath = Path(__file__).parent / "data" / "rate-card.json"
-    # How long entries remain in the manifest. A key that is used again later ships again.
+    # How long entries stay in the manifest. After that a repeated key ships again.
     retention_days: PositiveFloat = 365
 
 

@@ -1,8 +1,8 @@
 """Shipping quotes, and shipments under idempotency keys.
 
-A key has one entry in the manifest, until the retention deletes it. The first write, be it a shipment or a fence,
-decides; every later write gets that entry back. So a repeated shipment is one shipment, and one that is requested after
-its key was fenced fails.
+A key has one entry in the manifest, until the retention deletes it. The first write decides: a shipment or a fence.
+Every later write returns that entry, so a repeated shipment is one shipment, and one that is requested after a fence
+fails.
 """
 
 import uuid
@@ -36,7 +36,7 @@ class ShipmentFenced(Aborted):
 
 
 class ShipmentForgotten(FailedPrecondition):
-    """The manifest has no entry of the key, and begins later than the charge: the order may have been shipped."""
+    """The manifest has no entry of the key, but begins after the charge: the order may have been shipped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,13 +47,13 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Parcel:
-    """Items to send to an address, as the caller sent them. Quotes and shipments validate the same parcel."""
+    """Items and the address to send them to, not validated. Quotes and shipments validate them alike."""
 
     address: Address
     items: tuple[Item, ...]
 
     def validate(self) -> None:
-        """Raise InvalidArgument with the path of the first invalid field."""
+        """Raise InvalidArgument for the first invalid field."""
         check_address(self.address, "address")
         if not self.items:
             raise InvalidArgument.field("items", "must not be empty")
@@ -82,7 +82,7 @@ class Zone:
 
     Attributes:
         brackets: at least one, with increasing pieces and non-decreasing prices.
-        further_piece: price of each piece beyond the last bracket.
+        further_piece: the price of each piece beyond the last bracket.
     """
 
     name: str
@@ -102,15 +102,15 @@ class RateCard:
     """All zones.
 
     Attributes:
-        zones: by country, normalized by `normalize_country`.
-        default_zone: the zone of all other countries, so that every address has a price.
+        zones: by country, as `normalize_country` returns it.
+        default_zone: of all other countries, so that every address has a price.
     """
 
     zones: Mapping[str, Zone]
     default_zone: Zone
 
     def quote(self, parcel: Parcel) -> Money:
-        """Return the price of a parcel. Raise InvalidArgument."""
+        """Return the price of a parcel. Raises InvalidArgument."""
         parcel.validate()
         zone = self.zones.get(normalize_country(parcel.address.country), self.default_zone)
         return zone.price(parcel.pieces)
@@ -121,7 +121,7 @@ class Entry:
     """The manifest's entry for a key: a shipment, or a fence if there is no parcel.
 
     Attributes:
-        recorded_at: in seconds since 1970; 0 if this call has recorded it.
+        recorded_at: seconds since 1970; 0 if this call recorded it.
     """
 
     key: str
@@ -130,12 +130,12 @@ class Entry:
 
     @cached_property
     def tracking_id(self) -> str:
-        """Derived from the key, so that it is the same even after the manifest was lost."""
+        """Derived from the key, so that it is the same even if the manifest is lost."""
         return f"SHOP-{uuid.uuid5(_TRACKING_IDS, self.key).hex.upper()}"
 
     @property
     def existing(self) -> bool:
-        """An earlier write stored it, perhaps an earlier try of this call."""
+        """Whether an earlier write stored it, perhaps an earlier try of this call."""
         return bool(self.recorded_at)
 
     @property
@@ -147,15 +147,15 @@ class Manifest(Protocol):
     """Stores entries durably: what a method returns is on disk. Every method raises ManifestUnavailable."""
 
     async def record(self, entry: Entry) -> Entry:
-        """Store the entry unless its key has one. Return the key's entry."""
+        """Store the entry unless its key has one; return the key's entry."""
 
     async def find(self, key: str) -> Entry | None: ...
 
     async def list_shipments(self, after: Position, limit: int) -> list[Entry]:
-        """Return up to `limit` shipments that follow a position, in their order."""
+        """Return up to `limit` shipments after a position."""
 
     async def delete_old(self, older_than_seconds: float, limit: int) -> int:
-        """Delete up to `limit` entries, the oldest first. Return how many: their keys are free again."""
+        """Delete up to `limit` entries, oldest first, which frees their keys. Return how many."""
 
     async def check(self) -> None:
         """Return if the manifest can be read."""
@@ -165,9 +165,10 @@ class Manifest(Protocol):
 class Shipper:
     """Accepts parcels, once per idempotency key, and records them in the manifest.
 
+    Times are seconds since 1970. `charged_at`: a key's entry cannot be older; 0 if unknown.
+
     Attributes:
-        complete_since: returns the time since which no entry was deleted. In seconds since 1970, as `charged_at` is,
-            before which a key's entry cannot have been recorded; 0 if unknown.
+        complete_since: returns the time since which no entry was deleted.
     """
 
     manifest: Manifest
@@ -176,7 +177,7 @@ class Shipper:
     async def ship(self, key: str, parcel: Parcel, charged_at: float = 0.0) -> Entry:
         """Ship once per key and return the key's shipment.
 
-        A key that has an entry is answered from the entry before the parcel is validated: rules may have changed since.
+        If the key has an entry, that is the answer, whatever the rules for parcels are now.
 
         Raises InvalidArgument, IdempotencyKeyReused, ShipmentFenced, ShipmentForgotten, ManifestUnavailable.
         """
@@ -190,7 +191,7 @@ class Shipper:
         return _require_shipped(await self._record(Entry(key, parcel), charged_at), parcel)
 
     async def resolve_or_fence(self, key: str, charged_at: float = 0.0) -> Entry:
-        """Return the key's entry. If there is none, fence the key, so that no shipment under it can succeed."""
+        """Return the key's entry; if there is none, fence the key, so that no shipment under it can succeed."""
         return await self._record(Entry(key), charged_at)
 
     async def _record(self, entry: Entry, charged_at: float) -> Entry:
@@ -203,7 +204,7 @@ class Shipper:
 
 
 def _require_shipped(entry: Entry, parcel: Parcel) -> Entry:
-    """Return the key's entry if it is the requested shipment. Raise the error for the caller otherwise."""
+    """Return the key's entry if it is the requested shipment; otherwise raise the caller's error."""
     if entry.parcel is None:
         raise ShipmentFenced("the key was fenced before this shipment was requested; a new shipment needs a new key")
     if entry.parcel != parcel:

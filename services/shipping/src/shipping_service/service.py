@@ -1,4 +1,4 @@
-"""shop.ShippingService and shop.internal.ShipmentManifest: map messages to the domain and back."""
+"""The servicers of shop.ShippingService and shop.internal.ShipmentManifest."""
 
 import uuid
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ from shop_internal import record_digests_pb2, shipment_manifest_pb2, shipment_ma
 log = structlog.get_logger()
 
 _MAX_KEY_LENGTH = 255
-# For all valid parcels that are equal in these, the quote is the same until the rate card changes.
+# Valid parcels that are equal in these have the same quote, until the rate card changes.
 _QUOTE_DEPENDS_ON = (("quote-depends-on", "country,pieces"),)
 
 

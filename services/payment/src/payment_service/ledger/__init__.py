@@ -1,1 +1,1 @@
-"""The ledger's adapters: a SQLite file or a PostgreSQL database."""
+"""The ledger on a SQLite file or a PostgreSQL database."""

@@ -1,1 +1,1 @@
-"""The manifest's adapters: a SQLite file or a PostgreSQL database."""
+"""The manifest on a SQLite file or a PostgreSQL database."""
