@@ -447,6 +447,18 @@ async def test_without_a_key_an_ordered_cart_is_known_although_there_are_no_quot
         assert error.reason == "CART_ORDERED"
 
 
+@pytest.mark.parametrize("key", [None, "key"])
+async def test_of_two_equal_calls_at_once_one_waits_for_the_order_of_the_other(
+    checkout: Checkout, monkeypatch: pytest.MonkeyPatch, key: str | None
+) -> None:
+    monkeypatch.setattr(existing_orders, "_POLL_SECONDS", 60.0)
+    gate = checkout.peers.catalog.hold("GetProduct")
+    calls = [asyncio.create_task(checkout.place(key)) for _ in range(2)]
+    await until_called(checkout.peers.cart, "GetCart", times=2)
+    gate.set()
+    assert sorted([(await call).replayed for call in calls]) == [False, True]
+
+
 async def test_without_a_key_a_repeat_waits_for_the_same_replicas_order(
     checkout: Checkout, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -42,7 +42,7 @@ class Run:
         card: None in recovery, which tries each step once.
         release_delay_seconds: how long the order waits for its next worker if this saga leaves it open.
         recorded: whether the order is in the journal.
-        preceded_by: another order of the scope or the cart, because of which this one was not recorded.
+        preceded_by: the order that has the scope or the cart, if this one was not recorded because of it.
         task: raises DomainError only if the order is not in the journal.
     """
 
@@ -84,7 +84,9 @@ class Executor:
         run = Run(entry, card, release_delay_seconds)
         # A task, so that neither a cancelled call nor a deadline stops an order between charge and shipment.
         run.task = asyncio.create_task(self._run(run, steps), name=f"order {entry.order_id}")
-        self.running[entry.order_id] = run
+        # The run of an equal request that came first stays: this one will find that the order is recorded.
+        if not entry.is_new or entry.order_id not in self.running:
+            self.running[entry.order_id] = run
         run.task.add_done_callback(lambda _: self._forget(run))
         return run
 

@@ -41,7 +41,7 @@ SEND_NOW_SECONDS = 1.0
 # How long the worker that placed an order tries to send its confirmation. Others try after OUTBOX_LEASE_SECONDS.
 SEND_EMAIL_SECONDS = 4.0
 
-# Failures that make an item a dead letter: about eight hours of them.
+# An item that fails this often, which takes about eight hours, is a dead letter.
 MAX_FAILURES = 100
 
 # How long a sent item waits for a full batch before it is settled.
@@ -49,7 +49,7 @@ _SETTLE_SECONDS = 0.25
 
 _SETTLE_WITHIN_SECONDS = 6.0
 _CLOSE_WITHIN_SECONDS = 5.0
-# Items settled in one commit, for which other orders' commits wait.
+# Items in one settlement. Other orders' commits wait for it, so it must be short.
 _BATCH = 20
 
 

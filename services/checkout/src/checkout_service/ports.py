@@ -163,7 +163,7 @@ class Statistics:
     """Unfinished work.
 
     Attributes:
-        oldest_open_seconds: how long the open order that has waited longest has not changed its state.
+        oldest_open_seconds: the longest time that an open order has been in its state.
         outbox_backlog: items to send, without dead letters.
         dead_letters: by kind.
         oldest_item_seconds: how long ago the order of the oldest item to send was shipped.

@@ -65,7 +65,6 @@ class CircuitBreaker:
         self.in_progress -= count
 
     def record_success(self) -> None:
-        """Close the circuit."""
         if self.open:
             log.info("circuit closed", circuit=self._name)
         self._failures = 0

@@ -30,12 +30,10 @@ SENT_STEPS = {EMAIL: "email_queued", EMPTY_CART: "cart_emptied"}
 
 
 def claim_to_row(claim: Claim) -> dict[str, Any]:
-    """Return the claim's parameters of the fragment `held`."""
     return {"order_id": claim.order_id, "attempt": claim.attempt, "epoch": claim.epoch, "owner": claim.owner}
 
 
 def new_order_to_row(new: Entry) -> dict[str, Any]:
-    """Return the order's parameters of statements.INSERT."""
     order, total = new.order, new.order.total
     return {
         **claim_to_row(new.claim),
@@ -53,7 +51,6 @@ def new_order_to_row(new: Entry) -> dict[str, Any]:
 
 
 def transition_to_row(transition: Transition) -> dict[str, Any]:
-    """Return the transition's parameters of statements.UPDATE."""
     refusal, refused_as = transition.refusal, transition.refused_as
     # Inside the refusal, so that an older release fails to decode such an order, instead of charging it.
     pending = {"refused_as": refused_as} if refused_as else {}
@@ -69,7 +66,6 @@ def transition_to_row(transition: Transition) -> dict[str, Any]:
 
 
 def entry_from_row(row: Row) -> Entry:
-    """Return the entry in a row of the fragment `entry`."""
     state, (refusal, refused_as) = State(row["state"]), _load_refusal(row["refusal"])
     return Entry(
         scope=row["scope"],

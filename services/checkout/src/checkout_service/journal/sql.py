@@ -73,7 +73,10 @@ class Journal:
         return first_entry(await self._read(statements.FIND, scope=scope))
 
     async def find_of_cart(self, user_id: str, generation: str) -> Entry | None:
-        """Return the order that holds the cart: one in any state but RELEASED_CART and SETTLED. None holds ''."""
+        """Return the order that holds the cart, in any state but RELEASED_CART and SETTLED.
+
+        No order holds a cart without a generation ("").
+        """
         return first_entry(await self._read(statements.FIND_OF_CART, user_id=user_id, cart_etag=generation))
 
     async def read(self, order_id: str) -> Entry | None:
@@ -244,7 +247,6 @@ class Journal:
         return len(await self._heads["old"].take(delete, limit))
 
     async def statistics(self) -> Statistics:
-        """Count unfinished orders and outbox items."""
         counts = await self._report(statements.COUNT_ACTIVE)
         (outbox,) = await self._report(statements.COUNT_OUTBOX)
         dead_letters = {row["kind"]: row["items"] for row in await self._report(statements.COUNT_DEAD)}
@@ -295,7 +297,6 @@ class Journal:
         ]
 
     async def check(self) -> None:
-        """Return if the journal can be read."""
         await self.read("")
 
     async def _claim(

@@ -50,7 +50,6 @@ class ReconciliationSettings(Settings):
 
 
 def main() -> int:
-    """Reconcile and return the exit status."""
     settings = load(ReconciliationSettings)
     if not settings.use_http_proxy:
         ignore_proxies()
