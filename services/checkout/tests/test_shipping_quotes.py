@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
@@ -12,8 +13,8 @@ from chassis.telemetry.instruments import Telemetry
 from chassis.values.addresses import Address
 from chassis.values.money import Money
 from checkout_service.domain import CartLine, QuoteRefused
-from checkout_service.peers import shipping_quotes
-from checkout_service.peers.shipping_quotes import ShippingQuotes
+from checkout_service.peers import quotes
+from checkout_service.peers.quotes import ShopQuotes
 from shop.shipping_pb2_grpc import ShippingServiceStub
 from shop_kit.fake_peers import FakePeers, Fault
 
@@ -28,7 +29,7 @@ THREE_PIECES = [CartLine("mug", 3)]
 class Quoting:
     """Quotes of a fake shipping; `serving` is what the channel reports of it."""
 
-    quotes: ShippingQuotes
+    quotes: ShopQuotes
     peers: FakePeers
     telemetry: Telemetry
     serving: bool = True
@@ -37,7 +38,7 @@ class Quoting:
         """Return how many calls it takes to quote these parcels, one after the other."""
         before = self.peers.shipping.calls["GetQuote"]
         for address, lines in parcels:
-            assert await self.quotes.quote(address, lines) == COST
+            assert await self.quotes.shipping(address, lines) == COST
         return self.peers.shipping.calls["GetQuote"] - before
 
 
@@ -47,8 +48,10 @@ async def shipping(peers: FakePeers) -> AsyncIterator[Quoting]:
     async with peers.serving() as address:
         opened = channel(address, "shop.ShippingService", timeout_seconds=20)
         telemetry = Telemetry()
-        quotes = ShippingQuotes(ShippingServiceStub(opened), lambda: made.serving, telemetry)
-        made = Quoting(quotes, peers, telemetry)
+        none: Any = None
+        stub = ShippingServiceStub(opened)
+        reads = ShopQuotes(none, none, none, stub, telemetry, can_ship=lambda: made.serving, with_generations=False)
+        made = Quoting(reads, peers, telemetry)
         try:
             yield made
         finally:
@@ -74,7 +77,7 @@ async def test_another_country_and_another_number_of_pieces_have_quotes_of_their
 async def test_a_quote_that_may_depend_on_more_or_has_expired_is_not_reused(
     shipping: Quoting, monkeypatch: pytest.MonkeyPatch, depends_on: str, ttl_seconds: float
 ) -> None:
-    monkeypatch.setattr(shipping_quotes, "TTL_SECONDS", ttl_seconds)
+    monkeypatch.setattr(quotes, "QUOTE_TTL_SECONDS", ttl_seconds)
     shipping.peers.shipping.quote_depends_on = depends_on
     assert await shipping.calls_of((BREMEN, THREE_PIECES), (BREMEN, THREE_PIECES)) == 2
 
@@ -91,12 +94,12 @@ async def test_a_refused_quote_is_not_stored(shipping: Quoting) -> None:
     refusal = InvalidArgument.field("address.country", "is not served")
     shipping.peers.shipping.faults["GetQuote"] = Fault(refusal, times=1)
     with pytest.raises(QuoteRefused):
-        await shipping.quotes.quote(BREMEN, THREE_PIECES)
+        await shipping.quotes.shipping(BREMEN, THREE_PIECES)
     assert await shipping.calls_of((BREMEN, THREE_PIECES)) == 1
 
 
 async def test_the_oldest_quote_makes_room(shipping: Quoting, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shipping_quotes, "MAX_QUOTES", 2)
+    monkeypatch.setattr(quotes, "MAX_QUOTES", 2)
     one, two, three = ((BREMEN, [CartLine("mug", pieces)]) for pieces in (1, 2, 3))
     assert await shipping.calls_of(one, two, three) == 3
     assert await shipping.calls_of(two, three) == 0

@@ -96,7 +96,7 @@ async def test_prices_are_not_taken_from_the_cache(modules: Modules, monkeypatch
         return product_id
 
     for module in (original, changed):
-        quotes = module.ShopQuotes(None, None, None, None, Telemetry(), with_generations=False)
+        quotes = module.ShopQuotes(None, None, None, None, Telemetry(), can_ship=bool, with_generations=False)
         monkeypatch.setattr(quotes, "_fetch_price", fetch)
         quotes._prices = TtlCache(fetch, 5.0)
         for _ in range(2):

@@ -15,7 +15,6 @@ from checkout_service.peers.internal_service import NO_ADDRESS
 from checkout_service.peers.payment import PaymentClient
 from checkout_service.peers.quotes import ShopQuotes
 from checkout_service.peers.shipping import SHIP_SECONDS, ShippingClient
-from checkout_service.peers.shipping_quotes import ShippingQuotes
 from shop.cart_pb2_grpc import CartServiceStub
 from shop.currency_pb2_grpc import CurrencyServiceStub
 from shop.email_pb2_grpc import EmailServiceStub
@@ -75,9 +74,6 @@ class Peers:
         currency = CurrencyServiceStub(channel(at.currency_addr, "CurrencyService", "Convert"))
         to_shipping = channel(at.shipping_addr, "ShippingService", "GetQuote")
         shipping = ShippingServiceStub(to_shipping)
-        shipping_quotes = ShippingQuotes(
-            shipping, lambda: to_shipping.get_state() is grpc.ChannelConnectivity.READY, service.telemetry
-        )
         manifest = ShipmentManifestStub(internal(at.shipping_internal_addr, "ShipmentManifest", SHIP_SECONDS))
         payment = PaymentServiceStub(channel(at.payment_addr, "PaymentService", seconds=_CHARGE_SECONDS))
         ledger = PaymentLedgerStub(internal(at.payment_internal_addr, "PaymentLedger", _CHARGE_SECONDS))
@@ -87,8 +83,9 @@ class Peers:
             cart,
             catalog,
             currency,
-            shipping_quotes,
+            shipping,
             service.telemetry,
+            can_ship=lambda: to_shipping.get_state() is grpc.ChannelConnectivity.READY,
             with_generations=bool(at.cart_internal_addr),
         )
         self.payment = PaymentClient(payment, ledger)

@@ -1,6 +1,7 @@
 """Reads cart, catalog, currency and shipping. Reads have no effect, so every call may be retried."""
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from typing_extensions import override
@@ -8,29 +9,39 @@ from typing_extensions import override
 from chassis.cache import TtlCache
 from chassis.errors import InvalidArgument, OutOfRange
 from chassis.rpc.wire import money_from_wire, money_to_wire
+from chassis.telemetry import semconv
 from chassis.telemetry.instruments import Telemetry
 from chassis.values.addresses import Address
 from chassis.values.money import Money
-from checkout_service.domain import Cart, CartLine, ProductWithdrawn
+from checkout_service.domain import Cart, CartLine, ProductWithdrawn, QuoteRefused
 from checkout_service.peers.errors import READ_REFUSALS, reading
-from checkout_service.peers.shipping_quotes import ShippingQuotes
-from checkout_service.peers.wire import lines_from_wire
+from checkout_service.peers.wire import address_to_wire, lines_from_wire, lines_to_wire
 from checkout_service.ports import Quotes
-from shop import cart_pb2, currency_pb2, product_catalog_pb2
+from shop import cart_pb2, currency_pb2, product_catalog_pb2, shipping_pb2
 from shop.cart_pb2_grpc import CartServiceStub
 from shop.currency_pb2_grpc import CurrencyServiceStub
 from shop.product_catalog_pb2_grpc import ProductCatalogServiceStub
+from shop.shipping_pb2_grpc import ShippingServiceStub
 
 PRICE_TTL_SECONDS = 5.0
 CONVERSION_TTL_SECONDS = 60.0
+QUOTE_TTL_SECONDS = 60.0
+MAX_QUOTES = 10_000
+
+# Trailing metadata of a quote that is the same for all parcels to its country with the same number of pieces.
+DEPENDS_ON = ("quote-depends-on", "country,pieces")
 
 
 class ShopQuotes(Quotes):
     """Reads by the contract. Prices and conversions change rarely, so they are cached for a short time.
 
+    A quote that has DEPENDS_ON is reused while shipping is serving. Otherwise every quote is a call, which fails while
+    shipping is down: an order that cannot be shipped now must not be charged.
+
     Every failure that is not a peer's refusal raises DependencyUnavailable or PeerBroken.
 
     Args:
+        can_ship: returns whether a replica of shipping is connected and healthy.
         with_generations: whether carts have generations: whether the cart service has its internal service.
     """
 
@@ -39,18 +50,25 @@ class ShopQuotes(Quotes):
         cart: CartServiceStub,
         catalog: ProductCatalogServiceStub,
         currency: CurrencyServiceStub,
-        shipping: ShippingQuotes,
+        shipping: ShippingServiceStub,
         telemetry: Telemetry,
         *,
+        can_ship: Callable[[], bool],
         with_generations: bool,
     ) -> None:
         self._cart = cart
         self._catalog = catalog
         self._currency = currency
         self._shipping = shipping
+        self._can_ship = can_ship
         self._trailers = ("etag", "ordered-etag", "cart-generation") if with_generations else ("etag", "ordered-etag")
         self._prices = TtlCache(self._fetch_price, PRICE_TTL_SECONDS, "prices", telemetry)
         self._conversions = TtlCache(self._fetch_conversion, CONVERSION_TTL_SECONDS, "conversions", telemetry)
+        self._quotes: dict[tuple[str, int], tuple[Money, float]] = {}
+        self._lookups = telemetry.counter(semconv.CACHE_LOOKUPS)
+        self._hit, self._miss = (
+            ((semconv.CACHE_NAME, "quotes"), (semconv.CACHE_RESULT, result)) for result in ("hit", "miss")
+        )
 
     @override
     async def cart(self, user_id: str) -> Cart:
@@ -66,7 +84,24 @@ class ShopQuotes(Quotes):
 
     @override
     async def shipping(self, address: Address, lines: Sequence[CartLine]) -> Money:
-        return await self._shipping.quote(address, lines)
+        key = (address.country, sum(line.quantity for line in lines))
+        cost, expires_at = self._quotes.get(key, (None, 0.0))
+        if cost is not None and asyncio.get_running_loop().time() < expires_at and self._can_ship():
+            self._lookups.add(1, self._hit)
+            return cost
+        self._lookups.add(1, self._miss)
+        call = self._shipping.GetQuote(
+            shipping_pb2.GetQuoteRequest(address=address_to_wire(address), items=lines_to_wire(lines))
+        )
+        try:
+            with reading("shipping", *READ_REFUSALS):
+                response = await call
+        except READ_REFUSALS as error:
+            raise QuoteRefused(f"no shipping: {error.message}", metadata={"peer_reason": error.reason}) from error
+        cost = money_from_wire(response.cost_usd)
+        if DEPENDS_ON in tuple(await call.trailing_metadata() or ()):
+            self._store_quote(key, cost)
+        return cost
 
     @override
     async def convert(self, amounts: Sequence[Money], to_code: str) -> list[Money]:
@@ -94,3 +129,8 @@ class ShopQuotes(Quotes):
         except InvalidArgument as error:
             raise InvalidArgument.field("user_currency", "is not supported") from error
         return money_from_wire(converted)
+
+    def _store_quote(self, key: tuple[str, int], cost: Money) -> None:
+        if key not in self._quotes and len(self._quotes) >= MAX_QUOTES:
+            del self._quotes[next(iter(self._quotes))]  # the oldest
+        self._quotes[key] = (cost, asyncio.get_running_loop().time() + QUOTE_TTL_SECONDS)

@@ -1,4 +1,4 @@
-"""Calls shipping, and converts its responses and errors to outcomes. `shipping_quotes` gets quotes."""
+"""Calls shipping, and converts its responses and errors to outcomes. `quotes` gets quotes."""
 
 from collections.abc import Sequence
 
