@@ -173,7 +173,7 @@ class Reader:
 async def open_reader(
     channel: Callable[[str, str, str], grpc.aio.Channel], *, with_confirmations: bool = True
 ) -> AsyncIterator[Reader]:
-    """Open a reader. `channel` opens one, given the name of a peer, an internal service, and a method to retry."""
+    """Open a reader. `channel` opens a channel, given the name of a peer, an internal service and a method to retry."""
     async with AsyncExitStack() as stack:
 
         def open_stub(stub: Any, peer: str, service: str, method: str) -> Any:
