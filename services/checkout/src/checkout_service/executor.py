@@ -144,20 +144,21 @@ class Executor:
             result = await self._perform(run, command)
             await self.failpoints.reach(after)
 
-    def _perform(self, run: Run, command: Command[Any]) -> Awaitable[Any]:
+    async def _perform(self, run: Run, command: Command[Any]) -> Any:
         match command:
             case commands.Insert():
-                return self._insert(run)
+                return await self._insert(run)
             case commands.Update(transition):
-                return self._update(run, transition)
+                return await self._update(run, transition)
             case commands.Restore():
-                return self._restore(run)
+                return await self._restore(run)
             case commands.StartRemoval():
-                return self._start_removal(run)
+                run.removal = self.outbox.start_removal(run.entry)
+                return None
             case commands.Send() if run.removal is not None:
-                return self.outbox.send_now(run.entry, run.removal)
+                return await self.outbox.send_now(run.entry, run.removal)
             case _:
-                return self._call_peer(run.entry, run.card, command)
+                return await self._call_peer(run.entry, run.card, command)
 
     def _call_peer(self, entry: Entry, card: Card | None, command: Command[Any]) -> Awaitable[Any]:
         order, claim, fingerprint = entry.order, entry.claim, entry.fingerprint
@@ -199,11 +200,8 @@ class Executor:
         self.metrics.record_change(entry.order_id, after, reason)
         return True
 
-    async def _start_removal(self, run: Run) -> None:
-        run.removal = self.outbox.start_removal(run.entry)
-
     async def _restore(self, run: Run) -> bool:
-        # Only the worker that inserted the order knows that a missing row was lost.
+        # A missing row is a lost one only if this worker inserted it.
         if not run.entry.is_new or await self.journal.read(run.entry.order_id) is not None:
             return False
         log.warning("order is missing from the journal and recorded again", order_id=run.entry.order_id)

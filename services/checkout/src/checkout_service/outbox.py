@@ -82,7 +82,7 @@ class Outbox:
     def start_removal(self, entry: Entry) -> asyncio.Future[None]:
         """Start to remove the items of a shipped order from its cart. `send_now` waits for the returned future."""
         removal = self.senders[EMPTY_CART](entry)
-        # If the order cannot be recorded as shipped, nobody awaits this removal: the next worker repeats it.
+        # Not awaited if the order cannot be recorded as shipped: the next worker repeats the removal.
         removal.add_done_callback(mark_retrieved)
         return self._track(removal)
 
