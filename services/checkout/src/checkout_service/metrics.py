@@ -46,7 +46,6 @@ class OrderMetrics:
         write("order changed", order_id=order_id, state=state.value, **({"reason": reason} if reason else {}))
 
     def record_placed(self, order: Order) -> None:
-        """Count an order that was charged and shipped, and its total."""
         total = order.total
         attributes = ((ORDER_CURRENCY, self._bounded(total.currency_code)),)
         self._placed.add(1, attributes)

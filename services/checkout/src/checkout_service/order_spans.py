@@ -13,29 +13,20 @@ _PROPAGATOR = TraceContextTextMapPropagator()
 
 
 def describe_request(order_id: str, currency_code: str, item_count: int) -> None:
-    """Set on the current span, if it is recorded, what is known before the order has prices."""
-    span = trace.get_current_span()
-    if span.is_recording():
-        span.set_attributes(
-            {
-                semconv.ORDER_ID: order_id,
-                semconv.ORDER_CURRENCY: currency_code,
-                semconv.ORDER_ITEM_COUNT: item_count,
-            }
-        )
+    """Set on the current span what is known before the order has prices."""
+    trace.get_current_span().set_attributes(
+        {semconv.ORDER_ID: order_id, semconv.ORDER_CURRENCY: currency_code, semconv.ORDER_ITEM_COUNT: item_count}
+    )
 
 
 def describe_order(order: Order, *, attempt: int, replayed: bool | None = None) -> None:
-    """Describe the order on the current span, if it is recorded.
+    """Describe the order on the current span.
 
     `replayed`: whether an earlier or concurrent call began the order; None outside a call.
     """
-    span = trace.get_current_span()
-    if not span.is_recording():
-        return
     total = order.total
     describe_request(order.order_id, total.currency_code, len(order.lines))
-    span.set_attributes(
+    trace.get_current_span().set_attributes(
         {semconv.ORDER_TOTAL: total.total_nanos / NANOS_PER_UNIT, semconv.ORDER_ATTEMPT: attempt}
         | ({} if replayed is None else {semconv.ORDER_REPLAYED: replayed})
     )

@@ -106,7 +106,6 @@ class PollTimer:
         self._next.set()
 
     async def wait(self) -> None:
-        """Wait until the replica looks for work again."""
         if self._next.is_set():
             self._next = asyncio.Event()
             # Random, so that replicas that started together do not keep claiming at the same moment.

@@ -76,11 +76,8 @@ class _Effects:
     shipments_since: float
 
     def order_ids_since(self, since: float) -> set[str]:
-        by_order: list[tuple[str, Sequence[RecordedCharge | RecordedShipment]]] = [
-            *self.charges.items(),
-            *self.shipments.items(),
-        ]
-        return {order_id for order_id, effects in by_order if any(effect.recorded_at >= since for effect in effects)}
+        effects: chain[RecordedCharge | RecordedShipment] = chain(*self.charges.values(), *self.shipments.values())
+        return {_order_id(effect.key) for effect in effects if effect.recorded_at >= since}
 
 
 @dataclass(frozen=True, slots=True)
