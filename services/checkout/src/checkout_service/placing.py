@@ -64,7 +64,10 @@ class OrderPlacer:
         the outcome open, as does JournalUnavailable if the order was recorded before this call. After any other error
         this call has charged no card.
         """
-        request = replace(request, fingerprints=fingerprints(request, self.hmac_keys), answer_by=_answer_by())
+        remaining = remaining_seconds()
+        seconds = ANSWER_WITHIN_SECONDS if remaining is None else remaining - ANSWER_BEFORE_DEADLINE_SECONDS
+        answer_by = asyncio.get_running_loop().time() + seconds
+        request = replace(request, fingerprints=fingerprints(request, self.hmac_keys), answer_by=answer_by)
         outcome: Outcome = BeginAgain()
         while isinstance(outcome, BeginAgain):
             outcome = await self._place_once(request)
@@ -82,14 +85,15 @@ class OrderPlacer:
     async def _place_once(self, request: OrderRequest) -> Outcome:
         """Find, quote, record, charge, ship: the first diagram of the README."""
         read_until = asyncio.get_running_loop().time() + READ_WITHIN_SECONDS
-        before = await self.journal.find(scope_of_key(request)) if request.key is not None else None
+        scope = scope_of_key(request) if request.key is not None else None
+        before = await self.journal.find(scope) if scope is not None else None
         if before is not None and not may_begin_again(before, request):
             # Before validation: a request that was once accepted always gets the same answer.
             return await self._existing.join(before, request)
         request = validate(request)
         cart = await _read(self.quotes.cart(request.user_id), read_until, "the cart")
-        scope = self._scope_of(request, cart)
-        if request.key is None:
+        if scope is None:
+            scope = self._scope_of_cart(request.user_id, cart)
             before = await self._find_of_cart(request, cart, scope)
             if before is not None and not may_begin_again(before, request):
                 return await self._existing.join(before, request)
@@ -131,15 +135,13 @@ class OrderPlacer:
             return BeginAgain()
         return await self._existing.join(existing, request, new=new)
 
-    def _scope_of(self, request: OrderRequest, cart: Cart) -> str:
-        """Return the scope of the key or, without a key, of the cart; a random one if the cart has no etag."""
-        if request.key is not None:
-            return scope_of_key(request)
+    def _scope_of_cart(self, user_id: str, cart: Cart) -> str:
+        """Return the scope of a request without a key: the cart's, or a random one if the cart has no etag."""
         if cart.etag is None and not self._warned_of_etags:
             log.warning("carts have no etag: every call without an idempotency-key is a new order")
             self._warned_of_etags = True
         # Earlier releases numbered a cart's orders, from 0.
-        return scope_of(request.user_id, "cart", f"0:{cart.etag or uuid.uuid4()}")
+        return scope_of(user_id, "cart", f"0:{cart.etag or uuid.uuid4()}")
 
     async def _find_of_cart(self, request: OrderRequest, cart: Cart, scope: str) -> Entry | None:
         """Return the order of this cart, or the order of this request that has emptied it. Raises CartEmpty."""
@@ -191,9 +193,3 @@ async def _read(reading: Awaitable[T], until: float, what: str) -> T:
             return await reading
     except TimeoutError as error:
         raise QuotesTooSlow(f"reading {what} took too long; nothing was ordered") from error
-
-
-def _answer_by() -> float:
-    remaining = remaining_seconds()
-    seconds = ANSWER_WITHIN_SECONDS if remaining is None else remaining - ANSWER_BEFORE_DEADLINE_SECONDS
-    return asyncio.get_running_loop().time() + seconds
