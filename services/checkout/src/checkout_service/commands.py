@@ -2,8 +2,7 @@
 
 import re
 from dataclasses import dataclass
-from functools import cache
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import ClassVar, Generic, TypeAlias, TypeVar
 
 from checkout_service.domain import Refusal, Transition
 
@@ -79,15 +78,17 @@ ShipOutcome: TypeAlias = Shipped | Refused | Fenced | Forgotten | KeyReused | In
 
 
 class Command(Generic[R]):
-    """A step that the executor performs; R is its result."""
+    """A step that the executor performs; R is its result.
+
+    `name`: of the step in metrics and failpoints, such as `resolve_shipment`.
+    """
 
     __slots__ = ()
+    name: ClassVar[str]
 
-
-@cache
-def name_of(command: type[Command[Any]]) -> str:
-    """Return the name of a step in metrics and failpoints, such as `resolve_shipment`."""
-    return re.sub("(?<=[a-z])(?=[A-Z])", "_", command.__name__).lower()
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        cls.name = re.sub("(?<=[a-z])(?=[A-Z])", "_", cls.__name__).lower()
 
 
 class Insert(Command[bool]):

@@ -138,7 +138,7 @@ class Executor:
                 if result:
                     self.metrics.record_retry(step)
                 continue
-            step = commands.name_of(type(command))
+            step = command.name
             before, after = around(type(command))
             await self.failpoints.reach(before)
             result = await self._perform(run, command)

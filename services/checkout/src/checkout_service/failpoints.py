@@ -8,8 +8,7 @@ from checkout_service.commands import Command
 
 def around(command: type[Command[Any]]) -> tuple[str, str]:
     """Return the failpoints before and after a command of a saga."""
-    name = commands.name_of(command)
-    return f"checkout.{name}.before", f"checkout.{name}.after"
+    return f"checkout.{command.name}.before", f"checkout.{command.name}.after"
 
 
 QUOTED = "checkout.quote.after"
