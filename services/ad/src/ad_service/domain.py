@@ -12,8 +12,8 @@ MAX_CONTEXT_KEYS = 100
 class Ad:
     """A short text that links to a page.
 
-    `contexts` are keywords of the pages that it fits, in any case. Without any it is a house ad, shown where no other
-    ad fits.
+    `contexts` are keywords of the pages that the ad fits; case doesn't matter. An ad without any is a house ad, shown
+    where no other ad fits.
     """
 
     redirect_url: str
@@ -22,7 +22,7 @@ class Ad:
 
 
 class Inventory:
-    """All ads, by context. Raise ValueError without a house ad, because every page gets an ad."""
+    """All ads, by context. Raise ValueError if there is no house ad, because every page must get an ad."""
 
     def __init__(self, ads: Iterable[Ad]) -> None:
         self._by_context: dict[str, list[Ad]] = {}
@@ -36,9 +36,9 @@ class Inventory:
             raise ValueError("at least one ad must have no contexts, to be shown where no other fits")
 
     def select(self, context_keys: Sequence[str]) -> list[Ad]:
-        """Return the ads of each key in turn, without duplicates, or the house ads if there are none.
+        """Return the ads for each key in turn, without duplicates, or the house ads if no ad matches.
 
-        Raise InvalidArgument for more than MAX_CONTEXT_KEYS keys.
+        Raise InvalidArgument if there are more than MAX_CONTEXT_KEYS keys.
         """
         limit_count(context_keys, "context_keys", max_count=MAX_CONTEXT_KEYS)
         selected = dict.fromkeys(ad for key in context_keys for ad in self._by_context.get(_normalize(key), ()))

@@ -1,4 +1,4 @@
-"""shop.AdService: maps messages to the domain and back."""
+"""Implements shop.AdService: translates between gRPC messages and the domain."""
 
 from ad_service.domain import Inventory
 from chassis.rpc.calls import ServicerContext

@@ -1,4 +1,4 @@
-"""Parses the file of ads: a JSON list of objects with `redirect_url`, `text` and `contexts`."""
+"""Parses the ads file: a JSON list of objects with `redirect_url`, `text` and `contexts`."""
 
 from typing import Annotated
 
@@ -20,7 +20,7 @@ class _Entry(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def parse_ads(raw: bytes) -> Inventory:
-    """Parse the file. Raise ValueError with the invalid entry and field."""
+    """Parse the file. Raise a ValueError that names the invalid entry and field."""
     ads = [_to_ad(entry) for entry in json.decode(raw, type=list[_Entry])]
     if len({(ad.redirect_url, ad.text) for ad in ads}) < len(ads):
         raise ValueError("the file contains an ad twice")
