@@ -32,7 +32,7 @@ def _parse_url(text: str) -> SecretStr:
 
 class Settings(ServiceSettings):
     rates_file: FilePath = Path(__file__).parent / "data" / "rates.xml"
-    # Secret because it may contain a key.
+    # Secret because the URL may contain an API key.
     rates_url: Annotated[SecretStr, Parse(_parse_url)] | None = None
     rates_refresh_seconds: Annotated[float, Meta(ge=1)] = 6 * 3600
 
@@ -43,7 +43,7 @@ async def build(settings: Settings, service: Service) -> AsyncIterator[None]:
     rates: RatesSource = file
     watching: list[Loop] = [file.watch]
     if settings.rates_url:
-        from currency_service.clients import RatesFeed  # noqa: PLC0415 - the HTTP client takes 2 MB
+        from currency_service.clients import RatesFeed  # noqa: PLC0415 - importing the HTTP client takes 2 MB
 
         rates = feed = RatesFeed(settings.rates_url.get_secret_value(), file)
         watching.append(partial(repeat, feed.refresh, settings.rates_refresh_seconds, "rates not refreshed"))

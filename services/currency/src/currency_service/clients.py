@@ -16,9 +16,9 @@ MAX_BYTES = 256 * 1024
 
 
 class RatesFeed(RatesSource):
-    """Rates from a URL. Until a fetch succeeds, or if they are of a later day, those of the fallback are used.
+    """Rates from a URL. Uses the fallback's rates until a fetch succeeds, and whenever those are more recent.
 
-    `timeout_seconds` is the limit for a whole fetch.
+    `timeout_seconds` limits each fetch as a whole.
     """
 
     def __init__(self, url: str, fallback: RatesSource, *, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
@@ -34,19 +34,19 @@ class RatesFeed(RatesSource):
         return self._fetched if self._fetched and self._fetched.day >= fallback.day else fallback
 
     async def refresh(self) -> None:
-        """Fetch the rates. If that fails, log it and leave the rates unchanged."""
+        """Fetch the rates. If that fails, log the error and keep the current rates."""
         try:
             async with asyncio.timeout(self._timeout_seconds):
                 fetched = parse_rates(await self._fetch())
         except (httpx2.HTTPError, TimeoutError, ValueError) as error:
-            # Only the type: the text may quote the URL with its key.
+            # Log only the error's type: its text may quote the URL, which may contain a key.
             log.warning("rates not refreshed", day=str(self.value.day), error=type(error).__name__)
         else:
             self._fetched = fetched
             log.info("rates refreshed", day=str(fetched.day), currencies=len(fetched.codes))
 
     async def _fetch(self) -> bytes:
-        """Return a body of at most MAX_BYTES, without following redirects."""
+        """Return the response body. Raise ValueError if the status is not 200 or the body exceeds MAX_BYTES."""
         body = bytearray()
         async with (
             httpx2.AsyncClient(headers={"Accept-Encoding": "identity"}, timeout=self._timeout_seconds) as client,

@@ -1,4 +1,4 @@
-"""Currency conversion at the reference rates of one day, in exact integer arithmetic."""
+"""Converts currencies at one day's reference rates, in exact integer arithmetic."""
 
 from collections.abc import Mapping
 from datetime import date
@@ -19,21 +19,21 @@ class CurrencyNotSupported(InvalidArgument):
 
 
 class Rates:
-    """Exchange rates of one day, as units of a currency per euro.
+    """One day's exchange rates, in units of each currency per euro.
 
-    `per_euro` is by ISO 4217 code, without the euro itself: values above zero with at most nine decimal places.
+    `per_euro` maps ISO 4217 codes other than EUR to positive rates with at most nine decimal places.
     """
 
     def __init__(self, day: date, per_euro: Mapping[str, Decimal]) -> None:
         self.day = day
-        # As integers of 10^-9, so a conversion rounds only once.
+        # Rates as integer multiples of 10^-9, so that a conversion rounds only once.
         self._scaled = {code: int(rate * _SCALE) for code, rate in per_euro.items()} | {BASE: _SCALE}
         self.codes = tuple(sorted(self._scaled))
 
     def convert(self, amount: Money, to_code: str) -> Money:
-        """Convert through the euro and round half-even to nanos.
+        """Convert via the euro, rounding half to even at nine decimal places.
 
-        Raise CurrencyNotSupported with the field's name, or AmountOutOfRange if the units do not fit into an int64.
+        Raise CurrencyNotSupported if a currency has no rate, or AmountOutOfRange if the result doesn't fit an int64.
         """
         from_rate = self._scaled_rate(amount.currency_code, "from.currency_code")
         to_rate = self._scaled_rate(to_code, "to_code")

@@ -1,4 +1,4 @@
-"""shop.CurrencyService: maps messages to the domain and back."""
+"""Implements shop.CurrencyService: translates between gRPC messages and the domain."""
 
 from chassis.rpc.calls import ServicerContext
 from chassis.rpc.wire import money_to_wire, parse_wire_money
@@ -8,7 +8,7 @@ from shop import currency_pb2, currency_pb2_grpc, empty_pb2, money_pb2
 
 
 class CurrencyService(currency_pb2_grpc.CurrencyServiceServicer):
-    """Converts at the latest rates."""
+    """Converts amounts at the latest rates."""
 
     def __init__(self, rates: RatesSource) -> None:
         self._rates = rates
@@ -22,5 +22,5 @@ class CurrencyService(currency_pb2_grpc.CurrencyServiceServicer):
         self, request: currency_pb2.CurrencyConversionRequest, context: ServicerContext
     ) -> money_pb2.Money:
         require_present(request.HasField("from"), "from")
-        amount = parse_wire_money(getattr(request, "from"), field="from")  # `from` is a keyword of Python
+        amount = parse_wire_money(getattr(request, "from"), field="from")  # `from` is a Python keyword
         return money_to_wire(self._rates.value.convert(amount, request.to_code))
