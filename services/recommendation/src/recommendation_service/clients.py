@@ -1,4 +1,4 @@
-"""The product catalog, read from its service and cached."""
+"""Reads the catalog from the product catalog service and caches it."""
 
 import time
 from collections.abc import Callable
@@ -27,7 +27,7 @@ class CachedCatalog:
         self._cache = TtlCache(self._fetch, ttl_seconds, "catalog", telemetry, serve_stale=True, clock=clock)
 
     async def current(self) -> Catalog:
-        """Return the latest catalog. Raise CatalogUnavailable if there is none yet."""
+        """Return the latest catalog. Raise CatalogUnavailable if none has been read yet."""
         try:
             (catalog,) = await self._cache.get(_ALL_PRODUCTS)
         except DomainError as error:

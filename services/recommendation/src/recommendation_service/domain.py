@@ -1,4 +1,4 @@
-"""Selection of the products to recommend."""
+"""Chooses the products to recommend."""
 
 import random
 from bisect import bisect_right
@@ -13,7 +13,7 @@ MAX_RECOMMENDED = 5
 MAX_PRODUCT_IDS = 1_000
 
 _MAX_USER_ID_LENGTH = 128
-# The lowest price of each band but the first, in dollars.
+# The lowest price, in dollars, of each price band after the first.
 _PRICE_BANDS = (25, 50, 100)
 
 
@@ -23,7 +23,7 @@ class CatalogUnavailable(Unavailable):
 
 @dataclass(frozen=True, slots=True)
 class Product:
-    """What recommendations depend on. The price is in whole dollars."""
+    """What a recommendation needs to know about a product. The price is in whole dollars."""
 
     id: str
     categories: tuple[str, ...]
@@ -38,18 +38,18 @@ class Catalog:
         self.ids = self._products.keys()
 
     def related(self, given: Iterable[str], groups_of: Callable[[Product], Iterable[Hashable]]) -> set[str]:
-        """Return the products that share a group with a given one, including the given ones. Ignore unknown ids."""
+        """Return the ids of the given products and of all that share a group with one of them. Ignore unknown ids."""
         groups = {group for id_ in self.ids & given for group in groups_of(self._products[id_])}
         return {id_ for id_, product in self._products.items() if not groups.isdisjoint(groups_of(product))}
 
 
 def check_request(user_id: str, product_ids: Sequence[str]) -> None:
-    """Raise InvalidArgument for a user id that is too long, or for too many products."""
+    """Raise InvalidArgument if the user id is too long or there are too many product ids."""
     limit_text(user_id, "user_id", max_length=_MAX_USER_ID_LENGTH)
     limit_count(product_ids, "product_ids", max_count=MAX_PRODUCT_IDS)
 
 
-# Returns the products that go with the given ones, best first; products in one collection are equally good.
+# Returns collections of products that go with the given ones, best first. Products in the same collection rank equally.
 Ranking = Callable[[Catalog, Sequence[str]], Sequence[Collection[str]]]
 
 
@@ -62,7 +62,7 @@ def same_price_band(catalog: Catalog, given: Sequence[str]) -> Sequence[Collecti
 
 
 class Purchases:
-    """Products that were bought together."""
+    """Counts which products were bought together."""
 
     def __init__(self, purchases: Iterable[Collection[str]]) -> None:
         self._counts: dict[str, Counter[str]] = {}
@@ -82,17 +82,17 @@ class Purchases:
 
 
 def recommend(catalog: Catalog, user_id: str, product_ids: Iterable[str], rank: Ranking = same_category) -> list[str]:
-    """Choose up to MAX_RECOMMENDED products other than the given ones, the best ones first, then others.
+    """Choose up to MAX_RECOMMENDED products other than the given ones: the best-ranked first, then any others.
 
-    The choice is pseudorandom: all processes make the same one for the same user, products (in any order) and catalog.
+    The choice is pseudorandom, but the same in all processes for the same user, products (in any order) and catalog.
     """
     given = sorted(set(product_ids))
-    choice = random.Random("\0".join([user_id, *given]))  # noqa: S311 - a choice, not a secret
+    choice = random.Random("\0".join([user_id, *given]))  # noqa: S311 - not used for secrets
     left = set(catalog.ids).difference(given)
     chosen: list[str] = []
     for equals in (*rank(catalog, given), catalog.ids):
         candidates = left.intersection(equals)
         left -= candidates
-        # Sorted, because the order of a set differs between processes.
+        # Sort, because set order differs between processes.
         chosen += choice.sample(sorted(candidates), min(len(candidates), MAX_RECOMMENDED - len(chosen)))
     return chosen

@@ -1,4 +1,4 @@
-"""shop.RecommendationService: maps messages to the domain and back."""
+"""Implements shop.RecommendationService: translates between gRPC messages and the domain."""
 
 from collections.abc import Awaitable, Callable
 
@@ -10,7 +10,7 @@ ReadCatalog = Callable[[], Awaitable[Catalog]]
 
 
 class RecommendationService(recommendation_pb2_grpc.RecommendationServiceServicer):
-    """Recommends products of the catalog, and returns the version of the ranking as trailing metadata."""
+    """Recommends products from the catalog, and returns the ranking's version in trailing metadata."""
 
     def __init__(self, read_catalog: ReadCatalog, version: str = "v1", rank: Ranking = same_category) -> None:
         self._read_catalog = read_catalog

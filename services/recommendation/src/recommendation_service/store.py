@@ -1,4 +1,4 @@
-"""Parses the file of purchases: a JSON list of lists of the ids of products that were bought together."""
+"""Parses the purchases file: a JSON list of purchases, each a list of product ids."""
 
 from typing import Annotated
 
@@ -11,5 +11,5 @@ Purchase = Annotated[set[Id], Meta(min_length=2, max_length=100)]
 
 
 def parse_purchases(raw: bytes) -> Purchases:
-    """Parse the file. Raise ValueError with the invalid entry."""
+    """Parse the file. Raise a ValueError that names the invalid entry."""
     return Purchases(json.decode(raw, type=list[Purchase]))
