@@ -13,7 +13,7 @@ from chassis.values.money import Money
 MAX_ID_LENGTH = 64
 MAX_QUERY_LENGTH = 256
 
-# Ranks of matches within a field: the beginning of a word, a variant, the word itself.
+# How well a query word matches within a field, from worst to best: as a prefix, as a variant, or exactly.
 _PREFIX, _VARIANT, _WORD, _RANKS = range(4)
 _MAX_JOINED = 3
 _LAST_CODE_POINT = "\U0010ffff"
@@ -40,7 +40,7 @@ class Product:
 
 
 class Catalog:
-    """All products, in a fixed order. Raise ValueError if there are none, or two have the same id."""
+    """All products, in a fixed order. Raise ValueError if there are none, or if two have the same id."""
 
     def __init__(self, products: Iterable[Product]) -> None:
         self.products = tuple(products)
@@ -54,7 +54,7 @@ class Catalog:
         self._index = _WordIndex(self.products)
 
     def find(self, product_id: str) -> Product:
-        """Return the product with this id. Raise ProductNotFound, or InvalidArgument for an invalid id."""
+        """Find a product by id. Raise ProductNotFound if there is none, or InvalidArgument if the id is invalid."""
         product = self._by_id.get(product_id)
         if product is None:
             require_text(product_id, "id", max_length=MAX_ID_LENGTH)
@@ -62,11 +62,11 @@ class Catalog:
         return product
 
     def search(self, query: str) -> list[Product]:
-        """Return the products that match every word of the query, best first. Raise InvalidArgument if it is too long.
+        """Return products that match every query word, best first. Raise InvalidArgument if the query is too long.
 
-        A product matches a word if its name, description or categories (best first) contain the word, a variant of it,
-        or a word that begins with it (best first). Products of equal rank stay in catalog order. Variants differ in
-        accents, in an English plural, or in whether they are written as one word. Punctuation only separates words.
+        Name matches rank above description matches, and those above category matches. Within a field, exact matches
+        rank above variants, and those above longer words with this prefix. Ties stay in catalog order. Variants differ
+        in accents, English plurals, or being written as one word or several. Punctuation only separates words.
         """
         limit_text(query, "query", max_length=MAX_QUERY_LENGTH)
         scores = self._index.scores(list(dict.fromkeys(_words(query))))
@@ -74,7 +74,7 @@ class Catalog:
 
 
 _Ranks = Mapping[int, int]
-"""Positions of products, with the ranks of their best matches: higher is better."""
+"""Maps each matching product's position in the catalog to the rank of its best match; higher is better."""
 
 
 class _WordIndex:
@@ -86,14 +86,14 @@ class _WordIndex:
         self._variants: dict[str, dict[int, int]] = {}
         self._prefixable: dict[str, dict[int, int]] = {}
         for position, product in enumerate(products):
-            # In rising rank: the most important field overwrites the others.
+            # In rising rank, so that the most important field overwrites the others.
             for field, text in enumerate((" ".join(product.categories), product.description, product.name)):
                 self._add(position, field * _RANKS, list(_words(text)))
         self._vocabulary = sorted(self._prefixable)
 
     def scores(self, words: Sequence[str]) -> _Ranks:
-        """Return the products that match all words; a product may have two or three of them as one word."""
-        found: list[_Ranks] = [self._all]  # matches of the first 0, 1, 2, ... words
+        """Rank the products that match all words. A product may write two or three consecutive words as one."""
+        found: list[_Ranks] = [self._all]  # found[n]: products that match the first n words
         for end in range(1, len(words) + 1):
             starts = range(max(0, end - _MAX_JOINED), end)
             found.append(_best(_both(found[start], self._ranks(words[start:end])) for start in starts))
@@ -107,7 +107,7 @@ class _WordIndex:
                 self._variants.setdefault(_stem("".join(words[start:end])), {})[position] = rank + _VARIANT
 
     def _ranks(self, words: Sequence[str]) -> _Ranks:
-        """Return the products that match a word, or several written as one, which count as a match of each."""
+        """Rank the products that match one word, or several words written as one, which scores as a match of each."""
         variants = self._variants.get(_stem("".join(words)), {})
         if len(words) > 1:
             return {position: len(words) * rank for position, rank in variants.items()}
@@ -130,7 +130,7 @@ def _both(first: _Ranks, second: _Ranks) -> _Ranks:
 
 
 def _words(text: str) -> Iterator[str]:
-    """Split text into words of letters, marks and digits, whatever its case and Unicode normalization."""
+    """Split text into words of letters, marks and digits, ignoring case and Unicode normalization."""
     folded = unicodedata.normalize("NFC", unicodedata.normalize("NFC", text).casefold())
     return iter("".join(c if unicodedata.category(c)[0] in "LMN" else " " for c in folded).split())
 
@@ -141,6 +141,6 @@ def _fold(word: str) -> str:
 
 
 def _stem(word: str) -> str:
-    """Return what a word and its English plural have in common: `berri` of `berry` and `berries`."""
+    """Return the stem that a word shares with its English plural: `berri` for `berry` and `berries`."""
     stem = _PLURAL.sub("", _fold(word))
     return stem[:-1] + {"y": "i", "v": "f"}.get(stem[-1], stem[-1]) if len(stem) > 2 else stem  # noqa: PLR2004

@@ -1,4 +1,4 @@
-"""shop.ProductCatalogService: maps messages to the domain and back."""
+"""Implements shop.ProductCatalogService: translates between gRPC messages and the domain."""
 
 from chassis.rpc.calls import ServicerContext
 from chassis.rpc.wire import money_to_wire
@@ -8,7 +8,7 @@ from shop import empty_pb2, product_catalog_pb2, product_catalog_pb2_grpc
 
 
 class CatalogMessages:
-    """A catalog with its products as messages, which are built once instead of in each call."""
+    """A catalog and its products as gRPC messages, which are built once instead of in every call."""
 
     def __init__(self, catalog: Catalog) -> None:
         self.catalog = catalog

@@ -1,4 +1,4 @@
-"""Parses the file of products: a JSON list of objects with the fields of `_Entry`."""
+"""Parses the products file: a JSON list of objects with the fields of `_Entry`."""
 
 from decimal import Decimal
 from typing import Annotated
@@ -10,7 +10,7 @@ from chassis.values.fields import CONTROL
 from chassis.values.money import NANOS_PER_UNIT, Money
 from product_catalog_service.domain import MAX_ID_LENGTH, Catalog, Product
 
-# Requests with control characters are refused, so no request could name such a product.
+# Requests with control characters are refused, so nobody could request a product whose id contains one.
 Id = Annotated[str, Meta(pattern=rf"^[^ \t\n\r{CONTROL}]+\Z", max_length=MAX_ID_LENGTH)]
 Category = Annotated[str, Meta(pattern=r"\S", max_length=64)]
 Name = Annotated[str, Meta(pattern=r"\S", max_length=120)]
@@ -37,7 +37,7 @@ class _Entry(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def parse_catalog(raw: bytes) -> Catalog:
-    """Parse the file. Raise ValueError with the invalid entry and field."""
+    """Parse the file. Raise a ValueError that names the invalid entry and field."""
     return Catalog(_to_product(entry) for entry in json.decode(raw, type=list[_Entry]))
 
 
