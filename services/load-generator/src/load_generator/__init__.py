@@ -1,1 +1,1 @@
-"""Simulated customers, who use the storefront as people do and measure what they would experience."""
+"""Simulated customers who use the storefront as people do, and measure what people would experience."""

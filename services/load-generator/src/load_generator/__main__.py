@@ -1,4 +1,4 @@
-"""`python -m load_generator` sends customers to the storefront for a duration, or until it is stopped."""
+"""Entry point: `python -m load_generator` sends customers to the storefront until a time limit or a signal."""
 
 import json
 import math
@@ -31,33 +31,33 @@ _POLL_SECONDS = 0.1
 
 class LoadSettings(Settings):
     storefront_url: Annotated[str, Meta(pattern=r"^https?://[^/?#@]+/?\Z")]
-    # Sessions a second.
+    # New sessions a second.
     rate: Annotated[float, Meta(gt=0, le=10_000)] = 1
     shape: Literal["steady", "daily", "spike", "step"] = "steady"
     duration_seconds: PositiveFloat | None = None
     seed: str = field(default_factory=lambda: secrets.token_hex(4))
     # Mean time between a person's requests.
     think_seconds: NonNegativeFloat = 2
-    # Bounds memory: further arrivals are counted as dropped.
+    # Bounds memory: arrivals while this many sessions are open are counted as dropped.
     max_sessions: PositiveInt = 1000
-    # Locust's page, which has no login; port 0 for none.
+    # Where to serve Locust's page, which has no login; port 0 turns the page off.
     web_host: str = "127.0.0.1"
     web_port: Port = 8089
     allowed_hosts: Annotated[frozenset[str], Parse(parse_host_patterns)] = LOOPBACK
-    # How many workers a master waits for; it sends no customers itself.
+    # If not 0, run as a master: wait for this many workers, which send the customers.
     workers: Annotated[int, Meta(ge=0)] = 0
     master_port: Port = 5557
-    # The master's `host:port`, in a worker.
+    # If set, run as a worker of the master at this `host:port`.
     master_addr: Annotated[str, Meta(pattern=r"^.+:\d+\Z")] | None = None
-    # How often a line with figures is printed.
+    # How often to print a line of figures.
     figures_seconds: PositiveFloat = 10
 
 
 def main() -> int:
-    """Run until the duration is over or a signal arrives. Return 1 after errors or dropped sessions, else 0."""
+    """Run until the duration is over or a signal arrives. Return 1 if there were errors or dropped sessions, else 0."""
     settings = load(LoadSettings)
     logging.configure("load-generator", level=settings.log_level)
-    sources = math.ceil(settings.rate)  # their independent arrivals add up to the rate
+    sources = math.ceil(settings.rate)  # each starts at most one session a second
     plan = ArrivalPlan(settings.rate / sources, settings.shape, settings.duration_seconds)
     environment = Environment(host=settings.storefront_url)
     figures = Figures(environment)
@@ -82,7 +82,7 @@ def main() -> int:
 
 
 def _create_runner(environment: Environment, settings: LoadSettings) -> LocalRunner | MasterRunner:
-    """Return the runner of a single process or a master, with Locust's page unless it is off."""
+    """Create the runner for a single process or a master, and serve Locust's page unless the page is turned off."""
     runner: LocalRunner | MasterRunner
     if settings.workers:
         runner = environment.create_master_runner(master_bind_port=settings.master_port)
@@ -99,7 +99,7 @@ def _create_runner(environment: Environment, settings: LoadSettings) -> LocalRun
 
 
 def _work(environment: Environment, master_addr: str) -> int:
-    """Send customers for a master until it quits or a signal arrives."""
+    """Send customers as a master's worker, until the master quits or a signal arrives."""
     host, _, port = master_addr.rpartition(":")
     runner = environment.create_worker_runner(host, int(port))
     _call_on_signals(runner.quit)
@@ -113,7 +113,7 @@ def _call_on_signals(stop: Callable[[], object]) -> None:
 
 
 def _report_until(stopped: Event, settings: LoadSettings, figures: Figures, customers: Customers) -> None:
-    """Print figures at intervals until the duration is over or the event is set."""
+    """Print figures at intervals until the duration is over or `stopped` is set."""
     end = time.monotonic() + (settings.duration_seconds or math.inf)
     while not stopped.wait(max(0.0, min(settings.figures_seconds, end - time.monotonic()))):
         figures.trim()

@@ -1,4 +1,4 @@
-"""Guards Locust's page, which has no login and accepts requests from pages of any origin."""
+"""Protects Locust's page, which has no login and accepts requests from any origin."""
 
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -9,9 +9,9 @@ WsgiApp = Callable[[dict[str, Any], Any], Iterable[bytes]]
 
 
 def guarded(app: WsgiApp, allowed_hosts: frozenset[str]) -> WsgiApp:
-    """Return the application, but refuse requests for other hosts (421) or from pages of other origins (403).
+    """Wrap the application so that requests for other hosts get status 421, and those from other origins 403.
 
-    This includes GET requests, because `/stop` is one. Any page may link to the page itself.
+    GET requests are checked too, because `/stop` is a GET request. Pages of any origin may link to `/`.
     """
 
     def respond(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:

@@ -1,4 +1,4 @@
-"""Arrivals of sessions: a Poisson process whose rate follows a shape."""
+"""Session arrivals: a Poisson process whose rate follows a shape."""
 
 import math
 import random
@@ -17,7 +17,7 @@ class Shape:
     Attributes:
         factor: maps a fraction of the period (0 to 1) to a multiple of the nominal rate.
         peak: the largest value of `factor`.
-        period_seconds: in a run without an end; a run with an end is one period.
+        period_seconds: length of a period in a run without a time limit; a run with one is a single period.
     """
 
     factor: Callable[[float], float]
@@ -26,7 +26,7 @@ class Shape:
 
 
 def _daily(fraction: float) -> float:
-    """A day from midnight to midnight, with a fifth of the rate at night and the full rate at noon."""
+    """Return the factor at a time of day: a fifth of the rate at midnight, and the full rate at noon."""
     return 0.6 - 0.4 * math.cos(2 * math.pi * fraction)
 
 
@@ -48,17 +48,17 @@ SHAPES: Mapping[str, Shape] = {
 
 @dataclass(frozen=True, slots=True)
 class ArrivalPlan:
-    """Arrivals at `rate` sessions a second times the shape's factor, by default without an end."""
+    """When sessions arrive: `rate` a second, times the shape's factor. By default, the run has no time limit."""
 
     rate: float
     shape: str
     duration_seconds: float | None = None
 
     def arrivals(self, generator: random.Random, *, begin: float = 0.0) -> Iterator[float]:
-        """Yield arrival times without end, in seconds since the start of the run, from `begin` on.
+        """Yield arrival times after `begin`, in seconds since the start of the run, endlessly.
 
-        Thinning (Lewis and Shedler): candidates arrive at the peak rate, and each is accepted with the probability
-        `factor / peak` at its time.
+        This is thinning (Lewis and Shedler): draw candidates at the peak rate, and accept each with probability
+        `factor / peak`.
         """
         seconds, shape = begin, SHAPES[self.shape]
         period_seconds = self.duration_seconds or shape.period_seconds

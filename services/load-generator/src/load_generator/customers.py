@@ -1,4 +1,4 @@
-"""Open-loop arrivals of sessions. A Locust user is a source of sessions."""
+"""Opens sessions when they arrive, however slow the shop is (open loop). Each Locust user is a source of sessions."""
 
 import random
 import time
@@ -38,7 +38,7 @@ class Customers:
         self._end: AsyncResult[float] = AsyncResult()
         self._began = time.monotonic()
         self._sources = 0
-        # Read only here: a request to Locust's page can replace `host`.
+        # Read once, because a request to Locust's page can replace `host`.
         self._origin = (self.environment.host or "").rstrip("/")
         events = self.environment.events
         events.test_start.add_listener(lambda **_: self._start())  # type: ignore[no-untyped-call]
@@ -52,7 +52,7 @@ class Customers:
         return len(self._sessions) + sum(int(report["in_flight"]) for report in self._workers.values())
 
     def wait_for_workers(self) -> None:
-        """Wait until all workers have reported the end of their sessions."""
+        """Wait until every worker has reported that all its sessions are over; give up after a while."""
         deadline = time.monotonic() + 2 * PATIENCE_SECONDS
         while any(report["in_flight"] or not report["ended"] for report in self._workers.values()):
             if time.monotonic() > deadline:
@@ -61,7 +61,7 @@ class Customers:
             gevent.sleep(_POLL_SECONDS)
 
     def arrive(self, plan: ArrivalPlan) -> None:
-        """Open a session at each arrival of a new source, until the greenlet is killed."""
+        """Add a source, and open a session at each of its arrivals until the greenlet is killed."""
         self._sources += 1
         source = f"{self.seed} {getattr(self.environment.runner, 'worker_index', 0)} {self._sources}"
         generator = random.Random(source)  # noqa: S311 - a schedule, not a secret
@@ -96,7 +96,7 @@ class Customers:
         self.figures.start()
 
     def _stop(self) -> None:
-        """End the run. Send only requests that should have started by now, and wait for their responses."""
+        """End the run: let sessions send only the requests planned up to now, and wait for the responses."""
         self._end.set(time.monotonic())
         self._sessions.join(timeout=2 * PATIENCE_SECONDS)
         self._sessions.kill()

@@ -1,4 +1,4 @@
-"""What a run measures, in Locust's statistics, which its page shows and workers report to their master."""
+"""Records what a run measures in Locust's statistics, which Locust's page shows and workers report to their master."""
 
 import time
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ from locust.stats import RequestStats, StatsEntry, StatsError
 
 from load_generator.pages import Page
 
-# Entries that are not requests, and that Locust leaves out of its totals.
+# Kinds of statistics entries that count sessions and orders, not requests. Locust leaves them out of its totals.
 _SESSION = "session"
 _ORDER = "order"
 
@@ -24,7 +24,7 @@ class Figures:
 
     @property
     def _stats(self) -> RequestStats:
-        return self._environment.stats  # a worker's runner replaces them
+        return self._environment.stats  # not stored, because a worker's runner replaces the statistics
 
     def start(self) -> None:
         self._began = self._reported = time.monotonic()
@@ -34,11 +34,11 @@ class Figures:
         self._count(_SESSION, persona)
 
     def record_dropped_session(self) -> None:
-        """Count an arrival beyond the limit of sessions."""
+        """Count an arrival that opened no session because too many were in flight."""
         self._stats.log_error(_SESSION, "arrival", "dropped: too many sessions in flight")
 
     def record_order(self, milliseconds: float) -> None:
-        """Count an order that its customer sees, with the time since the planned click."""
+        """Count an order whose page the customer saw `milliseconds` after the planned click."""
         self._entry(_ORDER, "placed").log(round(milliseconds), 0)
 
     def record_repeat(self) -> None:
@@ -49,7 +49,7 @@ class Figures:
         self._stats.log_error(page.method, page.name, reason)
 
     def live(self, in_flight: int) -> dict[str, Any]:
-        """Return rates since the previous call, percentiles of the last ten seconds, and counts since the start."""
+        """Return rates since the previous call, percentiles over the last ten seconds, and totals since the start."""
         total, now, sessions = self._stats.total, time.monotonic(), self._total(_SESSION)
         seconds = max(now - self._reported, 1e-3)
         rate = (sessions - self._sessions_reported) / seconds
@@ -68,7 +68,7 @@ class Figures:
         }
 
     def summary(self) -> dict[str, Any]:
-        """Return the figures of the whole run."""
+        """Return the figures for the whole run."""
         seconds, sessions = time.monotonic() - self._began, self._total(_SESSION)
         orders = self._entry(_ORDER, "placed")
         return {
@@ -94,7 +94,7 @@ class Figures:
         return bool(self._stats.errors)
 
     def trim(self) -> None:
-        """Delete what Locust never deletes: old counts per second, and points of its charts."""
+        """Delete old per-second counts and old chart points, which Locust would keep forever."""
         oldest = int(time.time()) - _PER_SECOND_HISTORY
         for entry in (*self._stats.entries.values(), self._stats.total):
             for counts in (entry.num_reqs_per_sec, entry.num_fail_per_sec):
@@ -104,7 +104,7 @@ class Figures:
 
     def _count(self, kind: str, name: str) -> None:
         """Count something that has no latency."""
-        self._entry(kind, name).log(None, 0)  # type: ignore[arg-type]  # Locust accepts it
+        self._entry(kind, name).log(None, 0)  # type: ignore[arg-type]  # Locust accepts None
 
     def _entry(self, kind: str, name: str) -> StatsEntry:
         return self._stats.get(name, kind)

@@ -1,4 +1,4 @@
-"""Links and forms of a page. Parses only the storefront's HTML, which quotes all attributes."""
+"""Finds the links and forms on a page. The parser expects the storefront's HTML, which quotes all attributes."""
 
 import html
 import re
@@ -14,7 +14,7 @@ _LINK = re.compile(r'<a\b[^>]*?\bhref="([^"]*)"')
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """The path that a form is posted to, and its hidden fields."""
+    """A form: the path it is posted to, and its hidden fields."""
 
     action: str
     hidden: Mapping[str, str]
@@ -22,14 +22,14 @@ class Form:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """The links and forms of a page. Its text is not stored: hundreds of sessions have a page at any time.
+    """The links and forms on a page. The text is not kept, because hundreds of sessions hold a page at the same time.
 
     Attributes:
-        method: of the request, before redirects.
-        name: kind of the requested page, such as `/products/{id}`.
-        path: after redirects.
-        hrefs: distinct links, in page order.
-        forms: the first form for each action.
+        method: HTTP method of the request, before any redirects.
+        name: kind of page that was requested, such as `/products/{id}`.
+        path: path of the page, after any redirects.
+        hrefs: distinct link targets, in page order.
+        forms: the first form for each action, by action.
     """
 
     method: str
@@ -45,11 +45,11 @@ class Page:
         return cls(method, name, path, tuple(hrefs), {form.action: form for form in forms})
 
     def links(self, prefix: str) -> list[str]:
-        """Return the links that begin with a prefix."""
+        """Return the links that start with the prefix."""
         return [href for href in self.hrefs if href.startswith(prefix)]
 
     def order_id(self) -> str | None:
-        """Return the id of the order that this page shows, or None for another page."""
+        """Return the id of the order that this page shows, or None if this is not an order page."""
         kind, _, order_id = self.path.partition("?")[0].removeprefix("/").partition("/")
         return order_id if kind == "orders" and order_id and "/" not in order_id else None
 

@@ -8,7 +8,7 @@ from load_generator.session import Session
 
 Persona = Callable[[Session], None]
 
-# Payment providers document this test card, which is never issued.
+# A test card that payment providers document and no bank issues.
 _CARD = {"credit_card_number": "4242 4242 4242 4242", "credit_card_cvv": "123", "credit_card_expiration_month": "12"}
 _STREETS = ("Harbour Street", "Mill Lane", "Orchard Road", "Station Street", "Castle Hill")
 _WORDS = ("kettle", "glass", "wood", "kitchen", "cotton", "lamp")
@@ -16,7 +16,7 @@ _CURRENCIES = ("EUR", "USD", "JPY", "GBP", "CHF")
 
 
 def window_shopper(session: Session) -> None:
-    """Look at some products, and buy nothing."""
+    """Look at some products and buy nothing."""
     page = session.open("/")
     if categories := page.links("/categories/"):
         session.think()
@@ -56,7 +56,7 @@ def bargain_hunter(session: Session) -> None:
 
 
 def double_clicker(session: Session) -> None:
-    """Order with a double click, which must lead to one order."""
+    """Double-click the order button, which must place only one order."""
     form, fields = _go_to_checkout(session)
     session.think()
     for page in session.submit_twice(form, **fields):
@@ -65,7 +65,7 @@ def double_clicker(session: Session) -> None:
 
 
 def impatient(session: Session) -> None:
-    """Order, hang up before the response, and submit the same form again, which must lead to one order."""
+    """Order, hang up before the response, and submit the form again, which must place only one order."""
     form, fields = _go_to_checkout(session)
     session.think()
     session.submit_and_hang_up(form, after_seconds=session.random.uniform(0.005, 0.1), **fields)
@@ -82,11 +82,11 @@ PERSONAS: Mapping[Persona, int] = {
     double_clicker: 4,
     impatient: 4,
 }
-"""The personas with their weights."""
+"""Each persona's share of the sessions, in percent."""
 
 
 def _open_product(session: Session, page: Page) -> Page:
-    """Follow a link to a product, from the home page if this one has none."""
+    """Follow a product link on the page, or on the home page if the page has none."""
     if not page.links("/products/"):
         page = session.open("/")
         session.think()
@@ -96,7 +96,7 @@ def _open_product(session: Session, page: Page) -> Page:
 
 
 def _fill_cart(session: Session, *, lines: int) -> Page:
-    """Put products into the cart, and return the cart's page."""
+    """Add `lines` products to the cart, and return the cart page."""
     page = session.open("/")
     for _ in range(lines):
         session.think()
@@ -107,7 +107,7 @@ def _fill_cart(session: Session, *, lines: int) -> Page:
 
 
 def _go_to_checkout(session: Session) -> tuple[Form, dict[str, str]]:
-    """Fill a cart and go to the total. Return the form that orders, and what a person types into it."""
+    """Fill a cart and proceed to the total. Return the order form, and what a person types into its fields."""
     _fill_cart(session, lines=session.random.randint(1, 3))
     session.think()
     form, address = session.form(session.open("/checkout"), "/checkout"), _address(session)

@@ -1,4 +1,4 @@
-"""A visit to the storefront: scheduled requests, with the cookies, redirects and forms of a browser."""
+"""A visit to the storefront: sends scheduled requests, and handles cookies, redirects and forms as a browser does."""
 
 import time
 from dataclasses import dataclass
@@ -16,32 +16,33 @@ from locust.env import Environment
 from load_generator.figures import Figures
 from load_generator.pages import Form, Page, name_of
 
-PATIENCE_SECONDS = 30.0  # how long a person waits for a response
+PATIENCE_SECONDS = 30.0  # how long a customer waits for a response
 
-# The storefront passes the baggage on, so every service can recognize simulated customers.
+# A storefront with TRUST_TRACES=1 passes the baggage on, so every service can recognize simulated customers.
 _HEADERS = {"User-Agent": "shop-load-generator", "Accept": "text/html", "baggage": "synthetic_request=true"}
 
 
 class SessionFailed(Exception):
-    """A page was not as it should be; the failure is recorded."""
+    """A request failed, or its page was wrong. The failure has been recorded."""
 
 
 class SessionStopped(Exception):
-    """The run ended before this session."""
+    """The run ended before this session did."""
 
 
 @dataclass
 class Session:
     """A session whose schedule does not depend on responses: every request has a planned start.
 
-    The first request is planned for the arrival, and each other one a think time after the planned start of its
-    predecessor. It is sent once its predecessor has a response. Its latency counts from its planned start, so it
-    includes what made it late (no coordinated omission). Requests planned after the end of the run are not sent.
+    The first request is planned for the session's arrival, and each later request a think time after the planned start
+    of the previous request. If the previous response is late, the request is sent late. Latency counts from the
+    planned start, so it includes this delay (no coordinated omission). Requests planned after the run ends are not
+    sent.
 
     Attributes:
-        planned: the planned start of the next request, at first the arrival; monotonic.
-        end: when the run ended, once it has.
-        order_id: of the order that the session has seen.
+        planned: planned start of the next request, on the monotonic clock; initially the session's arrival.
+        end: set to the monotonic time when the run ends.
+        order_id: id of the order that the session placed; None until the session has seen its page.
     """
 
     environment: Environment
@@ -55,7 +56,7 @@ class Session:
 
     def __post_init__(self) -> None:
         self._posting = {"Origin": self.origin, "Sec-Fetch-Site": "same-origin"}
-        # Send secure cookies over http too: inside a cluster the storefront is http, even if its public URL is https.
+        # Send secure cookies over http too: in a cluster the storefront serves http, even if its public URL is https.
         self._cookies = CookieJar(DefaultCookiePolicy(secure_protocols=("https", "http")))
         self._agent = _agent(self._cookies, timeout_seconds=PATIENCE_SECONDS, max_redirects=5)
 
@@ -67,12 +68,12 @@ class Session:
         self.planned += self.think_seconds * self.random.uniform(0.5, 1.5)
 
     def open(self, path: str) -> Page:
-        """Request a page and return it. Raise SessionFailed or SessionStopped."""
+        """Request a page and return it. Raise SessionFailed if this fails, or SessionStopped if the run ends first."""
         self._wait()
         return self._request("GET", path)
 
     def submit(self, form: Form, **fields: str) -> Page:
-        """Post a form with these fields and its hidden ones, and return the next page. Raise like `open`."""
+        """Post a form with its hidden fields and these, and return the next page. Raise the same errors as `open`."""
         self._wait()
         return self._request("POST", form.action, {**form.hidden, **fields})
 
@@ -87,7 +88,7 @@ class Session:
         return first, second
 
     def submit_and_hang_up(self, form: Form, *, after_seconds: float, **fields: str) -> None:
-        """Post a form, and hang up unless the response begins in time. Not measured."""
+        """Post a form, and hang up if no response arrives within `after_seconds`. The request is not measured."""
         self._wait()
         agent = _agent(self._cookies, timeout_seconds=after_seconds, max_redirects=0)
         try:
@@ -98,20 +99,20 @@ class Session:
             agent.close()
 
     def expect(self, condition: object, page: Page, reason: str) -> None:
-        """Unless the condition holds, record the reason as a failure of the page and raise SessionFailed."""
+        """If the condition is false, record the reason as a failure of the page and raise SessionFailed."""
         if not condition:
             self.figures.record_failure(page, reason)
             raise SessionFailed(reason)
 
     def form(self, page: Page, action: str) -> Form:
-        """Return a form that must be on a page."""
+        """Return the page's form with this action. Raise SessionFailed if there is none."""
         form = page.forms.get(action)
         self.expect(form, page, f"no form for {action}")
         assert form is not None  # noqa: S101 - for the type checker
         return form
 
     def ordered(self, page: Page) -> None:
-        """Require the page of the session's only order, and count a new order."""
+        """Check that the page shows the session's only order. Count the order the first time."""
         order_id = page.order_id()
         self.expect(order_id, page, "no order page")
         self.expect(page.order_ids() <= {order_id}, page, "the order page shows another order")
@@ -122,13 +123,13 @@ class Session:
             self.expect(order_id == self.order_id, page, "a repeat led to another order")
 
     def _wait(self) -> None:
-        """Wait until the planned start. Raise SessionStopped if the run ends first."""
+        """Wait until the next request's planned start. Raise SessionStopped if the run ends first."""
         ended_at = self.end.wait(max(0.0, self.planned - time.monotonic()))
         if ended_at is not None and self.planned > ended_at:
             raise SessionStopped
 
     def _attempt(self, form: Form, fields: dict[str, str]) -> Any:
-        """Post a form. Return SessionFailed instead of raising it: gevent would print it."""
+        """Post a form. Return a SessionFailed instead of raising it, because gevent would print the traceback."""
         try:
             return self._request("POST", form.action, {**form.hidden, **fields})
         except SessionFailed as failed:
@@ -164,7 +165,7 @@ def _agent(cookies: CookieJar, *, timeout_seconds: float, max_redirects: int) ->
         headers=_HEADERS,
         max_redirects=max_redirects,
         max_retries=0,
-        concurrency=2,  # a double click
+        concurrency=2,  # enough for a double click
         connection_timeout=timeout_seconds,
         network_timeout=timeout_seconds,
         ssl_context_factory=create_default_context,
@@ -172,7 +173,7 @@ def _agent(cookies: CookieJar, *, timeout_seconds: float, max_redirects: int) ->
 
 
 def _reason(error: BaseException) -> str:
-    """Return why a request failed, without ids or times: failures are counted by reason."""
+    """Return why a request failed, without ids or times, because failures are counted by reason."""
     if isinstance(error, LocustBadStatusCode):
         return f"HTTP {error.__dict__['code']}"
     cause = getattr(error, "original", error)
