@@ -47,7 +47,7 @@ from storefront_service.web.templates import Templates
 
 _READ_SECONDS = 1.0
 _OPTIONAL_SECONDS = 0.3  # recommendations, ads and traces, which pages can do without
-_ORDER_SECONDS = 4.0  # an order that takes longer continues, and its page shows the progress
+_ORDER_SECONDS = 4.0  # a slower order continues in the background, and its page shows the progress
 
 
 class Settings(HttpServiceSettings):
@@ -60,9 +60,9 @@ class Settings(HttpServiceSettings):
     checkout_addr: str
     checkout_internal_addr: str
     email_internal_addr: str
-    # Signs session cookies; during a key change two keys, separated by a comma.
+    # Signs session cookies. During a key rotation: the new and the old key, separated by a comma.
     session_key: HmacKeySetting
-    # Browsers then send the session cookie over https only.
+    # If true, browsers send the session cookie over https only.
     secure_cookie: bool = False
     # Limits per hour.
     orders_per_session: PositiveInt = 10
@@ -70,7 +70,7 @@ class Settings(HttpServiceSettings):
     declines_per_session: PositiveInt = 5
     declines_per_network: PositiveInt = 60
     letters_per_recipient: PositiveInt = 10
-    # Jaeger's HTTP API v3, such as http://jaeger:16686; secret because it may contain a password.
+    # Base URL of Jaeger's HTTP API v3, such as http://jaeger:16686; secret because the URL may contain a password.
     traces_url: SecretStr | None = None
 
 
@@ -80,7 +80,7 @@ async def build(settings: Settings, service: HttpService) -> AsyncIterator[ASGIA
         clients = connect(settings, service.telemetry, stack)
         for closing in (clients.catalog, clients.currencies, clients.traces):
             stack.push_async_callback(closing.aclose)
-        # A page loads a dozen pictures, whose spans would bury the spans of pages.
+        # A page loads a dozen pictures, whose spans would bury the page's own span.
         service.add_unobserved_path("/static/")
         yield create_app(settings, clients, service.telemetry)
 
@@ -100,15 +100,15 @@ def create_app(settings: Settings, clients: Clients, telemetry: Telemetry) -> AS
         ],
         exception_handlers=dict.fromkeys((DomainError, PartDown, HTTPException, Exception), errors.respond),
     )
-    routes.router.redirect_slashes = False  # a redirect would trust Host, and leave https behind a proxy
+    routes.router.redirect_slashes = False  # redirects would trust the Host header, and behind a proxy lead to http
     signer = SessionSigner(settings.session_key)
-    # Outside Starlette's own middleware, so the page for an unexpected error has a session and headers too.
+    # Wraps Starlette's own middleware, so the page for an unexpected error has a session and security headers too.
     shop = ShopMiddleware(routes, signer, errors.forbidden, secure_cookie=settings.secure_cookie)
     return with_headers(shop, SECURITY_HEADERS)
 
 
 def connect(settings: Settings, telemetry: Telemetry, stack: AsyncExitStack) -> Clients:
-    """Open channels to all services, which retry reads and repeatable writes. The stack closes them."""
+    """Open channels to all services, each with the methods it may retry. The stack closes the channels."""
 
     def channel(target: str, service: str, *retryable: str, timeout_seconds: float = _READ_SECONDS) -> grpc.aio.Channel:
         opened = client.channel(

@@ -1,4 +1,4 @@
-"""Products, carts, orders and traces, as the pages show them."""
+"""Products, carts, orders and traces as the pages show them."""
 
 import hashlib
 from collections.abc import Iterable, Sequence
@@ -8,7 +8,7 @@ from datetime import datetime
 from chassis.values.money import Money
 
 BASE_CURRENCY = "USD"
-"""The currency of the catalog, and of a visitor who has chosen no other."""
+"""The currency of catalog prices, and of visitors who have not chosen another."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,15 +37,15 @@ class Catalog:
         return self._by_id.get(product_id)
 
     def known(self, product_ids: Iterable[str]) -> list[Product]:
-        """Return the products with these ids that are still sold."""
+        """Return the products that have one of these ids and are still sold."""
         return [product for product_id in product_ids if (product := self.get(product_id))]
 
     def in_category(self, category: str) -> list[Product]:
-        """Return the products of a category; none if it does not exist."""
+        """Return the products in a category, or an empty list if there is no such category."""
         return self._by_category.get(category, [])
 
     def emblems(self) -> dict[str, Product]:
-        """Return a product to show for each category, preferably one whose first category it is."""
+        """Return a product to illustrate each category, preferably one that lists the category first."""
         found = {product.categories[0]: product for product in reversed(self.products) if product.categories}
         taken = set(found.values())
         return {
@@ -54,7 +54,7 @@ class Catalog:
         }
 
     def selection(self, count: int) -> list[Product]:
-        """Return at most `count` products, one from each category."""
+        """Return at most `count` products, each from a different category."""
         chosen: dict[str, Product] = {}
         for products in self._by_category.values():
             fresh = next((product for product in products if product.id not in chosen), None)
@@ -71,7 +71,7 @@ class CartLine:
 
 @dataclass(frozen=True, slots=True)
 class Recommended:
-    """Products that go with others, and the version of the service that chose them, if known."""
+    """Recommended products, and the version of the service that recommended them; "" if unknown."""
 
     product_ids: tuple[str, ...] = ()
     version: str = ""
@@ -120,9 +120,9 @@ class Order:
     """An order and its history.
 
     Attributes:
-        state: as in `shop.internal.OrderState`, without its prefix.
-        lines: only in lists of orders, where there is no receipt.
-        receipt: None once its details are deleted because of their age.
+        state: a name from `shop.internal.OrderState` without `ORDER_STATE_`.
+        lines: what was ordered. Only in lists of orders, which have no receipts.
+        receipt: None in lists, and once the details of an old order are deleted.
         workers: how many workers have owned the order: more than one after a takeover.
     """
 
@@ -146,7 +146,7 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A span of a trace. Times are in milliseconds; `start` counts from the start of the trace."""
+    """A span of a trace. Times are in milliseconds, and `start` is relative to the start of the trace."""
 
     name: str
     service: str
@@ -158,7 +158,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """The spans of a trace in the order of a waterfall."""
+    """A trace, with its spans in the order of a waterfall diagram."""
 
     trace_id: str
     spans: tuple[Span, ...] = ()
@@ -169,10 +169,10 @@ class Trace:
 
 
 def is_local_path(text: str) -> bool:
-    """Return whether a link leads to a path of this shop: two slashes would name another host."""
+    """Return whether a link stays within this shop. A path that starts with two slashes would lead to another host."""
     return text.startswith("/") and text[1:2] not in {"/", "\\"} and text.isprintable()
 
 
 def session_label(user_id: str) -> str:
-    """Return a session id for telemetry, from which the user id cannot be derived."""
+    """Return a session id for telemetry that does not reveal the user id."""
     return hashlib.sha256(f"session {user_id}".encode()).hexdigest()[:16]

@@ -1,4 +1,4 @@
-"""Limits on orders and declined cards, by session, network and mailbox. Each replica counts in its own memory."""
+"""Limits orders and declined cards per session, network and mailbox. Each replica counts in its own memory."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,21 +20,21 @@ LIMITS = {
     "declines_per_network": "Many cards from your network were declined",
     "letters_per_recipient": "Many orders named this e-mail address",
 }
-"""The settings, whose names are the reasons of refusals, and what customers read."""
+"""What customers read when a limit is reached, by setting. Logs and metrics give the setting's name as the reason."""
 
 _MAX_KEYS = 100_000
 _HOUR_SECONDS = 3600.0
 
 
 class LimitReached(ResourceExhausted):
-    """There were too many orders or declined cards; nothing was done."""
+    """There were too many orders or declined cards, so nothing was ordered."""
 
 
 class OrderLimits:
-    """Allows a number of events per key and hour, at once or spread out (generic cell rate algorithm).
+    """Allows each key a number of events per hour, at once or spread out (generic cell rate algorithm).
 
-    A key is the name of a limit and whom it counts for; its state is when its whole allowance is available again.
-    Beyond 100,000 keys, those counted least recently are forgotten.
+    A key is a limit's name with the session, network or mailbox it applies to. Its state is the time when its whole
+    allowance is available again. Beyond 100,000 keys, the least recently counted keys are forgotten.
     """
 
     def __init__(
@@ -44,22 +44,22 @@ class OrderLimits:
         self._clock = clock
         self._full_at: dict[tuple[str, str], float] = {}
         self._refusals = telemetry.counter(semconv.HTTP_REFUSALS)
-        for name in per_hour:  # export zeros from the start: an alert sees only increases of a series
+        for name in per_hour:  # export zeros from the start: an alert only sees increases of an existing series
             self._refusals.add(0, ((semconv.HTTP_REFUSAL_REASON, name),))
 
     @contextmanager
     def order(self, user_id: str, address: str, email: str) -> Iterator[Callable[[], None]]:
-        """Count an order, unless it fails or the yielded function is called, and a declined card.
+        """Count the order that the `with` block places, or its declined card. Raise LimitReached if a limit is reached.
 
-        Raise LimitReached first if a limit is reached. An address outside the Internet does not count: it may be a
-        proxy's, which all customers share.
+        A failed order is not counted, nor one for which the block calls the yielded function. A private address is not
+        counted either, because it may belong to a proxy that all customers share.
         """
         by = {"session": user_id, "network": public_network(address)}
         orders = [(f"orders_per_{name}", key) for name, key in by.items() if key]
         declines = [(f"declines_per_{name}", key) for name, key in by.items() if key]
         orders.append(("letters_per_recipient", _mailbox(email)))
         self._check([*orders, *declines])
-        self._count(orders)  # at once, or concurrent orders would all be within the limit
+        self._count(orders)  # before the order, or concurrent orders would all pass the check
         try:
             yield lambda: self._count(orders, -1)
         except DomainError as error:
@@ -86,6 +86,6 @@ class OrderLimits:
 
 
 def _mailbox(email: str) -> str:
-    """Return the mailbox of an address: most providers ignore dots and what follows a plus sign."""
+    """Return the mailbox behind an address, because most providers ignore dots and anything after a plus sign."""
     local, _, domain = email.lower().rpartition("@")
     return f"{local.partition('+')[0].replace('.', '')}@{domain}"

@@ -1,4 +1,4 @@
-"""The checkout form: its fields, their rules, and the texts beside them."""
+"""The checkout form: its fields, their rules, and the error texts beside them."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -20,9 +20,9 @@ _NUMBERS = ("zip_code", "credit_card_number")
 
 @dataclass(frozen=True, slots=True)
 class OrderForm:
-    """A valid checkout form. Before it shows the total, it has no card. `repr` never shows the card."""
+    """A valid checkout form. It has a card only once the page shows the total. `repr` never shows card data."""
 
-    key: str  # made with the page, so sending the same page again is the same order
+    key: str  # generated with the page, so sending the same page twice places one order
     email: str
     address: Address
     card_number: str = field(repr=False)
@@ -32,7 +32,7 @@ class OrderForm:
 
 
 class InvalidForm(Exception):
-    """Fields of the form are missing or invalid. `problems` has a text for customers by field."""
+    """Form fields are missing or invalid. `problems` has a text for the customer for each such field."""
 
     def __init__(self, problems: Mapping[str, str]) -> None:
         super().__init__("the form has invalid fields")
@@ -41,7 +41,7 @@ class InvalidForm(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _Field:
-    """A field's rule, and the problems of a missing value (None if it is optional) and of an invalid one."""
+    """A field's rule, and what customers read if its value is missing (None if it is optional) or invalid."""
 
     missing: str | None
     invalid: str = ""
@@ -49,7 +49,7 @@ class _Field:
 
 
 def parse(fields: Mapping[str, str], *, with_card: bool = True) -> OrderForm:
-    """Return the form with these fields. Raise InvalidForm with the problem of each invalid one."""
+    """Parse the fields into a form. Raise InvalidForm if any field is missing or invalid."""
     texts = {name: fields.get(name, "").strip() for name in _FIELDS if with_card or name not in CARD_FIELDS}
     problems = {name: problem for name, value in texts.items() if (problem := _problem(name, value))}
     if postal_formats(texts["country"]) and not _is_postal_code(texts["zip_code"]):
@@ -69,7 +69,7 @@ def parse(fields: Mapping[str, str], *, with_card: bool = True) -> OrderForm:
 
 
 def _problem(name: str, value: str) -> str | None:
-    """Return the problem of an invalid value, or None."""
+    """Return what is wrong with a field's value, or None if the value is valid."""
     if not value:
         return _FIELDS[name].missing
     if len(value) > _MAX_TEXT:
@@ -109,7 +109,7 @@ _MONTH, _CVV = (re.compile(pattern).fullmatch for pattern in ("0?[1-9]|1[0-2]", 
 _FIELDS = {
     "email": _Field("Enter your e-mail address.", "Enter one e-mail address, such as ada@example.com.", _is_email),
     "street_address": _Field("Enter your street and house number."),
-    # Required only in countries whose codes are digits.
+    # Required only in countries whose postal codes consist of digits.
     "zip_code": _Field(
         None, "Only digits fit here. Leave it empty, and add your code to the city: London SW1A 1AA.", _is_postal_code
     ),
@@ -127,8 +127,8 @@ _FIELDS = {
     ),
     "credit_card_cvv": _Field("Enter the security code.", "Enter the three or four digits of the security code.", _CVV),
 }
-"""In the order of the page."""
+"""All fields, in the order in which the page shows them."""
 
 CARD_FIELDS = frozenset(name for name in _FIELDS if name.startswith("credit_card_"))
-"""Fields that no page, log, cookie or error may repeat."""
+"""Fields whose values no page, log, cookie or error may repeat."""
 DELIVERY_FIELDS = _FIELDS.keys() - CARD_FIELDS

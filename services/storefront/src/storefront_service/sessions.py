@@ -1,6 +1,6 @@
-"""Sessions: a random id in a signed cookie. The id is the user id of the session's cart and orders.
+"""Sessions: a signed cookie holds a random id, which is the user id of the visitor's cart and orders.
 
-A session begins, with a new id, when the first item is put into a cart, so a planted cookie is of no use.
+The first item in a cart begins a session with a new id, so an attacker gains nothing by planting a cookie.
 """
 
 import base64
@@ -21,11 +21,11 @@ _FORMAT = re.compile(r"([A-Za-z0-9_-]{22})\.([0-9]{1,12})\.([A-Za-z0-9_-]{43})")
 
 @dataclass(slots=True)
 class Session:
-    """A visitor.
+    """A visitor's session.
 
     Attributes:
-        begun: whether the browser has a valid cookie with this id.
-        cookie: the value to set, or "" to delete it; None leaves the browser's cookie as it is.
+        begun: whether the browser sent a valid cookie with this id.
+        cookie: the value that the response sets, "" to delete the browser's cookie, or None to leave it unchanged.
     """
 
     user_id: str
@@ -34,7 +34,7 @@ class Session:
     _sign: Callable[[str, int], str]
 
     def begin(self) -> None:
-        """Begin a new session with the response to this request."""
+        """Begin a new session: the response to this request sets its cookie."""
         self.user_id = secrets.token_urlsafe(_ID_BYTES)
         self.cookie = self._sign(self.user_id, int(time.time()) + LIFETIME_SECONDS)
 
@@ -49,9 +49,9 @@ class SessionSigner:
         self._keys = keys
 
     def open(self, cookie: str | None) -> Session:
-        """Return the session of a cookie. If that is missing, forged, expired or of a removed key, none has begun.
+        """Return the cookie's session, or a session that has not begun if the cookie is missing, invalid or expired.
 
-        A cookie signed with an old key is replaced by one signed with the current key.
+        If the cookie is signed with an old key, the response replaces it with one signed with the current key.
         """
         match = _FORMAT.fullmatch(cookie or "")
         if match and int(match[2]) > time.time():

@@ -1,4 +1,4 @@
-"""Clients of the services behind the pages, and of the trace store."""
+"""Clients for the services behind the pages, and for the trace store."""
 
 from dataclasses import dataclass
 

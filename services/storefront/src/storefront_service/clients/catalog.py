@@ -1,4 +1,4 @@
-"""The product catalog, cached, and search."""
+"""Reads and caches the product catalog, and searches it."""
 
 from collections.abc import Iterable, Mapping
 
@@ -15,19 +15,19 @@ _ALL = "catalog"
 
 
 class CatalogClient:
-    """Reads the catalog. After the first read, a stale one is served while it is refreshed or cannot be."""
+    """Reads and caches the catalog. Serves a stale catalog while a refresh is running or failing."""
 
     def __init__(self, stub: ProductCatalogServiceStub, telemetry: Telemetry) -> None:
         self._stub = stub
         self._cache = TtlCache(self._fetch, _TTL_SECONDS, "catalog", telemetry, serve_stale=True)
 
     async def current(self) -> Catalog:
-        """Return the catalog. Raise DomainError if it was never read and cannot be."""
+        """Return the catalog. Raise DomainError if no catalog is cached yet and reading it fails."""
         (catalog,) = await self._cache.get(_ALL)
         return catalog
 
     async def search(self, query: str) -> list[Product]:
-        """Return matching products, best first. Raise DomainError."""
+        """Return matching products, best first. Raise DomainError if the search fails."""
         found = await self._stub.SearchProducts(product_catalog_pb2.SearchProductsRequest(query=query))
         return [_from_wire(product) for product in found.results]
 
@@ -51,7 +51,7 @@ CHECKS: Mapping[str, Check] = {
         ("results.price_usd", _have_prices(found.results))
     ],
 }
-"""A missing price would be converted from a currency that does not exist, and the currency service blamed."""
+"""Reject invalid prices here: otherwise their conversion would fail, and the currency service would be blamed."""
 
 
 def _from_wire(message: product_catalog_pb2.Product) -> Product:

@@ -1,4 +1,4 @@
-"""Prices in the visitor's currency, cached amount by amount."""
+"""Converts prices to the visitor's currency, and caches each converted amount."""
 
 from collections.abc import Sequence
 
@@ -14,7 +14,7 @@ _ALL = "currencies"
 
 
 class CurrencyClient:
-    """Lists currencies and converts amounts. After the first read, stale values are served during a refresh."""
+    """Lists currencies and converts amounts. Serves stale values while a refresh is running or failing."""
 
     def __init__(self, stub: CurrencyServiceStub, telemetry: Telemetry) -> None:
         self._stub = stub
@@ -22,12 +22,12 @@ class CurrencyClient:
         self._converted = TtlCache(self._convert, _TTL_SECONDS, "conversions", telemetry, serve_stale=True)
 
     async def codes(self) -> tuple[str, ...]:
-        """Return the codes of all currencies, sorted. Raise DomainError if they were never read and cannot be."""
+        """Return all currency codes, sorted. Raise DomainError if none are cached yet and reading them fails."""
         (codes,) = await self._codes.get(_ALL)
         return codes
 
     async def convert(self, amounts: Sequence[Money], code: str) -> list[Money]:
-        """Return amounts in a currency, rounded to its minor unit, as checkout charges them. Raise DomainError."""
+        """Convert amounts to a currency, rounded as checkout charges them. Raise DomainError if a conversion fails."""
         foreign = [(amount, code) for amount in amounts if amount.currency_code != code]
         converted = dict(zip(foreign, await self._converted.get(*foreign), strict=True)) if foreign else {}
         return [converted.get((amount, code), amount) for amount in amounts]

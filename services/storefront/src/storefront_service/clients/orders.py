@@ -1,4 +1,4 @@
-"""Places orders through checkout, and reads them from its journal."""
+"""Places orders through checkout, and reads orders from checkout's journal."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -21,14 +21,14 @@ _LISTED = 50
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """A placed order; `repeated` if an earlier request with the same key had placed it."""
+    """A placed order. `repeated` is true if an earlier request with the same key placed it."""
 
     order_id: str
     repeated: bool
 
 
 class OrdersClient:
-    """Every method raises DomainError."""
+    """Quotes, places and reads orders. Every method raises DomainError if checkout refuses or fails."""
 
     def __init__(self, checkout: CheckoutServiceStub, quotes: OrderQuotesStub, journal: OrderJournalStub) -> None:
         self._checkout = checkout
@@ -36,11 +36,11 @@ class OrdersClient:
         self._journal = journal
 
     async def quote(self, user_id: str, currency: str, form: OrderForm) -> Receipt:
-        """Return the receipt that an order of the user's cart would have now."""
+        """Return the receipt that the user would get for ordering the cart now."""
         return _receipt_from_wire(await self._quotes.QuoteOrder(_request_to_wire(user_id, currency, form)))
 
     async def place(self, user_id: str, total: Money, form: OrderForm) -> Placed:
-        """Order the user's cart if it costs this total, once per key of the form."""
+        """Order the user's cart if it still costs this total. Each form key places at most one order."""
         request = _request_to_wire(user_id, total.currency_code, form)
         metadata = (("idempotency-key", form.key), ("expected-total", str(total)))
         call = self._checkout.PlaceOrder(request, metadata=metadata)
@@ -100,7 +100,7 @@ def _from_wire(
 
 def _step_from_wire(event: orders_pb2.OrderEvent) -> Step:
     state = _state_from_wire(event.state)
-    # Who settled an order, and their reason, are for operators.
+    # Only operators may see who settled an order, and why.
     detail = "" if event.step.startswith("settled_") else event.detail
     return Step(event.at.ToDatetime(UTC), event.step, state, event.attempt, event.epoch, detail)
 

@@ -1,4 +1,4 @@
-"""Recommendations and ads, which a page leaves out when they are slow or fail."""
+"""Fetches recommendations and ads. Pages leave them out when their services are slow or fail."""
 
 import re
 from collections.abc import Sequence
@@ -15,21 +15,21 @@ from storefront_service.domain import Ad, Recommended, is_local_path
 log = structlog.get_logger()
 
 _MAX_PRODUCTS, _MAX_RECOMMENDED = 100, 5
-# Pages show the service's version, and calls send the visitor's: neither may be arbitrary text.
+# Limits untrusted text: pages show the version that the service names, and calls send the one the visitor names.
 _VERSION = re.compile(r"[a-z0-9][a-z0-9.-]{0,15}", re.ASCII)
 
 
 class SuggestionsClient:
-    """Recommendations and ads. No method raises DomainError."""
+    """Fetches recommendations and ads. No method raises DomainError: after a failure, the result is empty."""
 
     def __init__(self, recommendations: RecommendationServiceStub, ads: AdServiceStub) -> None:
         self._recommendations = recommendations
         self._ads = ads
 
     async def recommended(self, user_id: str, product_ids: Sequence[str], version: str) -> Recommended:
-        """Return up to five products that go with the given ones; none when the service fails.
+        """Return up to five products that go with the given products, or none if the service fails.
 
-        A mesh or gateway routes the call to the given `version` of the service; empty means any.
+        A mesh or gateway routes the call to this version of the service; "" means any version.
         """
         known = product_ids[:_MAX_PRODUCTS]
         request = recommendation_pb2.ListRecommendationsRequest(user_id=user_id, product_ids=known)
@@ -45,7 +45,7 @@ class SuggestionsClient:
         return Recommended(found, named[0] if named else "")
 
     async def ad(self, contexts: Sequence[str], *, page: str = "") -> Ad | None:
-        """Return an ad for these keywords that leads to another page; None if there is none or the service fails."""
+        """Return an ad for these keywords that does not link to `page`; None if there is none or the service fails."""
         try:
             found = (await self._ads.GetAds(ad_pb2.AdRequest(context_keys=contexts))).ads
         except DomainError as error:

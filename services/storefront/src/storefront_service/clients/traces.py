@@ -1,4 +1,4 @@
-"""Traces of orders, from a store with Jaeger's HTTP API v3."""
+"""Reads order traces from a store with Jaeger's HTTP API v3."""
 
 import asyncio
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -17,13 +17,13 @@ log = structlog.get_logger()
 _MAX_BYTES = 4 * 1024 * 1024
 _MAX_TRACES = 50
 _MAX_SPANS = 200
-# A trace begins just before its order is recorded, and the clocks of two machines differ a little.
+# Search around the time the order was recorded: its trace begins just before, and clocks differ a little.
 _BEFORE, _AFTER = timedelta(seconds=30), timedelta(seconds=30)
 _FAILED = {2, "STATUS_CODE_ERROR"}
 
 
 class TracesClient:
-    """Reads traces. Without a URL there are none; it has user and password if the store needs them."""
+    """Reads traces. Without a URL there are none. If the store needs a login, the URL contains it."""
 
     def __init__(self, url: str | None, *, timeout_seconds: float) -> None:
         self._timeout_seconds = timeout_seconds
@@ -34,14 +34,14 @@ class TracesClient:
         return self._client is not None
 
     async def of_order(self, order_id: str, created_at: datetime) -> Trace | None:
-        """Return the trace in which an order was placed, or None if it is not found, or the store is slow or fails."""
+        """Return the trace in which an order was placed; None if it is not found, or if the store is slow or fails."""
         if self._client is None:
             return None
         try:
             async with asyncio.timeout(self._timeout_seconds):
                 return await self._search(self._client, order_id, created_at)
         except (httpx2.HTTPError, TimeoutError, ValueError, KeyError, TypeError, AttributeError) as error:
-            # Only the type: the text may quote the URL with its password.
+            # Log only the type, because the text may quote the URL with its password.
             log.info("page without a trace", error=type(error).__name__)
             return None
 
@@ -53,7 +53,7 @@ class TracesClient:
         query = {
             "query.service_name": "checkout",
             "query.operation_name": "shop.CheckoutService/PlaceOrder",
-            # Releases without support for it return all traces of the period, so the result is filtered as well.
+            # Releases that ignore this filter return all traces of the period, so `_trace_of` filters them again.
             "query.attributes": orjson.dumps({semconv.ORDER_ID: order_id}).decode(),
             "query.start_time_min": (created_at - _BEFORE).isoformat(),
             "query.start_time_max": (created_at + _AFTER).isoformat(),
@@ -70,7 +70,7 @@ class TracesClient:
 
 
 def _spans(document: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """Yield the exported spans, with the names of their services."""
+    """Yield the exported spans, each with its service's name."""
     for resource in document["result"]["resourceSpans"]:
         service = str(_attributes(resource["resource"]).get("service.name", ""))
         for scope in resource["scopeSpans"]:
@@ -86,7 +86,7 @@ def _start(span: Mapping[str, Any]) -> int:
 
 
 def _trace_of(order_id: str, spans: Sequence[Mapping[str, Any]]) -> Trace | None:
-    """Return the earliest trace with a span of the order: recoveries and repeats have their own traces."""
+    """Return the earliest trace with a span for the order: later traces are recoveries and repeats."""
     marked = [span for span in spans if _attributes(span).get(semconv.ORDER_ID) == order_id]
     if not marked:
         return None

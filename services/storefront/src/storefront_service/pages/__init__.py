@@ -1,1 +1,1 @@
-"""The pages, by feature."""
+"""The pages, one module per feature."""

@@ -1,4 +1,4 @@
-"""The cart, and the choice of currency."""
+"""The cart page, and choosing a currency."""
 
 import asyncio
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ _YEAR_SECONDS = 365 * 24 * 3600
 
 @dataclass(frozen=True, slots=True)
 class CartRow:
-    """A line of a cart or an order. If the product is no longer sold, it is None, and in a cart the costs are too."""
+    """A line of a cart or order. If the product is no longer sold, `product` is None; in a cart, so are the prices."""
 
     product_id: str
     quantity: int
@@ -34,7 +34,7 @@ class CartRow:
 
 @dataclass(frozen=True, slots=True)
 class CartView:
-    """A cart or an order as pages show it; `total` leaves out products that are no longer sold, and shipping."""
+    """A cart or order as pages show it. `total` excludes shipping and, in a cart, products that are no longer sold."""
 
     rows: tuple[CartRow, ...]
     total: Money
@@ -45,7 +45,7 @@ class CartView:
 
 
 async def view_cart(pages: Pages, catalog: Catalog, lines: Sequence[CartLine], currency: str) -> CartView:
-    """Return a cart with the costs that checkout would charge."""
+    """Return the cart with the prices that checkout would charge."""
     sold = [(line, product) for line in lines if (product := catalog.get(line.product_id))]
     costs = await pages.prices([product.price * line.quantity for line, product in sold], currency)
     prices = await pages.prices([product.price for _, product in sold], currency)
@@ -56,7 +56,7 @@ async def view_cart(pages: Pages, catalog: Catalog, lines: Sequence[CartLine], c
 
 
 def view_receipt(receipt: Receipt, catalog: Catalog) -> CartView:
-    """Return the lines of a receipt."""
+    """Return a receipt's lines as a cart view."""
     lines = receipt.lines
     rows = [CartRow(line.product_id, line.quantity, catalog.get(line.product_id), line.cost) for line in lines]
     return CartView(tuple(rows), total(receipt.shipping_cost.currency_code, [line.cost for line in lines]))
@@ -88,7 +88,7 @@ class CartPages(Pages):
         )
 
     async def add(self, request: Request) -> Response:
-        """Add a product, once per key of the form."""
+        """Add a product to the cart, at most once per form key."""
         form = await read_form(request)
         key = parse_idempotency_key(form.get("key", ""), "key")
         quantity = _parse_quantity(form.get("quantity", ""))
@@ -100,7 +100,7 @@ class CartPages(Pages):
         return RedirectResponse(f"/cart?added={product.id}", _SEE_OTHER)
 
     async def set_quantity(self, request: Request) -> Response:
-        """Set the quantity of a product in the cart, sold or not; 0 removes it."""
+        """Set a product's quantity in the cart, even if the product is no longer sold; 0 removes it."""
         form = await read_form(request)
         line = CartLine(form.get("product_id", ""), _parse_quantity(form.get("quantity", ""), lowest=0))
         await require("cart", self.clients.carts.set_quantity(session_of(request).user_id, line))
@@ -111,7 +111,7 @@ class CartPages(Pages):
         return RedirectResponse("/cart", _SEE_OTHER)
 
     async def _is_unused(self, user_id: str) -> bool:
-        """Return whether a session has neither items nor orders: its cookie may have been planted."""
+        """Return whether a session has no items and no orders, so an attacker may have planted its cookie."""
         try:
             return not await self.clients.carts.read(user_id) and not await self.clients.orders.of_user(user_id)
         except DomainError:

@@ -1,4 +1,4 @@
-"""The checkout form, first without and then with the total and the card, and placing the order."""
+"""Checkout: asks for an address, shows the total, asks for the card, and places the order."""
 
 import asyncio
 import contextlib
@@ -33,7 +33,7 @@ _SEE_OTHER = 303
 _MINUTE_SECONDS = 60
 _INVALID, _DECLINED, _CONFLICT, _TOO_MANY, _UNAVAILABLE = 422, 402, 409, 429, 503
 _ORDERED_BEFORE = "CART_ORDERED"
-# Reasons of errors about an order that exists: its page shows how it ends.
+# Error reasons that mean the order already exists: redirect to its page, which shows how the order ends.
 _EXISTS = {"ORDER_IN_PROGRESS", "ORDER_IN_FLIGHT", "ORDER_NEEDS_REVIEW", "ORDER_SETTLED", _ORDERED_BEFORE}
 _OF_SESSION = "session"
 _MAX_COOKIE = 3500  # browsers drop cookies of more than 4096 bytes
@@ -45,8 +45,8 @@ class Rejection:
     """Why the form is shown again.
 
     Attributes:
-        order_id: of a declined order; empty if none was begun.
-        problems: texts beside the invalid fields, by field.
+        order_id: id of the declined order; empty if no order was begun.
+        problems: the text to show beside each invalid field, by field name.
         repeatable: whether the form may be sent again with the same key.
     """
 
@@ -71,9 +71,9 @@ class CheckoutPages(Pages):
         ]
 
     async def form(self, request: Request) -> Response:
-        """Show the form, with the total once the visitor has entered an address."""
+        """Show the form, with the total if the visitor has already entered an address."""
         fields = dict(parse_qsl(request.cookies.get(DELIVERY_COOKIE, "")))
-        if fields.pop(_OF_SESSION, "") != session_label(session_of(request).user_id):  # another visitor's cookie
+        if fields.pop(_OF_SESSION, "") != session_label(session_of(request).user_id):  # not this visitor's cookie
             fields = {}
         try:
             receipt = await self._quote(request, fields) if fields else None
@@ -84,7 +84,7 @@ class CheckoutPages(Pages):
         return await self._form(request, fields, None, receipt)
 
     async def submit(self, request: Request) -> Response:
-        """Order at the shown total and redirect to the order. Redirect a form without a total to the one with it."""
+        """If the form has a total, place the order and redirect to it; otherwise redirect to a form with a total."""
         fields = await read_form(request)
         total = _shown_total(request, fields)
         parse_idempotency_key(fields.get("key", ""), "key")
@@ -104,7 +104,7 @@ class CheckoutPages(Pages):
         return _order_page(placed.order_id, repeated=placed.repeated)
 
     async def _lead_to_total(self, request: Request, fields: Mapping[str, str]) -> Response:
-        """Redirect to the form with the total, so visitors can reload it and come back to it."""
+        """Redirect to the form with the total, so that visitors can reload that page and return to it."""
         entered = {name: text for name, text in fields.items() if name in order_form.DELIVERY_FIELDS}
         cookie = urlencode({**entered, _OF_SESSION: session_label(session_of(request).user_id)})
         if len(cookie) > _MAX_COOKIE:
@@ -128,7 +128,7 @@ class CheckoutPages(Pages):
         return await self._form_again(request, fields, rejection)
 
     async def _form_again(self, request: Request, fields: Mapping[str, str], rejection: Rejection) -> Response:
-        """Show the form with the current total; while the outcome is unknown, with the total that was accepted."""
+        """Show the form with the current total, or with the accepted total while the order's outcome is unknown."""
         receipt = None
         if rejection.status != _UNAVAILABLE:
             with contextlib.suppress(order_form.InvalidForm, DomainError):
@@ -141,7 +141,7 @@ class CheckoutPages(Pages):
     async def _form(
         self, request: Request, fields: Mapping[str, str], rejection: Rejection | None, receipt: Receipt | None
     ) -> Response:
-        """Show the form, which has the fields of the card only if it shows a total."""
+        """Show the form. Card fields appear only together with a total."""
         lines, catalog = await asyncio.gather(self.cart_lines(request), self.catalog())
         frame = await self.frame(request, lines)
         cart = view_receipt(receipt, catalog) if receipt else await view_cart(self, catalog, lines, frame.currency)
@@ -170,7 +170,7 @@ def _shown_total(request: Request, fields: Mapping[str, str]) -> Money | None:
 
 
 def rejection_of(error: DomainError) -> Rejection:
-    """Return what the form shows for an error of checkout."""
+    """Return what the form shows after this error from checkout."""
     order_id = error.metadata.get("order_id", "")
     if error.reason == "IDEMPOTENCY_KEY_REUSED":
         text = "This form was already sent with other details. Look at your orders before you order again."

@@ -1,4 +1,4 @@
-"""What all pages share: their frame, and how they load and show parts of the shop."""
+"""What all pages share: the frame around them, loading parts of the shop, and rendering."""
 
 import asyncio
 from collections.abc import Awaitable, Sequence
@@ -22,7 +22,7 @@ from storefront_service.web.templates import Templates
 log = structlog.get_logger()
 
 CURRENCY_COOKIE, DELIVERY_COOKIE = "currency", "delivery"
-# Cache-Control of pages with addresses, orders or a form for card data; the others show how full the cart is.
+# Cache-Control values: PERSONAL if a page has addresses, orders or card fields, else _PRIVATE for the cart count.
 PERSONAL, _PRIVATE = "no-store", "private, no-cache"
 _COUNT_SECONDS = 0.3
 
@@ -34,14 +34,14 @@ class PartDown(Exception):
 
 
 def found(value: T | None) -> T:
-    """Return the object that a page shows. Raise HTTPException with status 404 if it does not exist."""
+    """Return the value. Raise HTTPException with status 404 if it is None."""
     if value is None:
         raise HTTPException(HTTPStatus.NOT_FOUND)
     return value
 
 
 async def require(part: str, call: Awaitable[T]) -> T:
-    """Await a call that the page needs. Raise PartDown if it fails, or the service's own error if that is a refusal."""
+    """Await a call that the page needs. Raise PartDown if the service fails, or the service's error if it refuses."""
     try:
         return await call
     except REFUSALS:
@@ -53,12 +53,12 @@ async def require(part: str, call: Awaitable[T]) -> T:
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """The header of all pages.
+    """The header that all pages show.
 
     Attributes:
         cart_count: number of items in the cart; None if unknown.
-        return_to: where a change of the currency redirects to.
-        categories: empty while the catalog is unavailable.
+        return_to: where to redirect after the currency is changed.
+        categories: names of all categories; empty while the catalog is unavailable.
     """
 
     currency: str
@@ -76,7 +76,7 @@ class Pages:
     clients: Clients
 
     async def frame(self, request: Request, cart: Sequence[CartLine] | None = None) -> Frame:
-        """Load the frame without the parts that are slow or fail. Read the cart unless it is given."""
+        """Load the frame, leaving out parts that are slow or fail. Read the cart unless it is given."""
         user_id, carts = session_of(request).user_id, self.clients.carts
         lines, codes, catalog = await asyncio.gather(
             or_none(carts.read(user_id, timeout_seconds=_COUNT_SECONDS) if cart is None else asyncio.sleep(0, cart)),
@@ -94,15 +94,15 @@ class Pages:
         )
 
     async def catalog(self) -> Catalog:
-        """Return the catalog. Raise PartDown."""
+        """Return the catalog. Raise PartDown if it is unavailable."""
         return await require("catalog", self.clients.catalog.current())
 
     async def cart_lines(self, request: Request) -> tuple[CartLine, ...]:
-        """Return the lines of the visitor's cart. Raise PartDown."""
+        """Return the lines of the visitor's cart. Raise PartDown if the cart is unavailable."""
         return await require("cart", self.clients.carts.read(session_of(request).user_id))
 
     async def prices(self, amounts: Sequence[Money], currency: str) -> list[Money]:
-        """Return amounts in a currency, or unconverted while conversion is unavailable."""
+        """Convert amounts to a currency. Return them unconverted while the currency service is unavailable."""
         try:
             return await self.clients.currencies.convert(amounts, currency)
         except DomainError as error:
@@ -110,12 +110,12 @@ class Pages:
             return list(amounts)
 
     async def recommended(self, request: Request, product_ids: Sequence[str]) -> Recommended:
-        """Return products that go with these, from the version of the service that the request's header names."""
+        """Return products that go with these, from the service version that the `shop-version` header names."""
         user_id, version = session_of(request).user_id, request.headers.get("shop-version", "")
         return await self.clients.suggestions.recommended(user_id, product_ids, version)
 
     async def priced(self, products: Sequence[Product], currency: str) -> list[Product]:
-        """Return products with their prices in a currency."""
+        """Return the products with their prices converted to a currency."""
         prices = await self.prices([product.price for product in products], currency)
         return [replace(product, price=price) for product, price in zip(products, prices, strict=True)]
 
@@ -134,7 +134,7 @@ async def or_none(call: Awaitable[T]) -> T | None:
 
 
 def _return_to(request: Request) -> str:
-    """Return the path of the visible page: for a rejected form, that of the page with the form."""
+    """Return the path of the page that the visitor sees; after a rejected form, the path of the page with that form."""
     if request.method == "POST":
         return "/cart" if request.url.path.startswith("/cart") else "/checkout"
     return quote(request.url.path) + (f"?{request.url.query}" if request.url.query else "")

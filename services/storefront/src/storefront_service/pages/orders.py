@@ -1,4 +1,4 @@
-"""The session's orders: a list, and the progress, trace and confirmation of an order."""
+"""Pages about the session's orders: a list, and each order's progress, trace and confirmation."""
 
 import asyncio
 import contextlib
@@ -19,12 +19,12 @@ from storefront_service.pages.cart import view_receipt
 from storefront_service.pages.frame import CURRENCY_COOKIE, DELIVERY_COOKIE, PERSONAL, Pages, found, or_none, require
 from storefront_service.web.middleware import session_of
 
-# Shorter than the grace period of a drain, so no stream delays the end of the process; browsers reconnect.
+# Streams end within the grace period of a shutdown, so they never delay it; browsers reconnect.
 _STREAM_SECONDS = 15.0
 _POLL_SECONDS = 0.4
-# A stream holds a connection and reads the order several times a second, and a visitor can open any number.
+# Bounds the load: a stream holds a connection and polls the order, and a visitor can open any number of streams.
 _MAX_STREAMS = 100
-# Services export spans every few seconds: a trace that has not arrived within a minute will not arrive.
+# Services export spans every few seconds, so a trace that is still missing after a minute will not arrive.
 _TRACE_POLL_SECONDS = 1.0
 _TRACE_MAX_DELAY = timedelta(minutes=1)
 _PARTS = ("progress", "journal")
@@ -55,7 +55,7 @@ class OrderPages(Pages):
         return self.render("orders.html", frame, cache=PERSONAL, orders=orders, catalog=catalog, begun=begun)
 
     async def forget(self, request: Request) -> Response:
-        """Empty the cart, and delete the cookies of session, address and currency."""
+        """Empty the cart, and delete the session, address and currency cookies."""
         session, response = session_of(request), RedirectResponse("/orders", 303)
         with contextlib.suppress(DomainError):  # the cart expires anyway
             await self.clients.carts.empty(session.user_id)
@@ -85,9 +85,9 @@ class OrderPages(Pages):
         )
 
     async def events(self, request: Request) -> Response:
-        """Stream the order's progress as server-sent events, until it is final or the stream's time is over.
+        """Stream the order's progress as server-sent events until the order is final or the stream's time is up.
 
-        Refuse while there are too many streams: the page then stays as it was loaded.
+        Refuse the stream if too many are open: the page then stays as it was loaded.
         """
         order = await self._find(request)
         if self._streams >= _MAX_STREAMS:
@@ -101,7 +101,7 @@ class OrderPages(Pages):
         return self.render("email.html", frame, cache=PERSONAL, confirmation=confirmation, order_id=order_id)
 
     async def email_content(self, request: Request) -> Response:
-        """Return the HTML of the confirmation for an iframe, with a policy that forbids scripts and other resources."""
+        """Return the confirmation's HTML for an iframe, with a policy that forbids scripts and external resources."""
         confirmation = await self._confirmation(request)
         framed = {"content-security-policy": _EMAIL_POLICY, "x-frame-options": "SAMEORIGIN", "cache-control": PERSONAL}
         return HTMLResponse(found(confirmation and confirmation.body("html")), headers=framed)
@@ -134,7 +134,7 @@ class OrderPages(Pages):
                 try:
                     order = await self.clients.orders.find(order.user_id, order.order_id) or order
                 except DomainError:
-                    yield ": checkout does not respond\n\n"  # it may recover before the stream ends
+                    yield ": checkout does not respond\n\n"  # checkout may recover before the stream ends
         finally:
             self._streams -= 1
 
@@ -143,7 +143,7 @@ class OrderPages(Pages):
         while self.clients.traces.available and time.monotonic() < until:
             trace = await self.clients.traces.of_order(order.order_id, order.created_at)
             if trace is not None:
-                # Services export at different times: a trace is complete once it stops growing.
+                # Services export their spans at different times, so a trace counts as complete once it stops growing.
                 if trace == sent:
                     return
                 sent = trace

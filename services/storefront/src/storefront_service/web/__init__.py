@@ -1,1 +1,1 @@
-"""HTTP for all pages: sessions, forms, templates, static files, headers."""
+"""HTTP code that all pages share: sessions, forms, templates, static files and headers."""

@@ -1,4 +1,4 @@
-"""Security headers of every response."""
+"""Security headers for every response."""
 
 CONTENT_SECURITY_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; frame-src 'self'; "

@@ -1,4 +1,4 @@
-"""Opens the session of every request, and rejects forms of other sites."""
+"""Opens each request's session, and rejects forms from other sites."""
 
 from typing import cast
 
@@ -20,7 +20,7 @@ def session_of(request: Request) -> Session:
 
 
 class ShopMiddleware:
-    """Opens the visitor's session. `forbidden` responds to forms of other sites."""
+    """Opens the visitor's session. `forbidden` responds to forms from other sites."""
 
     def __init__(self, app: ASGIApp, signer: SessionSigner, forbidden: ASGIApp, *, secure_cookie: bool) -> None:
         self._app = app
@@ -44,6 +44,6 @@ class ShopMiddleware:
         origin, site, host = (request.headers.get(name) for name in ("origin", "sec-fetch-site", "host"))
         is_form = scope["method"] not in {"GET", "HEAD"}
         handle = self._forbidden if is_form and is_foreign(origin, site, host or "") else self._app
-        # Baggage reaches the spans of this page and of all its calls.
+        # Baggage is recorded on the spans of this page and of all its calls.
         add_baggage(semconv.SESSION_ID, session_label(session.user_id))
         await handle(scope, receive, send if scope["path"].startswith(_STATIC) else send_with_cookie)

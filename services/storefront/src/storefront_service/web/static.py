@@ -1,4 +1,4 @@
-"""Serves style sheet, script and pictures from memory, under URLs that change with their content."""
+"""Serves the style sheet, script and pictures from memory, under URLs that change with the content."""
 
 import gzip
 import hashlib
@@ -24,7 +24,7 @@ class _File:
 
 
 class StaticFiles:
-    """All static files, read once."""
+    """Serves all static files, which are read once at start."""
 
     def __init__(self) -> None:
         self._files = {path.relative_to(FOLDER).as_posix(): _read(path) for path in FOLDER.rglob("*") if path.is_file()}
@@ -35,7 +35,7 @@ class StaticFiles:
         return self._urls[name]
 
     def picture(self, path: str) -> str:
-        """Return the URL of the picture with this path in the catalog, or of a placeholder."""
+        """Return the URL for a picture path from the catalog, or the placeholder's URL if there is no such picture."""
         return self._urls.get(path.removeprefix("/static/"), self._urls["placeholder.svg"])
 
     async def serve(self, request: Request) -> Response:

@@ -1,4 +1,4 @@
-"""Renders templates."""
+"""Renders pages from templates."""
 
 from collections.abc import Hashable, Mapping
 from functools import lru_cache
@@ -12,7 +12,7 @@ from storefront_service.web.static import StaticFiles
 
 
 class Templates:
-    """Renders pages; every value is escaped."""
+    """Renders templates, escaping every value."""
 
     def __init__(self, static: StaticFiles) -> None:
         self._environment = Environment(
@@ -23,7 +23,7 @@ class Templates:
             trim_blocks=True,
             lstrip_blocks=True,
         )
-        # Categories and currencies are the same on most pages: they are rendered once.
+        # Renders categories and currencies only once, because they are the same on most pages.
         fragment = lru_cache(maxsize=1024)(self._fragment)
         self._environment.globals.update(static=static.url, picture=static.picture, fragment=fragment)
         self._environment.filters.update(
@@ -36,4 +36,4 @@ class Templates:
         return self._environment.get_template(name).render(values)
 
     def _fragment(self, name: str, **values: Hashable) -> Markup:
-        return Markup(self.render(name, values))  # noqa: S704 - rendered by a template, which escapes
+        return Markup(self.render(name, values))  # noqa: S704 - the template has escaped its values
