@@ -24,7 +24,7 @@ _POLL_SECONDS = 0.1
 
 @dataclass
 class Customers:
-    """Opens each session when it arrives, however many are in flight, up to a limit that bounds memory."""
+    """Opens sessions as they arrive, without waiting for earlier ones. `max_sessions` bounds memory."""
 
     environment: Environment
     figures: Figures
@@ -48,7 +48,7 @@ class Customers:
 
     @property
     def in_flight(self) -> int:
-        """Number of sessions in flight, here and on workers."""
+        """Number of sessions in flight, in this process and on all workers."""
         return len(self._sessions) + sum(int(report["in_flight"]) for report in self._workers.values())
 
     def wait_for_workers(self) -> None:

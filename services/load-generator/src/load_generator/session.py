@@ -64,7 +64,7 @@ class Session:
         self._agent.close()
 
     def think(self) -> None:
-        """Plan the next request 0.5 to 1.5 times the mean think time later."""
+        """Plan the next request after a random think time, 0.5 to 1.5 times the mean."""
         self.planned += self.think_seconds * self.random.uniform(0.5, 1.5)
 
     def open(self, path: str) -> Page:
