@@ -46,7 +46,7 @@ from storefront_service.web.static import StaticFiles
 from storefront_service.web.templates import Templates
 
 _READ_SECONDS = 1.0
-_OPTIONAL_SECONDS = 0.3  # recommendations, ads and traces, which pages can do without
+_OPTIONAL_SECONDS = 0.3  # for recommendations, ads and traces, which pages can do without
 _ORDER_SECONDS = 4.0  # a slower order continues in the background, and its page shows the progress
 
 

@@ -140,7 +140,7 @@ class Order:
 
     @property
     def is_final(self) -> bool:
-        """Whether the order no longer changes, unless its customer orders the cart again."""
+        """Whether the order won't change any more, unless its customer orders the same cart again."""
         return self.state not in {"CHARGING", "SHIPPED", "VOIDING"}
 
 

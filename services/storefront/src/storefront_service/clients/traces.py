@@ -95,7 +95,7 @@ def _trace_of(order_id: str, spans: Sequence[Mapping[str, Any]]) -> Trace | None
 
 
 def _waterfall(spans: Iterable[Mapping[str, Any]]) -> Iterator[Span]:
-    """Yield spans depth first, children by start time. A span whose parent is missing is a root."""
+    """Yield spans depth first, and siblings by start time. A span whose parent is missing becomes a root."""
     by_id = {span["spanId"]: span for span in sorted(spans, key=_start)}
     children: dict[str, list[Mapping[str, Any]]] = {}
     for span in by_id.values():

@@ -22,7 +22,7 @@ from storefront_service.web.templates import Templates
 log = structlog.get_logger()
 
 CURRENCY_COOKIE, DELIVERY_COOKIE = "currency", "delivery"
-# Cache-Control values: PERSONAL if a page has addresses, orders or card fields, else _PRIVATE for the cart count.
+# Cache-Control values: PERSONAL for pages with addresses, orders or card fields, _PRIVATE for all other pages.
 PERSONAL, _PRIVATE = "no-store", "private, no-cache"
 _COUNT_SECONDS = 0.3
 

@@ -31,7 +31,7 @@ class StaticFiles:
         self._urls = {name: f"/static/{name}?v={file.version}" for name, file in self._files.items()}
 
     def url(self, name: str) -> str:
-        """Return the URL of a file, which changes with its content."""
+        """Return a file's URL, which changes with the file's content."""
         return self._urls[name]
 
     def picture(self, path: str) -> str:
