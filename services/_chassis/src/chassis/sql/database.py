@@ -1,11 +1,11 @@
-"""One interface to SQLite and PostgreSQL, for the stores of services; `chassis.sql.opening` opens it.
+"""One interface to SQLite and PostgreSQL for the services' stores; `chassis.sql.opening` opens databases.
 
-SQL is written once, in what both databases understand:
+Every statement is written once, in SQL that both databases understand:
 
 - `:name` is a parameter.
-- NOW is the time. SQLite gets functions for it that are named as PostgreSQL's.
-- A list is one parameter: a JSON object, see `listed`, whose elements are the rows of `json_each(:items)`.
-- `FOR UPDATE` and `FOR UPDATE SKIP LOCKED` are removed on SQLite, where transactions don't overlap.
+- NOW is the current time. SQLite gets functions with the names of PostgreSQL's time functions.
+- A list is passed as one parameter, a JSON object (see `listed`); `json_each(:items)` returns one row per element.
+- `FOR UPDATE` and `FOR UPDATE SKIP LOCKED` are removed for SQLite, where write transactions don't overlap.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,10 +15,10 @@ import orjson
 
 Parameters: TypeAlias = Mapping[str, Any]
 Statement: TypeAlias = tuple[str, Parameters]
-"""SQL, and the values of its parameters by name; other values are ignored."""
+"""SQL and its parameter values by name; values for unknown parameters are ignored."""
 
-# The database's clock, in seconds since 1970. A subquery is evaluated once per statement, not for each row: otherwise
-# PostgreSQL couldn't use an index.
+# The database clock's time, in seconds since 1970. It is a subquery so that PostgreSQL evaluates it once per statement,
+# not for each row, and can use an index.
 NOW = "(SELECT date_part('epoch', clock_timestamp()))"
 
 
@@ -29,44 +29,43 @@ class Row(Protocol):
 
 
 class StatementRejected(Exception):
-    """The database responds, but can't run a statement, because of one row or a missing table, for example.
+    """The database responds, but can't run a statement, for example because of one row or a missing table.
 
-    The message is logged, so it quotes no values of parameters or rows.
+    The message is logged, so it never quotes parameter values or rows.
     """
 
 
 def is_rejected(error: BaseException) -> bool:
-    """Return whether a store's error was caused by a rejected statement, which may succeed for other rows."""
+    """Return whether a rejected statement caused this error; the statement may succeed for other rows."""
     return isinstance(error.__cause__, StatementRejected)
 
 
 class Database(Protocol):
-    """Runs statements. All methods raise the error that was passed to `opening.open_database`.
+    """Runs statements. Every method raises the `unavailable` error that was passed to `opening.open_database`.
 
-    They raise it while a server doesn't answer in time, a file is locked or damaged, or a disk is full; the outcome of
-    a write is then unknown. They also raise it if the database rejects a statement, see `is_rejected`; nothing was
-    written then.
+    If the server doesn't answer in time, the file is locked or damaged, or the disk is full, this error leaves the
+    outcome of a write unknown. If the database has rejected a statement (see `is_rejected`), nothing was written.
     """
 
     async def write(self, *batch: Statement) -> Sequence[Sequence[Row]]:
-        """Run statements in one transaction. Return the rows of each once they are on disk.
+        """Run statements in one transaction. Once it is on disk, return the rows of each statement.
 
-        Statements must be idempotent: they are repeated when a connection is lost.
+        Statements must be idempotent: they are repeated if the connection is lost.
         """
 
     async def read(self, text: str, parameters: Parameters, *, within_seconds: float | None = None) -> Sequence[Row]:
-        """Run a query that an index answers: on SQLite, it blocks the event loop.
+        """Run a query that uses an index: on SQLite, the query blocks the event loop.
 
-        `within_seconds` limits the wait for a server; the default is ANSWER_WITHIN_SECONDS of `postgres`.
+        `within_seconds` limits the wait for a PostgreSQL server; the default is `postgres.ANSWER_WITHIN_SECONDS`.
         """
 
     async def report(self, text: str, parameters: Parameters) -> Sequence[Row]:
-        """Run a query that may take long, without delaying `read` and `write`."""
+        """Run a query that may take a long time, without delaying `read` and `write`."""
 
 
 def listed(elements: Iterable[object]) -> str:
-    """Return elements as the value of a list parameter, such as `:items`.
+    """Encode elements as the value of a list parameter, such as `:items`.
 
-    It is an object whose keys are positions, because json_each() of PostgreSQL accepts nothing else.
+    The result is a JSON object keyed by position, because PostgreSQL's json_each() accepts only objects.
     """
     return orjson.dumps({str(place): element for place, element in enumerate(elements)}).decode()

@@ -1,4 +1,4 @@
-"""SQLAlchemy engines for the employee API: transactions, spans, durations and metrics of the pool."""
+"""SQLAlchemy engines for the employee API, with transactions, spans, durations and pool metrics."""
 
 from contextlib import nullcontext
 from pathlib import Path
@@ -26,10 +26,11 @@ _MEASUREMENT = "_measurement"
 
 
 def open_engine(url: str, telemetry: Telemetry | None = None) -> AsyncEngine:
-    """Create an engine, which connects on first use: aiosqlite for a SQLite file, psycopg 3 for PostgreSQL.
+    """Create an engine that connects on first use, with aiosqlite for a SQLite file and psycopg 3 for PostgreSQL.
 
-    On SQLite, a transaction takes the write lock when it begins, so that it waits then instead of failing later. Use
-    `engine.execution_options(isolation_level="AUTOCOMMIT")` to read without a lock. Errors contain no parameter values.
+    On SQLite, a transaction takes the write lock when it begins, so that it waits up front instead of failing later.
+    To read without a lock, use `engine.execution_options(isolation_level="AUTOCOMMIT")`. Errors never contain
+    parameter values.
     """
     path = sqlite_path(url)
     options: dict[str, Any] = {
@@ -54,14 +55,14 @@ def open_engine(url: str, telemetry: Telemetry | None = None) -> AsyncEngine:
 
 
 async def is_current(engine: AsyncEngine, migrations: Path) -> bool:
-    """Return whether every migration in this folder has run, for a readiness check."""
+    """Return whether every migration in this folder has run; used as a readiness check."""
     async with engine.execution_options(isolation_level="AUTOCOMMIT").connect() as connection:
         stored = (await connection.exec_driver_sql(STORED_REVISION)).scalar_one_or_none()
     return not is_pending(stored, migrations)
 
 
 class MeasuredPool(AsyncAdaptedQueuePool):
-    """A pool that, once `measure` was called, exports its use and the waits for its connections."""
+    """A connection pool that exports its usage and how long callers wait for a connection, once `measure` is called."""
 
     _telemetry: PoolTelemetry | None = None
 
@@ -78,7 +79,7 @@ class MeasuredPool(AsyncAdaptedQueuePool):
 
 
 def _measure(engine: AsyncEngine, telemetry: Telemetry) -> None:
-    """Record the engine's statements, and the use of its pool if that is a MeasuredPool."""
+    """Record the engine's statements and, if its pool is a MeasuredPool, the pool's usage."""
     url = engine.url
     system, database = url.get_backend_name(), url.database or ""
     namespace = Path(database).name if system == "sqlite" else database

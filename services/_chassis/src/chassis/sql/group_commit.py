@@ -1,6 +1,6 @@
 """Group commit: work that arrives during a flush to disk shares the next flush.
 
-A flush takes a fraction of a millisecond to several milliseconds, whatever its size.
+A flush takes from a fraction of a millisecond to several milliseconds, whatever its size.
 """
 
 import asyncio
@@ -15,23 +15,23 @@ from chassis.telemetry import semconv
 from chassis.telemetry.instruments import Telemetry
 from chassis.telemetry.store_operations import record_wait
 
-# A thread adds 50 µs to a lone commit, so a fast disk is flushed on the event loop; a slow one would stall it.
+# A thread adds 50 µs to a lone commit, so flushes to a fast disk run on the event loop; a slow disk would stall it.
 _ON_EVENT_LOOP_SECONDS = 0.001
-# A batch that fails after this time has waited for a lock; each of its items would wait as long again.
+# A batch that took this long to fail was waiting for a lock: retrying its items one by one would wait again for each.
 _WAITED_SECONDS = 1.0
 
 WorkT = TypeVar("WorkT")
 ResultT = TypeVar("ResultT")
 Commit: TypeAlias = Callable[[Sequence[WorkT], float], Sequence[ResultT]]
-"""Performs and flushes a batch, and returns one result for each item.
+"""Performs a batch, flushes it to disk, and returns one result per item.
 
-The second argument limits the wait for another process's lock, in seconds. With 0, BlockingIOError is raised instead.
+The second argument is how many seconds to wait for another process's lock; with 0, a held lock raises BlockingIOError.
 """
 
 
 @dataclass(slots=True, eq=False)
 class _Pending(Generic[WorkT, ResultT]):
-    """Work and its result. Times are those of time.perf_counter; `started` is 0 until the batch starts."""
+    """An item of work and its result. Times come from time.perf_counter; `started` is 0 until the batch starts."""
 
     work: WorkT
     result: asyncio.Future[ResultT]
@@ -46,7 +46,7 @@ _Outcome: TypeAlias = Sequence[ResultT] | Exception
 class GroupCommit(Generic[WorkT, ResultT]):
     """Runs work in batches, in order of arrival: on the event loop while commits are quick, otherwise on a thread.
 
-    If `commit` raises, each item of the batch is tried by itself, unless the batch has waited for a lock.
+    If `commit` raises an error, each item of the batch is retried alone, unless the batch was waiting for a lock.
     """
 
     def __init__(self, commit: Commit[WorkT, ResultT], store: str = "", telemetry: Telemetry | None = None) -> None:
@@ -62,12 +62,12 @@ class GroupCommit(Generic[WorkT, ResultT]):
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="commit")
 
     async def run(self, work: WorkT) -> ResultT:
-        """Return the result of the work once it is on disk. Cancelling the caller does not cancel the work."""
+        """Commit the work and return its result once it is on disk. Cancelling the caller does not cancel the work."""
         loop = asyncio.get_running_loop()
         pending: _Pending[WorkT, ResultT] = _Pending(work, loop.create_future())
         self._pending.append(pending)
         if self._committing is None:
-            # The task starts in the next iteration of the loop, with what other tasks add in this one.
+            # The task starts in the loop's next iteration, so its batch includes what other tasks add in this one.
             self._committing = loop.create_task(self._commit_pending(), name="commit")
         try:
             return await pending.result
@@ -75,7 +75,7 @@ class GroupCommit(Generic[WorkT, ResultT]):
             record_wait(self._tracer, "flush.wait", pending.arrived, pending.started)
 
     async def close(self) -> None:
-        """Finish the pending work and end the thread."""
+        """Finish the pending work and stop the thread."""
         if self._committing is not None:
             await self._committing
         self._thread.shutdown()
@@ -90,7 +90,7 @@ class GroupCommit(Generic[WorkT, ResultT]):
             if isinstance(outcome, BlockingIOError):
                 outcome = await loop.run_in_executor(self._thread, self._perform, batch, math.inf)
             if isinstance(outcome, Exception) and len(batch) > 1 and self._last_seconds < _WAITED_SECONDS:
-                for pending in batch:  # one item may be the cause, and must not fail the others
+                for pending in batch:  # one bad item must not fail the rest of the batch
                     outcome = await loop.run_in_executor(self._thread, self._perform, [pending], math.inf)
                     self._finish([pending], outcome)
             else:
@@ -106,7 +106,7 @@ class GroupCommit(Generic[WorkT, ResultT]):
             outcome = self._commit([pending.work for pending in batch], wait_seconds)
         except BlockingIOError as error:
             return error
-        except Exception as error:  # noqa: BLE001 - raised to every caller of the batch
+        except Exception as error:  # noqa: BLE001 - raised in every caller of the batch
             outcome = error
         self._last_seconds = time.perf_counter() - started
         self._durations.record(self._last_seconds, self._labels)

@@ -1,8 +1,8 @@
-"""Schema migrations of a SQLite file or a PostgreSQL database.
+"""Schema migrations for a SQLite file or a PostgreSQL database.
 
-A folder of migrations contains only `versions/*.py`, each with `revision`, `down_revision` and `upgrade()`.
+A migrations folder contains only `versions/*.py`, each with `revision`, `down_revision` and `upgrade()`.
 
-`python -m chassis.sql.migrate` reads from its standard input which databases to migrate: {url: folder, ...}.
+`python -m chassis.sql.migrate` reads the databases to migrate from standard input, as JSON: {url: folder, ...}.
 """
 
 import json
@@ -16,10 +16,10 @@ from pathlib import Path
 from chassis.sql.url import DatabaseUnusable, libpq_url, sqlite_path
 
 BUSY_TIMEOUT_SECONDS = 10
-"""How long a writer waits for SQLite's lock, which only one writer can hold."""
+"""How long a writer waits for SQLite's write lock, which only one writer can hold."""
 
 CONNECT_TIMEOUT_SECONDS = 30
-"""How long a starting service waits for PostgreSQL to accept connections: both may start at the same time."""
+"""How long a starting service waits for PostgreSQL to accept connections, since both may start at the same time."""
 
 STORED_REVISION = "SELECT version_num FROM alembic_version"
 
@@ -31,9 +31,9 @@ _REVISION = re.compile(r"""^(down_)?revision\b[^=\n]*=\s*["']([^"']+)["']""", re
 def migrate(url: str, migrations: Path, *, connect_seconds: float = CONNECT_TIMEOUT_SECONDS) -> None:
     """Upgrade the database to the newest revision in `migrations`. Create a missing SQLite file and its folder.
 
-    Many processes may call it at once: one migrates, the others wait and find nothing pending. A revision that is not
-    in the folder belongs to a newer release, whose database is left unchanged. Raise DatabaseUnusable if PostgreSQL
-    accepts no connection within `connect_seconds`, or if the file can't be written.
+    Many processes may call this at once: one migrates, while the rest wait and then find nothing pending. If the
+    database's revision is not in the folder, a newer release has migrated it, and it is left unchanged. Raise
+    DatabaseUnusable if PostgreSQL accepts no connection within `connect_seconds`, or if the file can't be written.
     """
     if needs_migration(url, migrations, connect_seconds=connect_seconds):
         from chassis.sql.upgrade import upgrade  # noqa: PLC0415 - Alembic takes 22 MiB and most of a second
@@ -42,14 +42,14 @@ def migrate(url: str, migrations: Path, *, connect_seconds: float = CONNECT_TIME
 
 
 def needs_migration(url: str, migrations: Path, *, connect_seconds: float = CONNECT_TIMEOUT_SECONDS) -> bool:
-    """Return whether `migrate` would change the database. Raise what it raises."""
+    """Return whether `migrate` would change the database. Raise DatabaseUnusable under the same conditions."""
     if (path := sqlite_path(url)) is not None:
         _require_writable(path)
     return is_pending(stored_revision(url, connect_seconds=connect_seconds), migrations)
 
 
 def stored_revision(url: str, *, connect_seconds: float = CONNECT_TIMEOUT_SECONDS) -> str | None:
-    """Return the revision of a database; None before its first migration. Raise DatabaseUnusable."""
+    """Return the database's revision, None before the first migration. Raise DatabaseUnusable if it can't be read."""
     path = sqlite_path(url)
     return _postgres_revision(libpq_url(url), connect_seconds) if path is None else _sqlite_revision(path)
 
@@ -57,8 +57,8 @@ def stored_revision(url: str, *, connect_seconds: float = CONNECT_TIMEOUT_SECOND
 def is_pending(stored: str | None, migrations: Path) -> bool:
     """Return whether a database at revision `stored` lacks a migration in this folder.
 
-    False for a revision that is not in the folder: during a rollout, replicas of the older release keep serving after
-    the newer one has migrated the database.
+    Return False for a revision that is not in the folder: during a rollout, replicas of the older release must keep
+    serving after the newer release has migrated the database.
     """
     revisions, superseded = _revisions(migrations)
     return stored is None or (stored in revisions and stored in superseded)
@@ -67,7 +67,7 @@ def is_pending(stored: str | None, migrations: Path) -> bool:
 def _require_writable(path: Path) -> None:
     """Create the folder of a SQLite file if it is missing. Raise DatabaseUnusable unless the file can be written.
 
-    The file is not opened to check this: closing it would release the locks that this process holds on it.
+    This check doesn't open the file, because closing it would release the locks that this process holds on it.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -77,7 +77,7 @@ def _require_writable(path: Path) -> None:
         raise DatabaseUnusable(f"can't write {path}: Is a directory")
     if path.exists() and not os.access(path, os.W_OK):
         raise DatabaseUnusable(f"can't write {path}")
-    if not os.access(path.parent, os.W_OK):  # SQLite creates further files beside its own
+    if not os.access(path.parent, os.W_OK):  # SQLite creates more files next to its own
         raise DatabaseUnusable(f"can't write to the folder {path.parent}")
 
 
@@ -119,7 +119,7 @@ def _sqlite_revision(path: Path) -> str | None:
 
 
 def _revisions(migrations: Path) -> tuple[set[str], set[str]]:
-    """Return the revisions in a folder, and which of them are superseded; without Alembic, which is slow to import."""
+    """Return all revisions in a folder, and the superseded ones. Alembic could do this, but is slow to import."""
     revisions: set[str] = set()
     superseded: set[str] = set()
     for file in (migrations / "versions").glob("*.py"):

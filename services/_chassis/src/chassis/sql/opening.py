@@ -11,9 +11,9 @@ from chassis.telemetry.instruments import Telemetry
 def open_database(
     url: str, telemetry: Telemetry | None = None, *, unavailable: Callable[[], Exception]
 ) -> AbstractAsyncContextManager[Database]:
-    """Open a database whose tables exist; its server need not answer yet. See `chassis.sql.url` for the URL.
+    """Open a database whose tables already exist; the server need not be up yet. `chassis.sql.url` describes URLs.
 
-    `unavailable` creates the error that all methods of the database raise when it can't be used.
+    `unavailable` creates the error that every database method raises when the database can't be used.
     """
     path, telemetry = sqlite_path(url), telemetry or Telemetry()
     if path is None:

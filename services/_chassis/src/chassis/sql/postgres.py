@@ -1,4 +1,4 @@
-"""A PostgreSQL database whose server may restart at any time: statements are repeated until it responds."""
+"""A PostgreSQL database whose server may restart at any time: statements are repeated until the server responds."""
 
 import asyncio
 import os
@@ -24,22 +24,23 @@ from chassis.telemetry.store_operations import Operation, PoolTelemetry, PoolUse
 log = structlog.get_logger()
 
 ANSWER_WITHIN_SECONDS = 4
-"""How long statements are repeated before the server counts as unavailable."""
+"""How long a statement is repeated before the server counts as unavailable."""
 
 _RETRY_SECONDS = 0.1
 _CONNECTIONS = 8
 _CLOSE_WITHIN_SECONDS = 1
-# The shortest that psycopg allows, for each server of a URL: a vanished server must not keep us from the next one.
+# The shortest timeout psycopg allows, per server in the URL: a vanished server must not keep us from trying the next.
 _CONNECT_WITHIN_SECONDS = 2
-# The server ends a statement that this process has given up on but can no longer cancel.
+# With the timeout, the server ends statements that this process has given up on and can no longer cancel.
 _SETTINGS = f"SET synchronous_commit = on; SET statement_timeout = '{ANSWER_WITHIN_SECONDS}s'"
 _BEGIN_POOLED = "BEGIN; " + _SETTINGS.replace("SET", "SET LOCAL")
-# The server stops, starts, is out of resources or aborted a transaction. 25006 is a refused write: after a failover,
-# the old server may still accept connections. 0A000 is a prepared statement whose table a migration has changed. 23505
-# is a unique value that a concurrent transaction has written: the next try sees its row.
+# Errors to retry. The classes mean that the server is stopping, starting or out of resources, or has aborted the
+# transaction. 25006: a write is refused, because after a failover the old server may still accept connections. 0A000: a
+# migration has changed a prepared statement's table. 23505: a concurrent transaction has written the same unique value;
+# the next attempt sees its row.
 _TRANSIENT_CLASSES = frozenset({"08", "40", "53", "55", "57", "58"})
 _TRANSIENT_STATES = frozenset({"25006", "0A000", "23505"})
-# After these errors, the session can be reused: a full disk must not cost a new connection for each of many tries.
+# After these errors, the session is reused: while a disk is full, not every attempt must cost a new connection.
 _LASTING_CLASSES = frozenset({"23", "40", "53"})
 _PARAMETER = re.compile(r"(?<!:):([a-z]\w*)")
 _LISTED = re.compile(r"\bIN \((SELECT value->>'\w+' FROM json_each\(:\w+\))\)")
@@ -48,13 +49,13 @@ _LISTED = re.compile(r"\bIN \((SELECT value->>'\w+' FROM json_each\(:\w+\))\)")
 class Connection(psycopg.AsyncConnection[DictRow]):
     """A connection to a server, or to a pooler such as PgBouncer.
 
-    A pooler may run each transaction in another session, which lacks the settings and prepared statements of the last.
+    A pooler may run each transaction in a different session, without earlier settings and prepared statements.
     """
 
     is_pooled: bool | None = None
 
     async def set_up(self) -> None:
-        """Detect a pooler, which reports a process id of its own, before the first statement."""
+        """Before the first statement, detect a pooler, whose process id differs from the server's."""
         (row,) = await _rows(await send(self, "SELECT pg_backend_pid() AS id", {}))
         self.is_pooled = row["id"] != self.info.backend_pid
         if not self.is_pooled:
@@ -63,7 +64,7 @@ class Connection(psycopg.AsyncConnection[DictRow]):
 
 
 class PostgresDatabase(Database):
-    """The PostgreSQL database at a libpq URL, reached by a pool of connections."""
+    """The PostgreSQL database at a libpq URL, accessed through a connection pool."""
 
     def __init__(self, url: str, telemetry: Telemetry, unavailable: Callable[[], Exception]) -> None:
         self._unavailable = unavailable
@@ -79,7 +80,7 @@ class PostgresDatabase(Database):
             reconnect_failed=_reconnect,
         )
         self._waits = PoolTelemetry(telemetry, self._store.name, self.use)
-        self._reports = asyncio.Semaphore()  # reports use at most one connection of the pool
+        self._reports = asyncio.Semaphore()  # one report at a time, so reports use at most one connection
 
     async def __aenter__(self) -> Self:
         await self._pool.open()  # connects on the first statement
@@ -117,12 +118,12 @@ class PostgresDatabase(Database):
                 return await self._attempt(batch, deadline)
             except psycopg.Error as error:
                 if not _is_transient(error):
-                    # Not the error's text, which may quote values.
+                    # Don't log the error's text, which may quote values.
                     log.error("statement rejected", operation=_operation(batch).summary, sqlstate=error.sqlstate)  # noqa: TRY400
                     raise self._unavailable() from _without_values(error)
                 problem = error
             except TimeoutError as error:
-                # The server may have vanished: every other connection to it would time out, too.
+                # The server may have vanished, and then the pool's other connections would time out, too.
                 await self._pool.drain()
                 raise self._unavailable() from error
             if clock() + _RETRY_SECONDS > deadline:
@@ -133,7 +134,7 @@ class PostgresDatabase(Database):
         loop = asyncio.get_running_loop()
         with self._waits.measure_wait():
             connection = await self._pool.getconn(deadline - loop.time())
-        # Not asyncio.timeout: on cancellation psycopg waits for the server, but it notices a closed socket at once.
+        # Not asyncio.timeout: when cancelled, psycopg still waits for the server; it notices a closed socket at once.
         giving_up = loop.call_at(deadline, _hang_up, connection)
         try:
             with self._store.measure(_operation(batch)):
@@ -145,7 +146,7 @@ class PostgresDatabase(Database):
                     raise TimeoutError from None
         except BaseException as error:
             if not (_keeps_session(error) and connection.info.transaction_status == TransactionStatus.IDLE):
-                await connection.close()  # after a failover, it may lead to the old server
+                await connection.close()  # after a failover, it may still point to the old server
             raise
         finally:
             giving_up.cancel()
@@ -160,7 +161,7 @@ async def _execute(connection: Connection, batch: Sequence[Statement]) -> list[l
     if connection.is_pooled is None:
         await connection.set_up()
     if connection.is_pooled:
-        # No pipeline: its last message makes PgBouncer reserve a session until the next statement.
+        # Don't use a pipeline: after its last message, PgBouncer reserves the session until the next statement.
         await connection.execute(_BEGIN_POOLED)
         results = [await _rows(await send(connection, *statement)) for statement in batch]
         await connection.execute("COMMIT")
@@ -183,17 +184,17 @@ async def _rows(cursor: psycopg.AsyncCursor[DictRow]) -> list[DictRow]:
 
 @cache
 def in_psycopgs_style(text: str) -> bytes:
-    """Return a statement with parameters as psycopg expects them, and lists as arrays.
+    """Rewrite a statement with psycopg's parameter style, and with arrays instead of list subqueries.
 
-    PostgreSQL estimates a hundred rows for a list's subquery and scans a small table, a plan that a prepared statement
-    keeps while the table grows. For an array it estimates ten rows.
+    PostgreSQL estimates that a list subquery returns 100 rows, so it scans a small table, and a prepared statement
+    keeps this plan as the table grows. For an array, PostgreSQL estimates only ten rows.
     """
     text = _LISTED.sub(r"= ANY(ARRAY(\1))", text)
     return _PARAMETER.sub(r"%(\1)s", text.replace("%", "%%")).encode()
 
 
 async def _reconnect(pool: AsyncConnectionPool[Connection]) -> None:
-    """Reconnect soon: the pool's own delays grow, and a server that is back would still seem unavailable."""
+    """Reconnect soon: the pool's own delays grow, so a server would seem unavailable for a while after it is back."""
     await asyncio.sleep(_RETRY_SECONDS)
     if pool.get_stats()["requests_waiting"]:
         await pool.check()  # opens a connection if there is none
@@ -205,7 +206,7 @@ def _hang_up(connection: Connection) -> None:
 
 
 def _is_transient(error: psycopg.Error) -> bool:
-    if error.sqlstate is None:  # the connection was refused or lost; values that can't be sent are DataErrors
+    if error.sqlstate is None:  # connection refused or lost, or a DataError: a value can't be sent
         return isinstance(error, (psycopg.OperationalError, psycopg.InterfaceError))
     return error.sqlstate[:2] in _TRANSIENT_CLASSES or error.sqlstate in _TRANSIENT_STATES
 
@@ -215,14 +216,14 @@ def _keeps_session(error: BaseException) -> bool:
 
 
 def _without_values(error: psycopg.Error) -> StatementRejected:
-    """Return a replacement for an error that may quote values of parameters and rows."""
+    """Return a replacement for an error that may quote parameter values or rows."""
     if isinstance(error, psycopg.DataError):
         return StatementRejected("a value cannot be converted or stored")
     return StatementRejected(f"{type(error).__name__}: {error.diag.message_primary or error}")
 
 
 def _store_telemetry(parameters: dict[str, Any], telemetry: Telemetry) -> StoreTelemetry:
-    """Describe the database of a URL, with the names of all its servers."""
+    """Create the telemetry for a database; its address lists all servers in the URL."""
     hosts, ports = str(parameters.get("host") or ""), str(parameters.get("port") or "")
     port = int(ports) if ports and "," not in hosts + ports else None
     return StoreTelemetry(telemetry, "postgresql", str(parameters.get("dbname") or ""), hosts or None, port)

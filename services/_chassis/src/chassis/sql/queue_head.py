@@ -1,4 +1,4 @@
-"""Takes rows from the head of a queue, skipping those that the database rejects."""
+"""Takes rows from the head of a queue, skipping rows that the database rejects."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -13,16 +13,15 @@ RowT = TypeVar("RowT")
 
 _FIRST_PAUSE_SECONDS = 1.0
 _LONGEST_PAUSE_SECONDS = 60.0
-_REJECTIONS = 20  # in one call; the next call continues behind them
+_REJECTIONS = 20  # per call; the next call continues after the rejected rows
 
 
 @dataclass
 class QueueHead:
-    """Takes rows in the order of an index, such as orders that are due.
+    """Takes rows, such as due orders, in the order of an index.
 
-    A row that can't be written can't be postponed either: it stays at the head of the queue, and would fail every
-    transaction that includes it. So this process remembers how many such rows there are, skips them, and retries them
-    at growing intervals.
+    A row that can't be written can't be postponed either: it stays at the head of the queue and fails every transaction
+    that includes it. So this process counts such rows, skips them, and retries them at growing intervals.
     """
 
     _skipped: int = 0
@@ -30,10 +29,10 @@ class QueueHead:
     _retry_at: float = 0.0
 
     async def take(self, take: Callable[[int, int], Awaitable[Sequence[RowT]]], limit: int) -> list[RowT]:
-        """Return up to `limit` rows that `take` has taken. Raise Unavailable.
+        """Take and return up to `limit` rows. Raise Unavailable if the database fails before any row is taken.
 
-        `take(limit, skipped)` takes rows behind the first `skipped` ones, in one transaction; the rows that it returns
-        must have left the queue.
+        `take(limit, skipped)` skips the first `skipped` rows and takes up to `limit` of the next ones in one
+        transaction. The rows it returns must have left the queue.
         """
         now = asyncio.get_running_loop().time()
         retries = now >= self._retry_at

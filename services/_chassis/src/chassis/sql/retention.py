@@ -1,4 +1,4 @@
-"""Deletes rows of a store that are older than its retention time."""
+"""Deletes rows that have outlived their store's retention time."""
 
 import asyncio
 import time
@@ -19,11 +19,11 @@ _PAUSE_SECONDS = 0.2
 
 @dataclass(frozen=True)
 class Retention:
-    """Deletes old rows in small batches, so that other writes are not delayed. Every replica runs it.
+    """Deletes old rows in small batches, so that other writes aren't delayed. Every replica does this.
 
     Attributes:
-        delete_old: deletes rows older than this many seconds, up to a limit, and returns how many.
-        rows: names them in the log.
+        delete_old: takes an age in seconds and a limit; deletes at most that many older rows and returns their number.
+        rows: what logs call the rows.
     """
 
     delete_old: Callable[[float, int], Awaitable[int]]
@@ -33,7 +33,7 @@ class Retention:
 
     @property
     def complete_since(self) -> float:
-        """The time, in seconds since 1970, since which no row has been deleted."""
+        """The time before which rows may have been deleted, in seconds since 1970."""
         return max(time.time() - self.days * _DAY_SECONDS, 0.0)
 
     async def run(self) -> None:

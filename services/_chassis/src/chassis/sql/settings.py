@@ -1,4 +1,4 @@
-"""The setting with the URL of a process's database. Imports no driver."""
+"""The DATABASE_URL setting. This module imports no database driver."""
 
 import os
 from collections.abc import Mapping
@@ -18,6 +18,6 @@ DatabaseUrl = Annotated[SecretStr, Parse(_parse_database_url)]
 
 
 def load_database_url(settings: type[Settings], environment: Mapping[str, str] = os.environ) -> str:
-    """Read only DATABASE_URL, or its default in the settings: a migration needs no other setting."""
+    """Read only DATABASE_URL, or its default, because a migration needs no other setting."""
     url: SecretStr = load_one(settings, "database_url", environment)
     return url.get_secret_value()

@@ -1,11 +1,11 @@
-"""URLs of PostgreSQL databases for SQLAlchemy. Separate from `engine`, whose greenlet most images lack."""
+"""PostgreSQL URLs for SQLAlchemy. Not part of `engine`, which needs greenlet, a package that most images lack."""
 
 from psycopg.conninfo import conninfo_to_dict
 from sqlalchemy.engine import URL, make_url
 
 from chassis.sql.url import libpq_url
 
-# A transaction pooler may run the next transaction in another session, which lacks the prepared statements.
+# Don't prepare statements: a transaction pooler may run the next transaction in a session that lacks them.
 UNPREPARED = {"prepare_threshold": None}
 _DRIVER = "postgresql+psycopg"
 
@@ -15,6 +15,6 @@ def sqlalchemy_url(url: str) -> URL:
     parts = {name: str(value) for name, value in conninfo_to_dict(libpq).items()}
     if "," not in parts.get("host", ""):
         return make_url(libpq).set(drivername=_DRIVER)
-    # SQLAlchemy accepts several hosts only in the query.
+    # SQLAlchemy accepts several hosts only in the URL's query.
     user, password, name = (parts.pop(key, None) for key in ("user", "password", "dbname"))
     return URL.create(_DRIVER, user, password, database=name, query=parts)

@@ -27,8 +27,8 @@ ANSWER_WITHIN_SECONDS = 4
 
 _RETRY_SECONDS = 0.01
 _CHECKPOINT_COMMITS = 100
-_LONGEST_LOG_PAGES = 20_000  # 80 MB: beyond it, commits make the overdue checkpoints
-# Primary codes of a file that can't be used at all. Any other error concerns one statement.
+_LONGEST_LOG_PAGES = 20_000  # 80 MB; if the log grows longer, commits checkpoint it themselves
+# Primary error codes that mean the file can't be used at all. All other errors concern one statement.
 AWAY = frozenset(
     {
         sqlite3.SQLITE_BUSY,
@@ -44,9 +44,9 @@ _ROW_LOCK = re.compile(r"FOR UPDATE( SKIP LOCKED)?")
 
 
 class SqliteDatabase(Database):
-    """A SQLite file. Reads run on the event loop, writes there or on a thread (`GroupCommit`), reports on another.
+    """A SQLite file. Reads run on the event loop, writes there or on a `GroupCommit` thread, reports on another thread.
 
-    Reading from an index takes less time than handing the query to a thread, and writers don't block it.
+    Reading through an index takes less time than handing the query to a thread, and writers don't block readers.
     """
 
     def __init__(self, path: Path, telemetry: Telemetry, unavailable: Callable[[], Exception]) -> None:
@@ -87,7 +87,7 @@ class SqliteDatabase(Database):
 
     @contextmanager
     def _running(self, operation: Operation) -> Iterator[None]:
-        """Measure an operation, and turn errors of SQLite into the store's."""
+        """Measure an operation, and replace SQLite errors with the store's `unavailable` error."""
         try:
             with self._store.measure(operation):
                 yield
@@ -120,22 +120,22 @@ class SqliteDatabase(Database):
         return results
 
     def _checkpoint(self) -> None:
-        """Move the write-ahead log into the file.
+        """Copy the write-ahead log into the file.
 
-        SQLite would do so during a commit, which would then wait for a thousand pages and more flushes.
+        SQLite would do this during a commit, which would then have to wait for a thousand pages and more flushes.
         """
-        with suppress(sqlite3.DatabaseError):  # commits report a full disk or a damaged file
+        with suppress(sqlite3.DatabaseError):  # commits will report a full disk or a damaged file
             self._checkpointing.execute("PRAGMA wal_checkpoint(PASSIVE)")
 
 
 def connect(path: Path, *, query_only: bool = False) -> sqlite3.Connection:
-    """Open a file in autocommit mode; a commit returns once the data is on disk."""
-    # A commit on the event loop must not wait for a lock; readers wait only while another process repairs the log.
+    """Open a file in autocommit mode, so that a commit returns only once the data is on disk."""
+    # A commit on the event loop must not wait for a lock. Readers wait only while another process recovers the log.
     timeout = ANSWER_WITHIN_SECONDS if query_only else 0
     connection = sqlite3.connect(path, timeout=timeout, isolation_level=None, check_same_thread=False)
     use_write_ahead_log(connection)
     connection.execute("PRAGMA synchronous = FULL")
-    # In KiB. The kernel caches the file, too: with the default of 2 MB, orders are no faster.
+    # 512 KiB. The kernel caches the file, too: the default of 2 MB doesn't make orders faster.
     connection.execute("PRAGMA cache_size = -512")
     connection.execute(f"PRAGMA wal_autocheckpoint = {_LONGEST_LOG_PAGES}")
     connection.execute(f"PRAGMA query_only = {query_only:d}")
@@ -144,13 +144,13 @@ def connect(path: Path, *, query_only: bool = False) -> sqlite3.Connection:
 
 
 def use_write_ahead_log(connection: sqlite3.Connection) -> None:
-    """Switch the file to WAL, with which readers and the writer don't wait for each other."""
-    # SQLite's own timeout has no effect on this statement when processes start at the same time.
+    """Switch the file to WAL mode, in which readers and the writer don't wait for each other."""
+    # SQLite's own timeout doesn't apply to this statement when several processes start at the same time.
     _execute_unlocked(connection, "PRAGMA journal_mode = WAL", ANSWER_WITHIN_SECONDS)
 
 
 def _execute_unlocked(connection: sqlite3.Connection, text: str, within_seconds: float) -> None:
-    """Run a statement once no other process holds the lock. Raise OperationalError if that takes too long."""
+    """Run a statement once no other process holds the lock. Raise OperationalError if the lock is held too long."""
     deadline = time.monotonic() + within_seconds
     while True:
         try:
@@ -169,13 +169,13 @@ def _is_locked(error: sqlite3.OperationalError) -> bool:
 
 
 def primary_code(error: sqlite3.Error) -> int:
-    """Return the primary code of an error; SQLITE_ERROR for errors that Python raises, which have none."""
+    """Return the error's primary code, or SQLITE_ERROR if Python raised the error, without any code."""
     return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
 
 
 def add_functions(connection: sqlite3.Connection) -> None:
-    """Add PostgreSQL's time functions. A time is in seconds since 1970, or text in the format of CURRENT_TIMESTAMP."""
-    # SQLite's own clock has milliseconds, too coarse to order the events within one.
+    """Add PostgreSQL's time functions. Times are seconds since 1970, or text in the format of CURRENT_TIMESTAMP."""
+    # SQLite's own clock counts milliseconds, which is too coarse to order events.
     connection.create_function("clock_timestamp", 0, time.time)
     connection.create_function("date_part", 2, _date_part, deterministic=True)
     connection.create_function("to_timestamp", 1, _to_timestamp, deterministic=True)
@@ -188,7 +188,7 @@ def _date_part(_epoch: str, moment: float | str) -> float:
 
 
 def _to_timestamp(seconds: float) -> str:
-    # In whole seconds, like CURRENT_TIMESTAMP.
+    # Whole seconds, like CURRENT_TIMESTAMP.
     return datetime.fromtimestamp(seconds, UTC).replace(tzinfo=None).isoformat(" ", "seconds")
 
 

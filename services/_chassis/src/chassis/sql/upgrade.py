@@ -13,11 +13,11 @@ from chassis.sql.sqlalchemy_url import UNPREPARED, sqlalchemy_url
 from chassis.sql.url import DatabaseUnusable, sqlite_path
 
 _NOT_ALLOWED = {"42501", "25006"}  # insufficient privilege, read-only transaction
-_ADVISORY_LOCK = 0x5348_4F50  # "SHOP"; advisory locks belong to one database, so one number serves every service
+_ADVISORY_LOCK = 0x5348_4F50  # "SHOP". All services use the same number: advisory locks are per database
 
 
 def upgrade(url: str, migrations: Path) -> None:
-    """Upgrade a database to the newest revision in `migrations`. Raise DatabaseUnusable if it can't be written."""
+    """Upgrade a database to the newest revision in `migrations`. Raise DatabaseUnusable if it isn't writable."""
     path, target = sqlite_path(url), _migration_engine(url)
     try:
         with target.begin() as connection:
@@ -38,9 +38,9 @@ def _migration_engine(url: str) -> Engine:
     path = sqlite_path(url)
     if path is None:
         return create_engine(sqlalchemy_url(url), poolclass=NullPool, connect_args=UNPREPARED)
-    # Another process may be migrating, which takes much longer than an ordinary write.
+    # Wait for another process's migration, which takes much longer than an ordinary write.
     target = create_engine(f"sqlite:///{path}", poolclass=NullPool, connect_args={"timeout": 60})
-    # The driver's own transactions begin at the first write, after other processes may have read the revision.
+    # The driver would begin its transaction at the first write, when another process may have read the same revision.
     event.listen(target, "connect", lambda connection, _: setattr(connection, "isolation_level", None))
     event.listen(target, "begin", lambda connection: connection.exec_driver_sql("BEGIN EXCLUSIVE"))
     return target
@@ -49,7 +49,7 @@ def _migration_engine(url: str) -> Engine:
 def _upgrade(connection: Connection, migrations: Path) -> None:
     """Run the pending migrations within the connection's transaction.
 
-    Foreign keys are off on this SQLite connection: rebuilding a table drops it first, which would cascade.
+    Foreign keys are off on this SQLite connection, because rebuilding a table drops it, which would cascade.
     """
     config = Config(attributes={"connection": connection})
     config.set_main_option("script_location", _escaped(Path(__file__).parent / "migrations"))
@@ -59,5 +59,5 @@ def _upgrade(connection: Connection, migrations: Path) -> None:
 
 
 def _escaped(path: Path) -> str:
-    """Return a path as a configuration value, in which a percent sign would begin an interpolation."""
+    """Escape a path for Alembic's configuration, where a percent sign begins an interpolation."""
     return str(path).replace("%", "%%")

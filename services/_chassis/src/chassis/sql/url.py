@@ -1,12 +1,12 @@
-"""Database URLs: `sqlite:///relative.db`, `sqlite:////absolute.db`, or any `postgresql://` URL of libpq.
+"""Database URLs: `sqlite:///relative.db`, `sqlite:////absolute.db`, or any `postgresql://` URL that libpq accepts.
 
-`postgresql://user@one,two/name?target_session_attrs=read-write` finds the primary of two servers.
+`postgresql://user@one,two/name?target_session_attrs=read-write` connects to whichever of two servers is the primary.
 """
 
 from pathlib import Path
 
 _MAX_PORT = 65_535
-# libpq checks these only when it connects: a start would wait for the server before it reports a mistake.
+# libpq checks these only when it connects, so a mistake would be reported only once the server is up.
 _CHOICES = {
     "sslmode": ("allow", "disable", "prefer", "require", "verify-ca", "verify-full"),
     "target_session_attrs": ("any", "read-only", "read-write", "primary", "standby", "prefer-standby"),
@@ -21,15 +21,15 @@ class DatabaseUnusable(OSError):
 
 
 def sqlite_path(url: str) -> Path | None:
-    """Return the file of a `sqlite:///` URL; None for any other URL."""
+    """Return the file path in a `sqlite:///` URL, or None for any other URL."""
     name = url.removeprefix("sqlite:///")
     return Path(name) if name != url and name else None
 
 
 def libpq_url(url: str) -> str:
-    """Return a PostgreSQL URL without the name of SQLAlchemy's driver, as libpq and psycopg expect it.
+    """Return a PostgreSQL URL without SQLAlchemy's driver name, as libpq and psycopg expect it.
 
-    Raise ValueError for any other URL, without quoting it: it may contain a password.
+    Raise ValueError for any other URL. The message doesn't quote the URL, which may contain a password.
     """
     scheme, separator, rest = url.partition("://")
     if not separator or scheme.partition("+")[0] not in {"postgresql", "postgres"}:
@@ -38,11 +38,11 @@ def libpq_url(url: str) -> str:
 
 
 def validate_url(url: str) -> None:
-    """Raise ValueError, without quoting the URL or its password, unless it is well-formed."""
+    """Raise ValueError if a URL is malformed. The message never quotes the URL or its password."""
     if sqlite_path(url) is not None:
         return
     libpq = libpq_url(url)
-    # libpq would take a part of an unescaped password for the host or database, and quote that in errors.
+    # libpq would mistake part of an unescaped password for the host or database, and quote it in errors.
     server = libpq.partition("://")[2].partition("?")[0]
     if "@" in server.partition("@")[2] or "@" in server.partition("/")[2]:
         raise ValueError("special characters of a password must be percent-encoded")
@@ -53,7 +53,7 @@ def validate_url(url: str) -> None:
         raise malformed
     try:
         parts = psycopg.conninfo.conninfo_to_dict(libpq)
-    except psycopg.ProgrammingError:  # its message quotes what may be a part of the password
+    except psycopg.ProgrammingError:  # its message may quote part of the password
         raise malformed from None
     ports = str(parts.get("port", "")).split(",")
     if not all(not port or (port.isdecimal() and 0 < int(port) <= _MAX_PORT) for port in ports):

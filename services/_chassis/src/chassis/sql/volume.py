@@ -1,4 +1,4 @@
-"""Gauges of a SQLite file and its volume: when the volume is full, every write fails."""
+"""Gauges for a SQLite file and its volume: when the volume is full, every write fails."""
 
 import os
 from pathlib import Path
@@ -9,7 +9,7 @@ from chassis.telemetry.instruments import Telemetry
 
 
 def observe_volume(telemetry: Telemetry, url: str) -> None:
-    """Export the size of the SQLite file at a database URL and the use of its volume; nothing for PostgreSQL."""
+    """Export the size of the SQLite file at a database URL and its volume's usage; do nothing for PostgreSQL."""
     path = sqlite_path(url)
     if path is None:
         return
@@ -24,7 +24,7 @@ def _file_bytes(path: Path) -> int:
 
 
 def _volume_bytes(path: Path) -> tuple[int, int]:
-    """Return used and usable bytes, as `df` does."""
+    """Return the volume's used and total usable bytes, as `df` computes them."""
     volume = os.statvfs(path.parent)
     used = volume.f_blocks - volume.f_bfree
     return used * volume.f_frsize, (used + volume.f_bavail) * volume.f_frsize
