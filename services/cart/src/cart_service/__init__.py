@@ -1,1 +1,1 @@
-"""Shopping carts, in memory, in Valkey, or in a SQL database."""
+"""Shopping carts, stored in memory, in Valkey, or in a SQL database."""

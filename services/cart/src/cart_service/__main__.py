@@ -31,14 +31,14 @@ class Settings(ServiceSettings):
 
 
 def open_store(settings: Settings, telemetry: Telemetry) -> AbstractAsyncContextManager[CartStore]:
-    """Open a store in the database at DATABASE_URL, in Valkey at REDIS_URL, or in memory. Raise OSError with both."""
+    """Open a store in the DATABASE_URL database, in REDIS_URL's Valkey, or in memory. Raise OSError if both are set."""
     if database_url := settings.database_url.get_secret_value():
         if settings.redis_url is not None:
             raise OSError("REDIS_URL: DATABASE_URL is set, too; set only one of them")
         return open_sql_store(database_url, settings.cart_ttl_seconds, telemetry)
     if settings.redis_url is None:
         return nullcontext(MemoryCartStore(settings.cart_ttl_seconds))
-    from cart_service.valkey import open_valkey_store  # noqa: PLC0415 - the client takes 20 MB
+    from cart_service.valkey import open_valkey_store  # noqa: PLC0415 - importing the client takes 20 MB
 
     url = settings.redis_url.get_secret_value()
     return open_valkey_store(url, settings.cart_ttl_seconds, telemetry=telemetry)

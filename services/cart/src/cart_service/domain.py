@@ -1,4 +1,4 @@
-"""Carts, their limits, and the contract of a store for them."""
+"""Carts, their limits, and the interface that cart stores implement."""
 
 import re
 import secrets
@@ -12,17 +12,17 @@ from chassis.values.fields import limit_count, parse_idempotency_key, require_be
 
 MAX_LINES = 200
 MAX_QUANTITY = 2**31 - 1
-"""The largest quantity of one product in a cart: an int32 on the wire."""
+"""The largest quantity of one product in a cart, because gRPC messages hold it as an int32."""
 KEY_TTL_SECONDS = 24 * 3600.0
 """How long an idempotency key is stored."""
 ANONYMOUS_TTL_SECONDS = 12 * 3600.0
-"""Lifetime of an anonymous cart after its last change, and of its idempotency keys."""
+"""How long an anonymous cart is stored after its last change, and how long its idempotency keys are stored."""
 
 _MAX_ADDED = 10_000
 _MAX_USER_ID_LENGTH = 128
 _MAX_PRODUCT_ID_LENGTH = 64
 _GENERATION_LENGTH = 16
-# The etag of an ordered cart is returned in metadata, which allows no other characters.
+# GetCart returns the etag of an ordered cart in gRPC metadata, which allows only ASCII.
 _ETAG = re.compile(r"[\x21-\x7e]{0,128}")
 
 
@@ -41,7 +41,7 @@ class QuantityTooLarge(FailedPrecondition):
 
 
 class StoreUnavailable(Unavailable):
-    """The store does not respond. Whether a requested change took effect is unknown."""
+    """The store does not respond. A requested change may or may not have taken effect."""
 
     def __init__(self) -> None:
         super().__init__("carts are unavailable", retry_after_seconds=1)
@@ -55,10 +55,10 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Cart:
-    """A user's cart, its lines sorted by product id.
+    """A user's cart, with its lines sorted by product id.
 
-    The etag identifies this state of this cart: each change replaces it by a new random value. An empty cart has a new
-    etag each time it is read. If an order emptied it, `ordered_etag` is the etag or generation that the order named.
+    The etag identifies this state of the cart: every change replaces it, and every read of an empty cart returns a new
+    one. If an order emptied the cart, `ordered_etag` is the etag or generation that the order named.
     """
 
     user_id: str
@@ -68,17 +68,17 @@ class Cart:
 
     @property
     def generation(self) -> str | None:
-        """The generation of the lines, or of those that an order removed, or None."""
+        """The generation of the lines or, if an order emptied the cart, of the ordered lines; otherwise None."""
         etag = self.etag if self.lines else self.ordered_etag
         return etag and generation_of(etag)
 
 
 @dataclass(frozen=True, slots=True)
 class Addition:
-    """A request to add a quantity of 1 to 10,000 of a product to a user's cart. Raise InvalidArgument.
+    """A request to add 1 to 10,000 units of a product to a user's cart. Raise InvalidArgument if a field is invalid.
 
-    With an idempotency key it takes effect once, without one each time. A cart that only anonymous additions have
-    changed is anonymous: it may be evicted until an order buys from it.
+    A repeat with the same idempotency key has no effect. A cart is anonymous if all additions to it were: the store
+    may evict the cart until an order buys from it.
     """
 
     user_id: str
@@ -95,7 +95,7 @@ class Addition:
 
 @dataclass(frozen=True, slots=True)
 class NewQuantity:
-    """A request to set the quantity of a product in a user's cart, or to remove it with 0. Raise InvalidArgument."""
+    """A request to set a product's quantity in a cart; 0 removes it. Raise InvalidArgument if a field is invalid."""
 
     user_id: str
     product_id: str
@@ -107,7 +107,7 @@ class NewQuantity:
 
 @dataclass(frozen=True, slots=True)
 class Purchase:
-    """The lines that an order bought from a user's cart of this etag or generation. Raise InvalidArgument."""
+    """What an order bought from a cart with this etag or generation. Raise InvalidArgument if a field is invalid."""
 
     user_id: str
     etag: str
@@ -130,25 +130,25 @@ def _check_item(request: Addition | NewQuantity, *, lowest: int) -> None:
 
 
 def check_user_id(user_id: str) -> str:
-    """Return a user id of 1 to 128 characters. Raise InvalidArgument for any other."""
+    """Return the user id. Raise InvalidArgument unless it has 1 to 128 characters."""
     return require_text(user_id, "user_id", max_length=_MAX_USER_ID_LENGTH)
 
 
 def new_etag(previous: str = "") -> str:
-    """Return a new etag, of the generation of the previous one or of a new generation."""
+    """Return a new etag that keeps the previous etag's generation or, without a previous etag, begins a new one."""
     return (generation_of(previous) or secrets.token_hex(8)) + secrets.token_hex(8)
 
 
 def generation_of(etag: str) -> str:
-    """Return the part of an etag that adding and changing items leaves as it is."""
+    """Return the part of an etag that stays the same when items are added or changed."""
     return etag[:_GENERATION_LENGTH]
 
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """What a store holds of a cart. Its methods return what a change leaves, or itself if nothing changes.
+    """A cart as a store holds it. Each change returns the new contents, or `self` if nothing changes.
 
-    Without quantities, the etag is what the order that emptied the cart named; without an etag, there is no cart.
+    If an order emptied the cart, `etag` is the etag or generation that the order named. No etag means no cart.
     """
 
     quantities: Mapping[str, int] = field(default_factory=dict)
@@ -156,7 +156,7 @@ class Contents:
     anonymous: bool = False
 
     def add(self, addition: Addition) -> "Contents":
-        """Raise CartFull or QuantityTooLarge if the cart cannot hold it."""
+        """Raise CartFull or QuantityTooLarge if the cart cannot hold the addition."""
         before = self.quantities.get(addition.product_id, 0)
         if not before and len(self.quantities) >= MAX_LINES:
             raise CartFull
@@ -177,7 +177,7 @@ class Contents:
         return replace(self, quantities=left, etag=new_etag(self.etag)) if left else Contents()
 
     def remove_ordered(self, purchase: Purchase) -> "Contents":
-        """Begin a new generation, so a repeat has no effect. The cart is a customer's from now on."""
+        """Begin a new generation, so that a repeat has no effect. The cart is no longer anonymous."""
         if not self.quantities or generation_of(self.etag) != generation_of(purchase.etag):
             return self
         remaining = Counter(self.quantities)
@@ -193,25 +193,25 @@ class Contents:
 
 
 class CartStore(Protocol):
-    """Stores each cart for its lifetime after the last change. Methods are atomic, and raise StoreUnavailable."""
+    """Stores carts until they expire. Methods are atomic and raise StoreUnavailable if the store doesn't respond."""
 
     async def add(self, addition: Addition) -> bool:
-        """Add to the user's cart. Return False if the same addition was made before with this key.
+        """Add a product to the user's cart. Return False if the same addition was already made with this key.
 
-        Raise CartFull, QuantityTooLarge or IdempotencyKeyReused without any change.
+        Raise CartFull, QuantityTooLarge or IdempotencyKeyReused, leaving the cart unchanged.
         """
 
     async def read(self, user_id: str) -> Cart:
-        """Return a cart, without lines if none is stored."""
+        """Return the user's cart, or an empty cart if none is stored."""
 
     async def empty(self, user_id: str, if_match: str | None) -> None:
-        """Remove a cart, with `if_match` only if that is its current etag."""
+        """Remove a cart. If `if_match` is given, do so only if it equals the cart's current etag."""
 
     async def set_quantity(self, new: NewQuantity) -> None:
-        """Set the quantity of a product, or remove it; do nothing if it is not in the cart."""
+        """Set a product's quantity; 0 removes the product. Do nothing if the product is not in the cart."""
 
     async def remove_ordered(self, purchase: Purchase) -> None:
-        """Remove the ordered quantities and begin a new generation, if the cart is of the ordered generation."""
+        """If the cart still has the ordered generation, remove the ordered quantities and begin a new generation."""
 
     async def check(self) -> None:
-        """Return when the store responds."""
+        """Return if the store responds. Otherwise raise StoreUnavailable."""

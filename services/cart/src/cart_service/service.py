@@ -1,4 +1,4 @@
-"""shop.CartService, shop.internal.CartLines and shop.internal.OrderedCart: map messages to the store and back."""
+"""Implements shop.CartService, shop.internal.CartLines and shop.internal.OrderedCart on top of a cart store."""
 
 import asyncio
 
@@ -22,7 +22,7 @@ class CartService(cart_pb2_grpc.CartServiceServicer):
         self._items_added = telemetry.counter(semconv.CART_ITEMS_ADDED)
 
     async def AddItem(self, request: cart_pb2.AddItemRequest, context: ServicerContext) -> empty_pb2.Empty:
-        """Add a quantity, at most once per `idempotency-key`. With `anonymous-cart`, a new cart is anonymous."""
+        """Add a product, at most once per `idempotency-key`. If `anonymous-cart` is set, a new cart is anonymous."""
         require_present(request.HasField("item"), "item")
         item, key = request.item, metadata_value(context, "idempotency-key")
         anonymous = metadata_value(context, "anonymous-cart") is not None
@@ -34,7 +34,7 @@ class CartService(cart_pb2_grpc.CartServiceServicer):
     async def GetCart(self, request: cart_pb2.GetCartRequest, context: ServicerContext) -> cart_pb2.Cart:
         """Return the cart, with its `etag` and `cart-generation` in trailing metadata.
 
-        If an order emptied it, the generation is the ordered one, and `ordered-etag` is what the order named.
+        If an order emptied the cart, `cart-generation` is the ordered one, and `ordered-etag` the etag in the order.
         """
         cart = await self._carts.read(check_user_id(request.user_id))
         known = {"etag": cart.etag, "cart-generation": cart.generation, "ordered-etag": cart.ordered_etag}
@@ -43,7 +43,7 @@ class CartService(cart_pb2_grpc.CartServiceServicer):
         return cart_pb2.Cart(user_id=cart.user_id, items=items)
 
     async def EmptyCart(self, request: cart_pb2.EmptyCartRequest, context: ServicerContext) -> empty_pb2.Empty:
-        """Remove all lines, with `if-match` only if that is the cart's current etag."""
+        """Remove all lines. With `if-match` metadata, do so only if it equals the cart's current etag."""
         await self._carts.empty(check_user_id(request.user_id), metadata_value(context, "if-match"))
         return empty_pb2.Empty()
 
@@ -73,7 +73,7 @@ class OrderedCart(ordered_cart_pb2_grpc.OrderedCartServicer):
         return ordered_cart_pb2.RemoveAllOrderedResponse(refused=refused)
 
     async def _refusal(self, request: ordered_cart_pb2.RemoveOrderedRequest) -> str | None:
-        """Remove what one order bought. Return the reason if that is refused for good."""
+        """Remove what one order bought. Return the error's reason if the removal is permanently refused."""
         try:
             await self._carts.remove_ordered(_purchase_from_wire(request))
         except REFUSALS as error:

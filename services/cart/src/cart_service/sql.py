@@ -1,7 +1,7 @@
-# ruff: noqa: S608 - the fragments are constants
-"""Carts in PostgreSQL, which all replicas share, or in a SQLite file. They outlive the process.
+# ruff: noqa: S608 - the SQL is built only from constants
+"""Stores carts in PostgreSQL, which all replicas share, or in a SQLite file. Carts survive restarts of the service.
 
-A change reads a cart and writes it back if its version is still the same, or else begins again.
+A change reads a cart and writes it back only if its version is still the same; otherwise the change starts over.
 """
 
 import asyncio
@@ -36,13 +36,13 @@ from chassis.telemetry.instruments import Telemetry
 MIGRATIONS = Path(__file__).parent / "migrations"
 
 MAX_ANONYMOUS = 150_000
-"""How many anonymous carts are stored; beyond that, the least recently changed ones are evicted."""
+"""How many anonymous carts the store keeps; `clean` evicts the least recently changed ones beyond that number."""
 
 _CHECK_WITHIN_SECONDS = 1
 _CLEANING_SECONDS = 60.0
 _DELETED_AT_ONCE = 500
-# How long the row of a removed cart remains, and the key of an addition without one: longer than a transaction whose
-# reply was lost is repeated.
+# How long a removed cart's row is kept, and the random key of an addition without an idempotency key: longer than the
+# database client keeps repeating a transaction whose reply was lost.
 _REPEATED_WITHIN_SECONDS = 60.0
 
 FIND = f"""
@@ -64,7 +64,7 @@ UPDATE = f"""
     WHERE user_id = :user_id AND version = :version RETURNING version
 """
 
-# An addition has a new etag, so the cart has it only if this transaction, or a repeat, has changed the cart.
+# Each addition brings a new etag: the cart has that etag only if this transaction, or an earlier try, changed the cart.
 RECORD_KEY = f"""
     INSERT INTO cart_keys (user_id, cart_key, added, ends_at)
     SELECT user_id, :key, :added, {NOW} + :key_ttl_seconds
@@ -73,7 +73,7 @@ RECORD_KEY = f"""
 
 
 def _deletion(table: str, key: str, condition: str, rows: str) -> str:
-    """Return SQL that deletes some of the rows that meet the condition, even if rows change meanwhile."""
+    """Return SQL that deletes a batch of rows. It checks the condition twice to spare rows that change meanwhile."""
     chosen = f"SELECT {key} FROM {table} WHERE {condition} ORDER BY ends_at {rows}"
     return f"DELETE FROM {table} WHERE {condition} AND ({key}) IN ({chosen}) RETURNING user_id"
 
@@ -91,7 +91,7 @@ DELETIONS = (
 async def open_sql_store(
     url: str, ttl_seconds: float, telemetry: Telemetry | None = None
 ) -> AsyncIterator["SqlCartStore"]:
-    """Open a store in a migrated database, and delete what has ended in the background."""
+    """Open a store in a migrated database, and delete expired carts and keys in the background."""
     async with open_database(url, telemetry, unavailable=StoreUnavailable) as database:
         store = SqlCartStore(database, ttl_seconds)
         async with in_background(partial(repeat, store.clean, _CLEANING_SECONDS, "old carts cannot be deleted")):
@@ -99,12 +99,12 @@ async def open_sql_store(
 
 
 class SqlCartStore(CartStore):
-    """Stores each cart as a row. `ttl_seconds` is the lifetime of a customer's cart after its last change."""
+    """Stores each cart as a row. `ttl_seconds` is how long a customer's cart lives after its last change."""
 
     def __init__(self, database: Database, ttl_seconds: float) -> None:
         self._database = database
         self._ttl_seconds = ttl_seconds
-        # Concurrent changes of one cart would only make each other begin again.
+        # One lock per cart: without it, concurrent changes to a cart would only make each other start over.
         self._locks = WeakValueDictionary[str, asyncio.Lock]()
 
     @override
@@ -138,7 +138,7 @@ class SqlCartStore(CartStore):
         await self._find("", within_seconds=_CHECK_WITHIN_SECONDS)
 
     async def clean(self) -> None:
-        """Delete carts and keys that have ended, and anonymous carts beyond MAX_ANONYMOUS."""
+        """Delete expired carts and keys, and anonymous carts beyond MAX_ANONYMOUS."""
         parameters = {"limit": _DELETED_AT_ONCE, "kept": MAX_ANONYMOUS}
         for statement in DELETIONS:
             while (await self._database.write((statement, parameters)))[0]:
@@ -152,7 +152,7 @@ class SqlCartStore(CartStore):
     async def _change(
         self, user_id: str, change: Callable[[Contents], Contents], key: Mapping[str, Any] | None = None
     ) -> bool:
-        """Return False if the key is already stored, by a repeat or by a transaction whose reply was lost."""
+        """Change a cart. Return False if an earlier request, or a transaction whose reply was lost, stored the key."""
         async with self._locks.setdefault(user_id, asyncio.Lock()):
             while True:
                 row = await self._find(user_id, key["key"] if key else "")
@@ -166,7 +166,7 @@ class SqlCartStore(CartStore):
                     return True
 
     async def _write(self, user_id: str, version: int | None, after: Contents, key: Mapping[str, Any] | None) -> bool:
-        """Write the cart and the key, or return False if the cart has another version."""
+        """Write the cart and the key. Return False, writing nothing, if the cart's version has changed."""
         lives = ANONYMOUS_TTL_SECONDS if after.anonymous else self._ttl_seconds
         parameters = {
             "user_id": user_id,

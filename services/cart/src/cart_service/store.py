@@ -1,4 +1,4 @@
-"""Carts in memory: they end with the process, and replicas do not share them."""
+"""Stores carts in memory: they are lost when the process ends, and replicas do not share them."""
 
 import time
 from collections.abc import Callable
@@ -17,9 +17,9 @@ MAX_KEYS = 20_000
 
 
 class MemoryCartStore(CartStore):
-    """Its methods are atomic because they never await.
+    """Stores carts in a dictionary. Methods are atomic because they never await.
 
-    Beyond MAX_CARTS it evicts the least recently changed cart, beyond MAX_KEYS the oldest idempotency key.
+    Evicts the least recently changed cart beyond MAX_CARTS, and the oldest idempotency key beyond MAX_KEYS.
     """
 
     def __init__(self, ttl_seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
@@ -71,13 +71,13 @@ class MemoryCartStore(CartStore):
 
 
 class _ExpiringDict(Generic[K, V]):
-    """A dictionary whose entries expire. Beyond its maximum size it evicts the oldest."""
+    """A dictionary whose entries expire. Beyond the maximum size, `put` evicts the oldest entry."""
 
     def __init__(self, ttl_seconds: float, max_size: int, clock: Callable[[], float]) -> None:
         self._ttl_seconds = ttl_seconds
         self._max_size = max_size
         self._clock = clock
-        self._entries: dict[K, tuple[float, V]] = {}  # in the order in which they expire
+        self._entries: dict[K, tuple[float, V]] = {}  # the first to expire comes first
 
     def get(self, key: K) -> V | None:
         expires_at, value = self._entries.get(key, (0.0, None))

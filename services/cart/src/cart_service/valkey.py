@@ -1,4 +1,4 @@
-"""Carts in Valkey or Redis, which all replicas share. They outlive the process."""
+"""Stores carts in Valkey or Redis, which all replicas share. Carts survive restarts of the service."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Mapping
@@ -39,16 +39,16 @@ log = structlog.get_logger()
 T = TypeVar("T")
 
 _ETAG = ""
-"""The field of a cart's hash with its etag; no product has an empty id.
+"""The hash field that holds a cart's etag. The other fields are product ids, which are never empty.
 
-In a hash without other fields, whose cart an order has emptied, it is the etag or generation that the order named.
+If there are no other fields, an order has emptied the cart, and the value is the etag or generation in that order.
 """
 
 _MAX_CONNECTIONS = 64
 _KEY_TTL_MILLISECONDS = int(KEY_TTL_SECONDS * 1000)
 _ANONYMOUS_TTL_MILLISECONDS = int(ANONYMOUS_TTL_SECONDS * 1000)
 _CUSTOMERS = "carts"
-"""The index of customers' carts by when they end."""
+"""The sorted set that indexes customers' carts by expiry time."""
 _READ = Operation("HGETALL", "HGETALL cart")
 _CHECK = Operation("PING", "PING")
 _SCRIPTS = {
@@ -62,8 +62,8 @@ _REFUSALS = {"full": CartFull, "too large": QuantityTooLarge, "reused": Idempote
 async def open_valkey_store(
     url: str, ttl_seconds: float, timeout_seconds: float = 0.9, telemetry: Telemetry | None = None
 ) -> AsyncIterator["ValkeyCartStore"]:
-    """Open a store at a `redis://`, `rediss://` or `unix://` URL. It connects on first use."""
-    # If a response is lost, an addition may have taken effect: only the caller, who has the key, may retry.
+    """Open a store at a `redis://`, `rediss://` or `unix://` URL. The store connects on first use."""
+    # Never retry: an addition may take effect although its response is lost. Callers with an idempotency key can retry.
     never = Retry(NoBackoff(), 0)
     pool = ValkeyPool.from_url(
         url,
@@ -83,7 +83,7 @@ async def open_valkey_store(
 
 
 class RereadingConnection(SSLConnection):
-    """Reads the certificate files each time it connects: redis-py would reuse what it read first."""
+    """Rereads the certificate files on every connect; by default, redis-py reads them only once."""
 
     @override
     async def connect(self) -> None:
@@ -93,14 +93,14 @@ class RereadingConnection(SSLConnection):
 
 
 class ValkeyPool(BlockingConnectionPool):
-    """A pool that records waits for its connections after a call of `measure`."""
+    """A connection pool that records how long callers wait for a connection, once `measure` has been called."""
 
     _telemetry: PoolTelemetry | None = None
 
     def measure(self, telemetry: Telemetry) -> StoreTelemetry:
-        """Record waits and use from now on. Return the telemetry for operations."""
+        """Start recording the pool's use and waits for connections. Return the telemetry for store operations."""
         server: Mapping[str, Any] = self.connection_kwargs
-        # `redis` is the conventions' name for every server that speaks its protocol.
+        # The semantic conventions call every server that speaks the Redis protocol `redis`.
         store = StoreTelemetry(
             telemetry, "redis", str(server.get("db") or 0), server.get("host") or server.get("path"), server.get("port")
         )
@@ -113,15 +113,15 @@ class ValkeyPool(BlockingConnectionPool):
             return await super().get_connection(*arguments, **options)  # type: ignore[no-untyped-call]
 
     def use(self) -> PoolUse:
-        """Return the number of connections by state."""
+        """Return how many connections are used and idle, and the maximum."""
         counts = {attributes[semconv.POOL_STATE]: count for count, attributes in self.get_connection_count()}
         return PoolUse(counts["used"], counts["idle"], self.max_connections)
 
 
 class ValkeyCartStore(CartStore):
-    """Stores each cart as a hash. Every write is a single script, and so atomic.
+    """Stores each cart as a hash. Every write is a single Lua script, and therefore atomic.
 
-    `client` must decode responses; `timeout_seconds` is the limit for an operation, including connecting.
+    `client` must decode responses; `timeout_seconds` limits each operation, including connecting.
     """
 
     def __init__(self, client: Redis, ttl_seconds: float, timeout_seconds: float, store: StoreTelemetry) -> None:
