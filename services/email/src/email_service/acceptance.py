@@ -1,4 +1,4 @@
-"""Validates, renders and spools confirmations: one for EmailService, many for the internal service Confirmations."""
+"""Validates, renders and spools confirmations: single ones for EmailService, batches for the Confirmations service."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -31,10 +31,10 @@ class Acceptance:
     failpoints: Failpoints
 
     async def accept(self, requests: Sequence[email_pb2.SendOrderConfirmationRequest]) -> Mapping[int, DomainError]:
-        """Return once every confirmation that is not refused is on disk, after one flush.
+        """Store all confirmations but the refused ones, with a single flush to disk.
 
-        Return the errors of the refused ones by index: a retry would be refused as well. Raise MailNotSent if the spool
-        cannot be written, and FailedPrecondition if it rejects several together; then none is stored.
+        Return the errors of refused confirmations by index; retrying those won't help. Raise MailNotSent if the spool
+        can't be written, or FailedPrecondition if it rejects several confirmations together, and then stores none.
         """
         names = await self.names.current() if self.names else {}
         messages: dict[int, NewMessage] = {}
@@ -60,7 +60,7 @@ class Acceptance:
             states = await self.spool.add(list(messages.values()))
         except SpoolUnavailable as error:
             if len(messages) > 1 and is_rejected(error):
-                # One of them may be the cause: after this error checkout sends each in a call of its own.
+                # A single confirmation may be the cause: on this error, checkout sends each in a separate call.
                 raise FailedPrecondition("not stored together", reason=MailNotSent.default_reason) from error
             raise MailNotSent("the spool can't be written") from error
         await self.failpoints.reach(AFTER_ACCEPT)
@@ -72,7 +72,7 @@ class Acceptance:
 
 
 def _order_from_wire(message: order_pb2.OrderResult) -> Order:
-    """Return the order in a request. Raise InvalidArgument with the path of a field."""
+    """Return the order in a request. Raise InvalidArgument, naming the field's path, if a field is invalid."""
     require_present(message.HasField("shipping_cost"), "order.shipping_cost")
     return Order(
         order_id=message.order_id,

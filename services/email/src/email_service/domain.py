@@ -24,11 +24,11 @@ class MailNotSent(Unavailable):
 
 
 class MailNotFound(NotFound):
-    """No confirmation of this order was accepted, or its retention has ended."""
+    """This order's confirmation was never accepted, or was deleted after its retention period."""
 
 
 class RecipientRefused(FailedPrecondition):
-    """The relay has permanently refused this order's confirmation after an earlier request."""
+    """After an earlier request, the relay permanently refused this order's confirmation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Line:
 
 
 def label(address: Address) -> list[str]:
-    """Return the non-blank lines of an address label."""
+    """Format an address as the lines of a label, without blank ones."""
     region = " ".join(filter(None, [address.state, format_postal_code(address.zip_code, address.country)]))
     lines = [*address.street_address.splitlines(), ", ".join(filter(None, [address.city, region])), address.country]
     return [line for line in map(str.strip, lines) if line]
@@ -49,7 +49,7 @@ def label(address: Address) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """A placed order. Raise InvalidArgument for a field beyond its limit or mixed currencies."""
+    """A placed order. Raise InvalidArgument if a field exceeds its limit or the currencies differ."""
 
     order_id: str
     tracking_id: str
@@ -69,13 +69,13 @@ class Order:
 
     @property
     def total(self) -> Money:
-        """The sum of all lines and the shipping cost. Raise AmountOutOfRange."""
+        """The sum of all lines and the shipping cost. Raise AmountOutOfRange if its units don't fit an int64."""
         costs = [line.cost for line in self.lines]
         return total(self.shipping_cost.currency_code, [*costs, self.shipping_cost]).in_range()
 
 
 def digests_of(recipient: str, order: Order) -> bytes:
-    """Return the digests of recipient and confirmation, 4 bytes each, which outlive both."""
+    """Return 4-byte digests of the recipient and the confirmation. The spool keeps them after deleting both."""
     items = items_digest(order.lines)
     content = digest(order.order_id, order.tracking_id, str(order.total), items, order.address)
     return digest(order.order_id, recipient) + content
@@ -97,7 +97,7 @@ class Confirmation:
 
 
 def message_id_of(order_id: str) -> str:
-    """Return the id of the message that confirms an order: the order id, or its hash if it is unsafe in a header."""
+    """Return the id of an order's confirmation message: the order id, or its hash if the id is unsafe in a header."""
     if _PLAIN_ID.fullmatch(order_id):
         return order_id
     return "sha256-" + hashlib.sha256(order_id.encode()).hexdigest()

@@ -1,7 +1,7 @@
 """Failpoints of the email service, named `<service>.<operation>.<before|after>`: see `chassis.failpoints`.
 
-A batch reaches `accept` once: its confirmations are rendered before it, and on disk after it. Before `sending`, the
-relay has no complete message; before `outcome`, it has responded.
+Each batch reaches `accept` once: `before` when all confirmations are rendered, `after` when all are on disk. At
+`sending`, the relay doesn't have the complete message yet; at `outcome`, the attempt to send is over.
 """
 
 BEFORE_ACCEPT = "email.accept.before"

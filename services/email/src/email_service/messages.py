@@ -6,10 +6,10 @@ from enum import Enum, StrEnum, auto
 from chassis.errors import NotFound, Unavailable
 
 NO_RESPONSE = "NO_RESPONSE"
-"""The reason of messages in doubt."""
+"""The reason stored with messages that are IN_DOUBT."""
 
 RETENTION_SECONDS = 90 * 86_400.0
-"""How long a message is stored after its last change: as long as checkout stores its order by default, so a repeated
+"""How long a message is stored after its last change. By default, checkout stores orders just as long, so a repeated
 request never sends a second message."""
 
 
@@ -25,7 +25,7 @@ class LetterNotFound(NotFound):
 
 
 class MessageState(StrEnum):
-    """Progress of a message. While it is SENDING, the relay has its text and has not responded."""
+    """How far a message has got. SENDING means that the relay has its text but has not responded yet."""
 
     QUEUED = "QUEUED"
     SENDING = "SENDING"
@@ -36,7 +36,7 @@ class MessageState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class NewMessage:
-    """A message to store: MIME with CRLF line ends, and the digests of `domain.digests_of`."""
+    """A message to store. `content` is MIME with CRLF line endings; `digests` come from `domain.digests_of`."""
 
     message_id: str
     recipient: str
@@ -49,7 +49,7 @@ class ClaimedMessage:
     """A message that was claimed for sending.
 
     Attributes:
-        attempt: number of the claim; only the latest claim can change the message.
+        attempt: the number of this claim; only the latest claim can change the message.
         deferrals: how often the relay has deferred this message.
     """
 
@@ -84,7 +84,7 @@ class Outcome(Enum):
     REFUSED = auto()
     """The relay permanently refuses this message."""
     IN_DOUBT = auto()
-    """The relay has the message and has not responded."""
+    """The relay has received the message but has not responded."""
     NOT_SENT = auto()
     """The relay accepts no messages at the moment."""
     CLAIM_LOST = auto()
@@ -93,7 +93,7 @@ class Outcome(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """An outcome and its reason: a status of the relay such as RELAY_550, or the name of an error."""
+    """An attempt's outcome and the reason for it: the relay's status, such as RELAY_550, or an error name."""
 
     outcome: Outcome
     reason: str = ""

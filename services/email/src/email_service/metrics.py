@@ -1,4 +1,4 @@
-"""What operators see of messages, and the periodic work on the spool."""
+"""Metrics and logs about messages, and the spool's periodic housekeeping."""
 
 from collections.abc import Mapping
 
@@ -17,7 +17,7 @@ _UNSENT = [state for state in MessageState if state is not MessageState.SENT]
 
 
 class MessageMetrics:
-    """Counts attempts by outcome, and exports the statistics that housekeeping sets."""
+    """Counts sending attempts by outcome, and exports the spool statistics that `housekeep` sets."""
 
     def __init__(self, telemetry: Telemetry) -> None:
         self.statistics: Mapping[MessageState, tuple[int, float]] = {}
@@ -29,7 +29,7 @@ class MessageMetrics:
         telemetry.observe(semconv.OLDEST_LETTER, lambda: [(self._statistics_of(MessageState.QUEUED)[1], ())])
 
     def record_attempt(self, message_id: str, outcome: Outcome, reason: str = "") -> None:
-        """Count and log the outcome of an attempt, without the recipient or text."""
+        """Count and log an attempt's outcome. Never log the recipient or the text."""
         self._attempts.add(1, ((semconv.ATTEMPT_OUTCOME, outcome.name),))
         write = getattr(log, _LEVELS.get(outcome, "warning"))
         write("send attempted", message_id=message_id, outcome=outcome.name, **({"reason": reason} if reason else {}))
@@ -39,7 +39,7 @@ class MessageMetrics:
 
 
 async def housekeep(spool: Spool, metrics: MessageMetrics) -> None:
-    """Give up overdue responses, delete old messages, and update the statistics."""
+    """Mark messages with overdue responses as IN_DOUBT, delete old messages, and update the statistics."""
     for message_id in await spool.give_up_overdue():
         metrics.record_attempt(message_id, Outcome.IN_DOUBT, NO_RESPONSE)
     deleted = await spool.delete_old()

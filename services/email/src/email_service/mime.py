@@ -1,7 +1,7 @@
 """Encodes confirmations as MIME messages.
 
-Written by hand: for an order of three lines, `email.message.EmailMessage` takes 1.0 ms of CPU and this module 0.02 ms
-(CPython 3.13). The tests parse the messages with the standard library.
+Hand-written for speed: an order with three lines takes 0.02 ms of CPU here, and 1.0 ms with the standard library's
+`email.message.EmailMessage` (CPython 3.13). The tests parse the messages with the standard library.
 """
 
 from binascii import b2a_qp
@@ -14,7 +14,7 @@ from chassis.errors import InvalidArgument
 from chassis.values.email_addresses import require_email_address
 from email_service.domain import Confirmation
 
-# No part can contain it: quoted-printable text never has an underscore after an equals sign.
+# No part can contain this boundary: quoted-printable text never has an underscore after an equals sign.
 _BOUNDARY = "=_alternative"
 
 
@@ -29,7 +29,7 @@ class Sender:
 
 
 def parse_sender(text: str) -> Sender:
-    """Parse `orders@shop.example` or `Shop <orders@shop.example>`. Raise ValueError."""
+    """Parse `orders@shop.example` or `Shop <orders@shop.example>`. Raise ValueError if the address is invalid."""
     name, bracket, rest = " ".join(text.split()).rpartition("<")
     address = rest.removesuffix(">") if bracket else rest
     try:
@@ -39,7 +39,7 @@ def parse_sender(text: str) -> Sender:
 
 
 def to_mime(confirmation: Confirmation, sender: Sender, sent_at: datetime) -> bytes:
-    """Encode a confirmation, whose recipient and subject must be one line each."""
+    """Encode a confirmation. Its recipient and subject must be one line each."""
     lines = [
         f"Date: {format_datetime(sent_at)}",
         f"From: {sender.header}",

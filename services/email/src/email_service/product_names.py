@@ -1,4 +1,4 @@
-"""Names of products, read from the catalog and cached."""
+"""Product names, read from the catalog and cached."""
 
 import asyncio
 import time
@@ -18,7 +18,7 @@ TTL_SECONDS = 60.0
 WAIT_SECONDS = 0.3
 """How long a confirmation waits for names that are not cached yet."""
 RETRY_SECONDS = 5.0
-"""How long after a failed read confirmations go without names."""
+"""How long confirmations show product ids instead of names after a failed read."""
 
 MAX_NAME_LENGTH = 256
 _ALL_PRODUCTS = "all products"

@@ -1,4 +1,4 @@
-"""Sends spooled messages: several at once, and none while the relay is down."""
+"""Sends spooled messages: several at once, but only one at a time while the relay is down."""
 
 import asyncio
 import itertools
@@ -17,7 +17,7 @@ from email_service.spool.sql import Spool
 log = structlog.get_logger()
 
 MAX_CONCURRENT = 20  # relays reject clients with too many connections
-_MAX_UNSTORED = 1_000  # messages beyond MAX_CONCURRENT whose outcomes cannot be stored
+_MAX_UNSTORED = 1_000  # how many messages whose outcomes can't be stored may exceed MAX_CONCURRENT
 _POLL_SECONDS = 1.0
 _FIRST_RETRY_SECONDS = 1.0
 _MAX_RETRY_SECONDS = 60.0
@@ -33,8 +33,8 @@ _FINAL = {
 class QueueRunner:
     """Sends queued messages to the relay.
 
-    While the relay accepts no messages, all wait, and one at a time probes it at growing intervals. If the relay defers
-    a message, only that one waits.
+    While the relay accepts no messages, try one at a time at growing intervals; the rest wait in the spool. If the
+    relay defers a single message, only that message waits.
     """
 
     def __init__(self, spool: Spool, relay: SmtpRelay, metrics: MessageMetrics, active_failpoints: Failpoints) -> None:
@@ -59,7 +59,7 @@ class QueueRunner:
                 await self._wait()
 
     async def close(self, within_seconds: float) -> None:
-        """After `run` has ended, wait for messages that are being sent. Abandon the rest, as a crash would."""
+        """After `run` has ended, wait for messages that are being sent. Abandon those that take too long."""
         if self._sending:
             await asyncio.wait(self._sending, timeout=within_seconds)
         for task in self._sending:
@@ -67,7 +67,7 @@ class QueueRunner:
         await asyncio.gather(*self._sending, return_exceptions=True)
 
     async def _claim(self) -> int:
-        """Claim messages and start to send them. Return how many."""
+        """Claim messages and start sending them. Return how many were claimed."""
         limit = MAX_CONCURRENT if self._relay_failures == 0 else 1
         room = limit - len(self._sending) + min(self._unstored, _MAX_UNSTORED)
         if room <= 0 or asyncio.get_running_loop().time() < self._relay_retry_at:
@@ -118,7 +118,7 @@ class QueueRunner:
             self._relay_retry_at = now + retry_seconds(self._relay_failures)
 
     async def _store_outcome(self, message: ClaimedMessage, attempt: Attempt) -> None:
-        """Store an outcome, however long the spool is unavailable: it exists only in this process.
+        """Store an outcome, retrying until the spool is available: only this process knows the outcome.
 
         Meanwhile the message does not count toward MAX_CONCURRENT.
         """
@@ -142,10 +142,10 @@ class QueueRunner:
 
 
 def retry_seconds(failures: int) -> float:
-    """Return the delay after consecutive failures of the relay or the spool: 1 s, then twice as long each time."""
+    """Return how long to wait after consecutive relay or spool failures: 1 s, doubled each time, at most 60 s."""
     return backoff_seconds(failures, _FIRST_RETRY_SECONDS, _MAX_RETRY_SECONDS)
 
 
 def message_delay_seconds(deferrals: int) -> float:
-    """Return the delay of a deferred message, given how often it was deferred before."""
+    """Return how long a deferred message waits, given how often it was deferred before."""
     return backoff_seconds(deferrals + 1, FIRST_DELAY_SECONDS, _MAX_DELAY_SECONDS)

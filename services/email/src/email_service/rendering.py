@@ -10,7 +10,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoes
 from chassis.values.money import format_amount
 from email_service.domain import Confirmation, Order, label
 
-# The customer chooses both recipient and address, so mail programs must not find a link in the address.
+# Matches where mail programs could see a link in an address: customers must not be able to send links to strangers.
 _LINK = re.compile(r"(?<=\w)[.:@\u3002\uff0e\uff61](?=[^\W\d_]|/)")
 
 
@@ -30,8 +30,8 @@ class ConfirmationTemplates:
         self._html = environment.get_template("confirmation.html")
 
     def render(self, recipient: str, order: Order, names: Mapping[str, str]) -> Confirmation:
-        """Render an order's confirmation. Show the id of a product that has no name."""
-        # `split` removes every Unicode line separator, so an order id cannot add a header.
+        """Render an order's confirmation. Products that are missing from `names` appear with their ids."""
+        # `split` removes every Unicode line separator, so an order id cannot inject a header.
         subject = " ".join(f"Your order {order.order_id}".split())
         values = {
             "subject": subject,

@@ -29,7 +29,7 @@ class EmailService(email_pb2_grpc.EmailServiceServicer):
 
 
 class Confirmations(confirmations_pb2_grpc.ConfirmationsServicer):
-    """Accepts batches of confirmations, which share a call and a flush to disk."""
+    """Accepts confirmations in batches, with one call and one flush to disk for each batch."""
 
     def __init__(self, acceptance: Acceptance) -> None:
         self._acceptance = acceptance
@@ -41,7 +41,7 @@ class Confirmations(confirmations_pb2_grpc.ConfirmationsServicer):
         limit_count(request.confirmations, "confirmations", max_count=_MAX_CONFIRMATIONS)
         refused = await self._acceptance.accept(request.confirmations)
         for index, error in refused.items():
-            # The response has only the reason; the log names the field.
+            # The response contains only the reason, so log which field is invalid.
             order_id = request.confirmations[index].order.order_id[:MAX_ID_LENGTH]
             log.warning("confirmation refused", order_id=order_id, reason=error.reason, error=error.message)
         return confirmations_pb2.AcceptConfirmationsResponse(

@@ -39,7 +39,7 @@ class Relay:
 
     @property
     def start_tls(self) -> bool | None:
-        """Whether to use STARTTLS: required with credentials, otherwise if offered (None), never on top of TLS."""
+        """Whether to use STARTTLS: never over TLS, always with credentials, otherwise if the relay offers it (None)."""
         if self.tls:
             return False
         return True if self.user else None
@@ -50,10 +50,10 @@ class SmtpRelay:
     """Hands each message to a relay over its own connection. Sends a password only over TLS.
 
     Attributes:
-        sender: the envelope's sender.
-        tls: trusts the system's certificate authorities or SSL_CERT_FILE by default.
-        reach_seconds: limit for everything before the end of the message.
-        response_seconds: limit for the relay's response to the end, before which it may deliver (RFC 5321).
+        sender: the envelope sender.
+        tls: by default, trusts the system's certificate authorities or those in SSL_CERT_FILE.
+        reach_seconds: limits the time from connecting to just before the end of the message.
+        response_seconds: limits the wait for the response; the relay may deliver before it responds (RFC 5321).
     """
 
     relay: Relay
@@ -64,10 +64,10 @@ class SmtpRelay:
     response_seconds: float = 600.0
 
     async def send(self, message: ClaimedMessage, begin_sending: Callable[[], Awaitable[bool]]) -> Attempt:
-        """Hand over a message.
+        """Hand a message to the relay.
 
-        Await `begin_sending` before ending the message, because the relay may deliver it from then on. If it returns
-        False, abandon the message. Raise its errors.
+        Await `begin_sending` before ending the message, because the relay may deliver the message as soon as it ends.
+        If `begin_sending` returns False, abandon the message. Let its errors propagate.
         """
         attributes: dict[str, str | int] = {
             semconv.SERVER_ADDRESS: self.relay.host,
@@ -76,7 +76,7 @@ class SmtpRelay:
         span = self.telemetry.tracer.start_span("SMTP send", None, SpanKind.CLIENT, attributes)
         started, problem = time.perf_counter(), ""
         try:
-            # The SDK would record the text of an error, which may quote an address.
+            # By default, the SDK would record the error's text, which may quote an e-mail address.
             with trace.use_span(span, record_exception=False, set_status_on_exception=False):
                 attempt = await self._send(message, begin_sending)
             problem = attempt.reason if attempt.outcome in _FAILED else ""
@@ -109,14 +109,14 @@ class SmtpRelay:
         except (SMTPRecipientRefused, SMTPDataError) as error:
             return _refusal(error.code)
         except (SMTPException, OSError, TimeoutError) as error:
-            # Only type and code: the relay's text may quote the address.
+            # Return only the code or the error's type: the relay's text may quote the e-mail address.
             code = getattr(error, "code", None)
             return Attempt(Outcome.NOT_SENT, f"RELAY_{code}" if code else type(error).__name__)
         finally:
             client.close()
 
     async def _write(self, client: SMTP, message: ClaimedMessage) -> None:
-        """Do everything but end the message: if the connection ends now, the relay discards it."""
+        """Send everything but the end of the message. If the connection closes now, the relay discards the message."""
         await client.connect()
         await client.mail(self.sender)
         await client.rcpt(message.recipient)
@@ -134,7 +134,7 @@ class SmtpRelay:
         if response.code != _COMPLETED:
             return _refusal(response.code)
         with contextlib.suppress(SMTPException):
-            _protocol(client).write(b"QUIT\r\n")  # no need to wait for its response: the relay has the message
+            _protocol(client).write(b"QUIT\r\n")  # don't wait for a response: the relay already has the message
         return Attempt(Outcome.SENT)
 
     def _client(self) -> SMTP:
@@ -147,7 +147,7 @@ class SmtpRelay:
             use_tls=relay.tls,
             start_tls=relay.start_tls,
             tls_context=self.tls,
-            timeout=None,  # one timeout covers all steps
+            timeout=None,  # `reach_seconds` and `response_seconds` apply instead
         )
 
 
@@ -164,7 +164,7 @@ def _refusal(code: int) -> Attempt:
 
 
 def parse_relay(url: str) -> Relay:
-    """Parse `smtp[s]://[user:password@]host[:port]`. Raise ValueError, which never quotes the URL.
+    """Parse `smtp[s]://[user:password@]host[:port]`. Raise ValueError if the URL is malformed, without quoting it.
 
     The default port is 465 for smtps, 587 with a user and 25 otherwise.
     """

@@ -1,1 +1,1 @@
-"""The spool's adapters: a SQLite file or a PostgreSQL database."""
+"""The spool, which stores messages in a SQLite file or a PostgreSQL database."""

@@ -28,10 +28,11 @@ from email_service.spool import statements
 MIGRATIONS = Path(__file__).parent / "migrations"
 
 CLAIM_SECONDS = 30.0
-"""Longer than it takes to reach the relay: after it, another process claims the message of one that has died."""
+"""A claim expires after this long. Its process must have died, because reaching the relay takes less time."""
 
 SENDING_SECONDS = 660.0
-"""Longer than a process waits for the relay's response: after it, the message of one that has died is in doubt."""
+"""A message that is still SENDING after this long becomes IN_DOUBT: its process must have died, because no process
+waits this long for the relay's response."""
 
 _HORIZON_SECONDS = 7_200.0
 _MAX_CHANGES = 1_000
@@ -42,16 +43,16 @@ async def open_spool(url: str, telemetry: Telemetry | None = None) -> AsyncItera
     """Migrate the database and open the spool in it; see chassis.sql.url for the URLs."""
     migrate(url, MIGRATIONS)
     async with open_database(url, telemetry, unavailable=SpoolUnavailable) as opened:
-        if sqlite_path(url) is not None:  # only one process uses a file, so any claim is of one that has ended
+        if sqlite_path(url) is not None:  # only one process uses a file at a time, so all claims in it are stale
             await log_errors(opened.write((statements.RELEASE_CLAIMS, {})), "claims remain until they expire")
         yield Spool(opened)
 
 
 class Spool:
-    """Stores messages durably: what a method returns is on disk. Every method raises SpoolUnavailable.
+    """Stores messages durably: when a method returns, its changes are on disk. Methods may raise SpoolUnavailable.
 
     Attributes:
-        wake: set when there may be a message to send.
+        wake: an event that is set when there may be a message to send.
     """
 
     def __init__(self, database: Database) -> None:
@@ -60,8 +61,8 @@ class Spool:
         self._heads: defaultdict[str, QueueHead] = defaultdict(QueueHead)
 
     async def add(self, messages: Sequence[NewMessage]) -> Mapping[str, MessageState]:
-        """Store messages whose ids are new, all or none. Return the states of all messages with these ids."""
-        # By id: transactions that lock the same messages in different orders could deadlock.
+        """Store messages whose ids are new, in one transaction. Return the states of all messages with these ids."""
+        # Sort by id: transactions that lock the same messages in different orders could deadlock.
         in_order = sorted(messages, key=lambda message: message.message_id)
         added = await self._database.write(*((statements.ADD, asdict(message)) for message in in_order))
         self.wake.set()
@@ -77,7 +78,7 @@ class Spool:
         ]
 
     async def begin_sending(self, message: ClaimedMessage) -> bool:
-        """Change a claimed message to SENDING. Return False if the claim is lost: the message must not be sent then."""
+        """Change a claimed message to SENDING. Return False if the claim is lost; then don't send the message."""
         parameters = {**_claim_of(message), "sending_seconds": SENDING_SECONDS}
         return bool(await self._write(statements.BEGIN_SENDING, **parameters))
 
@@ -86,38 +87,38 @@ class Spool:
         await self._write(statements.FINISH, **_claim_of(message), state=state.value, reason=reason)
 
     async def postpone(self, message: ClaimedMessage, *, delay_seconds: float, reason: str, deferred: bool) -> None:
-        """Queue a claimed message again, due after a delay. Count a deferral if the relay deferred it."""
+        """Requeue a claimed message, due after a delay. If the relay `deferred` the message, count a deferral."""
         values = {"delay_seconds": delay_seconds, "reason": reason, "deferrals": int(deferred)}
         await self._write(statements.POSTPONE, **_claim_of(message), **values)
 
     async def give_up_overdue(self) -> Sequence[str]:
-        """Change some messages that have been SENDING for too long to IN_DOUBT. Return their ids."""
+        """Change a batch of messages to IN_DOUBT that have been SENDING for too long. Return their ids."""
         rows = await self._take(statements.GIVE_UP_OVERDUE, _MAX_CHANGES, {"horizon_seconds": _HORIZON_SECONDS})
         return [row["letter_id"] for row in rows]
 
     async def delete_old(self) -> Mapping[MessageState, int]:
-        """Delete some of the messages that have not changed for RETENTION_SECONDS. Return how many, by state."""
+        """Delete a batch of messages that have not changed for RETENTION_SECONDS. Return how many, by state."""
         rows = await self._take(statements.DELETE_OLD, _MAX_CHANGES, {"retention_seconds": RETENTION_SECONDS})
         return Counter(MessageState(row["state"]) for row in rows)
 
     async def requeue(self, message_id: str) -> bool:
-        """Queue a message that is REFUSED or IN_DOUBT. Return whether it was."""
+        """Requeue a message that is REFUSED or IN_DOUBT. Return False if the message is in another state or missing."""
         requeued = await self._write(statements.REQUEUE, letter_id=message_id)
         self.wake.set()
         return bool(requeued)
 
     async def list_unsent(self, state: MessageState, limit: int) -> Sequence[MessageRecord]:
-        """Return messages in a state other than SENT, without their content, least recently changed first."""
+        """Return up to `limit` messages in a state other than SENT, without content, least recently changed first."""
         rows = await self._database.report(statements.LIST, {"state": state.value, "limit": limit})
         return [_record(row) for row in rows]
 
     async def read(self, message_id: str) -> MessageRecord | None:
-        """Return a message with its content, or None."""
+        """Return a message with its content, or None if there is no such message."""
         rows = await self._database.read(statements.READ, {"letter_id": message_id})
         return _record(rows[0], rows[0]["message"] or b"", rows[0]["digests"] or b"") if rows else None
 
     async def statistics(self) -> Mapping[MessageState, tuple[int, float]]:
-        """Return how many unsent messages are in each state, and the age of the oldest in seconds."""
+        """Return, for each state but SENT, the number of messages and the age of the oldest in seconds."""
         rows = await self._database.report(statements.STATISTICS, {})
         return {
             MessageState(row["state"]): (int(row["letters"]), max(0.0, float(row["oldest_seconds"]))) for row in rows

@@ -1,9 +1,9 @@
-# ruff: noqa: S608 - the fragments are constants
-"""The spool's SQL, for both databases: see `chassis.sql.database`. Each statement is a transaction, and repeatable."""
+# ruff: noqa: S608 - the SQL is built only from constants
+"""The spool's SQL for SQLite and PostgreSQL (see `chassis.sql.database`). Every statement is safe to repeat."""
 
 from chassis.sql.database import NOW
 
-# A time too far in the future was written by a wrong clock, and counts as passed.
+# Only a wrong clock can have written a time that is too far in the future, so it counts as due.
 _DUE = f"(due_at <= {NOW} OR due_at > {NOW} + :horizon_seconds)"
 
 ADD = f"""
@@ -51,7 +51,7 @@ GIVE_UP_OVERDUE = f"""
     ) AND state = 'SENDING' RETURNING letter_id
 """
 
-# For the start of the only process. Returns no rows: without a relay, the spool may have hundreds of thousands.
+# Runs when the only process starts. No RETURNING: without a relay, hundreds of thousands of messages may be waiting.
 RELEASE_CLAIMS = f"""
     UPDATE letters SET due_at = {NOW} WHERE state <> 'SENT' AND state IN ('QUEUED', 'SENDING')
 """
