@@ -12,16 +12,16 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-# New certificates are valid from this long ago, for peers whose clock is behind.
+# Backdate new certificates by this much, for peers whose clocks are behind.
 CLOCK_SKEW = timedelta(minutes=5)
-# The name is critical because certificates have no subject.
+# The alternative name must be critical because issued certificates have an empty subject.
 _CRITICAL = (x509.BasicConstraints, x509.KeyUsage, x509.SubjectAlternativeName)
 _UNUSED = ("digital_signature", "content_commitment", "key_encipherment", "data_encipherment", "key_agreement")
 
 
 @dataclass(frozen=True)
 class Issued:
-    """A certificate and its private key in PEM, as in `tls.crt` and `tls.key` of a Secret."""
+    """A certificate and its private key in PEM, like `tls.crt` and `tls.key` in a Kubernetes Secret."""
 
     certificate: bytes
     key: bytes = field(repr=False)
@@ -33,7 +33,7 @@ class Authority(Issued):
 
     @classmethod
     def create(cls, name: str, valid: timedelta) -> Self:
-        """Create an authority with a new key. The name may have 64 characters."""
+        """Create an authority with a new key. Its name can have up to 64 characters."""
         key = generate_private_key(SECP256R1())
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
         unused = dict.fromkeys((*_UNUSED, "encipher_only", "decipher_only"), False)
@@ -45,13 +45,13 @@ class Authority(Issued):
         return cls(_sign(_builder(subject, subject, key, valid), key, extensions), _pem(key))
 
     def issue(self, names: Sequence[str], spiffe_id: str, valid: timedelta, addresses: Sequence[str] = ()) -> Issued:
-        """Issue a certificate for a server and client.
+        """Issue a certificate for both server and client authentication.
 
         Args:
-            names: DNS names, at least one: gRPC does not verify a server by its URI.
+            names: at least one DNS name, because gRPC does not verify a server by its SPIFFE URI.
             spiffe_id: a URI such as `spiffe://cluster.local/ns/shop/sa/shop-cart`.
-            valid: how long from now.
-            addresses: IP addresses.
+            valid: how long the certificate is valid, starting now.
+            addresses: the server's IP addresses.
         """
         issuer = x509.load_pem_x509_certificate(self.certificate).subject
         signer = cast("EllipticCurvePrivateKey", load_pem_private_key(self.key, None))

@@ -1,4 +1,4 @@
-"""Rates, errors and durations of the last minute: of each service, and of the calls between services."""
+"""Rates, errors and durations in the last minute, for each service and for each pair of caller and callee."""
 
 import math
 from collections import Counter, defaultdict
@@ -9,21 +9,21 @@ from chassis.telemetry import semconv
 from shop_cli.local.spans import Span
 
 WINDOW_SECONDS, SLICE_SECONDS = 60, 5
-# Services export once a second. Later spans are not all here yet: the figures would dip at their end.
+# Figures leave out the latest seconds: services export once a second, so some of these spans have not arrived yet.
 EXPORT_SECONDS = 2
-# The width of the buckets of durations, so a percentile is exact to 5 %.
+# Each duration bucket is 5 % wider than the one below, so a percentile is accurate to 5 %.
 _GROWTH = math.log(1.05)
-# The store that a client's span calls, by its `db.system.name`. SQLite is part of the process that uses it.
+# Maps `db.system.name` in a client span to the store called. SQLite is not listed: it runs in the caller's process.
 _STORES = {"postgresql": "postgres", "redis": "valkey"}
 
 _Counts = Counter[tuple[int, bool]]
-"""Calls by the bucket of their duration, and whether they failed."""
+"""Number of calls by duration bucket and by whether they failed."""
 _Seconds = dict[int, _Counts]
 
 
 @dataclass(frozen=True)
 class Figures:
-    """Calls of the last minute. `rates` and `p99s` are those of each five seconds, oldest first."""
+    """Figures for the calls in the last minute. `rates` and `p99s` have a value per five seconds, oldest first."""
 
     rate: float = 0.0
     error_rate: float = 0.0
@@ -38,8 +38,8 @@ class CallFigures:
 
     def __init__(self) -> None:
         self._served: defaultdict[str, _Seconds] = defaultdict(dict)
-        # By the caller, and the method or database system called. Which service has a method is known from its own
-        # spans, also while it is down.
+        # Keyed by the caller, and by the method or database system called. `_callees` learns from server spans which
+        # service has a method, and still knows it while that service is down.
         self._made: defaultdict[tuple[str, str], _Seconds] = defaultdict(dict)
         self._callees = dict(_STORES)
 
@@ -54,11 +54,11 @@ class CallFigures:
                 _count(self._served[_STORES[system]], span)
 
     def of_service(self, name: str, now: float) -> Figures:
-        """Return the figures of a service, or of a store as its clients see it; `now` is in seconds since 1970."""
+        """Return figures for a service, or for a store as its clients see it; `now` is in seconds since 1970."""
         return _figures([self._served[name]], now)
 
     def of_calls(self, now: float) -> dict[tuple[str, str], Figures]:
-        """Return the figures by caller and callee, also of those without a call in the last minute."""
+        """Return figures by caller and callee, including pairs without a call in the last minute."""
         calls: defaultdict[tuple[str, str], list[_Seconds]] = defaultdict(list)
         for (caller, name), seconds in self._made.items():
             if name in self._callees:
@@ -92,7 +92,7 @@ def _figures(counted: Iterable[_Seconds], now: float) -> Figures:
 
 
 def _percentile(counts: _Counts, share: float) -> float:
-    """Return the milliseconds within which this share of the calls ended, 0 without calls."""
+    """Return how many milliseconds this share of the calls took at most; 0 if there are no calls."""
     left = share * counts.total()
     for (bucket, _), count in sorted(counts.items()):
         left -= count

@@ -1,4 +1,4 @@
-"""Child processes of this one, which can be killed, paused and started again."""
+"""Child processes that can be killed, paused and started again."""
 
 import asyncio
 import os
@@ -13,8 +13,8 @@ from typing import Self
 from chassis.errors import FailedPrecondition, Unavailable
 
 CHECK_SECONDS = 20.0
-START_SECONDS = 300.0  # on a busy machine; a process that ends fails at once
-_STOP_SECONDS = 25.0  # then it is killed
+START_SECONDS = 300.0  # enough on a busy machine; if the process ends, the wait fails at once
+_STOP_SECONDS = 25.0  # a process that takes longer to stop is killed
 _POLL_SECONDS = 0.02
 _LAST_LINES = 3
 
@@ -28,12 +28,12 @@ class NotServing(Unavailable):
 
 
 class ChildProcess:
-    """A child of this process, which ends with it. Subclasses define how it starts and when it is ready.
+    """A child process that ends when this process does. Subclasses define how it starts and when it is ready.
 
-    As a context, start it, wait until it is ready, and stop it on exit.
+    Entering the context starts the child and waits until it is ready; leaving the context stops it.
     """
 
-    address = ""  # for people, such as `host:port`
+    address = ""  # shown to people, such as `host:port`
     stop_signal = signal.SIGTERM
 
     def __init__(self, name: str, log_path: Path) -> None:
@@ -76,18 +76,18 @@ class ChildProcess:
         raise NotImplementedError
 
     async def wait_for_change(self) -> None:
-        """Wait until a serving process may have stopped serving for another reason than its end or `pause`."""
+        """Wait until a serving process may have stopped serving, other than because it ended or was paused."""
         await asyncio.sleep(CHECK_SECONDS)
 
     def require_free_ports(self) -> None:
-        """Raise PortInUse if another program listens on a port of this one."""
+        """Raise PortInUse if another program listens on one of this process's ports."""
 
     async def spawn(
         self, *command: str, folder: Path, environment: Mapping[str, str] | None = None, user: str | None = None
     ) -> None:
         """Execute a command in a folder, by default with this process's environment and user."""
         self.log_path.parent.mkdir(parents=True, exist_ok=True)
-        # On Linux the kernel kills the process when this one ends, however it ends.
+        # On Linux, the kernel kills the child when this process ends, for whatever reason.
         bound = ["setpriv", "--pdeathsig=KILL"] if sys.platform == "linux" else []
         if user is not None:
             bound += [f"--reuid={user}", f"--regid={user}", "--clear-groups"]
@@ -128,7 +128,7 @@ class ChildProcess:
         return await self._child.wait() if self._child else 0
 
     async def stop(self) -> int:
-        """End the process gracefully, kill it on timeout; return its exit status."""
+        """Stop the process gracefully, or kill it after a timeout; return its exit status."""
         self.send(self.stop_signal)
         self.resume()
         try:
@@ -138,7 +138,7 @@ class ChildProcess:
             return await self.wait()
 
     async def wait_until_serving(self, timeout_seconds: float = START_SECONDS) -> float:
-        """Wait until the process is ready; return the seconds since its start. Raise ProcessDied or NotServing."""
+        """Return the seconds from start to readiness. Raise ProcessDied if the process ends, NotServing on timeout."""
         deadline = time.monotonic() + timeout_seconds
         while not await self.is_serving():
             if not self.running:
@@ -149,6 +149,6 @@ class ChildProcess:
         return time.monotonic() - self.started_at
 
     def last_lines(self) -> str:
-        """Return the last lines of the log in one line."""
+        """Return the log's last lines, joined into one line."""
         lines = self.log_path.read_text(encoding="utf-8", errors="replace").splitlines()
         return " | ".join(lines[-_LAST_LINES:])

@@ -1,4 +1,4 @@
-"""Readiness checks of local processes."""
+"""Readiness checks for local processes."""
 
 import asyncio
 from contextlib import closing, suppress
@@ -14,10 +14,10 @@ from chassis.tls.certificates import Identity
 from shop_cli.local.child_process import CHECK_SECONDS
 from shop_cli.local.workspace import Program
 
-# The only reason for which a service reports that it is not ready.
+# The only reason why a service reports that it is not ready.
 NO_DATABASE = "not ready: its database does not answer"
-_TIMEOUT_SECONDS = 3.0  # an HTTP service waits two seconds for its database
-# The options of the shop's own channels: a service that its peers cannot reach, such as behind a proxy, is not ready.
+_TIMEOUT_SECONDS = 3.0  # longer than an HTTP service waits for its database (2 s)
+# Same options as the services' own channels: a service that its peers cannot reach, say due to a proxy, is not ready.
 _OPTIONS = (*OPTIONS, ("grpc.keepalive_time_ms", int(CHECK_SECONDS * 1000)))
 
 
@@ -25,7 +25,7 @@ async def is_serving(program: Program, address: str, identity: Identity | None =
     """Return whether the program at `host:port` reports that it is ready; None if it does not respond in time."""
     try:
         async with asyncio.timeout(_TIMEOUT_SECONDS):
-            # While the process starts, this fails at once and is cheaper than a gRPC channel.
+            # While the process starts, a plain connection fails at once and is cheaper than a gRPC channel.
             host, _, port = address.rpartition(":")
             reader, writer = await asyncio.open_connection(host, int(port))
             with closing(writer):
@@ -38,7 +38,7 @@ async def is_serving(program: Program, address: str, identity: Identity | None =
 
 
 async def wait_for_change(address: str, identity: Identity | None = None) -> None:
-    """Wait until a serving gRPC service reports a change; return within 20 s if it no longer responds."""
+    """Wait until a gRPC service reports that it is not serving, or has not responded for about 20 s."""
     with suppress(grpc.aio.AioRpcError):
         async with open_channel(address, identity, _OPTIONS) as channel:
             health: Any = HealthStub(channel)

@@ -1,4 +1,4 @@
-"""Certificates of a local shop's services and operator, and which methods each of them may call."""
+"""Certificates for a local shop's services and operator, and the methods that each of them may call."""
 
 import json
 from collections import defaultdict
@@ -15,13 +15,13 @@ from shop_cli.local.authority import Authority
 from shop_cli.local.workspace import root
 
 OPERATOR = "operator"
-"""The identity of commands; it may call everything except failpoints."""
+"""The identity that commands use. It may call everything except failpoints."""
 
 _OPERATORS_CALLS = {
     "checkout": ["OrderJournal/RequeueNotifications", "OrderJournal/SettleOrder"],
     "email": ["LetterSpool/GetLetter", "LetterSpool/ListLetters", "LetterSpool/RequeueLetters"],
 }
-"""Internal methods that no service calls."""
+"""Internal methods that only the operator may call, by service."""
 
 _VALID = timedelta(days=365)
 _SPIFFE_ID = "spiffe://shop.local/ns/local/sa/{}"
@@ -29,20 +29,20 @@ _SPIFFE_ID = "spiffe://shop.local/ns/local/sa/{}"
 
 @dataclass(frozen=True)
 class Identities:
-    """Certificates, in one folder for each name below `folder`, and the calls that the chart declares."""
+    """Certificates, in one subfolder of `folder` per name, and the calls that the chart declares."""
 
     folder: Path
     lab: bool = False
 
     @classmethod
     def issue(cls, folder: Path, names: Iterable[str], *, lab: bool = False) -> "Identities":
-        """Issue certificates to services, the operator and, with `lab`, who sets failpoints; replace earlier ones.
+        """Issue certificates to the services, the operator and, with `lab`, the laboratory, which sets failpoints.
 
-        The authority is new each time, and its key is not stored.
+        Replace earlier certificates. The authority is new each time, and its key is not stored.
         """
         authority = Authority.create("local shop", _VALID)
         for name in (*names, OPERATOR, *(["lab"] if lab else ())):
-            names_of_host = ["localhost", f"shop-{name}"]  # the second one as in a cluster
+            names_of_host = ["localhost", f"shop-{name}"]  # the second is the name in a cluster
             issued = authority.issue(names_of_host, _SPIFFE_ID.format(name), _VALID, ["127.0.0.1", "::1"])
             (folder / name).mkdir(mode=0o700, parents=True, exist_ok=True)
             files = {"tls.crt": issued.certificate, "tls.key": issued.key, "ca.crt": authority.certificate}
@@ -57,7 +57,7 @@ class Identities:
         return Certificates.load(str(self.folder / OPERATOR))
 
     def variables(self, name: str) -> dict[str, str]:
-        """Return the environment variables by which a service has its certificate and knows its callers."""
+        """Return the environment variables that give a service its certificate and the calls that it allows."""
         declared = _callers()[name]
         callers = {**declared, OPERATOR: sorted({method for methods in declared.values() for method in methods})}
         if self.lab:
@@ -68,7 +68,7 @@ class Identities:
 
 @cache
 def _callers() -> Mapping[str, Mapping[str, Sequence[str]]]:
-    """Return full names of methods by callee and caller: those in the chart's values, and those of the operator."""
+    """Return full method names by callee and caller, from the chart's values and `_OPERATORS_CALLS`."""
     values = yaml.safe_load((root() / "charts/shop/values.yaml").read_text())
     own = {"reconciliation": values["reconciliation"], "test": values["tests"]}
     own[OPERATOR] = {"internalCalls": _OPERATORS_CALLS}

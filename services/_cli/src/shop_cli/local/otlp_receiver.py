@@ -22,12 +22,12 @@ _KINDS = {number: name.removeprefix("SPAN_KIND_") for name, number in WireSpan.S
 
 
 Sink = Callable[[Message], None]
-"""Takes an export request of traces, metrics or logs."""
+"""Takes an export request with traces, metrics or logs."""
 
 
 @asynccontextmanager
 async def receiver(port: int, sink: Sink) -> AsyncIterator[None]:
-    """Receive on a port of loopback while in the context."""
+    """Receive telemetry on a loopback port while in the context."""
     server = grpc.aio.server()
     signals = {"Trace": trace_service_pb2, "Metrics": metrics_service_pb2, "Logs": logs_service_pb2}
     server.add_generic_rpc_handlers([_handler(sink, signal, messages) for signal, messages in signals.items()])
@@ -37,7 +37,7 @@ async def receiver(port: int, sink: Sink) -> AsyncIterator[None]:
         yield
     finally:
         await server.stop(None)
-        del server  # its finalizer needs the loop, but a traceback could keep it until the loop is closed
+        del server  # its finalizer needs the loop, and a traceback could keep the server until after the loop is closed
 
 
 def exporting_to(port: int, *, delay_milliseconds: int = 200) -> dict[str, str]:
@@ -46,7 +46,7 @@ def exporting_to(port: int, *, delay_milliseconds: int = 200) -> dict[str, str]:
         "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{port}",
         "OTEL_EXPORTER_OTLP_INSECURE": "true",
         "OTEL_TRACES_SAMPLER": "parentbased_always_on",
-        "OTEL_SPAN_ATTRIBUTE_VALUE_LENGTH_LIMIT": "1024",  # a URL may have 64 kB
+        "OTEL_SPAN_ATTRIBUTE_VALUE_LENGTH_LIMIT": "1024",  # a URL can be 64 kB long
         "OTEL_BSP_SCHEDULE_DELAY": str(delay_milliseconds),
         "OTEL_BLRP_SCHEDULE_DELAY": str(delay_milliseconds),
         "OTEL_METRIC_EXPORT_INTERVAL": str(5 * delay_milliseconds),
@@ -79,7 +79,7 @@ def _value(value: AnyValue) -> Value:
 
 
 def spans_of(message: Message) -> Iterator[Span]:
-    """Yield the spans in an export request; one of metrics or logs has none."""
+    """Yield the spans in an export request; a request with metrics or logs has none."""
     if not isinstance(message, trace_service_pb2.ExportTraceServiceRequest):
         return
     for group in message.resource_spans:

@@ -1,8 +1,8 @@
 """Free ports for shops that run side by side, and a clear error for a port that is in use.
 
 Binding to port 0 and closing the socket reserves nothing: before the service binds the port, the kernel may give it to
-an outgoing connection. So ports come from below the range of outgoing connections, and a UDP socket on the same number
-locks a port: services use only TCP, and the kernel releases the lock however its owner ends.
+an outgoing connection. So this module picks ports below the kernel's range for outgoing connections, and locks a port
+with a UDP socket on the same number: services use only TCP, and the kernel releases the lock however its owner ends.
 """
 
 import errno
@@ -24,16 +24,16 @@ class PortInUse(FailedPrecondition):
 
 
 def require_free(port: int, name: str) -> None:
-    """Raise PortInUse if another program listens on a port; `name` is that of the port, such as `cart-internal`."""
+    """Raise PortInUse if another program listens on a port; `name` is the port's name, such as `cart-internal`."""
     if not _is_free(port):
-        # With this offset all ports are outside 32,768 to 60,999, which Linux gives to outgoing connections.
+        # This offset moves all ports out of 32,768 to 60,999, which Linux uses for outgoing connections.
         advice = f"try `{own_command()} up --port-offset 11000`, or free ports with `--any-ports`"
         raise PortInUse(f"{name}: port {port} is in use by another program; {advice}", metadata={"port": str(port)})
 
 
 @contextmanager
 def reserved(count: int) -> Iterator[list[int]]:
-    """Reserve free ports: no other shop on this machine gets them meanwhile. Raise ResourceExhausted."""
+    """Reserve free ports, which no other shop gets while in the context. Raise ResourceExhausted if none is free."""
     with ExitStack() as locks:
         yield [_reserve(locks) for _ in range(count)]
 
@@ -55,12 +55,12 @@ def _reserve(locks: ExitStack) -> int:
 
 
 def _is_free(port: int) -> bool:
-    for family, host in ((socket.AF_INET, HOST), (socket.AF_INET6, "::1")):  # `localhost` is both
+    for family, host in ((socket.AF_INET, HOST), (socket.AF_INET6, "::1")):  # `localhost` may mean either
         try:
             with socket.socket(family) as probe:
                 probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # ignore closed connections in TIME_WAIT
                 probe.bind((host, port))
         except OSError as error:
-            if error.errno not in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):  # where IPv6 is off
+            if error.errno not in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):  # IPv6 is off
                 return False
     return True

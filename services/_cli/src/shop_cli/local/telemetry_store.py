@@ -1,4 +1,4 @@
-"""The latest traces of a running shop, in bounded memory: those of orders and errors outlive page views."""
+"""A running shop's latest traces, in bounded memory. Traces with an order or an error are kept longer than others."""
 
 import heapq
 import time
@@ -14,7 +14,7 @@ from shop_cli.local.call_figures import CallFigures
 from shop_cli.local.otlp_receiver import spans_of
 from shop_cli.local.spans import Span
 
-# The numbers of spans stored: of traces with an order or an error, and of all others. A span takes 0.6 to 1 kB.
+# How many spans to store: from traces with an order or an error, and from other traces. A span takes 0.6 to 1 kB.
 MAX_IMPORTANT, MAX_OTHERS = 40_000, 12_000
 MAX_SPANS_OF_TRACE = 1_000
 _EXPORT_NANOS = 3 * 10**9
@@ -22,13 +22,13 @@ _EXPORT_NANOS = 3 * 10**9
 
 @dataclass(frozen=True, slots=True)
 class TraceSummary:
-    """A trace in a list.
+    """What a list shows of a trace.
 
     Attributes:
-        service, name, started_nanos, milliseconds: those of its first span.
-        spans: how many it has.
+        service, name, started_nanos, milliseconds: copied from the trace's first span.
+        spans: the number of spans.
         failed: whether any span failed.
-        order_id: the order that it placed, "" if it placed none.
+        order_id: the id of the order that the trace concerns; "" if there is none.
         has_root: whether the first span has no parent.
     """
 
@@ -44,7 +44,7 @@ class TraceSummary:
 
 
 SORT_KEYS = {"started": "started_nanos", "duration": "milliseconds", "spans": "spans"}
-"""The attribute of a summary by which traces are sorted, highest first, by its name in a query."""
+"""Maps a query's `sort` to the TraceSummary attribute by which traces are sorted, highest first."""
 
 
 @dataclass(frozen=True)
@@ -52,10 +52,10 @@ class TraceQuery:
     """A search for traces; the defaults match every trace.
 
     Attributes:
-        service: a service that took part.
-        operation: the name of a span.
-        attributes: attributes that one span has, as text.
-        since_nanos, until_nanos: when the trace started.
+        service: a service that took part in the trace.
+        operation: the name of any span in the trace.
+        attributes: attributes that a single span must have, with their values as text.
+        since_nanos, until_nanos: the earliest and latest time at which the trace may have started.
         sort: a key of SORT_KEYS.
     """
 
@@ -89,7 +89,7 @@ class _Trace:
 
 
 class _Quota:
-    """Traces with a maximum number of spans in total; beyond it the oldest trace is dropped."""
+    """Traces with a limit on their total number of spans; beyond the limit, the oldest traces are dropped."""
 
     def __init__(self, max_spans: int) -> None:
         self.traces: OrderedDict[str, _Trace] = OrderedDict()
@@ -111,7 +111,7 @@ class _Quota:
 
 
 class TelemetryStore:
-    """Stores exported spans, with one quota for traces of orders and errors, and one for all others."""
+    """Stores exported spans, with one quota for traces with an order or an error, and one for other traces."""
 
     def __init__(self, max_important: int = MAX_IMPORTANT, max_others: int = MAX_OTHERS) -> None:
         self.calls = CallFigures()
@@ -119,7 +119,7 @@ class TelemetryStore:
 
     @property
     def stored(self) -> tuple[int, int]:
-        """The number of traces with an order or an error, and of all others."""
+        """How many traces with an order or an error are stored, and how many other traces."""
         return len(self._important.traces), len(self._others.traces)
 
     def add(self, message: Message) -> None:
@@ -128,11 +128,11 @@ class TelemetryStore:
 
     def store(self, span: Span) -> None:
         if not span.parent_id and semconv.DB_SYSTEM in span.attributes:
-            return  # a readiness check; queries of requests have a parent
+            return  # a readiness check: a query made for a request has a parent span
         self.calls.count(span)
         trace_id = span.trace_id
         if span.failed or semconv.ORDER_ID in span.attributes or trace_id in self._important.traces:
-            # The first spans of a trace may have arrived before the one that makes it important.
+            # A trace's first spans may have arrived before the span that makes the trace important.
             self._important.add(trace_id, [*self._others.remove(trace_id), span])
         else:
             self._others.add(trace_id, [span])
@@ -143,7 +143,7 @@ class TelemetryStore:
         return tuple(found.spans) if found else ()
 
     def summaries(self, query: TraceQuery) -> list[TraceSummary]:
-        """Describe the traces that match, in the order of the query."""
+        """Return summaries of the matching traces, sorted as the query asks."""
         traces = (*self._important.traces.values(), *self._others.traces.values())
         found = [trace.summary for trace in traces if _matches(query, trace)]
         return heapq.nlargest(query.limit, found, key=attrgetter(SORT_KEYS[query.sort]))
@@ -153,7 +153,7 @@ def _matches(query: TraceQuery, trace: _Trace) -> bool:
     first, spans = trace.summary, trace.spans
     return (
         query.since_nanos <= first.started_nanos <= query.until_nanos
-        # Services export at different times: the beginning of a recent trace may still arrive.
+        # Services export at different times: a recent trace's root span may not have arrived yet.
         and (first.has_root or time.time_ns() - first.started_nanos - first.milliseconds * 1e6 > _EXPORT_NANOS)
         and query.min_milliseconds <= first.milliseconds
         and (not query.failed or first.failed)

@@ -1,6 +1,6 @@
 """The programs of this workspace: every package with a `[tool.shop] port` in its pyproject.toml.
 
-`[tool.shop] protocol` is what it serves on that port: `grpc`, the default, or `http`.
+`[tool.shop] protocol` says what the program serves on that port: `grpc`, the default, or `http`.
 """
 
 import sys
@@ -14,13 +14,13 @@ from chassis.errors import FailedPrecondition, NotFound
 
 Protocol = Literal["grpc", "http"]
 
-MAX_PORT_OFFSET = 15_400  # a larger one would raise a default port above 65,535
+MAX_PORT_OFFSET = 15_400  # a larger offset would push a default port above 65,535
 PORT_STEP = 100
 """Shops whose offsets differ by a multiple of this share no port."""
 
 
 class UnknownService(NotFound):
-    """No program of this name exists."""
+    """No program has this name."""
 
 
 @dataclass(frozen=True)
@@ -30,10 +30,10 @@ class Program:
     Attributes:
         name: such as `product-catalog`.
         module: the module that `python -m` runs.
-        port, internal_port: default ports on a developer's machine, for public and for internal services.
-        secrets: variables that need a random value; the chart's `secrets`.
-        migrations: the folder of its database's migrations.
-        python: the interpreter that runs it.
+        port, internal_port: default local ports, for public and for internal services.
+        secrets: environment variables that need a random value, like `secrets` in the chart.
+        migrations: the folder with its database migrations.
+        python: the interpreter that runs the program.
     """
 
     name: str
@@ -57,7 +57,7 @@ class Program:
 
 
 def root() -> Path:
-    """Return the workspace's folder, the closest one at or above the current folder or else this package."""
+    """Return the closest workspace folder at or above the current folder, or else above this package."""
     for start in (Path.cwd(), Path(__file__).parent):
         for folder in (start, *start.parents):
             if (folder / "services" / "_chassis" / "pyproject.toml").is_file():
@@ -66,14 +66,14 @@ def root() -> Path:
 
 
 def own_command(*, anywhere: bool = False) -> str:
-    """Return the path of this command: relative to the current folder if it is below, absolute for `anywhere`."""
+    """Return the `shop` command's path: relative if below the current folder, but always absolute with `anywhere`."""
     path = Path(sys.executable).with_name("shop")
     is_below = path.is_relative_to(Path.cwd()) and not anywhere
     return str(path.relative_to(Path.cwd()) if is_below else path)
 
 
 def discover(folder: Path | None = None) -> list[Program]:
-    """Return all programs of a workspace, by default the current one: gRPC services first, then by port."""
+    """Return a workspace's programs, gRPC services first, each kind by port. The default is the current workspace."""
     folder = folder or root()
     paths = [*folder.glob("services/*/pyproject.toml"), *folder.glob("*/pyproject.toml")]
     programs = [program for path in paths if (program := _read(path))]
@@ -81,12 +81,12 @@ def discover(folder: Path | None = None) -> list[Program]:
 
 
 def discover_services(folder: Path | None = None) -> list[Program]:
-    """Return the gRPC services of a workspace, ordered by port."""
+    """Return a workspace's gRPC services, sorted by port."""
     return [program for program in discover(folder) if program.protocol == "grpc"]
 
 
 def default_ports(programs: Sequence[Program]) -> dict[str, int]:
-    """Return default ports by program name, then those for internal services by `internal_name`."""
+    """Return the default ports by program name, followed by ports for internal services by `internal_name`."""
     ports = {program.name: program.port for program in programs}
     internal = {
         internal_name(program.name): program.internal_port for program in programs if program.internal_port is not None
@@ -100,7 +100,7 @@ def internal_name(name: str) -> str:
 
 
 def find(programs: Sequence[Program], name: str) -> Program:
-    """Return the program of that name. Raise UnknownService if there is none."""
+    """Return the program with this name. Raise UnknownService if there is none."""
     for program in programs:
         if program.name == name:
             return program
