@@ -1,7 +1,7 @@
-"""Access to the control room, for browsers that opened the link with the token and programs that send it.
+"""Control who can use the control room: browsers that opened the link with the token, and programs that send the token.
 
 Every user of this machine, and every web page in their browsers, can reach loopback. So a request needs the token and,
-against DNS rebinding, a Host of this machine; a change also needs the page's own origin.
+to prevent DNS rebinding, a local Host header; a change also needs the page's own origin.
 """
 
 import base64
@@ -39,7 +39,7 @@ class AccessControl:
     def __init__(self, app: ASGIApp, port: int, token: str) -> None:
         self._app = app
         self._hosts = {f"{name}:{port}" for name in ("localhost", "127.0.0.1")}
-        # Browsers send a host's cookies to all its ports, so shops need different names.
+        # Browsers send a host's cookies to all its ports, so each shop needs its own cookie name.
         self._cookie = f"control-room-{port}"
         self._token = token
 
@@ -48,7 +48,7 @@ class AccessControl:
         await (refusal or self._app)(scope, receive, send)
 
     def _refusal(self, request: Request) -> Response | None:
-        """Return the response to a request that is refused; None for one that is admitted."""
+        """Return the response that refuses a request; None if the request is admitted."""
         if request.headers.get("host", "") not in self._hosts:
             return PlainTextResponse("unknown host\n", 421)
         is_read = request.method in _READS
@@ -80,7 +80,7 @@ class AccessControl:
 
 
 def _token_in_header(request: Request) -> str:
-    """Return the bearer token or the password of Basic authentication, "" without either."""
+    """Return the bearer token or Basic authentication password; "" if the request has neither."""
     scheme, _, credentials = request.headers.get("authorization", "").partition(" ")
     if scheme.lower() == "bearer":
         return credentials.strip()

@@ -1,4 +1,4 @@
-"""The JSON API of the control room. Errors are `{"reason", "message"}`."""
+"""The control room's JSON API. Errors are objects with a `reason` and a `message`."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -47,7 +47,7 @@ async def describe(room: ControlRoom) -> dict[str, Any]:
 
 
 def require_trace(room: ControlRoom, trace_id: str) -> Sequence[Span]:
-    """Return the spans of a trace. Raise NotFound."""
+    """Return a trace's spans. Raise NotFound if none are stored."""
     spans = room.telemetry.trace(trace_id)
     if not spans:
         message = f"the trace {trace_id} is unknown or no longer stored: page views are dropped first"
@@ -56,7 +56,7 @@ def require_trace(room: ControlRoom, trace_id: str) -> Sequence[Span]:
 
 
 def trace_query(request: Request) -> TraceQuery:
-    """Read a search: `service`, `min_ms`, `errors`, `order`, `sort` and `limit`. Raise InvalidArgument."""
+    """Parse `service`, `min_ms`, `errors`, `order`, `sort` and `limit`. Raise InvalidArgument if one is invalid."""
     given = request.query_params
     order_id = given.get("order", "").strip()
     sort = given.get("sort", "started")

@@ -22,7 +22,7 @@ _CONFLICT = 409
 
 
 def create_app(room: ControlRoom) -> Starlette:
-    """Return the application, which admits requests with the token of the run."""
+    """Return the ASGI application. It admits only requests with the run's token."""
     templates = pages.templates()
 
     async def refuse(request: Request, error: Exception) -> Response:
@@ -38,19 +38,19 @@ def create_app(room: ControlRoom) -> Starlette:
         middleware=access_control(room.run.control_room_port, room.run.token),
         exception_handlers={DomainError: refuse},
     )
-    app.router.redirect_slashes = False  # a redirect would go to whatever Host the request has
+    app.router.redirect_slashes = False  # a redirect would point to whatever Host the request names
     return app
 
 
 @contextlib.asynccontextmanager
 async def served(room: ControlRoom) -> AsyncIterator[None]:
-    """Serve the control room on its port of loopback while in the context."""
+    """Serve the control room on its loopback port while in the context."""
     server = Server(create_app(room), Telemetry())
     listener = socket.create_server((HOST, room.run.control_room_port))
     serving = asyncio.create_task(server.serve([listener]), name="control room")
     try:
         yield
     finally:
-        room.closing.set()  # open event streams would delay the end
+        room.closing.set()  # otherwise, open event streams would delay the shutdown
         server.should_exit = True
         await serving

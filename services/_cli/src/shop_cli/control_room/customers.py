@@ -15,7 +15,7 @@ _MAX_RATE = 1_000.0
 
 
 class Customers(ChildProcess):
-    """Customers of the storefront at this URL; None if the shop has no storefront."""
+    """Simulated customers. `storefront` is the URL that they visit; None if the shop has no storefront."""
 
     template = '{% include "_customers.html" %}'
     stop_signal = signal.SIGINT
@@ -45,7 +45,7 @@ class Customers(ChildProcess):
         await self.set_rate(rate)
 
     async def set_rate(self, sessions_per_second: float) -> None:
-        """Change how many sessions begin per second; 0 stops them. Raise FailedPrecondition."""
+        """Change how many sessions begin per second; 0 stops all. Raise FailedPrecondition without a storefront."""
         if self._storefront is None:
             raise FailedPrecondition("this shop has no storefront", reason="NO_CUSTOMERS")
         await self.stop()

@@ -1,4 +1,4 @@
-"""Geometry of drawings: the map of calls between services, and sparklines."""
+"""Computes the geometry of the map of calls between services, and of sparklines."""
 
 from collections.abc import Collection, Sequence
 
@@ -7,16 +7,16 @@ _MAX_COLUMN = 3  # four columns of names fit on a phone
 
 
 def places(calls: Collection[tuple[str, str]]) -> dict[str, tuple[float, float]]:
-    """Return the position of each service on the map: percent of the width, and pixels from the top.
+    """Return each service's position on the map: x as a percentage of the width, y in pixels from the top.
 
-    A service is to the right of its callers, as far as there are columns.
+    Services are to the right of their callers, except that the last column may contain both.
     """
     column = {name: 0 for names in calls for name in names}
     for _ in range(_MAX_COLUMN):
         for caller, callee in calls:
             column[callee] = min(_MAX_COLUMN, max(column[callee], column[caller] + 1))
     columns = [[name for name in sorted(column) if column[name] == number] for number in sorted({*column.values()})]
-    # As high as the table beside it on a wide screen.
+    # At least as high as the table of calls, which is beside the map on a wide screen.
     height = max(_ROW_PIXELS * max(map(len, columns), default=0), 33 * len(calls))
     return {
         name: (11 + 74 * number / max(1, len(columns) - 1), height * (row + 0.6) / len(names))
@@ -26,6 +26,6 @@ def places(calls: Collection[tuple[str, str]]) -> dict[str, tuple[float, float]]
 
 
 def sparkline(values: Sequence[float]) -> str:
-    """Return the points of a line through values, in an area 60 wide and 16 high."""
+    """Return the SVG points of a line through the values, in an area 60 wide and 16 high."""
     highest, step = max(values) or 1.0, 60 / (len(values) - 1)
     return " ".join(f"{step * index:.0f},{15 - 14 * value / highest:.1f}" for index, value in enumerate(values))

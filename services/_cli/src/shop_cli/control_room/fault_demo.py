@@ -1,4 +1,4 @@
-"""Places an order while payment is frozen and checkout is killed, to demonstrate that it is charged once."""
+"""Places an order while payment is frozen and checkout is killed, to show that the customer is charged only once."""
 
 import asyncio
 import secrets
@@ -22,15 +22,15 @@ _MAX_SECONDS = 60.0
 _CALL_SECONDS = 5.0
 
 Start = Callable[[Coroutine[Any, Any, object]], None]
-"""Runs something in the background."""
+"""Runs a coroutine in the background."""
 
 
 class FaultDemo:
-    """The section of the page with the demonstration.
+    """The page section that starts the demonstration and shows its steps.
 
     Attributes:
-        steps: what happened in the latest run, and after how many seconds.
-        order_id: the order of that run, "" until it is known.
+        steps: the latest run's steps: after how many seconds, and what happened.
+        order_id: the id of the latest run's order; "" until it is known.
     """
 
     template = '{% include "_fault_demo.html" %}'
@@ -76,7 +76,7 @@ class FaultDemo:
         self._add(f"payment's ledger has {counted(charges, 'charge')} for this order")
 
     async def _order(self, request: PlaceOrderRequest, key: str) -> None:
-        """Retry with the same key until the order is placed."""
+        """Place the order, retrying with the same idempotency key if needed."""
         self._add("the customer places an order")
         async with checkout_client(self._shop["checkout"]) as checkout:
             while True:

@@ -1,4 +1,4 @@
-"""The control room's pages. Their fragments are also sent as events, which update an open page."""
+"""The control room's pages. Their fragments are also sent as server-sent events, which update open pages."""
 
 import asyncio
 import json
@@ -72,7 +72,7 @@ class _Pages:
     async def trace(self, request: Request) -> Response:
         trace_id = request.path_params["trace_id"]
         lines = await asyncio.to_thread(lines_of_trace, [process.log_path for process in self._room.shop], trace_id)
-        # Logs outlive spans.
+        # Logs outlive spans, so a trace with lines may have no spans left.
         spans = self._room.telemetry.trace(trace_id) if lines else require_trace(self._room, trace_id)
         return self._render("trace", trace_id=trace_id, bars=waterfall(spans), lines=lines)
 
@@ -86,7 +86,7 @@ class _Pages:
         return RedirectResponse("/", 303)
 
     async def _updates(self, request: Request) -> AsyncIterator[str]:
-        """Yield the fragments that have changed, once a second, until the browser leaves or the shop stops."""
+        """Yield the fragments that have changed, once a second, until the browser disconnects or the shop stops."""
         sent: dict[str, str] = {}
         while not self._room.closing.is_set():
             values = await self._values(request)
@@ -120,7 +120,7 @@ class _Pages:
 
 
 def waterfall(spans: Sequence[Span]) -> list[dict[str, Any]]:
-    """Return the bars of a trace, in the order of the tree. `left` and `width` are percentages of the trace."""
+    """Return a bar for each span, in tree order. `left` and `width` are percentages of the trace's duration."""
     start = min((span.started_nanos for span in spans), default=0)
     length = max(1, max((span.ended_nanos for span in spans), default=0) - start)
     colours = {name: number % 10 for number, name in enumerate(sorted({span.service for span in spans}))}
@@ -137,7 +137,7 @@ def waterfall(spans: Sequence[Span]) -> list[dict[str, Any]]:
 
 
 def _clock(nanos: int) -> str:
-    """Return a time of the day in UTC, such as `10:30:00.000`."""
+    """Return the time of day in UTC, such as `10:30:00.000`."""
     return datetime.fromtimestamp(nanos / 1e9, UTC).strftime("%H:%M:%S.%f")[:-3]
 
 

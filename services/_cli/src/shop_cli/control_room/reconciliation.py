@@ -1,4 +1,4 @@
-"""Compares orders, charges, shipments and confirmations of the running shop by checkout's rules."""
+"""Compares the running shop's orders, charges, shipments and confirmations by checkout's rules."""
 
 import asyncio
 import time
@@ -18,23 +18,23 @@ from checkout_service.reconciliation.rules import Mismatch
 from shop_cli.local.processes import Shop
 
 WINDOW_SECONDS = 15 * 60
-# An order whose worker has died is taken over after 15 s; a frozen service delays it further.
+# How long records may disagree. A dead worker's order is taken over after 15 s, later while a service is frozen.
 GRACE_SECONDS = 60
 _CALL_SECONDS = 2.0
 _FRESH_SECONDS = 2.0
-# The parent of this module's own calls, unsampled: otherwise an open page would soon replace all traces by its own.
+# An unsampled parent span for this module's own calls: otherwise, their traces would soon displace all others.
 _UNSAMPLED = NonRecordingSpan(SpanContext(trace_id=1, span_id=1, is_remote=False))
 
 
 @dataclass(frozen=True)
 class Reconciliation:
-    """The records of the last 15 minutes, compared.
+    """The result of comparing the last 15 minutes' records.
 
     Attributes:
         declined: number of orders that ended without a charge.
-        settling: number of orders whose records disagree because a step may still follow.
-        mismatches: records that disagree although no step can follow.
-        unread: why the records could not be read, "" if they were.
+        settling: number of orders whose records disagree only because their last steps may still follow.
+        mismatches: disagreements that have lasted too long for further steps to resolve.
+        unread: why the records could not be read; "" if they were read.
     """
 
     orders: int = 0
@@ -64,18 +64,18 @@ class Reconciler:
         self._lock = asyncio.Lock()
 
     async def read(self) -> Reconciliation:
-        """Return a recent comparison."""
+        """Return the latest result, after a new comparison if that result is no longer recent."""
         async with self._lock:
             started = time.monotonic()
             if started > self._fresh_until:
                 self._latest = await self._compare(time.time())
-                # With many orders a comparison takes longer; an open page must not keep the services busy.
+                # The longer a comparison takes, the later is the next: an open page must not keep the services busy.
                 ended = time.monotonic()
                 self._fresh_until = ended + _FRESH_SECONDS + 10 * (ended - started)
         return self._latest
 
     async def charges_of(self, order_id: str) -> int:
-        """Return how many captured charges an order has. Raise a DomainError if payment does not respond."""
+        """Return how many captured charges an order has. Raise a DomainError if the records cannot be read."""
         records = await self._records(time.time())
         return sum(len(order.charges) for order in records.orders if order.order_id == order_id)
 
@@ -83,7 +83,7 @@ class Reconciler:
         try:
             records = await self._records(now)
         except DomainError as error:
-            if error.reason in ("UNAVAILABLE", "DEADLINE_EXCEEDED"):  # from gRPC itself, with a technical text
+            if error.reason in ("UNAVAILABLE", "DEADLINE_EXCEEDED"):  # gRPC's own errors, with technical messages
                 return Reconciliation(unread="checkout, payment, shipping and email do not all answer")
             return Reconciliation(unread=f"{error.reason}: {error.message}")
         found = records.mismatches(settled_before=now + 1)
@@ -108,7 +108,7 @@ class Reconciler:
 
 @asynccontextmanager
 async def open_reconciler(shop: Shop) -> AsyncIterator[Reconciler]:
-    """Yield a reconciler that reads the records of a shop through its internal services."""
+    """Yield a reconciler that reads a shop's records through its internal services."""
 
     def channel(name: str, service: str, _method: str) -> grpc.aio.Channel:
         process = shop[name]

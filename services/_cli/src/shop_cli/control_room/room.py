@@ -1,4 +1,4 @@
-"""What the control room shows and does, without HTTP."""
+"""The control room's state and actions, independent of HTTP."""
 
 import asyncio
 import time
@@ -19,21 +19,21 @@ from shop_cli.local.telemetry_store import TelemetryStore
 
 
 class Section(Protocol):
-    """A part of the page with forms. `template` is for Jinja, which gets the section under its name."""
+    """A part of the page with forms. `template` is Jinja source, which refers to the section by its name."""
 
     template: str
 
     async def act(self, form: Mapping[str, str]) -> None:
-        """Act on a form of the section. Raise a DomainError."""
+        """Handle a form that the user submitted. Raise a DomainError to refuse the form."""
 
 
 class ControlRoom:
     """A running shop, and the means to observe and disturb it.
 
     Attributes:
-        sections: parts of the page by name; plugins add theirs.
-        stores: the shop's own database servers, which are observed and disturbed like its services.
-        telemetry_elsewhere: the OTLP endpoint to which the services export, unless it is this process.
+        sections: parts of the page, by name; plugins add their own.
+        stores: the shop's own database servers, which the control room observes and disturbs like services.
+        telemetry_elsewhere: the OTLP endpoint to which the services export; None if they export to this process.
         closing: set when the shop stops.
     """
 
@@ -61,11 +61,11 @@ class ControlRoom:
         return [*self.shop, *self.stores]
 
     def process(self, name: str) -> ChildProcess:
-        """Return a service or store. Raise UnknownService."""
+        """Return the service or store with this name. Raise UnknownService if there is none."""
         return next((store for store in self.stores if store.name == name), None) or self.shop[name]
 
     def act(self, action: str, name: str) -> None:
-        """Kill, freeze, resume or restart a service or store. Raise NotFound."""
+        """Kill, freeze, resume or restart a service or store. Raise NotFound if the action or name is unknown."""
         process = self.process(name)
         actions: dict[str, Callable[[], None]] = {
             "kill": process.kill,

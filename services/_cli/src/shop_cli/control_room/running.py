@@ -27,11 +27,11 @@ PORT = 8090
 _NAME = "control-room"
 _EXPORTER = "OTEL_EXPORTER_OTLP_"
 _ENDPOINT = f"{_EXPORTER}ENDPOINT"
-# How often services export: a trace is complete this long after its last span.
+# Services export this often, so a trace is complete this long after its last span.
 _EXPORT_MILLISECONDS = 1_000
 
 Variables = Mapping[str, Mapping[str, str]]
-"""Environment variables by name of the program."""
+"""Environment variables by program name."""
 
 
 @asynccontextmanager
@@ -40,14 +40,14 @@ async def running(
 ) -> AsyncIterator[ControlRoom]:
     """Start the shop and its control room, restart services that end, and stop everything on leaving.
 
-    Raise FailedPrecondition, for example PortInUse.
+    Raise FailedPrecondition, for example PortInUse, if the shop cannot start.
 
     Args:
-        folder: for data, logs and secrets.
-        port_offset: added to every default port; None for free ports.
+        folder: where data, logs and secrets are stored.
+        port_offset: what to add to every default port; None to use any free ports.
         postgres: store everything in PostgreSQL and Valkey instead of SQLite files and memory.
-        tls: let services call each other by mutual TLS.
-        lab: let services serve failpoints, and add the sections of plugins to the page.
+        tls: let services call each other over mutual TLS.
+        lab: let services serve failpoints, and add plugins' sections to the page.
     """
     programs, telemetry = discover(), TelemetryStore()
     async with AsyncExitStack() as stack:
@@ -75,9 +75,9 @@ async def running(
 
 
 def _ports(stack: AsyncExitStack, programs: Sequence[Program], offset: int | None, *, lab: bool) -> Mapping[str, int]:
-    """Return the ports by name. Raise PortInUse.
+    """Return the ports by name. Raise PortInUse if another program uses one of them.
 
-    With failpoints each gRPC service has an internal port: 11051 beside 50051, as those have that always serve one.
+    With `lab`, every gRPC service gets an internal port, where it serves failpoints: 11051 for 50051, and so on.
     """
     ports = {**default_ports(programs), _NAME: PORT}
     for program in programs if lab else ():
@@ -100,7 +100,7 @@ def _describe(folder: Path, ports: Mapping[str, int], identities: Identities | N
 
 async def _start_stores(stack: AsyncExitStack, folder: Path) -> tuple[Sequence[ChildProcess], Variables]:
     try:
-        from shop_cli.local.stores import data_stores  # noqa: PLC0415 - needs packages that are optional
+        from shop_cli.local.stores import data_stores  # noqa: PLC0415 - needs optional packages
     except ImportError as error:
         message = f"{error.name} is not installed: make setup does so in the repository"
         raise FailedPrecondition(message, reason="STORE_MISSING") from error
@@ -108,26 +108,26 @@ async def _start_stores(stack: AsyncExitStack, folder: Path) -> tuple[Sequence[C
 
 
 async def _environment(stack: AsyncExitStack, telemetry: TelemetryStore) -> Mapping[str, str]:
-    """Return the environment of all services. They export to this process, unless the environment names an endpoint."""
-    # Addresses never change here: do not renew connections.
+    """Return the services' environment, in which they export to this process unless another endpoint is set."""
+    # Local addresses never change, so connections need no renewal.
     defaults = {"MAX_CONNECTION_AGE_SECONDS": "3600"}
     if not os.environ.get(_ENDPOINT):
         (port,) = stack.enter_context(reserved(1))
         await stack.enter_async_context(receiver(port, telemetry.add))
         defaults |= exporting_to(port, delay_milliseconds=_EXPORT_MILLISECONDS)
-        defaults["OTEL_METRIC_EXPORT_INTERVAL"] = "60000"  # unused: figures are derived from spans
+        defaults["OTEL_METRIC_EXPORT_INTERVAL"] = "60000"  # nothing uses metrics: figures come from spans
     ignored = without_effect()
     return {**defaults, **{name: value for name, value in os.environ.items() if value and name not in ignored}}
 
 
 def without_effect() -> list[str]:
-    """Return the variables that configure an exporter although no endpoint is set."""
+    """Return the names of exporter settings that have no effect because no endpoint is set."""
     found = [name for name, value in os.environ.items() if value and name.startswith(_EXPORTER)]
     return [] if _ENDPOINT in found else found
 
 
 def _links(run: Run) -> Variables:
-    """Return the variables for links between storefront, emails and control room that the environment does not set."""
+    """Return variables that link storefront, emails and control room, unless the environment already sets them."""
     traces = f"http://shop:{run.token}@{HOST}:{run.control_room_port}"
     links = {"storefront": {"TRACES_URL": traces}, "email": {"STOREFRONT_URL": run.url("storefront") or ""}}
     return {name: found for name, found in links.items() if os.environ.keys().isdisjoint(found)}
