@@ -74,7 +74,7 @@ async def empty_cart(user: User, *, address: Address = None) -> None:
 
 
 async def _quantity_in_cart(client: CartServiceStub, user: str, product_id: str) -> int | None:
-    """Return how many of a product a cart has; None if it cannot be read, as an error would hide the addition."""
+    """Return a product's quantity in a cart; None on errors, which must not hide that the product was added."""
     try:
         found = await client.GetCart(cart_pb2.GetCartRequest(user_id=user))
     except DomainError:
@@ -85,7 +85,7 @@ async def _quantity_in_cart(client: CartServiceStub, user: str, product_id: str)
 async def _print_cart(
     items: Sequence[cart_pb2.CartItem], products: Mapping[str, Product], currency: str | None
 ) -> None:
-    """Print a cart's lines. The total is left out if the price of a product is unknown."""
+    """Print a cart's lines, and their total unless a product's price is unknown."""
     rows, costs = [], []
     async with currency_client(None) as client:
         for item in items:
@@ -102,7 +102,7 @@ async def _print_cart(
 
 
 async def _convert(client: CurrencyServiceStub, amount: Money, currency: str | None) -> Money:
-    """Convert an amount as checkout does; without a currency, return it."""
+    """Convert an amount as checkout does; without a currency, return the amount unchanged."""
     if currency is None or currency.upper() == amount.currency_code:
         return amount
     return round_to_minor_unit(money_from_wire(await convert_amount(client, money_to_wire(amount), currency)))
@@ -120,7 +120,7 @@ async def _read_products() -> dict[str, Product]:
 
 
 def _require_product(product_id: str, products: Mapping[str, Product]) -> None:
-    """Raise NotFound, which proposes similar ids, if the product is not on sale."""
+    """Raise NotFound, with similar ids as suggestions, if the product is not on sale."""
     if product_id in products:
         return
     wanted, ids = product_id.lower(), {known.lower(): known for known in products}

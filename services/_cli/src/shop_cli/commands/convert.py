@@ -35,7 +35,7 @@ async def convert(
 
 
 async def convert_amount(currency: CurrencyServiceStub, value: money_pb2.Money, to_code: str) -> money_pb2.Money:
-    """Convert an amount to a currency, whose code may be in small letters."""
+    """Convert an amount to a currency, whose code may be in lower case."""
     request = currency_pb2.CurrencyConversionRequest(to_code=to_code.upper())
     getattr(request, "from").CopyFrom(value)
     return await currency.Convert(request)

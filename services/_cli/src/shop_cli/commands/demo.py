@@ -46,14 +46,14 @@ async def demo() -> None:
                 await asyncio.gather(*map(_start, shop))
                 await _fill_cart(shop)
                 await _place_order(shop)
-            # The services have exported their last spans as they stopped.
+            # The services exported their last spans when they stopped.
             _show_trace(telemetry)
     console.print(f"\nAll services stopped; {time.monotonic() - started:.1f} s in total.")
     print_steps_after_demo()
 
 
 def _environment(otlp_port: int) -> dict[str, str]:
-    # Ignore a developer's settings for another shop.
+    # Do not inherit a developer's settings for another shop.
     inherited = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "TMPDIR") if name in os.environ}
     return {**inherited, **exporting_to(otlp_port)}
 
@@ -84,7 +84,7 @@ async def _place_order(shop: Shop) -> None:
 
 
 async def _confirmation(shop: Shop, order: OrderResult) -> str:
-    """Wait for the order's confirmation, which follows shortly after the response. Raise Unavailable."""
+    """Wait for the order's confirmation, sent soon after the response. Raise Unavailable if it takes too long."""
     request = GetMailRequest(order_id=order.order_id)
     deadline = time.monotonic() + _CONFIRMATION_SECONDS
     async with mail_client(shop["email"]) as records:

@@ -66,7 +66,7 @@ def load(
     }
     # Locust patches the standard library for gevent, which gRPC can't share a process with.
     command = [sys.executable, "-P", "-m", "load_generator"]
-    # In a session of its own it does not get Ctrl-C from the terminal as well as the signal sent here.
+    # In a session of its own, the process gets only the signal sent here, not also Ctrl-C from the terminal.
     with subprocess.Popen(  # noqa: S603 - our own program
         command, env={**os.environ, **settings}, stdout=subprocess.PIPE, text=True, start_new_session=True
     ) as process:

@@ -28,7 +28,7 @@ def logs(
 ) -> None:
     """Print the last lines of a service's log; `--json` prints the lines of the file."""
     path = Path(require_run().folder) / ".shop" / "log" / f"{service}.log"
-    if not path.exists():  # stores have logs, too, but are no programs
+    if not path.exists():  # stores have logs too, but are not programs
         find(discover(), service)
     end = path.stat().st_size if path.exists() else 0
     for line in read_log(path, lines, trace) if lines else ():
@@ -40,7 +40,7 @@ def logs(
 
 
 def _new_lines(path: Path, start: int) -> Iterator[str]:
-    """Yield lines beyond a position of a file as they are written, without end."""
+    """Yield the lines after a position in a file, and wait for new ones forever."""
     pending = ""
     with path.open(encoding="utf-8", errors="replace") as file:
         file.seek(start)

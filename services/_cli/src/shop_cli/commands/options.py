@@ -28,7 +28,7 @@ User = Annotated[str, typer.Argument(metavar="USER", help="Id of the user.")]
 
 
 def parse_state(states: Any, name: str) -> Any:
-    """Return the state of a protobuf enum with this name, as `state_name` returns it. Raise BadParameter."""
+    """Return the enum value whose `state_name` is this name. Raise BadParameter if there is none."""
     by_name = {state_name(states, value): value for value in states.values() if value}
     if name.upper() not in by_name:
         expected = ", ".join(by_name)
@@ -37,7 +37,7 @@ def parse_state(states: Any, name: str) -> Any:
 
 
 def async_command(command: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, T]:
-    """Make a coroutine function a plain function with the same parameters, as Typer requires."""
+    """Wrap a coroutine function in a plain function with the same parameters, as Typer requires."""
 
     @wraps(command)
     def run(*args: P.args, **kwargs: P.kwargs) -> T:

@@ -18,7 +18,7 @@ from shop_cli.output.printing import print_json, print_order
 from shop_cli.sample_order import ADDRESS, TEST_CARD, TEST_CVV, card_info
 
 _PLACE_ORDER = "shop.CheckoutService/PlaceOrder"
-# Every service exports its spans once a second.
+# How long to wait for the trace at least: services export spans once a second.
 _EXPORT_SECONDS = 1.5
 _TRACE_SECONDS = 10.0
 _POLL_SECONDS = 0.2
@@ -91,7 +91,7 @@ async def order(
 
 
 def _wait_for_trace(trace_id: str) -> list[dict[str, Any]]:
-    """Return the spans of a finished call once the services have exported them, or what has arrived after a while."""
+    """Return the trace's spans once PlaceOrder's server span has arrived, or those that arrived before the timeout."""
     spans: list[dict[str, Any]] = []
     deadline = time.monotonic() + _TRACE_SECONDS
     time.sleep(_EXPORT_SECONDS)

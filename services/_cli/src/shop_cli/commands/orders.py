@@ -1,4 +1,4 @@
-"""`shop orders`: inspect and watch the orders in checkout's journal."""
+"""`shop orders`: inspect, watch, requeue and settle the orders in checkout's journal."""
 
 import asyncio
 from typing import Annotated

@@ -1,4 +1,4 @@
-"""`shop reconcile`: compare the records of orders at checkout, payment, shipping and email."""
+"""`shop reconcile`: compare the order records of checkout, payment, shipping and email."""
 
 import math
 import time
@@ -65,7 +65,7 @@ def _summary(records: Records, mismatches: int) -> str:
 
 
 def _failure(error: DomainError) -> str:
-    if error.reason == "UNAVAILABLE":  # no connection, which gRPC describes at length
+    if error.reason == "UNAVAILABLE":  # no connection; gRPC's own message is too long
         advice = (
             "was one killed or frozen? (`shop status`)" if find_run() else "no shop runs here (`shop up` starts one)"
         )

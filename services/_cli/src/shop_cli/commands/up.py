@@ -18,7 +18,7 @@ from shop_cli.local.workspace import MAX_PORT_OFFSET, PORT_STEP, root
 from shop_cli.output.next_steps import print_next_steps
 from shop_cli.output.printing import console
 
-# A service that is still starting has no handler for the signal yet.
+# Normal exit codes on stopping. A service that is still starting has no handler yet, so SIGTERM kills it.
 _STOPPED = (0, -signal.SIGTERM)
 
 Offset = Annotated[
@@ -75,7 +75,7 @@ async def up(
 
 
 def _reporter(room: ControlRoom, folder: Path | None) -> Callable[[ChildProcess], None]:
-    """Return what prints the state of a process that has changed, and once what to do next."""
+    """Return a callback that prints a process's new state and, once the whole shop is ready, the next steps."""
     was_ready = False
 
     def report(process: ChildProcess) -> None:

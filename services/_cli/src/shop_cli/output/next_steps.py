@@ -1,4 +1,4 @@
-"""What to open and to type once a shop runs."""
+"""Tell the user what to open and what to type once a shop runs."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ _COMMANDS = ("products search kettle", "cart add ada copper-kettle --quantity 2"
 
 
 def print_next_steps(run: Run, folder: Path | None) -> None:
-    """Print the links of a running shop, and commands to try. `folder`: where its data is, None for the repository."""
+    """Print a running shop's links, and commands to try. `folder` is where its data is; None for the repository."""
     console.print("\n[bold]The shop is ready.[/bold] Open")
     employee_api = run.url("employee-api")
     documents = f"{employee_api}/docs" if employee_api else ""

@@ -22,7 +22,7 @@ from chassis.values.money import total
 from shop import money_pb2, order_pb2
 from shop_cli.output.visible import visible
 
-# In a pipe rows are not wrapped, for `grep` and `awk`.
+# In a pipe, rows are not wrapped, so that `grep` and `awk` get whole rows.
 _UNLIMITED_WIDTH = 1_000
 _HAS_WIDTH = sys.stdout.isatty() or "COLUMNS" in os.environ
 _MIN_VALUE_WIDTH = 20
@@ -30,7 +30,7 @@ _COLUMN_GAP = 2
 
 
 class SafeConsole(Console):
-    """Escapes as `visible` does: texts of customers and services may contain control characters."""
+    """Escapes all text with `visible`: text from customers and services may contain control characters."""
 
     @override
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
@@ -40,18 +40,18 @@ class SafeConsole(Console):
 
 T = TypeVar("T", bound=Message | Mapping[str, object])
 Columns = Mapping[str, Callable[[T], str]]
-"""How to get the text of each column from an item. A column whose name ends with a space is aligned right."""
+"""Maps each column's name to a function that returns an item's text. A name that ends with a space aligns right."""
 
 console = SafeConsole(highlight=False, width=None if _HAS_WIDTH else _UNLIMITED_WIDTH)
 
 
 def counted(count: int, singular: str, plural: str = "") -> str:
-    """Return `1 order` or `2 orders`."""
+    """Return a count with its noun, such as `1 order` or `2 orders`."""
     return f"{count} {singular if count == 1 else plural or f'{singular}s'}"
 
 
 def print_json(*objects: Message | Mapping[str, object]) -> None:
-    """Print one JSON object per line; messages with the contract's field names, and 64-bit integers as strings."""
+    """Print one JSON object per line. Messages keep the contract's field names, and have 64-bit integers as strings."""
     for found in objects:
         fields = found
         if isinstance(found, Message):
@@ -60,11 +60,11 @@ def print_json(*objects: Message | Mapping[str, object]) -> None:
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Print a table made by `table`, without empty columns, wrapped between words.
+    """Print rows as a `table` without empty columns, wrapping text between words.
 
-    In a terminal too narrow for that, print a list instead: a block of names and values per row.
+    If the terminal is too narrow for that, print a block of names and values for each row instead.
     """
-    found = [[visible(cell) for cell in row] for row in rows]  # before widths are computed
+    found = [[visible(cell) for cell in row] for row in rows]  # first, because escapes are wider
     shown = [index for index in range(len(columns)) if not found or any(row[index] for row in found)]
     names, found = [columns[index] for index in shown], [[row[index] for index in shown] for row in found]
     if _fits(names, found):
@@ -85,12 +85,12 @@ def print_list(found: Sequence[T], columns: Columns[T], *, as_json: bool) -> Non
 
 
 def print_one(found: T, columns: Columns[T]) -> None:
-    """Print one column of a message per line, without empty ones."""
+    """Print an item's columns, one per line, without empty ones."""
     print_fields((name.strip().lower(), text(found)) for name, text in columns.items())
 
 
 def print_fields(fields: Iterable[tuple[str, str]]) -> None:
-    """Print one name and value per line, without empty values. Long values are wrapped between words."""
+    """Print one name and value per line, without empty values. Wrap long values between words."""
     shown = [(name, value) for name, value in fields if value]
     indent = max((len(name) for name, _ in shown), default=0) + 2
     wrapper = textwrap.TextWrapper(
@@ -115,7 +115,7 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
 
 
 def _fits(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
-    """Return whether the terminal is wide enough for the longest word of each text, and for whole numbers."""
+    """Return whether the terminal is wide enough for the table without splitting words or numbers."""
     widths = []
     for name, *cells in zip(columns, *rows, strict=True):
         words = cells if name.endswith(" ") else " ".join(cells).split(" ")
@@ -129,7 +129,7 @@ def amount(money: money_pb2.Money) -> str:
 
 
 def state_name(states: Any, state: int) -> str:
-    """Return the name of a state without the prefix that the contract gives all names of the enum."""
+    """Return a state's name without the prefix that all names in its protobuf enum share."""
     return str(states.Name(state)).removeprefix(str(states.Name(0)).removesuffix("UNSPECIFIED"))
 
 

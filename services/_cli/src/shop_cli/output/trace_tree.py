@@ -15,7 +15,7 @@ _INDENT = 4
 
 
 def trace_tree(spans: Sequence[Span], width: int = _WIDTH) -> Tree:
-    """Return the tree of a trace for a terminal of this width."""
+    """Return a trace's tree, fitted to a terminal of this width."""
     start = min((span.started_nanos for span in spans), default=0)
     end = max((span.ended_nanos for span in spans), default=0)
     calls = _calls(spans)
@@ -29,7 +29,7 @@ def trace_tree(spans: Sequence[Span], width: int = _WIDTH) -> Tree:
 
 
 def _calls(spans: Sequence[Span]) -> list[Span]:
-    """Merge the client and server span of each call: the server's, with the client's duration."""
+    """Merge each call's client and server spans: keep the server span, but with the client span's times and parent."""
     clients = {span.span_id: span for span in spans if span.kind == "CLIENT"}
     servers = {span.parent_id: span for span in spans if span.kind == "SERVER" and span.parent_id in clients}
     calls = []
@@ -48,10 +48,10 @@ def _calls(spans: Sequence[Span]) -> list[Span]:
 
 
 def _label(span: Span, width: int) -> Text:
-    """Return service, method and duration; durations at all depths are in one column."""
+    """Return a span's service, method and duration, padded so that durations at all depths align."""
     name, name_width = span.name.removeprefix("shop."), width - _DURATION_WIDTH
     if len(span.service) + 1 + len(name) > name_width:
-        name = name.rpartition("/")[2]  # the program's name implies the gRPC service
+        name = name.rpartition("/")[2]  # the program's name already tells which gRPC service it is
     label = Text.assemble((f"{span.service} ", "bold cyan"), name)
     label.pad_right(max(1, name_width - len(label)))
     label.append(f"{span.milliseconds:7.1f} ms", style="red" if span.failed else "green")

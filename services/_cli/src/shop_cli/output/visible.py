@@ -2,10 +2,10 @@
 
 import re
 
-# C0 and C1 controls except tab and line feed, line separators, and marks that change the direction of text.
+# C0 and C1 controls except tab and line feed, line separators, and marks that change the text direction.
 _INVISIBLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
 
 def visible(text: str) -> str:
-    r"""Replace each of these characters by its JSON escape, such as `\u009b`."""
+    r"""Replace each such character with its JSON escape, such as `\u009b`."""
     return _INVISIBLE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
