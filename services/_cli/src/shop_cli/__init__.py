@@ -2,5 +2,5 @@
 
 import sys
 
-# Before all other imports, which take most of a command's start: Ctrl-C during them is no error to explain.
+# Set before all other imports, which take most of a command's start-up: Ctrl-C during them prints no traceback.
 sys.excepthook = lambda kind, *rest: None if kind is KeyboardInterrupt else sys.__excepthook__(kind, *rest)

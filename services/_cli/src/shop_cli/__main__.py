@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module, metadata
 from typing import Annotated
 
-# gRPC reads these when it is imported; otherwise it logs a warning for every process that is started.
+# gRPC reads these on import. Without them, it logs a warning for every process that this one starts.
 os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 
@@ -37,20 +37,20 @@ COMMANDS = {
     "reconcile": ("Compare orders, charges, shipments and confirmations.", ".reconcile"),
     "load": ("Send simulated customers to the storefront.", ".load"),
 }
-"""The line of each command in `shop --help`, and its module, relative to `shop_cli.commands`.
+"""Maps each command to its line in `shop --help` and its module, relative to `shop_cli.commands`.
 
-An entry point of the group `shop_cli.commands` is such a mapping, with full names of modules.
+A plugin adds commands with such a mapping, with full module names, as an entry point of group `shop_cli.commands`.
 """
 
 _OTHER_FAILURE = 1
 _INVALID_INPUT = 2
-# Kinds of Unavailable that a retry does not change.
+# Reasons of Unavailable errors that a retry does not fix.
 _REFUSALS = ("CALLER_NOT_ALLOWED", "TLS_FAILED")
 _EXIT_CODES = ((errors.InvalidArgument, _INVALID_INPUT), (errors.Unavailable, 4), (errors.DeadlineExceeded, 4))
 
 
 def main() -> None:
-    """Run a command. Print an error as one line on standard error and exit with its status."""
+    """Run a command. Print an error as one line on standard error and exit with the matching status."""
     if not BOOLEANS.get(os.environ.get("USE_HTTP_PROXY", "").lower()):
         ignore_proxies()
     try:
@@ -59,13 +59,13 @@ def main() -> None:
         details = ", ".join(f"{key}={value}" for key, value in error.metadata.items())
         typer.echo(visible(f"{error.reason}: {error.message}{f' ({details})' if details else ''}"), err=True)
         sys.exit(_exit_code(error))
-    except UnicodeEncodeError:  # bytes of the command line that are not UTF-8
+    except UnicodeEncodeError:  # an argument is not UTF-8
         typer.echo("INVALID_ARGUMENT: arguments must be UTF-8", err=True)
         sys.exit(_INVALID_INPUT)
 
 
 def _exit_code(error: errors.DomainError) -> int:
-    if error.reason == "UNKNOWN_SERVICE":  # the control room does not find a service, but a user has mistyped its name
+    if error.reason == "UNKNOWN_SERVICE":  # a NotFound error, but the user mistyped a service name
         return _INVALID_INPUT
     if error.reason in _REFUSALS:
         return _OTHER_FAILURE
@@ -73,9 +73,9 @@ def _exit_code(error: errors.DomainError) -> int:
 
 
 def app(arguments: Sequence[str]) -> typer.Typer:
-    """Return the application. It imports only the command that the arguments begin with.
+    """Return the Typer application, with only the command imported that the first argument names.
 
-    Importing all of them would take longer than most commands run.
+    Importing all commands would take longer than most commands run.
     """
     created = typer.Typer(
         no_args_is_help=True,
@@ -96,7 +96,7 @@ def app(arguments: Sequence[str]) -> typer.Typer:
 
 
 def _find_commands(wanted: str) -> Mapping[str, tuple[str, str]]:
-    """Return this package's commands; unless the wanted one is among them, add those of plugins."""
+    """Return this package's commands. If `wanted` is not one of them, add the plugins' commands."""
     found = dict(COMMANDS)
     if wanted not in found:
         for plugin in metadata.entry_points(group="shop_cli.commands"):

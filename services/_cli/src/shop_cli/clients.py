@@ -1,4 +1,4 @@
-"""gRPC clients of a running shop, on this machine or behind a forwarded port."""
+"""gRPC clients for a running shop, on this machine or behind a forwarded port."""
 
 import os
 from collections.abc import AsyncIterator, Callable
@@ -27,10 +27,10 @@ from shop_internal.letter_spool_pb2_grpc import LetterSpoolStub
 from shop_internal.mail_records_pb2_grpc import MailRecordsStub
 from shop_internal.orders_pb2_grpc import OrderJournalStub
 
-if TYPE_CHECKING:  # it imports the library for certificates, which takes 100 ms
+if TYPE_CHECKING:  # the module imports cryptography, which takes 100 ms
     from shop_cli.local.processes import Process, Shop
 
-# An order takes as long as its slowest dependency; other calls take milliseconds.
+# Long enough for an order, which waits for its slowest dependency; other calls take milliseconds.
 TIMEOUT_SECONDS = 15.0
 
 T = TypeVar("T")
@@ -40,11 +40,11 @@ T = TypeVar("T")
 async def _client(
     name: str, stub: Callable[[grpc.aio.Channel], T], service: str, at: "str | Process | None"
 ) -> AsyncIterator[T]:
-    """Open a client of a gRPC service of the program `name`.
+    """Open a client for a gRPC service of the program `name`.
 
-    `at` is `host:port` or a process; by default, the address is that of `default_address`. Raise Unavailable with the
-    reason TLS_FAILED or NOTHING_LISTENS if no connection can be made, or NOT_READY if the program refuses all calls;
-    and DeadlineExceeded with NO_RESPONSE if it hangs.
+    `at` is `host:port` or a process; the default is `default_address`. Raise Unavailable with the reason TLS_FAILED or
+    NOTHING_LISTENS if the client cannot connect, or NOT_READY if the program is unhealthy. Raise DeadlineExceeded with
+    the reason NO_RESPONSE if the program hangs.
     """
     is_internal = service.startswith("shop.internal.")
     if at is None or isinstance(at, str):
@@ -56,7 +56,7 @@ async def _client(
     try:
         yield stub(opened)
     except Unavailable as error:
-        if error.reason != "UNAVAILABLE":  # a response of the service, with a reason of its own
+        if error.reason != "UNAVAILABLE":  # the service itself responded, with a more specific reason
             raise
         if "TLS_FOLDER" in error.message:
             raise Unavailable(f"{name} at {target}: {error.message}", reason="TLS_FAILED") from error
@@ -84,7 +84,7 @@ mail_client = partial(_client, "email", MailRecordsStub, "shop.internal.MailReco
 
 
 async def fill_cart(shop: "Shop", user_id: str, lines: int) -> list[Product]:
-    """Add a product of each of the first `lines` categories to a cart, with quantities 1, 2, ...; return them."""
+    """Add one product from each of the first `lines` categories, with quantities 1, 2, ...; return the products."""
     async with catalog_client(shop["product-catalog"]) as catalog:
         listed = (await catalog.ListProducts(Empty())).products
     products = list({product.categories[0]: product for product in listed}.values())[:lines]
@@ -98,7 +98,7 @@ async def fill_cart(shop: "Shop", user_id: str, lines: int) -> list[Product]:
 def default_address(name: str, *, internal: bool) -> str:
     """Return the address of a program's public or internal services.
 
-    The environment comes first, then the running shop of the current folder, then the default port on this machine.
+    Look first in the environment, then at the current folder's running shop; fall back to the default local port.
     """
     programs = discover()
     program = find(programs, name)
@@ -112,10 +112,11 @@ def default_address(name: str, *, internal: bool) -> str:
 
 
 def tls_of(address: str, name: str) -> dict[str, Any]:
-    """Return options for a TLS channel to a program, none for plaintext. Raise InvalidArgument.
+    """Return options for a TLS channel to a program; none for plaintext.
 
-    The certificates are in $TLS_FOLDER or, if the running shop has this address, in its folder. Behind a forwarded
-    port the program's certificate has another name than the address.
+    Load certificates from $TLS_FOLDER or, if the address belongs to the running shop, from that shop's TLS folder.
+    Behind a forwarded port, expect the name in the program's certificate, which differs from the address. Raise
+    InvalidArgument if $TLS_FOLDER does not hold valid certificates.
     """
     if folder := os.environ.get("TLS_FOLDER"):
         is_here = address.rpartition(":")[0] in LOOPBACK
@@ -137,10 +138,10 @@ def _checked(address: str) -> str:
 
 
 def key_metadata(key: str | None) -> tuple[tuple[str, str], ...]:
-    """Return the metadata of a call with an idempotency key, if given. Raise InvalidArgument."""
+    """Return call metadata with the idempotency key, if given. Raise InvalidArgument if the key is invalid."""
     return (("idempotency-key", parse_idempotency_key(key)),) if key is not None else ()
 
 
 async def is_replayed(call: grpc.aio.UnaryUnaryCall[Any, Any]) -> bool:
-    """Return whether PlaceOrder repeated the response of an earlier request."""
+    """Return whether PlaceOrder repeated its response to an earlier request."""
     return ("order-replayed", "true") in tuple(await call.trailing_metadata() or ())

@@ -1,4 +1,4 @@
-"""A client of the control room of the running shop."""
+"""A client for the running shop's control room."""
 
 import http.client
 import json
@@ -12,7 +12,7 @@ _TIMEOUT_SECONDS = 15.0
 
 
 def require_run() -> Run:
-    """Return the running shop of the current folder. Raise FailedPrecondition."""
+    """Return the current folder's running shop. Raise FailedPrecondition if none runs."""
     run = find_run()
     if run is None:
         message = "no shop runs here: start it with `shop up`, or change to the folder that it was started with"
@@ -21,28 +21,28 @@ def require_run() -> Run:
 
 
 def status() -> dict[str, Any]:
-    """Describe the shop of the current folder."""
+    """Return the status of the current folder's shop."""
     return cast("dict[str, Any]", _call("GET", "/api/status"))
 
 
 def find_traces(**query: str) -> list[dict[str, Any]]:
-    """Return descriptions of traces, latest first; see the API's `trace_query`."""
+    """Return trace summaries, latest first. `api.trace_query` defines the parameters."""
     given = urlencode({name: value for name, value in query.items() if value})
     return cast("list[dict[str, Any]]", _call("GET", f"/api/traces?{given}"))
 
 
 def get_trace(trace_id: str) -> list[dict[str, Any]]:
-    """Return the spans of a trace. Raise NotFound."""
+    """Return a trace's spans. Raise NotFound if no spans of the trace are stored."""
     return cast("list[dict[str, Any]]", _call("GET", f"/api/traces/{_segment('trace', trace_id)}"))
 
 
 def act(action: str, service: str) -> None:
-    """Kill, freeze, resume or restart a service. Raise NotFound."""
+    """Kill, freeze, resume or restart a service. Raise NotFound if the service or action is unknown."""
     _call("POST", f"/services/{_segment('service', service)}/{action}")
 
 
 def _segment(field: str, value: str) -> str:
-    """Return a value as a segment of a path. Raise InvalidArgument if it is empty."""
+    """Quote a value for use as a URL path segment. Raise InvalidArgument if the value is empty."""
     if not value:
         raise InvalidArgument.field(field, "must not be empty")
     return quote(value, safe="")

@@ -1,4 +1,4 @@
-"""Default details of orders: an address, and a card that is never charged."""
+"""Default order details: an address, and a card that is never charged."""
 
 import re
 from datetime import UTC, datetime
@@ -8,7 +8,7 @@ from shop.address_pb2 import Address
 from shop.checkout_pb2 import PlaceOrderRequest
 from shop.payment_pb2 import CreditCardInfo
 
-# A test card number of payment providers, which no bank issues.
+# Payment providers reserve this card number for tests; no bank issues it.
 TEST_CARD = "4242 4242 4242 4242"
 TEST_CVV = 123
 ADDRESS = Address(street_address="1 Harbour Street", city="Hamburg", country="Germany", zip_code=20095)
@@ -21,7 +21,7 @@ def sample_order(user_id: str, email: str) -> PlaceOrderRequest:
 
 
 def card_info(number: str = TEST_CARD, cvv: int = TEST_CVV, expires: str | None = None) -> CreditCardInfo:
-    """Return a card that expires in a month (YYYY-MM), by default December of next year. Raise InvalidArgument."""
+    """Return a card, by default valid until December of next year. Raise InvalidArgument if `expires` isn't YYYY-MM."""
     expires = expires or f"{datetime.now(UTC).year + 1}-12"
     if not re.fullmatch("[0-9]{4}-[0-9]{2}", expires):
         raise InvalidArgument.field("expires", "must be a year and a month such as 2031-12")
