@@ -214,4 +214,4 @@ class CartStore(Protocol):
         """If the cart still has the ordered generation, remove the ordered quantities and begin a new generation."""
 
     async def check(self) -> None:
-        """Return if the store responds. Otherwise raise StoreUnavailable."""
+        """Raise StoreUnavailable unless the store responds."""

@@ -41,8 +41,8 @@ MAX_ANONYMOUS = 150_000
 _CHECK_WITHIN_SECONDS = 1
 _CLEANING_SECONDS = 60.0
 _DELETED_AT_ONCE = 500
-# How long a removed cart's row is kept, and the random key of an addition without an idempotency key: longer than the
-# database client keeps repeating a transaction whose reply was lost.
+# How long to keep a removed cart's row, and the random key of an addition that came without an idempotency key. Must be
+# longer than the database client repeats a transaction whose reply was lost.
 _REPEATED_WITHIN_SECONDS = 60.0
 
 FIND = f"""
@@ -64,7 +64,7 @@ UPDATE = f"""
     WHERE user_id = :user_id AND version = :version RETURNING version
 """
 
-# Each addition brings a new etag: the cart has that etag only if this transaction, or an earlier try, changed the cart.
+# Every addition generates a new etag, so the cart has this etag only if this transaction, or an earlier try, wrote it.
 RECORD_KEY = f"""
     INSERT INTO cart_keys (user_id, cart_key, added, ends_at)
     SELECT user_id, :key, :added, {NOW} + :key_ttl_seconds
@@ -73,7 +73,7 @@ RECORD_KEY = f"""
 
 
 def _deletion(table: str, key: str, condition: str, rows: str) -> str:
-    """Return SQL that deletes a batch of rows. It checks the condition twice to spare rows that change meanwhile."""
+    """Return SQL that deletes a batch of rows and checks the condition twice, to spare rows that change meanwhile."""
     chosen = f"SELECT {key} FROM {table} WHERE {condition} ORDER BY ends_at {rows}"
     return f"DELETE FROM {table} WHERE {condition} AND ({key}) IN ({chosen}) RETURNING user_id"
 

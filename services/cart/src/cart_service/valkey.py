@@ -63,7 +63,7 @@ async def open_valkey_store(
     url: str, ttl_seconds: float, timeout_seconds: float = 0.9, telemetry: Telemetry | None = None
 ) -> AsyncIterator["ValkeyCartStore"]:
     """Open a store at a `redis://`, `rediss://` or `unix://` URL. The store connects on first use."""
-    # Never retry: an addition may take effect although its response is lost. Callers with an idempotency key can retry.
+    # Never retry: if a response is lost, the addition may have taken effect. Callers with an idempotency key can retry.
     never = Retry(NoBackoff(), 0)
     pool = ValkeyPool.from_url(
         url,
