@@ -1,4 +1,4 @@
-"""Failpoints of the email service, named `<service>.<operation>.<before|after>`: see `chassis.failpoints`.
+"""The email service's failpoints, named `<service>.<operation>.<before|after>`: see `chassis.failpoints`.
 
 Each batch reaches `accept` once: `before` when all confirmations are rendered, `after` when all are on disk. At
 `sending`, the relay doesn't have the complete message yet; at `outcome`, the attempt to send is over.

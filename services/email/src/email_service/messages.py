@@ -46,7 +46,7 @@ class NewMessage:
 
 @dataclass(frozen=True, slots=True)
 class ClaimedMessage:
-    """A message that was claimed for sending.
+    """A message that a process has claimed for sending.
 
     Attributes:
         attempt: the number of this claim; only the latest claim can change the message.
@@ -62,7 +62,7 @@ class ClaimedMessage:
 
 @dataclass(frozen=True, slots=True)
 class MessageRecord:
-    """A stored message, with times in seconds since 1970."""
+    """A stored message. `accepted_at` and `changed_at` are in seconds since 1970."""
 
     message_id: str
     state: MessageState

@@ -10,12 +10,12 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoes
 from chassis.values.money import format_amount
 from email_service.domain import Confirmation, Order, label
 
-# Matches where mail programs could see a link in an address: customers must not be able to send links to strangers.
+# Matches characters that could turn part of an address into a link: customers must not be able to mail strangers links.
 _LINK = re.compile(r"(?<=\w)[.:@\u3002\uff0e\uff61](?=[^\W\d_]|/)")
 
 
 class ConfirmationTemplates:
-    """Compiled templates. Without the storefront's URL, confirmations have no link to the order."""
+    """Renders confirmations, which link to the order only if the storefront's URL is given."""
 
     def __init__(self, storefront_url: str | None = None) -> None:
         self._storefront_url = storefront_url

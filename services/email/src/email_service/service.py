@@ -1,4 +1,4 @@
-"""shop.EmailService, and shop.internal.Confirmations, which accepts several confirmations in one call."""
+"""Implements shop.EmailService, and shop.internal.Confirmations, which accepts several confirmations in one call."""
 
 import structlog
 from typing_extensions import override

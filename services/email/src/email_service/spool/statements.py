@@ -3,7 +3,7 @@
 
 from chassis.sql.database import NOW
 
-# Only a wrong clock can have written a time that is too far in the future, so it counts as due.
+# Only a wrong clock can have written a due time that is too far in the future, so treat such a message as due.
 _DUE = f"(due_at <= {NOW} OR due_at > {NOW} + :horizon_seconds)"
 
 ADD = f"""
