@@ -29,7 +29,7 @@ class ProductNotFound(NotFound):
 
 @dataclass(frozen=True, slots=True)
 class Product:
-    """A product on sale: `picture` is the path of its image, and `price` is in USD."""
+    """A product on sale. `picture` is the path to its image; `price` is in USD."""
 
     id: str
     name: str
@@ -78,7 +78,7 @@ _Ranks = Mapping[int, int]
 
 
 class _WordIndex:
-    """Finds the products that contain a word, a variant of it, or a word that begins with it."""
+    """Finds products that contain a word, a variant of the word, or a longer word that begins with it."""
 
     def __init__(self, products: Sequence[Product]) -> None:
         self._all = dict.fromkeys(range(len(products)), 0)
@@ -107,7 +107,7 @@ class _WordIndex:
                 self._variants.setdefault(_stem("".join(words[start:end])), {})[position] = rank + _VARIANT
 
     def _ranks(self, words: Sequence[str]) -> _Ranks:
-        """Rank the products that match one word, or several words written as one, which scores as a match of each."""
+        """Rank the products that match one word, or several words written as one (scored as a match of each word)."""
         variants = self._variants.get(_stem("".join(words)), {})
         if len(words) > 1:
             return {position: len(words) * rank for position, rank in variants.items()}

@@ -17,7 +17,7 @@ class CatalogMessages:
 
 
 class ProductCatalogService(product_catalog_pb2_grpc.ProductCatalogServiceServicer):
-    """Serves the products of the latest valid version of a data file."""
+    """Serves the products from the latest valid version of the data file."""
 
     def __init__(self, catalog: DataFile[CatalogMessages]) -> None:
         self._catalog = catalog
