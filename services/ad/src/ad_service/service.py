@@ -7,7 +7,7 @@ from shop import ad_pb2, ad_pb2_grpc
 
 
 class AdService(ad_pb2_grpc.AdServiceServicer):
-    """Serves the ads of the latest valid version of a data file."""
+    """Serves the ads from the latest valid version of the data file."""
 
     def __init__(self, ads: DataFile[Inventory]) -> None:
         self._ads = ads
