@@ -39,7 +39,7 @@ class CallFigures:
     def __init__(self) -> None:
         self._served: defaultdict[str, _Seconds] = defaultdict(dict)
         # Keyed by the caller, and by the method or database system called. `_callees` learns from server spans which
-        # service has a method, and still knows it while that service is down.
+        # service has a method, and remembers this while the service is down.
         self._made: defaultdict[tuple[str, str], _Seconds] = defaultdict(dict)
         self._callees = dict(_STORES)
 
@@ -92,7 +92,7 @@ def _figures(counted: Iterable[_Seconds], now: float) -> Figures:
 
 
 def _percentile(counts: _Counts, share: float) -> float:
-    """Return how many milliseconds this share of the calls took at most; 0 if there are no calls."""
+    """Return the duration in milliseconds within which this share of the calls ended; 0 if there are no calls."""
     left = share * counts.total()
     for (bucket, _), count in sorted(counts.items()):
         left -= count

@@ -21,7 +21,7 @@ _OPERATORS_CALLS = {
     "checkout": ["OrderJournal/RequeueNotifications", "OrderJournal/SettleOrder"],
     "email": ["LetterSpool/GetLetter", "LetterSpool/ListLetters", "LetterSpool/RequeueLetters"],
 }
-"""Internal methods that only the operator may call, by service."""
+"""Each service's internal methods that only the operator calls."""
 
 _VALID = timedelta(days=365)
 _SPIFFE_ID = "spiffe://shop.local/ns/local/sa/{}"

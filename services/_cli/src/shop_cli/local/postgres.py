@@ -99,7 +99,7 @@ class Postgres(ChildProcess):
     async def wait(self) -> int:
         """Wait until all the server's processes have ended: the server cannot start again before then."""
         status = await super().wait()
-        while any(map(_is_running, self._killed)):  # noqa: ASYNC110 - only polling works: they are not our children
+        while any(map(_is_running, self._killed)):  # noqa: ASYNC110 - not our own children, so we must poll
             await asyncio.sleep(_POLL_SECONDS)
         return status
 
@@ -114,7 +114,7 @@ class Postgres(ChildProcess):
     def _children(self) -> frozenset[int]:
         try:
             return frozenset(int(pid) for pid in Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split())
-        except OSError:  # the server has ended; or not Linux, so its children end by themselves soon after it
+        except OSError:  # the server has ended, or this is not Linux: its children will end by themselves
             return frozenset()
 
 

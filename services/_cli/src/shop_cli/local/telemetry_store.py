@@ -22,7 +22,7 @@ _EXPORT_NANOS = 3 * 10**9
 
 @dataclass(frozen=True, slots=True)
 class TraceSummary:
-    """What a list shows of a trace.
+    """A trace's summary, as lists show it.
 
     Attributes:
         service, name, started_nanos, milliseconds: copied from the trace's first span.
@@ -104,7 +104,7 @@ class _Quota:
             self.remove(next(iter(self.traces)))
 
     def remove(self, trace_id: str) -> Sequence[Span]:
-        """Remove a trace and return its spans, none if it is not stored."""
+        """Remove a trace and return its spans; none if the trace is not stored."""
         spans = self.traces.pop(trace_id, _Trace()).spans
         self._left += len(spans)
         return spans
@@ -138,7 +138,7 @@ class TelemetryStore:
             self._others.add(trace_id, [span])
 
     def trace(self, trace_id: str) -> Sequence[Span]:
-        """Return the spans of a trace, none if it is unknown or no longer stored."""
+        """Return a trace's spans; none if the trace is unknown or no longer stored."""
         found = self._important.traces.get(trace_id) or self._others.traces.get(trace_id)
         return tuple(found.spans) if found else ()
 

@@ -28,11 +28,11 @@ class Program:
     """A service that can be started.
 
     Attributes:
-        name: such as `product-catalog`.
+        name: the name of its folder, such as `product-catalog`.
         module: the module that `python -m` runs.
         port, internal_port: default local ports, for public and for internal services.
         secrets: environment variables that need a random value, like `secrets` in the chart.
-        migrations: the folder with its database migrations.
+        migrations: the folder with its database migrations; None without a database.
         python: the interpreter that runs the program.
     """
 
@@ -47,12 +47,12 @@ class Program:
 
     @property
     def address_variable(self) -> str:
-        """The environment variable from which other services read its address, such as `PRODUCT_CATALOG_ADDR`."""
+        """The environment variable with this program's address for other services, such as `PRODUCT_CATALOG_ADDR`."""
         return f"{self.name.replace('-', '_').upper()}_ADDR"
 
     @property
     def internal_address_variable(self) -> str:
-        """The environment variable from which callers read the address of its internal services."""
+        """The environment variable with the address of this program's internal services."""
         return self.address_variable.replace("_ADDR", "_INTERNAL_ADDR")
 
 
@@ -73,7 +73,7 @@ def own_command(*, anywhere: bool = False) -> str:
 
 
 def discover(folder: Path | None = None) -> list[Program]:
-    """Return a workspace's programs, gRPC services first, each kind by port. The default is the current workspace."""
+    """Return the programs of a workspace, by default the current one, sorted by protocol (gRPC first) and port."""
     folder = folder or root()
     paths = [*folder.glob("services/*/pyproject.toml"), *folder.glob("*/pyproject.toml")]
     programs = [program for path in paths if (program := _read(path))]
