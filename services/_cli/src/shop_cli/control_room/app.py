@@ -26,7 +26,7 @@ def create_app(room: ControlRoom) -> Starlette:
     templates = pages.templates()
 
     async def refuse(request: Request, error: Exception) -> Response:
-        assert isinstance(error, DomainError)  # noqa: S101 - registered for this class
+        assert isinstance(error, DomainError)  # noqa: S101 - this handles only DomainError
         status = next((code for kind, code in _KINDS if isinstance(error, kind)), _CONFLICT)
         described = {"reason": error.reason, "message": error.message}
         if "text/html" in request.headers.get("accept", ""):

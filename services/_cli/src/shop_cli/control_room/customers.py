@@ -45,7 +45,7 @@ class Customers(ChildProcess):
         await self.set_rate(rate)
 
     async def set_rate(self, sessions_per_second: float) -> None:
-        """Change how many sessions begin per second; 0 stops all. Raise FailedPrecondition without a storefront."""
+        """Set how many sessions begin per second; 0 stops all. Raise FailedPrecondition if there is no storefront."""
         if self._storefront is None:
             raise FailedPrecondition("this shop has no storefront", reason="NO_CUSTOMERS")
         await self.stop()

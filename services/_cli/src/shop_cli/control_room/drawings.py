@@ -9,7 +9,7 @@ _MAX_COLUMN = 3  # four columns of names fit on a phone
 def places(calls: Collection[tuple[str, str]]) -> dict[str, tuple[float, float]]:
     """Return each service's position on the map: x as a percentage of the width, y in pixels from the top.
 
-    Services are to the right of their callers, except that the last column may contain both.
+    Services are to the right of their callers, unless the map runs out of columns.
     """
     column = {name: 0 for names in calls for name in names}
     for _ in range(_MAX_COLUMN):

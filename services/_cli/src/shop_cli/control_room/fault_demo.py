@@ -29,7 +29,7 @@ class FaultDemo:
     """The page section that starts the demonstration and shows its steps.
 
     Attributes:
-        steps: the latest run's steps: after how many seconds, and what happened.
+        steps: what happened in the latest run, each with the seconds since the start of the run.
         order_id: the id of the latest run's order; "" until it is known.
     """
 
@@ -43,7 +43,7 @@ class FaultDemo:
         self.order_id = ""
 
     async def act(self, form: Mapping[str, str]) -> None:
-        """Start the demonstration. Raise FailedPrecondition if it is still running."""
+        """Start the demonstration. Raise FailedPrecondition if an earlier run has not ended."""
         if self.running:
             raise FailedPrecondition("the demonstration has not ended yet", reason="FAULT_DEMO_RUNNING")
         self._started, self.running, self.steps, self.order_id = time.monotonic(), True, [], ""

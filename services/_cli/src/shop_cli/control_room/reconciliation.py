@@ -32,8 +32,8 @@ class Reconciliation:
 
     Attributes:
         declined: number of orders that ended without a charge.
-        settling: number of orders whose records disagree only because their last steps may still follow.
-        mismatches: disagreements that have lasted too long for further steps to resolve.
+        settling: number of orders whose records do not agree yet, because steps may still follow.
+        mismatches: disagreements older than GRACE_SECONDS, which no further step is expected to resolve.
         unread: why the records could not be read; "" if they were read.
     """
 
@@ -64,12 +64,12 @@ class Reconciler:
         self._lock = asyncio.Lock()
 
     async def read(self) -> Reconciliation:
-        """Return the latest result, after a new comparison if that result is no longer recent."""
+        """Return the latest result. If it is no longer fresh, compare the records again first."""
         async with self._lock:
             started = time.monotonic()
             if started > self._fresh_until:
                 self._latest = await self._compare(time.time())
-                # The longer a comparison takes, the later is the next: an open page must not keep the services busy.
+                # The longer a comparison takes, the longer the pause: an open page must not keep the services busy.
                 ended = time.monotonic()
                 self._fresh_until = ended + _FRESH_SECONDS + 10 * (ended - started)
         return self._latest

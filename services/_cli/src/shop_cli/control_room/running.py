@@ -108,7 +108,7 @@ async def _start_stores(stack: AsyncExitStack, folder: Path) -> tuple[Sequence[C
 
 
 async def _environment(stack: AsyncExitStack, telemetry: TelemetryStore) -> Mapping[str, str]:
-    """Return the services' environment, in which they export to this process unless another endpoint is set."""
+    """Return the services' environment. Services export to this process unless the environment sets an endpoint."""
     # Local addresses never change, so connections need no renewal.
     defaults = {"MAX_CONNECTION_AGE_SECONDS": "3600"}
     if not os.environ.get(_ENDPOINT):
