@@ -39,7 +39,7 @@ COMMANDS = {
 }
 """Maps each command to its line in `shop --help` and its module, relative to `shop_cli.commands`.
 
-A plugin adds commands with such a mapping, with full module names, as an entry point of group `shop_cli.commands`.
+A plugin's entry point in the group `shop_cli.commands` is another such mapping, but with full module names.
 """
 
 _OTHER_FAILURE = 1
@@ -65,7 +65,7 @@ def main() -> None:
 
 
 def _exit_code(error: errors.DomainError) -> int:
-    if error.reason == "UNKNOWN_SERVICE":  # a NotFound error, but the user mistyped a service name
+    if error.reason == "UNKNOWN_SERVICE":  # raised as NotFound, but the user mistyped an argument
         return _INVALID_INPUT
     if error.reason in _REFUSALS:
         return _OTHER_FAILURE
@@ -73,7 +73,7 @@ def _exit_code(error: errors.DomainError) -> int:
 
 
 def app(arguments: Sequence[str]) -> typer.Typer:
-    """Return the Typer application, with only the command imported that the first argument names.
+    """Return the Typer application. Import only the command that the first argument names.
 
     Importing all commands would take longer than most commands run.
     """

@@ -42,7 +42,7 @@ async def _client(
 ) -> AsyncIterator[T]:
     """Open a client for a gRPC service of the program `name`.
 
-    `at` is `host:port` or a process; the default is `default_address`. Raise Unavailable with the reason TLS_FAILED or
+    `at` is `host:port` or a process; None means `default_address`. Raise Unavailable with the reason TLS_FAILED or
     NOTHING_LISTENS if the client cannot connect, or NOT_READY if the program is unhealthy. Raise DeadlineExceeded with
     the reason NO_RESPONSE if the program hangs.
     """
@@ -98,7 +98,7 @@ async def fill_cart(shop: "Shop", user_id: str, lines: int) -> list[Product]:
 def default_address(name: str, *, internal: bool) -> str:
     """Return the address of a program's public or internal services.
 
-    Look first in the environment, then at the current folder's running shop; fall back to the default local port.
+    Prefer the environment variable, then the current folder's running shop, then the program's default local port.
     """
     programs = discover()
     program = find(programs, name)
@@ -115,8 +115,8 @@ def tls_of(address: str, name: str) -> dict[str, Any]:
     """Return options for a TLS channel to a program; none for plaintext.
 
     Load certificates from $TLS_FOLDER or, if the address belongs to the running shop, from that shop's TLS folder.
-    Behind a forwarded port, expect the name in the program's certificate, which differs from the address. Raise
-    InvalidArgument if $TLS_FOLDER does not hold valid certificates.
+    For a forwarded port, add the server name in the program's certificate, because it differs from the address.
+    Raise InvalidArgument if $TLS_FOLDER does not contain valid certificates.
     """
     if folder := os.environ.get("TLS_FOLDER"):
         is_here = address.rpartition(":")[0] in LOOPBACK

@@ -26,7 +26,7 @@ def status() -> dict[str, Any]:
 
 
 def find_traces(**query: str) -> list[dict[str, Any]]:
-    """Return trace summaries, latest first. `api.trace_query` defines the parameters."""
+    """Return trace summaries, latest first. `control_room.api.trace_query` defines the parameters."""
     given = urlencode({name: value for name, value in query.items() if value})
     return cast("list[dict[str, Any]]", _call("GET", f"/api/traces?{given}"))
 

@@ -109,7 +109,7 @@ async def _convert(client: CurrencyServiceStub, amount: Money, currency: str | N
 
 
 async def _read_products() -> dict[str, Product]:
-    """Return the products on sale by id; if the catalog does not respond, print why and return none."""
+    """Return the products on sale by id. If the catalog does not respond, print why and return no products."""
     try:
         async with catalog_client(None) as catalog:
             response = await catalog.ListProducts(Empty(), timeout=_CATALOG_SECONDS)

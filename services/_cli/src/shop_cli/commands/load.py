@@ -64,9 +64,9 @@ def load(
         "WEB_PORT": "0",
         "FIGURES_SECONDS": "1",
     }
-    # Locust patches the standard library for gevent, which gRPC can't share a process with.
+    # Use a separate process: Locust patches the standard library for gevent, which does not work together with gRPC.
     command = [sys.executable, "-P", "-m", "load_generator"]
-    # In a session of its own, the process gets only the signal sent here, not also Ctrl-C from the terminal.
+    # Start a new session, so that the process gets only the signal sent here, not Ctrl-C from the terminal as well.
     with subprocess.Popen(  # noqa: S603 - our own program
         command, env={**os.environ, **settings}, stdout=subprocess.PIPE, text=True, start_new_session=True
     ) as process:

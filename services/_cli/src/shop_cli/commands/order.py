@@ -18,7 +18,7 @@ from shop_cli.output.printing import print_json, print_order
 from shop_cli.sample_order import ADDRESS, TEST_CARD, TEST_CVV, card_info
 
 _PLACE_ORDER = "shop.CheckoutService/PlaceOrder"
-# How long to wait for the trace at least: services export spans once a second.
+# Wait at least this long for the trace, because services export spans only once a second.
 _EXPORT_SECONDS = 1.5
 _TRACE_SECONDS = 10.0
 _POLL_SECONDS = 0.2

@@ -40,7 +40,7 @@ class SafeConsole(Console):
 
 T = TypeVar("T", bound=Message | Mapping[str, object])
 Columns = Mapping[str, Callable[[T], str]]
-"""Maps each column's name to a function that returns an item's text. A name that ends with a space aligns right."""
+"""Maps column names to functions that format an item. A column whose name ends with a space is right-aligned."""
 
 console = SafeConsole(highlight=False, width=None if _HAS_WIDTH else _UNLIMITED_WIDTH)
 
@@ -102,7 +102,7 @@ def print_fields(fields: Iterable[tuple[str, str]]) -> None:
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
-    """Return a table of plain text, without markup. A column whose name ends with a space is aligned right."""
+    """Return a table of plain text, not Rich markup. A column whose name ends with a space is right-aligned."""
     result = Table(header_style="bold", pad_edge=False, box=None)
     for index, column in enumerate(columns):
         is_number = column.endswith(" ")
