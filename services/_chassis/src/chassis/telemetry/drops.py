@@ -25,9 +25,9 @@ _PHRASES = {status.phrase: f"HTTP {status.value}" for status in HTTPStatus}
 
 
 class FailureReasons(logging.Filter):
-    """Suppresses the exporters' log records, one for every attempt, which may quote the collector.
+    """Suppresses the exporters' log records: there is one per attempt, and it may quote the collector's response.
 
-    `last` is the status of the last failure, such as `UNAVAILABLE` or `HTTP 503`, or the type of its exception.
+    `last` is the last failure's status, such as `UNAVAILABLE` or `HTTP 503`, or its exception type.
     """
 
     _LOGGERS = (
@@ -44,7 +44,7 @@ class FailureReasons(logging.Filter):
 
     def install(self) -> None:
         for name in self._LOGGERS:
-            logging.getLogger(name).filters.insert(0, self)  # before OpenTelemetry's own, which drops repetitions
+            logging.getLogger(name).filters.insert(0, self)  # before OpenTelemetry's filter, which drops repetitions
 
     @override
     def filter(self, record: logging.LogRecord) -> bool:
@@ -61,7 +61,7 @@ class FailureReasons(logging.Filter):
 
 
 class DropCounter:
-    """Counts the losses of one signal (traces, logs or metrics), and logs them at most once a minute."""
+    """Counts lost items of one signal (traces, logs or metrics), and logs their number at most once a minute."""
 
     def __init__(self, signal: str, dropped: Counter, reasons: FailureReasons) -> None:
         self._signal = signal
@@ -71,7 +71,7 @@ class DropCounter:
         self._lock = threading.Lock()
         self._not_logged = 0
         self._logged_at = -_LOG_INTERVAL_SECONDS
-        dropped.add(0, self._attributes)  # exported from the start: alerts see only increases of a series
+        dropped.add(0, self._attributes)  # export 0 from the start, or alerts would miss the first increase
 
     def add(self, items: int) -> None:
         with self._lock:
@@ -79,7 +79,7 @@ class DropCounter:
             self._not_logged += items
 
     def log(self) -> None:
-        """Log what was lost since the last line, unless that was less than a minute ago."""
+        """Log how many items were lost since the last log line, unless that line is less than a minute old."""
         now = time.monotonic()
         with self._lock:
             if self._not_logged == 0 or now - self._logged_at < _LOG_INTERVAL_SECONDS:
@@ -89,10 +89,9 @@ class DropCounter:
 
 
 class _CountedExporter:
-    """Wraps an exporter of spans or log records, and counts what it doesn't deliver.
+    """Wraps a span or log record exporter, and counts the items that it doesn't deliver.
 
-    It also limits the queue of the batch processor in front of it: when the SDK's own limit is reached, the oldest item
-    is lost silently.
+    This class also limits the batch processor's queue, because the SDK's own limit drops the oldest item silently.
     """
 
     def __init__(self, exporter: SpanExporter | LogRecordExporter, drops: DropCounter, max_waiting: int) -> None:
@@ -103,7 +102,7 @@ class _CountedExporter:
         self._lock = threading.Lock()
 
     def admit(self) -> bool:
-        """Return whether one more item may be queued; if not, count it as lost."""
+        """Return whether another item may be queued. If not, count it as lost."""
         with self._lock:
             if self._waiting < self._max_waiting:
                 self._waiting += 1
@@ -116,7 +115,7 @@ class _CountedExporter:
             self._waiting -= len(batch)
         try:
             is_delivered = self._exporter.export(batch).name == "SUCCESS"
-        except Exception as error:  # noqa: BLE001 - the SDK would log its text, which may quote a secret header
+        except Exception as error:  # noqa: BLE001 - the SDK would log the message, which may quote a secret header
             log.error("telemetry could not be exported", error=type(error).__name__)  # noqa: TRY400
             is_delivered = False
         if not is_delivered:
@@ -128,11 +127,11 @@ class _CountedExporter:
 
 
 class CountedSpans(BatchSpanProcessor):
-    """The SDK's batch processor of spans, which counts losses."""
+    """The SDK's batch span processor, but it counts lost spans."""
 
     def __init__(self, exporter: SpanExporter, drops: DropCounter, queue: int, batch: int, delay: float) -> None:
         self._counted = _CountedExporter(exporter, drops, queue)
-        # The SDK rejects batches larger than the queue, here and below.
+        # min(): the SDK rejects a batch size larger than the queue, here and below.
         super().__init__(cast("SpanExporter", self._counted), queue, delay, min(batch, queue))
 
     @override
@@ -142,7 +141,7 @@ class CountedSpans(BatchSpanProcessor):
 
 
 class CountedLogRecords(BatchLogRecordProcessor):
-    """The SDK's batch processor of log records, which counts losses."""
+    """The SDK's batch log record processor, but it counts lost records."""
 
     def __init__(self, exporter: LogRecordExporter, drops: DropCounter, queue: int, batch: int, delay: float) -> None:
         self._counted = _CountedExporter(exporter, drops, queue)

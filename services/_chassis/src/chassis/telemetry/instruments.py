@@ -1,4 +1,4 @@
-"""The tracer, logger and metrics of a process; `chassis.telemetry.otlp` configures their export."""
+"""A process's tracer, logger and metrics; `chassis.telemetry.otlp` configures their export."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -14,12 +14,12 @@ from chassis.telemetry.semconv import Metric
 SCOPE = "shop"
 
 Read = Callable[[], Iterable[tuple[float, Attributes]]]
-"""Reads the current values of a metric, each with its attributes."""
+"""Returns a metric's current values, each with its attributes."""
 
 
 @dataclass(frozen=True)
 class Telemetry:
-    """A process's telemetry, passed to everything that serves or makes calls. The default exports nothing."""
+    """A process's telemetry, passed to all code that serves or makes calls. The default exports nothing."""
 
     tracer: Tracer = field(default_factory=NoOpTracer)
     meter: Meter = field(default_factory=lambda: NoOpMeter(SCOPE))
@@ -27,7 +27,7 @@ class Telemetry:
     histograms: dict[str, Histogram] = field(default_factory=dict)
     counters: dict[str, Counter] = field(default_factory=dict)
     propagation: Propagation = W3C
-    # Whether the sampler never samples a span in an unsampled trace, so that none needs to be started.
+    # Whether the sampler follows the parent span: then no span needs to be started in an unsampled trace.
     follows_parents: bool = True
     is_exported: bool = False
     shutdown: Callable[[], None] = lambda: None
@@ -43,12 +43,12 @@ class Telemetry:
         return counter
 
     def observe(self, metric: Metric, read: Read) -> None:
-        """Read a metric's values at each export, which omits it if reading raises OSError."""
+        """Call `read` for a metric's values at each export. If it raises OSError, that export omits the metric."""
 
         def callback(_options: CallbackOptions) -> Iterable[Observation]:
             try:
                 return [Observation(value, dict(attributes)) for value, attributes in read()]
-            except OSError:  # for example, a file doesn't exist yet; the other metrics are still exported
+            except OSError:  # for example, a file doesn't exist yet; still export all other metrics
                 return []
 
         create = getattr(self.meter, f"create_observable_{metric.kind.value}")

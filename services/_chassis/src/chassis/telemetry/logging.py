@@ -1,7 +1,7 @@
-"""Structured logs: one JSON object per line on standard output, with the ids of the current trace and span.
+"""Structured logs: one JSON object per line on standard output, with the current trace and span ids.
 
-An event is a short phrase with fields: `log.info("charged", order_id=order_id)`. Secrets have types that mask them,
-such as SecretStr; this module doesn't search for them.
+An event is a short phrase with fields: `log.info("charged", order_id=order_id)`. This module doesn't search events for
+secrets: their types, such as SecretStr, mask them.
 """
 
 import logging
@@ -23,7 +23,7 @@ Event = MutableMapping[str, Any]
 _LONG_NUMBER = re.compile(r"[0-9](?:[ -]?[0-9]){11,}")
 _CARD = re.compile(r"(?<![0-9A-Fa-f-])[0-9]{12,19}(?![0-9A-Fa-f-])")
 
-# Levels with other names in OpenTelemetry.
+# Levels that OpenTelemetry names differently.
 _SEVERITIES = {"WARNING": "WARN", "CRITICAL": "FATAL"}
 
 
@@ -31,8 +31,8 @@ def configure(service_name: str, *, level: str = "info", logger: Logger | None =
     """Configure logging for the process.
 
     Args:
-        logger: exports every event over OTLP, too.
-        final: the configuration won't change, so that loggers need not look it up for every event.
+        logger: if given, also exports every event over OTLP.
+        final: whether the configuration won't change again, so that loggers can cache it.
     """
     number = logging.getLevelNamesMapping()[level.upper()]
     processors: list[structlog.types.Processor] = [
@@ -40,10 +40,10 @@ def configure(service_name: str, *, level: str = "info", logger: Logger | None =
         structlog.processors.TimeStamper(fmt="iso", utc=True, key="time"),
         structlog.processors.ExceptionRenderer(_format_traceback),
         _add_trace_ids,
-        structlog.contextvars.merge_contextvars,  # the fields of the request being served
+        structlog.contextvars.merge_contextvars,  # fields of the request being served
     ]
     if logger is not None:
-        # Before the service's name is added: the resource of exported records contains it already.
+        # Export before the service name is added: the exported records' resource already contains it.
         processors.append(partial(_export, logger))
     processors += [
         lambda _logger, _method, event: {**event, "service": service_name},
@@ -55,17 +55,17 @@ def configure(service_name: str, *, level: str = "info", logger: Logger | None =
         logger_factory=structlog.BytesLoggerFactory(sys.stdout.buffer),
         cache_logger_on_first_use=final,
     )
-    # At level info, libraries log what only their developers need.
+    # At level info, libraries log details that only their developers need.
     logging.basicConfig(handlers=[_StructlogHandler()], level=max(number, logging.WARNING), force=True)
 
 
 def mask_cards(text: str) -> str:
-    """Return a path or an id with possible card numbers masked, but not UUIDs."""
+    """Mask possible card numbers, but not UUIDs, in a path or an id."""
     return _CARD.sub("[number]", text)
 
 
 def _format_traceback(exc_info: structlog.typing.ExcInfo) -> str:
-    """Format a traceback with long numbers masked: the text of an exception may quote a card number."""
+    """Format a traceback and mask long numbers in it, because an exception's message may quote a card number."""
     return _LONG_NUMBER.sub("[number]", "".join(traceback.format_exception(*exc_info)))
 
 
@@ -78,7 +78,7 @@ def _add_trace_ids(_logger: Any, _method: str, event: Event) -> Event:
 
 
 def _export(logger: Logger, _logger: Any, _method: str, event: Event) -> Event:
-    """Emit an event as an OpenTelemetry log record, in the context of the current span."""
+    """Emit an event as an OpenTelemetry log record in the current span's context."""
     level = event["level"].upper()
     skipped = ("event", "level", "time", "trace_id", "span_id")
     logger.emit(

@@ -1,4 +1,4 @@
-"""Counters and histograms with exemplars. Recording a value takes a tenth of the SDK's time.
+"""Counters and histograms with exemplars. Recording a value is ten times as fast as with the SDK.
 
 `chassis.telemetry.sdk_histograms` exports them together with the SDK's own instruments.
 """
@@ -15,7 +15,7 @@ Attributes = tuple[tuple[str, str | int], ...]
 
 
 class Counter:
-    """A sum for each combination of attributes."""
+    """A counter that keeps one sum per combination of attributes."""
 
     def __init__(self, metric: Metric) -> None:
         self.metric = metric
@@ -25,7 +25,7 @@ class Counter:
         self.values[attributes] = self.values.get(attributes, 0) + value
 
     def points(self) -> list[tuple[float, Attributes]]:
-        # A copy for the export's thread: meanwhile, calls may add attributes.
+        # Copy the items: the exporting thread runs this while calls may add new attributes.
         return [(value, attributes) for attributes, value in list(self.values.items())]
 
 
@@ -40,18 +40,18 @@ class Exemplar:
 
 @dataclass(slots=True)
 class Series:
-    """The histogram of all values with the same attributes."""
+    """Bucket counts and totals of all values with the same attributes."""
 
     counts: list[int]
     exemplars: dict[int, Exemplar] = field(default_factory=dict)
-    """The latest exemplar of each bucket, by the bucket's index."""
+    """Each bucket's latest exemplar, by bucket index."""
     total: float = 0.0
     minimum: float = float("inf")
     maximum: float = 0.0
 
 
 class Histogram:
-    """A distribution for each combination of attributes, such as method and status."""
+    """A histogram that keeps one series per combination of attributes, such as method and status."""
 
     def __init__(self, metric: Metric) -> None:
         self.metric = metric
@@ -60,10 +60,10 @@ class Histogram:
         self.series: dict[Attributes, Series] = {}
 
     def record(self, value: float, attributes: Attributes = (), span: SpanContext | None = None) -> None:
-        """Record one value; a sampled span becomes the exemplar of its bucket."""
+        """Record a value. If its span is sampled, it becomes its bucket's exemplar."""
         series = self.series.get(attributes)
         if series is None:
-            # setdefault, because another thread may have been first.
+            # setdefault, because another thread may have just added the series.
             series = self.series.setdefault(attributes, Series([0] * (len(self._bounds) + 1)))
         bucket = bisect_left(self._bounds, value)
         series.counts[bucket] += 1

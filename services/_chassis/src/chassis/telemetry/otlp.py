@@ -1,4 +1,4 @@
-"""Configures the telemetry of a process."""
+"""Configures a process's telemetry."""
 
 import os
 from collections.abc import Mapping
@@ -11,11 +11,11 @@ from chassis.telemetry.settings import OtlpSettings
 def configure(service_name: str, environment: Mapping[str, str] = os.environ) -> Telemetry:
     """Export traces, metrics and logs over OTLP if OTEL_EXPORTER_OTLP_ENDPOINT is set; otherwise, export nothing.
 
-    If a variable is invalid, exit with status 2 and one line for each.
+    If variables are invalid, print one line for each and exit with status 2.
     """
     settings = load(OtlpSettings, environment)
     if not settings.otel_exporter_otlp_endpoint:
         return Telemetry(propagation=settings.otel_propagators)
-    from chassis.telemetry.sdk import start_export  # noqa: PLC0415 - takes a third of a service's start and memory
+    from chassis.telemetry.sdk import start_export  # noqa: PLC0415 - takes a third of startup time and memory
 
     return start_export(service_name, settings)

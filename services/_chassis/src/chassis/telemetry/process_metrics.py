@@ -1,4 +1,4 @@
-"""Metrics of a process: CPU, memory, threads, files, garbage collection and delays of the event loop."""
+"""Process metrics: CPU, memory, threads, files, garbage collection and event loop lag."""
 
 import asyncio
 import gc
@@ -16,11 +16,11 @@ from chassis.telemetry.metrics import Attributes, Histogram
 
 _IDLE_INTERVAL_SECONDS = 1.0
 _BUSY_INTERVAL_SECONDS = 0.1
-_BUSY_SHARE = 0.02  # of a CPU, above which a process counts as busy
+_BUSY_SHARE = 0.02  # a process that uses more than this share of a CPU is busy
 
 
 def observe_process(telemetry: Telemetry) -> Callable[[], None]:
-    """Export the metrics of this process, some only if there is /proc. Return a function that stops recording."""
+    """Export this process's metrics (some only if /proc exists). Return a function that stops recording."""
     telemetry.observe(semconv.PROCESS_CPU, _cpu_seconds)
     telemetry.observe(semconv.PROCESS_MEMORY, _resident_bytes)
     telemetry.observe(semconv.PROCESS_THREADS, lambda: [(len(os.listdir("/proc/self/task")), ())])  # noqa: PTH208
@@ -45,7 +45,7 @@ def _collections() -> list[tuple[float, Attributes]]:
 
 
 def _pause_recorder(pauses: Histogram) -> Callable[[str, dict[str, int]], None]:
-    """Return a callback for the garbage collector, which calls it before and after each collection."""
+    """Return a callback that the garbage collector calls before and after each collection."""
     started = 0.0
 
     def record(phase: str, _info: dict[str, int]) -> None:
@@ -60,7 +60,7 @@ def _pause_recorder(pauses: Histogram) -> Callable[[str, dict[str, int]], None]:
 
 @contextmanager
 def observe_loop_lag(telemetry: Telemetry) -> Iterator[None]:
-    """Record the delays of a timer on the event loop until the context exits, if telemetry is exported.
+    """If telemetry is exported, record how late a timer on the event loop fires, until the context exits.
 
     The timer runs every 0.1 s, or every second while the process uses less than 2 % of a CPU.
     """
@@ -79,7 +79,7 @@ async def _record_loop_lag(lags: Histogram) -> None:
     while True:
         due = time.perf_counter() + interval
         await asyncio.sleep(interval)
-        lags.record(max(0.0, time.perf_counter() - due))  # timers of uvloop may run up to a millisecond early
+        lags.record(max(0.0, time.perf_counter() - due))  # uvloop timers may fire up to a millisecond early
         used, cpu = time.process_time() - cpu, time.process_time()
-        # Let an idle process sleep: ten wake-ups a second would be most of its work.
+        # Let an idle process sleep: ten wake-ups a second would be most of the work it does.
         interval = _BUSY_INTERVAL_SECONDS if used > _BUSY_SHARE * interval else _IDLE_INTERVAL_SECONDS

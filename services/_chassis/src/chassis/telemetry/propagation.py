@@ -1,7 +1,7 @@
-"""Propagates trace context and baggage between processes, by default in the W3C's headers.
+"""Propagates trace context and baggage between processes, by default in W3C headers.
 
-Baggage is metadata of a whole trace, such as the session that started it. It passes through every service; its members
-in BAGGAGE_ATTRIBUTES become attributes of every span.
+Baggage is metadata about a whole trace, such as the session that started it. It passes through every service; entries
+listed in BAGGAGE_ATTRIBUTES become attributes of every span.
 """
 
 import logging
@@ -21,31 +21,31 @@ from chassis.telemetry import semconv
 
 BAGGAGE_ATTRIBUTES = (semconv.SESSION_ID, semconv.SYNTHETIC_REQUEST)
 _BAGGAGE_HEADER = "baggage"
-# gRPC rejects calls with more than 8 KiB of metadata: overlong baggage of a client must not make its calls fail.
+# gRPC rejects calls with over 8 KiB of metadata: the calls made for a client must not fail because of its baggage.
 _MAX_BAGGAGE_CHARACTERS = 2048
 
-# Their warnings quote malformed headers, which may contain anything.
+# These loggers' warnings quote malformed headers, which may contain anything.
 for _quoting in ("opentelemetry.baggage", "opentelemetry.trace", "opentelemetry.propagators"):
     logging.getLogger(_quoting).setLevel(logging.ERROR)
 
 
 class Propagation:
-    """The headers, with names in lower case, that carry trace context and baggage from one process to the next."""
+    """Reads and writes the headers that carry trace context and baggage. Header names are lower case."""
 
     def __init__(self, *propagators: TextMapPropagator) -> None:
         self._propagator = CompositePropagator(propagators)
         self.headers = frozenset(name.lower() for name in self._propagator.fields)
 
     def extract(self, headers: Iterable[tuple[str, object]]) -> Context:
-        """Return the context in these headers; malformed headers and overlong baggage are ignored."""
+        """Return the context in these headers, ignoring malformed headers and overlong baggage."""
         known = {name: str(value) for name, value in headers if name in self.headers}
         if len(known.get(_BAGGAGE_HEADER, "")) > _MAX_BAGGAGE_CHARACTERS:
             del known[_BAGGAGE_HEADER]
-        # Into an empty context: nothing in the current one belongs to the caller's trace.
+        # Start from an empty context: nothing in the current one belongs to the caller's trace.
         return self._propagator.extract(known, Context())
 
     def inject(self, context: Context | None = None) -> dict[str, str]:
-        """Return the headers for a call made in this context, by default the current one."""
+        """Return the headers for a call made in this context (default: the current one)."""
         headers: dict[str, str] = {}
         self._propagator.inject(headers, context)
         # gRPC rejects metadata with capital letters, which b3multi uses.
@@ -56,9 +56,9 @@ W3C = Propagation(TraceContextTextMapPropagator(), W3CBaggagePropagator())
 
 
 def load_propagation(names: str) -> Propagation:
-    """Return the propagation for a value of OTEL_PROPAGATORS. Raise ValueError for an unknown name.
+    """Create the propagation that a value of OTEL_PROPAGATORS selects. Raise ValueError if it has an unknown name.
 
-    Installed packages add propagators to OpenTelemetry's own, such as `b3`.
+    Besides OpenTelemetry's own propagators, installed packages add more, such as `b3`.
     """
     chosen = dict.fromkeys(name.strip() for name in names.split(","))
     if [*chosen] == ["none"]:
@@ -71,26 +71,26 @@ def load_propagation(names: str) -> Propagation:
 
 
 def begin_trace(given: Context) -> tuple[Context, list[Link]]:
-    """Return the context of a new trace with a link to the given one, which a stranger chose."""
+    """Return an empty context for a new trace, and a link to the given trace, whose ids an untrusted client chose."""
     span = trace.get_current_span(given).get_span_context()
-    linked = SpanContext(span.trace_id, span.span_id, is_remote=True)  # without its state, which may be any text
+    linked = SpanContext(span.trace_id, span.span_id, is_remote=True)  # no trace state, which may contain anything
     return Context(), [Link(linked)] if linked.is_valid else []
 
 
 def is_unsampled(context: Context | None = None) -> bool:
-    """Return whether a context, by default the current one, belongs to an unsampled trace."""
+    """Return whether a context (default: the current one) belongs to an unsampled trace."""
     span = trace.get_current_span(context).get_span_context()
     return span.is_valid and not span.trace_flags.sampled
 
 
 def add_baggage(name: str, value: str) -> None:
-    """Add a member to the current baggage and, if it is in BAGGAGE_ATTRIBUTES, to the current span."""
+    """Add an entry to the current baggage and, if its name is in BAGGAGE_ATTRIBUTES, to the current span."""
     otel_context.attach(baggage.set_baggage(name, value))
     if name in BAGGAGE_ATTRIBUTES:
         trace.get_current_span().set_attribute(name, value)
 
 
 def baggage_attributes(context: Context | None = None) -> dict[str, str]:
-    """Return the span attributes from the baggage of a context, by default the current one."""
+    """Return the span attributes in a context's baggage (default: the current context)."""
     members = baggage.get_all(context)
     return {name: str(members[name]) for name in BAGGAGE_ATTRIBUTES if name in members}

@@ -1,4 +1,4 @@
-"""Counts what a port refuses in order to protect its process, and logs it at most every ten seconds."""
+"""Counts what a port refuses in order to protect its process, and logs the counts at most every ten seconds."""
 
 import asyncio
 from collections import Counter
@@ -14,13 +14,13 @@ _LOG_SECONDS = 10
 
 
 class Refusals:
-    """Refusals of a port by reason; the reasons are known in advance."""
+    """Counts a port's refusals by reason. All reasons are known in advance."""
 
     def __init__(self, port_name: str, telemetry: Telemetry, *reasons: str) -> None:
         self._port_name = port_name
         self._counter = telemetry.counter(semconv.SHED_REQUESTS)
         self._unlogged: Counter[str] = Counter()
-        for reason in reasons:  # exported from the start: alerts see only increases of a series
+        for reason in reasons:  # export 0 from the start, or alerts would miss the first increase
             self._count(reason, 0)
 
     def add(self, reason: str) -> None:

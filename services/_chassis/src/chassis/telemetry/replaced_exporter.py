@@ -1,4 +1,4 @@
-"""Exporters that follow replaced certificates, which OpenTelemetry reads only once; metrics of certificates."""
+"""Certificate metrics, and exporters recreated when certificates change, which OpenTelemetry reads only once."""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,7 +9,7 @@ from chassis.tls.certificates import Certificates
 
 
 class ReplacedExporter:
-    """Wraps an exporter of OpenTelemetry, and replaces it when the certificates have changed."""
+    """Wraps an OpenTelemetry exporter, and recreates it when the certificates have changed."""
 
     def __init__(self, create: Callable[[], Any], certificates: Certificates) -> None:
         self._create = create
@@ -20,7 +20,7 @@ class ReplacedExporter:
     def export(self, batch: Any, **options: Any) -> Any:
         if (identity := self._certificates.refresh()) is not self._identity:
             replaced, self._exporter, self._identity = self._exporter, self._create(), identity
-            replaced.shutdown()  # it is idle: there is one export of a signal at a time
+            replaced.shutdown()  # it is idle, because each signal has only one export at a time
         return self._exporter.export(batch, **options)
 
     def __getattr__(self, name: str) -> Any:
@@ -28,12 +28,12 @@ class ReplacedExporter:
 
 
 def observe_certificates(telemetry: Telemetry, certificates: Certificates) -> None:
-    """Export the expiry and lifetime of the certificate, and how often its files could not be reloaded."""
+    """Export the certificate's expiry and lifetime, and the number of failed reloads."""
 
     def lifetime() -> float:
         return certificates.current.expires_at - certificates.current.valid_from
 
-    # refresh(), for processes that neither serve nor make calls.
+    # refresh(), because a process that neither serves nor makes calls reloads the files nowhere else.
     telemetry.observe(semconv.CERTIFICATE_EXPIRY, lambda: [(certificates.refresh().expires_at, ())])
     telemetry.observe(semconv.CERTIFICATE_LIFETIME, lambda: [(lifetime(), ())])
     telemetry.observe(semconv.FAILED_RELOADS, lambda: [(certificates.failed_reloads, ())])

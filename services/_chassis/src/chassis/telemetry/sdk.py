@@ -1,4 +1,4 @@
-"""Sets up the OpenTelemetry SDK to export over OTLP. Imported only if export is enabled."""
+"""Sets up the OpenTelemetry SDK to export over OTLP. This module is only imported if export is enabled."""
 
 import logging
 import threading
@@ -29,10 +29,10 @@ from chassis.telemetry.sdk_histograms import ExporterWithHistograms
 from chassis.telemetry.settings import OtlpSettings
 from chassis.tls.certificates import Certificates
 
-# Its warning of a truncated value would be logged, truncated and warned of in turn, without end.
+# Its warning about a truncated value would itself be exported, truncated and warned about, in an endless loop.
 logging.getLogger("opentelemetry.attributes").setLevel(logging.ERROR)
 
-# Kubernetes kills a pod 5 s after the longest drain.
+# Kubernetes kills a pod 5 s after the longest possible drain.
 _SHUTDOWN_SECONDS = 3.0
 
 
@@ -44,7 +44,7 @@ def start_export(service_name: str, settings: OtlpSettings) -> Telemetry:
     traces, metrics, logs = (DropCounter(signal, dropped, reasons) for signal in ("traces", "metrics", "logs"))
     spans_to, metrics_to, logs_to = open_exporters(settings.otel_exporter_otlp_protocol, settings.tls_folder)
     histograms: dict[str, Histogram] = {}
-    # The SDK reads the sampler and the limits of spans from the environment.
+    # The SDK reads the sampler and the span limits from the environment.
     tracers = TracerProvider(resource=resource, shutdown_on_exit=False)
     sizes = (settings.otel_bsp_max_queue_size, settings.otel_bsp_max_export_batch_size)
     tracers.add_span_processor(CountedSpans(spans_to, traces, *sizes, settings.otel_bsp_schedule_delay))
@@ -77,10 +77,10 @@ def start_export(service_name: str, settings: OtlpSettings) -> Telemetry:
 
 
 def _resource(service_name: str) -> Resource:
-    """Return attributes of all telemetry of this process; OTEL_RESOURCE_ATTRIBUTES overrides all but the name."""
+    """Return this process's resource attributes. OTEL_RESOURCE_ATTRIBUTES overrides all but the service name."""
     defaults = {"service.namespace": "shop", "service.instance.id": str(uuid4())}
-    with suppress(PackageNotFoundError):  # images contain no package metadata; the chart sets the version
-        defaults["service.version"] = version("shop-chassis")  # the same for all packages of the project
+    with suppress(PackageNotFoundError):  # images lack package metadata; there, the chart sets the version
+        defaults["service.version"] = version("shop-chassis")  # all of the project's packages have the same version
     named = Resource({"service.name": service_name})
     return Resource.create(defaults).merge(OTELResourceDetector().detect()).merge(named)
 
@@ -88,13 +88,13 @@ def _resource(service_name: str) -> Resource:
 def open_exporters(
     protocol: str, certificates: Certificates | None = None
 ) -> tuple[SpanExporter, MetricExporter, LogRecordExporter]:
-    """Return OpenTelemetry's exporters for `grpc` or `http/protobuf`. They read their settings themselves.
+    """Create OpenTelemetry's exporters for `grpc` or `http/protobuf`, which read their settings themselves.
 
     With certificates, OTEL_EXPORTER_OTLP_[CLIENT_]CERTIFICATE and CLIENT_KEY name files in TLS_FOLDER.
     """
 
     def load(module: str, name: str) -> Any:
-        # Imported by name: the modules of the other protocol would take memory.
+        # Import by name: the other protocol's modules would waste memory.
         found = import_module(f"opentelemetry.exporter.otlp.proto.{protocol.partition('/')[0]}.{module}")
         create = getattr(found, name)
         return create() if certificates is None else ReplacedExporter(create, certificates)
@@ -107,10 +107,10 @@ def open_exporters(
 
 
 def _shut_down(stop_observing: Callable[[], None], exporters: Mapping[Callable[[], object], Any]) -> None:
-    """Export what is left of all signals concurrently, within three seconds.
+    """Export the remaining telemetry of all signals concurrently, within three seconds.
 
-    If the collector hangs, the SDK would wait up to 30 s for each signal in turn. `exporters` maps the shutdown of each
-    provider to its exporter.
+    If the collector hangs, the SDK would wait up to 30 s for each signal in turn. `exporters` maps each provider's
+    shutdown function to its exporter.
     """
     stop_observing()
     deadline = time.monotonic() + _SHUTDOWN_SECONDS
@@ -120,4 +120,4 @@ def _shut_down(stop_observing: Callable[[], None], exporters: Mapping[Callable[[
     for thread, exporter in threads.items():
         thread.join(max(0.0, deadline - time.monotonic()))
         if thread.is_alive():
-            exporter.shutdown()  # aborts the export that hangs, and refuses further ones
+            exporter.shutdown()  # abort the hanging export, and refuse any more

@@ -17,7 +17,7 @@ from chassis.telemetry.metrics import Attributes, Histogram, Series
 
 @dataclass(eq=False)
 class ExporterWithHistograms:
-    """Wraps an exporter, adds histograms to every export, and counts failed exports."""
+    """Wraps a metric exporter to add histograms to every export and count failed exports."""
 
     _exporter: sdk.MetricExporter
     _resource: Resource
@@ -29,7 +29,7 @@ class ExporterWithHistograms:
     ) -> sdk.MetricExportResult:
         histograms = [_to_metric(histogram) for histogram in list(self._histograms.values()) if histogram.series]
         added = sdk.ScopeMetrics(InstrumentationScope(f"{SCOPE}.histograms"), histograms, "")
-        # The encoder keeps only one entry per resource, so the histograms become a scope of the SDK's entry.
+        # The encoder keeps only one entry per resource, so the histograms become another scope in the SDK's entry.
         scopes = [scope for metrics in metrics_data.resource_metrics for scope in metrics.scope_metrics]
         combined = sdk.MetricsData([sdk.ResourceMetrics(self._resource, [*scopes, added], "")])
         result = self._exporter.export(combined, timeout_millis=timeout_millis, **kwargs)
@@ -50,7 +50,7 @@ def _to_metric(histogram: Histogram) -> sdk.Metric:
 
 
 def _to_point(histogram: Histogram, attributes: Attributes, series: Series) -> sdk.HistogramDataPoint:
-    # Each exemplar is exported once.
+    # Export each exemplar only once.
     exemplars, series.exemplars = series.exemplars, {}
     counts = list(series.counts)
     return sdk.HistogramDataPoint(

@@ -1,17 +1,17 @@
 """The names of all span attributes and metrics that the project exports.
 
-Names come from OpenTelemetry's semantic conventions where those have one; others begin with `shop.`. Only this module
-spells names out, and `signals.md` beside the chassis's README is generated from it.
+Names come from OpenTelemetry's semantic conventions where these define one; all others begin with `shop.`. Only this
+module spells out the names. `signals.md`, next to the chassis's README, is generated from it.
 """
 
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
 
-# --- attributes of the conventions ---
+# --- attributes from the conventions ---
 RPC_SYSTEM = "rpc.system.name"
 RPC_METHOD = "rpc.method"
-# The conventions will rename it to rpc.status_code.
+# A later version of the conventions renames this to rpc.status_code.
 RPC_STATUS = "rpc.response.status_code"
 ERROR_TYPE = "error.type"
 SERVER_ADDRESS = "server.address"
@@ -35,7 +35,7 @@ POOL_STATE = "db.client.connection.state"
 CPU_MODE = "cpu.mode"
 GC_GENERATION = "cpython.gc.generation"
 
-# --- attributes of the shop ---
+# --- the shop's own attributes ---
 SYNTHETIC_REQUEST = "synthetic_request"
 ERROR_REASON = "shop.error.reason"
 REQUEST_ID = "shop.request.id"
@@ -70,7 +70,7 @@ ATTRIBUTES = tuple(value for name, value in list(globals().items()) if name.isup
 
 
 class Kind(Enum):
-    """The kind of a metric, which determines how Prometheus stores it."""
+    """A metric's kind, which determines how Prometheus stores it."""
 
     COUNTER = "counter"
     UP_DOWN_COUNTER = "up_down_counter"
@@ -78,19 +78,19 @@ class Kind(Enum):
     HISTOGRAM = "histogram"
 
 
-# The bounds of the semantic conventions, with finer ones below 5 ms, where most calls are.
+# The semantic conventions' bucket bounds, plus finer ones below 5 ms, where most calls are.
 SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0)
 SIZES = (1, 2, 4, 8, 16, 32, 64, 128)
 
 
 @dataclass(frozen=True)
 class Metric:
-    """A metric.
+    """A metric that the project exports.
 
     Attributes:
-        unit: in UCUM: `s`, `By`, or what is counted, in braces.
-        attributes: keys that its points may have; their values are from a fixed set, never ids or user input.
-        bounds: upper bounds of a histogram's buckets, in its unit.
+        unit: a UCUM unit: `s`, `By`, or what is counted, in braces.
+        attributes: keys that its points may have. The values come from a fixed set, never from ids or user input.
+        bounds: upper bounds of a histogram's buckets, in the metric's unit.
     """
 
     name: str
@@ -102,7 +102,7 @@ class Metric:
 
     @property
     def series(self) -> tuple[str, ...]:
-        """The series that Prometheus's OTLP receiver creates for it."""
+        """The names of the series that Prometheus's OTLP receiver creates for the metric."""
         unit = {"s": "_seconds", "By": "_bytes", "1": "_ratio"}.get(self.unit, "")
         name = self.name.replace(".", "_")
         base = name if name.endswith(unit) else name + unit

@@ -1,6 +1,6 @@
-"""Settings of a process's telemetry: OpenTelemetry's environment variables.
+"""Telemetry settings: OpenTelemetry's environment variables.
 
-They are checked here because the SDK replaces or logs invalid values, or fails later.
+This module checks them because the SDK replaces or logs invalid values, or fails later.
 """
 
 import re
@@ -11,7 +11,7 @@ from msgspec import Meta
 from chassis.settings import FilePath, Parse, PositiveFloat, PositiveInt, SecretStr, Settings
 from chassis.telemetry.propagation import W3C, Propagation, load_propagation
 
-# What both gRPC and HTTP accept as a header: name=value, separated by commas.
+# A header that both gRPC and HTTP accept, as name=value.
 _HEADER = re.compile(r"\s*[A-Za-z0-9_.-]+\s*=[\x20-\x7e]*")
 
 
@@ -25,7 +25,7 @@ Headers = Annotated[SecretStr, Parse(_parse_headers)]
 
 
 class OtlpSettings(Settings):
-    """Settings of the telemetry. The SDK's exporters and sampler read most of them themselves."""
+    """Telemetry settings. The SDK's exporters and sampler read most of these variables themselves."""
 
     otel_exporter_otlp_endpoint: str = ""
     otel_exporter_otlp_protocol: Literal["grpc", "http/protobuf"] = "grpc"
@@ -33,7 +33,7 @@ class OtlpSettings(Settings):
     otel_exporter_otlp_traces_headers: Headers | None = None
     otel_exporter_otlp_metrics_headers: Headers | None = None
     otel_exporter_otlp_logs_headers: Headers | None = None
-    otel_exporter_otlp_timeout: PositiveFloat = 10  # in seconds, unlike the other durations
+    otel_exporter_otlp_timeout: PositiveFloat = 10  # in seconds, unlike the durations below
     otel_exporter_otlp_compression: Literal["gzip"] | None = None
     otel_exporter_otlp_certificate: FilePath | None = None
     otel_exporter_otlp_client_certificate: FilePath | None = None

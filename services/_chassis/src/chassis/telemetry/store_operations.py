@@ -1,7 +1,7 @@
-"""Spans and durations of operations on stores: SQL databases and Valkey.
+"""Spans and durations of store operations, in SQL databases and Valkey.
 
-Every operation is timed; spans exist only in sampled traces. Statements are described by their text, which has
-placeholders; values never appear.
+Every operation is timed, but only sampled traces get spans. Statements are described by their text, which contains
+placeholders, never values.
 """
 
 import re
@@ -18,7 +18,7 @@ from chassis.telemetry import semconv
 from chassis.telemetry.instruments import Telemetry
 from chassis.telemetry.metrics import Attributes
 
-# Nearly every operation waits for a few microseconds, which would only be noise in a trace.
+# Nearly every operation waits a few microseconds; spans for such waits would only clutter a trace.
 _MIN_WAIT_SECONDS = 0.001
 _INNERMOST_PARENTHESES = re.compile(r"\([^()]*\)")
 _KEYWORD = re.compile(r"[A-Za-z]+")
@@ -32,8 +32,8 @@ class Operation:
     """A description of an operation, without its values.
 
     Attributes:
-        name: such as INSERT, or BATCH for several statements in one round trip or transaction.
-        summary: name of the span, such as `INSERT orders`.
+        name: what the operation does, such as INSERT; BATCH if one round trip or transaction has several statements.
+        summary: the span's name, such as `INSERT orders`.
     """
 
     name: str
@@ -43,7 +43,7 @@ class Operation:
 
 @lru_cache(maxsize=1024)
 def sql_operation(text: str, *more: str) -> Operation:
-    """Describe the statements of one round trip or transaction by their operations and first tables."""
+    """Describe the statements in one round trip or transaction by their operations and first tables."""
     if not more:
         return Operation(*_describe(text))
     parts = [_describe(statement) for statement in (text, *more)]
@@ -54,7 +54,7 @@ def sql_operation(text: str, *more: str) -> Operation:
 
 def _describe(text: str) -> tuple[str, str]:
     outer, found = text, 1
-    while found:  # a common table expression or subquery must not be taken for the statement
+    while found:  # don't mistake a common table expression or subquery for the statement
         outer, found = _INNERMOST_PARENTHESES.subn("?", outer)
     match = _STATEMENT.search(outer) or _STATEMENT.search(text)
     if match is None:
@@ -66,7 +66,7 @@ def _describe(text: str) -> tuple[str, str]:
 
 
 class StoreTelemetry:
-    """Spans and durations of operations on one store; `namespace` is the database, or the name of its file."""
+    """Records spans and durations of one store's operations. `namespace` is the database's name, or its file's."""
 
     def __init__(
         self, telemetry: Telemetry, system: str, namespace: str, address: str | None = None, port: int | None = None
@@ -83,7 +83,7 @@ class StoreTelemetry:
 
     @contextmanager
     def measure(self, operation: Operation) -> Iterator[None]:
-        """Record an operation, from entry to exit. In a sampled trace, its span is current meanwhile."""
+        """Record an operation that lasts until the context exits. In a sampled trace, its span is current meanwhile."""
         labels: Attributes = ((semconv.DB_SYSTEM, self.system), (semconv.DB_OPERATION, operation.name))
         span = self._start_span(operation) if is_sampled() else trace.INVALID_SPAN
         started = time.perf_counter()
@@ -112,7 +112,7 @@ class StoreTelemetry:
 
 @dataclass(frozen=True, slots=True)
 class PoolUse:
-    """Connections of a pool by state, and its maximum."""
+    """A pool's used and idle connections, and its maximum size."""
 
     used: int
     idle: int
@@ -120,7 +120,7 @@ class PoolUse:
 
 
 class PoolTelemetry:
-    """Metrics of a connection pool, and spans of waits for a connection. `read` is called from another thread."""
+    """Exports a connection pool's metrics, and spans for waits. Another thread calls `read` to get the pool's usage."""
 
     def __init__(self, telemetry: Telemetry, name: str, read: Callable[[], PoolUse]) -> None:
         self._tracer = telemetry.tracer
@@ -141,7 +141,7 @@ class PoolTelemetry:
 
     @contextmanager
     def measure_wait(self) -> Iterator[None]:
-        """Record a wait for a connection, from entry to exit."""
+        """Record a wait for a connection that lasts until the context exits."""
         started, problem = time.perf_counter(), None
         self.waiting += 1
         try:
@@ -157,9 +157,9 @@ class PoolTelemetry:
 
 
 def record_wait(tracer: Tracer, name: str, started: float, ended: float, error: BaseException | None = None) -> None:
-    """Add a span for a wait of over a millisecond to the current trace, if that is sampled.
+    """If a wait took over a millisecond and the current trace is sampled, add a span for the wait.
 
-    `started` and `ended` are times of time.perf_counter; `error` is why the wait failed.
+    `started` and `ended` come from time.perf_counter; `error` is why the wait failed, if it did.
     """
     if ended - started <= _MIN_WAIT_SECONDS or not is_sampled():
         return
@@ -171,10 +171,10 @@ def record_wait(tracer: Tracer, name: str, started: float, ended: float, error: 
 
 
 def _use_span(span: Span) -> AbstractContextManager[object]:
-    """Make a span current, if there is one."""
+    """Make a span current, unless it is the invalid span of an unsampled trace."""
     if not span.is_recording():
         return nullcontext()
-    # OpenTelemetry would record the text of the error, which in PostgreSQL quotes rows.
+    # Otherwise OpenTelemetry would record the error's message, and PostgreSQL's messages quote rows.
     return trace.use_span(span, record_exception=False, set_status_on_exception=False)
 
 
@@ -183,7 +183,7 @@ def is_sampled() -> bool:
 
 
 def _error_type(error: BaseException) -> str:
-    """Return SQLite's name of an error, or the name of its class."""
+    """Return SQLite's name for an error, or its class name if SQLite didn't raise it."""
     return getattr(error, "sqlite_errorname", None) or type(error).__name__
 
 
