@@ -1,4 +1,4 @@
-"""Admits to a method only the callers that ALLOWED_CALLS lists for it, by the names in their certificates."""
+"""Limits each method to the callers that ALLOWED_CALLS lists for it, identified by the names in their certificates."""
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -16,24 +16,24 @@ log = structlog.get_logger()
 
 Serve = Callable[[Any, Any], Awaitable[bytes]]
 
-# Keys under which gRPC reports the names in a verified certificate. It has a SPIFFE ID only if that is its only URI.
+# Keys under which gRPC reports a verified certificate's names. It reports a SPIFFE ID only if that is the only URI.
 _SPIFFE_ID, _URI, _DNS_NAME = "peer_spiffe_id", "peer_uri", "peer_dns"
 
 
 class CallerNotAllowed(PermissionDenied):
-    """The caller's certificate names no caller that may call this method."""
+    """The caller's certificate has no name that may call this method."""
 
 
 def for_callers(method: str, callers: Callers, serve_allowed: Serve, telemetry: Telemetry) -> Serve:
-    """Return a function that passes the calls of allowed callers to `serve_allowed` and aborts all others."""
+    """Return a function that passes allowed callers' calls to `serve_allowed` and aborts all other calls."""
     allowed = {caller.encode() for caller, methods in callers.items() if method in methods}
     denied, attributes = telemetry.counter(semconv.DENIED_REQUESTS), ((semconv.RPC_METHOD, method),)
-    denied.add(0, attributes)  # exported from the start: alerts see only increases of a series
+    denied.add(0, attributes)  # export 0 from the start, or alerts would miss the first increase
     logged: set[bytes] = set()
 
     async def serve(requests: object, context: ServicerContext) -> bytes:
-        """Serve a call, or abort it before its request is read, so that a denied caller can't fill the memory."""
-        # Not cached by address: another caller may have it by now, and gRPC has no other name for a connection.
+        """Serve a call, or abort it before reading its request, so that a denied caller can't fill the memory."""
+        # Don't cache names by address, gRPC's only name for a connection: another caller may have the address by now.
         names = _names(context.auth_context())
         if not allowed.isdisjoint(names):
             return await serve_allowed(requests, context)
@@ -50,5 +50,5 @@ def for_callers(method: str, callers: Callers, serve_allowed: Serve, telemetry: 
 
 
 def _names(certificate: Mapping[str, Iterable[bytes]]) -> Sequence[bytes]:
-    """Return the SPIFFE ID of a verified certificate or, if it has no URI, its DNS names."""
+    """Return a verified certificate's SPIFFE ID or, if it has no URI, its DNS names."""
     return tuple(certificate.get(_SPIFFE_ID if _URI in certificate else _DNS_NAME, ()))

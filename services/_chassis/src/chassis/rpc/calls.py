@@ -1,4 +1,4 @@
-"""Reads the metadata of a call being served, and records calls served and made."""
+"""Reads the metadata of served calls, and records served and outgoing calls."""
 
 from typing import Any
 
@@ -13,12 +13,12 @@ ServicerContext = grpc.aio.ServicerContext[Any, Any]
 
 
 def metadata_value(context: ServicerContext, name: str) -> str | None:
-    """Return the first metadata value with this name, such as `if-match`; None if the caller sent none."""
+    """Return the first metadata value with this name, such as `if-match`, or None if the caller sent none."""
     return next((str(value) for key, value in context.invocation_metadata() or () if key == name), None)
 
 
 def idempotency_key(context: ServicerContext) -> str | None:
-    """Return the call's `idempotency-key`; None if the caller sent none. Raise InvalidArgument if it is malformed."""
+    """Return the call's `idempotency-key`, or None if there is none. Raise InvalidArgument if the key is malformed."""
     given = metadata_value(context, "idempotency-key")
     return None if given is None else parse_idempotency_key(given)
 
@@ -26,7 +26,7 @@ def idempotency_key(context: ServicerContext) -> str | None:
 def record_call(
     span: Span, durations: Histogram, attributes: Attributes, code: str, seconds: float, *, failed: bool
 ) -> None:
-    """End the call's span and record its duration, both with an error type if the call failed."""
+    """End the call's span and record the call's duration, both with an error type if the call failed."""
     attributes = (*attributes, (semconv.RPC_STATUS, code))
     span.set_attribute(semconv.RPC_STATUS, code)
     if failed:

@@ -1,4 +1,4 @@
-"""Channels to other services. Every call has a deadline, a span and a duration; its errors are `chassis.errors`."""
+"""Channels to other services. Every call has a deadline, is traced and timed, and raises `chassis.errors`."""
 
 import asyncio
 import json
@@ -28,14 +28,14 @@ from chassis.telemetry.propagation import baggage_attributes, is_unsampled
 from chassis.tls.certificates import Certificates
 
 Check: TypeAlias = Callable[[Any, Any, Mapping[str, str]], Iterable[tuple[str, bool]]]
-"""Takes a request, its response and trailing metadata; yields the name of each part, and whether it is valid."""
+"""Takes a request, its response and trailing metadata; yields each response part's name and whether it is valid."""
 
 OPTIONS = (
-    # Detect within two seconds a peer that vanished without closing its connection; the kernel takes minutes.
+    # Detect a peer that vanished without closing its connection within two seconds; the kernel takes minutes.
     ("grpc.keepalive_time_ms", 1_000),
     ("grpc.keepalive_timeout_ms", 1_000),
     ("grpc.http2.max_pings_without_data", 0),
-    # An idle channel closes its connections, or each would be pinged every second forever.
+    # Close an idle channel's connections, or each would be pinged every second forever.
     ("grpc.client_idle_timeout_ms", 30_000),
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 1_000),
@@ -43,7 +43,7 @@ OPTIONS = (
     # A closed connection triggers a new DNS lookup, which finds new pods.
     ("grpc.dns_min_time_between_resolutions_ms", 1_000),
     ("grpc.max_receive_message_length", 4 * 1024 * 1024),
-    # Channels that share a connection may crash the process: see decisions/0008-channels-share-nothing.md.
+    # Channels that share a connection may crash the process; see decisions/0008-channels-share-nothing.md.
     ("grpc.use_local_subchannel_pool", 1),
 )
 
@@ -60,19 +60,19 @@ def channel(
     server_name: str = "",
     balancing: Balancing = "clients",
 ) -> grpc.aio.Channel:
-    """Open a channel to one service, balanced over all its addresses unless a mesh does so.
+    """Open a channel to one service. It balances calls over all of the service's addresses unless a mesh does.
 
     Args:
-        target: `host:port`, where DNS resolves the host to all backends; or any gRPC target URI.
-        service: full name, such as `shop.CartService`; backends that report it as unhealthy get no calls.
-        timeout_seconds: the default timeout of a call; shortened to the time left for the call being served.
-        retryable: methods that are safe to repeat (reads, and writes with an idempotency key), attempted up to three
-            times on UNAVAILABLE.
-        checks: by a method's full name; a call whose response has an invalid part raises PeerBroken.
-        certificates: for mutual TLS; None for plaintext.
-        server_name: name in the server's certificate if it differs from the target's host, as with a forwarded port.
-        balancing: with "mesh", the channel is one connection to the mesh's proxy, which retries. Health is not checked:
-            the proxy would send the check to one pod, whose end would then fail the calls to all others.
+        target: `host:port`, whose host DNS resolves to all backends, or any gRPC target URI.
+        service: the full name, such as `shop.CartService`; backends that report this service as unhealthy get no calls.
+        timeout_seconds: the default call timeout; shortened to the time left for the call being served.
+        retryable: methods that are safe to repeat (reads, and writes with an idempotency key); on UNAVAILABLE, they are
+            attempted up to three times.
+        checks: response checks by full method name; a call whose response has an invalid part raises PeerBroken.
+        certificates: enables mutual TLS with these certificates; None means plaintext.
+        server_name: the name in the server's certificate, if not the target's host, as with a forwarded port.
+        balancing: "mesh" opens one connection to the mesh's proxy, which retries. Health isn't checked: the proxy would
+            send the check to a single pod, and when that pod ends, calls to all pods would fail.
     """
     options: list[tuple[str, Any]] = [*OPTIONS]
     if balancing == "clients":
@@ -81,13 +81,13 @@ def channel(
         options.append(("grpc.ssl_target_name_override", server_name))
     name = target if "://" in target or target.startswith("unix:") else f"dns:///{target}"
     wrap = partial(_Method, target, timeout_seconds, telemetry or Telemetry(), checks or {})
-    # Connection implements all that stubs and their owners use: unary_unary, get_state and close.
+    # Connection implements everything that stubs and their owners use: unary_unary, get_state and close.
     return cast("grpc.aio.Channel", Connection(name, options, certificates, wrap))
 
 
 def _service_config(service: str, retryable: Sequence[str]) -> str:
     config: dict[str, Any] = {
-        # gRPC's default, pick_first, sends all calls of a channel to one pod.
+        # gRPC's default, pick_first, sends all of a channel's calls to one pod.
         "loadBalancingConfig": [{"round_robin": {}}],
         "healthCheckConfig": {"serviceName": service},
         # While more than one call in ten fails, nothing is retried: retries must not keep an overloaded peer down.
@@ -111,7 +111,7 @@ def _service_config(service: str, retryable: Sequence[str]) -> str:
 
 class _Method:
     raw: Any
-    """The method of the gRPC channel in use."""
+    """This method on the gRPC channel in use."""
 
     def __init__(
         self, target: str, timeout_seconds: float, telemetry: Telemetry, checks: Mapping[str, Check], name: str
@@ -135,7 +135,7 @@ class _Method:
         return _Call(self, request, timeout or self.timeout_seconds, metadata)
 
     def limit_to_deadline(self, timeout_seconds: float) -> float:
-        """Return the timeout, or the time left for the call being served if shorter. Raise DeadlineExceeded if none."""
+        """Limit a timeout to the time left for the call being served. Raise DeadlineExceeded if no time is left."""
         remaining = remaining_seconds()
         if remaining is None:
             return timeout_seconds
@@ -146,24 +146,24 @@ class _Method:
     def require_valid(self, parts: Iterable[tuple[str, bool]]) -> None:
         for part, valid in parts:
             if not valid:
-                # Never the value, which may be anything, such as a card number.
+                # Never log the value, which may be anything, such as a card number.
                 log.error("peer broken", method=self.name, part=part)
                 raise PeerBroken(f"{self.name} returned an invalid {part}")
 
     def start_span(self) -> tuple[Span, Mapping[str, str]]:
-        """Return the span of a call, an invalid one in an unsampled trace, and the headers that propagate it."""
+        """Return a call's span (an invalid span in an unsampled trace) and the headers that propagate it."""
         telemetry = self._telemetry
         if telemetry.follows_parents and is_unsampled():
             return trace.INVALID_SPAN, telemetry.propagation.inject()
         attributes = {**dict(self.attributes), **self._port, **baggage_attributes()}
         span = telemetry.tracer.start_span(self.name, None, SpanKind.CLIENT, attributes)
-        # Not made current: nothing else that the caller does during the call belongs below this span.
+        # Don't make the span current: nothing else that the caller does during the call belongs below it.
         return span, telemetry.propagation.inject(trace.set_span_in_context(span))
 
 
 @dataclass
 class _Call:
-    """A call, which starts when it is awaited. It can be awaited once."""
+    """A call that starts when it is awaited. It can be awaited only once."""
 
     _method: _Method
     _request: Message
@@ -175,7 +175,7 @@ class _Call:
         return self._run().__await__()
 
     async def trailing_metadata(self) -> tuple[tuple[str, str], ...]:
-        """Return the trailing metadata of a call that has been awaited."""
+        """Return the trailing metadata. The call must have been awaited."""
         return tuple(await self._raw.trailing_metadata() or ())
 
     async def _run(self) -> Any:
@@ -185,7 +185,7 @@ class _Call:
         started = time.perf_counter()
         code = "OK"
         try:
-            metadata = Metadata(*self._metadata, *headers.items())  # any other type would be checked and converted
+            metadata = Metadata(*self._metadata, *headers.items())  # gRPC checks and converts any other type
             self._raw = method.raw(self._request, timeout=timeout_seconds, metadata=metadata)
             response = await self._raw
             if method.check is not None:
@@ -198,7 +198,7 @@ class _Call:
             code = error.code().name
             domain_error = from_rpc_error(error)
             span.set_attribute(semconv.ERROR_REASON, recorded_reason(domain_error))
-            raise domain_error from None  # the text of an AioRpcError may quote the request
+            raise domain_error from None  # an AioRpcError's message may quote the request
         except asyncio.CancelledError:
             code = "CANCELLED"
             raise

@@ -1,4 +1,4 @@
-"""gRPC servers and channels with mutual TLS whose certificates may be replaced while the process runs."""
+"""Mutual TLS for gRPC servers and channels, with certificates that may be replaced while the process runs."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -9,17 +9,17 @@ import grpc
 from chassis.background import repeat
 from chassis.tls.certificates import Certificates, Identity
 
-_FOLLOW_SECONDS = 1.0  # between checks of the certificates
-_CONNECT_SECONDS = 0.1  # between checks whether the next channel is connected
+_FOLLOW_SECONDS = 1.0  # how often to check for new certificates
+_CONNECT_SECONDS = 0.1  # how often to check whether the new channel is connected
 _LONGEST_CALL_SECONDS = 60.0
 
 
 def server_credentials(certificates: Certificates) -> grpc.ServerCredentials:
-    """Return credentials that require a client certificate. Each new connection uses the current files."""
+    """Return credentials that require client certificates. Each new connection uses the current files."""
     served: Identity | None = None
 
     def changed() -> Any:
-        """Return the new configuration if the files have changed, else None. gRPC calls this for each connection."""
+        """Return a new configuration if the files have changed, else None. gRPC calls this for each connection."""
         nonlocal served
         current = certificates.refresh()
         if current is served:
@@ -31,7 +31,7 @@ def server_credentials(certificates: Certificates) -> grpc.ServerCredentials:
 
 
 def open_channel(target: str, identity: Identity | None, options: Sequence[tuple[str, Any]] = ()) -> grpc.aio.Channel:
-    """Open a channel, with mutual TLS if there is an identity. gRPC can't replace the identity of an open channel."""
+    """Open a channel, with mutual TLS if an identity is given. gRPC can't replace an open channel's identity."""
     if identity is None:
         return grpc.aio.insecure_channel(target, options=options)
     credentials = grpc.ssl_channel_credentials(identity.authorities, identity.key, identity.certificate)
@@ -41,8 +41,8 @@ def open_channel(target: str, identity: Identity | None, options: Sequence[tuple
 class Connection:
     """The part of grpc.aio.Channel that the shop uses, in plaintext or with mutual TLS and the current certificates.
 
-    `wrap` is called once for each method of a stub, with its name. `raw` of the wrapper is the method of the channel in
-    use.
+    `wrap` takes a method name and is called once for each stub method. The attribute `raw` of the wrapper that it
+    returns is the same method on the channel in use.
     """
 
     def __init__(
@@ -86,9 +86,10 @@ class Connection:
             await channel.close(grace)
 
     async def _follow(self, certificates: Certificates) -> None:
-        """If the certificates have changed, replace the channel once a backend has accepted the new ones.
+        """If the certificates have changed, replace the channel once a backend has accepted the new certificates.
 
-        Until then the old ones may still work: while an authority is replaced, some peers don't know the new one yet.
+        Until then the old certificates may still work: during a change of authorities, some peers don't know the new
+        authority yet.
         """
         identity = certificates.refresh()
         if identity is self._identity:

@@ -1,4 +1,4 @@
-"""Health and reflection, which every port serves."""
+"""The health and reflection services, which every port serves."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -20,15 +20,15 @@ from chassis.rpc.status import to_status
 from chassis.telemetry.instruments import Telemetry
 from chassis.telemetry.refusals import Refusals
 
-# grpcio-reflection implements only v1alpha, whose messages are the same on the wire.
+# grpcio-reflection implements only v1alpha, whose messages equal v1's on the wire.
 _REFLECTION = ("grpc.reflection.v1.ServerReflection", reflection.SERVICE_NAME)
 
 
 class Health:
-    """The status of each service, and of the process under the empty name.
+    """Reports the status of each service and, under the empty name, of the process.
 
-    Replaces the servicer of grpcio-health-checking, which holds a lock while it writes: one client that reads nothing
-    would block it.
+    Replaces grpcio-health-checking's servicer, which holds a lock while it writes, so that a client that reads nothing
+    would block it for everyone.
     """
 
     def __init__(self) -> None:
@@ -64,7 +64,7 @@ class Health:
 
 
 class _Descriptors:
-    """The default descriptor pool. It also finds files by the names of methods, for clients that describe a method."""
+    """The default descriptor pool, which also finds files by method name, for clients that describe a method."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(Default(), name)
@@ -77,10 +77,10 @@ class _Descriptors:
 
 
 class Introspection:
-    """Makes the handlers of health and reflection. Beyond `max_calls` open calls, the oldest is aborted."""
+    """Creates health and reflection handlers. If more than `max_calls` calls are open, the oldest is aborted."""
 
     def __init__(self, telemetry: Telemetry, max_calls: int) -> None:
-        # Separate limits: clients that fill those of a service must not get the pod restarted.
+        # Separate limits: when clients exhaust a service's limits, probes must not fail and get the pod restarted.
         refusals = Refusals("health", telemetry, NO_REQUEST, "open_call")
         self.requests = Waits(refusals, NO_REQUEST, MAX_WAITS)
         self._calls = Waits(refusals, "open_call", max_calls)
@@ -93,7 +93,7 @@ class Introspection:
         }
 
     def reflection(self, service_names: Sequence[str]) -> list[grpc.GenericRpcHandler]:
-        """Return the handlers of reflection, which lists these services, health and itself."""
+        """Return the reflection handlers, which list these services, health and reflection."""
         names = [*service_names, SERVICE_NAME, reflection.SERVICE_NAME]
         servicer = reflection.aio.ReflectionServicer(names, _Descriptors())
         handler = self._handler(reflection_pb2.ServerReflectionRequest, servicer.ServerReflectionInfo)
@@ -117,5 +117,5 @@ class Introspection:
         async def limited(_requests: object, context: ServicerContext) -> None:
             await self._calls.wait(context, respond(context))
 
-        # A stream without serializers, for the reasons given in `serving.WrappingRegistrar`.
+        # `serving.WrappingRegistrar` explains why this is a stream without serializers.
         return grpc.stream_stream_rpc_method_handler(limited)

@@ -1,4 +1,4 @@
-"""Limits on what all clients of a port may use of its process together; `OPTIONS` has gRPC's own, per connection."""
+"""Limits on the resources that all clients of a port may use together. `OPTIONS` are gRPC's limits per connection."""
 
 import asyncio
 import time
@@ -19,18 +19,18 @@ T = TypeVar("T")
 
 OPTIONS = (
     ("grpc.max_concurrent_streams", 100),
-    # Otherwise a stream counts until its memory is freed, and clients within the limit are refused.
+    # Otherwise a stream counts towards the limit until its memory is freed, and clients within the limit are refused.
     ("grpc.http.overload_protection", 0),
-    # Bounds the memory of a stream that is not read; with bdp_probe, gRPC would adapt it to the round-trip time.
+    # Bound an unread stream's memory; with bdp_probe, gRPC would adapt the buffer to the round-trip time.
     ("grpc.http2.bdp_probe", 0),
     ("grpc.http2.lookahead_bytes", 16 * 1024),
-    # Calls that Python has yet to accept take memory; gRPC refuses more than these with CANCELLED.
+    # Calls take memory before Python accepts them; gRPC refuses calls beyond these limits with CANCELLED.
     ("grpc.server.max_pending_requests", 500),
     ("grpc.server.max_pending_requests_hard_limit", 500),
     ("grpc.server_handshake_timeout_ms", 10_000),
-    # Until a client acknowledges our settings, gRPC accepts 16 MiB of headers per call.
+    # Until a client acknowledges our settings, gRPC accepts 16 MiB of headers per call: limit this time.
     ("grpc.http2.settings_timeout", 10_000),
-    # The default for a busy connection is a buffer of 4 MiB.
+    # By default, a busy connection gets a 4 MiB buffer.
     ("grpc.experimental.tcp_max_read_chunk_size", 64 * 1024),
 )
 
@@ -39,20 +39,20 @@ _REQUEST_SECONDS = 10.0
 MAX_WAITS = 100
 _MAX_UNREAD_BYTES = 32 * 1024 * 1024
 _CHECKED_RESPONSES = 100
-_CALL_BYTES = 16 * 1024  # memory of a call, apart from its response
+_CALL_BYTES = 16 * 1024  # memory that a call takes besides its response
 _IN_FLIGHT, NO_REQUEST, _UNREAD = "in_flight", "no_request", "unread_response"
 
 
 class Overloaded(ResourceExhausted):
-    """The service has reached a limit of its port."""
+    """The port has reached one of its limits."""
 
 
 class Limiter:
-    """Limits the calls of one port, so that customers can't shut operators out.
+    """Limits the calls on one port. Each port has its own limits, so that customers can't lock operators out.
 
     Attributes:
-        in_flight: calls that the service is working on.
-        requests: calls whose request has not arrived.
+        in_flight: the number of calls that the service is working on.
+        requests: calls whose requests have not arrived yet.
     """
 
     def __init__(self, port_name: str, limit: int, telemetry: Telemetry) -> None:
@@ -66,7 +66,7 @@ class Limiter:
         self._is_full = False
 
     def admit(self) -> None:
-        """Raise Overloaded if too many calls are in flight, including this one, or too many responses unread."""
+        """Raise Overloaded if too many calls, including this one, are in flight, or too many responses are unread."""
         if len(self._responses) >= self._next_check:
             self._forget_read()
         if self._is_full or self.in_flight > self.limit:
@@ -74,12 +74,12 @@ class Limiter:
             raise Overloaded("too many calls in flight", retry_after_seconds=_SHED_RETRY_SECONDS)
 
     def respond(self, response: bytes) -> bytes:
-        """Return the response of the current task's call. It counts as unread until the task ends."""
+        """Count a response as unread until the current task, which serves the call, has ended. Return the response."""
         self._responses.append((asyncio.current_task(), len(response) + _CALL_BYTES))
         return response
 
     def _forget_read(self) -> None:
-        # Only now and then: a callback on each task would slow down every call.
+        # Called only now and then, because a callback on each task would slow down every call.
         self._responses = [(task, size) for task, size in self._responses if not task.done()]
         self._is_full = sum(size for _, size in self._responses) > _MAX_UNREAD_BYTES
         self._next_check = 0 if self._is_full else len(self._responses) + _CHECKED_RESPONSES
@@ -87,7 +87,7 @@ class Limiter:
 
 @dataclass
 class Waits:
-    """Calls that wait for their clients. If there are too many, the one that has waited longest is aborted."""
+    """Calls that wait for their clients. If there are too many, the call that has waited longest is aborted."""
 
     _refusals: Refusals
     _reason: str
@@ -95,7 +95,7 @@ class Waits:
     _started: dict[Any, float] = field(default_factory=dict)
 
     async def wait(self, context: ServicerContext, awaitable: Awaitable[T]) -> T:
-        """Await in the task of a call, which may be aborted with RESOURCE_EXHAUSTED meanwhile."""
+        """Await something in a call's task. Meanwhile, the call may be aborted with RESOURCE_EXHAUSTED."""
         task = asyncio.current_task()
         if len(self._started) >= self._limit:
             self._refuse(next(iter(self._started)))
@@ -111,7 +111,7 @@ class Waits:
             self._started.pop(task, None)
 
     def refuse_late(self) -> None:
-        """Abort calls that have waited for ten seconds. Called now and then: a timer would slow down every call."""
+        """Abort calls that have waited for ten seconds. This is polled, because a timer would slow down every call."""
         latest = time.monotonic() - _REQUEST_SECONDS
         for task in [task for task, started in self._started.items() if started <= latest]:
             self._refuse(task)

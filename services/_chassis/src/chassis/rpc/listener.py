@@ -1,4 +1,4 @@
-"""A port that serves RPCs, with health and reflection of its services."""
+"""A port that serves RPCs, including its services' health and reflection."""
 
 import asyncio
 import logging
@@ -21,28 +21,28 @@ from chassis.telemetry.instruments import Telemetry
 
 log = structlog.get_logger()
 
-# Otherwise every client that leaves before it has read its response causes a traceback.
+# Otherwise every client that leaves before reading its response causes a traceback in the log.
 logging.getLogger("grpc._cython.cygrpc").addFilter(lambda record: "ExecuteBatchError" not in record.getMessage())
-# The traceback of a crashed server quotes what a client sent.
+# A crashed server's traceback quotes what a client sent.
 logging.getLogger("asyncio").addFilter(lambda record: "UnicodeDecodeError" not in record.getMessage())
 
-# Kubernetes restarts a pod that is not live. Readiness must not decide that: a restart doesn't repair a store.
+# Kubernetes restarts a pod that is not live. Being unready must not restart it: a restart doesn't repair a store.
 _LIVENESS = "liveness"
 # Customers' requests are small; batches from our own services are larger.
 _MAX_REQUEST_BYTES, _MAX_INTERNAL_BYTES = 64 * 1024, 4 * 1024 * 1024
-# Close remaining streams after this long without an RPC.
+# While stopping, close the remaining streams after this long without an RPC.
 _IDLE_SECONDS = 0.5
 _POLL_SECONDS = 0.1
-# The longest time that a crashed server or a late request goes unnoticed.
+# How long a crashed server or a late request may go unnoticed.
 _CHECK_SECONDS = 0.5
 
 Register = Callable[[Any, Any], None]
 
 
 class Listener:
-    """A gRPC server with a port and a limit of its own.
+    """A gRPC server with its own port and limits.
 
-    Given the `health` of another listener, it serves only that, in plaintext: Kubernetes can't probe over mutual TLS.
+    Given another listener's `health`, it serves only that, in plaintext: Kubernetes can't probe over mutual TLS.
     """
 
     def __init__(
@@ -50,19 +50,19 @@ class Listener:
     ) -> None:
         self._host = f"[{settings.host.strip('[]')}]" if ":" in settings.host else settings.host
         self._options = [
-            # With SO_REUSEPORT, a second server on the port would take a share of the connections instead of failing.
+            # With SO_REUSEPORT, a second server on the port would take some of the connections instead of failing.
             ("grpc.so_reuseport", 0),
             ("grpc.max_receive_message_length", _MAX_INTERNAL_BYTES if name == "internal" else _MAX_REQUEST_BYTES),
             ("grpc.max_allowed_incoming_connections", settings.max_connections),
             ("grpc.max_connection_age_ms", int(settings.max_connection_age_seconds * 1000)),
             ("grpc.max_connection_age_grace_ms", int(settings.grace_seconds * 1000)),
-            # By default, gRPC closes connections that are pinged as often as our clients do ("too many pings").
+            # By default, gRPC closes connections whose clients ping as often as ours do ("too many pings").
             ("grpc.http2.min_ping_interval_without_data_ms", 500),
             ("grpc.keepalive_permit_without_calls", 1),
             *limits.OPTIONS,
         ]
         self.limiter = Limiter(name, settings.max_concurrent_rpcs, telemetry)
-        # Each of our clients' connections holds a health watch open.
+        # Each connection from our clients keeps a health watch open.
         self._introspection = Introspection(telemetry, settings.max_connections)
         self._certificates = None if health else settings.tls_folder
         callers = settings.allowed_calls if self._certificates else None
@@ -70,11 +70,11 @@ class Listener:
         self.health = health or Health()
 
     def add_servicer(self, register: Register, servicer: object, *, observed: bool = True) -> None:
-        """Serve a servicer, without telemetry unless it is `observed`."""
+        """Serve a servicer, with telemetry only if it is `observed`."""
         register(servicer, self._registrar if observed else replace(self._registrar, telemetry=Telemetry()))
 
     async def start(self, port: int, setting: str) -> int:
-        """Serve on a port, 0 for a free one, and return it. Raise OSError with the setting's name if it is in use."""
+        """Serve on a port (0: any free port) and return it. If it is in use, raise OSError that names the setting."""
         try:
             bound = await self._serve(port)
         except RuntimeError as error:
@@ -85,11 +85,11 @@ class Listener:
         return bound
 
     async def _serve(self, port: int) -> int:
-        # Health and reflection are not wrapped: probes would count towards the limit and clutter the telemetry.
+        # Don't wrap health and reflection: probes would count towards the limit and clutter the telemetry.
         names = self._registrar.service_names
         reflected = self._introspection.reflection(names) if names else []
         self._server = grpc.aio.server(handlers=[*self._registrar.handlers, *reflected], options=self._options)
-        # Registered by name, unlike the others: a probe must not wait behind a backlog of calls.
+        # Unlike other handlers, health is registered by name, so that a probe doesn't wait behind a backlog of calls.
         self._server.add_registered_method_handlers(SERVICE_NAME, self._introspection.health(self.health))
         address = f"{self._host}:{port}"
         if self._certificates is None:
@@ -100,22 +100,22 @@ class Listener:
         return bound
 
     async def _watch(self, port: int) -> None:
-        """Refuse late requests, and replace the server if a method name that is not UTF-8 crashes it."""
+        """Refuse late requests, and replace the server if a method name that isn't UTF-8 crashes it."""
         while True:
-            try:  # a crash is reported only at a timeout, unless all clients have left
+            try:  # unless all clients have left, a crash is only reported at a timeout
                 while await self._server.wait_for_termination(_CHECK_SECONDS):
                     self.limiter.requests.refuse_late()
                     self._introspection.requests.refuse_late()
             except UnicodeDecodeError:
                 log.warning("server replaced", port=port)
-                await asyncio.sleep(_POLL_SECONDS)  # until it stops by itself: a stop before that fails, too
+                await asyncio.sleep(_POLL_SECONDS)  # let the server stop by itself first, or stop() would fail
                 await self._server.stop(None)
                 await self._serve(port)
             else:
                 return
 
     def set_readiness(self, *, ready: bool) -> None:
-        """Report the readiness of every service on this port and, under the empty name, of the process."""
+        """Report readiness for every service on this port and, under the empty name, for the process."""
         status = health_pb2.HealthCheckResponse.SERVING if ready else health_pb2.HealthCheckResponse.NOT_SERVING
         for name in ("", *self._registrar.service_names):
             self.health.set(name, status)
@@ -123,7 +123,7 @@ class Listener:
     async def stop(self, grace_seconds: float) -> None:
         """Accept no more calls, and give those in flight this long to finish.
 
-        Health watches, which clients may hold open forever, end half a second after the last call of a servicer.
+        Clients may keep health watches open forever, so they are closed half a second after the last servicer call.
         """
         self._serving.cancel()
         stopping = asyncio.create_task(self._server.stop(grace_seconds), name="stop")

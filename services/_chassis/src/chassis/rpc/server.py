@@ -27,7 +27,7 @@ from shop_internal import failpoints_pb2_grpc
 log = structlog.get_logger()
 
 _READINESS_INTERVAL_SECONDS = 1.0
-# One slow response of a store must not make a service's only pod unready; calls fail anyway while a store is down.
+# A single slow store response must not make a service's only pod unready. While a store is down, calls fail anyway.
 _CHECKS_UNTIL_NOT_READY = 3
 _TRIM_SECONDS = 5.0
 
@@ -37,7 +37,7 @@ SettingsT = TypeVar("SettingsT", bound=ServiceSettings)
 class Service:
     """A process that serves RPCs: `__main__` adds its servicers, channels and readiness checks.
 
-    Its ports are known once it is started: None without internal services or without HEALTH_PORT.
+    The port attributes are set by `start`. Those of unused ports stay None: without internal services or HEALTH_PORT.
     """
 
     def __init__(self, settings: ServiceSettings, telemetry: Telemetry) -> None:
@@ -48,7 +48,7 @@ class Service:
         self._public = Listener("public", settings, telemetry)
         self._internal: Listener | None = None
         self._listeners = [self._public]
-        # Here, not in each limiter: of two observers of a metric, OpenTelemetry keeps the first.
+        # Observed here, not in each limiter, because OpenTelemetry keeps only a metric's first observer.
         telemetry.observe(semconv.ACTIVE_REQUESTS, lambda: [(at.in_flight, at.attributes) for at in self._limiters()])
         telemetry.observe(semconv.REQUEST_LIMIT, lambda: [(at.limit, at.attributes) for at in self._limiters()])
         self.port = 0
@@ -56,25 +56,25 @@ class Service:
         self.health_port: int | None = None
         self.channels = AsyncExitStack()
         self._checks: list[ReadinessCheck] = []
-        self._failed_checks = _CHECKS_UNTIL_NOT_READY - 1  # before the first success, one failure is enough
+        self._failed_checks = _CHECKS_UNTIL_NOT_READY - 1  # before the first success, a single failure is enough
 
     def add_servicer(self, register: Register, servicer: object) -> None:
         """Serve a servicer; `register` is its generated `add_..._to_server`."""
         self._public.add_servicer(register, servicer)
 
     def add_internal_servicer(self, register: Register, servicer: object, *, observed: bool = True) -> None:
-        """Serve a servicer for our own services and operators, on a port that clients of the shop can't reach."""
+        """Serve a servicer for our own services and operators, on a port that the shop's clients can't reach."""
         if self._internal is None:
             self._internal = Listener("internal", self.settings, self.telemetry)
             self._listeners.append(self._internal)
         self._internal.add_servicer(register, servicer, observed=observed)
 
     def add_readiness_check(self, check: ReadinessCheck) -> None:
-        """Add a check of the service's own store, never of a peer; see `chassis.process.ReadinessCheck`."""
+        """Add a check for the service's own store, never for a peer; see `chassis.process.ReadinessCheck`."""
         self._checks.append(check)
 
     def channel(self, target: str, service: str, **options: Any) -> grpc.aio.Channel:
-        """Open a channel to a peer, with options of `client.channel`. It is closed when this service stops."""
+        """Open a channel to a peer, passing `options` to `client.channel`. Close it when this service stops."""
         opened = client.channel(
             target,
             service,
@@ -90,7 +90,7 @@ class Service:
         """Start serving. Raise OSError with the address if a port is in use."""
         if self.settings.lab:
             control = FailpointControl(self.failpoints)
-            # Not observed: traces and metrics must not give away when a fault was injected.
+            # Don't observe this servicer: traces and metrics must not give away when a fault was injected.
             register = failpoints_pb2_grpc.add_FailpointsServicer_to_server
             self.add_internal_servicer(register, control, observed=False)
         if self._internal is not None:
@@ -99,25 +99,25 @@ class Service:
         if self.settings.health_port is not None:
             probed = Listener("health", self.settings, self.telemetry, health=self._public.health)
             self.health_port = await self._listen(probed, self.settings.health_port, "HEALTH_PORT")
-        # Now, not a second later: a pod gets calls as soon as it is ready.
+        # Check readiness now, not a second later: a pod gets calls only once it is ready.
         await self._update_readiness()
 
     async def _listen(self, listener: Listener, port: int, setting: str) -> int:
         bound = await listener.start(port, setting)
-        # In case the next port is in use. HEALTH_PORT is served until the other ports have drained.
+        # Stops this port if the next port is in use, and HEALTH_PORT once the other ports have drained.
         self.channels.push_async_callback(listener.stop, 0)
         return bound
 
     async def watch_readiness(self) -> None:
-        """Update the readiness every second, until cancelled; a service without checks is always ready."""
+        """Update the readiness every second until cancelled. A service without checks is always ready."""
         while self._checks:
             await asyncio.sleep(_READINESS_INTERVAL_SECONDS)
             await self._update_readiness()
 
     async def drain(self) -> None:
-        """Report NOT_SERVING, serve for another `drain_seconds`, then stop within `grace_seconds`.
+        """Report NOT_SERVING, keep serving for `drain_seconds`, then stop within `grace_seconds`.
 
-        Stopping at once would cancel calls of clients that have not seen NOT_SERVING yet.
+        Stopping at once would cancel calls from clients that have not seen NOT_SERVING yet.
         """
         self._set_readiness(ready=False)
         await asyncio.sleep(self.settings.drain_seconds)
@@ -152,7 +152,7 @@ Build = Callable[[SettingsT, Service], AbstractAsyncContextManager[None]]
 def run(name: str, settings_type: type[SettingsT], build: Build[SettingsT], *, migrations: Path | None = None) -> None:
     """Run a service until SIGTERM or SIGINT, then exit with status 0.
 
-    `build` opens stores, clients and tasks, and adds servicers; it exits after the drain.
+    `build` opens stores, clients and tasks, and adds servicers; its context exits after the drain.
     """
     if api_implementation.Type() != "upb":
         sys.exit("protobuf runs in pure Python, ten times slower: install a wheel with its C extension")
@@ -167,7 +167,7 @@ def run(name: str, settings_type: type[SettingsT], build: Build[SettingsT], *, m
 @asynccontextmanager
 async def serving(service: Service, resources: AbstractAsyncContextManager[None]) -> AsyncIterator[Ports]:
     """Open the resources, start the service and yield its ports. On exit, drain it, then close the resources."""
-    # Calls in flight use the resources and channels until the drain ends.
+    # Calls in flight need the resources and channels until the drain ends.
     async with service.channels, resources:
         await service.start()
         watch = asyncio.gather(service.watch_readiness(), _return_memory())
@@ -180,8 +180,8 @@ async def serving(service: Service, resources: AbstractAsyncContextManager[None]
 
 
 async def _return_memory() -> None:
-    """Return freed memory to the system every five seconds, until cancelled."""
-    # Otherwise memory stays resident after a flood of requests: glibc returns only the end of its heap by itself.
+    """Return freed memory to the system every five seconds until cancelled."""
+    # Otherwise memory stays resident after a flood of requests, because glibc itself returns only the end of its heap.
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     while trim is not None:
         await asyncio.sleep(_TRIM_SECONDS)

@@ -1,7 +1,7 @@
-"""Wraps every method of a servicer once, when it is registered; grpc.aio's interceptors would cost five times as much.
+"""Wraps each servicer method once, when it is registered; grpc.aio's interceptors would cost five times as much.
 
-A wrapped call is traced, shed if the service is overloaded, given its deadline, decoded, checked for control characters
-and handled; its error is mapped to a status.
+The wrapper traces a call, sheds it if the service is overloaded, sets its deadline, decodes the request, checks it for
+control characters, runs the handler, and maps errors to statuses.
 """
 
 import asyncio
@@ -36,27 +36,27 @@ from chassis.values.text import check_text
 
 log = structlog.get_logger()
 
-# By the semantic conventions, these codes are failures of the server; the others are errors of the caller.
+# In the semantic conventions, these codes are server failures; all others are caller errors.
 _SERVER_FAULTS = frozenset({"UNKNOWN", "DEADLINE_EXCEEDED", "UNIMPLEMENTED", "INTERNAL", "UNAVAILABLE", "DATA_LOSS"})
 
-# gRPC's header for an attempt that follows failed ones.
+# gRPC sends this header with an attempt that follows failed attempts.
 _PREVIOUS_ATTEMPTS = "grpc-previous-rpc-attempts"
 
 Handler = Callable[[Any, ServicerContext], Awaitable[Message]]
 
 
 class MalformedMessage(InvalidArgument):
-    """The bytes of the request do not parse as the method's request message."""
+    """The request's bytes do not parse as the method's request message."""
 
 
 @dataclass
 class WrappingRegistrar:
-    """Stands in for the server in generated `add_..._to_server` functions, and collects their methods, wrapped.
+    """Takes the server's place in generated `add_..._to_server` functions, to wrap and collect their methods.
 
     Attributes:
         callers: who may call what; None if everyone may call everything.
-        service_names: full names of the services added.
-        handlers: their wrapped methods.
+        service_names: full names of the added services.
+        handlers: the services' wrapped methods.
     """
 
     telemetry: Telemetry
@@ -67,7 +67,7 @@ class WrappingRegistrar:
     handlers: list[grpc.GenericRpcHandler] = field(default_factory=list)
 
     def add_generic_rpc_handlers(self, generic_rpc_handlers: Any) -> None:
-        """Do nothing: generated code also passes the methods, with their names, to add_registered_method_handlers."""
+        """Do nothing: generated code also passes the methods and their names to add_registered_method_handlers."""
 
     def add_registered_method_handlers(self, service_name: str, method_handlers: Mapping[str, Any]) -> None:
         service = Default().FindServiceByName(service_name)
@@ -79,19 +79,19 @@ class WrappingRegistrar:
             serve: Serve = _Method(path, handle, decode, self.telemetry, self.limiter).serve
             if self.callers is not None:
                 serve = for_callers(path, self.callers, serve, self.telemetry)
-            # No serializers: gRPC would answer a malformed request with INTERNAL, so `serve` decodes requests.
-            # A stream: grpc.aio never ends a unary call whose client half-closes it without a message.
+            # Pass no serializers, since gRPC would answer a malformed request with INTERNAL; `serve` decodes requests.
+            # Use a stream, because grpc.aio never ends a unary call whose client half-closes it without a message.
             wrapped[name] = grpc.stream_unary_rpc_method_handler(serve)
         self.service_names.append(service_name)
-        # Not as registered methods: at each call, grpc.aio waits anew for the next call of every registered method.
+        # Don't register methods by name: at each call, grpc.aio would set up a new wait for every registered method.
         self.handlers.append(grpc.method_handlers_generic_handler(service_name, wrapped))
 
 
 def _with_failpoint(name: str, handler: Handler, failpoints: Failpoints) -> Handler:
-    """Return a handler that reaches the method's failpoint first, or the handler itself if that can't be enabled."""
+    """Return a handler that reaches the method's failpoint first, or just the handler if the failpoint stays off."""
     failpoints.methods.add(name)
     if not failpoints.changeable and name not in failpoints.enabled:
-        return handler  # decided once, so that disabled failpoints cost a call nothing
+        return handler  # decided once, so that a disabled failpoint costs calls nothing
 
     async def reach_and_handle(request: Message, context: ServicerContext) -> Message:
         await failpoints.reach(name)
@@ -101,7 +101,7 @@ def _with_failpoint(name: str, handler: Handler, failpoints: Failpoints) -> Hand
 
 
 def decoder(parse: Callable[[bytes], Message], message_type: Descriptor) -> Callable[[bytes], Message]:
-    """Return a function that decodes a request, or raises InvalidArgument."""
+    """Return a function that decodes a request, or raises InvalidArgument if it is invalid."""
 
     def decode(raw: Any) -> Message:
         if raw is grpc.aio.EOF:
@@ -117,7 +117,7 @@ def decoder(parse: Callable[[bytes], Message], message_type: Descriptor) -> Call
 
 
 class _Method:
-    """A method of a service: its handler, and what every call goes through."""
+    """A service method: its handler, and the steps that every call goes through."""
 
     def __init__(
         self, name: str, handler: Handler, decode: Callable[[bytes], Message], telemetry: Telemetry, limiter: Limiter
@@ -135,14 +135,14 @@ class _Method:
 
     async def serve(self, _requests: object, context: ServicerContext) -> bytes:
         """Serve one call. Raise only what grpc.aio expects: AbortError and CancelledError."""
-        # Before the call counts: a client that opens calls and sends nothing must not use up the limit.
+        # Wait before counting the call: a client that opens calls and sends nothing must not use up the limit.
         raw = await self._limiter.requests.wait(context, context.read())
         started = time.perf_counter()
         span = self._start_span(context)
         code = "OK"
         self._limiter.in_flight += 1
         try:
-            # Before the request is decoded: an overloaded service must not spend time on calls that it sheds.
+            # Admit the call before decoding it: an overloaded service must not spend time on calls that it sheds.
             self._admit(context)
             response = await self._handler(self._decode(raw), context)
             return self._limiter.respond(response.SerializeToString())
@@ -169,18 +169,18 @@ class _Method:
             calls.record_call(span, self._durations, self._attributes, code, seconds, failed=failed)
 
     def _admit(self, context: ServicerContext) -> None:
-        """Raise Overloaded if there are too many calls; set the deadline."""
+        """Raise Overloaded if a limit has been reached; otherwise set the deadline."""
         self._limiter.admit()
         if (seconds := context.time_remaining()) is not None:
             deadline.set(asyncio.get_running_loop().time() + seconds)
 
     def _start_span(self, context: ServicerContext) -> Span:
-        """Start the call's span and make it current. An unsampled trace gets no span: the caller's becomes current."""
+        """Start the call's span and make it current. In an unsampled trace, just make the caller's span current."""
         metadata = context.invocation_metadata() or ()
         if any(name == _PREVIOUS_ATTEMPTS for name, _ in metadata):
             self._retried.add(1, ((semconv.RPC_METHOD, self._name),))
         parent = self._propagation.extract(metadata)
-        # Contexts are never detached: every call runs in its own task.
+        # Contexts are never detached, because every call runs in its own task.
         if self._follows_parents and is_unsampled(parent):
             otel_context.attach(parent)
             return trace.INVALID_SPAN

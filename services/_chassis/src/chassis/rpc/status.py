@@ -15,13 +15,13 @@ from shop_internal.error_reasons_pb2 import ErrorReason
 
 DOMAIN = "shop"
 
-# Explains gRPC's messages about failed connections to those who have just set TLS_FOLDER.
+# Hints added to gRPC's connection errors, for people who have just set TLS_FOLDER.
 _CLOSED = " (does the peer require TLS, or not accept the certificate in TLS_FOLDER?)"
 _HINTS = {
     "WRONG_VERSION_NUMBER": " (TLS_FOLDER is set here: does the peer serve plaintext?)",
     "CERTIFICATE_VERIFY_FAILED": " (the peer's certificate, by ca.crt in TLS_FOLDER)",
     "Hostname Verification Check failed": " (the peer's certificate has another name; TLS_FOLDER is set here)",
-    # Only with an address before the colon: without one, the connection was lost during a call.
+    # Match the colon that follows an address: without an address, the connection was lost during a call.
     ": Socket closed": _CLOSED,
     "recvmsg:Connection reset": _CLOSED,
     "Secure read failed": _CLOSED,
@@ -42,23 +42,23 @@ _CODES: dict[type[errors.DomainError], grpc.StatusCode] = {
     errors.Internal: grpc.StatusCode.INTERNAL,
 }
 KINDS = {code: kind for kind, code in _CODES.items()}
-# The service may not call its peer: not its own caller's fault, and as transient as an outage.
+# If a service may not call its peer, that isn't its own caller's fault, and is as temporary as an outage.
 KINDS[grpc.StatusCode.PERMISSION_DENIED] = errors.Unavailable
-# At most seven digits, even with underscores between them: fewer than a card number has.
+# No eight digits in a row, even with underscores between them, so that a reason can't contain a card number.
 _REASON = re.compile(r"(?!.*[0-9](?:_*[0-9]){7})[A-Z0-9_]{1,63}")
-# Reasons that may be recorded: a peer outside this project may send anything.
+# Only these reasons are recorded, because a peer outside this project may send anything.
 _REASONS = frozenset(ErrorReason.keys()) | {code.name for code in grpc.StatusCode}
 
 
 def code_of(error: errors.DomainError) -> grpc.StatusCode:
-    """Return the status code of the error's kind."""
+    """Return the status code for the error's kind."""
     return next((_CODES[kind] for kind in type(error).__mro__ if kind in _CODES), grpc.StatusCode.INTERNAL)
 
 
 def recorded_reason(error: Exception) -> str:
-    """Return the reason to record: the error's own if it is one of ours, otherwise the kind of error.
+    """Return the error's reason if this project defines it, otherwise the kind of error.
 
-    The text of an unexpected error, or a reason from a service outside this project, may contain anything.
+    An unexpected error's message, or a reason from a service outside this project, may contain anything.
     """
     if not isinstance(error, errors.DomainError):
         return type(error).__name__
@@ -66,14 +66,14 @@ def recorded_reason(error: Exception) -> str:
 
 
 def reason_from_peer(reason: str) -> str:
-    """Return a peer's reason, which will be stored; PEER_BROKEN if it is malformed, as it may quote a card number."""
+    """Return a peer's reason or, if it is malformed, PEER_BROKEN: reasons are stored, so they must not quote cards."""
     return reason if _REASON.fullmatch(reason) else errors.PeerBroken.default_reason
 
 
 def to_status(error: errors.DomainError) -> grpc.Status:
-    """Return the status for an error: code, message, ErrorInfo, BadRequest for fields, RetryInfo for a retry delay.
+    """Convert an error to a status with ErrorInfo, BadRequest for invalid fields, and RetryInfo for a retry delay.
 
-    INTERNAL has no details: the text of an unexpected error may contain anything.
+    INTERNAL gets only a fixed message, because an unexpected error's message may contain anything.
     """
     code = code_of(error)
     if code is grpc.StatusCode.INTERNAL:
@@ -105,12 +105,12 @@ def _details(error: errors.DomainError) -> list[Message]:
 
 
 def from_rpc_error(error: grpc.aio.AioRpcError) -> errors.DomainError:
-    """Return the domain error for a peer's status. A code without a kind becomes Internal (outcome unknown)."""
+    """Convert a peer's status to a domain error. A code that no kind maps to becomes Internal (outcome unknown)."""
     info, bad_request = error_details_pb2.ErrorInfo(), error_details_pb2.BadRequest()
     retry = error_details_pb2.RetryInfo()
     status = None
     with suppress(DecodeError, ValueError):  # a peer outside this project may send malformed details
-        status = rpc_status.from_call(cast("grpc.Call", error))  # it reads only what AioRpcError has, too
+        status = rpc_status.from_call(cast("grpc.Call", error))  # it only uses what AioRpcError also has
     for packed in status.details if status else ():
         for detail in (info, bad_request, retry):
             packed.Unpack(detail)  # does nothing if the type differs

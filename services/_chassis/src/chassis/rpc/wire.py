@@ -1,4 +1,4 @@
-"""Conversions between values and their messages: amounts, times and addresses."""
+"""Conversions between protobuf messages and amounts, times and addresses."""
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
@@ -14,17 +14,17 @@ def money_to_wire(amount: Money) -> money_pb2.Money:
 
 
 def money_from_wire(message: money_pb2.Money) -> Money:
-    """Return an amount from a trusted source; use `parse_wire_money` for one in a request."""
+    """Convert an amount from a trusted source. For an amount in a request, use `parse_wire_money`."""
     return Money.of(message.currency_code, message.units, message.nanos)
 
 
 def parse_wire_money(message: money_pb2.Money, *, field: str) -> Money:
-    """Return an amount in a request. Raise InvalidArgument for the part of `field` that is invalid."""
+    """Parse an amount in a request. If it is invalid, raise InvalidArgument that names the invalid part of `field`."""
     return parse_money(message.currency_code, message.units, message.nanos, field=field)
 
 
 def is_price(message: money_pb2.Money, currency_code: str) -> bool:
-    """Return whether an amount is valid, in this currency and not negative."""
+    """Return whether an amount is valid, not negative and in this currency."""
     return message.currency_code == currency_code and message.units >= 0 and 0 <= message.nanos <= MAX_NANOS
 
 
@@ -33,14 +33,14 @@ def address_from_wire(message: address_pb2.Address) -> Address:
 
 
 def time_to_wire(seconds: float) -> Timestamp:
-    """Return seconds since 1970 as a timestamp, rounded to microseconds."""
+    """Convert seconds since 1970 to a timestamp, rounded to microseconds."""
     timestamp = Timestamp()
     timestamp.FromMicroseconds(round(seconds * 1_000_000))
     return timestamp
 
 
 def parse_wire_time(message: Timestamp, *, field: str) -> float:
-    """Return a time in a request as seconds since 1970. Raise InvalidArgument for one that no database can store."""
+    """Convert a time in a request to seconds since 1970. Raise InvalidArgument if databases can't store the time."""
     require_between(message.seconds, f"{field}.seconds", 0, MAX_SECONDS)
     require_between(message.nanos, f"{field}.nanos", 0, 999_999_999)
     return message.ToNanoseconds() / 1e9
