@@ -1,4 +1,4 @@
-"""Requests that don't reach the application: probes, wrong hosts, and requests whose length is ambiguous."""
+"""Handles requests that must not reach the application: probes, wrong hosts and requests of ambiguous length."""
 
 from collections.abc import Awaitable, Callable, Mapping
 
@@ -15,11 +15,11 @@ log = structlog.get_logger()
 
 
 def with_allowed_hosts(app: ASGIApp, allowed: frozenset[str], telemetry: Telemetry) -> ASGIApp:
-    """Refuse other hosts with 421 and malformed ones with 400; Starlette's TrustedHostMiddleware has only 400."""
+    """Refuse hosts that aren't allowed with 421, and malformed ones with 400 (TrustedHostMiddleware only sends 400)."""
     refuse = _refusal("host", telemetry)
 
     async def serve(scope: Scope, receive: Receive, send: Send) -> None:
-        problem = host_problem(Headers(scope=scope).get("host"), allowed)  # h11 refuses repeated headers
+        problem = host_problem(Headers(scope=scope).get("host"), allowed)  # h11 refuses repeated Host headers
         respond = app if problem is None else refuse(*problem)
         await respond(scope, receive, send)
 
@@ -29,7 +29,7 @@ def with_allowed_hosts(app: ASGIApp, allowed: frozenset[str], telemetry: Telemet
 def with_one_length(app: ASGIApp, telemetry: Telemetry) -> ASGIApp:
     """Refuse a request with both Content-Length and Transfer-Encoding, and close its connection.
 
-    A proxy may see it end elsewhere, and take the rest for another request (request smuggling).
+    A proxy may see the request end elsewhere, and treat the rest as another request (request smuggling).
     """
     refuse = _refusal("length", telemetry)
 
@@ -42,7 +42,7 @@ def with_one_length(app: ASGIApp, telemetry: Telemetry) -> ASGIApp:
 
 
 def _refusal(reason: str, telemetry: Telemetry) -> Callable[..., ASGIApp]:
-    """Return a function that counts and logs a refusal, and returns the response with this status and text."""
+    """Return a function that takes a status and text, counts and logs a refusal, and returns the response."""
     refusals = telemetry.counter(semconv.HTTP_REFUSALS)
 
     def refuse(status: int, text: str, headers: Mapping[str, str] | None = None) -> ASGIApp:
@@ -54,7 +54,7 @@ def _refusal(reason: str, telemetry: Telemetry) -> Callable[..., ASGIApp]:
 
 
 def with_probes(app: ASGIApp, is_ready: Callable[[], Awaitable[bool]]) -> ASGIApp:
-    """Answer Kubernetes's probes: `/healthz` while the process runs, `/readyz` while it should get requests."""
+    """Answer Kubernetes probes: `/healthz` succeeds while the process runs, `/readyz` while it should get requests."""
 
     async def serve(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["path"] not in {"/healthz", "/readyz"}:

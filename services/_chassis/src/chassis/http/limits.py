@@ -1,4 +1,4 @@
-"""Limits that uvicorn lacks: how long a request may take to arrive, and how many requests and connections there are."""
+"""Limits that uvicorn lacks: how long a request may take to arrive, and how many requests and connections to allow."""
 
 import asyncio
 from dataclasses import dataclass, field
@@ -18,10 +18,10 @@ REFUSED = _IN_FLIGHT, _NO_REQUEST, _CONNECTION = "in_flight", "no_request", "con
 
 
 def with_limits(app: ASGIApp, refusals: Refusals, *, max_requests: int, body_seconds: float) -> ASGIApp:
-    """Refuse requests with 503 beyond `max_requests` in flight, and with 408 if their bodies take too long.
+    """Refuse requests with 503 if `max_requests` are already in flight, and with 408 if their bodies arrive too late.
 
-    uvicorn's `limit_concurrency` would refuse probes, too, and Kubernetes would restart the overloaded pod. To the
-    application, a body that takes longer than `body_seconds` looks like a client that left.
+    uvicorn's `limit_concurrency` would also refuse probes, so that Kubernetes would restart the overloaded pod. If a
+    body takes longer than `body_seconds`, the application sees a client that has disconnected.
     """
     in_flight = 0
 
@@ -61,7 +61,7 @@ class _TimedRequest:
             if not self.is_late or self._has_response:
                 raise
         if self.is_late and not self._has_response:
-            # Close the connection, or the server would wait for the rest of the body.
+            # Close the connection; otherwise the server would wait for the rest of the body.
             response = JSONResponse({"error": "Request Timeout"}, 408, {"connection": "close"})
             await response(scope, self._receive, self._send)
 
@@ -73,7 +73,7 @@ class _TimedRequest:
             self.is_late = True
             raise ClientDisconnect from None
         if not message.get("more_body", False):
-            self._deadline = None  # from now on, the application only waits for the client to leave
+            self._deadline = None  # the body is complete: from now on, only a disconnect can arrive
         return message
 
     async def send(self, message: Message) -> None:
@@ -84,9 +84,10 @@ class _TimedRequest:
 
 @dataclass
 class Connections:
-    """The open connections of a server, ordered by when they last received something.
+    """A server's open connections, ordered by when they last received something.
 
-    Beyond the limit, the one that has waited longest for a request is closed, or the new one if none waits.
+    Beyond the limit, the connection that has waited longest for a request is closed. If none waits, the new connection
+    is closed.
     """
 
     _limit: int
@@ -94,7 +95,7 @@ class Connections:
     _open: "dict[HeadTimeoutProtocol, None]" = field(default_factory=dict)
 
     def add(self, added: "HeadTimeoutProtocol") -> None:
-        """Add a connection, or move one that has received something to the end."""
+        """Add a connection or, if it is known and has just received something, move it to the end."""
         self._open.pop(added, None)
         if len(self._open) >= self._limit:
             self._refusals.add(_CONNECTION)
@@ -110,9 +111,9 @@ class Connections:
 
 
 class HeadTimeoutProtocol(H11Protocol):
-    """uvicorn's HTTP/1.1, but a connection is closed if the head of a request takes too long to arrive.
+    """uvicorn's HTTP/1.1 protocol, but it closes a connection if a request's head takes too long to arrive.
 
-    uvicorn waits forever for a request that has begun, and for the first one of a connection.
+    uvicorn would wait forever for a connection's first request, and for the rest of a request that has begun.
     """
 
     def __init__(self, *, head_seconds: float, all_open: Connections, **options: Any) -> None:
@@ -124,7 +125,7 @@ class HeadTimeoutProtocol(H11Protocol):
     @override
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        if self.client:  # a dual-stack socket has IPv4 addresses mapped into IPv6
+        if self.client:  # a dual-stack socket reports IPv4 addresses mapped into IPv6
             self.client = (self.client[0].removeprefix("::ffff:"), self.client[1])
         self._all_open.add(self)
         self._update_timer()

@@ -1,6 +1,6 @@
 """Runs an HTTP service: start, probes, drain. `python -m <name>_service` only calls `run(...)`.
 
-An HTTP service has the settings, telemetry and life cycle of a gRPC service; see `chassis.rpc.server`.
+An HTTP service has the same settings, telemetry and life cycle as a gRPC service; see `chassis.rpc.server`.
 """
 
 import asyncio
@@ -32,16 +32,16 @@ from chassis.values.hosts import parse_host_patterns
 
 log = structlog.get_logger()
 
-# Longer than load balancers keep idle connections, which would otherwise send requests to closing connections.
+# Longer than load balancers keep idle connections; otherwise they would send requests on closing connections.
 _KEEP_ALIVE_SECONDS = 75
-_STALL_SECONDS = 60  # how long a client may read nothing of its response
+_STALL_SECONDS = 60  # how long a client may stop reading its response
 _READINESS_TIMEOUT_SECONDS = 2.0
 _OTHER_FILES = 320
 _SPARE_CONNECTIONS = 100  # for probes, and for requests that get 503
 
 
 def _parse_networks(text: str) -> tuple[str, ...]:
-    """Parse addresses and networks, separated by commas, as uvicorn expects trusted proxies."""
+    """Parse comma-separated addresses and networks into the form that uvicorn expects for trusted proxies."""
     try:
         networks = [ipaddress.ip_network(item.strip()) for item in text.split(",") if item.strip()]
     except ValueError as error:
@@ -55,9 +55,9 @@ class HttpServiceSettings(ServerSettings):
     body_timeout_seconds: PositiveFloat = 30
     max_connections: PositiveInt = 1000
     trusted_proxies: Annotated[tuple[str, ...], Parse(_parse_networks)] = ()
-    # Continue clients' traces, with their baggage: behind a gateway that starts traces and drops those from outside.
+    # Continue clients' traces and baggage. Only safe behind a gateway that starts traces and drops any from outside.
     trust_traces: bool = False
-    # Host names that requests may have; empty allows all.
+    # Host names that requests may use; an empty set allows all.
     allowed_hosts: Annotated[frozenset[str], Parse(parse_host_patterns)] = frozenset()
 
 
@@ -65,10 +65,10 @@ HttpSettingsT = TypeVar("HttpSettingsT", bound=HttpServiceSettings)
 
 
 class HttpService:
-    """A process that serves an ASGI application: `__main__` adds its readiness checks.
+    """A process that serves an ASGI application. `__main__` adds its readiness checks.
 
     Attributes:
-        is_draining: set when the service stops; from then on, it is not ready.
+        is_draining: set when the service begins to stop; from then on, the service is not ready.
     """
 
     def __init__(self, settings: HttpServiceSettings, telemetry: Telemetry) -> None:
@@ -80,28 +80,28 @@ class HttpService:
         self.is_draining = False
 
     def add_readiness_check(self, check: ReadinessCheck) -> None:
-        """Add a check of the service's own store, never of a peer; see `chassis.process.ReadinessCheck`."""
+        """Add a check for the service's own store, never for a peer; see `chassis.process.ReadinessCheck`."""
         self._checks.append(check)
 
     def add_unobserved_path(self, prefix: str) -> None:
-        """Record no span, duration or log line for requests whose path has this prefix, such as those for pictures."""
+        """Record no span, duration or log line for requests whose path has this prefix, such as for pictures."""
         self._unobserved.append(prefix)
 
     def wrap(self, app: ASGIApp) -> ASGIApp:
-        """Return the application with limits, telemetry, `/healthz` and `/readyz`."""
+        """Add limits, telemetry, `/healthz` and `/readyz` to an application."""
         settings = self.settings
-        # Probes bypass the limits, or a busy pod would be restarted; and the host check, as they use the pod's address.
+        # Probes bypass the limits (or a busy pod would be restarted) and the host check (they use the pod's address).
         limited = with_limits(
             app, self.refusals, max_requests=settings.max_connections, body_seconds=settings.body_timeout_seconds
         )
         checked = with_allowed_hosts(limited, settings.allowed_hosts, self.telemetry)
         observed = ObservedApplication(checked, self.telemetry, self._unobserved, trusts=settings.trust_traces)
         probed = with_probes(observed, self.is_ready)
-        # uvicorn has its own types of ASGI.
+        # uvicorn has its own ASGI types.
         return cast("ASGIApp", ProxyHeadersMiddleware(cast("Any", with_headers(probed)), [*settings.trusted_proxies]))
 
     async def is_ready(self) -> bool:
-        """Return whether the service is not draining and all readiness checks succeed within two seconds."""
+        """Return whether the service isn't draining and all readiness checks succeed within two seconds."""
         if self.is_draining:
             return False
         try:
@@ -116,10 +116,10 @@ class HttpService:
 
 
 class Server(uvicorn.Server):
-    """uvicorn's server. It stops when `should_exit` is set, not on a signal, and sends no lifespan events.
+    """A uvicorn server that stops when `should_exit` is set, not on a signal, and sends no lifespan events.
 
     Args:
-        options: options of uvicorn.Config.
+        options: passed to uvicorn.Config.
     """
 
     def __init__(self, app: ASGIApp, telemetry: Telemetry, **options: Any) -> None:
@@ -130,12 +130,12 @@ class Server(uvicorn.Server):
             log_config=None,
             access_log=False,
             server_header=False,
-            proxy_headers=False,  # it would trust 127.0.0.1
+            proxy_headers=False,  # uvicorn's default would trust 127.0.0.1
             **options,
         )
         super().__init__(config)
 
-    # On SIGTERM, uvicorn would stop at once, without a drain.
+    # Do nothing: on SIGTERM, uvicorn would stop at once instead of draining.
     @contextmanager
     @override
     def capture_signals(self) -> Iterator[None]:
@@ -153,8 +153,8 @@ def run(
 ) -> None:
     """Run an HTTP service until SIGTERM or SIGINT, then exit with status 0.
 
-    `build` opens stores, channels and tasks and yields the application; it exits after the drain. `options` are those
-    of `run_process`.
+    `build` opens stores, channels and tasks, and yields the application; its context exits after the drain. `options`
+    are passed to `run_process`.
     """
 
     def start(settings: HttpSettingsT, telemetry: Telemetry) -> AbstractAsyncContextManager[Mapping[str, int]]:
@@ -170,7 +170,7 @@ async def serving(
 ) -> AsyncIterator[Mapping[str, int]]:
     """Open the resources and serve the application that they yield. On exit, drain, then close the resources.
 
-    Yields the port as `port`. Raises OSError with the address if it is in use.
+    Yield the port under the key `port`. Raise OSError with the address if the port is in use.
     """
     settings = service.settings
     _raise_file_limit(settings.max_connections + _OTHER_FILES)
@@ -190,13 +190,13 @@ async def serving(
                 yield {"port": listener.getsockname()[1]}
             finally:
                 service.is_draining = True
-                # The endpoint is removed after SIGTERM, not before it: serve meanwhile.
+                # Keep serving: the endpoint is removed only some time after SIGTERM.
                 await asyncio.sleep(settings.drain_seconds)
                 server.should_exit = True
 
 
 def _raise_file_limit(needed: int) -> None:
-    """Raise the limit of open files, as far as the hard limit allows: each connection is one."""
+    """Raise the limit on open files as far as the hard limit allows, because each connection is an open file."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     allowed = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
     if soft != resource.RLIM_INFINITY and soft < allowed:
@@ -214,8 +214,8 @@ def _listen(host: str, port: int) -> socket.socket:
         listener = socket.create_server((address, port), family=family, dualstack_ipv6=address == "::")
     except OSError as error:
         setting = "PORT" if error.errno in (errno.EADDRINUSE, errno.EACCES) else "HOST"
-        reason = (error.strerror or "").partition(" (while ")[0]  # Python appends the address
+        reason = (error.strerror or "").partition(" (while ")[0]  # without the address that Python appends
         raise OSError(f"{setting}: can't listen on {host}:{port}: {reason}") from error
-    if sys.platform == "linux":  # inherited by connections: the kernel closes those whose client reads nothing
+    if sys.platform == "linux":  # connections inherit this: the kernel closes those whose client doesn't read
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _STALL_SECONDS * 1000)
     return listener

@@ -1,4 +1,4 @@
-"""Wraps an HTTP application: a span, a duration and a log line per request, and default headers."""
+"""Wraps an HTTP application to add default headers, and a span, a duration and a log line per request."""
 
 import re
 import time
@@ -24,27 +24,27 @@ from chassis.telemetry.propagation import baggage_attributes, begin_trace
 log = structlog.get_logger()
 
 CLIENT_CLOSED_REQUEST = 499
-"""Recorded status of a request whose client left before the response was sent, as in nginx."""
+"""The status recorded for a request whose client left before the response was sent, as in nginx."""
 
 _REQUEST_ID_HEADER = "x-request-id"
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _METHODS = frozenset(HTTPMethod)
-# Without includeSubDomains: other hosts of the domain are not ours.
+# Without includeSubDomains, because the domain's other hosts are not ours.
 _TLS_HEADERS = {"strict-transport-security": "max-age=31536000"}
 _DEFAULT_HEADERS = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
 
 
 def with_headers(app: ASGIApp, headers: Mapping[str, str] = _DEFAULT_HEADERS) -> ASGIApp:
-    """Add headers to every response that lacks them, by default against caching and MIME sniffing.
+    """Add headers to every response that lacks them; the default headers prevent caching and MIME sniffing.
 
-    Over TLS, also add HSTS: browsers then refuse plain HTTP and invalid certificates.
+    Over TLS, also add HSTS, which makes browsers refuse plain HTTP and invalid certificates.
     """
 
     async def serve(scope: Scope, receive: Receive, send: Send) -> None:
         async def send_with_defaults(message: Message) -> None:
             if message["type"] == "http.response.start":
                 own = MutableHeaders(scope=message)
-                over_tls = _TLS_HEADERS if scope["scheme"] == "https" else {}  # as reported by a trusted proxy
+                over_tls = _TLS_HEADERS if scope["scheme"] == "https" else {}  # a trusted proxy reports the scheme
                 for name, value in {**headers, **over_tls}.items():
                     own.setdefault(name, value)
             await send(message)
@@ -55,13 +55,14 @@ def with_headers(app: ASGIApp, headers: Mapping[str, str] = _DEFAULT_HEADERS) ->
 
 
 class ObservedApplication:
-    """Records a span, a duration and a log line per request, except below the `unobserved` paths.
+    """Records a span, a duration and a log line per request, except for paths that begin with an `unobserved` prefix.
 
-    An exception of the application is logged with its traceback. It is raised again unless the response was complete:
-    the server then sends status 500 or, within a response, closes the connection. If the client leaves before it has
-    the response, status 499 is recorded, without an error.
+    If the application raises an exception, it is logged with its traceback. Unless the response is already complete, it
+    is raised again, and the server sends status 500 or, if a response has begun, closes the connection. If the client
+    leaves before it has the whole response, status 499 is recorded, without an error.
 
-    Each request starts a trace with a link to the client's, unless it `trusts` clients' traces and baggage.
+    Each request starts a new trace with a link to the client's trace, unless `trusts` is set: then each request
+    continues the client's trace and baggage.
     """
 
     def __init__(
@@ -99,7 +100,7 @@ class ObservedApplication:
 
     @contextmanager
     def _context(self, scope: Scope, identity: Mapping[str, str]) -> Iterator[Span]:
-        """Make the request's span current, and add the request's identity to log lines."""
+        """Start the request's span, make it current, and add the request's identity to log lines."""
         given = self._propagation.extract(Headers(scope=scope).items())
         parent, links = (given, []) if self._trusts else begin_trace(given)
         attributes = {
@@ -126,7 +127,7 @@ class ObservedApplication:
         milliseconds = round(seconds * 1000, 1)
         path = mask_cards(scope["path"])
         log.info("request", method=_method(scope), path=path, status=status, milliseconds=milliseconds)
-        # By route: paths contain ids, which would create unbounded series.
+        # Record the route, not the path: paths contain ids, which would create unbounded series.
         route: str | None = getattr(scope.get("route"), "path", None)
         attributes: dict[str, str | int] = {
             semconv.HTTP_METHOD: _method(scope),
@@ -146,13 +147,13 @@ class ObservedApplication:
 
 @dataclass
 class _Exchange:
-    """A request and its response, on their way between server and application. Adds the request id to the response."""
+    """Observes a request and its response between server and application, and adds the request id to the response."""
 
     _scope: Scope
     _receive: Receive
     _send: Send
     _request_id: str
-    _status: int = HTTPStatus.INTERNAL_SERVER_ERROR  # sent by the server if the application sends nothing
+    _status: int = HTTPStatus.INTERNAL_SERVER_ERROR  # what the server sends if the application sends nothing
     complete: bool = False
     client_left: bool = False
 
@@ -162,7 +163,7 @@ class _Exchange:
 
     async def receive(self) -> Message:
         message = await self._receive()
-        # Servers send the same message after a response.
+        # After a complete response, servers send a disconnect message even if the client has stayed.
         self.client_left |= message["type"] == "http.disconnect" and not self.complete
         return message
 
@@ -178,10 +179,10 @@ class _Exchange:
 
 
 def _identify(scope: Scope) -> dict[str, str]:
-    """Return the request's id and its client's address, by the names of their attributes.
+    """Return the request id and the client's address, keyed by attribute name.
 
-    The id is X-Request-ID if that has at most 64 letters, digits, dots, hyphens and underscores and no card number;
-    otherwise a new one. The address is the connection's, or the one that a trusted proxy reports.
+    The id is X-Request-ID if that consists of at most 64 letters, digits, dots, hyphens and underscores and contains no
+    card number; otherwise a new id. The address is the connection's, unless a trusted proxy reports the client's.
     """
     received = Headers(scope=scope).get(_REQUEST_ID_HEADER, "")
     identity = {
