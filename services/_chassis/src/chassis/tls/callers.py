@@ -1,4 +1,4 @@
-"""Which methods each caller may call, by the SPIFFE ID or a DNS name in its certificate."""
+"""Which methods each caller may call. The SPIFFE ID or DNS names in a certificate identify the caller."""
 
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
@@ -10,14 +10,14 @@ from msgspec import Meta
 Callers: TypeAlias = Mapping[str, AbstractSet[str]]
 
 _SPIFFE_ID = r"spiffe://[a-z0-9._-]+(/[A-Za-z0-9._-]+)+"
-# With a dot: a short name such as `shop-cart` may exist in every namespace.
+# A dot is required, because a short name such as `shop-cart` may exist in every namespace.
 _DNS_NAME = r"[a-z0-9-]+(\.[a-z0-9-]+)+"
 _Caller: TypeAlias = Annotated[str, Meta(pattern=rf"^({_SPIFFE_ID}|{_DNS_NAME})\Z")]
 _Method: TypeAlias = Annotated[str, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_.]*/[A-Za-z0-9_]+\Z")]
 
 
 def parse_callers(text: str) -> Callers:
-    """Parse a JSON object of lists. Raise ValueError that says what is wrong and where."""
+    """Parse a JSON object that maps callers to lists of methods. If it is invalid, raise ValueError that says where."""
     try:
         return msgspec.json.decode(text, type=dict[_Caller, frozenset[_Method]])
     except msgspec.DecodeError as error:

@@ -1,4 +1,4 @@
-"""The certificate of a process, which may be replaced on disk while the process runs."""
+"""A process's certificate, which may be replaced on disk while the process runs."""
 
 import ssl
 import time
@@ -17,7 +17,7 @@ _CHECK_SECONDS = 1.0
 class Identity:
     """A certificate, its key and the trusted authorities, all in PEM. Times are in seconds since 1970.
 
-    `expires_at` is when the certificate expires, or the last of the authorities if that is earlier.
+    `expires_at` is when the certificate or the last authority expires, whichever is earlier.
     """
 
     certificate: bytes
@@ -28,9 +28,9 @@ class Identity:
 
 
 class Certificates:
-    """The identity in a folder with tls.crt, tls.key and ca.crt, such as a mounted Secret of cert-manager.
+    """The identity in a folder with tls.crt, tls.key and ca.crt, such as a mounted cert-manager Secret.
 
-    If the files are replaced by unusable ones, the identity doesn't change.
+    If unusable files replace the current ones, the identity stays as it is.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -41,16 +41,16 @@ class Certificates:
         self._checked_at = time.monotonic()
 
     @staticmethod
-    @cache  # shared by the settings of a service and of its telemetry, so that files are read once
+    @cache  # the service's settings and telemetry settings share it, so that files are read once
     def load(folder: str) -> "Certificates":
-        """Return the certificates in a folder. Raise ValueError that says what is wrong with them."""
+        """Load the certificates in a folder. If they are unusable, raise ValueError that says why."""
         return Certificates(Path(folder))
 
     def refresh(self) -> Identity:
-        """Return the current identity; check the files for changes at most once a second. Thread-safe."""
+        """Return the current identity, after checking the files for changes at most once a second. Thread-safe."""
         now = time.monotonic()
         if now - self._checked_at >= _CHECK_SECONDS:
-            self._checked_at = now  # first, so that no other thread checks meanwhile
+            self._checked_at = now  # set first, so that no other thread checks meanwhile
             self._reload()
         return self.current
 
@@ -63,12 +63,12 @@ class Certificates:
         except ValueError as error:
             identity, problem = self.current, str(error)
         if versions != _versions(self.folder):
-            return  # they are being replaced: the next check finds them complete
+            return  # the files are being replaced: leave them to the next check
         if not problem:
             self.current, self._loaded = identity, versions
             log.info("certificates reloaded", expires_at=time.strftime("%FT%TZ", time.gmtime(identity.expires_at)))
             return
-        self.failed_reloads += 1  # at each check, so that an alert lasts as long as the problem
+        self.failed_reloads += 1  # counted at each check, so that an alert lasts as long as the problem
         if versions != self._failed:
             log.error("certificates not reloaded", folder=str(self.folder), error=problem)
         self._failed = versions
@@ -85,7 +85,7 @@ def _versions(folder: Path) -> object:
 
 
 def _load(folder: Path) -> Identity:
-    """Read an identity. Raise ValueError unless a peer with the same files would accept it now."""
+    """Load the identity in a folder. Raise ValueError unless a peer with the same files would accept it now."""
     sides = [ssl.SSLContext(protocol) for protocol in (ssl.PROTOCOL_TLS_CLIENT, ssl.PROTOCOL_TLS_SERVER)]
     sides[0].check_hostname = False
     try:
@@ -93,7 +93,7 @@ def _load(folder: Path) -> Identity:
         for side in sides:
             side.verify_mode = ssl.CERT_REQUIRED
             side.load_verify_locations(cadata=authorities.decode("ascii"))
-            side.load_cert_chain(folder / "tls.crt", folder / "tls.key", password="")  # or OpenSSL would prompt for it
+            side.load_cert_chain(folder / "tls.crt", folder / "tls.key", password="")  # or OpenSSL would prompt for one
         own = _handshake(*sides)
     except ssl.SSLCertVerificationError as error:
         raise ValueError(f"tls.crt is not valid by ca.crt: {error.verify_message}") from None
@@ -104,12 +104,12 @@ def _load(folder: Path) -> Identity:
         raise ValueError(f"must be a folder with {', '.join(FILES)}: {error.strerror}") from None
     valid_from, expires_at = (ssl.cert_time_to_seconds(own[name]) for name in ("notBefore", "notAfter"))
     ends = [ssl.cert_time_to_seconds(str(found["notAfter"])) for found in sides[0].get_ca_certs()]
-    # There are none if the certificate is self-signed and no CA.
+    # `ends` is empty if the certificate is self-signed and not a CA's.
     return Identity(certificate, key, authorities, valid_from, min(expires_at, max(ends, default=expires_at)))
 
 
 def _handshake(client: ssl.SSLContext, server: ssl.SSLContext) -> dict[str, str]:
-    """Connect both sides in memory, so that OpenSSL checks what peers will check. Return the certificate's fields."""
+    """Connect both sides in memory, so that OpenSSL checks what peers would check. Return the certificate's fields."""
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     connecting = client.wrap_bio(to_client, to_server)
     accepting = server.wrap_bio(to_server, to_client, server_side=True)
