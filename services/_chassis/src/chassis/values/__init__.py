@@ -1,1 +1,1 @@
-"""Values that services share: amounts, fields, pages, keys."""
+"""Value types and validation shared by all services: amounts, fields, pages, keys."""

@@ -1,4 +1,4 @@
-"""Delivery addresses, and the rules for them in all services."""
+"""Delivery addresses, and the rules that all services apply to them."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ MAX_TEXT_LENGTH = 256
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """A delivery address; unknown parts are empty or zero. The country is a name or an ISO 3166 code."""
+    """A delivery address. Unknown parts are empty or zero. The country is a name or an ISO 3166 code."""
 
     street_address: str
     city: str
@@ -20,9 +20,10 @@ class Address:
 
 
 def check_address(address: Address, field: str, *, is_complete: bool = True) -> None:
-    """Raise InvalidArgument for the first part of an address that is too long, has a card number or is missing.
+    """Raise InvalidArgument if a part of an address is too long, contains a card number or is missing.
 
-    Only a complete address needs a street, a city, a country and a postal code that is not negative.
+    The error names the first such part. Only a complete address needs a street, a city, a country and a non-negative
+    postal code.
     """
     for name in ("street_address", "city", "state", "country"):
         path = f"{field}.{name}"

@@ -1,4 +1,4 @@
-"""Booleans as people write them in variables, in lower case; imports nothing, because every command needs it."""
+"""Boolean spellings for environment variables, in lower case. Imports nothing, because every command loads it."""
 
 BOOLEANS = {
     **dict.fromkeys(("true", "yes", "on", "1", "t", "y"), True),

@@ -7,16 +7,16 @@ from stdnum import luhn
 
 from chassis.errors import InvalidArgument
 
-# Spaces, dashes and invisible characters, as in numbers copied from a page.
+# Spaces, dashes and invisible characters, as in card numbers copied from a web page.
 SEPARATORS = re.compile(r"[\s\u00ad\u200b-\u200f\u2010-\u2015\u202a-\u202e\u2060\u2212\ufeff-]+")
 _LONG_NUMBER = re.compile(rf"[0-9](?:(?:{SEPARATORS.pattern})?[0-9]){{12,}}")
-# Random digits in a UUID may look like a card number, and e-mail addresses may contain UUIDs.
+# A UUID's random digits may look like a card number, and e-mail addresses may contain UUIDs.
 _UUID = re.compile(r"[0-9a-f]{8}-?(?:[0-9a-f]{4}-?){3}[0-9a-f]{12}", re.IGNORECASE)
 _MIN_DIGITS, _MAX_DIGITS = 13, 19
 
 
 def has_card_number(text: str) -> bool:
-    """Return whether text outside of UUIDs has 13 to 19 digits, perhaps in groups, with a valid check digit."""
+    """Return whether text, ignoring UUIDs, contains 13 to 19 digits, maybe in groups, with a valid check digit."""
     return any(_has_card(SEPARATORS.split(number)) for number in _LONG_NUMBER.findall(_UUID.sub("x", text)))
 
 
@@ -26,7 +26,7 @@ def refuse_card_number(value: str, field: str) -> None:
 
 
 def _has_card(groups: list[str]) -> bool:
-    # A card number may start at any group: a house number may precede it.
+    # A card number may start at any group, for example after a house number.
     return any(
         _MIN_DIGITS <= len(digits) <= _MAX_DIGITS and luhn.is_valid(digits)
         for first in range(len(groups))

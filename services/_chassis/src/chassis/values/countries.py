@@ -1,7 +1,7 @@
-"""Countries and their formats of postal codes, which the contract stores as integers.
+"""Countries and their postal code formats. The API represents postal codes as integers.
 
-A line of `countries.csv` has the English name (CLDR), the formats of postal codes, shortest first, with a `#` for each
-digit, the codes of ISO 3166, and other spellings. Formats are missing if codes have letters or don't exist.
+Each line of `countries.csv` has the English name (CLDR), the postal code formats (shortest first, with a `#` for each
+digit), the ISO 3166 codes, and other spellings. Formats are empty if postal codes contain letters or don't exist.
 """
 
 import re
@@ -9,17 +9,17 @@ from pathlib import Path
 
 
 def normalize_country(country: str) -> str:
-    """Return a country in lower case, without dots and with single spaces: `U.S.` becomes `us`."""
+    """Convert a country to lower case, without dots and with single spaces: `U.S.` becomes `us`."""
     return " ".join(country.casefold().replace(".", "").split())
 
 
 def postal_formats(country: str) -> list[str] | None:
-    """Return the formats of a country's postal codes, by its name or code; None if there is no such country."""
+    """Return the postal code formats of the country with this name or code, or None if there is no such country."""
     return _FORMATS.get(normalize_country(country))
 
 
 def format_postal_code(code: int, country: str) -> str:
-    """Return a code with its country's zeros and separators: 2134 is `02134` in the US. 0 becomes an empty text."""
+    """Add a country's leading zeros and separators to a postal code: 2134 in the US becomes `02134`. 0 becomes ""."""
     formats = (code and postal_formats(country)) or ()
     found = next((pattern for pattern in formats if pattern.count("#") >= len(str(code))), "")
     digits = iter(str(code).zfill(found.count("#")))
@@ -33,4 +33,4 @@ _FORMATS = {
     for spelling in (name, *others)
 }
 COUNTRY_NAMES = tuple(name for name, *_ in _LINES)
-"""In alphabetical order."""
+"""All country names in alphabetical order."""

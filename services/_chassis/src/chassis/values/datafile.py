@@ -1,4 +1,4 @@
-"""Data files that are reloaded when they change. An invalid new version is ignored."""
+"""Data files that are reloaded when they change. Invalid new versions are ignored."""
 
 import asyncio
 from collections.abc import Callable
@@ -16,10 +16,10 @@ _CHECK_INTERVAL_SECONDS = 1.0
 
 
 class DataFile(Generic[T]):
-    """The parsed content of a file, in `value`.
+    """A file whose parsed content is in `value`.
 
-    Creating it raises OSError if the file is invalid, which ends the start of the service. `parse` raises ValueError
-    that describes the problem.
+    If the file is invalid, the constructor raises OSError, so that the service doesn't start. `parse` must raise
+    ValueError with a message that describes the problem.
     """
 
     def __init__(self, path: Path, parse: Callable[[bytes], T]) -> None:
@@ -37,12 +37,12 @@ class DataFile(Generic[T]):
             self.refresh()
 
     def refresh(self) -> None:
-        """Reload the file if it has changed. If it is missing or invalid, log that and keep the value."""
+        """Reload the file if it has changed. If it is missing or invalid, log that and keep the old value."""
         try:
             version = self._read_version()
             if version == self._version:
                 return
-            self._version = version  # first, so that an invalid version is logged once, not every second
+            self._version = version  # set first, so that an invalid version is logged once, not every second
             self.value = self._parse(self._path.read_bytes())
             log.info("data file reloaded", file=self._path.name)
         except (OSError, ValueError) as error:

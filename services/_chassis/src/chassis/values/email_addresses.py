@@ -1,4 +1,4 @@
-"""E-mail addresses that a strict relay accepts: the rule for all services."""
+"""Checks that a strict mail relay will accept an e-mail address; all services use this rule."""
 
 import contextlib
 import re
@@ -10,17 +10,17 @@ from chassis.values.cards import refuse_card_number
 from chassis.values.fields import require_text
 
 _MAX_LENGTH = 254
-# RFC 5321 without quoted local parts, comments and lists: a match is one mailbox in every header and SMTP command.
+# RFC 5321 without quoted local parts, comments and lists: headers and SMTP commands see exactly one mailbox.
 _ATOM = r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+"
 _LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
 _ADDRESS = re.compile(rf"(?=.{{1,64}}@){_ATOM}(?:\.{_ATOM})*@{_LABEL}(?:\.{_LABEL})*")
 
 
 def require_email_address(value: str, field: str) -> str:
-    """Return one plain address of at most 254 ASCII characters, with its domain in IDNA. Raise InvalidArgument."""
+    """Return an address with its domain in IDNA. Raise InvalidArgument unless it is one plain, short ASCII address."""
     local, at, domain = value.rpartition("@")
     if not domain.isascii() and len(value) <= _MAX_LENGTH:
-        with contextlib.suppress(UnicodeError):  # IDNAError is one
+        with contextlib.suppress(UnicodeError):  # the base class of IDNAError
             value = f"{local}{at}{idna.encode(domain, uts46=True).decode()}"
     require_text(value, field, max_length=_MAX_LENGTH)
     if not _ADDRESS.fullmatch(value):

@@ -1,34 +1,34 @@
-"""Validation of request fields. Every function raises InvalidArgument with the path of the field, never its value."""
+"""Validates request fields. Every check raises InvalidArgument with the field's path, never with its value."""
 
 import re
 from collections.abc import Sized
 
 from chassis.errors import InvalidArgument
 
-# Characters that gRPC metadata carries unchanged.
+# Only characters that gRPC metadata carries unchanged.
 _IDEMPOTENCY_KEY = re.compile(r"[\x21-\x7e]{1,255}")
 _SECONDS = re.compile(r"[0-9]{1,11}(?:\.[0-9]{1,9})?")
 
-# The inside of a character class: characters that no text may have, because they control terminals or reorder text. It
-# excludes the marks that Hebrew and Arabic need.
+# The inside of a regular expression's [...]: characters that no text may contain, because they control terminals or
+# reorder text. The marks that Hebrew and Arabic need are not among them.
 CONTROL = r"\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069"
 _CONTROL = re.compile(rf"[\t\n\r{CONTROL}]")
 
 
 def has_control(text: str) -> bool:
-    """Return whether single-line text has a control character."""
+    """Return whether single-line text contains a control character."""
     return _CONTROL.search(text) is not None
 
 
 def require_text(value: str, field: str, *, max_length: int) -> str:
-    """Return text of 1 to max_length code points. `values.text` has already rejected control characters."""
+    """Require 1 to max_length code points. `values.text` has already rejected control characters."""
     if not value:
         raise InvalidArgument.field(field, "must not be empty")
     return limit_text(value, field, max_length=max_length)
 
 
 def require_words(value: str, field: str, *, max_length: int) -> str:
-    """Return text of at most max_length code points that is not only white space."""
+    """Require at most max_length code points that aren't all white space."""
     require_text(value.strip(), field, max_length=max_length)
     return limit_text(value, field, max_length=max_length)
 
@@ -45,7 +45,7 @@ def limit_count(values: Sized, field: str, *, max_count: int) -> None:
 
 
 def require_between(value: int, field: str, lowest: int, highest: int) -> int:
-    """Return a number from lowest to highest, both inclusive."""
+    """Require a number from lowest to highest, both inclusive."""
     if not lowest <= value <= highest:
         raise InvalidArgument.field(field, f"must lie between {lowest} and {highest}")
     return value
@@ -58,19 +58,19 @@ def require_present(present: bool, field: str) -> None:
 
 
 def parse_idempotency_key(value: str, field: str = "idempotency-key") -> str:
-    """Return a key of 1 to 255 visible ASCII characters."""
+    """Require a key of 1 to 255 visible ASCII characters."""
     if not _IDEMPOTENCY_KEY.fullmatch(value):
         raise InvalidArgument.field(field, "must be 1 to 255 visible ASCII characters")
     return value
 
 
 def is_seconds(value: str) -> bool:
-    """Return whether metadata is a time in seconds since 1970."""
+    """Return whether a metadata value is a time in seconds since 1970."""
     return _SECONDS.fullmatch(value) is not None
 
 
 def parse_seconds(value: str, field: str) -> float:
-    """Return a time in metadata, in seconds since 1970."""
+    """Parse a metadata value that is a time in seconds since 1970."""
     if not is_seconds(value):
         raise InvalidArgument.field(field, "must be seconds since 1970")
     return float(value)

@@ -1,4 +1,4 @@
-"""Hosts and origins (RFC 6454) of requests, and the setting that lists hosts."""
+"""Checks requests' hosts and origins (RFC 6454), and parses the setting that lists allowed hosts."""
 
 import re
 
@@ -12,9 +12,9 @@ LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
 
 
 def parse_authority(authority: str) -> tuple[str, str] | None:
-    """Return the host, in lower case, and the port of a `Host`; None if it is malformed.
+    """Split a `Host` header into the host, in lower case, and the port. Return None if the header is malformed.
 
-    The default ports of HTTP and HTTPS become an empty text: some proxies add them, and browsers omit them.
+    The default ports of HTTP and HTTPS become "", because browsers omit them but some proxies add them.
     """
     match = _AUTHORITY.fullmatch(authority.lower())
     if match is None:
@@ -24,20 +24,20 @@ def parse_authority(authority: str) -> tuple[str, str] | None:
 
 
 def is_foreign(origin: str | None, site: str | None, host: str) -> bool:
-    """Return whether a page of another origin sent a request with these `Origin`, `Sec-Fetch-Site` and `Host`.
+    """Return whether the headers `Origin`, `Sec-Fetch-Site` and `Host` show that another origin's page sent a request.
 
     Pages can't change these headers, and programs don't send the first two. Browsers send `Origin` with each form, and
-    `Sec-Fetch-Site` over https or to this machine. Schemes are not compared: a proxy that ends TLS changes them.
+    `Sec-Fetch-Site` over HTTPS or to localhost. Schemes are not compared, because a proxy that ends TLS changes them.
     """
-    named = ORIGIN.fullmatch((origin or "").lower())  # not `null`
+    named = ORIGIN.fullmatch((origin or "").lower())  # `null` doesn't match
     is_other = origin is not None and (named is None or parse_authority(named["authority"]) != parse_authority(host))
     return is_other or site not in {None, "same-origin", "none"}
 
 
 def host_problem(host: str | None, allowed: frozenset[str]) -> tuple[int, str] | None:
-    """Return a status and text to refuse a request with this `Host` header; None if it may be served.
+    """Return the status and text to refuse a request with this `Host` header, or None if the request may be served.
 
-    Against DNS rebinding: an attacker's name may resolve to this address, but its requests still carry that name. An
+    This prevents DNS rebinding: an attacker's name may resolve to our address, but requests still carry that name. An
     empty set allows every host; `*.example.com` allows any subdomain. HTTP/1.0 requests may have no `Host`.
     """
     parsed = parse_authority(host or "")
@@ -50,7 +50,7 @@ def host_problem(host: str | None, allowed: frozenset[str]) -> tuple[int, str] |
 
 
 def parse_host_patterns(text: str) -> frozenset[str]:
-    """Parse host names, such as api.example.com and *.example.com, separated by commas."""
+    """Parse comma-separated host names, such as api.example.com and *.example.com."""
     hosts = frozenset(part.strip().lower() for part in text.split(",") if part.strip())
     if not all(_HOST_PATTERN.fullmatch(host) for host in hosts):
         raise ValueError(

@@ -1,4 +1,4 @@
-"""Amounts of money as integers: a whole number of nanos (10^-9 of a unit), never a float."""
+"""Amounts of money, stored as whole numbers of nanos (10^-9 units), never as floats."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -14,15 +14,15 @@ MIN_UNITS = -(2**63)
 _LARGEST = MAX_UNITS * NANOS_PER_UNIT + MAX_NANOS
 _SMALLEST = MIN_UNITS * NANOS_PER_UNIT - MAX_NANOS
 
-# Code (ISO 4217), decimal digits of the minor unit, and symbol in American English (CLDR), for currencies with a
-# symbol or without two digits. A library for this would take 5 MB of memory.
+# Each line has a code (ISO 4217), the number of minor unit digits, and the American English symbol (CLDR). Currencies
+# with two digits and no symbol are left out. A library for this would take 5 MB of memory.
 _CURRENCIES = [line.split(";") for line in Path(__file__).with_name("currencies.csv").read_text("utf-8").splitlines()]
 _MINOR_UNIT_DIGITS = {code: int(digits) for code, digits, _ in _CURRENCIES}
 _SYMBOLS = {code: symbol for code, _, symbol in _CURRENCIES}
 
 
 class AmountOutOfRange(OutOfRange):
-    """The units of an amount do not fit into 64 bits."""
+    """An amount's units do not fit into 64 bits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +30,8 @@ class Money:
     """An amount in one currency.
 
     Attributes:
-        currency_code: ISO 4217 code, three capital letters.
-        total_nanos: the amount in nanos; minus 1.75 is -1_750_000_000.
+        currency_code: the ISO 4217 code, three capital letters.
+        total_nanos: the amount in nanos; -1.75 is -1_750_000_000.
     """
 
     currency_code: str
@@ -39,7 +39,7 @@ class Money:
 
     @classmethod
     def of(cls, currency_code: str, units: int, nanos: int = 0) -> "Money":
-        """Create an amount from units and nanos with the same sign."""
+        """Create an amount from units and nanos, which must have the same sign."""
         return cls(currency_code, units * NANOS_PER_UNIT + nanos)
 
     @property
@@ -49,7 +49,7 @@ class Money:
 
     @property
     def nanos(self) -> int:
-        """The remainder after the whole units, with the sign of the amount."""
+        """The remainder after the whole units, with the amount's sign."""
         return abs(self.total_nanos) % NANOS_PER_UNIT * (1 if self.total_nanos >= 0 else -1)
 
     def __add__(self, other: "Money") -> "Money":
@@ -66,14 +66,14 @@ class Money:
         return f"{sign}{abs(self.units)}.{fraction} {self.currency_code}"
 
     def in_range(self) -> "Money":
-        """Return this amount. Raise AmountOutOfRange when its units do not fit into an int64."""
+        """Return this amount. Raise AmountOutOfRange if its units don't fit into an int64."""
         if not _SMALLEST <= self.total_nanos <= _LARGEST:
             raise AmountOutOfRange("the amount does not fit into 64 bits")
         return self
 
 
 def parse_money(currency_code: str, units: int, nanos: int, *, field: str) -> Money:
-    """Return an amount from the parts of a Money message. Raise InvalidArgument with the path of an invalid part."""
+    """Create an amount from a Money message's parts. If a part is invalid, raise InvalidArgument with its path."""
     if not is_currency_code(currency_code):
         raise InvalidArgument.field(f"{field}.currency_code", "must be three capital letters (ISO 4217)")
     if abs(nanos) > MAX_NANOS:
@@ -84,30 +84,30 @@ def parse_money(currency_code: str, units: int, nanos: int, *, field: str) -> Mo
 
 
 def is_currency_code(code: str) -> bool:
-    """Return whether the text has the form of an ISO 4217 code."""
+    """Return whether text looks like an ISO 4217 code."""
     return len(code) == 3 and code.isascii() and code.isalpha() and code.isupper()  # noqa: PLR2004
 
 
 def total(currency_code: str, amounts: Iterable[Money]) -> Money:
-    """Return the sum of amounts in one currency; zero for none."""
+    """Return the sum of amounts in this currency, zero if there are none."""
     return sum(amounts, Money(currency_code, 0))
 
 
 def divide_half_even(dividend: int, divisor: int) -> int:
-    """Return the integer nearest to the quotient, ties to even. The divisor must be positive."""
+    """Divide and round to the nearest integer, ties to even. The divisor must be positive."""
     quotient, remainder = divmod(dividend, divisor)
-    # The quotient is rounded down: add one beyond a half, and at a half if it is odd.
+    # The quotient is rounded down: add one if the remainder is over a half, or exactly a half and the quotient is odd.
     return quotient + (2 * remainder + quotient % 2 > divisor)
 
 
 def round_to_minor_unit(amount: Money) -> Money:
-    """Round half-even to the currency's minor unit. Raise AmountOutOfRange beyond 64-bit units."""
+    """Round half-even to the currency's minor unit. Raise AmountOutOfRange if the units don't fit into 64 bits."""
     step = 10 ** (9 - _minor_unit_digits(amount.currency_code))
     return Money(amount.currency_code, divide_half_even(amount.total_nanos, step) * step).in_range()
 
 
 def format_amount(amount: Money) -> str:
-    """Return an amount as people write it, rounded half-even to its minor unit: `€1,234.50`, `¥163`, `CHF 7.00`.
+    """Format an amount for people, rounded half-even to its minor unit: `€1,234.50`, `¥163`, `CHF 7.00`.
 
     The space is non-breaking.
     """

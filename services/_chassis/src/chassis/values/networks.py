@@ -1,10 +1,10 @@
-"""Networks of clients, to which limits apply."""
+"""Client networks. Limits apply per network, not per address."""
 
 import ipaddress
 
 
 def network(address: str) -> str:
-    """Return the network from which one client can choose addresses: an IPv4 address, or the /64 of an IPv6 address."""
+    """Return the network in which a client can choose its address: just its IPv4 address, or its IPv6 /64."""
     try:
         parsed = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
@@ -15,7 +15,7 @@ def network(address: str) -> str:
 
 
 def public_network(address: str) -> str | None:
-    """Return the network of a client on the Internet; None for any other address, which may be a proxy's."""
+    """Return the network of a client on the Internet, or None for any other address, which may be a proxy's."""
     found = network(address)
     try:
         return found if ipaddress.ip_address(found.partition("/")[0]).is_global else None

@@ -1,4 +1,4 @@
-"""Pages of a list that is ordered by time and key: each page begins where the last one ended."""
+"""Pages of a list that is ordered by time and key. Each page begins where the previous page ended."""
 
 import math
 from collections.abc import Sequence
@@ -10,28 +10,28 @@ from chassis.values.fields import limit_text
 
 PAGE_SIZE = 1_000
 MAX_SECONDS = 253_402_300_799
-"""The end of the year 9999 in seconds since 1970: databases store no later time."""
+"""The end of the year 9999 in seconds since 1970, the latest time that databases can store."""
 
 _MAX_TOKEN_LENGTH = 512
 
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """A position in the list: behind all entries that are earlier, or at the same time with a key up to this one."""
+    """A position in the list, after all entries with an earlier time, or with this time and a key up to this key."""
 
     at: float  # seconds since 1970
     key: str = ""
 
 
 class Entry(Protocol):
-    """An entry of the list; its position is right behind it."""
+    """A list entry. Its `position` is directly after the entry."""
 
     @property
     def position(self) -> Position: ...
 
 
 def parse_position(since: float, page_token: str) -> Position:
-    """Return where a page begins: at a token if there is one, otherwise at a time in seconds since 1970."""
+    """Return where a page begins: at the token's position, or without a token at `since`, in seconds since 1970."""
     if not page_token:
         return Position(since)
     limit_text(page_token, "page_token", max_length=_MAX_TOKEN_LENGTH)
@@ -46,9 +46,9 @@ def parse_position(since: float, page_token: str) -> Position:
 
 
 def next_page_token(page: Sequence[Entry]) -> str:
-    """Return the token of the next page; empty if this page is empty, because the list has ended."""
+    """Return the next page's token, or "" if this page is empty, which means that the list has ended."""
     if not page:
         return ""
     end = page[-1].position
-    # repr keeps every digit: a rounded time would skip or repeat entries.
+    # repr keeps every digit; with a rounded time, pages would skip or repeat entries.
     return f"{end.at!r} {end.key}"
