@@ -1,1 +1,1 @@
-"""Login and logout, sessions, and the authorization of requests."""
+"""Logins, sessions, API tokens, and the log of sign-ins."""

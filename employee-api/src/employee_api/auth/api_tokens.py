@@ -1,4 +1,4 @@
-"""API tokens: secrets, stored as hashes, with which programs act for a user within scopes."""
+"""API tokens, with which programs act for a user within certain scopes. Only a token's hash is stored."""
 
 import uuid
 from datetime import datetime, timedelta
@@ -22,18 +22,18 @@ from employee_api.users.repository import lock_user, user_of
 
 _MAX_TOKENS = 50
 MAX_TOKEN_AGE = timedelta(days=90)
-# A write with every request would be too costly.
+# How often `last_used_at` is updated: a write on every request would be too costly.
 _USE_INTERVAL = timedelta(minutes=1)
 
 
 class ApiTokenHandlers(Repository):
-    """Users create, list and revoke their own API tokens; management roles list and revoke everyone's.
+    """Lets users create, list and revoke their own API tokens, and management roles list and revoke others'.
 
-    A token never has more rights than its user, whose role is read with every request. It ends with their password.
+    A token never has more rights than its user, whose role is read on every request. A new password revokes it.
     """
 
     def operations(self, create_token: Handler) -> list[Operation]:
-        """`create_token` verifies the user's password first."""
+        """Return the operations; `create_token` must verify the user's password before it calls `create`."""
         own, of_user = "/api/auth/tokens", "/api/auth/users/{id}/tokens"
         return [
             Operation("GET", own, "List your API tokens", self.list_tokens, Access.SELF),
@@ -55,7 +55,7 @@ class ApiTokenHandlers(Repository):
         ]  # fmt: skip
 
     async def create(self, call: Call[TokenInput]) -> NewTokenOutput:
-        """Create a token and return it with its secret, which can't be recovered later. Deletes expired ones."""
+        """Create a token, delete the user's expired ones, and return the new one with its secret, shown only now."""
         now, new, owner = self.clock(), call.input, call.user
         expires_at = new.expires_at or now + MAX_TOKEN_AGE
         if not now < expires_at <= now + MAX_TOKEN_AGE:
@@ -105,13 +105,13 @@ class ApiTokenHandlers(Repository):
         return Deleted(id=token_id)
 
     async def find_actor(self, token: str) -> Actor | None:
-        """Return the active user of an unexpired token, with their current role, and record its use."""
+        """Return the user of an unexpired token unless they are deactivated, and update when it was last used."""
         now = self.clock()
         query = (
             select(col(User.id), col(User.role), col(User.approved), col(ApiToken.scopes), col(ApiToken.last_used_at))
             .join(ApiToken, col(ApiToken.user_id) == col(User.id))
             .where(col(ApiToken.token_hash) == hash_token(token), col(User.deactivated_at).is_(None))
-            # Replicas of an earlier release make tokens that end later, or never.
+            # Replicas of an earlier release may create tokens that expire after MAX_TOKEN_AGE, or never.
             .where(or_(col(ApiToken.expires_at).is_(None), col(ApiToken.expires_at) > now))
             .where(col(ApiToken.created_at) > now - MAX_TOKEN_AGE)
         )
@@ -134,7 +134,7 @@ async def find_actor(sessions: SessionHandlers, tokens: ApiTokenHandlers, reques
 
 
 async def _require_room(connection: AsyncConnection, user_id: uuid.UUID, now: datetime) -> None:
-    # The lock on the user makes concurrent requests wait, so that they can't both find room for one token.
+    # The caller has locked the user, so concurrent requests can't both take the last free place.
     of_user = col(ApiToken.user_id) == user_id
     await connection.execute(delete(ApiToken).where(of_user, col(ApiToken.expires_at) <= now))
     count = select(func.count()).select_from(ApiToken).where(of_user)

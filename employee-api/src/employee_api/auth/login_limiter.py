@@ -1,4 +1,4 @@
-"""Slows down password guessing: by e-mail and network, or by device from a known device."""
+"""Slows down password guessing. Failures count per e-mail and network, or per device if the device is known."""
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -12,13 +12,13 @@ from employee_api.failure_counts import FailureCounts, count_key
 from employee_api.models import FailureCount
 from employee_api.users.passwords import BoundedSemaphore, HashingQueue
 
-# The wait after a failure beyond the limit doubles with every further one, up to the maximum.
+# From the limit on, each failure doubles the wait, up to the maximum.
 _FIRST_WAIT_SECONDS = 5
 _MAX_WAIT_SECONDS = 60
-# An account attacked from this many networks has to wait everywhere, except on its known devices.
+# After guesses from this many networks, an account's user has to wait everywhere, except on known devices.
 _NETWORKS_PER_EMAIL = 10
 
-# One at a time for an account from a network, so that concurrent guesses are refused like successive ones.
+# One attempt at a time per account and network, so that concurrent guesses are refused like successive guesses.
 _MAX_ATTEMPTS = 1
 _MAX_SHARED_ATTEMPTS = 8
 _MAX_WAITING = 100
@@ -26,13 +26,13 @@ _MAX_WAITING = 100
 
 @dataclass(frozen=True)
 class Attempt:
-    """An attempt to use a password, perhaps on a known device of the user with this e-mail.
+    """An attempt to use a password; `device` is set on a known device of the user with this e-mail.
 
     Attributes:
-        own: the key of the device, or of this e-mail from this network.
-        address: the key of the network, which may be a proxy's: its failures alone make no one wait.
-        limits: the numbers of failures, by key, from which the client has to wait.
-        slots: the numbers of concurrent attempts by key, in the order in which to wait for them.
+        own: counts failures on the known device, or else for this e-mail from this network.
+        address: counts failures from the network; as a proxy's users may share it, they alone make no one wait.
+        limits: how many failures make the client wait, per key.
+        slots: how many attempts may run at once, per key, in the order in which to acquire the slots.
     """
 
     email: str
@@ -49,11 +49,11 @@ class Attempt:
 
 @dataclass
 class LoginLimiter:
-    """Counts failed logins, and makes clients wait after too many; it never locks an account.
+    """Counts failed logins, and makes clients wait after too many failures. Accounts are never locked.
 
-    An attempt from a known device counts for that device only, so no one else can make its user wait. Beyond the limit
-    of an address, each account is allowed one failure from there, because others may share the address with an
-    attacker. All replicas share the counts; attempts in flight are limited by each process.
+    An attempt from a known device counts only for that device, so no one else can make its user wait. When a network
+    has too many failures, each account may still fail once from there before it has to wait, because an attacker may
+    share the network with honest users. All replicas share the counts; each process limits its concurrent attempts.
     """
 
     counts: FailureCounts
@@ -62,27 +62,27 @@ class LoginLimiter:
     _in_flight: dict[bytes, BoundedSemaphore] = field(default_factory=dict)
 
     def attempt(self, email: str, address: str, device: bytes | None = None) -> Attempt:
-        """Describe an attempt, from a known device of this user if `device` is given."""
+        """Return the attempt with its keys and limits; `device` is the token hash of a known device, if it is one."""
         if device is not None:
             key = count_key("device", device.hex())
             return Attempt(email, device, key, b"", {key: self.per_email}, {key: _MAX_ATTEMPTS})
         by_address, by_email = count_key("address", network(address)), count_key("email", email)
         own = count_key("email at address", f"{network(address)} {email}")
-        # The account's own slots come first: guesses at one account must not occupy the slots of a shared address.
+        # The account's own slots come first, so that attempts waiting for them don't occupy a shared address's slots.
         slots = {own: _MAX_ATTEMPTS, by_email: _MAX_SHARED_ATTEMPTS, by_address: _MAX_SHARED_ATTEMPTS}
         limits = {own: self.per_email, by_email: self.per_email * _NETWORKS_PER_EMAIL}
         return Attempt(email, device, own, by_address, limits, slots)
 
     @asynccontextmanager
     async def in_flight(self, attempt: Attempt) -> AsyncIterator[None]:
-        """Wait for earlier attempts. Raises TooManyPasswords if too many wait."""
+        """Wait for earlier attempts, and hold the slots in the block. Raise TooManyPasswords if too many wait."""
         async with AsyncExitStack() as stack:
             for key, number in attempt.slots.items():
                 await stack.enter_async_context(self._slot(key, number))
             yield
 
     async def exceeded(self, attempt: Attempt) -> ApiError | None:
-        """Return the error to raise if the client has to wait."""
+        """Return the error that tells the client how long to wait; None if it needn't wait."""
         counts, limits = await self.counts.read(attempt.slots), dict(attempt.limits)
         if attempt.address in counts and counts[attempt.address].failures >= self.per_address:
             limits[attempt.own] = 1

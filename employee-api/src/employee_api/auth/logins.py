@@ -1,4 +1,4 @@
-"""What requires a user's password: logins, changing one's own password, and creating API tokens.
+"""Operations that verify the user's password: login, changing one's own password, and creating an API token.
 
 Unless `AUTH_MODE` is `off`, attempts are also limited and recorded.
 """
@@ -34,11 +34,11 @@ from employee_api.users.schemas import PasswordChangeInput, UserOutput
 
 @dataclass(frozen=True)
 class LoginBody(JsonBody):
-    """A login: the usual body limit applies to everything but the password."""
+    """A login request. The password may be longer than the usual body limit; the rest may not."""
 
     error_text: str | None = "Email and password required"
     ignores_query: bool = True
-    # A password of a megabyte gets the same response as any other wrong password.
+    # Large enough that a password of a megabyte gets the same response as any other wrong password.
     max_bytes: int = 2 * 1024 * 1024
 
     @override
@@ -51,7 +51,7 @@ class LoginBody(JsonBody):
 
 @dataclass(frozen=True)
 class LoginHandlers:
-    """Logins, and what a session alone must not allow, because it may be stolen."""
+    """Handles logins, and operations that ask for the password because the session alone may be stolen."""
 
     users: UserRepository
     password_hasher: PasswordHasher
@@ -110,9 +110,9 @@ class LoginHandlers:
         return token
 
     async def _confirm(self, call: Call[Any], operation: str) -> Account:
-        """Verify the current password and return the account. Raises WrongPassword.
+        """Return the caller's account. Raise WrongPassword if their current password in the request is wrong.
 
-        A wrong password counts as a failed login, so a session does not help in guessing it.
+        A wrong password counts as a failed login, so a stolen session does not help to guess the password.
         """
         account = await self.users.find_account(id=call.user.id)
         if account is None:
@@ -124,12 +124,12 @@ class LoginHandlers:
             if not correct:
                 await self._record_failure(call, attempt, Outcome.WRONG_PASSWORD)
                 raise errors.WrongPassword
-            await self.limiter.counts.reset([attempt.own])  # others go on guessing
+            await self.limiter.counts.reset([attempt.own])  # other keys also count attackers' failures
         return account
 
     @asynccontextmanager
     async def _attempt(self, call: Call[Any], email: str, operation: str) -> AsyncIterator[Attempt]:
-        """Wait for the attempts before this one, and refuse it if too many have failed."""
+        """Wait for earlier attempts, and refuse this attempt if too many of them have failed."""
         device = await self.devices.find(call.request.cookies.get(DEVICE_COOKIE), email)
         attempt = self.limiter.attempt(email, call.origin["address"], device)
         async with AsyncExitStack() as stack:
@@ -156,11 +156,11 @@ class LoginHandlers:
             account = replace(account, password_hash=new_hash)
         return account
 
-    # Users are locked before counts.
+    # To avoid deadlocks, the transactions below lock users before failure counts.
 
     async def _succeed(self, call: Call[Any], attempt: Attempt, account: Account) -> None:
         async with shared_transaction():
-            # A session must not outlive the password with which it began.
+            # The password may have changed since it was verified, and a session must not outlive its password.
             if not await self.users.lock_unchanged(account):
                 raise errors.InvalidCredentials
             token = await self.sessions.create(account.user.id, call.origin)
@@ -170,7 +170,7 @@ class LoginHandlers:
                 device_token = call.request.cookies[DEVICE_COOKIE]
                 await self.devices.use(attempt.device)
             await self.sign_ins.record(attempt.email, Outcome.SUCCESS, call.origin)
-            await self.limiter.counts.reset([attempt.own])  # others go on guessing
+            await self.limiter.counts.reset([attempt.own])  # other keys also count attackers' failures
         call.cookies.append(_cookie(SESSION_COOKIE, token, self.sessions.absolute))
         call.cookies.append(_cookie(DEVICE_COOKIE, device_token, DEVICE_LIFETIME))
 
@@ -180,7 +180,7 @@ class LoginHandlers:
             await self.limiter.counts.add(attempt.slots)
 
     async def _record_refusal(self, call: Call[Any], attempt: Attempt) -> None:
-        """Record only the first refusal of a window: refused attempts are cheap, and must not fill the table."""
+        """Record only an e-mail's first refusal in a window: refused attempts are cheap, and would fill the table."""
         counts, key = self.limiter.counts, count_key("refusal", attempt.email)
         async with shared_transaction():
             if not await counts.read([key]) and (await counts.add([key]))[key].failures == 1:

@@ -17,16 +17,16 @@ from employee_api.models import Session, User
 from employee_api.schemas import Deleted
 from employee_api.users.repository import lock_user, user_of
 
-# How often `last_seen_at` is updated within the idle time: a write with every request would be too costly.
+# `last_seen_at` is updated at most this often per idle time: a write on every request would be too costly.
 _UPDATES_PER_IDLE_TIME = 20
 
 
 @dataclass
 class SessionHandlers(Repository):
-    """Users list and end their own sessions; management roles do so for everyone.
+    """Lets users list and end their own sessions, and management roles those of lower roles.
 
-    A session ends `idle` after its last request, `absolute` after the login at the latest, and with its user, whose
-    role is read with every request.
+    A session ends when it has been idle for `idle`, when `absolute` has passed since the login, or when its user is
+    deleted or deactivated. The user's role is read on every request.
     """
 
     idle: timedelta
@@ -48,7 +48,7 @@ class SessionHandlers(Repository):
         ]  # fmt: skip
 
     async def create(self, user_id: uuid.UUID, origin: dict[str, str]) -> str:
-        """Create a session and return its token, which can't be recovered later. Deletes expired sessions."""
+        """Create a session, delete expired sessions, and return the new session's token, of which a hash is stored."""
         now = self.clock()
         token = new_token()
         expired = or_(col(Session.expires_at) <= now, col(Session.last_seen_at) <= now - self.idle)
@@ -65,7 +65,7 @@ class SessionHandlers(Repository):
         return token
 
     async def find_actor(self, token: str) -> Actor | None:
-        """Return the active user of an unexpired session, with their current role, and extend its idle time."""
+        """Return the user of an unexpired session unless they are deactivated, and restart its idle time."""
         now = self.clock()
         query = (
             select(col(User.id), col(User.role), col(User.approved), col(Session.last_seen_at))
@@ -128,5 +128,5 @@ class SessionHandlers(Repository):
 
 
 def _session_id(token_hash: bytes) -> uuid.UUID:
-    # It identifies the session to its owner, and reveals nothing of the token.
+    # Half of the hash identifies the session to its owner without revealing the token.
     return uuid.UUID(bytes=token_hash[:16])

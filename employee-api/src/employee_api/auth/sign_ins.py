@@ -1,4 +1,4 @@
-"""The log of sign-in attempts, by account; and users' known devices, which a cookie identifies for a year."""
+"""The log of sign-in attempts per account, and users' known devices, which a cookie identifies for a year."""
 
 import uuid
 from datetime import timedelta
@@ -29,7 +29,7 @@ class Outcome(StrEnum):
 
 
 class SignInHandlers(Repository):
-    """Attempts are stored for 90 days, except those with an unknown e-mail."""
+    """Stores sign-in attempts for 90 days, except those with an unknown e-mail, and lists them."""
 
     def operations(self) -> list[Operation]:
         return [
@@ -44,9 +44,9 @@ class SignInHandlers(Repository):
         ]  # fmt: skip
 
     async def record(self, email_key: str, outcome: Outcome, origin: dict[str, str]) -> None:
-        """Record an attempt if a user has this e-mail, and delete those that are too old.
+        """Record an attempt if a user has this e-mail, and delete attempts older than 90 days.
 
-        It takes as long if none has: response times must not reveal which e-mails are registered.
+        This takes as long for an unknown e-mail: response times must not reveal which e-mails are registered.
         """
         now = self.clock()
         row = {"id": uuid.uuid4(), "outcome": outcome, **origin, "created_at": now}
@@ -62,10 +62,10 @@ class SignInHandlers(Repository):
 
 
 class DeviceRepository(Repository):
-    """A device's token gives no access: it exempts its user from delays caused by the failed logins of others."""
+    """Stores known devices. A device token gives no access; it spares its user the delays that others cause."""
 
     async def find(self, token: str | None, email_key: str) -> bytes | None:
-        """Return the hash of the token if it is a known device of the user with this e-mail."""
+        """Return the token's hash if it belongs to a known device of the user with this e-mail."""
         if not token:
             return None
         device = hash_token(token)
@@ -81,7 +81,7 @@ class DeviceRepository(Repository):
         await self.execute(update(Device).where(col(Device.token_hash) == device).values(last_used_at=self.clock()))
 
     async def add(self, user_id: uuid.UUID) -> str:
-        """Add a device and return its token. Deletes expired devices, and the user's oldest beyond the limit."""
+        """Add a device and return its token. Delete expired devices, and the user's longest unused beyond the limit."""
         now = self.clock()
         token = new_token()
         own = col(Device.user_id) == user_id
