@@ -25,7 +25,7 @@ from employee_api.schemas import Input
 
 @cache
 def _zones() -> set[str]:
-    # The local zone differs between hosts.
+    # "localtime" differs between hosts, and "Factory" is a placeholder.
     return available_timezones() - {"localtime", "Factory"}
 
 
@@ -50,7 +50,7 @@ class ExportQuery(Input):
 
 @dataclass(frozen=True)
 class ExportParameters(QueryParameters):
-    """The query string of an export. The one text for invalid input is about the month only."""
+    """An export's query string. `error_text` is only about the month, so errors name any other invalid parameter."""
 
     error_text: str | None = "Month must be YYYY-MM"
 
@@ -74,16 +74,16 @@ class ExportHandlers(CsvExporter):
         ]  # fmt: skip
 
     async def export(self, call: Call[ExportQuery]) -> Response:
-        """Stream the table that the path ends with."""
+        """Stream the table that the last segment of the path names."""
         query, table = call.input, Table(call.request.url.path.rpartition("/")[2])
         headers = {"content-disposition": f'attachment; filename="{table}-{query.month or "all"}.csv"'}
         if call.request.method == "HEAD":
-            # Streamed like a GET, so that it has no Content-Length either.
+            # A streaming response has no Content-Length, so it has the same headers as the response to a GET.
             return StreamingResponse(iter((b"",)), headers=headers, media_type=_CSV)
         separator = query.separator.replace("tab", "\t")
         zone = None if query.tz in (None, "UTC") else ZoneInfo(query.tz)
         chunks = self.stream(table, query.month, zone, bom=query.bom, separator=separator)
-        # An error before the first chunk still gets its own status; a later one can only end the connection.
+        # Until the first chunk an error can still get its own status; later it can only end the connection.
         first = await anext(chunks)
         return _ClosingResponse(_prepend(first, chunks), headers=headers, media_type=_CSV)
 

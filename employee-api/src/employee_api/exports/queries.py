@@ -1,4 +1,4 @@
-"""The queries of the exports on SQLite and PostgreSQL: each row of the result is a line of the file."""
+"""Export queries for SQLite and PostgreSQL: each row of the result becomes a line of the file."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from employee_api.models import Activity, Entity, Task, User
 
 # Spreadsheets treat these as the start of a formula; the last four are the full-width forms of the first four.
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
-# Some ignore leading spaces: the common one, the no-break space and the ideographic space.
+# Some spreadsheets ignore leading spaces: plain, no-break and ideographic spaces.
 _SPACES = " \u00a0\u3000"
 _ISO = 'YYYY-MM-DD"T"HH24:MI:SS.US'
 
@@ -28,19 +28,19 @@ class Table(StrEnum):
 
 
 def zoned_timestamp(stored: str, zone: tzinfo) -> str:
-    """Format a timestamp as SQLite stores it in a time zone."""
+    """Convert a UTC timestamp from SQLite to a time zone, and format it."""
     moment = datetime.fromisoformat(stored).replace(tzinfo=UTC).astimezone(zone)
     return moment.isoformat(timespec="microseconds")
 
 
 @dataclass(frozen=True)
 class Format:
-    """How the cells of a file are written.
+    """How the query writes the cells of the file.
 
     Attributes:
-        dialect: the database's. On SQLite a time zone requires the function `zoned_timestamp` in the connection.
+        dialect: the SQL dialect. On SQLite, `zone` requires that the connection has the function `zoned_timestamp`.
         defuse_formulas: whether free text that a spreadsheet would run as a formula gets a leading apostrophe.
-        zone: the time zone of timestamps; None for UTC.
+        zone: the time zone in which timestamps are written; None for UTC.
     """
 
     dialect: str = "sqlite"
@@ -55,7 +55,7 @@ class Format:
         return cast("Label[Any]", text.label(name or column.key))
 
     def timestamp(self, column: Any) -> Label[Any]:
-        """Format as 2026-01-31T23:59:59.000000Z, like JSON responses, or as 2026-02-01T00:59:59.000000+01:00."""
+        """Format like JSON responses, 2026-01-31T23:59:59.000000Z, or in a zone, 2026-02-01T00:59:59.000000+01:00."""
         moment: Any = col(column)
         if self.dialect == "sqlite":
             text = func.zoned_timestamp(moment) if self.zone else func.replace(moment, " ", "T", type_=Text) + "Z"
@@ -67,7 +67,7 @@ class Format:
 
 
 def export_query(table: Table, month: str | None, form: Format) -> Select[Any]:
-    """Return the query for the rows created in a month of the time zone, or for all rows, oldest first."""
+    """Return the query for the rows created in a month (in the format's time zone), or for all rows, oldest first."""
     query, model = _QUERIES[table](form)
     if month is not None:
         query = query.where(in_month(col(model.created_at), month, form.zone or UTC))
@@ -75,7 +75,7 @@ def export_query(table: Table, month: str | None, form: Format) -> Select[Any]:
 
 
 def csv_example(table: Table) -> str:
-    """Return the header line of an export."""
+    """Return the header line of an export, as an example for the API description."""
     query, _model = _QUERIES[table](Format())
     return ",".join(query.selected_columns.keys()) + "\r\n"
 
@@ -121,7 +121,7 @@ def _activities(form: Format) -> tuple[Select[Any], type[Activity]]:
         Activity.subject_type,
         Activity.subject_id,
         form.text(Activity.subject_name),
-        # Both databases store it as JSON text.
+        # Both databases store `changes` as JSON text.
         type_coerce(col(Activity.changes), Text).label("changes"),
     ]
     query = select(*columns).select_from(Activity)

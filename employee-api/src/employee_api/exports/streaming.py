@@ -33,16 +33,16 @@ CHUNK_BYTES = 64 * 1024
 _ROWS_PER_FETCH = 500
 _INVALID_PARAMETER_VALUE = "22023"
 _MAX_CONCURRENT_EXPORTS = 8
-# Rows are read in index order: sorting or hashing a million rows first would delay the first byte.
+# Makes PostgreSQL read rows in index order: sorting or hashing a million rows would delay the first byte.
 _STREAMING_PLAN = "".join(
     f"SET LOCAL {way} = off;" for way in ("enable_sort", "enable_hashjoin", "enable_mergejoin", "jit")
 )
 
 
 class CsvExporter:
-    """Exports tables through separate database connections, so that other requests do not wait for one.
+    """Exports tables through separate database connections, so that exports don't use up the pool.
 
-    `active` is the number of exports that clients have not yet read completely.
+    `active` is the number of exports that have not ended yet.
     """
 
     def __init__(self, engine: AsyncEngine, tracer: Tracer, *, defuse_formulas: bool) -> None:
@@ -54,9 +54,9 @@ class CsvExporter:
     async def stream(
         self, table: Table, month: str | None, zone: ZoneInfo | None = None, *, bom: bool = False, separator: str = ","
     ) -> AsyncGenerator[bytes]:
-        """Yield the file in chunks; `zone` is the time zone of the month and of timestamps.
+        """Yield the file in chunks; `zone` is the time zone of `month` and of the timestamps in the file.
 
-        Raises TooManyExports before the first chunk, database errors at any.
+        Raise TooManyExports before the first chunk if too many exports are active; database errors at any chunk.
         """
         if self.active >= _MAX_CONCURRENT_EXPORTS:
             raise TooManyExports
@@ -80,7 +80,7 @@ class CsvExporter:
 
 
 def copy_query(query: Select[Any]) -> str:
-    """Return the text of a query for PostgreSQL with its values inlined, because COPY accepts no parameters."""
+    """Return a query's SQL text for PostgreSQL with values inlined, because COPY accepts no parameters."""
     # The driver's dialect would double every percent sign.
     plain = postgresql.dialect(paramstyle="named")  # type: ignore[no-untyped-call]
     return str(query.compile(dialect=plain, compile_kwargs={"literal_binds": True}))
