@@ -1,1 +1,1 @@
-"""Operations on top of Starlette: reading and writing them, routing, their OpenAPI description and its page."""
+"""Operations on top of Starlette: their requests and responses, routes, OpenAPI document, and documentation page."""

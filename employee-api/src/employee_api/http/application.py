@@ -1,4 +1,4 @@
-"""The Starlette application: routes for all operations, and the responses to errors."""
+"""The Starlette application: routes for all operations, and error responses."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from functools import cache
@@ -37,7 +37,7 @@ def create_application(
 ) -> Starlette:
     """Create the application that serves the operations, `/openapi.json` and `/docs`.
 
-    While the database is away requests get DatabaseUnavailable, or the documented 500 if authorization is off.
+    While the database is unavailable, requests get DatabaseUnavailable, or the documented 500 if authorization is off.
     """
     reports_database_away = authorizer.mode is not AuthMode.OFF
 
@@ -64,13 +64,13 @@ def create_application(
         exception_handlers=dict.fromkeys((errors.ApiError, HTTPException, Exception), _error_response),
     )
     app.router.redirect_slashes = False  # a path with a trailing slash is unknown
-    # Outside Starlette's own error handling, so that pages of allowed origins can read a 500, too.
+    # CORS wraps Starlette's own error handling, so that pages of allowed origins can read a 500, too.
     app.middleware_stack = policy.wrap(app.build_middleware_stack())
     return app
 
 
 def _description_routes(describe: Callable[[], openapi.Json], mode: AuthMode) -> list[Route]:
-    # Generated for the first reader, which takes 40 ms: most processes never have one.
+    # Generated on the first request, because it takes 40 ms and most processes are never asked.
     document = cache(describe)
     rendered = cache(lambda: page(document(), mode))
 
@@ -96,7 +96,7 @@ def _operation_routes(
 
     def route(path: str, by_method: dict[str, Operation]) -> Route:
         async def serve(request: Request) -> Response:
-            # The server drops the body of a response to HEAD.
+            # The server drops the body of a HEAD response.
             return await respond(by_method["GET" if request.method == "HEAD" else request.method], request)
 
         return Route(path, serve, methods=list(by_method))
@@ -107,11 +107,11 @@ def _operation_routes(
 async def _error_response(request: Request, error: Exception) -> Response:
     if isinstance(error, errors.ApiError):
         return error_response(request, error)
-    if not isinstance(error, HTTPException):  # Starlette raises it again after this response; the chassis logs it
+    if not isinstance(error, HTTPException):  # Starlette re-raises it after this response, and the chassis logs it
         return error_response(request, errors.UnexpectedError())
     if error.status_code != HTTPStatus.METHOD_NOT_ALLOWED:
         return error_response(request, errors.PathNotFound())
-    # Only this error knows the methods of the path.
+    # Only Starlette's error knows which methods the path has.
     methods = (error.headers or {})["Allow"].split(", ")
     response = error_response(request, errors.MethodNotAllowed())
     if request.method == "OPTIONS":

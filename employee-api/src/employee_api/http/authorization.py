@@ -16,9 +16,9 @@ log = structlog.get_logger()
 
 
 class Authorizer:
-    """Authorizes the users whom `find_actor` finds, by their role and their token's scopes.
+    """Authorizes requests by the role of the user whom `find_actor` returns, and by the scopes of their API token.
 
-    Depending on the mode it does nothing, only counts refusals, or refuses; SELF requires a session in every mode.
+    The mode decides whether missing rights are ignored, only counted, or refused. SELF always requires a session.
     """
 
     def __init__(
@@ -35,7 +35,7 @@ class Authorizer:
         self._refusals = telemetry.counter(semconv.EMPLOYEE_API_REFUSALS)
 
     async def authorize(self, request: Request, operation: str, access: Access, scope: Scope | None) -> Actor | None:
-        """Return the user of the request's session or API token, if any. Raises the reason for a refusal."""
+        """Return the user of the request's session or API token, if any. Raise an error if the request is refused."""
         actor = None if self.mode is AuthMode.OFF else await self._find_actor(request)
         if actor is not None:
             add_log_fields(actor.id)
@@ -49,12 +49,12 @@ class Authorizer:
         return actor
 
     def require_higher(self, actor: Actor | None, role: str | None, operation: str) -> None:
-        """Refuse an operation on a user with this role, or one that gives it; None means an unknown user."""
+        """Refuse to change a user with this role, or to assign it, unless the actor outranks it. Ignore None."""
         if actor is not None and role is not None and not outranks(actor.role, role):
             self.refuse(errors.HigherRoleRequired(), operation)
 
     def refuse(self, error: errors.ApiError, operation: str) -> None:
-        """Count and log a refusal unless authorization is off; raise the error if it is enforced."""
+        """Count and log a refusal unless authorization is off; raise the error if authorization is enforced."""
         if self.mode is AuthMode.OFF:
             return
         self._refusals.add(
@@ -71,7 +71,7 @@ class Authorizer:
 
 
 def add_log_fields(user_id: uuid.UUID) -> None:
-    """Add the user to all further log lines of the request."""
+    """Add the user's id to all further log lines of the request."""
     structlog.contextvars.bind_contextvars(**{semconv.USER_ID: str(user_id)})
 
 

@@ -7,14 +7,14 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from employee_api.http.problems import accepted_qualities
 
 _LEVEL = 5
-# Compressing more takes milliseconds, which would block the event loop.
+# Larger bodies are compressed in a thread: they take milliseconds, which would block the event loop.
 _MAX_BYTES_IN_LOOP = 16 * 1024
 
 
 class Compression:
-    """Starlette's compression, except that it respects `gzip;q=0` and leaves responses with an entity tag as they are.
+    """Starlette's compression, except that it respects `gzip;q=0` and never compresses a response with an entity tag.
 
-    A strong tag identifies one sequence of bytes, and a weak one would never match in `If-Match`.
+    A strong tag must identify the exact bytes, and a weak tag would never match in `If-Match`.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -40,7 +40,7 @@ class Compression:
 
 
 def _accepts_gzip(headers: Headers) -> bool:
-    # `gzip;q=0` refuses it, even beside `*`.
+    # `gzip;q=0` refuses gzip, even if `*` is accepted.
     qualities = accepted_qualities(headers.getlist("accept-encoding"))
     gzip = qualities.get("gzip", qualities.get("*", 0.0))
     return gzip > 0 and gzip >= qualities.get("identity", 0.0)

@@ -1,4 +1,4 @@
-"""Which other origins' pages may use the API; `chassis.http.checks` checks the host."""
+"""Decides which other origins' pages may use the API; `chassis.http.checks` checks the host."""
 
 from dataclasses import dataclass, replace
 
@@ -32,7 +32,7 @@ _RESPONSE_HEADERS = (
 
 @dataclass(frozen=True)
 class CrossSitePolicy:
-    """Refuses requests from pages of other origins, by the headers that browsers add.
+    """Refuses changes by pages of other origins, which it recognizes by the headers that browsers add.
 
     Attributes:
         allowed_origins: other origins whose pages may use the API.
@@ -43,7 +43,7 @@ class CrossSitePolicy:
     refused_unenforced: bool = False
 
     def wrap(self, app: ASGIApp) -> ASGIApp:
-        """Return the application with CORS if there are allowed origins."""
+        """Add CORS to the application if other origins are allowed."""
         if not self.allowed_origins:
             return app
         return _Cors(
@@ -56,19 +56,19 @@ class CrossSitePolicy:
         )
 
     def check(self, headers: Headers, operation: Operation, authorizer: Authorizer) -> None:
-        """Refuse an operation that changes something for a page of another origin (cross-site request forgery)."""
+        """Refuse a change that a page of another origin may have caused (cross-site request forgery)."""
         if operation.method in _SAFE_METHODS:
             return
         if self._is_foreign(headers):
             authorizer.refuse(CrossSiteRequest(), operation.name)
             if self.refused_unenforced:
                 raise CrossSiteRequest
-        # Without a preflight request browsers send forms and plain text to another origin, but not JSON.
+        # Browsers send forms and plain text to another origin without a preflight request, but not JSON.
         if isinstance(operation.input, JsonBody) and _has_body(headers) and not _is_json(headers):
             authorizer.refuse(JsonRequired(), operation.name)
 
     def documented(self, operation: Operation) -> Operation:
-        """Return the operation with the errors that the check raises."""
+        """Return the operation with the errors of `check` added to its failures."""
         if operation.method in _SAFE_METHODS:
             return operation
         failures, enforced = operation.failures, operation.enforced_failures
@@ -81,21 +81,21 @@ class CrossSitePolicy:
         return replace(operation, failures=failures, enforced_failures=enforced)
 
     def _is_foreign(self, headers: Headers) -> bool:
-        """Return whether a browser sent the request from a page of another origin that is not allowed."""
+        """Return whether a browser sent the request from a page whose origin is another one and not allowed."""
         origin, site = headers.get("origin"), headers.get("sec-fetch-site")
         if origin in self.allowed_origins:
             return False
-        # Where browsers send Sec-Fetch-Site it decides alone: unlike Host, proxies do not change it.
+        # If the browser sent Sec-Fetch-Site, it alone decides: proxies change Host, but not this header.
         return is_foreign(origin if site is None else None, site, headers.get("host", ""))
 
 
 class _Cors(CORSMiddleware):
-    """CORS whose errors have the format of all other errors."""
+    """CORS middleware whose errors have the same format as all other errors."""
 
     @override
     def preflight_response(self, request_headers: Headers) -> Response:
         response = super().preflight_response(request_headers)
-        if response.status_code < 400:  # noqa: PLR2004 - the first status of an error
+        if response.status_code < 400:  # noqa: PLR2004 - the lowest error status
             return response
         connection = HTTPConnection({"type": "http", "headers": request_headers.raw})
         refused = error_response(connection, PreflightRefused(bytes(response.body).decode()))

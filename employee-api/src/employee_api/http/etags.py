@@ -1,6 +1,6 @@
-"""Entity tags, with which clients detect changes, and avoid overwriting changes they have not seen.
+"""Entity tags, with which clients detect changes and avoid overwriting changes that they have not seen.
 
-A tag is a hash of the JSON representation, so it needs no column, and is strong.
+A tag is a hash of the JSON representation, so it is a strong tag and needs no database column.
 """
 
 import hashlib
@@ -11,13 +11,13 @@ from pydantic import BaseModel
 from employee_api.errors import PreconditionFailed
 
 _HASH_CHARACTERS = 16
-# The grammar includes obsolete characters above 0x7f, and commas within a tag.
+# The grammar (RFC 9110) allows commas within a tag, and obsolete characters above 0x7f.
 _ENTITY_TAG = re.compile(r'(W/)?("[\x21\x23-\x7e\x80-\xff]*")')
 _ANY = "*"
 
 
 def etag(model: BaseModel) -> str:
-    """Return the entity tag of a representation, with its quotes."""
+    """Return the entity tag of a representation, including the quotes."""
     digest = hashlib.sha256(model.model_dump_json().encode()).hexdigest()
     return f'"{digest[:_HASH_CHARACTERS]}"'
 
@@ -25,7 +25,7 @@ def etag(model: BaseModel) -> str:
 def require_match(if_match: str | None, current: BaseModel) -> None:
     """Raise PreconditionFailed if an `If-Match` lists neither the current tag nor `*`.
 
-    Call it in the transaction of the change, with the row locked. Weak tags never match (RFC 9110, section 13.1.1).
+    Call it in the transaction that makes the change, with the row locked. Weak tags never match (RFC 9110, 13.1.1).
     """
     if if_match is None or if_match.strip() == _ANY:
         return
@@ -34,6 +34,6 @@ def require_match(if_match: str | None, current: BaseModel) -> None:
 
 
 def is_unchanged(if_none_match: str | None, tag: str) -> bool:
-    """Return whether an `If-None-Match` lists the tag, weak or not, or `*`."""
+    """Return whether an `If-None-Match` is `*`, or lists the tag in its weak or strong form."""
     listed = if_none_match or ""
     return listed.strip() == _ANY or tag in {strong for _, strong in _ENTITY_TAG.findall(listed)}

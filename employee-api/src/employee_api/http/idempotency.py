@@ -26,7 +26,7 @@ _VALID_KEY = re.compile("[!-~]{1,255}")  # visible ASCII
 _RULE = "must be 1 to 255 visible ASCII characters"
 _LIFETIME = timedelta(hours=24)
 _STORED_HEADERS = ("content-type", "etag", "location")
-# A request also deletes some expired rows; few, so that it is not delayed.
+# Each stored request also deletes expired rows, but only this many, so that it is not delayed.
 _DELETED_AT_ONCE = 100
 
 
@@ -38,7 +38,7 @@ class RepeatableRequest(NamedTuple):
 
 
 def identify(request: Request, operation: str, actor: Actor | None, read_input: BaseModel) -> RepeatableRequest | None:
-    """Return the identity of a request that has an Idempotency-Key. Raises BadRequest if the key is malformed."""
+    """Return a request's identity if it has an Idempotency-Key. Raise BadRequest if the key is malformed."""
     keys = request.headers.getlist(IDEMPOTENCY_KEY)
     if not keys:
         return None
@@ -51,15 +51,15 @@ def identify(request: Request, operation: str, actor: Actor | None, read_input: 
 
 
 class StoredResponses(Repository):
-    """Responses to requests with a key, stored for 24 hours.
+    """Stores responses to requests with an Idempotency-Key for 24 hours.
 
-    A response is stored in the transaction of the changes that it reports. Of concurrent requests with one key only one
-    can store its response; the changes of the others are rolled back. Errors change nothing and are not stored, so a
-    repetition is a new attempt.
+    A response is stored in the same transaction as the changes that it reports. Of concurrent requests with the same
+    key only one can store its response; the others' changes are rolled back. Errors change nothing and are not stored,
+    so a repetition after an error is a new attempt.
     """
 
     async def respond_once(self, request: RepeatableRequest, respond: Callable[[], Awaitable[Response]]) -> Response:
-        """Return the stored response, or call `respond`, which must make every change in a `transaction`."""
+        """Return the stored response, or that of `respond`, which must make every change in a `transaction`."""
         if (stored := await self._find_response(request)) is not None:
             return stored
         try:
@@ -67,7 +67,7 @@ class StoredResponses(Repository):
                 response = await respond()
                 await self._store(request, response)
         except (ApiError, IntegrityError):
-            # If a concurrent request with the same key was first, this is no conflict, but its repetition.
+            # If a concurrent request with the same key was first, this request is a repetition, not a conflict.
             if (stored := await self._find_response(request)) is not None:
                 return stored
             raise
@@ -102,7 +102,7 @@ class StoredResponses(Repository):
 
 
 def _without_secrets(model: BaseModel) -> object:
-    """Return the fields in the request; an omitted field may mean something else than null."""
+    """Return the given fields except secrets. Omitted fields are left out: they may mean something else than null."""
     secret = {name for name, field in type(model).model_fields.items() if not field.repr}
     return model.model_dump(mode="json", exclude=secret, exclude_unset=True)
 

@@ -1,6 +1,6 @@
-"""What operations read from requests: JSON bodies and query parameters, validated by pydantic models.
+"""Reads what operations need from requests: JSON bodies and query parameters, validated by pydantic models.
 
-Errors name the invalid fields, and never contain a value.
+Errors name the invalid fields, but never contain the client's values.
 """
 
 import unicodedata
@@ -24,7 +24,7 @@ _MAX_VIOLATIONS = 20
 _MAX_NAME_LENGTH = 64
 _UNKNOWN = "is unknown"
 NOT_ALLOWED = "has a character that is not allowed"
-# The placeholders stand for limits and choices of the model, never for the client's values.
+# The placeholders stand for the model's limits and choices, never for the client's values.
 _RULES = {
     BROKEN_RULE: "{rule}",
     "missing": "is required",
@@ -51,12 +51,12 @@ _RULES = {
 
 @dataclass(frozen=True)
 class RequestInput:
-    """No query parameters, and a body that is ignored. Subclasses read one or the other.
+    """Reads nothing: query parameters are errors, and a body is ignored. Subclasses read the query or the body.
 
     Attributes:
-        model: validates the input; None if there is none.
-        error_text: the only text for invalid input; by default the text names the invalid fields.
-        ignores_query: whether any query is accepted, as the contract's operations do.
+        model: validates the input; None if the operation reads none.
+        error_text: the text of every error about invalid input; by default the text names the invalid fields.
+        ignores_query: whether unknown query parameters are ignored, as the contract's operations do.
     """
 
     model: type[BaseModel] | None = None
@@ -64,7 +64,7 @@ class RequestInput:
     ignores_query: bool = False
 
     async def read(self, request: Request) -> Any:
-        """Read and validate the input. Raises BadRequest."""
+        """Return the validated input. Raise BadRequest if the input is invalid."""
         self._refuse_unknown_parameters(request)
 
     def error(self, violations: Sequence[FieldViolation] = ()) -> BadRequest:
@@ -72,12 +72,12 @@ class RequestInput:
         return BadRequest((_describe(violations) if named else None) or self.error_text, violations)
 
     def is_named(self, violation: FieldViolation) -> bool:
-        """Return whether a text names the violation even if there is an `error_text`."""
+        """Return whether the error's text names the violation even if there is an `error_text`."""
         return False
 
     def validate(self, value: object) -> Any:
-        """Return the model of a parsed value. Raises BadRequest."""
-        assert self.model is not None  # noqa: S101 - there is something to validate
+        """Return the parsed value as an instance of `model`. Raise BadRequest if the value is invalid."""
+        assert self.model is not None  # noqa: S101 - only called if there is a model
         try:
             return self.model.model_validate(value)
         except ValidationError as error:
@@ -87,7 +87,7 @@ class RequestInput:
     def _refuse_unknown_parameters(self, request: Request, known: Container[str] = ()) -> None:
         if self.ignores_query:
             return
-        # The error names the parameter even if the operation has only one text for invalid values.
+        # The error names the unknown parameters even if there is an `error_text`.
         unknown = [_clean(name) for name in request.query_params if name not in known][:_MAX_VIOLATIONS]
         if unknown:
             violations = [FieldViolation(name, _UNKNOWN) for name in unknown]
@@ -114,7 +114,7 @@ class JsonBody(RequestInput):
         return self.parse(bytes(raw))
 
     def parse(self, raw: bytes) -> Any:
-        """Parse and validate a body. Raises BadRequest."""
+        """Return the validated body. Raise BadRequest if it is not JSON or not valid."""
         try:
             # Rejects NaN, numbers beyond a double, invalid UTF-8, lone surrogates and nesting deeper than 1,024.
             value = orjson.loads(raw)
@@ -125,7 +125,7 @@ class JsonBody(RequestInput):
 
 @dataclass(frozen=True)
 class QueryParameters(RequestInput):
-    """The query string. Unknown and repeated parameters are errors: a mistyped filter must not match everything."""
+    """Query parameters. Unknown and repeated ones are errors, so that a mistyped filter does not match everything."""
 
     @override
     async def read(self, request: Request) -> Any:
@@ -137,7 +137,7 @@ class QueryParameters(RequestInput):
 
 
 def _describe(violations: Iterable[FieldViolation]) -> str | None:
-    """Return a text that names what is invalid, if that is known."""
+    """Return a text that names each violation; None if there are none."""
     return "; ".join(f"{violation.field or 'Request body'} {violation.rule}" for violation in violations) or None
 
 
@@ -146,7 +146,7 @@ def _path(location: tuple[int | str, ...]) -> str:
 
 
 def _clean(name: str) -> str:
-    """Return a field name from a request in a form that is safe to show: short, without control characters."""
+    """Make a field name from a request safe to show: short, and without control characters or spaces."""
     printable = "".join("?" if unicodedata.category(character)[0] in "CZ" else character for character in name)
     return printable if len(printable) <= _MAX_NAME_LENGTH else f"{printable[:_MAX_NAME_LENGTH]}…"
 

@@ -24,8 +24,8 @@ EXAMPLE_ID = "3f1c8a6e-52d0-4b7e-9a44-0c6d1f2e7b58"
 _EXAMPLES_BY_FORMAT = {"uuid": EXAMPLE_ID, "date": "2026-03-31", "date-time": "2026-03-14T15:09:26.000000Z"}
 _EXAMPLES_BY_TYPE = {"boolean": True, "integer": 1, "number": 1.0, "string": "text", "null": None}
 _TEXT = {"type": "string"}
-# `document` has the constant parts, including the probes, which the chassis serves. `access` and `parameters` describe
-# the required rights and the headers of operations; the document repeats them for each.
+# `document` contains the constant parts, including the probes that the chassis serves. `access` and `parameters`
+# describe required rights and request headers; these descriptions are copied into each operation that needs them.
 _BASE: Json = orjson.loads(Path(__file__).with_name("openapi_base.json").read_bytes())
 
 
@@ -44,7 +44,7 @@ def describe(operations: Sequence[Operation], mode: AuthMode, common: Sequence[A
 
 
 class _Description:
-    """Describes operations; their JSON Schemas are references to `definitions`, which have each model once."""
+    """Describes operations. Their JSON Schemas refer to `definitions`, which contain each model once."""
 
     def __init__(self, operations: Sequence[Operation], mode: AuthMode, common: Sequence[ApiError]) -> None:
         self._mode = mode
@@ -59,7 +59,7 @@ class _Description:
         ]
         self._schemas, generated = TypeAdapter.json_schemas(adapters, ref_template="#/components/schemas/{model}")
         self._all: dict[str, Json] = generated["$defs"]
-        # Query parameters are described one by one.
+        # Query models need no definition, because their parameters are described one by one.
         unused = {model.__name__ for model in filter(None, queries - bodies)}
         self.definitions = {name: schema for name, schema in self._all.items() if name not in unused}
 
@@ -148,7 +148,7 @@ class _Description:
             yield parameter | ({} if example is None else {"example": example})
 
     def _input(self, operation: Operation) -> Json:
-        assert operation.input.model is not None  # noqa: S101 - it reads something
+        assert operation.input.model is not None  # noqa: S101 - only called if it reads input
         return dict(self._schemas[operation.input.model.__name__, "validation"])
 
     def _output(self, name: str) -> Json:
@@ -160,7 +160,7 @@ class _Description:
 
 
 def _response(description: str, headers: Iterable[str], content: Json | None = None) -> Json:
-    """Describe a response with these headers and the common ones."""
+    """Describe a response with these headers and X-Request-ID."""
     names = sorted({*headers, "X-Request-ID"})
     references = {name: {"$ref": f"#/components/headers/{name}"} for name in names}
     return {"description": description, "headers": references} | ({"content": content} if content else {})
@@ -169,7 +169,7 @@ def _response(description: str, headers: Iterable[str], content: Json | None = N
 def _example(schema: Json, definitions: dict[str, Json]) -> Any:
     """Return a value that conforms to the schema: its own example, or else one for its type.
 
-    References of the schema lead to `definitions`.
+    References in the schema are looked up in `definitions`.
     """
     if "$ref" in schema:
         schema = definitions[schema["$ref"].rpartition("/")[2]] | schema

@@ -44,7 +44,7 @@ class Call(Generic[InputT]):
 
     @property
     def user(self) -> Actor:
-        """The user of an operation with the access SELF, which always has one."""
+        """The user who makes the request. Operations with the access SELF always have one."""
         if self.actor is None:
             raise errors.AuthenticationRequired
         return self.actor
@@ -56,13 +56,13 @@ class Call(Generic[InputT]):
 
     @property
     def origin(self) -> dict[str, str]:
-        """The client's address, and its user agent, truncated."""
+        """The client's address, and its user agent, cut to a maximum length."""
         client = self.request.client
         user_agent = self.request.headers.get("user-agent", "")[:_MAX_USER_AGENT_LENGTH]
         return {"address": client.host if client else "", "user_agent": user_agent}
 
     async def while_connected(self, work: Coroutine[Any, Any, T]) -> T:
-        """Await work that may be queued, and cancel it if the client disconnects. Raises ClientDisconnect."""
+        """Await work that may be queued. If the client disconnects first, cancel it and raise ClientDisconnect."""
         working = asyncio.create_task(work)
         leaving = asyncio.create_task(_disconnected(self.request))
         try:
@@ -77,7 +77,7 @@ class Call(Generic[InputT]):
 
     @property
     def if_match(self) -> str | None:
-        """The entity tags for `require_match`; None without the header."""
+        """The `If-Match` header, for `require_match`; None if the request does not have it."""
         return _joined(self.request, "if-match")
 
 
@@ -86,20 +86,20 @@ Handler = Callable[[Call[Any]], Awaitable[Any]]
 
 @dataclass(frozen=True)
 class Operation:
-    """A method on a path. The annotations of the handler define its input and output.
+    """A method on a path. The handler's annotations define the types of its input and output.
 
     Attributes:
-        named: its unique name in the API, by default the handler's.
-        reads: builds its input from the model; by default query parameters for a GET, else a JSON body.
-        creates: whether a success has the status 201, and the path of what was created in `Location`.
-        tagged: whether a success has an `ETag`; then a GET also supports `If-None-Match`.
+        named: the operation's unique name in the API; by default the handler's name.
+        reads: creates the RequestInput for a model; by default QueryParameters for a GET, else a JsonBody.
+        creates: whether a success has the status 201, and a `Location` with the path of the new resource.
+        tagged: whether a success has an `ETag`. A GET then also supports `If-None-Match`.
         sets_cookies: whether a success sets cookies unless authorization is off.
-        csv_example: returns an example for the description, if the handler responds with CSV instead of JSON.
+        csv_example: returns an example for the API description; set if the handler responds with CSV, not JSON.
         repeatable: whether a repetition with the same Idempotency-Key gets the stored response. The response must not
             contain a secret, and every change must be made in a `transaction`.
-        failures: the errors it can raise in any mode, besides invalid input and unknown ids in the path. With
-            PreconditionFailed it supports `If-Match`.
-        enforced_failures: further errors that it can raise when authorization is enforced.
+        failures: errors that clients can get in any mode, besides invalid input and unknown ids in the path. If they
+            include PreconditionFailed, the operation supports `If-Match`.
+        enforced_failures: further errors that clients can get when authorization is enforced.
     """
 
     method: str
@@ -124,12 +124,12 @@ class Operation:
 
     @cached_property
     def path_ids(self) -> dict[str, type[errors.ApiError]]:
-        """The ids in its path, each with the error if nothing has that id."""
+        """The names of the ids in the path, each with the error for an unknown id."""
         return {name: errors.NOT_FOUND[segment] for segment, name in re.findall(r"(\w+)/\{(\w+)\}", self.path)}
 
     @cached_property
     def input(self) -> RequestInput:
-        """Reads and validates the input of a request."""
+        """The object that reads and validates a request's input."""
         call, _result = get_type_hints(self.handler).values()
         model = get_args(call)[0]
         if model is type(None):
@@ -138,12 +138,12 @@ class Operation:
 
     @cached_property
     def output(self) -> TypeAdapter[Any]:
-        """The type of its JSON response."""
+        """The type of the JSON response."""
         return TypeAdapter(get_type_hints(self.handler)["return"])
 
     @property
     def scope(self) -> Scope | None:
-        """The scope that an API token needs; None if the operation requires no session, or no token will do."""
+        """The scope that an API token needs; None if the operation is open or accepts no API token."""
         if self.access in (Access.OPEN, Access.SELF):
             return None
         resource = "users" if self.tag == "auth" else self.tag
@@ -155,7 +155,7 @@ class Operation:
 
     @property
     def tag(self) -> str:
-        """The heading under which it is described."""
+        """The heading under which the API description lists the operation."""
         return self.path.split("/")[2]
 
     @property
@@ -164,7 +164,7 @@ class Operation:
         return self.method == "GET" and self.tagged
 
     def documented_failures(self, *, enforced: bool) -> list[errors.ApiError]:
-        """Return every expected error that a client can get."""
+        """Return the operation's errors for the API description, which adds those that all operations share."""
         failures = [*(not_found() for not_found in self.path_ids.values()), *self.failures]
         if self.input.model is not None:
             failures.insert(0, self.input.error())
@@ -184,7 +184,7 @@ class Operation:
         return failures
 
     async def respond(self, request: Request, authorizer: Authorizer, stored: StoredResponses) -> Response:
-        """Authorize the request and run the handler. Raises the documented failures."""
+        """Authorize the request and return the handler's response. Raise one of the documented failures, if any."""
         actor = await authorizer.authorize(request, self.name, self.access, self.scope)
         call = Call(request, actor, await self.input.read(request), self._parse_ids(request))
         if self.repeatable and (repeatable := identify(request, self.name, actor, call.input)):

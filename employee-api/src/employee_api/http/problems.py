@@ -1,4 +1,4 @@
-"""Responses to errors: `{"error": …}`, or a problem document (RFC 9457) for clients whose `Accept` prefers one."""
+"""Error responses: `{"error": …}`, or a problem document (RFC 9457) for clients whose `Accept` prefers one."""
 
 import math
 import re
@@ -16,7 +16,7 @@ _QUALITY = re.compile(r"\s*q\s*=\s*(0(?:\.[0-9]{0,3})?|1(?:\.0{0,3})?)\s*", re.I
 
 
 def error_response(request: HTTPConnection, error: errors.ApiError) -> Response:
-    """Return the response to an error, in the format that the client prefers."""
+    """Return the response for an error, in the format that the client prefers."""
     status = int(error.status)
     headers = {"vary": "Accept"}
     if error.retry_after_seconds is not None:
@@ -40,12 +40,12 @@ def problem(error: errors.ApiError) -> Problem:
 
 
 def error_anchor(reason: str) -> str:
-    """Return the id of the section of `/docs` that explains the errors with this reason."""
+    """Return the HTML id of the section in `/docs` that explains this error reason."""
     return f"error-{reason.lower().replace('_', '-')}"
 
 
 def _prefers_problems(request: HTTPConnection) -> bool:
-    # Every client sends `*/*`; only one that names the format expects it.
+    # Almost every client accepts `*/*`, so only clients that name the problem format expect it.
     qualities = accepted_qualities(request.headers.getlist("accept"))
     wanted = qualities.get(PROBLEM_JSON, 0.0)
     plain = next((qualities[name] for name in (JSON, "application/*", "*/*") if name in qualities), 0.0)
@@ -53,9 +53,9 @@ def _prefers_problems(request: HTTPConnection) -> bool:
 
 
 def accepted_qualities(lines: Iterable[str]) -> dict[str, float]:
-    """Return the quality of each value that an `Accept` or `Accept-Encoding` lists (RFC 9110, section 12.4.2).
+    """Return the quality of each value in `Accept` or `Accept-Encoding` headers (RFC 9110, section 12.4.2).
 
-    Values are in lower case; a malformed quality counts as 0.
+    Values are lower-cased; a malformed quality counts as 0.
     """
     qualities: dict[str, float] = {}
     for element in ",".join(lines).split(","):

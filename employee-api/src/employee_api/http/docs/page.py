@@ -25,9 +25,9 @@ _COOKIES = "cookies.txt"
 
 
 def page(document: Json, mode: AuthMode) -> str:
-    """Return the HTML page of an OpenAPI document, with a guide to the API in this mode.
+    """Render an OpenAPI document as an HTML page, with a guide to the API in this mode.
 
-    `at_address` replaces the address of the server in it.
+    The page contains a placeholder for the server's address, which `at_address` replaces.
     """
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).parent),
@@ -53,12 +53,12 @@ def page(document: Json, mode: AuthMode) -> str:
 
 
 def at_address(html: str, address: str) -> str:
-    """Return the page with commands for the server at this address, such as `https://api.example.com`."""
+    """Insert the server's address, such as `https://api.example.com`, into the page's commands."""
     return html.replace(_SERVER, escape(address))
 
 
 def _text(plain: str) -> Markup:
-    """Return plain text as HTML, with `code` in backticks."""
+    """Escape plain text for HTML, turning text in backticks into `<code>` elements."""
     return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(plain)))  # noqa: S704 - it is escaped
 
 
@@ -73,7 +73,7 @@ def _operations(document: Json) -> Iterator[Json]:
 
 
 def _curl_command(method: str, path: str, operation: Json) -> str:
-    """Return a command that sends the operation's examples, with the session of `cookies.txt` if it takes one."""
+    """Return a command with the operation's examples, and with the session in `cookies.txt` if it needs one."""
     parts = ["curl"]
     body = operation.get("requestBody")
     if method != "get" and not (method == "post" and body):
@@ -101,5 +101,5 @@ def _target(path: str, parameters: list[Json]) -> str:
 
 
 def every_error() -> list[ApiError]:
-    """Return an example of each error."""
+    """Return an instance of each error class."""
     return [kind() for kind in ApiError.__subclasses__()]
