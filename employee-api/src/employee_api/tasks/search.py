@@ -1,7 +1,7 @@
-"""Filters, searches and sorts tasks, the same on SQLite and PostgreSQL.
+"""Filters, searches and sorts tasks, with the same results on SQLite and PostgreSQL.
 
-Searches and titles ignore case; on PostgreSQL beyond ASCII too, unless the locale of the database is `C`. Nothing else
-is normalized: "é" is not "e", "ß" is not "ss", and a composed "é" is not a decomposed one.
+Searching and sorting by title ignore case (beyond ASCII, too, unless the locale of a PostgreSQL database is `C`).
+Nothing else is normalized: "é" is not "e", "ß" is not "ss", and a composed "é" is not a decomposed "é".
 """
 
 from datetime import date
@@ -22,7 +22,7 @@ from employee_api.tasks.schemas import Priority, Status, TaskOutput, TaskQuery, 
 
 
 class LowerCase(GenericFunction[str]):
-    """SQL function that lower-cases text, to be compared and sorted by code points."""
+    """An SQL function that lower-cases text, and makes the database compare and sort it by code points."""
 
     type = Text()
     inherit_cache = True
@@ -39,7 +39,7 @@ def _on_sqlite(text: LowerCase, compiler: SQLCompiler, **options: Any) -> str:
 
 
 def register_functions(engine: AsyncEngine) -> None:
-    """Add the function to SQLite, whose own `lower` is limited to ASCII. Call before the first connection."""
+    """Add `unicode_lower` to SQLite, whose own `lower` is limited to ASCII. Call this before the first connection."""
     if engine.dialect.name == "sqlite":
 
         def register(connection: Any, _record: Any) -> None:
@@ -50,7 +50,7 @@ def register_functions(engine: AsyncEngine) -> None:
 
 def unicode_lower(text: str) -> str:
     """Lower-case each character by itself, as PostgreSQL does."""
-    # Python turns "İ" into two characters, and has a different sigma at the end of a word.
+    # Python's `lower` turns "İ" into two characters, and uses a different sigma at the end of a word.
     return text.replace("İ", "i").lower().replace("\u03c2", "\u03c3")
 
 
@@ -63,7 +63,7 @@ _EQUAL_COLUMNS = {
 
 
 def matching_tasks(query: TaskQuery) -> Select[Any]:
-    """Return the query for the tasks that match every given filter."""
+    """Return a query for the tasks that match every filter in the request."""
     given = query.model_dump(include=set(_EQUAL_COLUMNS), exclude_none=True)
     conditions: list[ColumnElement[bool]] = [col(_EQUAL_COLUMNS[name]) == value for name, value in given.items()]
     if query.unassigned is not None:

@@ -1,6 +1,6 @@
-"""Tasks. Every change records an activity in the same transaction.
+"""Tasks. Every change is recorded as an activity in the same transaction.
 
-Every transaction locks users before tasks, both in the order of their ids, so that no two can deadlock.
+Every transaction locks users before tasks, each in the order of their ids, so that transactions can't deadlock.
 """
 
 import uuid
@@ -34,7 +34,7 @@ from employee_api.tasks.search import SORT_KEYS, matching_tasks
 
 
 async def get_task(connection: AsyncConnection, task_id: uuid.UUID, *, lock: bool = False) -> TaskOutput:
-    """Return a task, locked until the transaction ends if `lock` is set. Raises TaskNotFound."""
+    """Return a task; with `lock`, lock it until the transaction ends. Raise TaskNotFound if no task has the id."""
     query = select(*TaskOutput.columns(Task)).where(col(Task.id) == task_id)
     row = (await connection.execute(query.with_for_update() if lock else query)).mappings().first()
     if row is None:
@@ -43,9 +43,9 @@ async def get_task(connection: AsyncConnection, task_id: uuid.UUID, *, lock: boo
 
 
 async def lock_users(connection: AsyncConnection, actor: Actor | None, *others: uuid.UUID | None) -> set[uuid.UUID]:
-    """Prevent the deletion of users until the transaction ends, and return the ids of those who exist.
+    """Prevent the deletion of the actor and other users until the transaction ends; return the ids of those who exist.
 
-    Raises AuthenticationRequired if the actor was deleted.
+    Raise AuthenticationRequired if the actor was deleted.
     """
     user_ids = {user_id for user_id in (actor and actor.id, *others) if user_id is not None}
     if not user_ids:
@@ -104,7 +104,7 @@ class TaskHandlers(Repository):
         return task
 
     async def change_task(self, call: Call[TaskPatch]) -> TaskOutput:
-        """Change the given fields; without an effective change no activity is recorded."""
+        """Change the given fields. If all of them have these values already, record no activity."""
         task_id, now = call.id, self.clock()
         requested = call.input.model_dump(exclude_unset=True)
         async with transaction(self.engine) as connection:
