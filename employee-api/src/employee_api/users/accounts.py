@@ -1,4 +1,4 @@
-"""Users and their accounts. Every change records an activity in the same transaction."""
+"""Users and their accounts. Every change is recorded as an activity in the same transaction."""
 
 import uuid
 from dataclasses import dataclass
@@ -31,9 +31,9 @@ UserT = TypeVar("UserT", bound=UserOutput)
 
 @dataclass
 class UserHandlers(Repository):
-    """One's own account, and the administration of users.
+    """Handles one's own account, and the administration of users.
 
-    With enforced authorization, the last management user can't be deleted, and employees see no e-mails of others.
+    If authorization is enforced, the last management user can't be deleted, and employees can't see others' e-mails.
     """
 
     users: UserRepository
@@ -90,12 +90,12 @@ class UserHandlers(Repository):
         return user
 
     async def delete_user(self, call: Call[None]) -> Deleted:
-        """Delete a user: their tasks become unassigned; their comments and activities remain without their id."""
+        """Delete a user. Their tasks become unassigned; their comments and activities remain, without the user's id."""
         user_id, actor, now = call.id, call.actor, self.clock()
         async with transaction(self.engine) as connection:
             ends_management = "deleted" if self.authorizer.enforced else None
             user = await lock_user(connection, user_id, actor, ends_management=ends_management)
-            # Users who delete themselves do not exist when the activity is inserted.
+            # Users who delete themselves no longer exist when the activity is inserted, so it can't refer to them.
             remaining_actor = None if actor and actor.id == user_id else actor
             await _detach_from_tasks(connection, user_id, remaining_actor, now)
             await connection.execute(delete(User).where(col(User.id) == user_id))
@@ -119,15 +119,15 @@ class UserHandlers(Repository):
         return await self._update(call.user.id, call, call.user)
 
     async def deactivate_user(self, call: Call[None]) -> AccountOutput:
-        """End the user's sessions and API tokens and refuse new ones, until they are reactivated."""
+        """End the user's sessions and API tokens, and refuse new ones until the user is reactivated."""
         return await self._end_access(call, "deactivated", self.clock(), ends_management="deactivated")
 
     async def reactivate_user(self, call: Call[None]) -> AccountOutput:
-        # This ends access, too: a login during the deactivation may have created a session since.
+        # Reactivation ends access again, because a login during the deactivation may have created a session.
         return await self._end_access(call, "reactivated", None)
 
     def _visible(self, user: UserT, reader: Actor | None) -> UserT:
-        """Return what the reader may see of a user: only management roles see e-mails, as in exports."""
+        """Return a user without their e-mail if the reader may not see it: others' are for management roles only."""
         sees_all = not self.authorizer.enforced or reader is None or reader.manages or reader.id == user.id
         return user if sees_all else user.model_copy(update={"email": ""})
 
@@ -138,7 +138,7 @@ class UserHandlers(Repository):
         return AccountOutput.model_validate(row)
 
     async def _update(self, user_id: uuid.UUID, call: Call[Any], actor: Actor | None) -> AccountOutput:
-        """Change some fields; setting a role also approves the account. Without a change no activity is recorded."""
+        """Change the given fields. Setting a role also approves the account. If nothing changes, record no activity."""
         requested = call.input.model_dump(exclude_unset=True)
         if "role" in requested:
             requested["approved"] = True
@@ -170,7 +170,7 @@ class UserHandlers(Repository):
         action: str,
         changed: dict[str, Any],
     ) -> AccountOutput:
-        """Store changed fields and those derived from them, record the activity, and return the account."""
+        """Store the changed fields and the fields derived from them, record the activity, and return the account."""
         values = dict(changed)
         if "name" in changed:
             values["avatar"] = avatar(changed["name"])
@@ -185,11 +185,11 @@ class UserHandlers(Repository):
 async def _detach_from_tasks(
     connection: AsyncConnection, user_id: uuid.UUID, actor: Actor | None, now: datetime
 ) -> None:
-    """Clear the user from every task, and record an activity for each."""
+    """Remove the user as assignee and reporter of tasks, and record an activity for each task."""
     assigned, reported = col(Task.assignee_id) == user_id, col(Task.reporter_id) == user_id
     fields = (col(Task.id), col(Task.title), col(Task.assignee_id), col(Task.reporter_id))
-    # Tasks with comments by the user are locked, too: the database clears the comments' author, which would deadlock
-    # with the deletion of such a task.
+    # Also lock the tasks on which the user has commented: deleting the user clears the author of these comments, which
+    # could deadlock with a concurrent deletion of such a task.
     commented = col(Task.id).in_(select(col(Comment.task_id)).where(col(Comment.author_id) == user_id))
     affected = select(*fields).where(or_(assigned, reported, commented)).order_by(col(Task.id)).with_for_update()
     tasks = (await connection.execute(affected)).mappings().all()

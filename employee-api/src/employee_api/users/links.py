@@ -29,9 +29,9 @@ async def create_link(
     now: datetime,
     **allows: Any,
 ) -> tuple[SingleUseLink, str]:
-    """Store a link and return it with its token, which can't be recovered later. Deletes expired links.
+    """Create a link, delete expired ones, and return the new link with its token, of which only a hash is stored.
 
-    `allows` is a `role` and `dept` for an invitation, a `user_id` for a password reset. Lock the users it names before.
+    `allows` is a `role` and `dept` for an invitation, a `user_id` for a password reset. Lock its users before the call.
     """
     token = new_token()
     link = SingleUseLink(
@@ -49,7 +49,7 @@ async def create_link(
 
 
 async def is_usable(rows: Repository, purpose: LinkPurpose, token: str) -> bool:
-    """Return whether an unused, unexpired link for this purpose has the token."""
+    """Return whether the token belongs to an unused, unexpired link for this purpose."""
     query = select(col(SingleUseLink.id)).where(_usable(purpose, token, rows.clock()))
     return await rows.find_row(query) is not None
 
@@ -57,10 +57,10 @@ async def is_usable(rows: Repository, purpose: LinkPurpose, token: str) -> bool:
 async def use_link(
     connection: AsyncConnection, purpose: LinkPurpose, token: str, now: datetime, *, require_manager: bool
 ) -> Row[Any] | None:
-    """Mark a link as used and return its columns; None if it is not usable. Locks its user and its creator.
+    """Mark a link as used and return its columns, or None if the link is not usable. Lock its user and its creator.
 
-    With `require_manager` the creator must still have access, and outrank the user or the role of the invitation:
-    links from before authorization was enforced, or from users who have left, are not usable.
+    With `require_manager` the creator must still be able to manage others, and must outrank the user or the invited
+    role. This rules out links from before authorization was enforced, and links from users who have left.
     """
     usable = _usable(purpose, token, now)
     link = (await connection.execute(select(SingleUseLink).where(usable))).first()
@@ -70,15 +70,15 @@ async def use_link(
     creator, role = users.get(link.creator_id), users[link.user_id]["role"] if link.user_id else link.role
     if require_manager and not (creator and can_manage(creator) and outranks(creator["role"], role)):
         return None
-    # Of two concurrent uses, the second waits here and finds the link used.
+    # If two requests use the link at once, the second one waits here, and then finds that the link was used.
     used = await connection.execute(update(SingleUseLink).where(usable).values(used_at=now))
     return link if used.rowcount == 1 else None
 
 
 async def end_access(connection: AsyncConnection, user_id: uuid.UUID, kept: Collection[bytes] = ()) -> None:
-    """Delete the user's sessions, API tokens and devices, except `kept` token hashes, and links for or by the user.
+    """Delete the user's sessions, API tokens and devices (except `kept` token hashes), and links for or by the user.
 
-    Whatever an intruder has created with the user's password or session must end with it.
+    This ends everything that an intruder may have created with the user's password or session.
     """
     table: Any
     for table in (Session, ApiToken, Device):

@@ -1,4 +1,4 @@
-"""Changes of passwords: by their users, and with single-use links from management users."""
+"""Password changes: by users who know their password, and with single-use links from management users."""
 
 from dataclasses import dataclass
 from datetime import timedelta
@@ -24,16 +24,16 @@ _RESET_LIFETIME = timedelta(hours=24)
 
 @dataclass
 class PasswordHandlers(Repository):
-    """A new password ends all access that the old one gave.
+    """Handles password changes. A new password ends all access that the old password gave.
 
-    With enforced authorization a link is valid only while its creator outranks the user.
+    If authorization is enforced, a link is valid only while its creator outranks the user.
     """
 
     new_users: NewUserPreparer
     authorizer: Authorizer
 
     def operations(self, change_own_password: Handler) -> list[Operation]:
-        """`change_own_password` verifies the current password first."""
+        """Return the operations; `change_own_password` must verify the current password before it calls `change`."""
         return [
             Operation(
                 "PUT", "/api/auth/me/password", "Change your password, and end your other sessions",
@@ -52,7 +52,7 @@ class PasswordHandlers(Repository):
         ]  # fmt: skip
 
     async def change(self, call: Call[PasswordChangeInput], account: Account) -> None:
-        """Replace a user's own password and end all access but this session. Raises WrongPassword if it has changed."""
+        """Replace the user's own password, and end all other sessions. Raise WrongPassword if it changed meanwhile."""
         password_hash = await call.while_connected(self.new_users.hash(call.input.new_password, "new_password"))
         async with transaction(self.engine) as connection:
             user = await lock_user(connection, account.user.id, call.user)
@@ -66,7 +66,7 @@ class PasswordHandlers(Repository):
             await record(connection, call.user, "changed_password", self.clock(), subject)
 
     async def allow_password_reset(self, call: Call[None]) -> CreatedPasswordReset:
-        """Create a link with which the user can set a password; it replaces any older one."""
+        """Create a link with which the user can set a password, replacing any older link."""
         user_id, now = call.id, self.clock()
         if call.actor is not None and call.actor.id == user_id:  # a stolen session must not replace the password
             self.authorizer.refuse(errors.HigherRoleRequired(), "allow_password_reset")
@@ -80,7 +80,7 @@ class PasswordHandlers(Repository):
         return CreatedPasswordReset(user_id=user_id, token=token, expires_at=link.expires_at)
 
     async def reset_password(self, call: Call[PasswordResetInput]) -> Success:
-        """Set the password of the link's user, and end all their access."""
+        """Set the password of the user whom the link names, and end all their access."""
         token = call.input.token
         if not await is_usable(self, LinkPurpose.PASSWORD_RESET, token):  # before hashing, which is expensive
             raise errors.InvalidPasswordReset

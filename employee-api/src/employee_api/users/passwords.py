@@ -28,7 +28,7 @@ _MAX_WAITING = 200
 
 
 class BoundedSemaphore:
-    """Admits `slots` users at a time in order of arrival, and lets at most `waiting` others wait."""
+    """Admits up to `slots` callers at a time, in order of arrival, and lets at most `waiting` more callers wait."""
 
     def __init__(self, slots: int, waiting: int) -> None:
         self._semaphore = asyncio.Semaphore(slots)
@@ -37,7 +37,7 @@ class BoundedSemaphore:
 
     @asynccontextmanager
     async def slot(self) -> AsyncIterator[None]:
-        """Wait for a slot and occupy it. Raises TooManyPasswords if too many wait."""
+        """Wait for a slot, and occupy it in the block. Raise TooManyPasswords if too many callers wait already."""
         if self.users >= self._capacity:
             raise TooManyPasswords
         self.users += 1
@@ -49,9 +49,9 @@ class BoundedSemaphore:
 
 
 class HashingQueue(Enum):
-    """The kinds of work. However large a flood of one kind is, it at most triples the waits of the others.
+    """The kinds of hashing work. Each has its own queue, so a flood of one kind at most triples the others' waits.
 
-    A login from a known device of its user does not queue behind the guesses of strangers.
+    Logins from known devices do not queue behind strangers' guesses.
     """
 
     KNOWN_DEVICE = "known device"
@@ -62,8 +62,8 @@ class HashingQueue(Enum):
 class PasswordHasher:
     """Hashes at most `threads` passwords at once; further calls wait in queues that take turns.
 
-    A hash takes `memory_kib` of memory and `passes` over it. Waits are recorded as spans. Use it from one event loop. A
-    caller that is cancelled while it waits leaves its queue.
+    Each hash takes `memory_kib` of memory and makes `passes` passes over it. Waits are recorded as spans. Use a hasher
+    from one event loop only. A call that is cancelled while waiting leaves its queue.
     """
 
     def __init__(
@@ -81,11 +81,11 @@ class PasswordHasher:
         self._tracer = (telemetry or Telemetry()).tracer
         self._executor = ThreadPoolExecutor(threads, thread_name_prefix="password", initializer=_lower_priority)
         self._threads = asyncio.Semaphore(threads)
-        # Only the first call of each kind waits for a thread, and the others wait behind it: so the kinds take turns.
+        # Only the first call in each queue waits for a thread; the rest wait behind it. So the queues take turns.
         self._first = {queue: BoundedSemaphore(1, _MAX_WAITING - 1) for queue in HashingQueue}
 
     async def hash(self, password: str) -> str:
-        """Hash a new password. Raises TooManyPasswords."""
+        """Hash a new password. Raise TooManyPasswords if its queue is full."""
         return await self.run(HashingQueue.NEW_PASSWORD, lambda: self._context.hash(normalize_password(password)))
 
     async def verify(
@@ -93,7 +93,7 @@ class PasswordHasher:
     ) -> tuple[bool, str | None]:
         """Return whether a password is correct, and a new hash to store if `stored` has outdated parameters.
 
-        For an unknown user `stored` is None: verification takes as long, and fails.
+        Pass None as `stored` for an unknown user: verification then takes the same time, and fails.
         """
         return await self.run(queue, lambda: self._verify(password, stored))
 
@@ -102,7 +102,7 @@ class PasswordHasher:
         self._executor.shutdown(wait=False, cancel_futures=True)
 
     async def run(self, queue: HashingQueue, work: Callable[[], T]) -> T:
-        """Run `work` in a thread when its turn comes. Raises TooManyPasswords if 200 of the kind wait."""
+        """Run `work` in a thread when its turn comes. Raise TooManyPasswords if 200 calls wait in the queue."""
         submitted = time.perf_counter()
         async with self._first[queue].slot():
             await self._threads.acquire()
@@ -110,20 +110,20 @@ class PasswordHasher:
         running = asyncio.get_running_loop().run_in_executor(self._executor, work)
         running.add_done_callback(lambda _: self._threads.release())
         record_wait(self._tracer, "password.wait", submitted, started)
-        # A hash that has begun can't be stopped, and occupies its thread until it ends.
+        # A hash computation that has begun can't be stopped, and occupies its thread until it ends.
         return await shared_result(running)
 
     def _verify(self, password: str, stored: str | None) -> tuple[bool, str | None]:
         normalized = normalize_password(password)
         correct, new_hash = self._verify_form(normalized, stored)
         if not correct and password != normalized:
-            # Old hashes are of passwords as they were entered.
+            # Old hashes were computed from passwords as entered, without normalization.
             correct, _ = self._verify_form(password, stored)
             new_hash = self._context.hash(normalized) if correct and len(normalized) <= MAX_PASSWORD_LENGTH else None
         return correct, new_hash
 
     def _verify_form(self, password: str, stored: str | None) -> tuple[bool, str | None]:
-        # The same work in every case: response times must not reveal which e-mails are registered.
+        # Do the same work in every case: response times must not reveal which e-mails are registered.
         fits = len(password) <= MAX_PASSWORD_LENGTH
         matches, new_hash = self._context.verify_and_update(password if fits else "", stored or self._dummy_hash)
         correct = matches and fits and stored is not None
@@ -131,7 +131,7 @@ class PasswordHasher:
 
 
 def _lower_priority() -> None:
-    # Only Linux has priorities for threads; elsewhere this would slow down the whole process.
+    # Only Linux has a priority per thread; elsewhere this would slow down the whole process.
     if sys.platform == "linux":
         thread = threading.get_native_id()
         os.setpriority(os.PRIO_PROCESS, thread, os.getpriority(os.PRIO_PROCESS, thread) + _NICENESS)

@@ -1,4 +1,4 @@
-"""Registration: open, by invitation, or closed; and the checks of the passwords that users choose."""
+"""Registration (open, by invitation, or closed), and checks of the passwords that users choose."""
 
 import asyncio
 from dataclasses import dataclass, replace
@@ -44,7 +44,7 @@ _INVITATIONS = col(SingleUseLink.purpose) == LinkPurpose.INVITATION
 
 @dataclass(frozen=True)
 class NewUserBody(JsonBody):
-    """A new user. With `strict`, errors also name what is too long, and white space counts as an empty e-mail."""
+    """A new user. With `strict`, errors also name fields that are too long, and a blank e-mail counts as empty."""
 
     error_text: str | None = "Name, email and password required"
     ignores_query: bool = True
@@ -64,7 +64,7 @@ class NewUserBody(JsonBody):
 
 @dataclass
 class NewUserPreparer:
-    """Checks and hashes passwords that users choose; passwords in the file `breached` are refused."""
+    """Checks and hashes the passwords that users choose. Passwords in the file `breached` are refused."""
 
     password_hasher: PasswordHasher
     min_length: int
@@ -75,7 +75,7 @@ class NewUserPreparer:
         return NewUser(new.name, new.email, password_hash, new.role or DEFAULT_ROLE, new.dept or "")
 
     async def hash(self, password: str, field: str = "password") -> str:
-        """Hash a chosen password, which the request has in this field. Raises WeakPassword, TooManyPasswords."""
+        """Hash a chosen password. Raise WeakPassword, which names the request's `field`, if it breaks a rule."""
         normalized = normalize_password(password)
         if len(normalized) < self.min_length:
             raise errors.WeakPassword(f"must have at least {self.min_length} characters", field)
@@ -90,12 +90,12 @@ class NewUserPreparer:
 class RegistrationHandlers(Repository):
     """Decides who may register, and with which rights.
 
-    With enforced authorization, users who register without an invitation are employees who await approval, and only
+    If authorization is enforced, users who register without an invitation become employees who await approval, and only
     management roles can invite.
 
     Attributes:
-        mode: by default anyone may register, until with enforced authorization a user has a management role.
-        per_address: the maximum number of registrations from one address, or with one invitation, in a window.
+        mode: who may register. None means anyone, but with enforced authorization only until the first manager exists.
+        per_address: how many registrations one network, or one invitation, may attempt in a window.
     """
 
     users: UserRepository
@@ -136,7 +136,7 @@ class RegistrationHandlers(Repository):
         ]  # fmt: skip
 
     async def register(self, call: Call[RegistrationInput]) -> UserOutput:
-        """Create a user with the role of the invitation, or with the rights of one without an invitation."""
+        """Create a user with the invitation's role, or with the rights that users without an invitation get."""
         invitation = call.input.invite or None
         await self._check(invitation)
         source = ("invitation", invitation) if invitation else ("registration", network(call.origin["address"]))
@@ -209,12 +209,12 @@ class RegistrationHandlers(Repository):
             self.authorizer.refuse(errors.RegistrationClosed(), operation)
 
     async def _count(self, key: bytes) -> None:
-        """Count an attempt, successful or not. Raises TooManyRegistrations if authorization is enforced."""
+        """Count an attempt. If there were too many and authorization is enforced, raise TooManyRegistrations."""
         if self.authorizer.mode is AuthMode.OFF:
             return
         count = (await self.counts.read([key])).get(key)
         if count is None or count.failures < self.per_address:
-            # A transaction of its own: concurrent attempts get distinct counts, and a failed request keeps its count.
+            # Its own transaction gives concurrent attempts distinct counts, and keeps the count if the request fails.
             async with shared_transaction():
                 count = (await self.counts.add([key]))[key]
             if count.failures <= self.per_address:

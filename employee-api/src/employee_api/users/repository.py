@@ -1,4 +1,4 @@
-"""Users in the database, locks on them, and which of them can manage others."""
+"""Reads, stores and locks users in the database, and tells which of them can manage others."""
 
 import random
 import uuid
@@ -39,7 +39,7 @@ class NewUser:
 
 @dataclass(frozen=True)
 class Account:
-    """A user with the data that verifying a login requires."""
+    """A user with the data needed to verify a login."""
 
     user: UserOutput
     password_hash: str
@@ -73,26 +73,26 @@ class UserRepository(Repository):
         return await self.find_row(select(col(User.id)).where(_CAN_MANAGE).limit(1)) is not None
 
     async def update_password_hash(self, account: Account, password_hash: str) -> None:
-        """Replace the hash of the same password, unless the password has changed in the meantime."""
+        """Store a new hash of the same password, unless the password has changed meanwhile."""
         unchanged = (col(User.id) == account.user.id, col(User.password_hash) == account.password_hash)
         await self.execute(update(User).where(*unchanged).values(password_hash=password_hash))
 
     async def lock_unchanged(self, account: Account) -> bool:
-        """Return whether the account is active with the same password, and lock it until the transaction ends."""
+        """Lock the account until the transaction ends; return whether it is active and has the same password still."""
         same = (col(User.id) == account.user.id, col(User.password_hash) == account.password_hash)
         query = select(col(User.id)).where(*same, col(User.deactivated_at).is_(None)).with_for_update(read=True)
         async with transaction(self.engine) as connection:
             return (await connection.execute(query)).first() is not None
 
     async def add(self, new: NewUser, actor: Actor | None) -> UserOutput:
-        """Create a user and return them. Raises EmailTaken."""
+        """Create a user and return them. Raise EmailTaken if another user has the e-mail."""
         async with transaction(self.engine) as connection:
             return await self.add_within(connection, new, actor)
 
     async def add_within(
         self, connection: AsyncConnection, new: NewUser, actor: Actor | None, invitation_id: uuid.UUID | None = None
     ) -> UserOutput:
-        """Create a user in a transaction, optionally by an invitation, and return them. Raises EmailTaken."""
+        """Like `add`, but in the caller's transaction. The recorded activity names the invitation, if there is one."""
         now = self.clock()
         user = User(
             id=uuid.uuid4(),
@@ -111,12 +111,12 @@ class UserRepository(Repository):
 
 
 def avatar(name: str) -> str:
-    """Return the initials: the first characters of the space-separated words, cut to two, then in upper case."""
+    """Return the first characters of the first two words, in upper case."""
     return "".join(word[0] for word in name.split(" ") if word)[:2].upper()
 
 
 async def save_user(connection: AsyncConnection, statement: Insert | Update) -> None:
-    """Insert or update a user. Raises EmailTaken."""
+    """Insert or update a user. Raise EmailTaken if another user has the e-mail."""
     try:
         await connection.execute(statement)
     except IntegrityError as error:
@@ -126,7 +126,7 @@ async def save_user(connection: AsyncConnection, statement: Insert | Update) -> 
 
 
 async def user_of(call: Call[InputT], rows: Repository) -> uuid.UUID:
-    """Return the id of the user in the path, or else of the session's user. Raises UserNotFound."""
+    """Return the user id in the path, or else the caller's id. Raise UserNotFound if no user has the id in the path."""
     if "id" not in call.ids:
         return call.user.id
     if await rows.find_row(select(col(User.id)).where(col(User.id) == call.id)) is None:
@@ -139,10 +139,11 @@ async def lock_user(
 ) -> AccountOutput:
     """Lock a user and the actor until the transaction ends, and return the user.
 
-    `ends_management` names a change after which the user can't manage others, such as "deleted". It locks all
-    management users, so that two such changes can't each rely on the other's user.
+    `ends_management` names a change after which the user can't manage others, such as "deleted". Then all management
+    users are locked, so that two concurrent changes can't remove the last two of them.
 
-    Raises UserNotFound, LastManagementUser, AuthenticationRequired if the actor was deleted or deactivated meanwhile.
+    Raise UserNotFound if there is no such user, LastManagementUser if no one else could manage others after the change,
+    and AuthenticationRequired if the actor was deleted or deactivated meanwhile.
     """
     conditions: list[ColumnElement[bool]] = [col(User.id).in_([user_id, *([actor.id] if actor else [])])]
     if ends_management is not None:
@@ -158,7 +159,7 @@ async def lock_user(
 
 
 async def lock_actor(connection: AsyncConnection, actor: Actor | None) -> None:
-    """Lock the actor, if there is one. Raises AuthenticationRequired if they were deleted or deactivated meanwhile."""
+    """Lock the actor, if there is one. Raise AuthenticationRequired if they were deleted or deactivated meanwhile."""
     if actor is not None:
         await lock_user(connection, actor.id, actor)
 
@@ -168,6 +169,6 @@ def can_manage(row: RowMapping) -> bool:
 
 
 async def lock_users(connection: AsyncConnection, condition: ColumnElement[bool]) -> dict[uuid.UUID, RowMapping]:
-    """Lock the users that match until the transaction ends, and return their accounts by id."""
+    """Lock the users that match the condition until the transaction ends, and return their accounts by id."""
     query = select(*AccountOutput.columns(User)).where(condition).order_by(col(User.id)).with_for_update()
     return {row["id"]: row for row in (await connection.execute(query)).mappings()}
