@@ -1,4 +1,4 @@
-"""`python -m employee_api` serves; `migrate` applies pending database migrations; `add-user` adds a user."""
+"""`python -m employee_api` serves the API; the command `migrate` applies migrations, and `add-user` adds a user."""
 
 import argparse
 import asyncio
@@ -35,12 +35,12 @@ from employee_api.users.schemas import UserInput
 
 log = structlog.get_logger()
 
-# A process that can't reach its database exits with a one-line message; whatever runs it restarts it.
+# If the database accepts no connection for this long, the process exits; whatever supervises it restarts it.
 _CONNECT_SECONDS = 1.5
 
 
 class ProcessSettings(EmployeeApiSettings):
-    # Only loopback by default: otherwise a page could rebind its name to this machine (DNS rebinding).
+    # Loopback only by default: otherwise a web page could reach this API by DNS rebinding.
     allowed_hosts: Annotated[frozenset[str], Parse(parse_host_patterns)] = LOOPBACK
 
 
@@ -48,7 +48,7 @@ def main() -> None:
     arguments = _parse_arguments()
     if arguments.command == "add-user":
         _add_user(load(EmployeeApiSettings), arguments)
-    else:  # `run` also handles the command `migrate`
+    else:  # `run` also handles the `migrate` command
         http_server.run("employee-api", ProcessSettings, build, migrations=MIGRATIONS, connect_seconds=_CONNECT_SECONDS)
 
 
@@ -72,7 +72,7 @@ def _parse_arguments() -> argparse.Namespace:
 
 @asynccontextmanager
 async def build(settings: EmployeeApiSettings, service: HttpService) -> AsyncIterator[Starlette]:
-    """Build the application, and close what it uses after the drain."""
+    """Build the application, and close its resources once the server has drained."""
     if settings.auth_mode is AuthMode.OFF:
         log.warning("AUTH_MODE is off: every client has full access")
     engine = open_engine(settings.database_url.get_secret_value(), service.telemetry)

@@ -1,4 +1,4 @@
-"""Who makes a request, with which token, and what an operation requires of them."""
+"""Callers: their tokens, scopes and roles, and the access that an operation requires."""
 
 import hashlib
 import secrets
@@ -8,25 +8,25 @@ from enum import Enum, StrEnum
 
 from starlette.requests import Request
 
-# The management roles by rank; all other roles are below them.
+# The rank of each management role; all other roles have rank 0.
 _RANKS = {"manager": 1, "cto": 2, "ceo": 3}
 MANAGEMENT_ROLES = frozenset(_RANKS)
 
-# The prefixes make browsers insist on Secure, Path=/ and no Domain.
+# The `__Host-` prefix makes browsers insist on Secure, Path=/ and no Domain.
 SESSION_COOKIE = "__Host-session"
 DEVICE_COOKIE = "__Host-device"
 
-# Lets programs, and scanners for leaked secrets, recognize an API token.
-API_TOKEN_PREFIX = "shop_"  # noqa: S105 - no secret
+# Lets programs and secret scanners recognize an API token.
+API_TOKEN_PREFIX = "shop_"  # noqa: S105 - not a secret
 
 
 def new_token() -> str:
-    """Return 256 random bits: unlike a password, they can't be guessed from a fast hash."""
+    """Return a random 256-bit token. Unlike a password, it can't be guessed, even if a fast hash of it leaks."""
     return secrets.token_urlsafe(32)
 
 
 def hash_token(token: str) -> bytes:
-    """Return what is stored of a token, or of any text that a client sends as one."""
+    """Return the hash that is stored instead of a token. `token` may be any text that a client sends."""
     return hashlib.sha256(token.encode(errors="surrogateescape")).digest()
 
 
@@ -36,7 +36,7 @@ def bearer_token(request: Request) -> str | None:
 
 
 def session_token(request: Request) -> str:
-    """Return the token of the session: a bearer token, or else the cookie; empty if there is neither."""
+    """Return the session token from the bearer token or else the cookie; an empty string if there is neither."""
     return bearer_token(request) or request.cookies.get(SESSION_COOKIE, "")
 
 
@@ -54,9 +54,10 @@ class Scope(StrEnum):
 class Access(Enum):
     """What an operation requires of its caller when `AUTH_MODE` is `enforce`.
 
-    SELF is for what concerns only the caller: it requires a session in every mode, because without one there is no
-    caller. SESSION also requires that a management role has approved the user. An API token replaces a session, within
-    its scopes, except for SELF. SUBORDINATE is MANAGEMENT of the user in the path, whom the caller must outrank.
+    - SELF: a session, in every mode, because the operation acts on the caller; API tokens are not accepted.
+    - SESSION: a session, or an API token with the scope, of a user whom a management role has approved.
+    - MANAGEMENT: like SESSION, and a management role.
+    - SUBORDINATE: like MANAGEMENT, and the caller must outrank the user in the path.
     """
 
     OPEN = "open"
@@ -67,15 +68,15 @@ class Access(Enum):
 
 
 def outranks(role: str, other: str) -> bool:
-    """Return whether a role may administer users with the other: only lower ones, but a CEO everyone."""
+    """Return whether `role` may administer users with the role `other`: a lower one, or any if `role` is CEO."""
     return role == "ceo" or _RANKS.get(role, 0) > _RANKS.get(other, 0)
 
 
 @dataclass(frozen=True)
 class Actor:
-    """The user whose session or API token a request carries, with their current role.
+    """The user who makes a request with a session or API token, and their current role.
 
-    `scopes` are those of the API token; None for a session.
+    `scopes` are the API token's scopes; None for a session.
     """
 
     id: uuid.UUID

@@ -1,4 +1,4 @@
-"""The log of changes to users and tasks. An activity is recorded in the transaction of its change."""
+"""The log of changes to users and tasks. An activity is recorded in the same transaction as the change."""
 
 import uuid
 from collections.abc import Mapping
@@ -51,9 +51,9 @@ _FILTERS = {"subject": Activity.subject_id, "actor": Activity.actor_id, "action"
 
 @dataclass(frozen=True)
 class Subject:
-    """The user or task that an action changed: the values of its changed fields before and after.
+    """What an action changed, such as a user or task, with the changed fields' values before and after.
 
-    A creation has no values before, a deletion none after.
+    `before` is empty for a creation, `after` for a deletion.
     """
 
     type: str

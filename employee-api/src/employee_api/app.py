@@ -1,4 +1,4 @@
-"""Builds the application from its parts, for the process and for tests."""
+"""Builds the application from its parts, for the server and for tests."""
 
 from datetime import timedelta
 from functools import partial

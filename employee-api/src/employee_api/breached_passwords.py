@@ -1,7 +1,7 @@
-"""Looks up passwords in a file of breached ones, which may be larger than the memory.
+"""Looks up passwords in a file of breached passwords, which may be larger than memory.
 
-Each line is a password or its SHA-1, sorted by bytes. As in the files of Have I Been Pwned, `:` and a count may follow
-a hash.
+The lines are sorted by bytes. Each is a password, or its SHA-1 hash, perhaps followed by `:` and a count as in the
+files of Have I Been Pwned.
 """
 
 import hashlib
@@ -16,10 +16,10 @@ _SAMPLES = 1000
 
 
 def is_breached(password: str, path: Path) -> bool:
-    """Look up a password by binary search. Raises OSError."""
+    """Return whether the file contains the password (binary search). Raise OSError if the file can't be read."""
     with path.open("rb") as file:
         hashed = _has_hashes(file)
-        # Published lists contain SHA-1.
+        # Published lists contain SHA-1 hashes.
         sha1 = hashlib.sha1(password.encode(), usedforsecurity=False).hexdigest().upper()
         wanted = (sha1 if hashed else password).encode()
 
@@ -32,7 +32,7 @@ def is_breached(password: str, path: Path) -> bool:
 
 
 def parse_breached_passwords_file(name: str) -> Path:
-    """Return the path. Raise ValueError if the file can't be read, or if a sample of its lines is not sorted."""
+    """Return the path. Raise ValueError if the file can't be read or is empty, or if sampled lines are not sorted."""
     path = Path(name)
     try:
         with path.open("rb") as file:

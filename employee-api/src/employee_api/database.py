@@ -1,4 +1,4 @@
-"""Migrations, transactions, and connections for worker threads; `chassis.sql.engine` opens the pool."""
+"""Transactions, repositories, and connections for worker threads; `chassis.sql.engine` opens the connection pool."""
 
 import sqlite3
 import sys
@@ -20,7 +20,7 @@ from sqlalchemy.pool import NullPool
 from chassis.sql import sqlite
 from chassis.sql.sqlalchemy_url import UNPREPARED
 
-# Connection failures, exhausted resources, shutdowns, and a read-only server (a standby).
+# SQLSTATE prefixes for connection failures, exhausted resources, shutdowns, and a read-only server (a standby).
 _POSTGRES_AWAY = ("08", "53", "57P", "25006")
 
 MIGRATIONS = Path(__file__).parent / "migrations"
@@ -44,9 +44,9 @@ _shared: ContextVar[_Shared | None] = ContextVar("shared_transaction", default=N
 
 @asynccontextmanager
 async def shared_transaction() -> AsyncIterator[None]:
-    """Join every `transaction` in the block into one, which begins with the first of them.
+    """Make every `transaction` in the block part of one shared transaction, which begins with the first of them.
 
-    It is committed at the end of the block, or rolled back after an error.
+    The shared transaction is committed at the end of the block, or rolled back if the block raises an error.
     """
     async with AsyncExitStack() as stack:
         token = _shared.set(_Shared(stack))
@@ -58,7 +58,7 @@ async def shared_transaction() -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def transaction(engine: AsyncEngine) -> AsyncIterator[AsyncConnection]:
-    """Run the block in its own transaction, or in a savepoint of the shared one."""
+    """Run the block in its own transaction, or in a savepoint of the shared transaction if there is one."""
     shared = _shared.get()
     if shared is None:
         async with engine.begin() as connection:
@@ -83,12 +83,12 @@ class Repository:
         return self.engine.execution_options(isolation_level="AUTOCOMMIT")
 
     async def find_row(self, query: Executable) -> dict[str, Any] | None:
-        """Return the columns of the first row by name."""
+        """Return the first row as a dictionary of its columns; None if there is no row."""
         rows = await self.find_rows(query)
         return rows[0] if rows else None
 
     async def execute(self, statement: Executable) -> None:
-        """Execute one change in a `transaction`."""
+        """Execute a single statement in a `transaction`."""
         async with transaction(self.engine) as connection:
             await connection.execute(statement)
 
@@ -98,20 +98,20 @@ class Repository:
 
 
 def blocking_engine(engine: AsyncEngine) -> Engine:
-    """Return an engine for the same database; the thread that uses a connection opens and closes it."""
+    """Return a synchronous engine for the same database, without a pool: each thread opens its own connection."""
     if engine.dialect.name == "postgresql":
         return create_engine(engine.url, poolclass=NullPool, connect_args=UNPREPARED)
     return create_engine(engine.url.set(drivername="sqlite"), poolclass=NullPool)
 
 
 def is_unique_violation(error: DBAPIError) -> bool:
-    """Return whether another row has the same unique values. Input can violate no other kind of constraint."""
+    """Return whether a unique constraint was violated; client input can violate no other kind of constraint."""
     unique = (sqlite3.SQLITE_CONSTRAINT_UNIQUE, sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY)
     return getattr(error.orig, "sqlstate", "") == "23505" or getattr(error.orig, "sqlite_errorcode", 0) in unique
 
 
 def is_away(error: BaseException) -> bool:
-    """Return whether an error means that the database can't be used now, whatever the request."""
+    """Return whether an error means that the database is unavailable, and not that this request is at fault."""
     if isinstance(error, PoolTimeoutError):
         return True
     if isinstance(error, DBAPIError):
@@ -122,9 +122,9 @@ def is_away(error: BaseException) -> bool:
 
 
 def _is_postgres_away(error: BaseException) -> bool:
-    psycopg = sys.modules.get("psycopg")  # with SQLite it is never imported, which saves a third of a second
+    psycopg = sys.modules.get("psycopg")  # only imported with PostgreSQL, which saves a third of a second
     if psycopg is None or not isinstance(error, psycopg.Error):
         return False
-    if error.sqlstate is None:  # refused and lost connections have no state
+    if error.sqlstate is None:  # refused and lost connections have no SQLSTATE
         return isinstance(error, (psycopg.OperationalError, psycopg.InterfaceError))
     return bool(error.sqlstate.startswith(_POSTGRES_AWAY))

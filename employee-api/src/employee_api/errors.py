@@ -1,4 +1,4 @@
-"""The errors of the API. Names, statuses and texts are contract; `http/docs/errors.json` explains them."""
+"""API errors. Names, statuses and texts are part of the contract; `http/docs/errors.json` explains each error."""
 
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
@@ -60,7 +60,7 @@ class LastManagementUser(ApiError):
 
 
 def _error(name: str, status: int, text: str, *, reason: str | None = None, **constants: Any) -> type[ApiError]:
-    """Define an error. Programs recognize it by the reason, which derives from the name by default."""
+    """Define an error class. Clients recognize an error by its reason, which derives from the name by default."""
     attributes = {"status": HTTPStatus(status), "text": text, "__module__": __name__} | constants
     kind = cast("type[ApiError]", type(name, (ApiError,), attributes))
     kind.default_reason = reason or kind.default_reason
@@ -124,4 +124,4 @@ NOT_FOUND = {
     "tasks": TaskNotFound,
     "comments": CommentNotFound,
 }
-"""The error for an unknown id, by the segment before it in a path."""
+"""The error for an unknown id in a path, by the path segment before the id."""

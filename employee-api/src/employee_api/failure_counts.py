@@ -1,4 +1,4 @@
-"""Counts of failed logins and of registrations in the database, which all replicas share."""
+"""Counts failed logins and registrations in the database, so that all replicas share the counts."""
 
 import hashlib
 from collections.abc import Iterable, Mapping
@@ -15,18 +15,18 @@ from employee_api.models import FailureCount
 
 @dataclass
 class FailureCounts(Repository):
-    """Counts by key, in windows that begin with the first failure."""
+    """Failure counts per key. A key's count starts again when `window` has passed since its first failure."""
 
     window: timedelta
 
     async def read(self, keys: Iterable[bytes]) -> Mapping[bytes, FailureCount]:
-        """Return the counts of these keys that are not zero."""
+        """Return the current counts of these keys, without those that are zero."""
         current = col(FailureCount.begun_at) > self.clock() - self.window
         query = select(FailureCount).where(col(FailureCount.key_hash).in_(list(keys)), current)
         return {row["key_hash"]: FailureCount(**row) for row in await self.find_rows(query)}
 
     async def add(self, keys: Iterable[bytes]) -> Mapping[bytes, FailureCount]:
-        """Count a failure for each key, return the new counts, and delete the counts of ended windows."""
+        """Count a failure for each key, delete counts whose window has ended, and return the new counts."""
         now = self.clock()
         begun_at, failures = col(FailureCount.begun_at), col(FailureCount.failures)
         ended = begun_at <= now - self.window
@@ -39,7 +39,7 @@ class FailureCounts(Repository):
             "last_at": now,
         }
         add = insert(FailureCount).values(rows).on_conflict_do_update(index_elements=["key_hash"], set_=changed)
-        # Rows that another transaction has locked are left to it.
+        # Skip rows that another transaction has locked, instead of waiting for it.
         deletable = select(col(FailureCount.key_hash)).where(ended).with_for_update(skip_locked=True)
         async with transaction(self.engine) as connection:
             counted = (await connection.execute(add.returning(FailureCount))).mappings()
@@ -52,5 +52,5 @@ class FailureCounts(Repository):
 
 
 def count_key(kind: str, value: str) -> bytes:
-    """Return a key of fixed length: the e-mail in a login may be as long as a request body."""
+    """Return a key of fixed length, because the e-mail in a login may be as long as a request body."""
     return hashlib.sha256(f"{kind} {value}".encode()).digest()

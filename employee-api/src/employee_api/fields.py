@@ -1,6 +1,6 @@
-"""Types of request and response fields, and months as SQL conditions.
+"""Types for request and response fields, and SQL conditions for months.
 
-Text has no control characters; passwords may, except for NUL. The JSON parser rejects lone surrogates before.
+Text may not contain control characters, but passwords may, except for NUL. The JSON parser rejects lone surrogates.
 """
 
 import re
@@ -46,9 +46,9 @@ Title = Annotated[str, _text(1, 500), Field(examples=["Water the plants"])]
 
 
 def broken_rule(rule: str) -> PydanticCustomError:
-    """Return the error of a validator whose rule is shown to clients, such as "must be a UUID".
+    """Return a validation error whose rule is shown to clients, such as "must be a UUID".
 
-    Texts of other errors are not shown because they may contain the value.
+    The texts of other validation errors are not shown, because they may contain the client's value.
     """
     return PydanticCustomError(BROKEN_RULE, "{rule}", {"rule": rule})
 
@@ -59,14 +59,14 @@ def parse_id(text: str) -> uuid.UUID | None:
 
 
 def _require_canonical_id(value: Any) -> Any:
-    # `uuid.UUID` also accepts braces, `urn:uuid:` and more.
+    # `uuid.UUID` would also accept braces, `urn:uuid:` and more.
     if isinstance(value, str) and parse_id(value) is None:
         raise broken_rule("must be a UUID")
     return value
 
 
 def _parse_calendar_date(value: Any) -> date:
-    # pydantic also accepts numbers and timestamps.
+    # Unlike pydantic, refuse numbers and timestamps.
     if not isinstance(value, str) or not _DATE.fullmatch(value):
         raise broken_rule("must be YYYY-MM-DD")
     try:
@@ -93,7 +93,7 @@ def _require_visible(email: str) -> str:
 
 
 def _parse_moment(value: Any) -> datetime:
-    # pydantic also accepts numbers, and timestamps without a time zone.
+    # Unlike pydantic, refuse numbers, and timestamps without a time zone.
     try:
         if isinstance(value, str) and _MOMENT.fullmatch(value):
             return datetime.fromisoformat(value.upper()).astimezone(UTC)
@@ -103,17 +103,17 @@ def _parse_moment(value: Any) -> datetime:
 
 
 def email_key(email: str) -> str:
-    """Return the form in which e-mails are compared: case, composition and surrounding white space do not count."""
+    """Return the form in which e-mails are compared, regardless of case, composition and surrounding white space."""
     return unicodedata.normalize("NFC", unicodedata.normalize("NFC", email.strip()).casefold())
 
 
 def normalize_password(password: str) -> str:
-    """Return the form that is hashed: systems compose the same characters differently."""
+    """Return the form of a password to hash: NFC, because systems compose the same characters differently."""
     return unicodedata.normalize("NFC", password)
 
 
 def format_timestamp(timestamp: datetime) -> str:
-    """Return the form of a UTC timestamp in responses."""
+    """Format a UTC timestamp for responses, such as 2026-01-31T12:00:00.000000Z."""
     return timestamp.isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
@@ -137,13 +137,13 @@ Limit = Annotated[int, Field(ge=1, le=MAX_PAGE_SIZE)]
 
 
 def month_range(month: str, zone: tzinfo = UTC) -> tuple[datetime, datetime]:
-    """Return the first and the last moment of a month in a time zone, both inclusive, in UTC. Raises ValueError."""
+    """Return the first and last moment of a month in a time zone, in UTC. Raise ValueError if it is not YYYY-MM."""
     match = _MONTH.fullmatch(month)
     if match is None:
         raise broken_rule("must be YYYY-MM")
     year, number = int(match[1]), int(match[2])
     first = _in_utc(datetime(year, number, 1, tzinfo=zone))
-    if (year, number) == (9999, 12):  # the following month can't be represented
+    if (year, number) == (9999, 12):  # `datetime` can't represent the following month
         return first, datetime.max.replace(tzinfo=UTC)
     following = _in_utc(datetime(year + number // 12, number % 12 + 1, 1, tzinfo=zone))
     return first, following - datetime.resolution
@@ -152,12 +152,12 @@ def month_range(month: str, zone: tzinfo = UTC) -> tuple[datetime, datetime]:
 def _in_utc(moment: datetime) -> datetime:
     try:
         return moment.astimezone(UTC)
-    except OverflowError:  # the first moment of the year 1, east of Greenwich
+    except OverflowError:  # east of Greenwich the year 1 begins before the earliest `datetime`
         return datetime.min.replace(tzinfo=UTC)
 
 
 def in_month(column: Any, month: str, zone: tzinfo = UTC) -> ColumnElement[bool]:
-    """Return the SQL condition that a timestamp column lies in a month."""
+    """Return the SQL condition that a column's timestamp lies in the month."""
     first, last = month_range(month, zone)
     condition: ColumnElement[bool] = column.between(first, last)
     return condition

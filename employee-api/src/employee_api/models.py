@@ -1,4 +1,4 @@
-"""The tables, the same on SQLite and PostgreSQL. Timestamps are UTC with microseconds; ids are UUIDs."""
+"""Database tables, the same on SQLite and PostgreSQL. Timestamps are UTC with microseconds; ids are UUIDs."""
 
 import uuid
 from datetime import UTC, date, datetime
@@ -8,7 +8,7 @@ from sqlalchemy import JSON, DateTime, Dialect, Index, Text, TypeDecorator, text
 from sqlmodel import Field, SQLModel
 from typing_extensions import override
 
-# Named constraints can be dropped by migrations on both databases.
+# Every constraint gets a name, so that migrations can drop it on both databases.
 SQLModel.metadata.naming_convention = {
     "ix": "ix_%(column_0_N_label)s",
     "uq": "uq_%(table_name)s_%(column_0_N_name)s",
@@ -44,7 +44,7 @@ _OPTIONAL_TIMESTAMP: Any = Field(default=None, sa_type=UtcDateTime)
 _ADDED_TEXT: Any = Field(default="", sa_type=Text, sa_column_kwargs={"server_default": text("''")})
 # The database clears the column when the user is deleted.
 _USER_REFERENCE: Any = Field(default=None, foreign_key="users.id", ondelete="SET NULL", index=True)
-# The row is deleted with the user.
+# The database deletes the row when the user is deleted.
 _OWNER: Any = Field(foreign_key="users.id", ondelete="CASCADE", index=True)
 
 

@@ -1,4 +1,4 @@
-"""Lists in pages, newest first by default.
+"""Splits lists into pages, newest first by default.
 
 A cursor identifies the last row of a page, so rows that are added later do not shift the following pages.
 """
@@ -38,13 +38,13 @@ class PageQuery(Input):
 
 @dataclass(frozen=True)
 class SortKey:
-    """What a list is sorted by, before the id; rows without a value come last.
+    """What a list is sorted by. Rows with the same value are sorted by id; rows without a value come last.
 
     Attributes:
-        name: identifies the key in cursors, which are valid for one key and direction only.
-        expression: the SQL expression.
-        values: validates values in cursors, which are input: it must refuse what the database can't store.
-        optional: whether rows may have no value.
+        name: identifies the key in cursors. A cursor is valid for one key and direction only.
+        expression: the SQL expression to sort by.
+        values: validates values in cursors, which clients may forge: it must refuse what the database can't store.
+        optional: whether the expression may be NULL.
     """
 
     name: str
@@ -58,7 +58,7 @@ class SortKey:
         return query.order_by(by_value.nulls_last() if self.optional else by_value, by_id)
 
     def follows(self, cursor: str, row_id: Any) -> ColumnElement[bool]:
-        """Return the condition that a row comes after the one that the cursor identifies. Raises BadRequest."""
+        """Return the SQL condition for rows after the cursor's row. Raise BadRequest if the cursor is invalid."""
         value, last_id = self._decode(cursor)
         by_value: Any = self.expression
         if value is None:
@@ -97,9 +97,9 @@ async def fetch_page(
     *,
     key: SortKey | None = None,
 ) -> OutputT:
-    """Return a page of `query`, which selects the `id` of `model`, as an `output` with `items` and `next`.
+    """Return a page of `query`, which must select the `id` of `model`, as an `output` with `items` and `next`.
 
-    By default the newest rows come first. Raises BadRequest for an invalid cursor.
+    By default the newest rows come first. Raise BadRequest if the cursor is invalid.
     """
     row_id, key = col(model.id), key or SortKey("created_at", col(model.created_at), TIMESTAMPS)
     query = key.sort(query.add_columns(key.expression.label("sort_value")), row_id)

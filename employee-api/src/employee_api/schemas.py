@@ -42,7 +42,7 @@ class Output(BaseModel):
 
     @classmethod
     def columns(cls, table: Any) -> list[Any]:
-        """Return the columns of a table for the fields of the body."""
+        """Return the table's columns that have the names of this model's fields."""
         return [getattr(table, name) for name in cls.model_fields]
 
 

@@ -40,13 +40,13 @@ _Duration = Annotated[float, Meta(gt=0, le=100 * 365 * 24 * 3600)]
 
 
 def _password_threads() -> int:
-    """Return the number of cores less one, which is for everything else. Each hash takes 19 MiB."""
+    """Return all cores but one, which is left for other work, and at most 4, because each hash takes 19 MiB."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return max(1, min(cores - 1, _MAX_PASSWORD_THREADS))
 
 
 def _parse_origins(text: str) -> frozenset[str]:
-    """Parse origins separated by commas into the form that browsers send."""
+    """Parse comma-separated origins into the form that browsers send."""
     origins = frozenset(part.strip().lower() for part in text.split(",") if part.strip())
     if not all(ORIGIN.fullmatch(origin) for origin in origins):
         raise ValueError("must be exact origins, such as https://app.example.com, separated by commas")
@@ -54,7 +54,7 @@ def _parse_origins(text: str) -> frozenset[str]:
 
 
 class EmployeeApiSettings(HttpServiceSettings):
-    """Settings of the process. A field's name in capitals is its environment variable."""
+    """Process settings. The environment variable for a field is the field's name in capitals."""
 
     port: Port = 8000
     database_url: DatabaseUrl = SecretStr("sqlite:///.shop/employee-api.db")
@@ -75,5 +75,5 @@ class EmployeeApiSettings(HttpServiceSettings):
 
     @property
     def min_password_length(self) -> int:
-        """The setting, or its default: the documented behaviour has no minimum."""
+        """The configured minimum, or by default 12; 1 if `AUTH_MODE` is `off`, whose contract has no minimum."""
         return self.password_min_length or (1 if self.auth_mode is AuthMode.OFF else _PASSWORD_MIN_LENGTH)
