@@ -1,1 +1,1 @@
-"""Infrastructure shared by all services, one module per concern."""
+"""Infrastructure that all services share, one module per concern."""

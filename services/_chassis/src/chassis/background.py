@@ -1,4 +1,4 @@
-"""Background loops that survive errors, and results that several callers wait for."""
+"""Background loops that survive errors, and results that several callers can wait for."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
@@ -16,7 +16,7 @@ Loop: TypeAlias = Callable[[], Coroutine[Any, Any, None]]
 
 @asynccontextmanager
 async def in_background(*loops: Loop) -> AsyncIterator[None]:
-    """Run loops until the context exits. A loop that fails is restarted, so that its error does not end the process."""
+    """Run loops until the context exits. Restart a loop that fails, so that its error does not end the process."""
     async with asyncio.TaskGroup() as tasks:
         running = [tasks.create_task(repeat(loop, _RESTART_SECONDS, "background work failed")) for loop in loops]
         yield
@@ -25,14 +25,14 @@ async def in_background(*loops: Loop) -> AsyncIterator[None]:
 
 
 async def repeat(work: Callable[[], Awaitable[object]], seconds: float, event: str, **details: str) -> None:
-    """Do the work now and again after each pause, until cancelled. Log its errors under this event."""
+    """Do the work now, and again after each pause of `seconds`, until cancelled. Log its errors as `event`."""
     while True:
         await log_errors(work(), event, **details)
         await asyncio.sleep(seconds)
 
 
 async def log_errors(work: Awaitable[object], event: str, **details: str) -> bool:
-    """Await one unit of work, log its error if it fails, and return whether it succeeded."""
+    """Await some work, log its error if it fails, and return whether it succeeded."""
     try:
         await work
     except Unavailable:
@@ -45,14 +45,14 @@ async def log_errors(work: Awaitable[object], event: str, **details: str) -> boo
 
 
 async def shared_result(running: "asyncio.Future[T]") -> T:
-    """Return the result of work that continues when this caller is cancelled."""
-    # Not asyncio.shield: since Python 3.14 it reports the error of work whose callers have all gone.
+    """Wait for work that continues even if this caller is cancelled, and return its result."""
+    # Not asyncio.shield: since Python 3.14, it reports the error of work that no caller waits for any more.
     running.add_done_callback(mark_retrieved)
     await asyncio.wait([running])
     return running.result()
 
 
 def mark_retrieved(running: "asyncio.Future[Any]") -> None:
-    """Keep asyncio from reporting an error that no caller waits for any more."""
+    """Keep asyncio from reporting the error of work that no caller waits for any more."""
     if not running.cancelled():
         running.exception()

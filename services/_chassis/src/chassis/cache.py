@@ -1,4 +1,4 @@
-"""A cache whose entries expire. Concurrent misses of a key share one fetch."""
+"""A cache whose entries expire. Concurrent misses for a key share one fetch."""
 
 import asyncio
 import time
@@ -19,9 +19,9 @@ log = structlog.get_logger()
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
-_MAX_ENTRIES = 10_000  # then the oldest is evicted
+_MAX_ENTRIES = 10_000  # at this size, each new entry evicts the oldest
 RETRY_SECONDS = 1.0
-"""How long a stale value is served after a failed refresh, before the next attempt."""
+"""How long to serve a stale value after a failed refresh before trying again."""
 
 
 @dataclass(slots=True)
@@ -31,12 +31,12 @@ class _Entry(Generic[V]):
 
 
 class TtlCache(Generic[K, V]):
-    """Fetches missing values. A failed fetch is not cached: its error goes to every caller that waits for it.
+    """Fetches missing values. A failed fetch is not cached; every caller that waits for it gets its error.
 
     Args:
-        fetch: loads the value of a key, without the deadline of the call that triggers it.
-        serve_stale: return an expired value at once and refresh it in the background; if that fails, keep serving it.
-            Otherwise an expired value counts as missing.
+        fetch: loads a key's value; runs without the deadline of the call that triggers it.
+        serve_stale: whether to return an expired value at once and refresh it in the background, and keep serving it if
+            the refresh fails. Otherwise, an expired value counts as missing.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class TtlCache(Generic[K, V]):
         )
 
     async def get(self, *keys: K) -> list[V]:
-        """Return the values in the order of the keys, or raise the error of a failed fetch."""
+        """Return the values in the order of the keys. If a fetch fails, raise its error."""
         now = self._clock()
         entries = [self._usable(key, now) for key in keys]
         fetches = [

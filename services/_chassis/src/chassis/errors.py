@@ -1,7 +1,7 @@
-"""Kinds of errors shared by all services. `chassis.rpc.status` maps each kind to a gRPC status and back.
+"""Kinds of errors that all services share. `chassis.rpc.status` maps each kind to a gRPC status and back.
 
-A service subclasses a kind for each error of its domain. The class name becomes the reason that callers branch on:
-`class ProductNotFound(NotFound)` reaches them as NOT_FOUND with the reason `PRODUCT_NOT_FOUND`.
+A service subclasses a kind for each of its own errors. The class name becomes the reason that callers branch on: they
+receive `class ProductNotFound(NotFound)` as NOT_FOUND with the reason `PRODUCT_NOT_FOUND`.
 """
 
 import re
@@ -14,8 +14,8 @@ class DomainError(Exception):
     """An error that the caller sees. It never contains a secret or the offending value.
 
     Args:
-        reason: for programs, in UPPER_SNAKE_CASE; by default derived from the class name.
-        retry_after_seconds: delay after which a retry may succeed, if known.
+        reason: what programs branch on, in UPPER_SNAKE_CASE; derived from the class name by default.
+        retry_after_seconds: how long to wait until a retry may succeed, if known.
     """
 
     default_reason: ClassVar[str] = "DOMAIN_ERROR"
@@ -35,20 +35,20 @@ class DomainError(Exception):
         super().__init__(message)
         self.message = message
         self.reason = reason or self.default_reason
-        self.metadata = dict(metadata or {})  # a copy, because handlers of the error may add to it
+        self.metadata = dict(metadata or {})  # a copy, because error handlers may add to it
         self.retry_after_seconds = retry_after_seconds
 
 
 @dataclass(frozen=True)
 class FieldViolation:
-    """The path of a request field, such as `item.quantity`, and the rule that it violates."""
+    """A request field's path, such as `item.quantity`, and the rule that the field violates."""
 
     field: str
     rule: str
 
 
 class InvalidArgument(DomainError):
-    """The request is invalid in any state of the system. Reports each violated field."""
+    """The request is invalid, whatever the system's state. The error reports each invalid field."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class InvalidArgument(DomainError):
         metadata: Mapping[str, str] | None = None,
     ) -> None:
         self.violations = violations
-        # Rules, never values: the message is logged and shown on pages.
+        # Only quote rules, never values: the message is logged and shown on web pages.
         described = "; ".join(f"{violation.field}: {violation.rule}" for violation in violations)
         super().__init__(message or described, reason=reason, metadata=metadata)
 
@@ -123,8 +123,8 @@ REFUSALS: tuple[type[DomainError], ...] = (
     OutOfRange,
     Unimplemented,
 )
-"""Kinds of permanent refusal: the peer did nothing, and a retry won't help. After any other error, the outcome of a
-write is unknown."""
+"""Errors with which a peer refuses a request for good: it did nothing, and a retry won't help. After any other error, a
+write's outcome is unknown."""
 
 
 class IdempotencyKeyReused(InvalidArgument):

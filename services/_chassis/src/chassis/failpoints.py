@@ -1,8 +1,8 @@
 """Failpoints: named places in the code where a process dies, or a task hangs, waits, fails or uses up CPU or memory.
 
 Tests enable them in the environment: `FAILPOINTS="payment.charge.after=kill"`. Entries are separated by commas;
-`=error*2` acts only the first two times, and `=stall:1.5` waits for 1.5 seconds. Every method of a service is a
-failpoint, too, which acts before its handler: `FAILPOINTS="shop.AdService/GetAds=stall:0.5"`.
+`=error*2` acts only the first two times, and `=stall:1.5` waits for 1.5 seconds. Every service method is a failpoint,
+too, which acts before the method's handler: `FAILPOINTS="shop.AdService/GetAds=stall:0.5"`.
 
 `shop.internal.Failpoints`, served with LAB=1, describes all actions and enables them in a running process.
 """
@@ -18,7 +18,7 @@ from chassis.errors import DomainError
 
 _ALWAYS = 1_000_000
 _MAX_LEAK_BYTES = 2**30
-# Its multiples modulo 1 are spread evenly and never repeat, so they don't line up with a pattern of calls.
+# Multiples of the golden ratio modulo 1 are spread evenly and never repeat, so they match no pattern of calls.
 _GOLDEN_RATIO = 0.6180339887498949
 _KINDS = {kind.default_reason: kind for kind in DomainError.__subclasses__()}
 _ENTRY = re.compile(
@@ -29,11 +29,11 @@ _ENTRY = re.compile(
 
 
 class FailpointReached(Exception):
-    """Raised by a failpoint. Not a DomainError, so that it is handled like a bug."""
+    """A failpoint's error. It isn't a DomainError, so that it is handled like a bug."""
 
 
 class Failpoint:
-    """The action at one place, until `ended` is set. Raises ValueError for a malformed specification."""
+    """A failpoint and its action. Setting `ended` ends all waits in it. A malformed specification raises ValueError."""
 
     def __init__(self, specification: str) -> None:
         entry = _ENTRY.fullmatch(specification.strip())
@@ -50,11 +50,11 @@ class Failpoint:
         self._leaked = bytearray()
 
     async def reach(self) -> None:
-        """Perform the action if it affects this call."""
+        """Perform the action, unless `%percent` or `*times` excludes this call."""
         self._calls += 1
         if not self._left or self._calls * _GOLDEN_RATIO % 1 >= self._share:
             return
-        self._left -= 1  # before the action, so that concurrent calls can't exceed the number of times
+        self._left -= 1  # before the action, or concurrent calls could exceed `times`
         match self._action:
             case "kill":  # not an exception or exit: a crash runs no cleanup
                 os.kill(os.getpid(), signal.SIGKILL)
@@ -70,20 +70,20 @@ class Failpoint:
             case "leak":
                 if len(self._leaked) < _MAX_LEAK_BYTES:
                     self._leaked += b"\x01" * (int(self._argument) * 2**20)  # zeros would take no memory
-            case _ if self._argument:  # a DomainError is logged without a traceback, which would show this code
+            case _ if self._argument:  # logged without a traceback, which would show this code
                 raise _KINDS[self._argument](message=self._argument.lower().replace("_", " "))
             case _:
                 raise FailpointReached(self.name)
 
 
 class Failpoints:
-    """The enabled failpoints, initially those in the value of FAILPOINTS. Raises ValueError for a malformed value.
+    """The enabled failpoints, initially those in FAILPOINTS. A malformed value raises ValueError.
 
     Attributes:
-        changeable: whether more may be enabled later.
+        changeable: whether more failpoints may be enabled later.
         methods: names of all methods in this process.
-        enabled: failpoints by identifier, which is the name for those in FAILPOINTS.
-        expiries: when those that were enabled later end.
+        enabled: failpoints by identifier; for failpoints from FAILPOINTS, the identifier is the name.
+        expiries: timers that end the failpoints that were enabled later, by identifier.
     """
 
     def __init__(self, specification: str = "") -> None:
@@ -94,13 +94,13 @@ class Failpoints:
         self.expiries: dict[str, asyncio.TimerHandle] = {}
 
     async def reach(self, name: str) -> None:
-        """Perform the actions that are enabled at this failpoint."""
-        for failpoint in tuple(self.enabled.values()):  # a copy: failpoints may be enabled or end while one waits
+        """Perform all actions that are enabled at the failpoint with this name."""
+        for failpoint in tuple(self.enabled.values()):  # a copy, as failpoints may be added or end during a wait
             if failpoint.name == name:
                 await failpoint.reach()
 
     def enable(self, identifier: str, specification: str, seconds: float) -> None:
-        """Enable a failpoint for this long, instead of one with the same identifier. Raise ValueError if malformed."""
+        """Enable a failpoint for some seconds, ending any with this identifier. Raise ValueError if it is malformed."""
         failpoint = Failpoint(specification)
         if "/" in failpoint.name and failpoint.name not in self.methods:
             raise ValueError("this process has no such method")
@@ -109,7 +109,7 @@ class Failpoints:
         self.expiries[identifier] = asyncio.get_running_loop().call_later(seconds, self.end, identifier)
 
     def end(self, identifier: str) -> None:
-        """End a failpoint that was enabled later, and the waits in it, if there is one."""
+        """End the failpoint that was enabled with this identifier, if there is one, and all waits in it."""
         if expiry := self.expiries.pop(identifier, None):
             expiry.cancel()
             self.enabled.pop(identifier).ended.set()

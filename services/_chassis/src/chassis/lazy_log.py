@@ -1,4 +1,4 @@
-"""A logger for modules that commands import, too: those log nothing, and importing structlog takes 40 ms."""
+"""A logger for modules that commands import, too: commands log nothing, and importing structlog takes 40 ms."""
 
 from importlib import import_module
 from typing import Any

@@ -1,4 +1,4 @@
-"""Runs the process of a service: settings, migrations, telemetry, logs and an event loop."""
+"""Runs a service's process: settings, migrations, telemetry, logs and the event loop."""
 
 import asyncio
 import gc
@@ -35,11 +35,11 @@ T = TypeVar("T")
 ReadinessCheck = Callable[[], Awaitable[None]]
 """Raises an error, usually a DomainError, while the service is not ready.
 
-It may query the service's own store, never a peer: an outage of one service must not make its callers unready.
+A check may query the service's own store, but never a peer: one service's outage must not make its callers unready.
 """
 
 Serving = Callable[[SettingsT, Telemetry], AbstractAsyncContextManager[Mapping[str, int | None]]]
-"""Serves until the context exits, which drains. Yields the ports, for the log."""
+"""A context that serves until it exits, and then drains. It yields the ports, for the log."""
 
 
 def run_process(
@@ -50,10 +50,10 @@ def run_process(
     migrations: Path | None = None,
     connect_seconds: float = CONNECT_TIMEOUT_SECONDS,
 ) -> None:
-    """Configure the process and serve until SIGTERM or SIGINT. Exit with one line per OSError that `serving` raises.
+    """Configure the process and serve until SIGTERM or SIGINT. If `serving` raises OSErrors, exit with their messages.
 
-    With the argument `migrate` on the command line, only migrate the database. A service with migrations may have no
-    database: its `database_url` is then empty.
+    With the command-line argument `migrate`, only migrate the database. A service with migrations may still run without
+    a database: `database_url` is then empty.
 
     Args:
         connect_seconds: how long to wait for PostgreSQL to accept a connection.
@@ -74,9 +74,9 @@ def run_process(
         observe_volume(telemetry, url)
     problems: list[str] = []
     try:
-        # uvloop serves 15 % more calls per second than asyncio's own loop.
+        # uvloop serves 15 % more calls per second than asyncio's default loop.
         uvloop.run(_serve_until_stopped(serving, settings, telemetry))
-    except* OSError as group:  # a task group of the service may wrap the error
+    except* OSError as group:  # the service's task groups may wrap the error
         problems = [*_messages(group)]
     finally:
         telemetry.shutdown()
@@ -85,9 +85,9 @@ def run_process(
 
 
 def _migrate(url: str, migrations: Path, connect_seconds: float) -> None:
-    """Run pending migrations in another process, and exit if it fails.
+    """Run pending migrations in another process, and exit if they fail.
 
-    SQLAlchemy and Alembic would occupy 22 MiB of this one until it ends.
+    In this process, SQLAlchemy and Alembic would occupy 22 MiB until it ends.
     """
     try:
         pending = needs_migration(url, migrations, connect_seconds=connect_seconds)
@@ -115,18 +115,18 @@ async def _serve_until_stopped(serving: Serving[SettingsT], settings: SettingsT,
     changed = asyncio.create_task(_stop_on_change(stopped, _modification_times())) if settings.reload else None
     with observe_loop_lag(telemetry):
         async with serving(settings, telemetry) as ports:
-            # Objects from the start live on: a full collection that scans them blocks the loop for 40 to 84 ms.
+            # Objects created so far stay alive: a full collection that scans them would block the loop for 40 to 84 ms.
             gc.freeze()
             log.info("serving", **ports)
             await stopped.wait()
             log.info("draining")
     log.info("stopped")
     if changed is not None and changed.done():
-        os.execv(sys.executable, sys.orig_argv)  # noqa: S606 - the same program, with its changed sources
+        os.execv(sys.executable, sys.orig_argv)  # noqa: S606 - the same program, with changed sources
 
 
 async def _stop_on_change(stopped: asyncio.Event, before: dict[Path, float]) -> None:
-    """Stop when a source file changes: in development, files are synced into a pod."""
+    """Stop when a source file changes: in development, source files are synced into the pod."""
     while _modification_times() == before:  # noqa: ASYNC110 - files send no events
         await asyncio.sleep(_RELOAD_SECONDS)
     stopped.set()

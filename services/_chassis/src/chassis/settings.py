@@ -1,4 +1,4 @@
-"""Settings, read from the environment once, in `__main__`. An invalid variable ends the start with its name."""
+"""Settings, read from the environment once, in `__main__`. If a variable is invalid, the process exits and names it."""
 
 import os
 import sys
@@ -30,7 +30,7 @@ NonNegativeFloat = Annotated[float, Meta(ge=0)]
 
 
 class SecretStr:
-    """Text that neither `str` nor `repr` shows."""
+    """A secret text that neither `str` nor `repr` reveals."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -45,9 +45,9 @@ class SecretStr:
 
 @dataclass(frozen=True)
 class Parse:
-    """An annotation of a setting: the function that parses its text, instead of a conversion to its type.
+    """Annotates a setting with the function that parses its text, instead of converting the text to the type.
 
-    The function raises ValueError that says what the text must be, without quoting a secret.
+    If the text is invalid, the function raises ValueError that says what it must be, without quoting a secret.
     """
 
     function: Callable[[str], Any]
@@ -66,39 +66,39 @@ FilePath = Annotated[Path, Parse(_parse_file)]
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(field,))
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """Settings of every process. A field is read from the environment variable with its name in capitals.
+    """Settings of every process. Each field is read from the environment variable with the field's name in capitals.
 
-    Subclasses are dataclasses without the decorator. Fields have a type that msgspec converts text to, Path or
-    SecretStr; others have `Parse` in their annotation.
+    Subclasses become dataclasses without a decorator. A field's type is Path, SecretStr or a type that msgspec converts
+    text to; for any other type, the annotation must contain `Parse`.
     """
 
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     use_http_proxy: bool = False
-    # Who balances and retries calls: clients, or a service mesh in front of them.
+    # Who balances and retries calls: our clients, or a service mesh.
     balancing: Balancing = "clients"
-    # A folder with tls.crt, tls.key and ca.crt, for mutual TLS as server and client. Unset: plaintext.
+    # A folder with tls.crt, tls.key and ca.crt for mutual TLS, as server and client. If unset, traffic is plaintext.
     tls_folder: Annotated[Certificates, Parse(Certificates.load)] | None = None
 
     def __init_subclass__(cls) -> None:
         dataclass(frozen=True, kw_only=True)(cls)
 
 
-# One key, or several separated by commas while one replaces another.
+# One key, or several separated by commas during a key change.
 HmacKeySetting = Annotated[HmacKeys, Parse(HmacKeys.parse)]
 
 
 class HmacKeySettings(Settings):
-    """Settings of a process that stores HMACs. The keys come from outside, so that no copy of its data has them."""
+    """Settings of a process that stores HMACs. The key is a setting, so that a copy of the data doesn't contain it."""
 
     hmac_key: HmacKeySetting
 
 
 class ServerSettings(Settings):
-    """Settings of every server. Subclasses set a default for `port`."""
+    """Settings of every server. Subclasses set the default `port`."""
 
     host: str = "[::]"
     port: Port
-    # SIGTERM reaches a pod before its address leaves the endpoints: serve meanwhile, then finish the calls in flight.
+    # SIGTERM reaches a pod before its address leaves the endpoints: serve until then, and let calls in flight finish.
     drain_seconds: NonNegativeFloat = 2
     grace_seconds: NonNegativeFloat = 20
     reload: bool = False
@@ -106,31 +106,31 @@ class ServerSettings(Settings):
 
 class ServiceSettings(ServerSettings):
     port: Port = 50051
-    # Serves other services and operators, such as PaymentLedger; most processes have no internal services.
+    # For services that only our own services and operators call, such as PaymentLedger; most processes have none.
     internal_port: Port = 50052
-    # Who may call what; requires TLS_FOLDER.
+    # Which caller may call which methods; requires TLS_FOLDER.
     allowed_calls: Annotated[Callers, Parse(parse_callers)] = field(default_factory=dict)
-    # Serves only health, in plaintext: probes must get through when clients fill the other ports.
+    # Serves only health, in plaintext, so that probes get through even when clients exhaust the other ports.
     health_port: Port | None = None
-    # Clients find new pods only when a connection closes: this limits how long a scale-up takes to spread the load.
+    # Clients find new pods only when a connection closes, so this limits how long a scale-up takes to spread the load.
     max_connection_age_seconds: PositiveFloat = 60
     max_concurrent_rpcs: PositiveInt = 256
     max_connections: PositiveInt = 500
     failpoints: Annotated[Failpoints, Parse(Failpoints)] = field(default_factory=Failpoints)
-    # Serve `shop.internal.Failpoints`; only for a shop without customers.
+    # Serve `shop.internal.Failpoints`. Only enable this in a shop without customers.
     lab: bool = False
 
 
 def load(settings: type[SettingsT], environment: Mapping[str, str] = os.environ) -> SettingsT:
-    """Read settings from the environment, or exit with status 2 and one line per missing or invalid variable.
+    """Read settings from the environment. An empty variable counts as unset.
 
-    An empty variable counts as unset.
+    If variables are missing or invalid, print one line for each and exit with status 2.
     """
     return settings(**_load_fields(settings, fields(settings), environment))
 
 
 def load_one(settings: type[Settings], name: str, environment: Mapping[str, str] = os.environ) -> Any:
-    """Read one setting, or return its default, even if others are missing or invalid."""
+    """Read one setting, or return its default, even if other settings are missing or invalid."""
     (chosen,) = (found for found in fields(settings) if found.name == name)
     return _load_fields(settings, [chosen], environment).get(name, chosen.default)
 
@@ -138,7 +138,7 @@ def load_one(settings: type[Settings], name: str, environment: Mapping[str, str]
 def _load_fields(
     settings: type[Settings], chosen: Iterable[Field[Any]], environment: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Return the values of the set variables by field. Exit if one is invalid or a required one is unset."""
+    """Return the values of all set variables, by field. Exit if one is invalid or a required variable is unset."""
     hints = get_type_hints(settings, include_extras=True)
     values: dict[str, Any] = {}
     problems: list[str] = []
@@ -152,14 +152,14 @@ def _load_fields(
         except ValueError as error:
             problems.append(f"{variable}: {error}")
     if problems:
-        print(*problems, sep="\n", file=sys.stderr)  # noqa: T201 - before logs are set up
+        print(*problems, sep="\n", file=sys.stderr)  # noqa: T201 - logging isn't set up yet
         sys.exit(2)
     return values
 
 
 def _parse(text: str, hint: Any) -> Any:
-    """Parse the text of a variable. Raise ValueError that says what it must be."""
-    # None stands for an unset variable; msgspec would convert the text "null" to it.
+    """Parse a variable's text. If it is invalid, raise ValueError that says what it must be."""
+    # In the type, None only stands for an unset variable: don't let msgspec convert the text "null" to None.
     (wanted,) = (part for part in get_args(hint) if part is not type(None)) if type(None) in get_args(hint) else (hint,)
     for annotation in getattr(wanted, "__metadata__", ()):
         if isinstance(annotation, Parse):

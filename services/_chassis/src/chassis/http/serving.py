@@ -57,9 +57,9 @@ def with_headers(app: ASGIApp, headers: Mapping[str, str] = _DEFAULT_HEADERS) ->
 class ObservedApplication:
     """Records a span, a duration and a log line per request, except for paths that begin with an `unobserved` prefix.
 
-    If the application raises an exception, it is logged with its traceback. Unless the response is already complete, it
-    is raised again, and the server sends status 500 or, if a response has begun, closes the connection. If the client
-    leaves before it has the whole response, status 499 is recorded, without an error.
+    An exception from the application is logged with its traceback, and raised again unless the response is already
+    complete: the server then sends status 500 or, if a response has begun, closes the connection. If the client leaves
+    before it has the whole response, status 499 is recorded, without an error.
 
     Each request starts a new trace with a link to the client's trace, unless `trusts` is set: then each request
     continues the client's trace and baggage.
@@ -172,7 +172,7 @@ class _Exchange:
             self._status = message["status"]
             MutableHeaders(scope=message)[_REQUEST_ID_HEADER] = self._request_id
         is_last = message["type"] == "http.response.body" and not message.get("more_body", False)
-        if is_last:  # the server silently drops what it can't send
+        if is_last:  # the server would silently drop what it can't send
             self.client_left |= await Request(self._scope, self._receive).is_disconnected()
         await self._send(message)
         self.complete |= is_last

@@ -1,4 +1,4 @@
-"""Channels to other services. Every call has a deadline, is traced and timed, and raises `chassis.errors`."""
+"""Channels to other services. Every call has a deadline, is traced and timed, and raises DomainErrors."""
 
 import asyncio
 import json
@@ -31,7 +31,7 @@ Check: TypeAlias = Callable[[Any, Any, Mapping[str, str]], Iterable[tuple[str, b
 """Takes a request, its response and trailing metadata; yields each response part's name and whether it is valid."""
 
 OPTIONS = (
-    # Detect a peer that vanished without closing its connection within two seconds; the kernel takes minutes.
+    # Detect within two seconds that a peer has vanished without closing its connection; the kernel takes minutes.
     ("grpc.keepalive_time_ms", 1_000),
     ("grpc.keepalive_timeout_ms", 1_000),
     ("grpc.http2.max_pings_without_data", 0),

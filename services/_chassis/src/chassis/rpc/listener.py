@@ -78,7 +78,7 @@ class Listener:
         try:
             bound = await self._serve(port)
         except RuntimeError as error:
-            address = f"{self._host}:{port}"  # gRPC doesn't say why
+            address = f"{self._host}:{port}"  # gRPC doesn't say what is wrong
             raise OSError(f"{setting}: can't listen on {address}: is the port in use, or HOST wrong?") from error
         self.health.set(_LIVENESS, health_pb2.HealthCheckResponse.SERVING)
         self._serving = asyncio.create_task(self._watch(bound), name="watch")
@@ -102,7 +102,7 @@ class Listener:
     async def _watch(self, port: int) -> None:
         """Refuse late requests, and replace the server if a method name that isn't UTF-8 crashes it."""
         while True:
-            try:  # unless all clients have left, a crash is only reported at a timeout
+            try:  # a crash is raised only at the timeout, unless all clients have left
                 while await self._server.wait_for_termination(_CHECK_SECONDS):
                     self.limiter.requests.refuse_late()
                     self._introspection.requests.refuse_late()

@@ -37,7 +37,7 @@ SettingsT = TypeVar("SettingsT", bound=ServiceSettings)
 class Service:
     """A process that serves RPCs: `__main__` adds its servicers, channels and readiness checks.
 
-    The port attributes are set by `start`. Those of unused ports stay None: without internal services or HEALTH_PORT.
+    `start` sets the ports; `internal_port` stays None without internal services, `health_port` without HEALTH_PORT.
     """
 
     def __init__(self, settings: ServiceSettings, telemetry: Telemetry) -> None:

@@ -108,7 +108,7 @@ def decoder(parse: Callable[[bytes], Message], message_type: Descriptor) -> Call
             raise MalformedMessage(message="the call ended without a request message")
         try:
             request = parse(raw)
-        except DecodeError as error:  # also for invalid UTF-8
+        except DecodeError as error:  # raised for invalid UTF-8, too
             raise MalformedMessage(message=f"the request is not a valid {message_type.full_name}") from error
         check_text(request)
         return request

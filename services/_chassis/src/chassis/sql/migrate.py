@@ -42,7 +42,7 @@ def migrate(url: str, migrations: Path, *, connect_seconds: float = CONNECT_TIME
 
 
 def needs_migration(url: str, migrations: Path, *, connect_seconds: float = CONNECT_TIMEOUT_SECONDS) -> bool:
-    """Return whether `migrate` would change the database. Raise DatabaseUnusable under the same conditions."""
+    """Return whether `migrate` would change the database. Raise DatabaseUnusable in the same cases as `migrate`."""
     if (path := sqlite_path(url)) is not None:
         _require_writable(path)
     return is_pending(stored_revision(url, connect_seconds=connect_seconds), migrations)
@@ -82,7 +82,7 @@ def _require_writable(path: Path) -> None:
 
 
 def _postgres_revision(url: str, connect_seconds: float) -> str | None:
-    import psycopg  # noqa: PLC0415 - takes 9 MB, which services with a SQLite file save
+    import psycopg  # noqa: PLC0415 - takes 9 MB, and is only needed for PostgreSQL
 
     deadline = time.monotonic() + connect_seconds
     while True:
@@ -106,7 +106,7 @@ def _postgres_revision(url: str, connect_seconds: float) -> str | None:
 def _sqlite_revision(path: Path) -> str | None:
     if not path.exists():
         return None
-    import sqlite3  # noqa: PLC0415 - takes 1 MB, which services without a SQLite file save
+    import sqlite3  # noqa: PLC0415 - takes 1 MB, and is only needed for SQLite
 
     with closing(sqlite3.connect(path, timeout=BUSY_TIMEOUT_SECONDS)) as connection:
         try:

@@ -40,7 +40,7 @@ _BEGIN_POOLED = "BEGIN; " + _SETTINGS.replace("SET", "SET LOCAL")
 # the next attempt sees its row.
 _TRANSIENT_CLASSES = frozenset({"08", "40", "53", "55", "57", "58"})
 _TRANSIENT_STATES = frozenset({"25006", "0A000", "23505"})
-# After these errors, the session is reused: while a disk is full, not every attempt must cost a new connection.
+# After these errors, reuse the session: otherwise, each attempt while a disk is full would cost a new connection.
 _LASTING_CLASSES = frozenset({"23", "40", "53"})
 _PARAMETER = re.compile(r"(?<!:):([a-z]\w*)")
 _LISTED = re.compile(r"\bIN \((SELECT value->>'\w+' FROM json_each\(:\w+\))\)")
@@ -206,7 +206,7 @@ def _hang_up(connection: Connection) -> None:
 
 
 def _is_transient(error: psycopg.Error) -> bool:
-    if error.sqlstate is None:  # connection refused or lost, or a DataError: a value can't be sent
+    if error.sqlstate is None:  # connection refused or lost; a DataError (a value can't be sent) isn't transient
         return isinstance(error, (psycopg.OperationalError, psycopg.InterfaceError))
     return error.sqlstate[:2] in _TRANSIENT_CLASSES or error.sqlstate in _TRANSIENT_STATES
 

@@ -11,7 +11,7 @@ from functools import partial
 # --- attributes from the conventions ---
 RPC_SYSTEM = "rpc.system.name"
 RPC_METHOD = "rpc.method"
-# A later version of the conventions renames this to rpc.status_code.
+# A later version of the conventions will rename this to rpc.status_code.
 RPC_STATUS = "rpc.response.status_code"
 ERROR_TYPE = "error.type"
 SERVER_ADDRESS = "server.address"

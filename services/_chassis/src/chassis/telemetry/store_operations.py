@@ -66,7 +66,7 @@ def _describe(text: str) -> tuple[str, str]:
 
 
 class StoreTelemetry:
-    """Records spans and durations of one store's operations. `namespace` is the database's name, or its file's."""
+    """Records spans and durations of one store's operations. `namespace` is the database name or file name."""
 
     def __init__(
         self, telemetry: Telemetry, system: str, namespace: str, address: str | None = None, port: int | None = None

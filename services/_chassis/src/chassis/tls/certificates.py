@@ -41,7 +41,7 @@ class Certificates:
         self._checked_at = time.monotonic()
 
     @staticmethod
-    @cache  # the service's settings and telemetry settings share it, so that files are read once
+    @cache  # a service's settings and its telemetry settings share the result, so files are read once
     def load(folder: str) -> "Certificates":
         """Load the certificates in a folder. If they are unusable, raise ValueError that says why."""
         return Certificates(Path(folder))

@@ -17,7 +17,7 @@ _ADDRESS = re.compile(rf"(?=.{{1,64}}@){_ATOM}(?:\.{_ATOM})*@{_LABEL}(?:\.{_LABE
 
 
 def require_email_address(value: str, field: str) -> str:
-    """Return an address with its domain in IDNA. Raise InvalidArgument unless it is one plain, short ASCII address."""
+    """Return an address with its domain in IDNA. Raise InvalidArgument unless that is a valid, plain ASCII address."""
     local, at, domain = value.rpartition("@")
     if not domain.isascii() and len(value) <= _MAX_LENGTH:
         with contextlib.suppress(UnicodeError):  # the base class of IDNAError
