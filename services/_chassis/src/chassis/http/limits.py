@@ -111,7 +111,7 @@ class Connections:
 
 
 class HeadTimeoutProtocol(H11Protocol):
-    """uvicorn's HTTP/1.1 protocol, but it closes a connection if a request's head takes too long to arrive.
+    """uvicorn's HTTP/1.1 protocol, which also closes a connection if a request's head takes too long to arrive.
 
     uvicorn would wait forever for a connection's first request, and for the rest of a request that has begun.
     """

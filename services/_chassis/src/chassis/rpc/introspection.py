@@ -20,7 +20,7 @@ from chassis.rpc.status import to_status
 from chassis.telemetry.instruments import Telemetry
 from chassis.telemetry.refusals import Refusals
 
-# grpcio-reflection implements only v1alpha, whose messages equal v1's on the wire.
+# grpcio-reflection only implements v1alpha; its messages are the same as v1's on the wire.
 _REFLECTION = ("grpc.reflection.v1.ServerReflection", reflection.SERVICE_NAME)
 
 

@@ -49,7 +49,7 @@ def needs_migration(url: str, migrations: Path, *, connect_seconds: float = CONN
 
 
 def stored_revision(url: str, *, connect_seconds: float = CONNECT_TIMEOUT_SECONDS) -> str | None:
-    """Return the database's revision, None before the first migration. Raise DatabaseUnusable if it can't be read."""
+    """Return the database's revision, or None before any migration. Raise DatabaseUnusable if it can't be read."""
     path = sqlite_path(url)
     return _postgres_revision(libpq_url(url), connect_seconds) if path is None else _sqlite_revision(path)
 

@@ -127,7 +127,7 @@ class _CountedExporter:
 
 
 class CountedSpans(BatchSpanProcessor):
-    """The SDK's batch span processor, but it counts lost spans."""
+    """A batch span processor that counts lost spans."""
 
     def __init__(self, exporter: SpanExporter, drops: DropCounter, queue: int, batch: int, delay: float) -> None:
         self._counted = _CountedExporter(exporter, drops, queue)
@@ -141,7 +141,7 @@ class CountedSpans(BatchSpanProcessor):
 
 
 class CountedLogRecords(BatchLogRecordProcessor):
-    """The SDK's batch log record processor, but it counts lost records."""
+    """A batch log record processor that counts lost records."""
 
     def __init__(self, exporter: LogRecordExporter, drops: DropCounter, queue: int, batch: int, delay: float) -> None:
         self._counted = _CountedExporter(exporter, drops, queue)
