@@ -41,8 +41,8 @@ def open_channel(target: str, identity: Identity | None, options: Sequence[tuple
 class Connection:
     """The part of grpc.aio.Channel that the shop uses, in plaintext or with mutual TLS and the current certificates.
 
-    `wrap` takes a method name and is called once for each stub method. It returns a
-    wrapper, whose attribute `raw` is set to the same method on the channel in use.
+    `wrap` takes a method name and is called once for each stub method. It returns a wrapper, whose attribute
+    `raw` is set to the same method on the channel in use.
     """
 
     def __init__(
