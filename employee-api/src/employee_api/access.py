@@ -36,7 +36,7 @@ def bearer_token(request: Request) -> str | None:
 
 
 def session_token(request: Request) -> str:
-    """Return the session token from the bearer token or else the cookie; an empty string if there is neither."""
+    """Return the session token: the bearer token, or else the session cookie, or an empty string without either."""
     return bearer_token(request) or request.cookies.get(SESSION_COOKIE, "")
 
 
@@ -68,7 +68,7 @@ class Access(Enum):
 
 
 def outranks(role: str, other: str) -> bool:
-    """Return whether `role` may administer users with the role `other`: a lower one, or any if `role` is CEO."""
+    """Return whether `role` may administer users with the role `other`: a lower one, or any if `role` is `ceo`."""
     return role == "ceo" or _RANKS.get(role, 0) > _RANKS.get(other, 0)
 
 

@@ -137,7 +137,7 @@ Limit = Annotated[int, Field(ge=1, le=MAX_PAGE_SIZE)]
 
 
 def month_range(month: str, zone: tzinfo = UTC) -> tuple[datetime, datetime]:
-    """Return the first and last moment of a month in a time zone, in UTC. Raise ValueError if it is not YYYY-MM."""
+    """Return a month's first and last moment in a time zone, in UTC. Raise ValueError if `month` is not YYYY-MM."""
     match = _MONTH.fullmatch(month)
     if match is None:
         raise broken_rule("must be YYYY-MM")

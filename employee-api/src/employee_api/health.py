@@ -9,7 +9,7 @@ from employee_api.errors import NotReady
 
 
 async def check_database(engine: AsyncEngine) -> None:
-    """Raise NotReady while the database does not answer or lacks a migration."""
+    """Raise NotReady if the database does not answer or lacks a migration."""
     try:
         current = await is_current(engine, MIGRATIONS)
     except SQLAlchemyError as error:

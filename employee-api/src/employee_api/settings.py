@@ -40,7 +40,7 @@ _Duration = Annotated[float, Meta(gt=0, le=100 * 365 * 24 * 3600)]
 
 
 def _password_threads() -> int:
-    """Return all cores but one, which is left for other work, and at most 4, because each hash takes 19 MiB."""
+    """Return one thread per core but one, which is left for other work; at most 4, as each hash takes 19 MiB."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return max(1, min(cores - 1, _MAX_PASSWORD_THREADS))
 
@@ -75,5 +75,5 @@ class EmployeeApiSettings(HttpServiceSettings):
 
     @property
     def min_password_length(self) -> int:
-        """The configured minimum, or by default 12; 1 if `AUTH_MODE` is `off`, whose contract has no minimum."""
+        """The configured minimum, or else 12; if `AUTH_MODE` is `off`, 1: its documented behaviour has no minimum."""
         return self.password_min_length or (1 if self.auth_mode is AuthMode.OFF else _PASSWORD_MIN_LENGTH)

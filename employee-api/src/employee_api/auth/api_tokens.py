@@ -27,7 +27,7 @@ _USE_INTERVAL = timedelta(minutes=1)
 
 
 class ApiTokenHandlers(Repository):
-    """Lets users create, list and revoke their own API tokens, and management roles list and revoke others'.
+    """Lets users manage their own API tokens, and management roles list and revoke those of lower roles.
 
     A token never has more rights than its user, whose role is read on every request. A new password revokes it.
     """
@@ -55,7 +55,7 @@ class ApiTokenHandlers(Repository):
         ]  # fmt: skip
 
     async def create(self, call: Call[TokenInput]) -> NewTokenOutput:
-        """Create a token, delete the user's expired ones, and return the new one with its secret, shown only now."""
+        """Create a token, delete the user's expired ones, and return the new one. Only this response has its secret."""
         now, new, owner = self.clock(), call.input, call.user
         expires_at = new.expires_at or now + MAX_TOKEN_AGE
         if not now < expires_at <= now + MAX_TOKEN_AGE:

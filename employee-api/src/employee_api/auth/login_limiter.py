@@ -30,7 +30,7 @@ class Attempt:
 
     Attributes:
         own: counts failures on the known device, or else for this e-mail from this network.
-        address: counts failures from the network; as a proxy's users may share it, they alone make no one wait.
+        address: counts failures from the network. These alone make no one wait, because a proxy's users may share it.
         limits: how many failures make the client wait, per key.
         slots: how many attempts may run at once, per key, in the order in which to acquire the slots.
     """

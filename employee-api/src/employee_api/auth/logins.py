@@ -124,7 +124,7 @@ class LoginHandlers:
             if not correct:
                 await self._record_failure(call, attempt, Outcome.WRONG_PASSWORD)
                 raise errors.WrongPassword
-            await self.limiter.counts.reset([attempt.own])  # other keys also count attackers' failures
+            await self.limiter.counts.reset([attempt.own])  # attackers' failures under other keys still count
         return account
 
     @asynccontextmanager
@@ -170,7 +170,7 @@ class LoginHandlers:
                 device_token = call.request.cookies[DEVICE_COOKIE]
                 await self.devices.use(attempt.device)
             await self.sign_ins.record(attempt.email, Outcome.SUCCESS, call.origin)
-            await self.limiter.counts.reset([attempt.own])  # other keys also count attackers' failures
+            await self.limiter.counts.reset([attempt.own])  # attackers' failures under other keys still count
         call.cookies.append(_cookie(SESSION_COOKIE, token, self.sessions.absolute))
         call.cookies.append(_cookie(DEVICE_COOKIE, device_token, DEVICE_LIFETIME))
 

@@ -48,7 +48,7 @@ class SessionHandlers(Repository):
         ]  # fmt: skip
 
     async def create(self, user_id: uuid.UUID, origin: dict[str, str]) -> str:
-        """Create a session, delete expired sessions, and return the new session's token, of which a hash is stored."""
+        """Create a session, delete expired ones, and return the new session's token. Only its hash is stored."""
         now = self.clock()
         token = new_token()
         expired = or_(col(Session.expires_at) <= now, col(Session.last_seen_at) <= now - self.idle)

@@ -62,7 +62,7 @@ class SignInHandlers(Repository):
 
 
 class DeviceRepository(Repository):
-    """Stores known devices. A device token gives no access; it spares its user the delays that others cause."""
+    """Stores known devices. A device token gives no access; it spares its user delays from others' failed logins."""
 
     async def find(self, token: str | None, email_key: str) -> bytes | None:
         """Return the token's hash if it belongs to a known device of the user with this e-mail."""
@@ -81,7 +81,7 @@ class DeviceRepository(Repository):
         await self.execute(update(Device).where(col(Device.token_hash) == device).values(last_used_at=self.clock()))
 
     async def add(self, user_id: uuid.UUID) -> str:
-        """Add a device and return its token. Delete expired devices, and the user's longest unused beyond the limit."""
+        """Add a device and return its token. Delete expired devices and, beyond the limit, the longest unused."""
         now = self.clock()
         token = new_token()
         own = col(Device.user_id) == user_id

@@ -78,7 +78,7 @@ class ExportHandlers(CsvExporter):
         query, table = call.input, Table(call.request.url.path.rpartition("/")[2])
         headers = {"content-disposition": f'attachment; filename="{table}-{query.month or "all"}.csv"'}
         if call.request.method == "HEAD":
-            # A streaming response has no Content-Length, so it has the same headers as the response to a GET.
+            # A streaming response sends no Content-Length, so HEAD gets the same headers as GET.
             return StreamingResponse(iter((b"",)), headers=headers, media_type=_CSV)
         separator = query.separator.replace("tab", "\t")
         zone = None if query.tz in (None, "UTC") else ZoneInfo(query.tz)

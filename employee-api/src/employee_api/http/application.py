@@ -70,7 +70,7 @@ def create_application(
 
 
 def _description_routes(describe: Callable[[], openapi.Json], mode: AuthMode) -> list[Route]:
-    # Generated on the first request, because it takes 40 ms and most processes are never asked.
+    # Generated on the first request, because it takes 40 ms and most processes never serve it.
     document = cache(describe)
     rendered = cache(lambda: page(document(), mode))
 

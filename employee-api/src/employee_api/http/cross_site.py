@@ -81,7 +81,7 @@ class CrossSitePolicy:
         return replace(operation, failures=failures, enforced_failures=enforced)
 
     def _is_foreign(self, headers: Headers) -> bool:
-        """Return whether a browser sent the request from a page whose origin is another one and not allowed."""
+        """Return whether a browser sent the request from a page of a different origin that is not allowed."""
         origin, site = headers.get("origin"), headers.get("sec-fetch-site")
         if origin in self.allowed_origins:
             return False

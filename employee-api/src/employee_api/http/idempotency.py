@@ -26,7 +26,7 @@ _VALID_KEY = re.compile("[!-~]{1,255}")  # visible ASCII
 _RULE = "must be 1 to 255 visible ASCII characters"
 _LIFETIME = timedelta(hours=24)
 _STORED_HEADERS = ("content-type", "etag", "location")
-# Each stored request also deletes expired rows, but only this many, so that it is not delayed.
+# Storing a response also deletes expired rows, but only this many, so that the request is not delayed.
 _DELETED_AT_ONCE = 100
 
 

@@ -56,7 +56,7 @@ class Call(Generic[InputT]):
 
     @property
     def origin(self) -> dict[str, str]:
-        """The client's address, and its user agent, cut to a maximum length."""
+        """The client's address and truncated user agent."""
         client = self.request.client
         user_agent = self.request.headers.get("user-agent", "")[:_MAX_USER_AGENT_LENGTH]
         return {"address": client.host if client else "", "user_agent": user_agent}
@@ -164,7 +164,7 @@ class Operation:
         return self.method == "GET" and self.tagged
 
     def documented_failures(self, *, enforced: bool) -> list[errors.ApiError]:
-        """Return the operation's errors for the API description, which adds those that all operations share."""
+        """Return the operation's own errors; the API description adds the errors that all operations share."""
         failures = [*(not_found() for not_found in self.path_ids.values()), *self.failures]
         if self.input.model is not None:
             failures.insert(0, self.input.error())
@@ -184,7 +184,7 @@ class Operation:
         return failures
 
     async def respond(self, request: Request, authorizer: Authorizer, stored: StoredResponses) -> Response:
-        """Authorize the request and return the handler's response. Raise one of the documented failures, if any."""
+        """Authorize the request and return the handler's response. Raise a documented failure if there is one."""
         actor = await authorizer.authorize(request, self.name, self.access, self.scope)
         call = Call(request, actor, await self.input.read(request), self._parse_ids(request))
         if self.repeatable and (repeatable := identify(request, self.name, actor, call.input)):

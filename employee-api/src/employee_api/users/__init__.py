@@ -1,1 +1,1 @@
-"""Employees: registration, listing, adding and deleting."""
+"""Employees: their accounts, registration, invitations and passwords."""

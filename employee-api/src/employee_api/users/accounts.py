@@ -127,7 +127,7 @@ class UserHandlers(Repository):
         return await self._end_access(call, "reactivated", None)
 
     def _visible(self, user: UserT, reader: Actor | None) -> UserT:
-        """Return a user without their e-mail if the reader may not see it: others' are for management roles only."""
+        """Return the user as the reader may see them: only management roles see other users' e-mails."""
         sees_all = not self.authorizer.enforced or reader is None or reader.manages or reader.id == user.id
         return user if sees_all else user.model_copy(update={"email": ""})
 

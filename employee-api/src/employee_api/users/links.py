@@ -31,7 +31,7 @@ async def create_link(
 ) -> tuple[SingleUseLink, str]:
     """Create a link, delete expired ones, and return the new link with its token, of which only a hash is stored.
 
-    `allows` is a `role` and `dept` for an invitation, a `user_id` for a password reset. Lock its users before the call.
+    `allows` is a `role` and `dept` for an invitation, a `user_id` for a password reset. The caller must lock its users.
     """
     token = new_token()
     link = SingleUseLink(

@@ -94,7 +94,7 @@ class RegistrationHandlers(Repository):
     management roles can invite.
 
     Attributes:
-        mode: who may register. None means anyone, but with enforced authorization only until the first manager exists.
+        mode: who may register. None means anyone; with enforced authorization, only until a user has a management role.
         per_address: how many registrations one network, or one invitation, may attempt in a window.
     """
 

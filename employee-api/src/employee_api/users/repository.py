@@ -78,7 +78,7 @@ class UserRepository(Repository):
         await self.execute(update(User).where(*unchanged).values(password_hash=password_hash))
 
     async def lock_unchanged(self, account: Account) -> bool:
-        """Lock the account until the transaction ends; return whether it is active and has the same password still."""
+        """Lock the account until the transaction ends; return whether it is still active with the same password."""
         same = (col(User.id) == account.user.id, col(User.password_hash) == account.password_hash)
         query = select(col(User.id)).where(*same, col(User.deactivated_at).is_(None)).with_for_update(read=True)
         async with transaction(self.engine) as connection:
