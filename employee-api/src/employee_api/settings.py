@@ -40,7 +40,7 @@ _Duration = Annotated[float, Meta(gt=0, le=100 * 365 * 24 * 3600)]
 
 
 def _password_threads() -> int:
-    """Return one thread per core but one, which is left for other work; at most 4, as each hash takes 19 MiB."""
+    """Return the number of cores minus one, which is left for other work; at most 4, as each hash takes 19 MiB."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return max(1, min(cores - 1, _MAX_PASSWORD_THREADS))
 

@@ -49,7 +49,7 @@ class Authorizer:
         return actor
 
     def require_higher(self, actor: Actor | None, role: str | None, operation: str) -> None:
-        """Refuse to change a user with this role, or to assign it, unless the actor outranks it. None passes."""
+        """Refuse to change a user with `role`, or to assign it, unless the actor outranks it. Do nothing for None."""
         if actor is not None and role is not None and not outranks(actor.role, role):
             self.refuse(errors.HigherRoleRequired(), operation)
 

@@ -184,7 +184,7 @@ class Operation:
         return failures
 
     async def respond(self, request: Request, authorizer: Authorizer, stored: StoredResponses) -> Response:
-        """Authorize the request and return the handler's response. Raise a documented failure if there is one."""
+        """Authorize the request and return the handler's response. Raise a documented failure if either fails."""
         actor = await authorizer.authorize(request, self.name, self.access, self.scope)
         call = Call(request, actor, await self.input.read(request), self._parse_ids(request))
         if self.repeatable and (repeatable := identify(request, self.name, actor, call.input)):

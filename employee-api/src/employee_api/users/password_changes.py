@@ -52,7 +52,7 @@ class PasswordHandlers(Repository):
         ]  # fmt: skip
 
     async def change(self, call: Call[PasswordChangeInput], account: Account) -> None:
-        """Replace the user's own password, and end all other access. Raise WrongPassword if it changed meanwhile."""
+        """Replace the user's own password, and end access elsewhere. Raise WrongPassword if it changed meanwhile."""
         password_hash = await call.while_connected(self.new_users.hash(call.input.new_password, "new_password"))
         async with transaction(self.engine) as connection:
             user = await lock_user(connection, account.user.id, call.user)
