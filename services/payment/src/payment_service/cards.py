@@ -1,4 +1,4 @@
-"""Card rules: the formats of number, expiry and security code, brands, and reasons to decline."""
+"""Card rules: formats of number, expiry and security code, brands, and reasons to decline."""
 
 import re
 from collections.abc import Collection
@@ -27,8 +27,8 @@ class Brand(StrEnum):
     DINERS = "diners"
 
 
-# Brand, first and last prefix, which are equally long, and lengths of numbers. Source: ISO/IEC 7812 issuer ranges, as
-# the schemes publish them.
+# Brand, first and last prefix (equally long), and number lengths. Source: ISO/IEC 7812 issuer ranges, as published by
+# the schemes.
 _RANGES: tuple[tuple[Brand, str, str, Collection[int]], ...] = (
     (Brand.VISA, "4", "4", (13, 16, 19)),
     (Brand.MASTERCARD, "51", "55", (16,)),
@@ -57,12 +57,12 @@ class Decline(StrEnum):
 
 @dataclass(frozen=True)
 class Card:
-    """A card as the caller sent it, not validated. Its repr has neither number nor cvv.
+    """A card as the caller sent it, not validated. Its repr shows neither number nor cvv.
 
     Attributes:
         number: digits, optionally separated by spaces or `-`.
         cvv: the security code as a number: 012 is 12.
-        year, month: of the expiry, with four digits of the year. The card is valid to the end of the month.
+        year, month: when the card expires, with a four-digit year. It is valid until the end of that month.
     """
 
     number: str = field(repr=False)
@@ -76,7 +76,7 @@ class Card:
 
 
 def check_format(card: Card, path: str) -> None:
-    """Raise InvalidArgument for the first field that no issued card could have. `path`: the card's field."""
+    """Raise InvalidArgument for the first field that no issued card could have. `path`: where the request has it."""
     if not _NUMBER.fullmatch(card.digits):
         raise CardNumberInvalid(FieldViolation(f"{path}.credit_card_number", "must be 12 to 19 digits"))
     if not luhn.is_valid(card.digits):
@@ -96,7 +96,7 @@ def decline_reason(card: Card, brand: Brand | None, accepted: Collection[Brand],
 
 
 def brand_of(digits: str) -> Brand | None:
-    """Return the brand that issues numbers with this prefix and length; None if none does."""
+    """Return the brand that issues numbers with this prefix and length; None if no brand does."""
     for brand, first, last, lengths in _RANGES:
         if len(digits) in lengths and first <= digits[: len(first)] <= last:
             return brand

@@ -1,7 +1,7 @@
 """Charges, and the ledger that records one outcome per idempotency key.
 
-A key has one entry, for ever. The first write decides: a charge, a decline or a fence. Every later write returns that
-entry, so a repeated charge is one charge, and a charge that arrives after a fence fails.
+A key has one entry, forever. The first write decides whether it is a charge, a decline or a fence. Every later write
+returns that entry, so repeating a charge does not charge again, and a charge that arrives after a fence fails.
 """
 
 import hmac
@@ -40,7 +40,7 @@ class ChargeVoided(FailedPrecondition):
 
 
 class CartOrdered(FailedPrecondition):
-    """A captured charge under another key has paid for this purchase, which checkout's journal may have lost."""
+    """A charge under another key has already paid for this purchase; checkout's journal may have lost that order."""
 
     def __init__(self) -> None:
         super().__init__("this cart was ordered already, by a different request")
@@ -71,9 +71,9 @@ class Payment:
     """The part of a requested charge that is stored.
 
     Attributes:
-        card_hmac: equal for equal cards and keys; reveals nothing about a card without the HMAC's key.
-        hmac_key_id: id of the HMAC's key.
-        brand: None if no brand issues such numbers; the charge is then declined.
+        card_hmac: equal for equal cards under the same HMAC key; reveals nothing about a card without that key.
+        hmac_key_id: identifies the HMAC key of `card_hmac`.
+        brand: None if no brand issues such card numbers; the charge is then declined.
         request_fingerprint: the caller's fingerprint of its request; empty if it gave none.
         purchase_id: the caller's id of what the charge pays for; empty if it gave none.
     """
@@ -109,7 +109,7 @@ class Entry:
 
     @property
     def existing(self) -> bool:
-        """Whether an earlier write stored it, perhaps an earlier try of this call."""
+        """Whether an earlier write stored the entry, perhaps an earlier try of this call."""
         return bool(self.recorded_at)
 
     @property
@@ -123,19 +123,19 @@ class Ledger(Protocol):
     async def record(self, entry: Entry) -> Entry:
         """Store the entry unless its key has one; return the key's entry.
 
-        Raises CartOrdered if another charge has paid for its purchase.
+        Raise CartOrdered if another charge has paid for the same purchase.
         """
 
     async def find(self, key: str) -> Entry | None: ...
 
     async def void(self, key: str) -> Entry | None:
-        """Change a CHARGED entry to VOIDED, and no other. Return the key's entry."""
+        """Change the key's entry to VOIDED if it is CHARGED. Return the key's entry."""
 
     async def list_captured(self, after: Position, limit: int) -> list[Entry]:
-        """Return up to `limit` charges after a position, without those that were voided."""
+        """Return up to `limit` charges after a position, leaving out voided ones."""
 
     async def check(self) -> None:
-        """Return if the ledger can be read."""
+        """Check that the ledger can be read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,8 +143,8 @@ class ChargeRequest:
     """A requested charge, not validated: an amount in whole units and nanos (1e-9 of a unit), and a card.
 
     Attributes:
-        fingerprint: stored with the charge, and returned by `resolve_or_fence`. A repeated request may have another.
-        purchase_id: at most one charge of a purchase is captured, whatever the keys; empty for none.
+        fingerprint: stored with the charge, and returned by `resolve_or_fence`. A repeat may have a different one.
+        purchase_id: what the charge pays for, empty if not given. Only one charge per purchase is captured.
     """
 
     currency_code: str
@@ -160,7 +160,7 @@ class PaymentProcessor:
     """Decides about charges by the card rules and records the decisions in the ledger.
 
     Attributes:
-        hmac_keys: for HMACs of cards. Once a key is removed, repeats of its charges are refused.
+        hmac_keys: keys of the card HMACs. Once a key is removed, repeats of charges made under it are refused.
         count_decline: called with the reason, once per idempotency key whose charge is declined.
     """
 
@@ -174,13 +174,14 @@ class PaymentProcessor:
         """Charge once per key and return the CHARGED entry.
 
         A decline depends on the date and on settings, so it is recorded: a late repeat is declined, too. A malformed
-        request is not recorded: every repeat is malformed, too. If the key has an entry, that is the answer, whatever
-        the rules are now.
+        request is not recorded: every repeat is malformed, too. If the key has an entry, that entry decides,
+        whatever the rules are now.
 
-        Raises InvalidArgument, CardDeclined, IdempotencyKeyReused, ChargeFenced, ChargeVoided, CartOrdered,
-        LedgerUnavailable.
+        Raise InvalidArgument if the request is malformed, CardDeclined if the card is declined, CartOrdered if the
+        purchase is paid for, LedgerUnavailable if the ledger fails, and IdempotencyKeyReused, ChargeFenced or
+        ChargeVoided if the key has an entry that is not this captured charge.
         """
-        card = request.card  # without its security code, which must not be stored in any form
+        card = request.card  # the HMAC omits the security code, which must not be stored in any form
         card_hmacs = self.hmac_keys.digests(f"{card.digits}|{card.year}|{card.month}".encode())
         try:
             decision = self._decide(key, request, card_hmacs[0])
@@ -199,7 +200,7 @@ class PaymentProcessor:
         return await self.ledger.record(Entry(key, State.FENCED))
 
     async def void(self, key: str) -> Entry:
-        """Void a charge, at most once, and return its entry. Raises ChargeNotFound."""
+        """Void the key's charge, at most once, and return its entry. Raise ChargeNotFound if there is no charge."""
         entry = await self.ledger.void(key)
         if entry is None or entry.state is not State.VOIDED:
             raise ChargeNotFound("there is no charge under this key")
@@ -222,7 +223,7 @@ def _require_charged(entry: Entry, request: ChargeRequest, card_hmacs: Collectio
         raise ChargeFenced("the key was fenced before this charge arrived; a new charge needs a new key")
     amount = Money.of(request.currency_code, request.units, request.nanos)
     same_card = any(hmac.compare_digest(entry.payment.card_hmac, card_hmac) for card_hmac in card_hmacs)
-    purchases = {entry.payment.purchase_id, request.purchase_id} - {""}  # older entries name none
+    purchases = {entry.payment.purchase_id, request.purchase_id} - {""}  # older entries have none
     if entry.payment.amount != amount or not same_card or len(purchases) > 1:
         raise IdempotencyKeyReused
     if entry.state is State.VOIDED:

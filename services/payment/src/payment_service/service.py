@@ -35,7 +35,7 @@ class PaymentService(payment_pb2_grpc.PaymentServiceServicer):
         charge = _charge_from_wire(request, context)
         await self._failpoints.reach(failpoints.CHARGE[0])
         entry = await self._processor.charge(key, charge)
-        if entry.existing:  # perhaps from so long ago that shipping has forgotten its shipment
+        if entry.existing:  # perhaps so old that shipping has deleted its shipment
             context.set_trailing_metadata((("charged-at", f"{entry.recorded_at:.6f}"),))
         log.debug("charged", transaction_id=entry.transaction_id)
         await self._failpoints.reach(failpoints.CHARGE[1])
@@ -93,7 +93,7 @@ def _id_of(context: ServicerContext, name: str) -> str:
 
 
 def _charge_from_wire(request: payment_pb2.ChargeRequest, context: ServicerContext) -> ChargeRequest:
-    """Convert the request. Raise InvalidArgument if amount or card is missing."""
+    """Convert the request. Raise InvalidArgument if the amount or the card is missing."""
     require_present(request.HasField("amount"), "amount")
     require_present(request.HasField("credit_card"), "credit_card")
     card = request.credit_card

@@ -1,1 +1,1 @@
-"""The ledger on a SQLite file or a PostgreSQL database."""
+"""The ledger, in a SQLite file or a PostgreSQL database."""

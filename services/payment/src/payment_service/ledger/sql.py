@@ -1,7 +1,7 @@
 # ruff: noqa: S608 - the fragments are constants
 """The ledger: the table `charges`, in a SQLite file or in PostgreSQL.
 
-Each statement is a transaction of its own that can be repeated if its reply is lost.
+Each statement is its own transaction, which can be repeated if its reply is lost.
 """
 
 from collections.abc import AsyncIterator
@@ -70,8 +70,8 @@ class SqlLedger(Ledger):
         (inserted,) = await self._database.write((RECORD, _entry_to_row(entry)))
         if inserted:
             return entry
-        # The insert waited for a concurrent one of its key to commit, and no row is ever deleted: the read finds that
-        # entry, unless a failover has lost it.
+        # The insert waited until a concurrent insert with its key was committed, and no row is ever deleted: this read
+        # finds that row, unless a failover has lost it.
         found = await self.find(entry.key)
         if found is not None:
             return found
