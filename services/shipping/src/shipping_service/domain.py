@@ -1,8 +1,8 @@
 """Shipping quotes, and shipments under idempotency keys.
 
-A key has one entry in the manifest, until the retention deletes it. The first write decides: a shipment or a fence.
-Every later write returns that entry, so a repeated shipment is one shipment, and one that is requested after a fence
-fails.
+A key has one entry in the manifest, until it is old enough to be deleted. The first write decides whether it is a
+shipment or a fence. Every later write returns that entry, so repeating a shipment does not ship again, and a shipment
+that is requested after a fence fails.
 """
 
 import uuid
@@ -36,7 +36,7 @@ class ShipmentFenced(Aborted):
 
 
 class ShipmentForgotten(FailedPrecondition):
-    """The manifest has no entry of the key, but begins after the charge: the order may have been shipped."""
+    """The manifest has no entry for the key, but starts after the charge, so the order may have been shipped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ class Bracket:
 
 @dataclass(frozen=True, slots=True)
 class Zone:
-    """Prices of parcels to a group of countries.
+    """Parcel prices for a group of countries.
 
     Attributes:
         brackets: at least one, with increasing pieces and non-decreasing prices.
@@ -102,15 +102,15 @@ class RateCard:
     """All zones.
 
     Attributes:
-        zones: by country, as `normalize_country` returns it.
-        default_zone: of all other countries, so that every address has a price.
+        zones: the zone of each country, spelled as `normalize_country` returns it.
+        default_zone: the zone of all other countries, so that every address has a price.
     """
 
     zones: Mapping[str, Zone]
     default_zone: Zone
 
     def quote(self, parcel: Parcel) -> Money:
-        """Return the price of a parcel. Raises InvalidArgument."""
+        """Return the price of a parcel. Raise InvalidArgument if a field is invalid."""
         parcel.validate()
         zone = self.zones.get(normalize_country(parcel.address.country), self.default_zone)
         return zone.price(parcel.pieces)
@@ -135,7 +135,7 @@ class Entry:
 
     @property
     def existing(self) -> bool:
-        """Whether an earlier write stored it, perhaps an earlier try of this call."""
+        """Whether an earlier write stored the entry, perhaps an earlier try of this call."""
         return bool(self.recorded_at)
 
     @property
@@ -155,20 +155,20 @@ class Manifest(Protocol):
         """Return up to `limit` shipments after a position."""
 
     async def delete_old(self, older_than_seconds: float, limit: int) -> int:
-        """Delete up to `limit` entries, oldest first, which frees their keys. Return how many."""
+        """Delete up to `limit` entries older than this, oldest first, which frees their keys. Return how many."""
 
     async def check(self) -> None:
-        """Return if the manifest can be read."""
+        """Check that the manifest can be read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shipper:
     """Accepts parcels, once per idempotency key, and records them in the manifest.
 
-    Times are seconds since 1970. `charged_at`: a key's entry cannot be older; 0 if unknown.
+    Times are seconds since 1970. `charged_at`: when the order was charged, before any shipment; 0 if unknown.
 
     Attributes:
-        complete_since: returns the time since which no entry was deleted.
+        complete_since: returns the time since which no entry has been deleted.
     """
 
     manifest: Manifest
@@ -177,9 +177,10 @@ class Shipper:
     async def ship(self, key: str, parcel: Parcel, charged_at: float = 0.0) -> Entry:
         """Ship once per key and return the key's shipment.
 
-        If the key has an entry, that is the answer, whatever the rules for parcels are now.
+        If the key has an entry, that entry decides, whatever the rules for parcels are now.
 
-        Raises InvalidArgument, IdempotencyKeyReused, ShipmentFenced, ShipmentForgotten, ManifestUnavailable.
+        Raise InvalidArgument if the parcel is invalid, IdempotencyKeyReused or ShipmentFenced if the entry is not this
+        shipment, ShipmentForgotten if the entry may have been deleted, ManifestUnavailable if the manifest fails.
         """
         try:
             parcel.validate()

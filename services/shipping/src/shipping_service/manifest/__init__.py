@@ -1,1 +1,1 @@
-"""The manifest on a SQLite file or a PostgreSQL database."""
+"""The manifest, in a SQLite file or a PostgreSQL database."""

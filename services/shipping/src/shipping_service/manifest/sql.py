@@ -1,7 +1,7 @@
 # ruff: noqa: S608 - the fragments are constants
 """The manifest: the table `shipments`, in a SQLite file or in PostgreSQL.
 
-Each statement is a transaction of its own that can be repeated if its reply is lost.
+Each statement is its own transaction, which can be repeated if its reply is lost.
 """
 
 from collections.abc import AsyncIterator, Sequence
@@ -66,8 +66,8 @@ class SqlManifest(Manifest):
         (inserted,) = await self._database.write((RECORD, _entry_to_row(entry)))
         if inserted:
             return entry
-        # The insert waited for a concurrent one of its key to commit: the read finds that entry, unless a failover has
-        # lost it or the retention has deleted it.
+        # The insert waited until a concurrent insert with its key was committed: this read finds that row, unless a
+        # failover has lost it or it was deleted because of its age.
         found = await self.find(entry.key)
         if found is None:
             raise ManifestUnavailable
