@@ -1,1 +1,1 @@
-"""The journal on a SQLite file or a PostgreSQL database."""
+"""The journal, in a SQLite file or a PostgreSQL database."""

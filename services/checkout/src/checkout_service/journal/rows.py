@@ -1,4 +1,4 @@
-"""Converts between the records of `ports` and rows of the journal's tables."""
+"""Converts between the records in `ports` and the rows of the journal's tables."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
@@ -52,7 +52,7 @@ def new_order_to_row(new: Entry) -> dict[str, Any]:
 
 def transition_to_row(transition: Transition) -> dict[str, Any]:
     refusal, refused_as = transition.refusal, transition.refused_as
-    # Inside the refusal, so that an older release fails to decode such an order, instead of charging it.
+    # Stored inside the refusal, so that an older release fails to decode such an order instead of charging it.
     pending = {"refused_as": refused_as} if refused_as else {}
     return {
         "before": transition.before,
@@ -89,7 +89,7 @@ def entry_from_row(row: Row) -> Entry:
 
 
 def readable_entries(rows: Iterable[Row]) -> list[Entry]:
-    """Return the entries in the rows. A row that cannot be decoded is logged, and does not block the others."""
+    """Decode the rows to entries. Log and skip a row that cannot be decoded, so that it does not block the others."""
     entries = []
     for row in rows:
         try:

@@ -1,4 +1,4 @@
-"""The journal's encoding of what an order has no columns for: versioned JSON in the column `snapshot`."""
+"""Encodes the parts of an order that have no columns of their own, as versioned JSON in the column `snapshot`."""
 
 from typing import Any
 
@@ -26,7 +26,7 @@ def dump(order: Order) -> bytes:
 
 
 def load(row: Row) -> Order:
-    """Return the order in a row of `orders`. Raise ValueError for the version of another release."""
+    """Return the order in a row of `orders`. Raise ValueError if another release wrote the snapshot's version."""
     fields = orjson.loads(row["snapshot"])
     if fields["version"] != VERSION:
         raise ValueError(f"order {row['order_id']} has a snapshot of unknown version {fields['version']}")

@@ -1,4 +1,4 @@
-"""The journal: stores orders, on any database that runs its statements."""
+"""The journal: stores orders in any database that runs its statements."""
 
 import asyncio
 import heapq
@@ -52,12 +52,12 @@ _SETTLED_AT_ONCE = 100
 
 
 class Journal:
-    """Stores orders durably: what a method wrote is on disk when it returns. All methods raise JournalUnavailable.
+    """Stores orders durably: what a method wrote is on disk when it returns. All methods may raise JournalUnavailable.
 
     Args:
-        database: has the tables of `migrations`.
-        worker: name of this replica, in leases and histories.
-        lease_seconds: lease of the worker that serves the caller. Leases for recovery are twice as long.
+        database: contains the tables that `migrations` creates.
+        worker: names this replica in leases and histories.
+        lease_seconds: how long the worker that serves the caller leases an order. Recovery's leases are twice as long.
     """
 
     def __init__(self, database: Database, worker: str, lease_seconds: float = LEASE_SECONDS) -> None:
@@ -66,16 +66,16 @@ class Journal:
         self._lease_seconds = lease_seconds
         self._heads: defaultdict[object, QueueHead] = defaultdict(QueueHead)
         self._reading_due: asyncio.Task[set[tuple[str, bool]]] | None = None
-        # Twice what any statement sets, to allow for small adjustments of the clock.
+        # Twice as far ahead as any statement sets a time, to allow for small clock adjustments.
         self._max_ahead_seconds = 2 * max(_RECOVERY_LEASES * lease_seconds, MAX_RETRY_DELAY_SECONDS)
 
     async def find(self, scope: str) -> Entry | None:
         return first_entry(await self._read(statements.FIND, scope=scope))
 
     async def find_of_cart(self, user_id: str, generation: str) -> Entry | None:
-        """Return the order that holds the cart, in any state but RELEASED_CART and SETTLED.
+        """Return the order that holds the cart: its state is neither SETTLED nor in RELEASED_CART.
 
-        No order holds a cart without a generation ("").
+        Return None for a cart without a generation (""), which no order holds.
         """
         return first_entry(await self._read(statements.FIND_OF_CART, user_id=user_id, cart_etag=generation))
 
@@ -85,7 +85,7 @@ class Journal:
     async def insert(self, new: Entry) -> Entry | None:
         """Record a new order as CHARGING, with a lease.
 
-        Return None, or the order that prevents it: the one that has its scope or holds its cart.
+        Return None if it was recorded, otherwise the order that already has its scope or holds its cart.
         """
         claim, order = new.claim, new.order
         for _ in range(_INSERTS):
@@ -111,9 +111,9 @@ class Journal:
         return first_entry(taken)
 
     async def reopen(self, seen: Entry, new: Entry) -> Entry | None:
-        """Begin the next attempt of an order in RELEASED_CART, with the content of a new order of the same scope.
+        """Begin the next attempt of an order in a RELEASED_CART state, with the content of a new order in its scope.
 
-        Return None if the order has changed since it was seen, or if another one holds the cart.
+        Return None if the order has changed since it was seen, or if another order holds the cart.
         """
         claim = replace(seen.claim.next_attempt(), owner=new.owner)
         values = new_order_to_row(new) | claim_to_row(seen.claim)
@@ -124,19 +124,19 @@ class Journal:
         return first_entry(reopened)
 
     async def claim_expired(self, state: State, limit: int, *, failed: bool) -> list[Entry]:
-        """Lease up to `limit` orders of an open state whose lease has expired.
+        """Lease up to `limit` orders in an open state whose lease has expired.
 
-        Each counts as failed until its state changes. `failed`: those that have failed before, or only the others.
+        Each counts as failed until its state changes. `failed` selects either orders that failed before or the rest.
         """
         claims = statements.FAILED if failed else statements.NEW
         texts = (claims.correct_leases, claims.claim_expired, statements.CLAIM_EVENTS)
         return readable_entries(await self._claim(state, limit, *texts, failed=failed, state=state))
 
     async def update(self, claim: Claim, transition: Transition) -> bool:
-        """Apply the transition if the claim and the state `before` still hold; SHIPPED fills the outbox."""
+        """Apply the transition if the order still has this claim and state. A change to SHIPPED fills the outbox."""
         after = transition.after
         updated = claim.next_attempt() if after is State.CHARGING else claim
-        if transition.step:  # all operators have the same claim
+        if transition.step:  # operators share the order's claim, so each needs a new owner
             updated = replace(claim, owner=new_owner())
         values = claim_to_row(claim) | transition_to_row(transition)
         batch = [
@@ -147,7 +147,7 @@ class Journal:
             batch.append(self._statement(statements.FILL_OUTBOX, **claim_to_row(updated), state=after))
         if (await self._database.write(*batch))[0]:
             return True
-        # The update is repeated after a lost connection. Only this worker writes under this claim.
+        # The update may have succeeded before its connection was lost: only this worker writes under this claim.
         found = await self.read(claim.order_id)
         return found is not None and found.claim == updated and found.state is after
 
@@ -163,12 +163,12 @@ class Journal:
         """End the leases that this replica held before a restart."""
         try:
             await self._database.write(self._statement(statements.RELEASE_OWN))
-        except JournalUnavailable as error:  # if rejected: the leases expire anyway
+        except JournalUnavailable as error:  # ignored if rejected: the leases expire anyway
             if not is_rejected(error):
                 raise
 
     async def claim_outbox(self, kind: str, limit: int, *, failed: bool) -> list[OutboxItem]:
-        """Lease up to `limit` due outbox items of a kind. `failed`: as in `claim_expired`."""
+        """Lease up to `limit` due outbox items of a kind. `failed`: see `claim_expired`."""
         claims = statements.FAILED if failed else statements.NEW
         texts = (claims.correct_due_times, claims.claim_outbox)
         claimed = await self._claim(kind, limit, *texts, failed=failed, kind=kind)
@@ -206,7 +206,7 @@ class Journal:
         return sorted(row["kind"] for row in requeued)
 
     async def settle(self, sent: Collection[Sent]) -> list[str]:
-        """Delete sent outbox items, except any that cannot be written. Return the ids of orders that became DONE."""
+        """Delete sent outbox items, except any that the database rejects. Return the ids of orders that became DONE."""
         items = [{"order_id": item.order_id, "kind": item.kind, "step": SENT_STEPS[item.kind]} for item in sent]
         try:
             return await self._set_done(items, statements.DELETE_SENT, statements.SENT_EVENTS)
@@ -215,7 +215,7 @@ class Journal:
                 raise
         done: list[str] = []
         for item in items:
-            with suppress(JournalUnavailable):  # sent again when it is due, without further effect
+            with suppress(JournalUnavailable):  # the item is sent again when due, without further effect
                 done += await self._set_done([item], statements.DELETE_SENT, statements.SENT_EVENTS)
         return done
 
@@ -229,7 +229,7 @@ class Journal:
         return await self._heads["complete"].take(settle, _SETTLED_AT_ONCE)
 
     async def delete_old(self, older_than_seconds: float, limit: int) -> int:
-        """Delete up to `limit` finished orders that began and last changed before that time; return how many.
+        """Delete up to `limit` finished orders that began and last changed longer ago than this. Return how many.
 
         Orders that need an operator remain.
         """
@@ -268,19 +268,19 @@ class Journal:
         return readable_entries(await self._report(statements.LIST_OF_USER, user_id=user_id, limit=limit))
 
     async def list_orders(self, states: Sequence[State], *, stuck: bool, limit: int) -> list[Entry]:
-        """Return orders in one of the states (none given: in any), newest first; or only stuck ones, oldest first."""
+        """Return orders in the given states (or in any), newest first. `stuck`: only stuck orders, oldest first."""
         if stuck:
             items = [{"state": state} for state in states or State]
             return readable_entries(await self._report(statements.LIST_STUCK, items, limit=limit))
         if not states:
             return readable_entries(await self._report(statements.LIST, limit=limit))
-        # A query per state, so that each reads only rows that it may return.
+        # One query per state, so that each query reads only rows that it may return.
         found = [await self._report(_list_of(state), state=state, limit=limit) for state in set(states)]
         newest = heapq.merge(*found, key=lambda row: (row["created_at"], row["order_id"]), reverse=True)
         return readable_entries(islice(newest, limit))
 
     async def scan(self, after: Position, limit: int) -> list[Entry]:
-        """Return up to `limit` orders that follow a position in the order of creation."""
+        """Return up to `limit` orders that were created after a position, oldest first."""
         return readable_entries(await self._report(statements.SCAN, at=after.at, key=after.key, limit=limit))
 
     async def outbox_of(self, order_ids: Sequence[str]) -> dict[str, dict[str, bool]]:
@@ -302,10 +302,10 @@ class Journal:
     async def _claim(
         self, queue: str, limit: int, correction: str, *texts: str, failed: bool, **values: Any
     ) -> Sequence[Row]:
-        """Correct times that are too far ahead, then run the statements; the first of them claims what is due."""
+        """Correct times that are too far ahead, then run `texts`. Return the rows that the first of them claims."""
         if (queue, failed) not in await self._due_queues():
             return []
-        with suppress(JournalUnavailable):  # without the correction other rows can still be claimed
+        with suppress(JournalUnavailable):  # if the correction fails, other rows can still be claimed
             await self._database.write(self._statement(correction, **values))
 
         async def claim(limit: int, passed: int) -> Sequence[Row]:
@@ -316,9 +316,9 @@ class Journal:
         return await self._heads[queue, failed].take(claim, limit)
 
     async def _due_queues(self) -> set[tuple[str, bool]]:
-        """Return the states and kinds that have due work, each with whether that work has failed before.
+        """Return the order states and item kinds that have due work, each with whether that work has failed before.
 
-        Concurrent calls share one read, which starts after them.
+        Concurrent calls share one read, which starts after all of them.
         """
         if self._reading_due is None:
             self._reading_due = asyncio.create_task(self._read_due_queues(), name="read what is due")
@@ -329,13 +329,13 @@ class Journal:
         return {(row["queue"], bool(row["failed"])) for row in await self._read(statements.DUE_QUEUES)}
 
     async def _set_done(self, items: Sequence[object], *before: str) -> list[str]:
-        """Lock the items' orders, run the statements, and set the orders without outbox items to DONE."""
+        """Lock the items' orders, run the statements, and set orders without outbox items to DONE. Return their ids."""
         texts = (statements.LOCK_ORDERS, *before, statements.SET_DONE, statements.DONE_EVENTS)
         *_, done, _ = await self._database.write(*(self._statement(text, items) for text in texts))
         return [row["order_id"] for row in done]
 
     def _events(self, claim: Claim, state: State, *steps: tuple[str, str]) -> Statement:
-        """Return the statement that adds steps and their details to the history of an order in this claim and state."""
+        """Return the statement that adds steps and details to an order's history if it has this claim and state."""
         items = [{"step": step, "detail": detail, "place": place} for place, (step, detail) in enumerate(steps)]
         return self._statement(statements.EVENTS, items, **claim_to_row(claim), state=state)
 
@@ -360,7 +360,7 @@ class Journal:
 
 
 def _list_of(state: State) -> str:
-    """Return the statement that lists the orders of a state, by the index that has them."""
+    """Return the statement that lists the orders in a state, through the index that covers this state."""
     if state is State.DONE:
         return statements.LIST_DONE
     return statements.LIST_NOT_PLACED if state in RELEASED_CART | {State.SETTLED} else statements.LIST_ACTIVE

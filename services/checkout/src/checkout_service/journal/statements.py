@@ -1,7 +1,7 @@
 # ruff: noqa: S608 - the fragments are constants
-"""The journal's SQL, on both databases: see `chassis.sql.database` for what differs between them.
+"""The journal's SQL for both databases; `chassis.sql.database` explains how they differ.
 
-`{_NAME}` is a fragment of this module, `{NOW}` the database's clock in seconds since 1970, and `:name` a parameter.
+`{_NAME}` is a fragment from this module, `{NOW}` the database's clock in seconds since 1970, `:name` a parameter.
 """
 
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ _LIVE_CART = """
     cart_etag <> '' AND state IN ('CHARGING', 'VOIDING', 'SHIPPED', 'DONE', 'NEEDS_REFUND', 'NEEDS_REVIEW')
 """
 
-# The clock may have been set back: a time further ahead than any worker sets is meaningless.
+# The clock may have been set back, so a time further ahead than any worker sets does not count.
 _LEASED = f"(lease_until > {NOW} AND lease_until <= {NOW} + :max_ahead_seconds)"
 _UNCHANGED = f"(updated_at < {NOW} - :stuck_seconds OR updated_at > {NOW} + :stuck_seconds)"
 _STUCK = f"({_ACTIVE} AND (state IN ('NEEDS_REFUND', 'NEEDS_REVIEW') OR {_UNCHANGED}))"
@@ -71,7 +71,7 @@ INSERT = f"""
     ) ON CONFLICT DO NOTHING RETURNING order_id, epoch, state, attempt
 """
 
-# The steps of a transaction are a microsecond apart, so that the history has them in order.
+# Steps in one transaction are a microsecond apart, so that the history lists them in sequence.
 EVENTS = _events(
     "value->>'step'",
     f"orders CROSS JOIN json_each(:items) WHERE {_HELD} AND state = :state",
@@ -87,7 +87,7 @@ TAKE_OVER = f"""
     RETURNING {_ENTRY}
 """
 
-# NOT EXISTS, although the index is unique: in SQLite a violation would roll back other orders of the transaction.
+# NOT EXISTS avoids violating the unique index: on SQLite that would roll back other orders in the transaction.
 REOPEN = f"""
     UPDATE orders SET
         state = 'CHARGING', attempt = attempt + 1, epoch = epoch + 1, owner = :new_owner, worker = :worker,
@@ -101,7 +101,7 @@ REOPEN = f"""
     RETURNING {_ENTRY}
 """
 
-# An index finds the orders just claimed, because theirs are the longest leases.
+# Orders just claimed have the longest leases, so an index finds them.
 _JUST_CLAIMED = f"""
     {_OPEN} AND state = :state AND failures > 0 AND lease_until > {NOW} + :recovery_lease_seconds / 2
         AND owner = :new_owner
@@ -111,9 +111,9 @@ CLAIM_EVENTS = _events("'taken_over'", f"orders WHERE {_JUST_CLAIMED}", detail="
 
 @dataclass(frozen=True, slots=True)
 class Claims:
-    """Statements that claim orders and outbox items: either those that have failed before, or the others.
+    """Statements that claim orders and outbox items: either those that have failed before or those that have not.
 
-    `tries`: part of the condition of partial indexes.
+    `tries`: the condition that selects them, also part of the partial indexes' conditions.
     """
 
     tries: str
@@ -170,7 +170,7 @@ NEW, FAILED = Claims("failures = 0"), Claims("failures > 0")
 _QUEUES = [(state.value, "lease_until", f"orders WHERE {_OPEN} AND state = '{state.value}'") for state in OPEN]
 _QUEUES += [(kind, "due_at", f"outbox WHERE dead_at IS NULL AND kind = '{kind}'") for kind in OUTBOX_KINDS]
 
-# The queues (states of orders, kinds of outbox items) with something to claim. Reading them first saves write
+# The queues (order states and outbox item kinds) with something to claim. Reading them first saves write
 # transactions, of which SQLite runs one at a time. A time further ahead than any worker sets counts as due.
 DUE_QUEUES = " UNION ALL ".join(
     f"""
@@ -292,7 +292,7 @@ COUNT_OUTBOX = "SELECT count(*) AS items FROM outbox"
 
 COUNT_DEAD = "SELECT kind, count(*) AS items FROM outbox WHERE dead_at IS NOT NULL GROUP BY kind"
 
-# A SHIPPED order's last change of state filled its outbox.
+# A SHIPPED order's `updated_at` is the time its outbox was filled.
 OLDEST_NOTIFICATION = f"""
     SELECT {NOW} - updated_at AS age FROM orders
     WHERE {_ACTIVE} AND state = 'SHIPPED' AND EXISTS (
@@ -312,10 +312,10 @@ LIST_ACTIVE = _newest(f"{_ACTIVE} AND state = :state")
 
 LIST_NOT_PLACED = _newest(f"{_NOT_PLACED} AND state = :state")
 
-# By the index of all orders by time: most orders are DONE, so it soon finds enough.
+# Uses the index of all orders by creation time: most orders are DONE, so a short scan finds enough.
 LIST_DONE = _newest("state = 'DONE'")
 
-# By the index for carts: another index would cost every order a write.
+# Uses the index for carts: an index for users would cost another write per order.
 LIST_OF_USER = _newest(f"user_id = :user_id AND {_LIVE_CART}")
 
 LIST_STUCK = f"""
