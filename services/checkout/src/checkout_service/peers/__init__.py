@@ -1,1 +1,1 @@
-"""Adapters to the peers of checkout, over gRPC."""
+"""gRPC adapters to checkout's peers."""

@@ -1,4 +1,4 @@
-"""Sends items that arrive within a short time in one call."""
+"""Batches items that arrive within a short time into one call."""
 
 import asyncio
 import contextvars
@@ -19,17 +19,17 @@ ItemT = TypeVar("ItemT")
 
 log = structlog.get_logger()
 
-# An order of 1,000 lines takes up to 150 kB; a call may take 4 MiB.
+# Keeps calls below the 4 MiB limit: an order of 1,000 lines takes up to 150 kB.
 MAX_ITEMS = 20
 
 _ABSENT_SECONDS = 60.0
-# Errors of a call that a single item may have caused.
+# Call errors that a single item may have caused.
 _PERHAPS_FOR_ONE: tuple[type[DomainError], ...] = (Internal, *REFUSALS)
 
 
 @dataclass(frozen=True, slots=True)
 class _Waiting(Generic[ItemT]):
-    """An item, the context of its caller, and the future that the caller awaits; done if the caller was cancelled."""
+    """An item, its caller's context, and the future that the caller awaits. Cancelling the caller makes it done."""
 
     item: ItemT
     sent: asyncio.Future[None] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
@@ -42,16 +42,16 @@ class _Waiting(Generic[ItemT]):
 
 @dataclass(eq=False)
 class Batches(Generic[ItemT]):
-    """Collects items and sends up to MAX_ITEMS in one call, or each in its own if the peer has no such call.
+    """Collects items and sends up to MAX_ITEMS in one call, or each in its own call if the peer has no batch call.
 
     Attributes:
-        name: of the items, in logs.
-        together: sends items in one call; returns an error or None for each. If it raises an error that one item may
-            have caused, the items are sent one by one; any other is every item's error.
+        name: what logs and spans call the items.
+        together: sends items in one call and returns an error or None for each. If it raises an error that one item
+            may have caused, the items are sent one by one; any other error is passed to every item's caller.
         alone: sends one item.
-        telemetry: for the span of a call that several sampled traces share: it is in one of them and links to the rest.
-        delay_seconds: how long an item waits for others.
-        eager: do not wait while no call is in progress.
+        telemetry: records a call that several sampled traces share as a span in one trace, with links to the rest.
+        delay_seconds: how long an item waits for others to join it.
+        eager: whether to send an item without delay while no call is in progress.
     """
 
     name: str
@@ -66,7 +66,7 @@ class Batches(Generic[ItemT]):
     _timer: asyncio.TimerHandle | None = field(default=None, init=False)
 
     def send(self, item: ItemT) -> asyncio.Future[None]:
-        """Return a future that ends once the item is sent, or has its error. Cancelling it affects no other item."""
+        """Return a future that completes once the item is sent, or fails. Cancelling it affects no other item."""
         waiting = _Waiting(item)
         self._waiting.append(waiting)
         if self.eager and not self._calls:
@@ -79,7 +79,7 @@ class Batches(Generic[ItemT]):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        # Without the items of callers that have been cancelled.
+        # Leave out the items of cancelled callers.
         pending, self._waiting = [waiting for waiting in self._waiting if not waiting.sent.done()], []
         for first in range(0, len(pending), MAX_ITEMS):
             call = self._begin(pending[first : first + MAX_ITEMS])
@@ -87,7 +87,7 @@ class Batches(Generic[ItemT]):
             call.add_done_callback(self._end)
 
     def _end(self, call: "asyncio.Task[None]") -> None:
-        # What has arrived during an eager call is the next batch, without the rest of its delay.
+        # Items that arrived during an eager call are the next batch and skip the rest of their delay.
         self._calls.discard(call)
         if self.eager and self._waiting:
             self._begin_all()
@@ -133,6 +133,6 @@ class Batches(Generic[ItemT]):
 
 
 def errors_of(count: int, refused: Iterable[tuple[int, str]]) -> list[DomainError | None]:
-    """Return an error for each refused item, given by index and reason, and None for the others."""
+    """Return one element per item: an error for those in `refused` (index, reason), None for the rest."""
     errors = {index: FailedPrecondition("refused", reason=reason_from_peer(reason)) for index, reason in refused}
     return [errors.get(index) for index in range(count)]

@@ -15,16 +15,16 @@ from shop.cart_pb2_grpc import CartServiceStub
 from shop_internal import ordered_cart_pb2
 from shop_internal.ordered_cart_pb2_grpc import OrderedCartStub
 
-# How long a removal waits while a call is in progress, so that others can join it.
+# How long a removal waits while a call is in progress, so that other removals can join it.
 DELAY_SECONDS = 0.02
 
 
 class CartClient:
-    """Removes the ordered items of many carts in one internal call.
+    """Removes the ordered items from many carts in one internal call.
 
-    A cart service without the internal service gets EmptyCart, which leaves alone a cart that has changed since the
-    order, or empties it in any case if carts have no etags. A cart with the ordered generation proves that the internal
-    service exists, whatever a proxy returns: its removal is tried again.
+    If the cart service lacks the internal service, EmptyCart is called instead: it skips a cart that has changed since
+    the order, but empties any cart if carts have no etags. A cart that has the ordered generation proves that the
+    internal service exists, whatever a proxy returns, so its removal is tried again.
     """
 
     def __init__(self, carts: CartServiceStub, ordered_carts: OrderedCartStub, telemetry: Telemetry) -> None:
@@ -54,7 +54,7 @@ class CartClient:
         call = self._carts.GetCart(cart_pb2.GetCartRequest(user_id=order.user_id))
         await call
         if ("cart-generation", order.cart_generation) in tuple(await call.trailing_metadata() or ()):
-            # EmptyCart would not match a generation, and leave the items in the cart.
+            # EmptyCart matches only etags: given a generation, it would leave the items in the cart.
             raise Unavailable("the cart has a generation but no internal service", reason=Unimplemented.default_reason)
         # Without the etag, an item added during checkout would be lost.
         metadata = (("if-match", order.cart_generation),) if order.cart_generation else ()

@@ -1,4 +1,4 @@
-"""Checks of what orders rely on in peers' responses. The channels check each response as it arrives."""
+"""Checks the parts of peers' responses that orders rely on. Channels check each response as it arrives."""
 
 import re
 from collections import Counter

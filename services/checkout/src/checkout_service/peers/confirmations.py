@@ -1,4 +1,4 @@
-"""Sends the confirmations of orders through the email service."""
+"""Sends order confirmations through the email service."""
 
 import asyncio
 from collections.abc import Sequence
@@ -13,15 +13,15 @@ from shop.email_pb2_grpc import EmailServiceStub
 from shop_internal import confirmations_pb2
 from shop_internal.confirmations_pb2_grpc import ConfirmationsStub
 
-# How long a confirmation waits for others. Longer, and the larger batches would delay orders in progress.
+# How long a confirmation waits for others. With a longer wait, larger batches would delay orders in progress.
 DELAY_SECONDS = 0.05
 
 
 class EmailClient:
-    """Sends the confirmations of many orders in one internal call.
+    """Sends many orders' confirmations in one internal call.
 
-    An email service without the internal service gets one call of the contract for each. A confirmation's id derives
-    from the order's, so a repeated call sends no second one.
+    If the email service lacks the internal service, each confirmation is sent in its own public call. A confirmation's
+    id derives from the order id, so a repeated call sends no second mail.
     """
 
     def __init__(self, emails: EmailServiceStub, confirmations: ConfirmationsStub, telemetry: Telemetry) -> None:

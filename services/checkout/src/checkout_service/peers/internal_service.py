@@ -17,7 +17,7 @@ log = structlog.get_logger()
 # A peer that has returned only UNIMPLEMENTED for this long counts as an implementation without the service.
 ABSENT_AFTER_SECONDS = 60.0
 
-# The reason of UNIMPLEMENTED if a peer's internal address is not set: the service counts as absent at once.
+# The UNIMPLEMENTED error's reason if a peer's internal address is not set: its services count as absent at once.
 NO_ADDRESS = "NO_INTERNAL_ADDRESS"
 
 _FIRST_PAUSE_SECONDS = 1.0
@@ -27,8 +27,8 @@ _LONGEST_PAUSE_SECONDS = 60.0
 class InternalService:
     """An internal service that a peer may lack.
 
-    UNIMPLEMENTED alone does not prove that: a proxy without a route or a replica of an older release returns it, too.
-    So calls are tried at growing intervals, and the service counts as absent only if no call has ever succeeded.
+    UNIMPLEMENTED alone does not prove that the service is absent: a proxy without a route or an older replica returns
+    it, too. So calls are tried at growing intervals, and only a service that has never answered counts as absent.
     """
 
     def __init__(self, name: str) -> None:
@@ -50,7 +50,7 @@ class InternalService:
             self._record_missing()
             raise self._error() from error
         except DomainError as error:
-            if isinstance(error, REFUSALS):  # a decision of the service, so it exists
+            if isinstance(error, REFUSALS):  # the service decided this, so it exists
                 self._record_found()
             raise
         self._record_found()

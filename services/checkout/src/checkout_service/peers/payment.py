@@ -31,7 +31,7 @@ from shop_internal.payment_ledger_pb2_grpc import PaymentLedgerStub
 # Long enough to distinguish requests for the same order.
 _FINGERPRINT_LENGTH = 12
 
-# By the reasons of errors.
+# Outcomes by error reason.
 _OUTCOMES: dict[str, ChargeOutcome] = {
     "CHARGE_FENCED": Fenced(existing=True),
     "CHARGE_VOIDED": Released(),
@@ -40,7 +40,7 @@ _OUTCOMES: dict[str, ChargeOutcome] = {
 
 
 class PaymentClient(Payment):
-    """Calls payment by the contract, and its internal ledger, which other implementations do not have."""
+    """Calls the public payment service, and its internal ledger, which other implementations do not have."""
 
     def __init__(self, charges: PaymentServiceStub, ledger: PaymentLedgerStub) -> None:
         self._charges = charges
@@ -88,7 +88,7 @@ class PaymentClient(Payment):
         return Released()
 
     async def _deduplicates(self) -> bool:
-        """Return whether payment has our ledger, which charges once per key. Raises DomainError."""
+        """Return whether payment has our ledger, which charges once per key. Raise DomainError if that is unclear."""
         if not self._ledger_service.found:
             # This Void has no effect: a random key has no charge.
             probe = payment_ledger_pb2.VoidRequest(charge_key=f"probe:{uuid.uuid4()}")
@@ -108,7 +108,7 @@ def _outcome_from_wire(
     match reply.WhichOneof("outcome"):
         case "charged":
             charged = reply.charged
-            # Older releases of payment stored whole fingerprints or none, and no purchases.
+            # Older payment releases stored whole fingerprints or none, and no purchase ids.
             same_request = fingerprint.startswith(charged.request_fingerprint)
             same_purchase = charged.purchase_id in {"", order.purchase_id}
             is_own = same_request and same_purchase and charged.amount == money_to_wire(order.total)

@@ -28,21 +28,21 @@ CONVERSION_TTL_SECONDS = 60.0
 QUOTE_TTL_SECONDS = 60.0
 MAX_QUOTES = 10_000
 
-# Trailing metadata of a quote that is the same for all parcels to its country with the same number of pieces.
+# Trailing metadata that marks a quote as the same for all parcels to its country with as many pieces.
 DEPENDS_ON = ("quote-depends-on", "country,pieces")
 
 
 class ShopQuotes(Quotes):
-    """Reads by the contract. Prices and conversions change rarely, so they are cached for a short time.
+    """Reads through the public services. Prices and conversions change rarely, so they are cached for a short time.
 
-    A quote that has DEPENDS_ON is reused while shipping is serving. Otherwise every quote is a call, which fails while
+    A quote with DEPENDS_ON is reused while shipping is healthy. Otherwise each quote needs a call, which fails while
     shipping is down: an order that cannot be shipped now must not be charged.
 
-    Every failure that is not a peer's refusal raises DependencyUnavailable or PeerBroken.
+    Every failure except a peer's refusal raises DependencyUnavailable or PeerBroken.
 
     Args:
         can_ship: returns whether a replica of shipping is connected and healthy.
-        with_generations: whether carts have generations: whether the cart service has its internal service.
+        with_generations: whether to use cart generations, which require the cart service's internal service.
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class ShopQuotes(Quotes):
 
     @override
     async def convert(self, amounts: Sequence[Money], to_code: str) -> list[Money]:
-        # Amounts in the same currency need no call; equal amounts share an entry of the cache.
+        # Amounts in the same currency need no call; equal amounts share a cache entry.
         foreign = [(amount, to_code) for amount in amounts if amount.currency_code != to_code]
         converted = iter(await self._conversions.get(*foreign))
         return [amount if amount.currency_code == to_code else next(converted) for amount in amounts]
@@ -122,7 +122,7 @@ class ShopQuotes(Quotes):
     async def _fetch_conversion(self, conversion: tuple[Money, str]) -> Money:
         amount, to_code = conversion
         request = currency_pb2.CurrencyConversionRequest(to_code=to_code)
-        getattr(request, "from").CopyFrom(money_to_wire(amount))  # a keyword of Python
+        getattr(request, "from").CopyFrom(money_to_wire(amount))  # `from` is a Python keyword
         try:
             with reading("currency", InvalidArgument, OutOfRange):
                 converted = await self._currency.Convert(request)

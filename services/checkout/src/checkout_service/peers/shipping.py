@@ -20,7 +20,7 @@ from shop_internal.shipment_manifest_pb2_grpc import ShipmentManifestStub
 
 SHIP_SECONDS = 3.0
 
-# By the reasons of errors. A key was reused if the journal lost another order that had it.
+# Outcomes by error reason. A key is reused if the journal has lost an earlier order that had it.
 _OUTCOMES: dict[str, ShipOutcome] = {
     "SHIPMENT_FENCED": Fenced(existing=True),
     "SHIPMENT_FORGOTTEN": Forgotten(),
@@ -29,7 +29,7 @@ _OUTCOMES: dict[str, ShipOutcome] = {
 
 
 class ShippingClient(Shipping):
-    """Calls shipping by the contract, and its internal manifest, which other implementations do not have."""
+    """Calls the public shipping service, and its internal manifest, which other implementations do not have."""
 
     def __init__(self, stub: ShippingServiceStub, manifest: ShipmentManifestStub) -> None:
         self._stub = stub
@@ -42,7 +42,7 @@ class ShippingClient(Shipping):
         metadata = (("idempotency-key", key),)
         age = (("charged-at", f"{charged_at:.6f}"),) if charged_at else ()
         try:
-            # The channel's timeout is for quotes.
+            # Overrides the channel's timeout, which is for quotes.
             reply = await self._stub.ShipOrder(request, timeout=SHIP_SECONDS, metadata=(*metadata, *age))
         except DomainError as error:
             return _OUTCOMES.get(error.reason) or refused_or_in_doubt(error)

@@ -1,4 +1,4 @@
-"""Converts between domain and wire."""
+"""Converts between domain objects and gRPC messages."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -43,7 +43,7 @@ def order_to_wire(entry: Entry) -> order_pb2.OrderResult:
 
 
 def lines_from_wire(items: Iterable[cart_pb2.CartItem]) -> tuple[CartLine, ...]:
-    """Convert a cart's lines. Other implementations may have several of one product: they become one."""
+    """Convert a cart's lines. Merge several lines for one product, which other implementations may return."""
     quantities: Counter[str] = Counter()
     for item in items:
         quantities[item.product_id] += item.quantity
