@@ -1,6 +1,6 @@
-"""`python -m checkout_service.reconciliation` compares the records of orders, logs what disagrees, and exits.
+"""`python -m checkout_service.reconciliation` compares order records, logs mismatches, and exits.
 
-It waits for peers that have just started, and reads again if one is replaced meanwhile.
+It waits for peers that have just started, and reads again if a peer is replaced meanwhile.
 Exit status: 0 if all records agree, 1 if some do not, 2 if they could not be read in time.
 """
 
@@ -30,7 +30,7 @@ AGREE, DISAGREE, NOT_READ = 0, 1, 2
 _NAME = "reconciliation"
 _CALL_SECONDS = 15.0
 _POLL_SECONDS = 0.1
-# A connection takes no longer if there is nothing to wait for.
+# Connecting to peers that are up takes no longer; a longer wait is logged.
 _CONNECTED_SECONDS = 0.5
 
 
@@ -43,7 +43,7 @@ class ReconciliationSettings(Settings):
     email_internal_addr: str | None = None
     # Older orders, charges and shipments are not compared.
     window_hours: PositiveFloat = 24
-    # How long an order's steps may take before a missing one is a mismatch.
+    # How long an order's steps may take before a missing step is a mismatch.
     grace_minutes: NonNegativeFloat = 10
     # How long to wait for peers: a new pod's network policies take a while to come into force.
     wait_seconds: NonNegativeFloat = 120
@@ -90,7 +90,7 @@ async def _read(settings: ReconciliationSettings, telemetry: Telemetry) -> Recor
 async def _read_in_time(
     reader: Reader, channels: Mapping[str, grpc.aio.Channel], settings: ReconciliationSettings
 ) -> Records:
-    """Read once all peers answer, and again if one fails. Raise an error that names those that never answered."""
+    """Read once all peers answer, and again if one fails. In the error, name the peers that never answered."""
     until = time.monotonic() + settings.wait_seconds
     while True:
         missing = await _wait_for(channels, until)
@@ -106,7 +106,7 @@ async def _read_in_time(
 
 
 async def _wait_for(channels: Mapping[str, grpc.aio.Channel], until: float) -> str:
-    """Wait until all peers are healthy, but no longer than `until`. Return the names of those that are not."""
+    """Wait until all peers are healthy, but no longer than `until`. Return the names of the unhealthy ones."""
     started, waited_for = time.monotonic(), ""
     while missing := ", ".join(
         peer

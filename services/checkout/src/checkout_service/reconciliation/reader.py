@@ -32,7 +32,7 @@ from shop_internal.payment_ledger_pb2_grpc import PaymentLedgerStub
 from shop_internal.record_digests_pb2 import RecordDigests
 from shop_internal.shipment_manifest_pb2_grpc import ShipmentManifestStub
 
-# The reason of an order that an operator has settled as shipped; other SHIPPED and DONE orders have none.
+# The reason that an order has if an operator settled it as shipped. Other SHIPPED and DONE orders have none.
 SETTLED_SHIPPED = "SETTLED_SHIPPED"
 
 # How far the databases' clocks may differ.
@@ -59,14 +59,14 @@ class Records:
     complete_since: CompleteSince
 
     def mismatches(self, settled_before: float) -> list[Mismatch]:
-        """Return what disagrees, oldest first. A record needs a counterpart only if it is from before this time."""
+        """Return all mismatches, oldest first. Only records from before `settled_before` need a counterpart."""
         found = (find_mismatches(order, settled_before, self.complete_since) for order in self.orders)
         return sorted(chain.from_iterable(found), key=lambda mismatch: (mismatch.since, mismatch.order_id))
 
 
 @dataclass(frozen=True, slots=True)
 class _Effects:
-    """Charges and shipments by order id, in the order in which they were recorded.
+    """Charges and shipments by order id, oldest first.
 
     `shipments_since`: see CompleteSince.
     """
@@ -110,7 +110,7 @@ class Reader:
             OrderRecords(id_, orders.get(id_), tuple(charges[id_]), tuple(shipments[id_]), confirmations.get(id_))
             for id_ in order_ids
         ]
-        # Stuck orders from before: their charges and shipments were not read, so they are not compared.
+        # Older orders that are stuck: their charges and shipments were not read, so they are not compared.
         stuck = await self.journal.ListOrders(orders_pb2.ListOrdersRequest(stuck=True, limit=_MAX_LISTED))
         older = [order for order in map(_order_from_wire, stuck.orders) if order.order_id not in orders]
         found += [OrderRecords(order.order_id, order, effects_are_read=False) for order in older]
@@ -150,7 +150,7 @@ class Reader:
             return None
 
     async def _find_confirmations(self, order_ids: Sequence[str]) -> tuple[dict[str, RecordedConfirmation], float]:
-        """Return the confirmations by order, and since when they are complete."""
+        """Return the confirmations by order id, and the time since which they are complete."""
         if self.confirmations is None:
             return {}, math.inf
         confirmations: dict[str, RecordedConfirmation] = {}
@@ -199,12 +199,12 @@ async def _pages(
 
 
 def _complete_since(at: Timestamp) -> float:
-    """Return a service's `complete_since` in seconds, with a margin: other services' clocks may differ."""
+    """Return a service's `complete_since` in seconds, plus a margin because other services' clocks may differ."""
     return _seconds(at) + CLOCK_SKEW_SECONDS
 
 
 def _order_id(key: str) -> str:
-    """Return the order id in the key of a charge or shipment: `order_id` or `order_id:attempt`."""
+    """Return the order id from a charge or shipment key, which is `order_id` or `order_id:attempt`."""
     return key.partition(":")[0]
 
 

@@ -1,4 +1,4 @@
-"""Compares the records of an order."""
+"""Compares an order's records."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ from checkout_service.domain import NEEDS_OPERATOR, OPEN, PLACED, RELEASED_CART,
 
 
 class Kind(StrEnum):
-    """How the records of an order disagree."""
+    """How an order's records disagree."""
 
     CHARGED_TWICE = "CHARGED_TWICE"
     CHARGED_NOT_SHIPPED = "CHARGED_NOT_SHIPPED"
@@ -29,7 +29,7 @@ class Kind(StrEnum):
 
 
 Digests: TypeAlias = Mapping[str, bytes]
-"""Digests of what is compared without being read, by the names of the parts."""
+"""Maps the name of a record's part, such as `address`, to its digest, which is compared instead of the content."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +37,8 @@ class RecordedOrder:
     """An order in checkout's journal. Times, here and below, are seconds since 1970.
 
     Attributes:
-        is_settled: an operator has settled it, so charges and shipments may be anything.
-        changed_at: the time of its last change of state.
+        is_settled: whether an operator has settled the order, so that any charges and shipments are accepted.
+        changed_at: when its state last changed.
     """
 
     order_id: str
@@ -52,7 +52,7 @@ class RecordedOrder:
 
     @property
     def is_open(self) -> bool:
-        """Whether it is unfinished or an operator must settle it."""
+        """Whether the order is unfinished or must be settled by an operator."""
         return self.state not in {State.DONE, State.SETTLED, *RELEASED_CART}
 
 
@@ -75,7 +75,7 @@ class RecordedShipment:
 class RecordedConfirmation:
     """A confirmation that the email service has accepted.
 
-    `failed`: it will never be sent. One that still waits for the relay is no mismatch: email has a gauge for those.
+    `failed`: whether it will never be sent. If it only waits for the relay, that is no mismatch: email has a gauge.
     """
 
     failed: bool
@@ -103,11 +103,11 @@ class OrderRecords:
 
 @dataclass(frozen=True, slots=True)
 class Mismatch:
-    """A disagreement between the records of an order.
+    """A disagreement between an order's records.
 
     Attributes:
-        state: of the order in the journal; empty if it is not there.
-        since: the time of the record that has no counterpart, or another one than it should.
+        state: the order's state in the journal; empty if the journal does not have the order.
+        since: the time of the record whose counterpart is missing or wrong.
     """
 
     kind: Kind
@@ -121,7 +121,7 @@ class Mismatch:
 class CompleteSince:
     """Times since which no order, shipment or confirmation was deleted because of its age. Charges are never deleted.
 
-    Infinity for confirmations: the email service has no records of them.
+    `confirmations` is infinite if the email service keeps no records of them.
     """
 
     orders: float = 0.0
@@ -130,10 +130,10 @@ class CompleteSince:
 
 
 def find_mismatches(records: OrderRecords, settled_before: float, complete_since: CompleteSince) -> Iterator[Mismatch]:
-    """Yield what disagrees.
+    """Yield the mismatches between an order's records.
 
     Args:
-        records: of one order.
+        records: all records of the order.
         settled_before: newer records need no counterpart yet.
         complete_since: the counterparts of older records may have been deleted.
     """
@@ -149,7 +149,7 @@ def find_mismatches(records: OrderRecords, settled_before: float, complete_since
         found += _unconfirmed(records)
     if order is not None and order.is_open:
         found.append((Kind.OPEN_TOO_LONG, order.changed_at, ""))
-    # An order in progress may have found a charge or shipment from before the journal lost the order.
+    # The charge or shipment of an order in progress may date from before the journal lost the order.
     in_progress_since = order.changed_at if order and order.state in OPEN else 0.0
     for kind, found_at, detail in found:
         since = max(found_at, in_progress_since)
@@ -209,7 +209,7 @@ def _unconfirmed(records: OrderRecords) -> Iterator[_Found]:
     is_placed = order.state in PLACED if order else bool(shipments)
     if is_placed and (confirmation is None or confirmation.failed):
         yield Kind.NOT_MAILED, since, confirmation.detail if confirmation else "the email service has no confirmation"
-    # An order for an operator may have been confirmed before, with a parcel that the order does not name.
+    # An order left to an operator may have been confirmed earlier, with a tracking id that the journal does not have.
     is_clear = order is not None and order.state not in {*NEEDS_OPERATOR, State.SETTLED}
     if order and confirmation and is_clear and (parts := _differing(order.digests, confirmation.digests)):
         yield Kind.MAIL_DIFFERS, since, parts
