@@ -28,7 +28,7 @@ class Settings(Addresses, HmacKeySettings, ServiceSettings):
     database_url: DatabaseUrl = SecretStr("sqlite:///.shop/checkout.db")
     # How long a worker owns an order before recovery takes it over. Safety does not depend on it.
     lease_seconds: PositiveFloat = LEASE_SECONDS
-    # How long finished orders stay in the journal, from which repeated requests get them.
+    # How long finished orders stay in the journal to answer repeated requests.
     retention_days: PositiveFloat = 90
 
 

@@ -11,7 +11,7 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True)
 class Charged:
-    """The card was charged under the key. `charged_at`: seconds since 1970 if an earlier call did so; 0 if unknown."""
+    """The card was charged under the key. `charged_at`: seconds since 1970; 0 if this call charged it or if unknown."""
 
     transaction_id: str
     charged_at: float = 0.0
@@ -28,7 +28,7 @@ class Refused:
 class Fenced:
     """The key is fenced: no charge or shipment under it has succeeded or can succeed.
 
-    `existing`: whether the fence was there before. Other implementations of a peer may not report that.
+    `existing`: whether an earlier call set the fence. Other implementations of a peer may not report this.
     """
 
     existing: bool = False
@@ -41,9 +41,9 @@ class Released:
 
 @dataclass(frozen=True, slots=True)
 class KeyReused:
-    """A charge or shipment of other content has the key: another amount, card or address, or other lines.
+    """The key belongs to a charge or shipment with other content: a different amount, card, address or lines.
 
-    `transaction_id`, `charged_at`: of that charge, if it is captured; empty and 0 if unknown.
+    `transaction_id` and `charged_at` describe that charge if it is captured; they are empty and 0 if unknown.
     """
 
     transaction_id: str = ""
@@ -69,7 +69,7 @@ class Shipped:
 
 @dataclass(frozen=True, slots=True)
 class Forgotten:
-    """Shipping has no record of the key, but its records begin after the charge: the order may have been shipped."""
+    """Shipping has no record of the key, but its records start after the charge, so the order may have been shipped."""
 
 
 ChargeOutcome: TypeAlias = Charged | Refused | Fenced | Released | KeyReused | InDoubt | Unsupported
@@ -78,9 +78,9 @@ ShipOutcome: TypeAlias = Shipped | Refused | Fenced | Forgotten | KeyReused | In
 
 
 class Command(Generic[R]):
-    """A step that the executor performs; R is its result.
+    """A step that the executor performs. R is the type of its result.
 
-    `name`: of the step in metrics and failpoints, such as `resolve_shipment`.
+    `name` identifies the step in metrics and failpoints, for example `resolve_shipment`.
     """
 
     __slots__ = ()
@@ -92,12 +92,12 @@ class Command(Generic[R]):
 
 
 class Insert(Command[bool]):
-    """Record the order as CHARGING, before it has any effect. False: its scope or its cart already has an order."""
+    """Record the order as CHARGING, before it has any effect. Return False if its scope or cart has an order."""
 
 
 @dataclass(frozen=True, slots=True)
 class Charge(Command[ChargeOutcome]):
-    """Charge the card under the attempt's key. `retry`: an earlier try is in doubt."""
+    """Charge the card under the attempt's key. `retry`: whether an earlier try is in doubt."""
 
     retry: bool
 
@@ -108,14 +108,14 @@ class Resolve(Command[ChargeOutcome]):
 
 @dataclass(frozen=True, slots=True)
 class Ship(Command[ShipOutcome]):
-    """Ship under the attempt's key; `charged_at` as in `Charged`."""
+    """Ship under the attempt's key. `charged_at`: see `Charged`."""
 
     charged_at: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class ResolveShipment(Command[ShipOutcome]):
-    """Return the outcome of the attempt's shipment; if there is none, fence its key. `charged_at` as in `Charged`."""
+    """Return the outcome of the attempt's shipment; if there is none, fence its key. `charged_at`: see `Charged`."""
 
     charged_at: float = 0.0
 
@@ -125,27 +125,27 @@ class Void(Command[VoidOutcome]):
 
 
 class StartRemoval(Command[None]):
-    """Start to remove the ordered items from the cart; `Send` waits for that."""
+    """Start removing the ordered items from the cart; `Send` waits until they are removed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Update(Command[bool]):
-    """Record a transition. False: the order is in another state, or another worker has taken it over."""
+    """Record a transition. Return False if the order is in another state, or another worker has taken it over."""
 
     transition: Transition
 
 
 class Restore(Command[bool]):
-    """Record the order again if the journal has lost what this worker inserted. True: it had."""
+    """If the journal has lost the order that this worker inserted, record it again. Return whether it was recorded."""
 
 
 class Send(Command[None]):
-    """Start to send the confirmation, and wait for the removal; an item that fails remains in the outbox."""
+    """Start sending the confirmation, and wait for the removal. An item that fails remains in the outbox."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wait(Command[bool]):
-    """Back off before the next try. False: stop trying and leave the order to recovery."""
+    """Back off before the next try. Return False if the saga must stop trying and leave the order to recovery."""
 
     tries: int
     reason: str

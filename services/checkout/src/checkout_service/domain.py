@@ -29,7 +29,7 @@ class NothingToPay(FailedPrecondition):
 
 
 class State(StrEnum):
-    """State of an order. CHARGING and VOIDING are open: a worker must move the order on."""
+    """The state of an order. CHARGING and VOIDING are open: a worker must still finish the order."""
 
     CHARGING = "CHARGING"
     SHIPPED = "SHIPPED"
@@ -41,7 +41,7 @@ class State(StrEnum):
     NEEDS_REVIEW = "NEEDS_REVIEW"
     ABANDONED = "ABANDONED"
     SETTLED = "SETTLED"
-    """Closed by an operator: it no longer changes, and does not hold its cart."""
+    """An operator has closed the order: it no longer changes, and no longer holds its cart."""
 
 
 OPEN = (State.CHARGING, State.VOIDING)
@@ -49,12 +49,12 @@ PLACED = frozenset({State.SHIPPED, State.DONE})
 NEEDS_OPERATOR = frozenset({State.NEEDS_REFUND, State.NEEDS_REVIEW})
 REFUSED = frozenset({State.DECLINED, State.VOIDED, State.SETTLED}) | NEEDS_OPERATOR
 
-# In these states nothing is charged, and the cart may be ordered again. In all others but SETTLED an order holds its
-# cart.
+# In these states nothing is charged, and the cart may be ordered again. In all others except SETTLED, the order holds
+# its cart.
 RELEASED_CART = frozenset({State.ABANDONED, State.DECLINED, State.VOIDED})
 
-# An order that the journal lost is recorded again only for changes to these states: they prove that its attempt was
-# charged, so that no later attempt is.
+# An order that the journal has lost is recorded again only when it changes to one of these states: they prove that
+# this attempt was charged, so no later attempt was.
 RESTORABLE = frozenset({State.SHIPPED, State.VOIDING, State.NEEDS_REVIEW})
 
 
@@ -76,14 +76,14 @@ class CartLine:
 
 @dataclass(frozen=True, slots=True)
 class Cart:
-    """A cart's lines, and the etag that changes whenever they do; None if the cart service has no etags.
+    """A cart's lines, and an etag that changes whenever they do. The etag is None if the cart service has no etags.
 
-    Another implementation of the cart service has neither of the attributes below.
+    Only our cart service sets the attributes below; with another implementation they are None.
 
     Attributes:
-        ordered_etag: the `cart_generation` of the order that emptied the cart.
-        generation: stays the same while items are added or changed; changes when an order's items are removed, unless
-            that empties the cart.
+        ordered_etag: the `cart_generation` of the order that emptied the cart; None if no order did.
+        generation: stays the same while the customer adds or changes items. It changes when an order's items are
+            removed, unless that empties the cart.
     """
 
     lines: tuple[CartLine, ...]
@@ -106,7 +106,7 @@ class Order:
     """An order with frozen prices. It holds no card.
 
     Attributes:
-        cart_generation: of the ordered cart, or its etag if it has no generation; empty if it has neither.
+        cart_generation: the ordered cart's generation, or its etag if it has no generation; empty if it has neither.
     """
 
     order_id: str
@@ -119,7 +119,7 @@ class Order:
 
     @property
     def purchase_id(self) -> str:
-        """The id of what the order buys: this generation of the user's cart. Empty if the cart has no generation."""
+        """Identifies what the order buys: this generation of the user's cart. Empty if the cart has no generation."""
         bought = f"{len(self.user_id)}:{self.user_id}{self.cart_generation}"
         digest = hashlib.sha256(bought.encode()).digest()[:8]
         return base64.urlsafe_b64encode(digest).rstrip(b"=").decode() if self.cart_generation else ""
@@ -140,7 +140,7 @@ class Refusal:
 
     Attributes:
         kind: the name of a class in chassis.errors.REFUSALS.
-        violations: the violated fields of an InvalidArgument.
+        violations: the invalid fields, if `kind` is InvalidArgument.
     """
 
     kind: str
@@ -154,8 +154,8 @@ class Transition:
     """A change of an order's state, and what is recorded with it. A change to CHARGING begins the next attempt.
 
     Attributes:
-        refused_as: for the next attempt: the state in which the refusal ends the order, behind a new fence.
-        step, detail: for an operator's decision: its name in the history, and who decided and why.
+        refused_as: the state that the refusal ends the order in, once the next attempt is fenced.
+        step, detail: how the history shows an operator's decision: its name, and who decided and why.
     """
 
     before: State
@@ -169,23 +169,23 @@ class Transition:
 
 
 def order_id_of(scope: str) -> str:
-    """Return the id of a scope's order, a UUID of version 8 from its SHA-256.
+    """Return the id of a scope's order, a version 8 UUID derived from the scope's SHA-256 hash.
 
-    A journal that has lost the order gives it the same id again, and so the same keys at payment and shipping.
+    Even if the journal has lost the order, it gets the same id again, and so the same keys at payment and shipping.
     """
     digest = bytearray(hashlib.sha256(f"order\0{scope}".encode()).digest()[:16])
-    digest[6] = digest[6] & 0x0F | 0x80  # version 8, which uuid.UUID accepts from Python 3.14 on
+    digest[6] = digest[6] & 0x0F | 0x80  # version 8: uuid.UUID can set it only from Python 3.14 on
     digest[8] = digest[8] & 0x3F | 0x80  # the variant of RFC 9562
     return str(uuid.UUID(bytes=bytes(digest)))
 
 
 def charge_key(order_id: str, attempt: int) -> str:
-    """Return the idempotency key of one attempt's charge: a fence ends one attempt, not the ones after it."""
+    """Return the idempotency key of an attempt's charge. Each attempt has its own: a fence ends only one."""
     return f"{order_id}:{attempt}"
 
 
 def ship_key(order_id: str, attempt: int) -> str:
-    """Return the idempotency key of one attempt's shipment: the order's id; from attempt 2 on, the charge's key.
+    """Return the idempotency key of an attempt's shipment: the order id for attempt 1, the charge key for later ones.
 
     If a charge was voided, its shipment was fenced, so the next attempt needs a new key.
     """

@@ -52,7 +52,7 @@ class OrderNeedsReview(FailedPrecondition):
 
 
 class OrderSettled(FailedPrecondition):
-    """An operator has closed the order. Without a key, the same cart can be ordered again only after a change."""
+    """An operator has closed the order. Without a key, the cart must change before it can be ordered again."""
 
 
 class TotalChanged(FailedPrecondition):
@@ -63,7 +63,7 @@ class TotalChanged(FailedPrecondition):
 
 
 class QuotesTooSlow(Unavailable):
-    """The reads before the order took too long. Nothing was done."""
+    """Reading the cart and the prices took too long. Nothing was done."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message, retry_after_seconds=RETRY_SECONDS)
@@ -79,14 +79,14 @@ def already_recorded(order_id: str) -> Iterator[None]:
 
 
 def error_of(entry: Entry) -> DomainError:
-    """Return the error for a refused order: the peer's code and reason, the same for every retry."""
+    """Return the error for a refused order, with the peer's code and reason. Every retry gets the same error."""
     refusal, metadata = entry.refusal or _UNSPECIFIED, {"order_id": entry.order_id}
     if entry.state is State.NEEDS_REVIEW:
         message = "the order was charged and must be settled by an operator; do not order again"
         return OrderNeedsReview(message, metadata=metadata)
     if entry.state is State.SETTLED:
         return OrderSettled("an operator has closed this order", metadata=metadata)
-    # Only payment's: shipping names fields of its own request, which would mislead the caller.
+    # Pass on only payment's violations: shipping's name fields of its own request, which would mislead the caller.
     if entry.state is State.DECLINED and refusal.kind == InvalidArgument.__name__:
         return InvalidArgument(*refusal.violations, reason=refusal.reason, message=refusal.message, metadata=metadata)
     kind = _KINDS[refusal.kind] if entry.state is State.DECLINED else FailedPrecondition

@@ -1,4 +1,4 @@
-"""Performs the commands of sagas, each of which runs in a task that outlives the call that started it."""
+"""Performs the commands of sagas. Each saga runs in a task that outlives the call that started it."""
 
 import asyncio
 from collections.abc import Awaitable
@@ -35,14 +35,14 @@ _CLOSE_WITHIN_SECONDS = 7.0
 
 @dataclass(eq=False)
 class Run:
-    """A worker's part in an order: its saga, in a task of its own.
+    """A worker's run of an order's saga, in its own task.
 
     Attributes:
-        entry: the order as this worker holds it. Its attempt advances; it is placed once the saga has shipped it.
+        entry: the order as this worker knows it, replaced whenever the saga records a transition.
         card: None in recovery, which tries each step once.
         release_delay_seconds: how long the order waits for its next worker if this saga leaves it open.
         recorded: whether the order is in the journal.
-        preceded_by: the order that has the scope or the cart, if this one was not recorded because of it.
+        preceded_by: the order that already had the scope or the cart, so that this order was not recorded.
         task: raises DomainError only if the order is not in the journal.
     """
 
@@ -59,7 +59,7 @@ class Run:
         self.began_at = asyncio.get_running_loop().time()
 
     async def result(self, until: float) -> SagaResult:
-        """Return how the saga ended; UNFINISHED if it has not ended by then."""
+        """Return how the saga ended; UNFINISHED if it has not ended by `until`."""
         # wait_for() would cancel the task, perhaps between charge and shipment.
         await asyncio.wait([self.task], timeout=max(until - asyncio.get_running_loop().time(), 0))
         return self.task.result() if self.task.done() else SagaResult.UNFINISHED
@@ -67,7 +67,7 @@ class Run:
 
 @dataclass(eq=False)
 class Executor:
-    """Runs sagas. `lease_seconds`: the journal's lease; `running`: by order id."""
+    """Runs sagas. `lease_seconds`: how long the journal's leases last; `running`: the current runs by order id."""
 
     journal: Journal
     payment: Payment
@@ -80,11 +80,11 @@ class Executor:
     _closing: asyncio.Event = field(default_factory=asyncio.Event, init=False)
 
     def start(self, entry: Entry, steps: Saga, card: Card | None = None, *, release_delay_seconds: float = 0.0) -> Run:
-        """Start the saga of an order that this worker holds, or of a new one, which the saga records."""
+        """Start the saga of an order that this worker holds, or of a new order, which the saga records."""
         run = Run(entry, card, release_delay_seconds)
-        # A task, so that neither a cancelled call nor a deadline stops an order between charge and shipment.
+        # Run it in a task, so that neither a cancelled call nor a deadline stops an order between charge and shipment.
         run.task = asyncio.create_task(self._run(run, steps), name=f"order {entry.order_id}")
-        # The run of an equal request that came first stays: this one will find that the order is recorded.
+        # The run of an equal request that came first stays here: the new run will find that the order is recorded.
         if not entry.is_new or entry.order_id not in self.running:
             self.running[entry.order_id] = run
         run.task.add_done_callback(lambda _: self._forget(run))
@@ -194,14 +194,14 @@ class Executor:
             return True
         run.entry = replace(entry, state=after, tracking_id=transition.tracking_id)
         if run.entry.is_placed:
-            # Counted here, because the transition to SHIPPED succeeds once per order.
+            # Count it here, because the transition to SHIPPED succeeds only once per order.
             self.metrics.record_placed(entry.order)
         reason = transition.refusal.reason if transition.refusal else ""
         self.metrics.record_change(entry.order_id, after, reason)
         return True
 
     async def _restore(self, run: Run) -> bool:
-        # A missing row is a lost one only if this worker inserted it.
+        # A missing order counts as lost only if this worker inserted it.
         if not run.entry.is_new or await self.journal.read(run.entry.order_id) is not None:
             return False
         log.warning("order is missing from the journal and recorded again", order_id=run.entry.order_id)
@@ -210,7 +210,7 @@ class Executor:
     async def _wait(self, run: Run, wait: commands.Wait) -> bool:
         run.last_reason = wait.reason
         pause = backoff_seconds(wait.tries + 1, _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS)
-        # Recovery does not retry: the delay of a released order is its pause.
+        # Recovery does not retry here: it releases the order, which another worker claims after a delay.
         retry_until = run.began_at + (RETRY_SHARE_OF_LEASE * self.lease_seconds if run.card is not None else 0.0)
         if asyncio.get_running_loop().time() + pause >= retry_until:
             return False
@@ -220,6 +220,6 @@ class Executor:
 
     async def _release(self, run: Run) -> None:
         claim, delay = run.entry.claim, run.release_delay_seconds
-        # The next worker need not wait for the rest of the lease.
+        # Without this, the next worker would have to wait for the rest of the lease.
         releasing = self.journal.release(claim, delay_seconds=delay, reason=run.last_reason)
         await log_errors(releasing, "lease not released, it will expire", order_id=claim.order_id)

@@ -1,4 +1,4 @@
-"""Answers requests whose order, or whose cart's order, is already in the journal."""
+"""Answers requests whose key or cart already has an order in the journal."""
 
 import asyncio
 from dataclasses import dataclass
@@ -31,16 +31,16 @@ class ExistingOrders:
         """Return the outcome of a request whose key or cart has an order, once that order has an outcome.
 
         Args:
-            existing: the order; None if it is gone.
-            request: perhaps the one that began the order.
-            new: what the request would have ordered, if it got that far.
+            existing: that order; None if it no longer exists.
+            request: may be the one that began the order.
+            new: what the request would have ordered; None if it was not quoted.
             replayed: False if this call began the order.
 
-        Raises OrderInProgress and OrderInFlight if it takes too long.
+        Raise OrderInProgress or OrderInFlight if that takes too long.
         """
         entry = existing
         while entry is not None:
-            # An equal request for what the cart held at another time is a different request.
+            # An equal request is still a different one if the cart held something else when it was sent.
             is_own = request.began(entry.fingerprint) and (new is None or new.scope == entry.scope)
             if is_own:
                 describe_order(entry.order, attempt=entry.attempt, replayed=replayed)
@@ -69,7 +69,7 @@ class ExistingOrders:
                 raise AssertionError("the order has no outcome")
 
     async def _wait_for_change(self, entry: Entry, request: OrderRequest, *, is_own: bool) -> Entry | None:
-        """Wait for the order's worker, or become it, and return the order as it is then; None if it is gone."""
+        """Wait for the order's worker, or become it. Return the order as it is then; None if it no longer exists."""
         run = self.executor.running.get(entry.order_id)
         if not is_own:
             await self._wait(run, entry.order_id, request)
@@ -103,10 +103,10 @@ class ExistingOrders:
             await self._wait(None, placed.order_id, request)
 
     async def _wait(self, run: Run | None, order_id: str, request: OrderRequest) -> None:
-        """Wait for a run of this replica, or until the journal is worth another look. Raises OrderInFlight."""
+        """Wait for this replica's run, or pause before the journal is read again. Raise OrderInFlight if time is up."""
         if run is not None and await run.result(request.answer_by) is not SagaResult.UNFINISHED:
             return
-        # Leave time for a pause, and to place the order after it.
+        # Leave time to pause and then to place the order.
         if asyncio.get_running_loop().time() + 3 * _POLL_SECONDS >= request.answer_by:
             raise OrderInFlight(order_id)
         await asyncio.sleep(_POLL_SECONDS)  # another replica has the order: only the journal shows its outcome

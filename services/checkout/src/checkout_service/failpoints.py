@@ -7,7 +7,7 @@ from checkout_service.commands import Command
 
 
 def around(command: type[Command[Any]]) -> tuple[str, str]:
-    """Return the failpoints before and after a command of a saga."""
+    """Return the failpoints before and after a saga command."""
     return f"checkout.{command.name}.before", f"checkout.{command.name}.after"
 
 
@@ -18,11 +18,11 @@ CART_EMPTIED = "checkout.empty_cart.after"
 SETTLE = ("checkout.settle.before", "checkout.settle.after")
 
 RESOLVE = around(commands.Resolve)
-# Reached by orders that shipping refuses.
+# Orders that shipping refuses reach these.
 VOID = around(commands.ResolveShipment) + around(commands.Void)
 
-# Reached by every placed order, in this order. Those around StartRemoval are left out: they are the same moments as
-# `ship.after` and `update.before`.
+# Every placed order reaches these, in this sequence. The failpoints around StartRemoval are left out: they mark the
+# same moments as `ship.after` and `update.before`.
 ORDER_PATH = (
     QUOTED,
     *around(commands.Insert),

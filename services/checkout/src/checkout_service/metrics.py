@@ -1,4 +1,4 @@
-"""Metrics and logs of orders."""
+"""Order metrics and logs."""
 
 import structlog
 
@@ -11,22 +11,22 @@ from checkout_service.ports import OUTBOX_KINDS, Statistics
 
 log = structlog.get_logger()
 
-# More than exist. Our currency service refuses unknown codes, but another implementation may not.
+# More than there are. Our currency service refuses unknown codes, but another implementation may not.
 MAX_CURRENCIES = 200
 
 OTHER_CURRENCY = "other"
 
-# Logged at debug, so that at info a placed order is one line: SHIPPED.
+# Changes to these states are logged at debug level, so that a placed order is one line at info level: SHIPPED.
 _ROUTINE = frozenset({State.CHARGING, State.DONE})
 
 
 class OrderMetrics:
     """Counts what happens to orders, and exports the journal's statistics as gauges.
 
-    Every replica exports the same gauges, of the shared journal: use their maximum, not their sum.
+    Every replica exports the same gauges for the shared journal: query their maximum, not their sum.
 
     Attributes:
-        statistics: as last read by recovery.
+        statistics: what recovery last read from the journal.
     """
 
     def __init__(self, telemetry: Telemetry) -> None:
@@ -58,7 +58,7 @@ class OrderMetrics:
         self._recovered.add()
 
     def _bounded(self, currency_code: str) -> str:
-        # Each value is a series of its own: unbounded values would exhaust the collector.
+        # Each currency is its own time series: an unbounded number of them would exhaust the collector.
         if len(self._currencies) < MAX_CURRENCIES:
             self._currencies.add(currency_code)
         return currency_code if currency_code in self._currencies else OTHER_CURRENCY

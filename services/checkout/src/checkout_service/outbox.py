@@ -1,4 +1,4 @@
-"""Sends the confirmations of placed orders and removes their items from carts: at once if possible, or later."""
+"""Sends placed orders' confirmations and removes their items from carts: at once if possible, otherwise later."""
 
 import asyncio
 from collections import deque
@@ -35,13 +35,14 @@ from checkout_service.queue_workers import CircuitBreaker, PollTimer, circuits_o
 
 log = structlog.get_logger()
 
-# How long the response to a caller waits for the cart.
+# How long a response waits for the ordered items to be removed from the cart.
 SEND_NOW_SECONDS = 1.0
 
-# How long the worker that placed an order tries to send its confirmation. Others try after OUTBOX_LEASE_SECONDS.
+# How long the worker that placed an order tries to send its confirmation. Other workers try after
+# OUTBOX_LEASE_SECONDS.
 SEND_EMAIL_SECONDS = 4.0
 
-# An item that fails this often, which takes about eight hours, is a dead letter.
+# An item that fails this often, which takes about eight hours, becomes a dead letter.
 MAX_FAILURES = 100
 
 # How long a sent item waits for a full batch before it is settled.
@@ -49,19 +50,19 @@ _SETTLE_SECONDS = 0.25
 
 _SETTLE_WITHIN_SECONDS = 6.0
 _CLOSE_WITHIN_SECONDS = 5.0
-# Items in one settlement. Other orders' commits wait for it, so it must be short.
+# How many items are settled in one transaction. Other orders' commits wait for it, so it must be short.
 _BATCH = 20
 
 
 @dataclass(eq=False)
 class Outbox:
-    """Sends outbox items, and settles sent ones in batches. After a crash in between they are sent again.
+    """Sends outbox items, and settles sent ones in batches. A sent item that a crash leaves unsettled is sent again.
 
     Sending an item again has no further effect: see `ports.Sender`. An item that is permanently refused, or fails too
     often, becomes a dead letter. While a peer is down its items wait, and their failures do not count.
 
     Attributes:
-        senders: by kind.
+        senders: one for each kind of item.
     """
 
     journal: Journal
@@ -80,14 +81,14 @@ class Outbox:
         self._circuits = {kind: circuits_of(kind) for kind in OUTBOX_KINDS}
 
     def start_removal(self, entry: Entry) -> asyncio.Future[None]:
-        """Start to remove the items of a shipped order from its cart. `send_now` waits for the returned future."""
+        """Start removing a shipped order's items from its cart. `send_now` waits for the returned future."""
         removal = self.senders[EMPTY_CART](entry)
-        # Not awaited if the order cannot be recorded as shipped: the next worker repeats the removal.
+        # Nothing awaits the removal if the order cannot be recorded as shipped: the next worker repeats it.
         removal.add_done_callback(mark_retrieved)
         return self._track(removal)
 
     async def send_now(self, entry: Entry, removal: asyncio.Future[None]) -> None:
-        """Start to send the order's confirmation, and wait for the removal. A failed item remains in the outbox."""
+        """Start sending the order's confirmation, and wait for the removal. A failed item remains in the outbox."""
         # The caller need not wait for the confirmation: the outbox has it.
         confirmation = self.senders[EMAIL](entry)
         self._track(asyncio.create_task(self._try_once(EMAIL, entry.order_id, confirmation, SEND_EMAIL_SECONDS)))
@@ -108,20 +109,20 @@ class Outbox:
     async def close(self) -> None:
         """Settle the last items. If that fails, they are sent again, without further effect."""
         with suppress(TimeoutError):
-            # A pod's grace period must suffice for this and for the executor, which may take 7 s.
+            # A pod's grace period must cover this and closing the executor, which may take 7 s.
             async with asyncio.timeout(_CLOSE_WITHIN_SECONDS):
                 await asyncio.gather(*self._sending, return_exceptions=True)
                 await log_errors(self.settle(), "the outbox cannot be settled")
 
     async def settle(self, at_least: int = 1) -> None:
-        """Settle sent items while there are at least this many. If the journal is unavailable, they remain."""
+        """Settle sent items while at least `at_least` are left. If the journal is unavailable, keep them for later."""
         while len(self._sent) >= at_least:
             batch = [self._sent.popleft() for _ in range(min(len(self._sent), _BATCH))]
             try:
                 await self.failpoints.reach(SETTLE[0])
                 done = await self.journal.settle(batch)
                 await self.failpoints.reach(SETTLE[1])
-            except JournalUnavailable:  # kept: otherwise they would be sent again
+            except JournalUnavailable:  # keep them: otherwise they would be sent again
                 self._sent.extendleft(batch)
                 log.warning("the outbox cannot be settled")
                 return
@@ -145,7 +146,7 @@ class Outbox:
             await log_errors(settling, "the outbox cannot be settled")
 
     async def _try_once(self, kind: str, order_id: str, sending: Awaitable[None], within_seconds: float) -> None:
-        """Finish an item of a new order, even while the circuit is open. If that fails, leave it in the outbox."""
+        """Finish sending a new order's item, even while the circuit is open. If that fails, leave it in the outbox."""
         try:
             async with asyncio.timeout(within_seconds):
                 await self._finish(kind, order_id, sending)
@@ -183,7 +184,7 @@ class Outbox:
         return True
 
     async def _send_later(self, item: OutboxItem) -> None:
-        """Send a claimed item in a new trace that links to its order's."""
+        """Send a claimed item in a new trace that links to the order's trace."""
         attributes: dict[str, str | int] = {
             semconv.ORDER_ID: item.entry.order_id,
             semconv.NOTIFICATION_KIND: item.kind,
@@ -206,13 +207,13 @@ class Outbox:
                 raise
 
     async def _finish(self, kind: str, order_id: str, sending: Awaitable[None]) -> None:
-        """Wait until an item is sent, or set it dead if its peer permanently refuses it.
+        """Wait until an item is sent; make it a dead letter if its peer permanently refuses it.
 
-        Raises any other DomainError.
+        Raise any other DomainError.
         """
         try:
             await sending
-        except Unimplemented:  # not a decision of the peer: a proxy without a route returns it, too
+        except Unimplemented:  # not the peer's decision: a proxy without a route returns it, too
             raise
         except REFUSALS as error:
             await self._set_dead(order_id, kind, error.reason)
@@ -220,7 +221,7 @@ class Outbox:
         await self.failpoints.reach(EMAIL_SENT if kind == EMAIL else CART_EMPTIED)
         self._sent.append(Sent(order_id, kind))
         self._unsettled.set()
-        if len(self._sent) == _BATCH:  # not for more: while the journal is unavailable, they must not cause extra tries
+        if len(self._sent) == _BATCH:  # not >=: while the journal is down, more items must cause no extra tries
             self._batch_complete.set()
 
     async def _set_dead(self, order_id: str, kind: str, reason: str) -> None:

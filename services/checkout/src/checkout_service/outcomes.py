@@ -1,4 +1,4 @@
-"""How a request to place an order can end, and what it gets if the journal already has its order or its cart's."""
+"""How a request to place an order can end, and what happens if its key or cart already has an order."""
 
 from dataclasses import dataclass
 from enum import Enum, auto
@@ -33,17 +33,17 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class BeginAgain:
-    """The order before this one has ended: read the cart again, and order what is left."""
+    """The earlier order has ended: read the cart again, and order what is left."""
 
 
 Outcome: TypeAlias = Placed | Replayed | Refused | BeginAgain
 
 
 class Decision(Enum):
-    """What follows from the state of an existing order."""
+    """What to do with a request whose key or cart already has an order."""
 
     WAIT = auto()
-    """It has no outcome yet: look again when it has changed."""
+    """The order has no outcome yet: look again once it has changed."""
     REPLAY = auto()
     REFUSE = auto()
     """Repeat the order's own error."""
@@ -57,7 +57,7 @@ class Decision(Enum):
 
 
 _DECISIONS = {
-    # state of the order: (if the same request began it, if another request for its cart did)
+    # order state: (decision if the same request began the order, decision if another request for its cart did)
     State.CHARGING: (Decision.WAIT, Decision.WAIT),
     State.VOIDING: (Decision.WAIT, Decision.WAIT),
     State.SHIPPED: (Decision.REPLAY, Decision.SHARE_CART),
@@ -72,7 +72,7 @@ _DECISIONS = {
 
 
 def decide(existing: Entry, request: OrderRequest, *, is_own: bool) -> Decision:
-    """Return what follows for a request whose key or cart has this order. `is_own`: this request began the order."""
+    """Decide about a request whose key or cart has this order. `is_own`: whether the request began the order."""
     of_same_request, of_other_request = _DECISIONS[existing.state]
     if is_own:
         return of_same_request
@@ -81,10 +81,10 @@ def decide(existing: Entry, request: OrderRequest, *, is_own: bool) -> Decision:
 
 
 def may_begin_again(existing: Entry, request: OrderRequest) -> bool:
-    """Return whether the order of the request's scope ended without effect, so that this request is its next attempt.
+    """Return whether the scope's order ended without effect, so that this request may begin its next attempt.
 
-    Under a key a refusal is final, unless payment found a field malformed: payment records no such refusal, and the
-    caller can correct the field.
+    With an idempotency key a refusal is final, unless payment found a field malformed: payment does not record such a
+    refusal, and the caller can correct the field.
     """
     if request.key is None:
         return existing.state in RELEASED_CART

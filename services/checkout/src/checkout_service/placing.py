@@ -37,7 +37,7 @@ log = structlog.get_logger()
 T = TypeVar("T")
 
 READ_WITHIN_SECONDS = 1.0
-# For callers without a deadline.
+# The time limit for callers without a deadline.
 ANSWER_WITHIN_SECONDS = 15.0
 
 ANSWER_BEFORE_DEADLINE_SECONDS = 0.1
@@ -45,7 +45,7 @@ ANSWER_BEFORE_DEADLINE_SECONDS = 0.1
 
 @dataclass(eq=False)
 class OrderPlacer:
-    """Places orders, one per scope. `hmac_keys`: for fingerprints."""
+    """Places orders, one per scope. `hmac_keys` are the keys of request fingerprints."""
 
     journal: Journal
     quotes: Quotes
@@ -58,11 +58,11 @@ class OrderPlacer:
         self._existing = ExistingOrders(self.journal, self.executor)
 
     async def place(self, request: OrderRequest) -> Placed | Replayed:
-        """Place the order of this request, or wait for the outcome of the call that did.
+        """Place the requested order, or wait for the outcome of the call that began it.
 
-        Without a key the cart's etag is the key. Every error is a DomainError. OrderInProgress and OrderInFlight leave
-        the outcome open, as does JournalUnavailable if the order was recorded before this call. After any other error
-        this call has charged no card.
+        A request without a key uses the cart's etag as its key. Every error is a DomainError. OrderInProgress and
+        OrderInFlight leave the outcome open, as does JournalUnavailable if the order was recorded before this call.
+        After any other error, this call has charged no card.
         """
         remaining = remaining_seconds()
         seconds = ANSWER_WITHIN_SECONDS if remaining is None else remaining - ANSWER_BEFORE_DEADLINE_SECONDS
@@ -76,19 +76,19 @@ class OrderPlacer:
         return outcome
 
     async def quote(self, request: OrderRequest) -> Order:
-        """Return what `place` would order now, without an id. Raises what `place` raises before the order exists."""
+        """Return what `place` would order now, without an id. Raise what `place` raises before it records the order."""
         request = validate(request, needs_card=False)
         read_until = asyncio.get_running_loop().time() + READ_WITHIN_SECONDS
         cart = await _read(self.quotes.cart(request.user_id), read_until, "the cart")
         return await _read(price("", request, cart, self.quotes), read_until, "prices")
 
     async def _place_once(self, request: OrderRequest) -> Outcome:
-        """Find, quote, record, charge, ship: the first diagram of the README."""
+        """Find, quote, record, charge, ship: the first diagram in the README."""
         read_until = asyncio.get_running_loop().time() + READ_WITHIN_SECONDS
         scope = scope_of_key(request) if request.key is not None else None
         before = await self.journal.find(scope) if scope is not None else None
         if before is not None and not may_begin_again(before, request):
-            # Before validation: a request that was once accepted always gets the same answer.
+            # Comes before validation, so that a request that was once accepted always gets the same answer.
             return await self._existing.join(before, request)
         request = validate(request)
         cart = await _read(self.quotes.cart(request.user_id), read_until, "the cart")
@@ -118,7 +118,7 @@ class OrderPlacer:
         return Entry(scope, request.fingerprints[0], order, current_traceparent())
 
     async def _outcome_of(self, run: Run, new: Entry, request: OrderRequest) -> Outcome:
-        """Wait until the order is placed, or until it turns out that another one is in its place."""
+        """Wait for the run's outcome: another order's if that order already had the scope or the cart."""
         describe_order(new.order, attempt=run.entry.attempt, replayed=False)
         result = await run.result(request.answer_by)
         if run.entry.is_placed:
@@ -136,15 +136,15 @@ class OrderPlacer:
         return await self._existing.join(existing, request, new=new)
 
     def _scope_of_cart(self, user_id: str, cart: Cart) -> str:
-        """Return the scope of a request without a key: the cart's, or a random one if the cart has no etag."""
+        """Return the scope of a request without a key: derived from the cart's etag, or random if the cart has none."""
         if cart.etag is None and not self._warned_of_etags:
             log.warning("carts have no etag: every call without an idempotency-key is a new order")
             self._warned_of_etags = True
-        # Earlier releases numbered a cart's orders, from 0.
+        # The "0:" keeps scopes compatible with earlier releases, which numbered a cart's orders from 0.
         return scope_of(user_id, "cart", f"0:{cart.etag or uuid.uuid4()}")
 
     async def _find_of_cart(self, request: OrderRequest, cart: Cart, scope: str) -> Entry | None:
-        """Return the order of this cart, or the order of this request that has emptied it. Raises CartEmpty."""
+        """Return the cart's order; if empty, the order by this request that emptied it. Raise CartEmpty if none did."""
         if cart.lines:
             return await self.journal.find(scope)
         # Only the cart service can prove that an order emptied the cart. A cart is also empty once it expires or its
@@ -157,19 +157,19 @@ class OrderPlacer:
 
 
 async def price(order_id: str, request: OrderRequest, cart: Cart, quotes: Quotes) -> Order:
-    """Return a new order of this id with frozen prices in the request's currency.
+    """Return a new order with this id and frozen prices in the request's currency.
 
-    A line costs its unit price times its quantity, converted and then rounded to the currency's minor unit. Shipping is
-    converted and rounded likewise. Raises CartEmpty, ProductWithdrawn, QuoteRefused, NothingToPay, OutOfRange,
-    InvalidArgument for an unknown currency, Unavailable.
+    A line costs its unit price times its quantity, converted and then rounded to the currency's minor unit; shipping
+    likewise. Raise CartEmpty, ProductWithdrawn, QuoteRefused or NothingToPay if the cart cannot be ordered,
+    InvalidArgument if the currency is unknown, OutOfRange if an amount is too large, Unavailable if a peer fails.
     """
     if not cart.lines:
         raise CartEmpty("the cart is empty")
     lines, address = cart.lines, require_address(request)
-    # One after another: nearly all answers are cached, so concurrent tasks would cost more time than they save.
+    # Read one after another: nearly all answers are cached, so concurrent tasks would cost more time than they save.
     prices = await quotes.unit_prices([line.product_id for line in lines])
     shipping = await quotes.shipping(address, lines)
-    # Multiplied before rounding: rounding each piece would give a different amount.
+    # Multiply before rounding: rounding each piece would give a different amount.
     amounts = [(unit * line.quantity).in_range() for unit, line in zip(prices, lines, strict=True)]
     converted = await quotes.convert([shipping, *amounts], request.user_currency)
     shipping_cost, *costs = map(round_to_minor_unit, converted)

@@ -24,7 +24,7 @@ from checkout_service.domain import (
     ship_key,
 )
 
-# Default lease of the worker that serves the caller; a lease for recovery is twice as long.
+# How long the worker that serves the caller leases an order by default. Recovery's leases are twice as long.
 LEASE_SECONDS = 15.0
 
 EMAIL = "email"
@@ -48,8 +48,8 @@ class Claim:
     """A worker's hold on one attempt of an order; the journal rejects updates under any other claim.
 
     Attributes:
-        epoch: how many workers have owned the order so far. A journal that loses commits uses a number again.
-        owner: random, and therefore never used again.
+        epoch: increases with each worker and attempt. A journal that has lost commits may reuse a number.
+        owner: random, so it is never reused.
     """
 
     order_id: str
@@ -76,18 +76,18 @@ def new_owner() -> str:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """An order as the journal has it. By default it is new: not recorded yet, and held by its creator.
+    """An order as the journal stores it. By default it is new: not recorded yet, and held by its creator.
 
     Attributes:
-        scope: a hash of method, user and idempotency key; a scope has one order.
-        fingerprint: of the request.
-        traceparent: of the span that began the order; empty if it was not sampled.
+        scope: a hash of method, user and idempotency key; each scope has one order.
+        fingerprint: identifies the request that began the order.
+        traceparent: the context of the span that began the order; empty if that span was not sampled.
         leased: whether a worker holds the order's lease.
-        failures: failed recovery attempts since the last change of state.
-        reason: of the last failure or refusal; empty if there was none.
-        refused_as: in CHARGING, the state in which a pending refusal ends the order, behind a new fence.
+        failures: failed recovery attempts since the state last changed.
+        reason: why the order last failed or was refused; empty if it did not.
+        refused_as: while CHARGING, the state that a pending refusal ends the order in, once it is fenced.
         stuck: whether the order needs operator attention.
-        created_at, updated_at: seconds since 1970; updated_at is the time of the last change of state.
+        created_at, updated_at: seconds since 1970; updated_at is when the state last changed.
     """
 
     scope: str
@@ -122,12 +122,12 @@ class Entry:
 
     @property
     def is_new(self) -> bool:
-        """The journal has never had this entry."""
+        """Whether the journal has never stored this entry."""
         return self.created_at == 0.0
 
     @property
     def is_placed(self) -> bool:
-        """The order was charged and shipped, so it is the answer to its request."""
+        """Whether the order was charged and shipped, so that it answers its request."""
         return self.state in PLACED
 
 
@@ -151,7 +151,7 @@ class Sent:
 
 @dataclass(frozen=True, slots=True)
 class OutboxItem:
-    """An outbox item that is due. `failures`: the attempts so far, including this one."""
+    """An outbox item that is due. `failures` counts the attempts so far, including this one."""
 
     kind: str
     failures: int
@@ -160,15 +160,15 @@ class OutboxItem:
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """Unfinished work.
+    """How much work is unfinished.
 
     Attributes:
         oldest_open_seconds: the longest time that an open order has been in its state.
-        outbox_backlog: items to send, without dead letters.
-        dead_letters: by kind.
-        oldest_item_seconds: how long ago the order of the oldest item to send was shipped.
-        future_orders: orders dated in the future, MAX_COUNTED at most.
-        waiting_seconds: age of the oldest order waiting for an operator, by state.
+        outbox_backlog: how many items are still to be sent, dead letters excluded.
+        dead_letters: how many there are of each kind.
+        oldest_item_seconds: how long ago the order with the oldest unsent item was shipped.
+        future_orders: how many orders are dated in the future, at most MAX_COUNTED.
+        waiting_seconds: how long the oldest order has waited for an operator, by state.
     """
 
     orders: dict[State, int]
@@ -181,18 +181,18 @@ class Statistics:
 
 
 class Quotes(Protocol):
-    """Reads that precede an order and have no effect. All methods raise Unavailable."""
+    """Reads that precede an order and have no effect. All methods raise Unavailable if a peer fails."""
 
     async def cart(self, user_id: str) -> Cart: ...
 
     async def unit_prices(self, product_ids: Sequence[str]) -> list[Money]:
-        """Return the products' prices, in this order. Raises ProductWithdrawn."""
+        """Return the products' prices, in the order given. Raise ProductWithdrawn if a product is not for sale."""
 
     async def shipping(self, address: Address, lines: Sequence[CartLine]) -> Money:
-        """Return the cost of shipping. Raises QuoteRefused."""
+        """Return the shipping cost. Raise QuoteRefused if shipping refuses the address or the lines."""
 
     async def convert(self, amounts: Sequence[Money], to_code: str) -> list[Money]:
-        """Convert each amount to a currency, exact to the nano. Raises InvalidArgument and OutOfRange."""
+        """Convert each amount exactly. Raise InvalidArgument for an unknown currency, OutOfRange for an overflow."""
 
 
 class Payment(Protocol):
@@ -201,13 +201,13 @@ class Payment(Protocol):
     async def charge(self, key: str, order: Order, card: Card, *, fingerprint: str, retry: bool) -> ChargeOutcome:
         """Charge the card the order's total, for the request with this fingerprint.
 
-        Return Unsupported for a retry if the peer may not deduplicate by key.
+        Return Unsupported for a retry if the peer might not deduplicate by key.
         """
 
     async def resolve(self, key: str, order: Order, *, fingerprint: str) -> ChargeOutcome:
         """Return the outcome of the key's charge; if there is none, fence the key.
 
-        KeyReused: the charge has another amount, or was for another request or purchase.
+        The outcome is KeyReused if the charge has another amount, or was for another request or purchase.
         """
 
     async def void(self, key: str) -> VoidOutcome:
@@ -218,14 +218,14 @@ class Shipping(Protocol):
     """Ships orders, once per key."""
 
     async def ship(self, key: str, address: Address, lines: Sequence[OrderLine], charged_at: float) -> ShipOutcome:
-        """Ship the ordered lines; `charged_at` as in `Charged`."""
+        """Ship the ordered lines. `charged_at`: see `Charged`."""
 
     async def resolve(self, key: str, charged_at: float) -> ShipOutcome:
-        """Return the outcome of the key's shipment; if there is none, fence the key. `charged_at` as in `Charged`."""
+        """Return the outcome of the key's shipment; if there is none, fence the key. `charged_at`: see `Charged`."""
 
 
 Sender: TypeAlias = Callable[[Entry], "asyncio.Future[None]"]
-"""Starts to send an outbox item of a placed order; the future has no result, or a DomainError.
+"""Starts sending a placed order's outbox item. The returned future yields None or raises a DomainError.
 
-Sending an item again has no further effect: the confirmation has the same id, and ordered items leave a cart once.
+Sending an item again has no further effect: the confirmation has the same id, and ordered items are removed only once.
 """

@@ -16,10 +16,10 @@ ItemT = TypeVar("ItemT")
 
 log = structlog.get_logger()
 
-# How often workers look for new work, give or take a fifth, while they find less than they can handle.
+# How often workers look for new work, give or take a fifth, unless there is more than they can handle.
 POLL_SECONDS = 1.0
 
-# Items of a queue in progress at a time.
+# How many items of a queue are in progress at a time.
 CONCURRENCY = 16
 
 _WORK_WITHIN_SECONDS = 60.0  # calls have deadlines: only a defect takes longer
@@ -30,15 +30,15 @@ _LONGEST_PAUSE_SECONDS = 60.0
 
 
 def retry_delay_seconds(failures: int) -> float:
-    """Return the delay before the next try: 2 s after the first failure, then doubled, 5 minutes at most."""
+    """Return the delay before the next try: 2 s after the first failure, then doubling up to 5 minutes."""
     return backoff_seconds(failures, _FIRST_RETRY_SECONDS, MAX_RETRY_DELAY_SECONDS)
 
 
 class CircuitBreaker:
-    """Limits work that always fails, such as calls of a peer that is down, to one probe at growing intervals.
+    """Limits work that always fails, such as calls to a peer that is down, to one probe at growing intervals.
 
-    Five failures in a row open the circuit, one success closes it. A success also closes the circuit `of_failed`: the
-    peer works, so items that failed before are worth a try.
+    Five failures in a row open the circuit, one success closes it. A success also closes `of_failed`, the circuit for
+    items that failed before: the peer works, so they are worth a try.
     """
 
     def __init__(self, name: str, of_failed: "CircuitBreaker | None" = None) -> None:
@@ -54,7 +54,7 @@ class CircuitBreaker:
         return self._failures >= _FAILURES_TO_OPEN
 
     def admit(self, wanted: int) -> int:
-        """Return how many items may begin, `wanted` at most. The caller releases each of them."""
+        """Return how many items may begin, at most `wanted`. The caller must release each of them."""
         granted = wanted
         if self.open:
             granted = min(wanted, 1) if not self.in_progress and self._now() >= self._probe_at else 0
@@ -72,7 +72,7 @@ class CircuitBreaker:
             self._of_failed.record_success()
 
     def record_failure(self) -> None:
-        """Open the circuit after several failures, or delay the next probe."""
+        """Count a failure: open the circuit after the fifth in a row, or delay the next probe if it is open."""
         was_open = self.open
         # Not a probe: this work began before the circuit opened.
         if was_open and self._now() < self._probe_at:
@@ -90,7 +90,7 @@ class CircuitBreaker:
 
 
 def circuits_of(name: str) -> dict[bool, CircuitBreaker]:
-    """Return the circuit breakers of a kind of work: by whether an item has failed before.
+    """Return two circuit breakers for a kind of work, by whether an item has failed before.
 
     They are separate, so that items that always fail do not delay new ones.
     """
@@ -120,7 +120,7 @@ class QueueWorker(Generic[ItemT]):
 
     Attributes:
         claim: returns due items, up to a limit. May raise JournalUnavailable.
-        work: handles one item; returns whether its peer works, or None if the item says nothing about that.
+        work: handles one item; returns whether its peer works, or None if that is unknown.
     """
 
     poll_timer: PollTimer
@@ -159,7 +159,7 @@ class QueueWorker(Generic[ItemT]):
 
     async def _perform(self, item: ItemT) -> None:
         try:
-            # Otherwise items that hang would occupy all slots in the end.
+            # Without a timeout, items that hang would occupy all slots in the end.
             async with asyncio.timeout(_WORK_WITHIN_SECONDS):
                 worked = await self.work(item)
             if worked:
@@ -188,7 +188,7 @@ def workers(
     claim: Callable[..., Awaitable[Sequence[ItemT]]],
     work: Callable[[ItemT], Awaitable[bool | None]],
 ) -> list[QueueWorker[ItemT]]:
-    """Return two workers for each queue: for its new items, and for those that have failed before."""
+    """Return two workers for each queue: one for new items and one for items that have failed before."""
     return [
         QueueWorker(poll_timer, circuit, partial(claim, queue, failed=failed), work)
         for queue, by_failed in circuits.items()

@@ -31,9 +31,9 @@ _SWEEP_SECONDS = 30.0
 
 @dataclass(eq=False)
 class Recovery:
-    """Takes over orders whose lease has expired, a few at a time. An order's delay grows with its failures.
+    """Takes over orders whose lease has expired, a few at a time. An order's retry delay grows with its failures.
 
-    While all orders of a state fail, because payment or shipping is down, only a probe runs now and then.
+    While all orders in a state fail, because payment or shipping is down, only a probe runs now and then.
     """
 
     journal: Journal
@@ -48,7 +48,7 @@ class Recovery:
         self._circuits = {state: circuits_of(f"recovery of {state.value}") for state in OPEN}
 
     async def run(self) -> None:
-        """Recover orders until cancelled. After a restart, begin with those of this replica."""
+        """Recover orders until cancelled. After a restart, begin with this replica's own orders."""
         while not await log_errors(self.journal.release_own(), "recovery cannot reach the journal"):  # noqa: ASYNC110 - polls a database
             await asyncio.sleep(_RETRY_SECONDS)
         async with asyncio.TaskGroup() as tasks:
@@ -71,13 +71,13 @@ class Recovery:
         # A probe needs no delay of its own: the circuit breaker delays it.
         circuit = self._circuits[entry.state][entry.failures > 1]
         failures = 0 if circuit.open else entry.failures
-        # A new trace: the order's own ended with its worker.
+        # Start a new trace: the order's own trace ended with its worker.
         links, attributes = links_to(entry.traceparent), {semconv.ORDER_FAILURES: entry.failures}
         tracer = self.telemetry.tracer
         with tracer.start_as_current_span("recover order", Context(), links=links, attributes=attributes):
             describe_order(entry.order, attempt=entry.attempt)
             await self.failpoints.reach(TAKEN_OVER)
-            # Without the card, and with one try of each step: the delay grows with each worker.
+            # This run has no card and tries each step once. After a failure the next worker waits, longer each time.
             delay = retry_delay_seconds(failures)
             result = await self.executor.start(entry, saga.recover(entry), release_delay_seconds=delay).task
         if result is SagaResult.SETTLED:

@@ -18,12 +18,12 @@ MAX_CARD_NUMBER_LENGTH = 64
 
 @dataclass(frozen=True, slots=True)
 class OrderRequest:
-    """One call's request to order the user's cart, in a currency (ISO 4217); not validated.
+    """A request to order the user's cart in a currency (ISO 4217), not validated.
 
     Attributes:
         key: the idempotency key; None if the caller sent none.
         expected_total: what the customer was shown, such as `69.50 USD`; None if the caller sent none.
-        fingerprints: one under each HMAC key, the current key's first.
+        fingerprints: one for each HMAC key, the current key's first.
         answer_by: when the caller must have an answer, on the event loop's clock.
     """
 
@@ -43,9 +43,9 @@ class OrderRequest:
 
 
 def validate(request: OrderRequest, *, needs_card: bool = True) -> OrderRequest:
-    """Return the request with its e-mail address in the form that relays accept. Quotes need no card.
+    """Validate the request, and return it with the e-mail address spelled as relays accept it. Quotes need no card.
 
-    Raise InvalidArgument for the first invalid field. Whether a card can be charged is payment's decision.
+    Raise InvalidArgument for the first invalid field. Payment decides whether the card can be charged.
     """
     require_text(request.user_id, "user_id", max_length=MAX_USER_ID_LENGTH)
     if not is_currency_code(request.user_currency):
@@ -60,19 +60,19 @@ def validate(request: OrderRequest, *, needs_card: bool = True) -> OrderRequest:
 
 
 def fingerprints(request: OrderRequest, hmac_keys: HmacKeys) -> list[str]:
-    """Return hexadecimal HMACs of all fields but the card's security code, one under each key, the current key's first.
+    """Return hex HMACs of all fields except the card's security code: one for each key, the current key's first.
 
-    Equal requests have equal fingerprints. Without the key a fingerprint reveals nothing about the card.
+    Equal requests have equal fingerprints. Without the HMAC key, a fingerprint reveals nothing about the card.
     """
     address, card = request.address, request.card
-    # The security code must not be stored in any form, and a customer may correct it.
+    # The security code is left out: it must not be stored in any form, and a customer may correct it.
     parts = [request.user_id, request.user_currency, request.email]
     if address is not None:
         parts += [address.street_address, address.city, address.state, address.country, str(address.zip_code)]
     if card is not None:
         digits = card.number.replace(" ", "").replace("-", "")
         parts += [digits, str(card.expiration_year), str(card.expiration_month)]
-    # Parts are prefixed by their lengths, so that no two requests share a canonical form.
+    # Parts are prefixed with their lengths, so that no two different requests share a canonical form.
     canonical = "".join(f"{len(part)}:{part}" for part in parts)
     return [digest.hex() for digest in hmac_keys.digests(canonical.encode())]
 
@@ -85,7 +85,7 @@ def require_address(request: OrderRequest) -> Address:
 
 
 def scope_of(user_id: str, kind: str, key: str) -> str:
-    """Return the scope of a user's key: SHA-256, hexadecimal. `kind` separates callers' keys from etags."""
+    """Return the scope of a user's key, a hex SHA-256 hash. `kind` keeps callers' keys apart from etags."""
     return hashlib.sha256(f"PlaceOrder\0{kind}\0{user_id}\0{key}".encode()).hexdigest()
 
 

@@ -1,14 +1,14 @@
-"""The steps of an order as generators without I/O.
+"""An order's steps, as generators without I/O.
 
 A saga yields commands and is sent their results. Tests can therefore stop it at any step, repeat and delay its calls,
 run two workers on one order, and let the journal lose commits. Three mechanisms keep an order safe whatever happens:
-keys, which derive from the request and under which a peer acts once; fences, after which an old charge or shipment
-cannot succeed; and the claim, without which an update is rejected. The lease only avoids duplicate work.
+a peer acts only once per key, and keys derive from the request; after a fence, an old charge or shipment cannot
+succeed; and the journal rejects an update without the order's claim. The lease only avoids duplicate work.
 
-An attempt is a charge and a shipment under keys of its own. The next attempt begins only when the charge of this one
-is declined, voided or fenced, so at most one attempt is ever charged. If the journal has lost attempts, resolving them
-in order finds them again. Once an order has been refused, no worker charges it any more: it ends behind a new fence,
-which proves that no later attempt was charged.
+An attempt is one charge and one shipment under their own keys. The next attempt begins only once this one's charge is
+declined, voided or fenced, so at most one attempt is ever charged. If the journal has lost attempts, resolving them
+one by one finds them again. Once an order has been refused, no worker charges it any more: it ends only with a new
+fence, which proves that no later attempt was charged.
 """
 
 from collections.abc import Generator
@@ -57,7 +57,7 @@ class SagaResult(Enum):
 
 Saga: TypeAlias = Generator[Command[Any], Any, SagaResult]
 
-# Attempts that one worker begins or resolves before it leaves the order to the next worker.
+# How many attempts one worker begins or resolves before it leaves the order to the next worker.
 MAX_ATTEMPTS_OF_RUN = 16
 
 RELEASED = Refusal("FailedPrecondition", "CHARGE_VOIDED", "the charge of this order was voided")
@@ -73,7 +73,7 @@ def place() -> Saga:
 
 
 def take_over(entry: Entry) -> Saga:
-    """Continue an order in CHARGING, with its card, which is not charged if a refusal is pending."""
+    """Continue an order in CHARGING with its card, which is charged only if no refusal is pending."""
     return resolve(entry.refused_as, entry.refusal) if entry.refused_as else charge(resumed=True)
 
 
@@ -85,7 +85,7 @@ def recover(entry: Entry) -> Saga:
 
 
 def charge(*, resumed: bool) -> Saga:
-    """Continue an order in CHARGING, with its card. `resumed`: another worker may have shipped this attempt."""
+    """Charge and ship an order in CHARGING. `resumed`: whether another worker may have shipped this attempt."""
     for _ in range(MAX_ATTEMPTS_OF_RUN):
         outcome, _ = yield from _until_certain(Charge(retry=False), again=Charge(retry=True))
         match outcome:
@@ -97,7 +97,7 @@ def charge(*, resumed: bool) -> Saga:
             case Released():
                 return (yield from resolve(State.VOIDED, RELEASED))
             case KeyReused():
-                # The journal has lost an order with other content, or of another request for the same cart.
+                # The journal has lost an order with other content, or another request's order for the same cart.
                 outcome, _ = yield from _until_certain(Resolve())
                 if isinstance(outcome, Charged | KeyReused):
                     return (yield from _displace(outcome))
@@ -110,10 +110,10 @@ def charge(*, resumed: bool) -> Saga:
 
 
 def resolve(after: State = State.ABANDONED, refusal: Refusal | None = None) -> Saga:
-    """Continue an order in CHARGING without charging its card: ship it, or end it in the given state.
+    """Continue an order in CHARGING without charging its card: ship it, or end it in the state `after`.
 
-    It ends only behind a new fence. After an existing fence, or a charge that was declined or voided, the journal may
-    have lost a later attempt that was charged.
+    The order ends only once this worker has set a new fence. After an older fence, or a declined or voided charge, the
+    journal may have lost a later attempt that was charged.
     """
     for _ in range(MAX_ATTEMPTS_OF_RUN):
         outcome, _ = yield from _until_certain(Resolve())
@@ -124,7 +124,7 @@ def resolve(after: State = State.ABANDONED, refusal: Refusal | None = None) -> S
                 return (yield from _displace(outcome))
             case Fenced(existing=False):
                 return (yield from _end(State.CHARGING, after, refusal))
-            case Unsupported() if refusal:  # a payment without our ledger cannot fence: its refusal must do
+            case Unsupported() if refusal:  # without our ledger, payment cannot fence: its refusal must suffice
                 return (yield from _end(State.CHARGING, after, refusal))
             case InDoubt() | Unsupported():
                 break
@@ -132,7 +132,7 @@ def resolve(after: State = State.ABANDONED, refusal: Refusal | None = None) -> S
                 after, refusal = State.DECLINED, declined
             case Released() if refusal is None:
                 after, refusal = State.VOIDED, RELEASED
-        # Recorded with the refusal, so that no later worker charges the next attempt.
+        # Record the refusal with the next attempt, so that no later worker charges it.
         pending = after if refusal else None
         if not (yield from _begin_next_attempt(State.CHARGING, refusal, pending)):
             return SagaResult.SUPERSEDED
@@ -140,7 +140,7 @@ def resolve(after: State = State.ABANDONED, refusal: Refusal | None = None) -> S
 
 
 def release(refusal: Refusal) -> Saga:
-    """Continue an order in VOIDING, which was not shipped and cannot be."""
+    """Continue an order in VOIDING, which was not and cannot be shipped."""
     outcome, _ = yield from _until_certain(Void())
     match outcome:
         case Released():
@@ -175,7 +175,7 @@ def _ship(charged: Charged, *, resumed: bool) -> Saga:
 
 
 def _resolve_refused_shipment(charged: Charged, refusal: Refusal, *, certain: bool) -> Saga:
-    """Void the charge once the shipment is fenced. `certain`: no other try of this shipment can have succeeded."""
+    """Void the charge once the shipment is fenced. `certain`: no other try can have succeeded."""
     transaction_id = charged.transaction_id
     outcome, _ = yield from _until_certain(ResolveShipment(charged.charged_at))
     match outcome:
@@ -192,7 +192,7 @@ def _resolve_refused_shipment(charged: Charged, refusal: Refusal, *, certain: bo
 
 
 def _displace(charged: Charged | KeyReused) -> Saga:
-    """Void a charge of other content under this order's key; if it was shipped, leave the order to an operator."""
+    """Void a charge that has this order's key but other content; if it was shipped, leave the order to an operator."""
     transaction_id = charged.transaction_id
     outcome, _ = yield from _until_certain(ResolveShipment(charged.charged_at))
     match outcome:
@@ -211,8 +211,8 @@ def _void(transaction_id: str, refusal: Refusal) -> Saga:
 
 
 def _finish(transaction_id: str, tracking_id: str) -> Saga:
-    # The response waits for the cart and for the record, so both begin now. A shipped order stays shipped; a worker
-    # that repeats this after a crash removes the items under the same order id, which has no effect.
+    # The response waits for the cart and the journal, so both begin now. That is safe: a shipped order stays shipped,
+    # and a worker that repeats the removal after a crash uses the same order id, so it has no further effect.
     yield StartRemoval()
     if not (yield from _update(Transition(State.CHARGING, State.SHIPPED, transaction_id, tracking_id))):
         return SagaResult.SUPERSEDED
@@ -232,9 +232,9 @@ def _end(before: State, after: State, refusal: Refusal | None = None, transactio
 
 
 def _update(transition: Transition) -> Generator[Command[Any], Any, bool]:
-    """Record a transition, even if the journal has lost the order. False: another worker has the order."""
+    """Record a transition, even if the journal has lost the order. Return False if another worker has the order."""
     updated: bool = yield Update(transition)
-    # Restored only if this attempt was charged: then no later attempt, lost with the order, can have been.
+    # Restore only if this attempt was charged: then no later attempt, lost with the order, can have been charged.
     if not updated and transition.after in RESTORABLE and (yield Restore()):
         updated = yield Update(transition)
     return updated
@@ -245,7 +245,7 @@ def _until_certain(
 ) -> Generator[Command[Any], Any, tuple[R, int]]:
     """Perform a command until its outcome is certain or the worker stops trying.
 
-    Return the last outcome, and the number of tries before it, which are all in doubt. `again` replaces the command
+    Return the last outcome, and the number of tries before it, which all remain in doubt. `again` replaces the command
     from the second try on.
     """
     for tries in count():

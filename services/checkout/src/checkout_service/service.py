@@ -85,7 +85,7 @@ class OrderJournal(orders_pb2_grpc.OrderJournalServicer):
         self, request: orders_pb2.ScanOrdersRequest, _context: ServicerContext
     ) -> orders_pb2.ScanOrdersResponse:
         after = paging.parse_position(parse_wire_time(request.since, field="since"), request.page_token)
-        # Without outboxes: a scan reads the whole journal, and reconciliation needs only the states.
+        # Outboxes are left out: a scan reads the whole journal, and reconciliation needs only the states.
         page = await self._journal.scan(after, paging.PAGE_SIZE)
         orders = [_entry_to_wire(entry, {}, digests=True) for entry in page]
         return orders_pb2.ScanOrdersResponse(

@@ -24,10 +24,10 @@ class SettlementRefused(FailedPrecondition):
 async def settle(
     seen: Entry, transition: Transition, journal: Journal, payment: Payment, metrics: OrderMetrics
 ) -> None:
-    """Settle an order. Raises SettlementRefused if its state does not allow it, or has changed, and Unavailable."""
+    """Settle an order. Raise SettlementRefused if its state forbids it or has changed, Unavailable if payment fails."""
     is_shipped = transition.after is State.SHIPPED
     allowed = seen.state in ({State.NEEDS_REVIEW} if is_shipped else NEEDS_OPERATOR)
-    # A charge that was refunded by hand is voided too: as captured it would keep the cart from being ordered.
+    # A charge that was refunded by hand is also voided: if it stayed captured, the cart could not be ordered again.
     if allowed and transition.step == REFUNDED and isinstance(await payment.void(seen.claim.charge_key), InDoubt):
         raise Unavailable("payment does not answer; settle the order again")
     if not allowed or not await journal.update(seen.claim, replace(transition, before=seen.state)):
@@ -40,9 +40,9 @@ async def settle(
 
 
 def settlement(outcome: str, text: str, by: str) -> Transition:
-    """Return the transition for an outcome: `refunded`, `shipped` or `dismissed`. Raises InvalidArgument.
+    """Return the transition for `refunded`, `shipped` or `dismissed`. Raise InvalidArgument if a text is not allowed.
 
-    `text`: the tracking id of what was shipped, otherwise the reason; `by`: the operator.
+    `text`: the tracking id if the order was shipped, otherwise the reason; `by`: the operator.
     """
     is_shipped = outcome == "shipped"
     for field, value in (("by", by), (outcome, text)):
