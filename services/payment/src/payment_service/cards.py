@@ -76,7 +76,7 @@ class Card:
 
 
 def check_format(card: Card, path: str) -> None:
-    """Raise InvalidArgument for the first field that no issued card could have. `path`: where the request has it."""
+    """Raise InvalidArgument for the first field that no issued card could have. `path`: the field with the card."""
     if not _NUMBER.fullmatch(card.digits):
         raise CardNumberInvalid(FieldViolation(f"{path}.credit_card_number", "must be 12 to 19 digits"))
     if not luhn.is_valid(card.digits):

@@ -118,7 +118,7 @@ class Entry:
 
 
 class Ledger(Protocol):
-    """Stores entries durably: what a method returns is on disk. Every method raises LedgerUnavailable."""
+    """Stores entries durably: what a method returns is on disk. Every method may raise LedgerUnavailable."""
 
     async def record(self, entry: Entry) -> Entry:
         """Store the entry unless its key has one; return the key's entry.
@@ -157,7 +157,7 @@ class ChargeRequest:
 
 @dataclass(frozen=True, slots=True)
 class PaymentProcessor:
-    """Decides about charges by the card rules and records the decisions in the ledger.
+    """Decides on charges by the card rules and records the decisions in the ledger.
 
     Attributes:
         hmac_keys: keys of the card HMACs. Once a key is removed, repeats of charges made under it are refused.

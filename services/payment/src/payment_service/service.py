@@ -1,4 +1,4 @@
-"""The servicers of shop.PaymentService and shop.internal.PaymentLedger."""
+"""Servicers for shop.PaymentService and shop.internal.PaymentLedger."""
 
 import uuid
 from dataclasses import dataclass
@@ -44,7 +44,7 @@ class PaymentService(payment_pb2_grpc.PaymentServiceServicer):
 
 @dataclass(frozen=True)
 class PaymentLedger(ledger_pb2_grpc.PaymentLedgerServicer):
-    """The internal service: for callers in doubt about a charge, and for reconciliation."""
+    """The internal service for callers in doubt about a charge, and for reconciliation."""
 
     _processor: PaymentProcessor
     _failpoints: Failpoints
