@@ -1,1 +1,1 @@
-"""Shipping quotes and shipments."""
+"""Shipping service: quotes and shipments."""

@@ -36,7 +36,7 @@ class ShipmentFenced(Aborted):
 
 
 class ShipmentForgotten(FailedPrecondition):
-    """The manifest has no entry for the key, but starts after the charge, so the order may have been shipped."""
+    """The manifest has no entry for the key, but may have deleted it: the charge is older than its oldest entries."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +144,7 @@ class Entry:
 
 
 class Manifest(Protocol):
-    """Stores entries durably: what a method returns is on disk. Every method raises ManifestUnavailable."""
+    """Stores entries durably: what a method returns is on disk. Every method may raise ManifestUnavailable."""
 
     async def record(self, entry: Entry) -> Entry:
         """Store the entry unless its key has one; return the key's entry."""

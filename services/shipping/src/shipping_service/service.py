@@ -1,4 +1,4 @@
-"""The servicers of shop.ShippingService and shop.internal.ShipmentManifest."""
+"""Servicers for shop.ShippingService and shop.internal.ShipmentManifest."""
 
 import uuid
 from dataclasses import dataclass
@@ -57,7 +57,7 @@ class ShippingService(shipping_pb2_grpc.ShippingServiceServicer):
 
 @dataclass(frozen=True)
 class ShipmentManifest(shipment_manifest_pb2_grpc.ShipmentManifestServicer):
-    """The internal service: for callers in doubt about a shipment, and for reconciliation."""
+    """The internal service for callers in doubt about a shipment, and for reconciliation."""
 
     _shipper: Shipper
     _failpoints: Failpoints
