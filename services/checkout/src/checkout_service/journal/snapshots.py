@@ -26,7 +26,7 @@ def dump(order: Order) -> bytes:
 
 
 def load(row: Row) -> Order:
-    """Return the order in a row of `orders`. Raise ValueError if another release wrote the snapshot's version."""
+    """Return the order in a row of `orders`. Raise ValueError if the snapshot's version is from another release."""
     fields = orjson.loads(row["snapshot"])
     if fields["version"] != VERSION:
         raise ValueError(f"order {row['order_id']} has a snapshot of unknown version {fields['version']}")

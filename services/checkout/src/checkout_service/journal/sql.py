@@ -66,7 +66,7 @@ class Journal:
         self._lease_seconds = lease_seconds
         self._heads: defaultdict[object, QueueHead] = defaultdict(QueueHead)
         self._reading_due: asyncio.Task[set[tuple[str, bool]]] | None = None
-        # Twice as far ahead as any statement sets a time, to allow for small clock adjustments.
+        # Twice the longest delay that any statement adds to the current time, to allow for small clock adjustments.
         self._max_ahead_seconds = 2 * max(_RECOVERY_LEASES * lease_seconds, MAX_RETRY_DELAY_SECONDS)
 
     async def find(self, scope: str) -> Entry | None:
@@ -268,7 +268,7 @@ class Journal:
         return readable_entries(await self._report(statements.LIST_OF_USER, user_id=user_id, limit=limit))
 
     async def list_orders(self, states: Sequence[State], *, stuck: bool, limit: int) -> list[Entry]:
-        """Return orders in the given states (or in any), newest first. `stuck`: only stuck orders, oldest first."""
+        """Return orders in the given states (any if none), newest first. `stuck`: only stuck orders, oldest first."""
         if stuck:
             items = [{"state": state} for state in states or State]
             return readable_entries(await self._report(statements.LIST_STUCK, items, limit=limit))
