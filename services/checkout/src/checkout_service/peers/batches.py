@@ -29,7 +29,7 @@ _PERHAPS_FOR_ONE: tuple[type[DomainError], ...] = (Internal, *REFUSALS)
 
 @dataclass(frozen=True, slots=True)
 class _Waiting(Generic[ItemT]):
-    """An item, its caller's context, and the future that the caller awaits. Cancelling the caller makes it done."""
+    """An item, its caller's context, and the future that the caller awaits. Cancelling the caller ends the future."""
 
     item: ItemT
     sent: asyncio.Future[None] = field(default_factory=lambda: asyncio.get_running_loop().create_future())

@@ -28,7 +28,7 @@ CONVERSION_TTL_SECONDS = 60.0
 QUOTE_TTL_SECONDS = 60.0
 MAX_QUOTES = 10_000
 
-# Trailing metadata that marks a quote as the same for all parcels to its country with as many pieces.
+# Trailing metadata that marks a quote as the same for all parcels with its country and number of pieces.
 DEPENDS_ON = ("quote-depends-on", "country,pieces")
 
 

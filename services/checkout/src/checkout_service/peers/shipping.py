@@ -1,4 +1,4 @@
-"""Calls shipping, and converts its responses and errors to outcomes. `quotes` gets quotes."""
+"""Calls shipping, and converts its responses and errors to outcomes. `quotes` requests quotes."""
 
 from collections.abc import Sequence
 
