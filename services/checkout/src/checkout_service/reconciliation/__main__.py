@@ -35,7 +35,7 @@ _CONNECTED_SECONDS = 0.5
 
 
 class ReconciliationSettings(Settings):
-    """Settings of the reconciliation, read from the environment. Addresses are host:port of internal services."""
+    """Reconciliation settings, read from the environment. Addresses are host:port of internal services."""
 
     checkout_internal_addr: str
     payment_internal_addr: str

@@ -1,4 +1,4 @@
-"""Reads the records of orders from checkout, payment, shipping and email, through their internal services."""
+"""Reads order records from checkout, payment, shipping and email, through their internal services."""
 
 import math
 from collections import defaultdict
