@@ -92,7 +92,7 @@ class Command(Generic[R]):
 
 
 class Insert(Command[bool]):
-    """Record the order as CHARGING, before it has any effect. Return False if its scope or cart has an order."""
+    """Record the order as CHARGING before it has any effect. Return False if its scope or cart already has an order."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,7 +60,7 @@ RESTORABLE = frozenset({State.SHIPPED, State.VOIDING, State.NEEDS_REVIEW})
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """A card on its way to payment. It is never stored, and its repr is empty."""
+    """A card on its way to payment. It is never stored, and its repr shows none of its fields."""
 
     number: str = field(repr=False)
     cvv: int = field(repr=False)
@@ -130,7 +130,7 @@ class Order:
 
     @cached_property
     def total(self) -> Money:
-        """The amount to charge: the sum of all lines and of shipping."""
+        """The amount to charge: the sum of all lines and shipping."""
         return total(self.shipping_cost.currency_code, [self.shipping_cost, *(line.cost for line in self.lines)])
 
 
@@ -180,7 +180,7 @@ def order_id_of(scope: str) -> str:
 
 
 def charge_key(order_id: str, attempt: int) -> str:
-    """Return the idempotency key of an attempt's charge. Each attempt has its own: a fence ends only one."""
+    """Return the idempotency key of an attempt's charge. Each attempt has its own, so a fence ends only that one."""
     return f"{order_id}:{attempt}"
 
 

@@ -40,7 +40,7 @@ class ExistingOrders:
         """
         entry = existing
         while entry is not None:
-            # An equal request is still a different one if the cart held something else when it was sent.
+            # An equal request is still a different one if the cart held something else at the time.
             is_own = request.began(entry.fingerprint) and (new is None or new.scope == entry.scope)
             if is_own:
                 describe_order(entry.order, attempt=entry.attempt, replayed=replayed)

@@ -45,7 +45,7 @@ ANSWER_BEFORE_DEADLINE_SECONDS = 0.1
 
 @dataclass(eq=False)
 class OrderPlacer:
-    """Places orders, one per scope. `hmac_keys` are the keys of request fingerprints."""
+    """Places orders, one per scope. `hmac_keys`: the HMAC keys for request fingerprints."""
 
     journal: Journal
     quotes: Quotes
@@ -118,7 +118,7 @@ class OrderPlacer:
         return Entry(scope, request.fingerprints[0], order, current_traceparent())
 
     async def _outcome_of(self, run: Run, new: Entry, request: OrderRequest) -> Outcome:
-        """Wait for the run's outcome: another order's if that order already had the scope or the cart."""
+        """Return the run's outcome, or the outcome of an order that already had the scope or the cart."""
         describe_order(new.order, attempt=run.entry.attempt, replayed=False)
         result = await run.result(request.answer_by)
         if run.entry.is_placed:
@@ -144,7 +144,7 @@ class OrderPlacer:
         return scope_of(user_id, "cart", f"0:{cart.etag or uuid.uuid4()}")
 
     async def _find_of_cart(self, request: OrderRequest, cart: Cart, scope: str) -> Entry | None:
-        """Return the cart's order; if empty, the order by this request that emptied it. Raise CartEmpty if none did."""
+        """Return the cart's order, or this request's order that emptied it. Raise CartEmpty if no order did so."""
         if cart.lines:
             return await self.journal.find(scope)
         # Only the cart service can prove that an order emptied the cart. A cart is also empty once it expires or its

@@ -84,7 +84,7 @@ class Entry:
         traceparent: the context of the span that began the order; empty if that span was not sampled.
         leased: whether a worker holds the order's lease.
         failures: failed recovery attempts since the state last changed.
-        reason: why the order last failed or was refused; empty if it did not.
+        reason: why the order last failed or was refused; empty if neither happened.
         refused_as: while CHARGING, the state that a pending refusal ends the order in, once it is fenced.
         stuck: whether the order needs operator attention.
         created_at, updated_at: seconds since 1970; updated_at is when the state last changed.

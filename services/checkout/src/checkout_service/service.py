@@ -1,4 +1,4 @@
-"""The servicers of shop.CheckoutService, shop.internal.OrderQuotes and shop.internal.OrderJournal."""
+"""Servicers for shop.CheckoutService, shop.internal.OrderQuotes and shop.internal.OrderJournal."""
 
 from collections.abc import Sequence
 

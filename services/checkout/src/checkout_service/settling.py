@@ -47,7 +47,7 @@ def settlement(outcome: str, text: str, by: str) -> Transition:
     is_shipped = outcome == "shipped"
     for field, value in (("by", by), (outcome, text)):
         require_words(value, field, max_length=_MAX_LENGTH)
-        # No card number may be stored, but tracking ids may have as many digits.
+        # No card number may be stored, but a tracking id may have that many digits.
         if _CARD_NUMBER.search(value) and not (is_shipped and field == outcome):
             raise InvalidArgument.field(field, "must not contain eight digits in a row")
     after, tracking_id = (State.SHIPPED, text) if is_shipped else (State.SETTLED, "")
