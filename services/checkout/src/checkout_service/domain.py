@@ -175,7 +175,7 @@ def order_id_of(scope: str) -> str:
     """
     digest = bytearray(hashlib.sha256(f"order\0{scope}".encode()).digest()[:16])
     digest[6] = digest[6] & 0x0F | 0x80  # version 8: uuid.UUID can set it only from Python 3.14 on
-    digest[8] = digest[8] & 0x3F | 0x80  # the variant of RFC 9562
+    digest[8] = digest[8] & 0x3F | 0x80  # the RFC 9562 variant
     return str(uuid.UUID(bytes=bytes(digest)))
 
 

@@ -86,14 +86,14 @@ class ExistingOrders:
         return changed
 
     async def _continue(self, entry: Entry, request: OrderRequest) -> Run | None:
-        """Continue an order that no worker holds, with the card of the repeated request."""
+        """Continue an order that no worker holds, using the repeated request's card."""
         if request.card is None or entry.state is not State.CHARGING or entry.leased:
             return None
         taken = await self.journal.take_over(entry)
         return self.executor.start(taken, saga.take_over(taken), request.card) if taken else None
 
     async def _remove_from_cart(self, placed: Entry, request: OrderRequest) -> None:
-        """Remove the items of a placed order from the cart, so that no other order buys them again."""
+        """Remove a placed order's items from the cart, so that no other order buys them again."""
         try:
             async with asyncio.timeout_at(request.answer_by):
                 await self.executor.outbox.start_removal(placed)

@@ -1,4 +1,4 @@
-"""What the journal stores, and the interfaces of the peers."""
+"""What the journal stores, and the peers' interfaces."""
 
 import asyncio
 import secrets

@@ -93,7 +93,7 @@ class Batches(Generic[ItemT]):
             self._begin_all()
 
     def _begin(self, batch: Sequence[_Waiting[ItemT]]) -> "asyncio.Task[None]":
-        # The call belongs to one caller's trace, if possible a sampled one, and links to the other sampled ones.
+        # The call belongs to one caller's trace, if possible a sampled one, and links to the other sampled traces.
         sampled = [(waiting.context, span) for waiting in batch if (span := waiting.span).trace_flags.sampled]
         context = sampled[0][0] if sampled else batch[0].context
         work = self._send_linked(batch, [Link(span) for _, span in sampled[1:]])

@@ -28,7 +28,7 @@ from shop.payment_pb2_grpc import PaymentServiceStub
 from shop_internal import payment_ledger_pb2
 from shop_internal.payment_ledger_pb2_grpc import PaymentLedgerStub
 
-# Long enough to distinguish requests for the same order.
+# How much of a fingerprint payment gets: enough to distinguish requests for the same order.
 _FINGERPRINT_LENGTH = 12
 
 # Outcomes by error reason.

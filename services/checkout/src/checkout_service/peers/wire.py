@@ -28,7 +28,7 @@ def request_from_wire(
 
 
 def order_to_wire(entry: Entry) -> order_pb2.OrderResult:
-    """Convert an order for responses and confirmations. Equal orders give equal bytes."""
+    """Convert an order for responses and confirmations. Equal orders yield equal bytes."""
     order = entry.order
     return order_pb2.OrderResult(
         order_id=order.order_id,

@@ -90,7 +90,7 @@ async def _read(settings: ReconciliationSettings, telemetry: Telemetry) -> Recor
 async def _read_in_time(
     reader: Reader, channels: Mapping[str, grpc.aio.Channel], settings: ReconciliationSettings
 ) -> Records:
-    """Read once all peers answer, and again if one fails. In the error, name the peers that never answered."""
+    """Read once all peers answer; read again if one fails. Raise an error naming the peers that never answered."""
     until = time.monotonic() + settings.wait_seconds
     while True:
         missing = await _wait_for(channels, until)
