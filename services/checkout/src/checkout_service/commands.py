@@ -41,9 +41,9 @@ class Released:
 
 @dataclass(frozen=True, slots=True)
 class KeyReused:
-    """The key belongs to a charge or shipment with other content: a different amount, card, address or lines.
+    """The key was already used for a different charge or shipment: another amount, card, address or lines.
 
-    `transaction_id` and `charged_at` describe that charge if it is captured; they are empty and 0 if unknown.
+    `transaction_id` and `charged_at` describe that charge if it was captured; "" and 0 if unknown.
     """
 
     transaction_id: str = ""

@@ -136,7 +136,7 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why an order was refused. Every retry returns the same refusal.
+    """Why an order was refused. Under a key, every repeat is refused alike, but for malformed fields.
 
     Attributes:
         kind: the name of a class in chassis.errors.REFUSALS.

@@ -79,7 +79,7 @@ def already_recorded(order_id: str) -> Iterator[None]:
 
 
 def error_of(entry: Entry) -> DomainError:
-    """Return the error for a refused order, with the peer's code and reason. Every retry gets the same error."""
+    """Return the error for a refused order, with the peer's code and reason."""
     refusal, metadata = entry.refusal or _UNSPECIFIED, {"order_id": entry.order_id}
     if entry.state is State.NEEDS_REVIEW:
         message = "the order was charged and must be settled by an operator; do not order again"

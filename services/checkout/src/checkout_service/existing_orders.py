@@ -28,15 +28,15 @@ class ExistingOrders:
     async def join(
         self, existing: Entry | None, request: OrderRequest, *, new: Entry | None = None, replayed: bool = True
     ) -> Outcome:
-        """Return the outcome of a request whose key or cart has an order, once that order has an outcome.
+        """Wait until the order that has the request's key or cart has an outcome, then return the request's outcome.
 
         Args:
-            existing: that order; None if it no longer exists.
-            request: may be the one that began the order.
-            new: what the request would have ordered; None if it was not quoted.
+            existing: the existing order; None if it is gone.
+            request: possibly the request that began that order.
+            new: what this request would have ordered; None if it was not quoted.
             replayed: False if this call began the order.
 
-        Raise OrderInProgress or OrderInFlight if that takes too long.
+        Raise OrderInProgress or OrderInFlight if the wait takes too long.
         """
         entry = existing
         while entry is not None:
@@ -109,4 +109,4 @@ class ExistingOrders:
         # Leave time to pause and then to place the order.
         if asyncio.get_running_loop().time() + 3 * _POLL_SECONDS >= request.answer_by:
             raise OrderInFlight(order_id)
-        await asyncio.sleep(_POLL_SECONDS)  # another replica has the order: only the journal shows its outcome
+        await asyncio.sleep(_POLL_SECONDS)  # no run of this replica has the outcome: only the journal shows it

@@ -26,7 +26,7 @@ class Replayed:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The caller gets this error. This call has charged no card."""
+    """The caller gets this error. No card stays charged, unless the order is left to an operator."""
 
     error: DomainError
 
@@ -50,7 +50,7 @@ class Decision(Enum):
     REFUSE_KEY = auto()
     """Another request has used the key."""
     REFUSE_CART = auto()
-    """The cart belongs to the order of another request."""
+    """The cart belongs to another request's order, which an operator has to close."""
     SHARE_CART = auto()
     """Another request has bought some or all of the cart: see what is left."""
     BEGIN_AGAIN = auto()

@@ -62,7 +62,8 @@ class OrderPlacer:
 
         A request without a key uses the cart's etag as its key. Every error is a DomainError. OrderInProgress and
         OrderInFlight leave the outcome open, as does JournalUnavailable if the order was recorded before this call.
-        After any other error, this call has charged no card.
+        OrderNeedsReview, and a refusal whose charge could not be voided, leave the card charged and the order to an
+        operator. After any other error, this call has charged no card.
         """
         remaining = remaining_seconds()
         seconds = ANSWER_WITHIN_SECONDS if remaining is None else remaining - ANSWER_BEFORE_DEADLINE_SECONDS
@@ -83,7 +84,7 @@ class OrderPlacer:
         return await _read(price("", request, cart, self.quotes), read_until, "prices")
 
     async def _place_once(self, request: OrderRequest) -> Outcome:
-        """Find, quote, record, charge, ship: the first diagram in the README."""
+        """Find and quote as in the README's first diagram; the saga then records, charges and ships."""
         read_until = asyncio.get_running_loop().time() + READ_WITHIN_SECONDS
         scope = scope_of_key(request) if request.key is not None else None
         before = await self.journal.find(scope) if scope is not None else None
@@ -99,7 +100,7 @@ class OrderPlacer:
                 return await self._existing.join(before, request)
         new = await self._quote(request, cart, scope, read_until)
         held = new if before is None else await self.journal.reopen(before, new)
-        if held is None:  # another order has taken the scope or the cart
+        if held is None:  # an order has taken the scope or the cart meanwhile
             holder = await self.journal.find_of_cart(request.user_id, new.order.cart_generation)
             return await self._existing.join(holder, request, new=new)
         steps = saga.place() if before is None else saga.charge(resumed=False)
@@ -140,7 +141,7 @@ class OrderPlacer:
         if cart.etag is None and not self._warned_of_etags:
             log.warning("carts have no etag: every call without an idempotency-key is a new order")
             self._warned_of_etags = True
-        # The "0:" keeps scopes compatible with earlier releases, which numbered a cart's orders from 0.
+        # The "0:" keeps the scopes of orders in existing journals.
         return scope_of(user_id, "cart", f"0:{cart.etag or uuid.uuid4()}")
 
     async def _find_of_cart(self, request: OrderRequest, cart: Cart, scope: str) -> Entry | None:

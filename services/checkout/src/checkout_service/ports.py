@@ -122,7 +122,7 @@ class Entry:
 
     @property
     def is_new(self) -> bool:
-        """Whether the journal has never stored this entry."""
+        """Whether the worker has made this entry itself, instead of reading it from the journal."""
         return self.created_at == 0.0
 
     @property
@@ -163,12 +163,12 @@ class Statistics:
     """How much work is unfinished.
 
     Attributes:
-        oldest_open_seconds: the longest time that an open order has been in its state.
-        outbox_backlog: how many items are still to be sent, dead letters excluded.
-        dead_letters: how many there are of each kind.
-        oldest_item_seconds: how long ago the order with the oldest unsent item was shipped.
-        future_orders: how many orders are dated in the future, at most MAX_COUNTED.
-        waiting_seconds: how long the oldest order has waited for an operator, by state.
+        oldest_open_seconds: the longest that any open order has been in its current state.
+        outbox_backlog: the number of items still to be sent, without dead letters.
+        dead_letters: the number of dead letters, by kind.
+        oldest_item_seconds: time since the order with the oldest unsent item was shipped.
+        future_orders: the number of orders dated in the future, counted up to MAX_COUNTED.
+        waiting_seconds: the longest that any order has waited for an operator, by state.
     """
 
     orders: dict[State, int]

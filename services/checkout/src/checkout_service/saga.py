@@ -112,8 +112,8 @@ def charge(*, resumed: bool) -> Saga:
 def resolve(after: State = State.ABANDONED, refusal: Refusal | None = None) -> Saga:
     """Continue an order in CHARGING without charging its card: ship it, or end it in the state `after`.
 
-    The order ends only once this worker has set a new fence. After an older fence, or a declined or voided charge, the
-    journal may have lost a later attempt that was charged.
+    An old fence, a decline or a voided charge is not enough to end the order, because the journal may have lost a later
+    attempt that was charged: end it only once this worker has set a new fence, or if payment has no fences.
     """
     for _ in range(MAX_ATTEMPTS_OF_RUN):
         outcome, _ = yield from _until_certain(Resolve())
@@ -232,7 +232,7 @@ def _end(before: State, after: State, refusal: Refusal | None = None, transactio
 
 
 def _update(transition: Transition) -> Generator[Command[Any], Any, bool]:
-    """Record a transition, even if the journal has lost the order. Return False if another worker has the order."""
+    """Record a transition; restore a lost order if that is safe. Return whether it is recorded."""
     updated: bool = yield Update(transition)
     # Restore only if this attempt was charged: then no later attempt, lost with the order, can have been charged.
     if not updated and transition.after in RESTORABLE and (yield Restore()):

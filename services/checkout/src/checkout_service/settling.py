@@ -40,9 +40,9 @@ async def settle(
 
 
 def settlement(outcome: str, text: str, by: str) -> Transition:
-    """Return the transition for `refunded`, `shipped` or `dismissed`. Raise InvalidArgument if a text is not allowed.
+    """Return the transition for `refunded`, `shipped` or `dismissed`. Raise InvalidArgument for a bad text.
 
-    `text`: the tracking id if the order was shipped, otherwise the reason; `by`: the operator.
+    `text`: the tracking id for `shipped`, otherwise the reason; `by`: the operator.
     """
     is_shipped = outcome == "shipped"
     for field, value in (("by", by), (outcome, text)):

@@ -17,7 +17,7 @@ from email_service.spool.sql import Spool
 log = structlog.get_logger()
 
 MAX_CONCURRENT = 20  # relays reject clients with too many connections
-_MAX_UNSTORED = 1_000  # by how many MAX_CONCURRENT may be exceeded while outcomes can't be stored
+_MAX_UNSTORED = 1_000  # how far MAX_CONCURRENT may be exceeded while outcomes can't be stored
 _POLL_SECONDS = 1.0
 _FIRST_RETRY_SECONDS = 1.0
 _MAX_RETRY_SECONDS = 60.0

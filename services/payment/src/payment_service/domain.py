@@ -171,15 +171,15 @@ class PaymentProcessor:
     count_decline: Callable[[str], None]
 
     async def charge(self, key: str, request: ChargeRequest) -> Entry:
-        """Charge once per key and return the CHARGED entry.
+        """Charge at most once per key and return the CHARGED entry.
 
-        A decline depends on the date and on settings, so it is recorded: a late repeat is declined, too. A malformed
-        request is not recorded: every repeat is malformed, too. If the key has an entry, that entry decides,
-        whatever the rules are now.
+        Declines are recorded, because they depend on the date and on settings, and a later repeat must be declined as
+        well. Malformed requests are not recorded, because every repeat is malformed as well. An existing entry always
+        decides, even if the rules have changed since.
 
         Raise InvalidArgument if the request is malformed, CardDeclined if the card is declined, CartOrdered if the
         purchase is paid for, LedgerUnavailable if the ledger fails, and IdempotencyKeyReused, ChargeFenced or
-        ChargeVoided if the key has an entry that is not this captured charge.
+        ChargeVoided if the key's entry is a different charge, a fence or a voided charge.
         """
         card = request.card  # the HMAC omits the security code, which must not be stored in any form
         card_hmacs = self.hmac_keys.digests(f"{card.digits}|{card.year}|{card.month}".encode())

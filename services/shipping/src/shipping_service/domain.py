@@ -205,7 +205,7 @@ class Shipper:
 
 
 def _require_shipped(entry: Entry, parcel: Parcel) -> Entry:
-    """Return the key's entry if it is the requested shipment; otherwise raise the caller's error."""
+    """Return the entry if it is the requested shipment. Raise ShipmentFenced or IdempotencyKeyReused if it is not."""
     if entry.parcel is None:
         raise ShipmentFenced("the key was fenced before this shipment was requested; a new shipment needs a new key")
     if entry.parcel != parcel:

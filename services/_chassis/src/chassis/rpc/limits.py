@@ -28,7 +28,7 @@ OPTIONS = (
     ("grpc.server.max_pending_requests", 500),
     ("grpc.server.max_pending_requests_hard_limit", 500),
     ("grpc.server_handshake_timeout_ms", 10_000),
-    # Until a client acknowledges our settings, gRPC accepts 16 MiB of headers per call: limit this time.
+    # Until a client acknowledges our settings, gRPC accepts 16 MiB of headers per call: do not wait long.
     ("grpc.http2.settings_timeout", 10_000),
     # By default, a busy connection gets a 4 MiB buffer.
     ("grpc.experimental.tcp_max_read_chunk_size", 64 * 1024),

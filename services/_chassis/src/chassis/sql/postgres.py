@@ -34,8 +34,8 @@ _CONNECT_WITHIN_SECONDS = 2
 # With the timeout, the server ends statements that this process has given up on and can no longer cancel.
 _SETTINGS = f"SET synchronous_commit = on; SET statement_timeout = '{ANSWER_WITHIN_SECONDS}s'"
 _BEGIN_POOLED = "BEGIN; " + _SETTINGS.replace("SET", "SET LOCAL")
-# Errors to retry. The classes mean that the server is stopping, starting or out of resources, or has aborted the
-# transaction. 25006: a write is refused, because after a failover the old server may still accept connections. 0A000: a
+# SQLSTATEs to retry. The classes mean that the server is stopping, starting or out of resources, or has aborted the
+# transaction. 25006: after a failover, this may still be a connection to the old server, which refuses writes. 0A000: a
 # migration has changed a prepared statement's table. 23505: a concurrent transaction has written the same unique value;
 # the next attempt sees its row.
 _TRANSIENT_CLASSES = frozenset({"08", "40", "53", "55", "57", "58"})

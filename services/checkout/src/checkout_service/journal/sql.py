@@ -302,7 +302,7 @@ class Journal:
     async def _claim(
         self, queue: str, limit: int, correction: str, *texts: str, failed: bool, **values: Any
     ) -> Sequence[Row]:
-        """Correct times that are too far ahead, then run `texts`. Return the rows that the first of them claims."""
+        """If work is due, correct lease times that are too far ahead, run `texts`, and return the rows of the first."""
         if (queue, failed) not in await self._due_queues():
             return []
         with suppress(JournalUnavailable):  # if the correction fails, other rows can still be claimed

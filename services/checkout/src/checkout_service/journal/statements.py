@@ -111,9 +111,9 @@ CLAIM_EVENTS = _events("'taken_over'", f"orders WHERE {_JUST_CLAIMED}", detail="
 
 @dataclass(frozen=True, slots=True)
 class Claims:
-    """Statements that claim orders and outbox items: either those that have failed before or those that have not.
+    """SQL that claims orders and outbox items. One instance claims what has failed before, another the rest.
 
-    `tries`: the condition that selects them, also part of the partial indexes' conditions.
+    `tries`: the SQL condition that tells them apart; the partial indexes use it, too.
     """
 
     tries: str

@@ -1,6 +1,6 @@
-"""The ledger: one row for each key, of a charge, a decline or a fence.
+"""Create the ledger: one row per key, which holds a charge, a decline or a fence.
 
-It has the number of the last migration that it replaces, so that existing databases continue behind it.
+This migration replaces 0001 to 0003 and keeps the number 0003, so existing databases treat it as already applied.
 """
 
 import sqlalchemy as sa
