@@ -1,4 +1,4 @@
-"""`python -m payment_service` runs the payment service; with `migrate` it updates the database's schema and exits."""
+"""`python -m payment_service` runs payment; with the argument `migrate`, it only migrates its database."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

@@ -1,4 +1,4 @@
-"""Card rules: formats of number, expiry and security code, brands, and reasons to decline."""
+"""Card rules: number, expiry and security code formats, brands, and reasons to decline."""
 
 import re
 from collections.abc import Collection
@@ -17,7 +17,7 @@ _SEPARATORS = str.maketrans("", "", " -")
 
 
 class Brand(StrEnum):
-    """A card scheme, as ACCEPTED_BRANDS spells it."""
+    """A card brand; the values are what the ACCEPTED_BRANDS setting may list."""
 
     VISA = "visa"
     MASTERCARD = "mastercard"
@@ -27,8 +27,8 @@ class Brand(StrEnum):
     DINERS = "diners"
 
 
-# Brand, first and last prefix (equally long), and number lengths. Source: ISO/IEC 7812 issuer ranges, as published by
-# the schemes.
+# Brand, first and last prefix of the range (equally long), and valid number lengths. Source: the ISO/IEC 7812 issuer
+# ranges that the card schemes publish.
 _RANGES: tuple[tuple[Brand, str, str, Collection[int]], ...] = (
     (Brand.VISA, "4", "4", (13, 16, 19)),
     (Brand.MASTERCARD, "51", "55", (16,)),
@@ -45,11 +45,11 @@ _RANGES: tuple[tuple[Brand, str, str, Collection[int]], ...] = (
 
 
 class CardNumberInvalid(InvalidArgument):
-    """The number is not 12 to 19 digits, or its check digit is wrong."""
+    """The card number is not 12 to 19 digits long, or its check digit is wrong."""
 
 
 class Decline(StrEnum):
-    """Why a well-formed card is declined. The values are reasons on the wire."""
+    """Why a well-formed card is declined. Callers receive the values as error reasons."""
 
     BRAND_NOT_ACCEPTED = "BRAND_NOT_ACCEPTED"
     CARD_EXPIRED = "CARD_EXPIRED"
@@ -57,12 +57,12 @@ class Decline(StrEnum):
 
 @dataclass(frozen=True)
 class Card:
-    """A card as the caller sent it, not validated. Its repr shows neither number nor cvv.
+    """A card as the caller sent it, not validated. Its repr hides the number and the security code.
 
     Attributes:
-        number: digits, optionally separated by spaces or `-`.
-        cvv: the security code as a number: 012 is 12.
-        year, month: when the card expires, with a four-digit year. It is valid until the end of that month.
+        number: the card number, whose digits may be separated by spaces or hyphens.
+        cvv: the security code as an integer, so 012 becomes 12.
+        year, month: when the card expires (four-digit year). The card is valid until the end of that month.
     """
 
     number: str = field(repr=False)
@@ -76,7 +76,7 @@ class Card:
 
 
 def check_format(card: Card, path: str) -> None:
-    """Raise InvalidArgument for the first field that no issued card could have. `path`: the field with the card."""
+    """Raise InvalidArgument for the first malformed field. `path`: the request field that contains the card."""
     if not _NUMBER.fullmatch(card.digits):
         raise CardNumberInvalid(FieldViolation(f"{path}.credit_card_number", "must be 12 to 19 digits"))
     if not luhn.is_valid(card.digits):
@@ -87,7 +87,7 @@ def check_format(card: Card, path: str) -> None:
 
 
 def decline_reason(card: Card, brand: Brand | None, accepted: Collection[Brand], today: date) -> Decline | None:
-    """Return why a well-formed card is declined; None if it can be charged."""
+    """Return why a well-formed card is declined, or None if the card can be charged."""
     if brand not in accepted:
         return Decline.BRAND_NOT_ACCEPTED
     if (card.year, card.month) < (today.year, today.month):
@@ -96,7 +96,7 @@ def decline_reason(card: Card, brand: Brand | None, accepted: Collection[Brand],
 
 
 def brand_of(digits: str) -> Brand | None:
-    """Return the brand that issues numbers with this prefix and length; None if no brand does."""
+    """Return the brand that issues card numbers with this prefix and length, or None if no brand does."""
     for brand, first, last, lengths in _RANGES:
         if len(digits) in lengths and first <= digits[: len(first)] <= last:
             return brand

@@ -1,7 +1,7 @@
 """Charges, and the ledger that records one outcome per idempotency key.
 
-A key has one entry, forever. The first write decides whether it is a charge, a decline or a fence. Every later write
-returns that entry, so repeating a charge does not charge again, and a charge that arrives after a fence fails.
+Each key gets one entry, forever. The first write makes the entry a charge, a decline or a fence. Every later write
+returns the existing entry, so repeating a charge does not charge again, and a charge that arrives after a fence fails.
 """
 
 import hmac
@@ -20,12 +20,12 @@ from chassis.values.paging import Position
 from payment_service import cards
 from payment_service.cards import Brand, Card
 
-# The namespace of transaction ids: never change it, or repeated charges would get other ids.
+# The UUID namespace for transaction ids. Never change it: repeated charges would get different ids.
 _TRANSACTION_IDS = uuid.UUID("7c1f0e0e-6a53-4d6c-9f0b-5f3a8a1f2b47")
 
 
 class CardDeclined(FailedPrecondition):
-    """The card is well-formed and was not charged; the reason is one of `cards.Decline`."""
+    """The card is well-formed but was not charged; the reason is one of `cards.Decline`."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(f"the card was declined: {reason.lower().replace('_', ' ')}", reason=reason)
@@ -51,14 +51,14 @@ class ChargeNotFound(NotFound):
 
 
 class LedgerUnavailable(Unavailable):
-    """The ledger cannot be read or written. The outcome of a write is unknown until it is retried with its key."""
+    """The ledger can't be read or written. A write's outcome is unknown until the call is retried with the same key."""
 
     def __init__(self) -> None:
         super().__init__("the payment ledger is unavailable; the outcome is unknown, retry with the same key")
 
 
 class State(StrEnum):
-    """The outcome recorded for a key."""
+    """The recorded outcome for a key."""
 
     CHARGED = "CHARGED"
     DECLINED = "DECLINED"
@@ -68,14 +68,14 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Payment:
-    """The part of a requested charge that is stored.
+    """The parts of a requested charge that the ledger stores.
 
     Attributes:
-        card_hmac: equal for equal cards under the same HMAC key; reveals nothing about a card without that key.
-        hmac_key_id: identifies the HMAC key of `card_hmac`.
-        brand: None if no brand issues such card numbers; the charge is then declined.
-        request_fingerprint: the caller's fingerprint of its request; empty if it gave none.
-        purchase_id: the caller's id of what the charge pays for; empty if it gave none.
+        card_hmac: the same for the same card and HMAC key; without that key, it reveals nothing about the card.
+        hmac_key_id: identifies the HMAC key that produced `card_hmac`.
+        brand: the card's brand; None if no brand issues such card numbers, so the charge is declined.
+        request_fingerprint: the fingerprint that the caller sent for its own request; empty if it sent none.
+        purchase_id: the caller's id for what the charge pays for; empty if the caller sent none.
     """
 
     amount: Money
@@ -93,7 +93,7 @@ class Entry:
     Attributes:
         payment: None if the key was fenced before a charge arrived.
         reason: why the charge was declined, as callers receive it; otherwise None.
-        recorded_at: seconds since 1970; 0 if this call recorded it.
+        recorded_at: when the entry was stored, in seconds since 1970; 0 if this call stored it.
     """
 
     key: str
@@ -104,12 +104,12 @@ class Entry:
 
     @cached_property
     def transaction_id(self) -> str:
-        """Derived from the key, so that it is the same even if the ledger is lost."""
+        """The transaction id, derived from the key so that it stays the same even if the ledger is lost."""
         return str(uuid.uuid5(_TRANSACTION_IDS, self.key))
 
     @property
     def existing(self) -> bool:
-        """Whether an earlier write stored the entry, perhaps an earlier try of this call."""
+        """Whether an earlier write stored the entry; that write may have been an earlier try of this call."""
         return bool(self.recorded_at)
 
     @property
@@ -118,12 +118,12 @@ class Entry:
 
 
 class Ledger(Protocol):
-    """Stores entries durably: what a method returns is on disk. Every method may raise LedgerUnavailable."""
+    """Stores entries durably: every entry a method returns is on disk. Every method may raise LedgerUnavailable."""
 
     async def record(self, entry: Entry) -> Entry:
-        """Store the entry unless its key has one; return the key's entry.
+        """Store the entry unless its key already has an entry. Return the key's entry.
 
-        Raise CartOrdered if another charge has paid for the same purchase.
+        Raise CartOrdered if another charge has already paid for the same purchase.
         """
 
     async def find(self, key: str) -> Entry | None: ...
@@ -132,7 +132,7 @@ class Ledger(Protocol):
         """Change the key's entry to VOIDED if it is CHARGED. Return the key's entry."""
 
     async def list_captured(self, after: Position, limit: int) -> list[Entry]:
-        """Return up to `limit` charges after a position, leaving out voided ones."""
+        """Return up to `limit` charges after a position, without voided charges."""
 
     async def check(self) -> None:
         """Check that the ledger can be read."""
@@ -140,11 +140,11 @@ class Ledger(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ChargeRequest:
-    """A requested charge, not validated: an amount in whole units and nanos (1e-9 of a unit), and a card.
+    """A requested charge, not validated. The amount is in whole units and nanos (1e-9 of a unit).
 
     Attributes:
-        fingerprint: stored with the charge, and returned by `resolve_or_fence`. A repeat may have a different one.
-        purchase_id: what the charge pays for, empty if not given. Only one charge per purchase is captured.
+        fingerprint: stored with the charge, and returned by `resolve_or_fence`. A repeat may send a different one.
+        purchase_id: identifies what the charge pays for; empty if unknown. Only one charge per purchase is captured.
     """
 
     currency_code: str
@@ -157,10 +157,10 @@ class ChargeRequest:
 
 @dataclass(frozen=True, slots=True)
 class PaymentProcessor:
-    """Decides on charges by the card rules and records the decisions in the ledger.
+    """Accepts or declines charges by the card rules, and records each decision in the ledger.
 
     Attributes:
-        hmac_keys: keys of the card HMACs. Once a key is removed, repeats of charges made under it are refused.
+        hmac_keys: the keys for card HMACs. Once a key is removed, charges recorded under that key can't be repeated.
         count_decline: called with the reason, once per idempotency key whose charge is declined.
     """
 
@@ -173,15 +173,15 @@ class PaymentProcessor:
     async def charge(self, key: str, request: ChargeRequest) -> Entry:
         """Charge at most once per key and return the CHARGED entry.
 
-        Declines are recorded, because they depend on the date and on settings, and a later repeat must be declined as
-        well. Malformed requests are not recorded, because every repeat is malformed as well. An existing entry always
-        decides, even if the rules have changed since.
+        Declines are recorded because they depend on the date and on settings, yet a repeat must be declined too.
+        Malformed requests are not recorded: every repeat is just as malformed. An existing entry always decides the
+        outcome, even if the rules have changed since.
 
         Raise InvalidArgument if the request is malformed, CardDeclined if the card is declined, CartOrdered if the
-        purchase is paid for, LedgerUnavailable if the ledger fails, and IdempotencyKeyReused, ChargeFenced or
-        ChargeVoided if the key's entry is a different charge, a fence or a voided charge.
+        purchase is already paid for, LedgerUnavailable if the ledger fails, and IdempotencyKeyReused, ChargeFenced or
+        ChargeVoided if the key already belongs to a different charge, a fence or a voided charge.
         """
-        card = request.card  # the HMAC omits the security code, which must not be stored in any form
+        card = request.card  # the HMAC leaves out the security code, which must never be stored, not even hashed
         card_hmacs = self.hmac_keys.digests(f"{card.digits}|{card.year}|{card.month}".encode())
         try:
             decision = self._decide(key, request, card_hmacs[0])
@@ -196,11 +196,11 @@ class PaymentProcessor:
         return _require_charged(recorded, request, card_hmacs)
 
     async def resolve_or_fence(self, key: str) -> Entry:
-        """Return the key's entry; if there is none, fence the key, so that no charge under it can succeed."""
+        """Return the key's entry. If there is none, fence the key so that no charge under it can ever succeed."""
         return await self.ledger.record(Entry(key, State.FENCED))
 
     async def void(self, key: str) -> Entry:
-        """Void the key's charge, at most once, and return its entry. Raise ChargeNotFound if there is no charge."""
+        """Void the key's charge if it isn't voided yet, and return its entry. Raise ChargeNotFound if there is none."""
         entry = await self.ledger.void(key)
         if entry is None or entry.state is not State.VOIDED:
             raise ChargeNotFound("there is no charge under this key")
@@ -218,12 +218,12 @@ class PaymentProcessor:
 
 
 def _require_charged(entry: Entry, request: ChargeRequest, card_hmacs: Collection[bytes]) -> Entry:
-    """Return the key's entry if it is the requested charge; otherwise raise the caller's error."""
+    """Return the entry if it is the requested charge; otherwise raise the error that `charge` documents."""
     if entry.payment is None:
         raise ChargeFenced("the key was fenced before this charge arrived; a new charge needs a new key")
     amount = Money.of(request.currency_code, request.units, request.nanos)
     same_card = any(hmac.compare_digest(entry.payment.card_hmac, card_hmac) for card_hmac in card_hmacs)
-    purchases = {entry.payment.purchase_id, request.purchase_id} - {""}  # older entries have none
+    purchases = {entry.payment.purchase_id, request.purchase_id} - {""}  # older entries have no purchase id
     if entry.payment.amount != amount or not same_card or len(purchases) > 1:
         raise IdempotencyKeyReused
     if entry.state is State.VOIDED:

@@ -35,7 +35,7 @@ class PaymentService(payment_pb2_grpc.PaymentServiceServicer):
         charge = _charge_from_wire(request, context)
         await self._failpoints.reach(failpoints.CHARGE[0])
         entry = await self._processor.charge(key, charge)
-        if entry.existing:  # perhaps so old that shipping has deleted its shipment
+        if entry.existing:  # the charge may be so old that shipping has deleted its shipment
             context.set_trailing_metadata((("charged-at", f"{entry.recorded_at:.6f}"),))
         log.debug("charged", transaction_id=entry.transaction_id)
         await self._failpoints.reach(failpoints.CHARGE[1])
@@ -44,7 +44,7 @@ class PaymentService(payment_pb2_grpc.PaymentServiceServicer):
 
 @dataclass(frozen=True)
 class PaymentLedger(ledger_pb2_grpc.PaymentLedgerServicer):
-    """The internal service for callers in doubt about a charge, and for reconciliation."""
+    """The internal service, for callers that do not know whether a charge succeeded, and for reconciliation."""
 
     _processor: PaymentProcessor
     _failpoints: Failpoints

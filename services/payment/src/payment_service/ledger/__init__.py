@@ -1,1 +1,1 @@
-"""The ledger, in a SQLite file or a PostgreSQL database."""
+"""The payment ledger, stored in a SQLite file or a PostgreSQL database."""

@@ -1,7 +1,7 @@
 # ruff: noqa: S608 - the fragments are constants
-"""The ledger: the table `charges`, in a SQLite file or in PostgreSQL.
+"""Stores the ledger in the table `charges`, in a SQLite file or in PostgreSQL.
 
-Each statement is its own transaction, which can be repeated if its reply is lost.
+Each statement is its own transaction, which is safe to repeat if its reply is lost.
 """
 
 from collections.abc import AsyncIterator
@@ -55,7 +55,7 @@ LIST_CAPTURED = f"""
 
 @asynccontextmanager
 async def open_ledger(url: str, telemetry: Telemetry | None = None) -> AsyncIterator[Ledger]:
-    """Migrate the database and open the ledger in it; see chassis.sql.url for the URLs."""
+    """Migrate the database and open its ledger. chassis.sql.url describes the URLs."""
     migrate(url, MIGRATIONS)
     async with open_database(url, telemetry, unavailable=LedgerUnavailable) as opened:
         yield SqlLedger(opened)
@@ -70,8 +70,8 @@ class SqlLedger(Ledger):
         (inserted,) = await self._database.write((RECORD, _entry_to_row(entry)))
         if inserted:
             return entry
-        # The insert waited until a concurrent insert with its key was committed, and no row is ever deleted: this read
-        # finds that row, unless a failover has lost it.
+        # The insert waits for a concurrent insert under the same key to commit, and rows are never deleted. So this
+        # read finds the other row, unless a failover has lost it.
         found = await self.find(entry.key)
         if found is not None:
             return found
@@ -122,6 +122,6 @@ def _entry_from_row(row: Row) -> Entry:
     payment = None
     if row["card_hmac"] is not None:
         amount = Money.of(row["currency_code"], row["units"], row["nanos"])
-        fingerprint, purchase_id = row["request_fingerprint"] or "", row["purchase_id"] or ""  # older rows have none
+        fingerprint, purchase_id = row["request_fingerprint"] or "", row["purchase_id"] or ""  # NULL in older rows
         payment = Payment(amount, row["card_hmac"], row["hmac_key_id"], row["brand"], fingerprint, purchase_id)
     return Entry(row["charge_key"], State(row["state"]), payment, row["reason"], row["recorded_seconds"])
