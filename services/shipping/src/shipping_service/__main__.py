@@ -1,4 +1,4 @@
-"""`python -m shipping_service` runs the shipping service; with `migrate` it updates the database's schema and exits."""
+"""`python -m shipping_service` runs shipping; with the argument `migrate`, it only migrates its database."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -21,13 +21,13 @@ from shop_internal import shipment_manifest_pb2_grpc
 class Settings(ServiceSettings):
     database_url: DatabaseUrl = SecretStr("sqlite:///.shop/shipping.db")
     rate_card_file: FilePath = Path(__file__).parent / "data" / "rate-card.json"
-    # How long entries stay in the manifest. After that a repeated key ships again.
+    # How long the manifest keeps entries. Once an entry is deleted, repeating its key ships again.
     retention_days: PositiveFloat = 365
 
 
 @asynccontextmanager
 async def build(settings: Settings, service: Service) -> AsyncIterator[None]:
-    """Open the manifest, run the background tasks, and register both servicers."""
+    """Open the manifest, register both servicers, and run the background tasks."""
     rate_card = DataFile(settings.rate_card_file, parse_rate_card)
     async with open_manifest(settings.database_url.get_secret_value(), service.telemetry) as manifest:
         retention = Retention(manifest.delete_old, days=settings.retention_days, rows="entries of the manifest")

@@ -1,8 +1,8 @@
 """Shipping quotes, and shipments under idempotency keys.
 
-A key has one entry in the manifest, until it is old enough to be deleted. The first write decides whether it is a
-shipment or a fence. Every later write returns that entry, so repeating a shipment does not ship again, and a shipment
-that is requested after a fence fails.
+Each key has one manifest entry, until the entry is old enough to be deleted. The first write makes the entry a shipment
+or a fence. Every later write returns the existing entry, so repeating a shipment does not ship again, and a shipment
+requested after a fence fails.
 """
 
 import uuid
@@ -20,12 +20,12 @@ from chassis.values.paging import Position
 
 MAX_TEXT_LENGTH = 256
 MAX_PIECES = 1_000_000
-# The namespace of tracking ids: never change it, or repeated shipments would get other ids.
+# The UUID namespace for tracking ids. Never change it: repeated shipments would get different ids.
 _TRACKING_IDS = uuid.UUID("b0a1d0de-5d5c-4d6b-8a52-3d0c1f7f5b1e")
 
 
 class ManifestUnavailable(Unavailable):
-    """The manifest cannot be read or written. The outcome of a write is unknown until it is retried with its key."""
+    """The manifest can't be read or written. A write's outcome is unknown until it is retried with the same key."""
 
     def __init__(self) -> None:
         super().__init__("the manifest is unavailable; the outcome is unknown, retry with the same key")
@@ -36,7 +36,7 @@ class ShipmentFenced(Aborted):
 
 
 class ShipmentForgotten(FailedPrecondition):
-    """The manifest has no entry for the key, but may have deleted it: the charge is older than its oldest entries."""
+    """The key has no entry, but may have had one: the charge is so old that the shipment may already be deleted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Parcel:
-    """Items and the address to send them to, not validated. Quotes and shipments validate them alike."""
+    """Items and the address to send them to. Not validated: quotes and shipments both call `validate`."""
 
     address: Address
     items: tuple[Item, ...]
@@ -70,7 +70,7 @@ class Parcel:
 
 @dataclass(frozen=True, slots=True)
 class Bracket:
-    """The price of a parcel of up to `pieces` pieces."""
+    """The price of a parcel with at most `pieces` pieces."""
 
     pieces: int
     price: Money
@@ -81,7 +81,7 @@ class Zone:
     """Parcel prices for a group of countries.
 
     Attributes:
-        brackets: at least one, with increasing pieces and non-decreasing prices.
+        brackets: at least one; pieces increase from bracket to bracket, and prices never fall.
         further_piece: the price of each piece beyond the last bracket.
     """
 
@@ -90,7 +90,7 @@ class Zone:
     further_piece: Money
 
     def price(self, pieces: int) -> Money:
-        """Return the price of a parcel; it never falls as pieces are added."""
+        """Return the price of a parcel with this many pieces. More pieces never cost less."""
         for bracket in self.brackets:
             if pieces <= bracket.pieces:
                 return bracket.price
@@ -99,11 +99,11 @@ class Zone:
 
 @dataclass(frozen=True, slots=True)
 class RateCard:
-    """All zones.
+    """The shipping prices for all countries.
 
     Attributes:
-        zones: the zone of each country, spelled as `normalize_country` returns it.
-        default_zone: the zone of all other countries, so that every address has a price.
+        zones: maps countries, spelled as `normalize_country` returns them, to zones.
+        default_zone: the zone for all other countries, so that every address has a price.
     """
 
     zones: Mapping[str, Zone]
@@ -118,10 +118,10 @@ class RateCard:
 
 @dataclass(frozen=True)
 class Entry:
-    """The manifest's entry for a key: a shipment, or a fence if there is no parcel.
+    """The manifest's entry for a key: a shipment if it has a parcel, otherwise a fence.
 
     Attributes:
-        recorded_at: seconds since 1970; 0 if this call recorded it.
+        recorded_at: when the entry was stored, in seconds since 1970; 0 if this call stored it.
     """
 
     key: str
@@ -130,12 +130,12 @@ class Entry:
 
     @cached_property
     def tracking_id(self) -> str:
-        """Derived from the key, so that it is the same even if the manifest is lost."""
+        """The tracking id, derived from the key so that it stays the same even if the manifest is lost."""
         return f"SHOP-{uuid.uuid5(_TRACKING_IDS, self.key).hex.upper()}"
 
     @property
     def existing(self) -> bool:
-        """Whether an earlier write stored the entry, perhaps an earlier try of this call."""
+        """Whether an earlier write stored the entry; that write may have been an earlier try of this call."""
         return bool(self.recorded_at)
 
     @property
@@ -144,10 +144,10 @@ class Entry:
 
 
 class Manifest(Protocol):
-    """Stores entries durably: what a method returns is on disk. Every method may raise ManifestUnavailable."""
+    """Stores entries durably: every entry a method returns is on disk. Every method may raise ManifestUnavailable."""
 
     async def record(self, entry: Entry) -> Entry:
-        """Store the entry unless its key has one; return the key's entry."""
+        """Store the entry unless its key already has an entry. Return the key's entry."""
 
     async def find(self, key: str) -> Entry | None: ...
 
@@ -155,7 +155,7 @@ class Manifest(Protocol):
         """Return up to `limit` shipments after a position."""
 
     async def delete_old(self, older_than_seconds: float, limit: int) -> int:
-        """Delete up to `limit` entries older than this, oldest first, which frees their keys. Return how many."""
+        """Delete up to `limit` entries older than this, oldest first, freeing their keys. Return the number deleted."""
 
     async def check(self) -> None:
         """Check that the manifest can be read."""
@@ -165,10 +165,10 @@ class Manifest(Protocol):
 class Shipper:
     """Accepts parcels, once per idempotency key, and records them in the manifest.
 
-    Times are seconds since 1970. `charged_at`: when the order was charged, before any shipment; 0 if unknown.
+    Times are seconds since 1970. `charged_at` is when the order was charged, always before it ships; 0 if unknown.
 
     Attributes:
-        complete_since: returns the time since which no entry has been deleted.
+        complete_since: returns a time; the manifest still has every entry recorded after it.
     """
 
     manifest: Manifest
@@ -177,10 +177,11 @@ class Shipper:
     async def ship(self, key: str, parcel: Parcel, charged_at: float = 0.0) -> Entry:
         """Ship once per key and return the key's shipment.
 
-        If the key has an entry, that entry decides, whatever the rules for parcels are now.
+        An existing entry decides the outcome, even if the parcel would be invalid under today's rules.
 
-        Raise InvalidArgument if the parcel is invalid, IdempotencyKeyReused or ShipmentFenced if the entry is not this
-        shipment, ShipmentForgotten if the entry may have been deleted, ManifestUnavailable if the manifest fails.
+        Raise InvalidArgument if the parcel is invalid, IdempotencyKeyReused or ShipmentFenced if the key belongs to
+        another shipment or a fence, ShipmentForgotten if its entry may have been deleted, and ManifestUnavailable if
+        the manifest fails.
         """
         try:
             parcel.validate()
@@ -192,7 +193,7 @@ class Shipper:
         return _require_shipped(await self._record(Entry(key, parcel), charged_at), parcel)
 
     async def resolve_or_fence(self, key: str, charged_at: float = 0.0) -> Entry:
-        """Return the key's entry; if there is none, fence the key, so that no shipment under it can succeed."""
+        """Return the key's entry. If there is none, fence the key so that no shipment under it can succeed."""
         return await self._record(Entry(key), charged_at)
 
     async def _record(self, entry: Entry, charged_at: float) -> Entry:
@@ -205,7 +206,7 @@ class Shipper:
 
 
 def _require_shipped(entry: Entry, parcel: Parcel) -> Entry:
-    """Return the entry if it is the requested shipment. Raise ShipmentFenced or IdempotencyKeyReused if it is not."""
+    """Return the entry if it is the requested shipment; otherwise raise ShipmentFenced or IdempotencyKeyReused."""
     if entry.parcel is None:
         raise ShipmentFenced("the key was fenced before this shipment was requested; a new shipment needs a new key")
     if entry.parcel != parcel:

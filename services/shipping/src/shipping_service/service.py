@@ -21,7 +21,7 @@ from shop_internal import record_digests_pb2, shipment_manifest_pb2, shipment_ma
 log = structlog.get_logger()
 
 _MAX_KEY_LENGTH = 255
-# Valid parcels with the same country and number of pieces get the same quote until the rate card changes.
+# Until the rate card changes, valid parcels with the same country and number of pieces get the same quote.
 _QUOTE_DEPENDS_ON = (("quote-depends-on", "country,pieces"),)
 
 
@@ -35,7 +35,7 @@ class ShippingService(shipping_pb2_grpc.ShippingServiceServicer):
     async def GetQuote(
         self, request: shipping_pb2.GetQuoteRequest, context: ServicerContext
     ) -> shipping_pb2.GetQuoteResponse:
-        """Quote by country and number of pieces. Trailing metadata says so, so that callers may reuse the quote."""
+        """Quote by country and number of pieces. Trailing metadata says so, letting callers reuse the quote."""
         context.set_trailing_metadata(_QUOTE_DEPENDS_ON)
         cost = self._rate_card.value.quote(_parcel_from_wire(request))
         return shipping_pb2.GetQuoteResponse(cost_usd=money_to_wire(cost))
@@ -57,7 +57,7 @@ class ShippingService(shipping_pb2_grpc.ShippingServiceServicer):
 
 @dataclass(frozen=True)
 class ShipmentManifest(shipment_manifest_pb2_grpc.ShipmentManifestServicer):
-    """The internal service for callers in doubt about a shipment, and for reconciliation."""
+    """The internal service, for callers that do not know whether a shipment succeeded, and for reconciliation."""
 
     _shipper: Shipper
     _failpoints: Failpoints

@@ -1,7 +1,7 @@
 """Parses the rate card: a JSON object with a list of `zones`.
 
-Each zone has a `name`, its `countries`, `brackets` with `pieces` and `price_usd`, and `further_piece_usd`, the price of
-each piece beyond the last bracket. Exactly one zone has no `countries`: it covers all other countries.
+Each zone has a `name`, a list of `countries`, `brackets` with `pieces` and `price_usd`, and `further_piece_usd`, the
+price of each piece beyond the last bracket. Exactly one zone has no `countries`: it covers all other countries.
 """
 
 from decimal import Decimal
@@ -47,7 +47,7 @@ class _File(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def parse_rate_card(raw: bytes) -> RateCard:
-    """Parse the file's content. Raise a ValueError that says what is invalid."""
+    """Parse the rate card. Raise ValueError with a message that says what is invalid."""
     file = json.decode(raw, type=_File)
     zones: dict[str, Zone] = {}
     default_zones = [zone.to_domain() for zone in file.zones if zone.countries is None]

@@ -1,1 +1,1 @@
-"""The manifest, in a SQLite file or a PostgreSQL database."""
+"""The shipment manifest, stored in a SQLite file or a PostgreSQL database."""

@@ -1,7 +1,7 @@
 # ruff: noqa: S608 - the fragments are constants
-"""The manifest: the table `shipments`, in a SQLite file or in PostgreSQL.
+"""Stores the manifest in the table `shipments`, in a SQLite file or in PostgreSQL.
 
-Each statement is its own transaction, which can be repeated if its reply is lost.
+Each statement is its own transaction, which is safe to repeat if its reply is lost.
 """
 
 from collections.abc import AsyncIterator, Sequence
@@ -50,7 +50,7 @@ DELETE_OLD = f"""
 
 @asynccontextmanager
 async def open_manifest(url: str, telemetry: Telemetry | None = None) -> AsyncIterator[Manifest]:
-    """Migrate the database and open the manifest in it; see chassis.sql.url for the URLs."""
+    """Migrate the database and open its manifest. chassis.sql.url describes the URLs."""
     migrate(url, MIGRATIONS)
     async with open_database(url, telemetry, unavailable=ManifestUnavailable) as opened:
         yield SqlManifest(opened)
@@ -66,8 +66,8 @@ class SqlManifest(Manifest):
         (inserted,) = await self._database.write((RECORD, _entry_to_row(entry)))
         if inserted:
             return entry
-        # The insert waited until a concurrent insert with its key was committed: this read finds that row, unless a
-        # failover has lost it or it was deleted because of its age.
+        # The insert waits for a concurrent insert under the same key to commit. So this read finds the other row,
+        # unless a failover has lost it or retention has deleted it.
         found = await self.find(entry.key)
         if found is None:
             raise ManifestUnavailable
