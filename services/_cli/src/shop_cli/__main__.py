@@ -44,7 +44,7 @@ A plugin's entry point in the group `shop_cli.commands` is another such mapping,
 
 _OTHER_FAILURE = 1
 _INVALID_INPUT = 2
-# Reasons of Unavailable errors that a retry does not fix.
+# Unavailable errors with these reasons are not fixed by a retry.
 _REFUSALS = ("CALLER_NOT_ALLOWED", "TLS_FAILED")
 _EXIT_CODES = ((errors.InvalidArgument, _INVALID_INPUT), (errors.Unavailable, 4), (errors.DeadlineExceeded, 4))
 

@@ -112,7 +112,7 @@ def default_address(name: str, *, internal: bool) -> str:
 
 
 def tls_of(address: str, name: str) -> dict[str, Any]:
-    """Return options for a TLS channel to a program; none for plaintext.
+    """Return options for a TLS channel to a program, or no options for a plaintext channel.
 
     Load certificates from $TLS_FOLDER or, if the address belongs to the running shop, from that shop's TLS folder.
     For a forwarded port, add the server name in the program's certificate, because it differs from the address.

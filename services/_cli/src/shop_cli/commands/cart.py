@@ -74,7 +74,7 @@ async def empty_cart(user: User, *, address: Address = None) -> None:
 
 
 async def _quantity_in_cart(client: CartServiceStub, user: str, product_id: str) -> int | None:
-    """Return a product's quantity in a cart; None on errors, which must not hide that the product was added."""
+    """Return a product's quantity in a cart; None if reading it fails, because the product was added all the same."""
     try:
         found = await client.GetCart(cart_pb2.GetCartRequest(user_id=user))
     except DomainError:

@@ -84,7 +84,7 @@ async def _place_order(shop: Shop) -> None:
 
 
 async def _confirmation(shop: Shop, order: OrderResult) -> str:
-    """Wait for the order's confirmation, sent soon after the response. Raise Unavailable if it takes too long."""
+    """Wait for the order's confirmation, sent soon after the order. Raise Unavailable if that takes too long."""
     request = GetMailRequest(order_id=order.order_id)
     deadline = time.monotonic() + _CONFIRMATION_SECONDS
     async with mail_client(shop["email"]) as records:

@@ -64,7 +64,7 @@ def load(
         "WEB_PORT": "0",
         "FIGURES_SECONDS": "1",
     }
-    # Use a separate process: Locust patches the standard library for gevent, which does not work together with gRPC.
+    # Use a separate process: Locust patches the standard library for gevent, which is incompatible with gRPC.
     command = [sys.executable, "-P", "-m", "load_generator"]
     # Start a new session, so that the process gets only the signal sent here, not Ctrl-C from the terminal as well.
     with subprocess.Popen(  # noqa: S603 - our own program
@@ -79,7 +79,7 @@ def load(
 
 
 def _show_figures(process: subprocess.Popen[str]) -> dict[str, Any] | None:
-    """Print figures on standard error while the process runs. Return its summary."""
+    """Print figures on standard error while the process runs. Return its summary, or None if it printed none."""
     summary = None
     for line in process.stdout or ():
         event = json.loads(line)

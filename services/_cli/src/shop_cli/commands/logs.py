@@ -40,7 +40,7 @@ def logs(
 
 
 def _new_lines(path: Path, start: int) -> Iterator[str]:
-    """Yield the lines after a position in a file, and wait for new ones forever."""
+    """Yield the lines after a position in a file, and wait for new lines forever."""
     pending = ""
     with path.open(encoding="utf-8", errors="replace") as file:
         file.seek(start)

@@ -18,7 +18,7 @@ from shop_cli.local.workspace import MAX_PORT_OFFSET, PORT_STEP, root
 from shop_cli.output.next_steps import print_next_steps
 from shop_cli.output.printing import console
 
-# Exit codes of a normal stop: a service that is still starting has no handler yet, so SIGTERM kills it.
+# Exit codes after a normal stop. SIGTERM kills a service that is still starting, because it has no handler yet.
 _STOPPED = (0, -signal.SIGTERM)
 
 Offset = Annotated[

@@ -21,7 +21,7 @@ _HEADERS = {
         "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
     ),
     "x-content-type-options": "nosniff",
-    "referrer-policy": "same-origin",  # with "no-referrer", browsers send forms with the origin "null"
+    "referrer-policy": "same-origin",  # "no-referrer" would make browsers send forms with the origin "null"
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
     "cache-control": "no-store",
@@ -34,7 +34,7 @@ def access_control(port: int, token: str) -> list[Middleware]:
 
 
 class AccessControl:
-    """ASGI middleware that admits requests with the token to the control room on this port."""
+    """ASGI middleware that admits only requests with the token to the control room on this port."""
 
     def __init__(self, app: ASGIApp, port: int, token: str) -> None:
         self._app = app
@@ -57,7 +57,7 @@ class AccessControl:
         has_header = self._is_token(_token_in_header(request))
         if not has_header and not self._is_token(request.cookies.get(self._cookie, "")):
             return self._unauthorized()
-        # Browsers send an Origin header with each change; programs send none.
+        # Browsers send an Origin header with each request that changes something; programs send none.
         own_origin = f"http://{request.headers['host']}"
         if not is_read and request.headers.get("origin", own_origin if has_header else "") != own_origin:
             return PlainTextResponse("a change must come from the control room's own page\n", 403)

@@ -26,7 +26,7 @@ def create_app(room: ControlRoom) -> Starlette:
     templates = pages.templates()
 
     async def refuse(request: Request, error: Exception) -> Response:
-        assert isinstance(error, DomainError)  # noqa: S101 - this handles only DomainError
+        assert isinstance(error, DomainError)  # noqa: S101 - registered only for DomainError
         status = next((code for kind, code in _KINDS if isinstance(error, kind)), _CONFLICT)
         described = {"reason": error.reason, "message": error.message}
         if "text/html" in request.headers.get("accept", ""):
@@ -44,7 +44,7 @@ def create_app(room: ControlRoom) -> Starlette:
 
 @contextlib.asynccontextmanager
 async def served(room: ControlRoom) -> AsyncIterator[None]:
-    """Serve the control room on its loopback port while in the context."""
+    """Serve the control room on its loopback port until the context exits."""
     server = Server(create_app(room), Telemetry())
     listener = socket.create_server((HOST, room.run.control_room_port))
     serving = asyncio.create_task(server.serve([listener]), name="control room")

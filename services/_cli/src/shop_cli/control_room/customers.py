@@ -27,7 +27,7 @@ class Customers(ChildProcess):
 
     @property
     def rate(self) -> float:
-        """Sessions that begin per second; 0 while no customers arrive."""
+        """The number of sessions that begin per second; 0 while no customers arrive."""
         return self._rate if self.running else 0.0
 
     @override

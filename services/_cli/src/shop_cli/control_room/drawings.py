@@ -16,7 +16,7 @@ def places(calls: Collection[tuple[str, str]]) -> dict[str, tuple[float, float]]
         for caller, callee in calls:
             column[callee] = min(_MAX_COLUMN, max(column[callee], column[caller] + 1))
     columns = [[name for name in sorted(column) if column[name] == number] for number in sorted({*column.values()})]
-    # At least as high as the table of calls, which is beside the map on a wide screen.
+    # Make the map at least as high as the table of calls, which is beside it on a wide screen.
     height = max(_ROW_PIXELS * max(map(len, columns), default=0), 33 * len(calls))
     return {
         name: (11 + 74 * number / max(1, len(columns) - 1), height * (row + 0.6) / len(names))

@@ -29,7 +29,7 @@ class FaultDemo:
     """The page section that starts the demonstration and shows its steps.
 
     Attributes:
-        steps: what happened in the latest run, each with the seconds since the start of the run.
+        steps: what has happened in the latest run, each with the number of seconds since the run started.
         order_id: the id of the latest run's order; "" until it is known.
     """
 
@@ -50,7 +50,7 @@ class FaultDemo:
         self._start(self._run())
 
     async def _run(self) -> None:
-        """Run the demonstration; an error becomes its last step."""
+        """Run the demonstration. If it fails, show the error as its last step."""
         try:
             await self._order_during_faults()
         except DomainError as error:

@@ -1,4 +1,4 @@
-"""The trace search from Jaeger's HTTP API v3, which the storefront uses."""
+"""Implements the trace search of Jaeger's HTTP API v3, which the storefront uses."""
 
 import json
 from collections.abc import Iterable, Mapping

@@ -1,4 +1,4 @@
-"""The control room's pages. Their fragments are also sent as server-sent events, which update open pages."""
+"""The control room's pages. Server-sent events carry fragments of them to update open pages."""
 
 import asyncio
 import json
@@ -72,7 +72,7 @@ class _Pages:
     async def trace(self, request: Request) -> Response:
         trace_id = request.path_params["trace_id"]
         lines = await asyncio.to_thread(lines_of_trace, [process.log_path for process in self._room.shop], trace_id)
-        # Logs outlive spans, so a trace with lines may have no spans left.
+        # Logs outlive spans, so a trace may still have log lines but no spans.
         spans = self._room.telemetry.trace(trace_id) if lines else require_trace(self._room, trace_id)
         return self._render("trace", trace_id=trace_id, bars=waterfall(spans), lines=lines)
 

@@ -18,11 +18,11 @@ from checkout_service.reconciliation.rules import Mismatch
 from shop_cli.local.processes import Shop
 
 WINDOW_SECONDS = 15 * 60
-# How long records may disagree. A dead worker's order is taken over after 15 s, later while a service is frozen.
+# How long records may disagree. Taking over a dead worker's order takes 15 s, or longer while a service is frozen.
 GRACE_SECONDS = 60
 _CALL_SECONDS = 2.0
 _FRESH_SECONDS = 2.0
-# An unsampled parent span for this module's own calls: otherwise, their traces would soon displace all others.
+# This unsampled parent span keeps this module's calls from being traced: their traces would displace all others.
 _UNSAMPLED = NonRecordingSpan(SpanContext(trace_id=1, span_id=1, is_remote=False))
 
 
@@ -48,7 +48,7 @@ class Reconciliation:
 
     @property
     def verdict(self) -> str:
-        """`unread`, `violated`, `settling` or `holds`."""
+        """The result in one word: `unread`, `violated`, `settling` or `holds`."""
         if self.unread:
             return "unread"
         return "violated" if self.mismatches else "settling" if self.settling else "holds"
@@ -83,7 +83,7 @@ class Reconciler:
         try:
             records = await self._records(now)
         except DomainError as error:
-            if error.reason in ("UNAVAILABLE", "DEADLINE_EXCEEDED"):  # gRPC's own errors, with technical messages
+            if error.reason in ("UNAVAILABLE", "DEADLINE_EXCEEDED"):  # gRPC's own messages are too technical
                 return Reconciliation(unread="checkout, payment, shipping and email do not all answer")
             return Reconciliation(unread=f"{error.reason}: {error.message}")
         found = records.mismatches(settled_before=now + 1)

@@ -19,7 +19,7 @@ from shop_cli.local.telemetry_store import TelemetryStore
 
 
 class Section(Protocol):
-    """A part of the page with forms. `template` is Jinja source, which refers to the section by its name."""
+    """A part of the page that contains forms. `template` is Jinja source, which refers to the section by its name."""
 
     template: str
 
@@ -34,7 +34,7 @@ class ControlRoom:
         sections: parts of the page, by name; plugins add their own.
         stores: the shop's own database servers, which the control room observes and disturbs like services.
         telemetry_elsewhere: the OTLP endpoint to which the services export; None if they export to this process.
-        closing: set when the shop stops.
+        closing: an event that is set when the shop stops.
     """
 
     def __init__(

@@ -27,7 +27,7 @@ PORT = 8090
 _NAME = "control-room"
 _EXPORTER = "OTEL_EXPORTER_OTLP_"
 _ENDPOINT = f"{_EXPORTER}ENDPOINT"
-# Services export this often, so a trace is complete this long after its last span.
+# Services export telemetry at this interval, so a trace is complete this long after its last span.
 _EXPORT_MILLISECONDS = 1_000
 
 Variables = Mapping[str, Mapping[str, str]]
@@ -38,7 +38,7 @@ Variables = Mapping[str, Mapping[str, str]]
 async def running(
     folder: Path, port_offset: int | None, *, postgres: bool = False, tls: bool = False, lab: bool = False
 ) -> AsyncIterator[ControlRoom]:
-    """Start the shop and its control room, restart services that end, and stop everything on leaving.
+    """Start the shop and its control room, restart services that end, and stop everything on leaving the context.
 
     Raise FailedPrecondition, for example PortInUse, if the shop cannot start.
 
@@ -109,7 +109,7 @@ async def _start_stores(stack: AsyncExitStack, folder: Path) -> tuple[Sequence[C
 
 async def _environment(stack: AsyncExitStack, telemetry: TelemetryStore) -> Mapping[str, str]:
     """Return the services' environment. Services export to this process unless the environment sets an endpoint."""
-    # Local addresses never change, so connections need no renewal.
+    # Local addresses never change, so connections need not be renewed.
     defaults = {"MAX_CONNECTION_AGE_SECONDS": "3600"}
     if not os.environ.get(_ENDPOINT):
         (port,) = stack.enter_context(reserved(1))
@@ -127,7 +127,7 @@ def without_effect() -> list[str]:
 
 
 def _links(run: Run) -> Variables:
-    """Return variables that link storefront, emails and control room, unless the environment already sets them."""
+    """Return variables that link storefront, emails and control room, except those that the environment sets."""
     traces = f"http://shop:{run.token}@{HOST}:{run.control_room_port}"
     links = {"storefront": {"TRACES_URL": traces}, "email": {"STOREFRONT_URL": run.url("storefront") or ""}}
     return {name: found for name, found in links.items() if os.environ.keys().isdisjoint(found)}

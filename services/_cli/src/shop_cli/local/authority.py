@@ -29,7 +29,7 @@ class Issued:
 
 @dataclass(frozen=True)
 class Authority(Issued):
-    """An ECDSA P-256 authority without intermediates."""
+    """A certificate authority with an ECDSA P-256 key and no intermediate certificates."""
 
     @classmethod
     def create(cls, name: str, valid: timedelta) -> Self:

@@ -17,7 +17,7 @@ _GROWTH = math.log(1.05)
 _STORES = {"postgresql": "postgres", "redis": "valkey"}
 
 _Counts = Counter[tuple[int, bool]]
-"""Number of calls by duration bucket and by whether they failed."""
+"""The number of calls, by duration bucket and by whether they failed."""
 _Seconds = dict[int, _Counts]
 
 
@@ -38,8 +38,8 @@ class CallFigures:
 
     def __init__(self) -> None:
         self._served: defaultdict[str, _Seconds] = defaultdict(dict)
-        # Keyed by the caller, and by the method or database system called. `_callees` learns from server spans which
-        # service has a method, and remembers this while the service is down.
+        # Keyed by the caller, and by the method or database system called. `_callees` maps a
+        # method to its service, which it learns from server spans and remembers while the service is down.
         self._made: defaultdict[tuple[str, str], _Seconds] = defaultdict(dict)
         self._callees = dict(_STORES)
 

@@ -20,11 +20,11 @@ _LAST_LINES = 3
 
 
 class ProcessDied(FailedPrecondition):
-    """A process ended before it was ready."""
+    """The process ended before it became ready."""
 
 
 class NotServing(Unavailable):
-    """A process runs but was not ready in time."""
+    """The process is running but did not become ready in time."""
 
 
 class ChildProcess:
@@ -76,7 +76,7 @@ class ChildProcess:
         raise NotImplementedError
 
     async def wait_for_change(self) -> None:
-        """Wait until a serving process may have stopped serving, other than because it ended or was paused."""
+        """Wait until a ready process may have become unready. Callers check whether it has ended or been paused."""
         await asyncio.sleep(CHECK_SECONDS)
 
     def require_free_ports(self) -> None:
@@ -85,7 +85,7 @@ class ChildProcess:
     async def spawn(
         self, *command: str, folder: Path, environment: Mapping[str, str] | None = None, user: str | None = None
     ) -> None:
-        """Execute a command in a folder, by default with this process's environment and user."""
+        """Start the child with this command in a folder, by default with this process's environment and user."""
         self.log_path.parent.mkdir(parents=True, exist_ok=True)
         # On Linux, the kernel kills the child when this process ends, for whatever reason.
         bound = ["setpriv", "--pdeathsig=KILL"] if sys.platform == "linux" else []
@@ -108,7 +108,7 @@ class ChildProcess:
     def send(self, number: signal.Signals) -> None:
         """Send a signal to the process and its children; do nothing if it has ended."""
         if self._child is not None and self.running:
-            with suppress(ProcessLookupError):  # it ended just now
+            with suppress(ProcessLookupError):  # the process has just ended
                 os.killpg(self._child.pid, number)
 
     def kill(self) -> None:
@@ -138,7 +138,7 @@ class ChildProcess:
             return await self.wait()
 
     async def wait_until_serving(self, timeout_seconds: float = START_SECONDS) -> float:
-        """Return the seconds from start to readiness. Raise ProcessDied if the process ends, NotServing on timeout."""
+        """Return the seconds from start until ready. Raise ProcessDied if the process ends, NotServing on timeout."""
         deadline = time.monotonic() + timeout_seconds
         while not await self.is_serving():
             if not self.running:

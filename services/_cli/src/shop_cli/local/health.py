@@ -14,10 +14,10 @@ from chassis.tls.certificates import Identity
 from shop_cli.local.child_process import CHECK_SECONDS
 from shop_cli.local.workspace import Program
 
-# The only reason why a service reports that it is not ready.
+# A service that reports that it is not ready can only lack its database.
 NO_DATABASE = "not ready: its database does not answer"
 _TIMEOUT_SECONDS = 3.0  # longer than an HTTP service waits for its database (2 s)
-# Same options as the services' own channels: a service that its peers cannot reach, say due to a proxy, is not ready.
+# Use the services' own channel options: a service that its peers cannot reach, say due to a proxy, isn't ready.
 _OPTIONS = (*OPTIONS, ("grpc.keepalive_time_ms", int(CHECK_SECONDS * 1000)))
 
 
@@ -25,7 +25,7 @@ async def is_serving(program: Program, address: str, identity: Identity | None =
     """Return whether the program at `host:port` reports that it is ready; None if it does not respond in time."""
     try:
         async with asyncio.timeout(_TIMEOUT_SECONDS):
-            # While the process starts, a plain connection fails at once and is cheaper than a gRPC channel.
+            # Try a plain connection first: it fails at once during the start, and is cheaper than a gRPC channel.
             host, _, port = address.rpartition(":")
             reader, writer = await asyncio.open_connection(host, int(port))
             with closing(writer):

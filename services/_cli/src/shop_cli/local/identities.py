@@ -29,7 +29,7 @@ _SPIFFE_ID = "spiffe://shop.local/ns/local/sa/{}"
 
 @dataclass(frozen=True)
 class Identities:
-    """Certificates, in one subfolder of `folder` per name, and the calls that the chart declares."""
+    """Certificates, each in a subfolder of `folder` with its owner's name, and the calls that the chart declares."""
 
     folder: Path
     lab: bool = False
@@ -57,7 +57,7 @@ class Identities:
         return Certificates.load(str(self.folder / OPERATOR))
 
     def variables(self, name: str) -> dict[str, str]:
-        """Return the environment variables that give a service its certificate and the calls that it allows."""
+        """Return the environment variables that give a service its certificate and tell it which calls to allow."""
         declared = _callers()[name]
         callers = {**declared, OPERATOR: sorted({method for methods in declared.values() for method in methods})}
         if self.lab:
@@ -68,7 +68,7 @@ class Identities:
 
 @cache
 def _callers() -> Mapping[str, Mapping[str, Sequence[str]]]:
-    """Return full method names by callee and caller, from the chart's values and `_OPERATORS_CALLS`."""
+    """Return full names of allowed methods, by callee and caller, from the chart's values and `_OPERATORS_CALLS`."""
     values = yaml.safe_load((root() / "charts/shop/values.yaml").read_text())
     own = {"reconciliation": values["reconciliation"], "test": values["tests"]}
     own[OPERATOR] = {"internalCalls": _OPERATORS_CALLS}

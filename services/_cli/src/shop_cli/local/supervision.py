@@ -48,7 +48,7 @@ class Monitor:
 
 
 async def _wait_for_change(process: ChildProcess) -> None:
-    """Wait until a serving process may have stopped serving."""
+    """Wait until a serving process has ended, been restarted or paused, or may have become unready."""
     starts = process.starts
     changing = asyncio.ensure_future(process.wait_for_change())
     try:
@@ -62,7 +62,7 @@ async def _wait_for_change(process: ChildProcess) -> None:
 async def state_of(process: ChildProcess) -> str:
     """Return `starting`, `serving`, `not ready`, `frozen` or `ended (<status>)`.
 
-    `not ready` is followed by the reason if the process responds, `ended` by what prevents a restart, if anything.
+    If the process responds, `not ready` includes the reason. If anything prevents a restart, `ended` names it.
     """
     if not process.running:
         return f"ended ({process.exit_code}){_taken_port(process)}"

@@ -14,7 +14,7 @@ from shop_cli.local.call_figures import CallFigures
 from shop_cli.local.otlp_receiver import spans_of
 from shop_cli.local.spans import Span
 
-# How many spans to store: from traces with an order or an error, and from other traces. A span takes 0.6 to 1 kB.
+# How many spans to store from traces with an order or an error, and from others. A span takes 0.6 to 1 kB.
 MAX_IMPORTANT, MAX_OTHERS = 40_000, 12_000
 MAX_SPANS_OF_TRACE = 1_000
 _EXPORT_NANOS = 3 * 10**9
@@ -22,7 +22,7 @@ _EXPORT_NANOS = 3 * 10**9
 
 @dataclass(frozen=True, slots=True)
 class TraceSummary:
-    """A trace's summary, as lists show it.
+    """A trace's summary, for lists of traces.
 
     Attributes:
         service, name, started_nanos, milliseconds: copied from the trace's first span.
@@ -89,7 +89,7 @@ class _Trace:
 
 
 class _Quota:
-    """Traces with a limit on their total number of spans; beyond the limit, the oldest traces are dropped."""
+    """Traces whose total number of spans is limited; beyond the limit, the oldest traces are dropped."""
 
     def __init__(self, max_spans: int) -> None:
         self.traces: OrderedDict[str, _Trace] = OrderedDict()
@@ -104,7 +104,7 @@ class _Quota:
             self.remove(next(iter(self.traces)))
 
     def remove(self, trace_id: str) -> Sequence[Span]:
-        """Remove a trace and return its spans; none if the trace is not stored."""
+        """Remove a trace and return its spans, or no spans if the trace is not stored."""
         spans = self.traces.pop(trace_id, _Trace()).spans
         self._left += len(spans)
         return spans
@@ -119,7 +119,7 @@ class TelemetryStore:
 
     @property
     def stored(self) -> tuple[int, int]:
-        """How many traces with an order or an error are stored, and how many other traces."""
+        """The number of stored traces with an order or an error, and the number of other stored traces."""
         return len(self._important.traces), len(self._others.traces)
 
     def add(self, message: Message) -> None:
@@ -138,7 +138,7 @@ class TelemetryStore:
             self._others.add(trace_id, [span])
 
     def trace(self, trace_id: str) -> Sequence[Span]:
-        """Return a trace's spans; none if the trace is unknown or no longer stored."""
+        """Return a trace's spans, or no spans if the trace is unknown or no longer stored."""
         found = self._important.traces.get(trace_id) or self._others.traces.get(trace_id)
         return tuple(found.spans) if found else ()
 

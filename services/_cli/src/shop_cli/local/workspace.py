@@ -1,4 +1,4 @@
-"""The programs of this workspace: every package with a `[tool.shop] port` in its pyproject.toml.
+"""This workspace's programs: every package with a `[tool.shop] port` in its pyproject.toml.
 
 `[tool.shop] protocol` says what the program serves on that port: `grpc`, the default, or `http`.
 """
@@ -16,7 +16,7 @@ Protocol = Literal["grpc", "http"]
 
 MAX_PORT_OFFSET = 15_400  # a larger offset would push a default port above 65,535
 PORT_STEP = 100
-"""Shops whose offsets differ by a multiple of this share no port."""
+"""Shops whose port offsets differ by a multiple of this have no port in common."""
 
 
 class UnknownService(NotFound):
@@ -66,7 +66,7 @@ def root() -> Path:
 
 
 def own_command(*, anywhere: bool = False) -> str:
-    """Return the `shop` command's path: relative if below the current folder, but always absolute with `anywhere`."""
+    """Return the `shop` command's path: relative if it's below the current folder, unless `anywhere` is set."""
     path = Path(sys.executable).with_name("shop")
     is_below = path.is_relative_to(Path.cwd()) and not anywhere
     return str(path.relative_to(Path.cwd()) if is_below else path)

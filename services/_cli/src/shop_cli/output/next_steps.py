@@ -1,4 +1,4 @@
-"""Tell the user what to open and what to type once a shop runs."""
+"""Tells the user what to open and what to type once a shop is running."""
 
 from pathlib import Path
 

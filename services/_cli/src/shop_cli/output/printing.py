@@ -22,7 +22,7 @@ from chassis.values.money import total
 from shop import money_pb2, order_pb2
 from shop_cli.output.visible import visible
 
-# In a pipe, rows are not wrapped, so that `grep` and `awk` get whole rows.
+# Don't wrap rows in a pipe, so that `grep` and `awk` get whole rows.
 _UNLIMITED_WIDTH = 1_000
 _HAS_WIDTH = sys.stdout.isatty() or "COLUMNS" in os.environ
 _MIN_VALUE_WIDTH = 20
@@ -30,7 +30,7 @@ _COLUMN_GAP = 2
 
 
 class SafeConsole(Console):
-    """Escapes all text with `visible`: text from customers and services may contain control characters."""
+    """Escapes all text with `visible`, because customers and services may send control characters."""
 
     @override
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
@@ -51,7 +51,7 @@ def counted(count: int, singular: str, plural: str = "") -> str:
 
 
 def print_json(*objects: Message | Mapping[str, object]) -> None:
-    """Print one JSON object per line. Messages keep the contract's field names, and have 64-bit integers as strings."""
+    """Print one JSON object per line. Messages use the contract's field names, and strings for 64-bit integers."""
     for found in objects:
         fields = found
         if isinstance(found, Message):
@@ -64,7 +64,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
 
     If the terminal is too narrow for that, print a block of names and values for each row instead.
     """
-    found = [[visible(cell) for cell in row] for row in rows]  # first, because escapes are wider
+    found = [[visible(cell) for cell in row] for row in rows]  # escape before measuring: escapes are wider
     shown = [index for index in range(len(columns)) if not found or any(row[index] for row in found)]
     names, found = [columns[index] for index in shown], [[row[index] for index in shown] for row in found]
     if _fits(names, found):
@@ -85,12 +85,12 @@ def print_list(found: Sequence[T], columns: Columns[T], *, as_json: bool) -> Non
 
 
 def print_one(found: T, columns: Columns[T]) -> None:
-    """Print an item's columns, one per line, without empty ones."""
+    """Print an item's non-empty columns, one per line."""
     print_fields((name.strip().lower(), text(found)) for name, text in columns.items())
 
 
 def print_fields(fields: Iterable[tuple[str, str]]) -> None:
-    """Print one name and value per line, without empty values. Wrap long values between words."""
+    """Print the non-empty fields, one name and value per line, wrapping long values between words."""
     shown = [(name, value) for name, value in fields if value]
     indent = max((len(name) for name, _ in shown), default=0) + 2
     wrapper = textwrap.TextWrapper(

@@ -15,7 +15,7 @@ _INDENT = 4
 
 
 def trace_tree(spans: Sequence[Span], width: int = _WIDTH) -> Tree:
-    """Return a trace's tree, fitted to a terminal of this width."""
+    """Return a trace as a tree that fits a terminal of this width."""
     start = min((span.started_nanos for span in spans), default=0)
     end = max((span.ended_nanos for span in spans), default=0)
     calls = _calls(spans)
