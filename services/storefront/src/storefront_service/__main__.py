@@ -46,7 +46,7 @@ from storefront_service.web.static import StaticFiles
 from storefront_service.web.templates import Templates
 
 _READ_SECONDS = 1.0
-_OPTIONAL_SECONDS = 0.3  # for recommendations, ads and traces, which pages can do without
+_OPTIONAL_SECONDS = 0.3  # timeout for recommendations, ads and traces, which pages can do without
 _ORDER_SECONDS = 4.0  # a slower order continues in the background, and its page shows the progress
 
 
@@ -60,11 +60,11 @@ class Settings(HttpServiceSettings):
     checkout_addr: str
     checkout_internal_addr: str
     email_internal_addr: str
-    # Signs session cookies. During a key rotation: the new and the old key, separated by a comma.
+    # Signs session cookies. During a key rotation, contains the new and the old key, separated by a comma.
     session_key: HmacKeySetting
     # If true, browsers send the session cookie over https only.
     secure_cookie: bool = False
-    # Limits per hour.
+    # Hourly limits.
     orders_per_session: PositiveInt = 10
     orders_per_network: PositiveInt = 600
     declines_per_session: PositiveInt = 5
@@ -100,7 +100,7 @@ def create_app(settings: Settings, clients: Clients, telemetry: Telemetry) -> AS
         ],
         exception_handlers=dict.fromkeys((DomainError, PartDown, HTTPException, Exception), errors.respond),
     )
-    routes.router.redirect_slashes = False  # redirects would trust the Host header, and behind a proxy lead to http
+    routes.router.redirect_slashes = False  # redirects would trust the Host header, and use http behind a proxy
     signer = SessionSigner(settings.session_key)
     # Wraps Starlette's own middleware, so the page for an unexpected error has a session and security headers too.
     shop = ShopMiddleware(routes, signer, errors.forbidden, secure_cookie=settings.secure_cookie)

@@ -37,7 +37,7 @@ class Catalog:
         return self._by_id.get(product_id)
 
     def known(self, product_ids: Iterable[str]) -> list[Product]:
-        """Return the products that have one of these ids and are still sold."""
+        """Return the products with these ids, leaving out those no longer sold."""
         return [product for product_id in product_ids if (product := self.get(product_id))]
 
     def in_category(self, category: str) -> list[Product]:
@@ -45,7 +45,7 @@ class Catalog:
         return self._by_category.get(category, [])
 
     def emblems(self) -> dict[str, Product]:
-        """Return a product to illustrate each category, preferably one that lists the category first."""
+        """Return a product to illustrate each category, preferably a product that lists the category first."""
         found = {product.categories[0]: product for product in reversed(self.products) if product.categories}
         taken = set(found.values())
         return {
@@ -121,9 +121,9 @@ class Order:
 
     Attributes:
         state: a name from `shop.internal.OrderState` without `ORDER_STATE_`.
-        lines: what was ordered. Only in lists of orders, which have no receipts.
-        receipt: None in lists, and once the details of an old order are deleted.
-        workers: how many workers have owned the order: more than one after a takeover.
+        lines: what was ordered; set only in lists of orders, which have no receipts.
+        receipt: None in lists, and after an old order's details have been deleted.
+        workers: the number of workers that have owned the order, more than one after a takeover.
     """
 
     order_id: str
@@ -158,7 +158,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """A trace, with its spans in the order of a waterfall diagram."""
+    """A trace, with its spans in the order in which a waterfall diagram shows them."""
 
     trace_id: str
     spans: tuple[Span, ...] = ()
@@ -174,5 +174,5 @@ def is_local_path(text: str) -> bool:
 
 
 def session_label(user_id: str) -> str:
-    """Return a session id for telemetry that does not reveal the user id."""
+    """Return a session id that telemetry can use without revealing the user id."""
     return hashlib.sha256(f"session {user_id}".encode()).hexdigest()[:16]

@@ -20,7 +20,7 @@ LIMITS = {
     "declines_per_network": "Many cards from your network were declined",
     "letters_per_recipient": "Many orders named this e-mail address",
 }
-"""What customers read when a limit is reached, by setting. Logs and metrics give the setting's name as the reason."""
+"""What customers read when a limit is reached, by setting. Logs and metrics use the setting's name as the reason."""
 
 _MAX_KEYS = 100_000
 _HOUR_SECONDS = 3600.0
@@ -31,7 +31,7 @@ class LimitReached(ResourceExhausted):
 
 
 class OrderLimits:
-    """Allows each key a number of events per hour, at once or spread out (generic cell rate algorithm).
+    """Allows each key a number of events per hour, in a burst or spread out (generic cell rate algorithm).
 
     A key is a limit's name with the session, network or mailbox it applies to. Its state is the time when its whole
     allowance is available again. Beyond 100,000 keys, the least recently counted keys are forgotten.
@@ -51,15 +51,15 @@ class OrderLimits:
     def order(self, user_id: str, address: str, email: str) -> Iterator[Callable[[], None]]:
         """Count the order that the `with` block places, or its declined card. Raise LimitReached if a limit is reached.
 
-        A failed order is not counted, nor one for which the block calls the yielded function. A private address is not
-        counted either, because it may belong to a proxy that all customers share.
+        Orders that fail, or for which the block calls the yielded function, are not counted. Nor are private addresses,
+        because they may belong to a proxy that all customers share.
         """
         by = {"session": user_id, "network": public_network(address)}
         orders = [(f"orders_per_{name}", key) for name, key in by.items() if key]
         declines = [(f"declines_per_{name}", key) for name, key in by.items() if key]
         orders.append(("letters_per_recipient", _mailbox(email)))
         self._check([*orders, *declines])
-        self._count(orders)  # before the order, or concurrent orders would all pass the check
+        self._count(orders)  # count before ordering, or concurrent orders would all pass the check
         try:
             yield lambda: self._count(orders, -1)
         except DomainError as error:

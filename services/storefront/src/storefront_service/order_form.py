@@ -20,7 +20,7 @@ _NUMBERS = ("zip_code", "credit_card_number")
 
 @dataclass(frozen=True, slots=True)
 class OrderForm:
-    """A valid checkout form. It has a card only once the page shows the total. `repr` never shows card data."""
+    """A valid checkout form. It has card data only if the page has shown the total. `repr` never shows card data."""
 
     key: str  # generated with the page, so sending the same page twice places one order
     email: str
@@ -32,7 +32,7 @@ class OrderForm:
 
 
 class InvalidForm(Exception):
-    """Form fields are missing or invalid. `problems` has a text for the customer for each such field."""
+    """Form fields are missing or invalid. `problems` maps each such field to a text for the customer."""
 
     def __init__(self, problems: Mapping[str, str]) -> None:
         super().__init__("the form has invalid fields")
@@ -109,7 +109,7 @@ _MONTH, _CVV = (re.compile(pattern).fullmatch for pattern in ("0?[1-9]|1[0-2]", 
 _FIELDS = {
     "email": _Field("Enter your e-mail address.", "Enter one e-mail address, such as ada@example.com.", _is_email),
     "street_address": _Field("Enter your street and house number."),
-    # Required only in countries whose postal codes consist of digits.
+    # Postal codes are required only in countries where they consist of digits.
     "zip_code": _Field(
         None, "Only digits fit here. Leave it empty, and add your code to the city: London SW1A 1AA.", _is_postal_code
     ),

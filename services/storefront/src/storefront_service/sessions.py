@@ -51,7 +51,7 @@ class SessionSigner:
     def open(self, cookie: str | None) -> Session:
         """Return the cookie's session, or a session that has not begun if the cookie is missing, invalid or expired.
 
-        If the cookie is signed with an old key, the response replaces it with one signed with the current key.
+        If the cookie is signed with an old key, the response replaces it with a cookie signed with the current key.
         """
         match = _FORMAT.fullmatch(cookie or "")
         if match and int(match[2]) > time.time():

@@ -15,12 +15,12 @@ from storefront_service.domain import Ad, Recommended, is_local_path
 log = structlog.get_logger()
 
 _MAX_PRODUCTS, _MAX_RECOMMENDED = 100, 5
-# Limits untrusted text: pages show the version that the service names, and calls send the one the visitor names.
+# Limit untrusted text: pages show the version named by the service, and calls send the version named by the visitor.
 _VERSION = re.compile(r"[a-z0-9][a-z0-9.-]{0,15}", re.ASCII)
 
 
 class SuggestionsClient:
-    """Fetches recommendations and ads. No method raises DomainError: after a failure, the result is empty."""
+    """Fetches recommendations and ads. If a service fails, methods return an empty result and raise no error."""
 
     def __init__(self, recommendations: RecommendationServiceStub, ads: AdServiceStub) -> None:
         self._recommendations = recommendations

@@ -23,7 +23,7 @@ _FAILED = {2, "STATUS_CODE_ERROR"}
 
 
 class TracesClient:
-    """Reads traces. Without a URL there are none. If the store needs a login, the URL contains it."""
+    """Reads traces from the store at `url`, which includes any login the store needs. Without a URL, finds none."""
 
     def __init__(self, url: str | None, *, timeout_seconds: float) -> None:
         self._timeout_seconds = timeout_seconds
@@ -41,7 +41,7 @@ class TracesClient:
             async with asyncio.timeout(self._timeout_seconds):
                 return await self._search(self._client, order_id, created_at)
         except (httpx2.HTTPError, TimeoutError, ValueError, KeyError, TypeError, AttributeError) as error:
-            # Log only the type, because the text may quote the URL with its password.
+            # Log only the error's type: its text may quote the URL with the password.
             log.info("page without a trace", error=type(error).__name__)
             return None
 
@@ -53,7 +53,7 @@ class TracesClient:
         query = {
             "query.service_name": "checkout",
             "query.operation_name": "shop.CheckoutService/PlaceOrder",
-            # Releases that ignore this filter return all traces of the period, so `_trace_of` filters them again.
+            # Jaeger releases that ignore this filter return all traces in the period, so `_trace_of` filters again.
             "query.attributes": orjson.dumps({semconv.ORDER_ID: order_id}).decode(),
             "query.start_time_min": (created_at - _BEFORE).isoformat(),
             "query.start_time_max": (created_at + _AFTER).isoformat(),

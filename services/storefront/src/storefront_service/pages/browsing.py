@@ -21,7 +21,7 @@ class BrowsingPages(Pages):
             Route("/search", self.search),
             Route("/categories/{name:path}", self.category),
             Route("/products/{product_id:path}", self.product),
-            Route("/product/{product_id:path}", self.redirect_to_product),  # used in ads written for other shops
+            Route("/product/{product_id:path}", self.redirect_to_product),  # ads written for other shops link here
             Route("/{path:path}/", self.redirect_without_slash),
         ]
 

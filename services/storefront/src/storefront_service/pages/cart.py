@@ -1,4 +1,4 @@
-"""The cart page, and choosing a currency."""
+"""The cart page, and the form that chooses a currency."""
 
 import asyncio
 from collections.abc import Sequence
@@ -45,7 +45,7 @@ class CartView:
 
 
 async def view_cart(pages: Pages, catalog: Catalog, lines: Sequence[CartLine], currency: str) -> CartView:
-    """Return the cart with the prices that checkout would charge."""
+    """Return a view of the cart with the prices that checkout would charge."""
     sold = [(line, product) for line in lines if (product := catalog.get(line.product_id))]
     costs = await pages.prices([product.price * line.quantity for line, product in sold], currency)
     prices = await pages.prices([product.price for _, product in sold], currency)
@@ -56,7 +56,7 @@ async def view_cart(pages: Pages, catalog: Catalog, lines: Sequence[CartLine], c
 
 
 def view_receipt(receipt: Receipt, catalog: Catalog) -> CartView:
-    """Return a receipt's lines as a cart view."""
+    """Return a view of a receipt's lines."""
     lines = receipt.lines
     rows = [CartRow(line.product_id, line.quantity, catalog.get(line.product_id), line.cost) for line in lines]
     return CartView(tuple(rows), total(receipt.shipping_cost.currency_code, [line.cost for line in lines]))

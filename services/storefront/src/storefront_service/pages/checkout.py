@@ -33,7 +33,7 @@ _SEE_OTHER = 303
 _MINUTE_SECONDS = 60
 _INVALID, _DECLINED, _CONFLICT, _TOO_MANY, _UNAVAILABLE = 422, 402, 409, 429, 503
 _ORDERED_BEFORE = "CART_ORDERED"
-# Error reasons that mean the order already exists: redirect to its page, which shows how the order ends.
+# Errors with these reasons mean that the order already exists: redirect to its page, which shows how it ends.
 _EXISTS = {"ORDER_IN_PROGRESS", "ORDER_IN_FLIGHT", "ORDER_NEEDS_REVIEW", "ORDER_SETTLED", _ORDERED_BEFORE}
 _OF_SESSION = "session"
 _MAX_COOKIE = 3500  # browsers drop cookies of more than 4096 bytes
@@ -45,7 +45,7 @@ class Rejection:
     """Why the form is shown again.
 
     Attributes:
-        order_id: id of the declined order; empty if no order was begun.
+        order_id: the id of the declined order; empty if no order was begun.
         problems: the text to show beside each invalid field, by field name.
         repeatable: whether the form may be sent again with the same key.
     """
@@ -73,7 +73,7 @@ class CheckoutPages(Pages):
     async def form(self, request: Request) -> Response:
         """Show the form, with the total if the visitor has already entered an address."""
         fields = dict(parse_qsl(request.cookies.get(DELIVERY_COOKIE, "")))
-        if fields.pop(_OF_SESSION, "") != session_label(session_of(request).user_id):  # not this visitor's cookie
+        if fields.pop(_OF_SESSION, "") != session_label(session_of(request).user_id):  # another session's cookie
             fields = {}
         try:
             receipt = await self._quote(request, fields) if fields else None
@@ -84,7 +84,7 @@ class CheckoutPages(Pages):
         return await self._form(request, fields, None, receipt)
 
     async def submit(self, request: Request) -> Response:
-        """If the form has a total, place the order and redirect to it; otherwise redirect to a form with a total."""
+        """Place the order and redirect to its page; if the form has no total yet, redirect to the form with a total."""
         fields = await read_form(request)
         total = _shown_total(request, fields)
         parse_idempotency_key(fields.get("key", ""), "key")
@@ -104,7 +104,7 @@ class CheckoutPages(Pages):
         return _order_page(placed.order_id, repeated=placed.repeated)
 
     async def _lead_to_total(self, request: Request, fields: Mapping[str, str]) -> Response:
-        """Redirect to the form with the total, so that visitors can reload that page and return to it."""
+        """Redirect to the form with the total, so that visitors can reload the page and return to it."""
         entered = {name: text for name, text in fields.items() if name in order_form.DELIVERY_FIELDS}
         cookie = urlencode({**entered, _OF_SESSION: session_label(session_of(request).user_id)})
         if len(cookie) > _MAX_COOKIE:
@@ -170,7 +170,7 @@ def _shown_total(request: Request, fields: Mapping[str, str]) -> Money | None:
 
 
 def rejection_of(error: DomainError) -> Rejection:
-    """Return what the form shows after this error from checkout."""
+    """Return what the form should show after this checkout error."""
     order_id = error.metadata.get("order_id", "")
     if error.reason == "IDEMPOTENCY_KEY_REUSED":
         text = "This form was already sent with other details. Look at your orders before you order again."

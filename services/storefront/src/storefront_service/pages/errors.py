@@ -50,7 +50,7 @@ class ErrorPages(Pages):
             case PartDown():
                 response = await self._page(request, 503, _STILL_WORKS[str(error)])
                 response.headers["retry-after"] = "5"
-            case HTTPException():  # from Starlette: unknown path, wrong method
+            case HTTPException():  # raised by Starlette for unknown paths or wrong methods
                 response = await self._page(request, error.status_code, _TEXTS.get(error.status_code, ""))
                 response.headers.update(error.headers or {})
             case DomainError():
@@ -58,7 +58,7 @@ class ErrorPages(Pages):
                 # The message names the field and the rule, but never quotes the value.
                 described = f"{error.message[:1].upper()}{error.message[1:]}." if status in {400, 409} else ""
                 response = await self._page(request, status, _TEXTS.get(status, described))
-            case _:  # the chassis has logged it
+            case _:  # the chassis has logged the error
                 response = await self._page(request, 500, _TEXTS[500])
         return response
 

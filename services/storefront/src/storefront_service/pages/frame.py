@@ -1,4 +1,4 @@
-"""What all pages share: the frame around them, loading parts of the shop, and rendering."""
+"""What all pages share: the frame around them, and code that loads parts of the shop and renders templates."""
 
 import asyncio
 from collections.abc import Awaitable, Sequence
@@ -56,9 +56,9 @@ class Frame:
     """The header that all pages show.
 
     Attributes:
-        cart_count: number of items in the cart; None if unknown.
+        cart_count: the number of items in the cart; None if unknown.
         return_to: where to redirect after the currency is changed.
-        categories: names of all categories; empty while the catalog is unavailable.
+        categories: the names of all categories; empty while the catalog is unavailable.
     """
 
     currency: str
@@ -110,7 +110,7 @@ class Pages:
             return list(amounts)
 
     async def recommended(self, request: Request, product_ids: Sequence[str]) -> Recommended:
-        """Return products that go with these, from the service version that the `shop-version` header names."""
+        """Return products that go with these, recommended by the service version named in the `shop-version` header."""
         user_id, version = session_of(request).user_id, request.headers.get("shop-version", "")
         return await self.clients.suggestions.recommended(user_id, product_ids, version)
 
@@ -134,7 +134,7 @@ async def or_none(call: Awaitable[T]) -> T | None:
 
 
 def _return_to(request: Request) -> str:
-    """Return the path of the page that the visitor sees; after a rejected form, the path of the page with that form."""
+    """Return the path of the page that the visitor sees or, after a rejected form, of the page with the form."""
     if request.method == "POST":
         return "/cart" if request.url.path.startswith("/cart") else "/checkout"
     return quote(request.url.path) + (f"?{request.url.query}" if request.url.query else "")

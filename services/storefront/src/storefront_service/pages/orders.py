@@ -22,7 +22,7 @@ from storefront_service.web.middleware import session_of
 # Streams end within the grace period of a shutdown, so they never delay it; browsers reconnect.
 _STREAM_SECONDS = 15.0
 _POLL_SECONDS = 0.4
-# Bounds the load: a stream holds a connection and polls the order, and a visitor can open any number of streams.
+# Limit the load: each stream holds a connection and polls its order, and visitors can open any number of streams.
 _MAX_STREAMS = 100
 # Services export spans every few seconds, so a trace that is still missing after a minute will not arrive.
 _TRACE_POLL_SECONDS = 1.0
@@ -85,9 +85,9 @@ class OrderPages(Pages):
         )
 
     async def events(self, request: Request) -> Response:
-        """Stream the order's progress as server-sent events until the order is final or the stream's time is up.
+        """Stream the order's progress as server-sent events until the order is final or _STREAM_SECONDS have passed.
 
-        Refuse the stream if too many are open: the page then stays as it was loaded.
+        Refuse the stream if too many are open: the page then shows no progress until it is reloaded.
         """
         order = await self._find(request)
         if self._streams >= _MAX_STREAMS:

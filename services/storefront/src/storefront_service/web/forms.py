@@ -13,7 +13,7 @@ _TYPE = "application/x-www-form-urlencoded"
 
 
 async def read_form(request: Request) -> dict[str, str]:
-    """Return a form's fields. Raise InvalidArgument if they are malformed, HTTPException for a wrong type or length."""
+    """Return a form's fields. Raise InvalidArgument for malformed fields, HTTPException for a wrong type or length."""
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != _TYPE:
         raise HTTPException(415)
     body = bytearray()
@@ -24,7 +24,7 @@ async def read_form(request: Request) -> dict[str, str]:
     malformed = InvalidArgument.field("form", "is malformed")
     try:
         pairs = parse_qsl(body.decode("ascii"), keep_blank_values=True, max_num_fields=_MAX_FIELDS, errors="strict")
-    except ValueError:  # don't chain it, because its text may quote the body
+    except ValueError:  # don't chain this error: its text may quote the body
         raise malformed from None
     if len({name for name, _ in pairs}) < len(pairs):
         raise malformed

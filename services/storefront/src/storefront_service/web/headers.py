@@ -9,7 +9,7 @@ SECURITY_HEADERS = {
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
     "permissions-policy": "camera=(), geolocation=(), microphone=(), payment=()",
-    # With no-referrer, browsers would send forms with `Origin: null`.
+    # "no-referrer" would make browsers send forms with `Origin: null`.
     "referrer-policy": "same-origin",
     "x-frame-options": "DENY",
 }

@@ -20,7 +20,7 @@ def session_of(request: Request) -> Session:
 
 
 class ShopMiddleware:
-    """Opens the visitor's session. `forbidden` responds to forms from other sites."""
+    """Opens the visitor's session, and lets `forbidden` respond to forms from other sites."""
 
     def __init__(self, app: ASGIApp, signer: SessionSigner, forbidden: ASGIApp, *, secure_cookie: bool) -> None:
         self._app = app
@@ -44,6 +44,6 @@ class ShopMiddleware:
         origin, site, host = (request.headers.get(name) for name in ("origin", "sec-fetch-site", "host"))
         is_form = scope["method"] not in {"GET", "HEAD"}
         handle = self._forbidden if is_form and is_foreign(origin, site, host or "") else self._app
-        # Baggage is recorded on the spans of this page and of all its calls.
+        # Spans of this page and of all its calls record the baggage.
         add_baggage(semconv.SESSION_ID, session_label(session.user_id))
         await handle(scope, receive, send if scope["path"].startswith(_STATIC) else send_with_cookie)

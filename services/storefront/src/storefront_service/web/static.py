@@ -24,7 +24,7 @@ class _File:
 
 
 class StaticFiles:
-    """Serves all static files, which are read once at start."""
+    """Serves all static files, reading them only once, at startup."""
 
     def __init__(self) -> None:
         self._files = {path.relative_to(FOLDER).as_posix(): _read(path) for path in FOLDER.rglob("*") if path.is_file()}

@@ -23,7 +23,7 @@ class Templates:
             trim_blocks=True,
             lstrip_blocks=True,
         )
-        # Renders categories and currencies only once, because they are the same on most pages.
+        # Render categories and currencies only once, because they are the same on most pages.
         fragment = lru_cache(maxsize=1024)(self._fragment)
         self._environment.globals.update(static=static.url, picture=static.picture, fragment=fragment)
         self._environment.filters.update(
