@@ -1,4 +1,4 @@
-"""`python -m checkout_service` runs the checkout service; with `migrate` it updates the database's schema and exits."""
+"""`python -m checkout_service` runs checkout; with the argument `migrate`, it only migrates its database."""
 
 import socket
 from collections.abc import AsyncIterator, Callable
@@ -26,9 +26,9 @@ from shop_internal.orders_pb2_grpc import add_OrderJournalServicer_to_server, ad
 
 class Settings(Addresses, HmacKeySettings, ServiceSettings):
     database_url: DatabaseUrl = SecretStr("sqlite:///.shop/checkout.db")
-    # How long a worker owns an order before recovery takes it over. Safety does not depend on it.
+    # How long a worker owns an order before recovery may take the order over. Safety does not depend on this value.
     lease_seconds: PositiveFloat = LEASE_SECONDS
-    # How long finished orders stay in the journal to answer repeated requests.
+    # How long the journal keeps finished orders, to answer repeated requests.
     retention_days: PositiveFloat = 90
 
 
@@ -38,10 +38,10 @@ async def build(
     service: Service,
     open_journal: Callable[..., AbstractAsyncContextManager[Journal]] = open_journal,
 ) -> AsyncIterator[None]:
-    """Open the journal, connect to the peers, run the background loops, and register the servicers."""
+    """Open the journal, connect to the peers, register the servicers, and run the background loops."""
     url, lease_seconds = settings.database_url.get_secret_value(), settings.lease_seconds
     telemetry, failpoints = service.telemetry, service.failpoints
-    # Stable across restarts, so that a restarted replica resumes its own orders at once.
+    # The name is stable across restarts, so that a restarted replica resumes its own orders at once.
     worker = f"{socket.gethostname()}:{settings.port}"
     async with open_journal(url, telemetry, worker=worker, lease_seconds=lease_seconds) as journal:
         metrics, peers, poll_timer = OrderMetrics(telemetry), Peers(settings, service), PollTimer()

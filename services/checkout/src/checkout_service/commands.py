@@ -11,7 +11,10 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True)
 class Charged:
-    """The card was charged under the key. `charged_at`: seconds since 1970; 0 if this call charged it or if unknown."""
+    """The card was charged under the key.
+
+    `charged_at`: when, in seconds since 1970; 0 if unknown or if this call charged the card.
+    """
 
     transaction_id: str
     charged_at: float = 0.0
@@ -28,7 +31,7 @@ class Refused:
 class Fenced:
     """The key is fenced: no charge or shipment under it has succeeded or can succeed.
 
-    `existing`: whether an earlier call set the fence. Other implementations of a peer may not report this.
+    `existing`: whether an earlier call set the fence. Other implementations of a peer may not report an earlier call.
     """
 
     existing: bool = False
@@ -43,7 +46,7 @@ class Released:
 class KeyReused:
     """The key was already used for a different charge or shipment: another amount, card, address or lines.
 
-    `transaction_id` and `charged_at` describe that charge if it was captured; "" and 0 if unknown.
+    `transaction_id` and `charged_at` describe the different charge if it was captured; "" and 0 if unknown.
     """
 
     transaction_id: str = ""
@@ -52,7 +55,7 @@ class KeyReused:
 
 @dataclass(frozen=True, slots=True)
 class InDoubt:
-    """It is unknown whether the call had an effect. The reason is for operators."""
+    """It is unknown whether the call had an effect. `reason` tells operators why."""
 
     reason: str
 
@@ -69,7 +72,7 @@ class Shipped:
 
 @dataclass(frozen=True, slots=True)
 class Forgotten:
-    """Shipping has no record of the key, but its records start after the charge, so the order may have been shipped."""
+    """Shipping has no record of the key, but its records begin after the charge, so the order may have shipped."""
 
 
 ChargeOutcome: TypeAlias = Charged | Refused | Fenced | Released | KeyReused | InDoubt | Unsupported
@@ -78,7 +81,7 @@ ShipOutcome: TypeAlias = Shipped | Refused | Fenced | Forgotten | KeyReused | In
 
 
 class Command(Generic[R]):
-    """A step that the executor performs. R is the type of its result.
+    """A step that the executor performs. R is the result type.
 
     `name` identifies the step in metrics and failpoints, for example `resolve_shipment`.
     """
@@ -97,13 +100,13 @@ class Insert(Command[bool]):
 
 @dataclass(frozen=True, slots=True)
 class Charge(Command[ChargeOutcome]):
-    """Charge the card under the attempt's key. `retry`: whether an earlier try is in doubt."""
+    """Charge the card under the attempt's key. `retry`: whether the outcome of an earlier try is unknown."""
 
     retry: bool
 
 
 class Resolve(Command[ChargeOutcome]):
-    """Return the outcome of the attempt's charge; if there is none, fence its key."""
+    """Return the outcome of the attempt's charge; if there is no outcome, fence the charge's key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,32 +118,32 @@ class Ship(Command[ShipOutcome]):
 
 @dataclass(frozen=True, slots=True)
 class ResolveShipment(Command[ShipOutcome]):
-    """Return the outcome of the attempt's shipment; if there is none, fence its key. `charged_at`: see `Charged`."""
+    """Return the outcome of the attempt's shipment, or fence the key if there is none. `charged_at`: see `Charged`."""
 
     charged_at: float = 0.0
 
 
 class Void(Command[VoidOutcome]):
-    """Release the attempt's charge."""
+    """Void the attempt's charge."""
 
 
 class StartRemoval(Command[None]):
-    """Start removing the ordered items from the cart; `Send` waits until they are removed."""
+    """Start removing the ordered items from the cart; `Send` waits for the removal to finish."""
 
 
 @dataclass(frozen=True, slots=True)
 class Update(Command[bool]):
-    """Record a transition. Return False if the order is in another state, or another worker has taken it over."""
+    """Record a transition. Return False if the order's state has changed or another worker has taken the order over."""
 
     transition: Transition
 
 
 class Restore(Command[bool]):
-    """If the journal has lost the order that this worker inserted, record it again. Return whether it was recorded."""
+    """Record the order again if this worker inserted it and the journal lost it. Return whether that was done."""
 
 
 class Send(Command[None]):
-    """Start sending the confirmation, and wait for the removal. An item that fails remains in the outbox."""
+    """Start sending the confirmation, and wait for the cart removal. Whichever fails remains in the outbox."""
 
 
 @dataclass(frozen=True, slots=True)

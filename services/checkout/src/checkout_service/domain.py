@@ -1,4 +1,4 @@
-"""Orders: carts, prices, states and their transitions, ids and keys."""
+"""Orders: carts, prices, states, transitions, ids and idempotency keys."""
 
 import base64
 import hashlib
@@ -25,7 +25,7 @@ class QuoteRefused(FailedPrecondition):
 
 
 class NothingToPay(FailedPrecondition):
-    """The order's total is not above zero, so there is nothing to charge."""
+    """The order's total is zero or less, so there is nothing to charge."""
 
 
 class State(StrEnum):
@@ -41,7 +41,7 @@ class State(StrEnum):
     NEEDS_REVIEW = "NEEDS_REVIEW"
     ABANDONED = "ABANDONED"
     SETTLED = "SETTLED"
-    """An operator has closed the order: it no longer changes, and no longer holds its cart."""
+    """An operator has closed the order, which no longer changes and no longer holds its cart."""
 
 
 OPEN = (State.CHARGING, State.VOIDING)
@@ -49,18 +49,18 @@ PLACED = frozenset({State.SHIPPED, State.DONE})
 NEEDS_OPERATOR = frozenset({State.NEEDS_REFUND, State.NEEDS_REVIEW})
 REFUSED = frozenset({State.DECLINED, State.VOIDED, State.SETTLED}) | NEEDS_OPERATOR
 
-# In these states nothing is charged, and the cart may be ordered again. In all others except SETTLED, the order holds
-# its cart.
+# In these states nothing stays charged, and the cart may be ordered again. In all other states except SETTLED, the
+# order holds its cart.
 RELEASED_CART = frozenset({State.ABANDONED, State.DECLINED, State.VOIDED})
 
-# An order that the journal has lost is recorded again only when it changes to one of these states: they prove that
-# this attempt was charged, so no later attempt was.
+# An order that the journal has lost is recorded again only when it changes to one of these states. They prove that the
+# current attempt was charged, so no later attempt can have been.
 RESTORABLE = frozenset({State.SHIPPED, State.VOIDING, State.NEEDS_REVIEW})
 
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """A card on its way to payment. It is never stored, and its repr shows none of its fields."""
+    """A card to pass on to payment. It is never stored, and its repr shows none of its fields."""
 
     number: str = field(repr=False)
     cvv: int = field(repr=False)
@@ -76,14 +76,14 @@ class CartLine:
 
 @dataclass(frozen=True, slots=True)
 class Cart:
-    """A cart's lines, and an etag that changes whenever they do. The etag is None if the cart service has no etags.
+    """A cart's lines, and an etag that changes whenever the lines do; None if the cart service has no etags.
 
-    Only our cart service sets the attributes below; with another implementation they are None.
+    Only our cart service provides the attributes below; with another implementation they are None.
 
     Attributes:
-        ordered_etag: the `cart_generation` of the order that emptied the cart; None if no order did.
+        ordered_etag: the `cart_generation` of the order that emptied the cart; None if no order emptied it.
         generation: stays the same while the customer adds or changes items. It changes when an order's items are
-            removed, unless that empties the cart.
+            removed and other items remain.
     """
 
     lines: tuple[CartLine, ...]
@@ -94,7 +94,7 @@ class Cart:
 
 @dataclass(frozen=True, slots=True)
 class OrderLine:
-    """A product, its quantity, and the cost of the line in the order's currency, rounded to the minor unit."""
+    """A product, its quantity, and the line's cost in the order's currency, rounded to the minor unit."""
 
     product_id: str
     quantity: int
@@ -103,10 +103,10 @@ class OrderLine:
 
 @dataclass(frozen=True)
 class Order:
-    """An order with frozen prices. It holds no card.
+    """An order with frozen prices and without its card.
 
     Attributes:
-        cart_generation: the ordered cart's generation, or its etag if it has no generation; empty if it has neither.
+        cart_generation: the ordered cart's generation, otherwise its etag; empty if the cart has neither.
     """
 
     order_id: str
@@ -136,7 +136,7 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why an order was refused. Under a key, every repeat is refused alike, but for malformed fields.
+    """Why an order was refused. Repeats under the same key get the same refusal, except for malformed fields.
 
     Attributes:
         kind: the name of a class in chassis.errors.REFUSALS.
@@ -151,11 +151,11 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Transition:
-    """A change of an order's state, and what is recorded with it. A change to CHARGING begins the next attempt.
+    """A change of an order's state, and the details to record. A change to CHARGING begins the next attempt.
 
     Attributes:
-        refused_as: the state that the refusal ends the order in, once the next attempt is fenced.
-        step, detail: how the history shows an operator's decision: its name, and who decided and why.
+        refused_as: the state in which the refusal ends the order, once the next attempt is fenced.
+        step, detail: an operator's decision as the history shows it: the decision's name, and who decided and why.
     """
 
     before: State
@@ -171,7 +171,7 @@ class Transition:
 def order_id_of(scope: str) -> str:
     """Return the id of a scope's order, a version 8 UUID derived from the scope's SHA-256 hash.
 
-    Even if the journal has lost the order, it gets the same id again, and so the same keys at payment and shipping.
+    So an order that the journal has lost gets the same id again, and the same keys at payment and shipping.
     """
     digest = bytearray(hashlib.sha256(f"order\0{scope}".encode()).digest()[:16])
     digest[6] = digest[6] & 0x0F | 0x80  # version 8: uuid.UUID can set it only from Python 3.14 on
@@ -180,13 +180,13 @@ def order_id_of(scope: str) -> str:
 
 
 def charge_key(order_id: str, attempt: int) -> str:
-    """Return the idempotency key of an attempt's charge. Each attempt has its own, so a fence ends only that one."""
+    """Return the idempotency key for an attempt's charge. Each attempt has its own, so a fence ends just one."""
     return f"{order_id}:{attempt}"
 
 
 def ship_key(order_id: str, attempt: int) -> str:
-    """Return the idempotency key of an attempt's shipment: the order id for attempt 1, the charge key for later ones.
+    """Return the idempotency key for an attempt's shipment: the order id for attempt 1, later the charge key.
 
-    If a charge was voided, its shipment was fenced, so the next attempt needs a new key.
+    The shipment of a voided charge is fenced, so the next attempt needs a new key.
     """
     return order_id if attempt == 1 else charge_key(order_id, attempt)

@@ -27,7 +27,7 @@ def _repeat(order_id: str) -> dict[str, Any]:
 
 
 class OrderInProgress(Unavailable):
-    """The order has begun and completes in the background; a repeated request returns its outcome."""
+    """The order has begun and completes in the background; repeating the request returns its outcome."""
 
     def __init__(self, order_id: str) -> None:
         super().__init__("the order is in progress; repeat the request to learn its outcome", **_repeat(order_id))
@@ -48,7 +48,7 @@ class CartOrdered(FailedPrecondition):
 
 
 class OrderNeedsReview(FailedPrecondition):
-    """The card was charged; whether the order was shipped is unknown, or what was shipped differs from this request."""
+    """The card was charged, but it is unknown whether the order shipped, or the shipment differs from this request."""
 
 
 class OrderSettled(FailedPrecondition):
@@ -56,7 +56,7 @@ class OrderSettled(FailedPrecondition):
 
 
 class TotalChanged(FailedPrecondition):
-    """The order would cost a different amount than the customer was shown. Nothing was done."""
+    """The order would cost a different amount from what the customer was shown. Nothing was done."""
 
     def __init__(self, total: Money) -> None:
         super().__init__(f"the total is now {total}", metadata={"total": str(total)})
@@ -71,7 +71,7 @@ class QuotesTooSlow(Unavailable):
 
 @contextmanager
 def already_recorded(order_id: str) -> Iterator[None]:
-    """Raise OrderInProgress instead of JournalUnavailable: the order is recorded, though it cannot be read now."""
+    """Turn JournalUnavailable into OrderInProgress: the order is recorded, even if the journal can't be read now."""
     try:
         yield
     except JournalUnavailable as error:
@@ -79,14 +79,14 @@ def already_recorded(order_id: str) -> Iterator[None]:
 
 
 def error_of(entry: Entry) -> DomainError:
-    """Return the error for a refused order, with the peer's code and reason."""
+    """Return the error to raise for a refused order, with the refusing peer's code and reason."""
     refusal, metadata = entry.refusal or _UNSPECIFIED, {"order_id": entry.order_id}
     if entry.state is State.NEEDS_REVIEW:
         message = "the order was charged and must be settled by an operator; do not order again"
         return OrderNeedsReview(message, metadata=metadata)
     if entry.state is State.SETTLED:
         return OrderSettled("an operator has closed this order", metadata=metadata)
-    # Pass on only payment's violations: shipping's name fields of its own request, which would mislead the caller.
+    # Pass on only payment's violations: shipping's violations name fields that the caller's request does not have.
     if entry.state is State.DECLINED and refusal.kind == InvalidArgument.__name__:
         return InvalidArgument(*refusal.violations, reason=refusal.reason, message=refusal.message, metadata=metadata)
     kind = _KINDS[refusal.kind] if entry.state is State.DECLINED else FailedPrecondition

@@ -25,7 +25,7 @@ from checkout_service.saga import Saga, SagaResult
 
 log = structlog.get_logger()
 
-# A saga with a card retries for this share of its lease before it leaves its order to recovery.
+# A saga that has a card retries for this fraction of its lease, then leaves its order to recovery.
 RETRY_SHARE_OF_LEASE = 2 / 3
 
 _FIRST_PAUSE_SECONDS = 0.1
@@ -35,15 +35,15 @@ _CLOSE_WITHIN_SECONDS = 7.0
 
 @dataclass(eq=False)
 class Run:
-    """A worker's run of an order's saga, in its own task.
+    """One run of an order's saga by this worker, in its own task.
 
     Attributes:
         entry: the order as this worker knows it, replaced whenever the saga records a transition.
-        card: None in recovery, which tries each step once.
+        card: the card to charge; None in recovery, which tries each step once.
         release_delay_seconds: how long the order waits for its next worker if this saga leaves it open.
         recorded: whether the order is in the journal.
-        preceded_by: the order that already had the scope or the cart, so that this order was not recorded.
-        task: raises DomainError only if the order is not in the journal.
+        preceded_by: if this order could not be recorded, the order that already had its scope or cart.
+        task: the task; it raises DomainError only if the order is not in the journal.
     """
 
     entry: Entry
@@ -59,15 +59,15 @@ class Run:
         self.began_at = asyncio.get_running_loop().time()
 
     async def result(self, until: float) -> SagaResult:
-        """Return how the saga ended; UNFINISHED if it has not ended by `until`."""
-        # wait_for() would cancel the task, perhaps between charge and shipment.
+        """Return how the saga ended, or UNFINISHED if it is still running at `until`."""
+        # Don't use wait_for(): on a timeout it cancels the task, perhaps between charge and shipment.
         await asyncio.wait([self.task], timeout=max(until - asyncio.get_running_loop().time(), 0))
         return self.task.result() if self.task.done() else SagaResult.UNFINISHED
 
 
 @dataclass(eq=False)
 class Executor:
-    """Runs sagas. `lease_seconds`: how long the journal's leases last; `running`: the current runs by order id."""
+    """Runs sagas. `lease_seconds`: how long the journal's leases last. `running`: the current runs, by order id."""
 
     journal: Journal
     payment: Payment
@@ -80,23 +80,23 @@ class Executor:
     _closing: asyncio.Event = field(default_factory=asyncio.Event, init=False)
 
     def start(self, entry: Entry, steps: Saga, card: Card | None = None, *, release_delay_seconds: float = 0.0) -> Run:
-        """Start the saga of an order that this worker holds, or of a new order, which the saga records."""
+        """Start a saga, either for an order that this worker holds or for a new order, which the saga records."""
         run = Run(entry, card, release_delay_seconds)
-        # Run it in a task, so that neither a cancelled call nor a deadline stops an order between charge and shipment.
+        # Use a task, so that neither a cancelled call nor its deadline stops the saga between charge and shipment.
         run.task = asyncio.create_task(self._run(run, steps), name=f"order {entry.order_id}")
-        # The run of an equal request that came first stays here: the new run will find that the order is recorded.
+        # Keep the run of an equal request that came first: the new run will find that the order is already recorded.
         if not entry.is_new or entry.order_id not in self.running:
             self.running[entry.order_id] = run
         run.task.add_done_callback(lambda _: self._forget(run))
         return run
 
     async def close(self) -> None:
-        """Wait for the running sagas to end; those that are backing off leave their orders to recovery."""
+        """Wait for the running sagas to end. Sagas that are backing off leave their orders to recovery."""
         self._closing.set()
         tasks = [run.task for run in self.running.values()]
         if not tasks:
             return
-        # A peer that hangs must not delay the shutdown: recovery continues what is cancelled here.
+        # A peer that hangs must not delay the shutdown: recovery continues the orders of cancelled sagas.
         _, late = await asyncio.wait(tasks, timeout=_CLOSE_WITHIN_SECONDS)
         for task in late:
             task.cancel()
@@ -105,16 +105,16 @@ class Executor:
     def _forget(self, run: Run) -> None:
         if self.running.get(run.entry.order_id) is run:
             del self.running[run.entry.order_id]
-        mark_retrieved(run.task)  # the caller may be gone
+        mark_retrieved(run.task)  # the caller may be gone, and nobody else reads the error
 
     async def _run(self, run: Run, steps: Saga) -> SagaResult:
-        deadline.set(None)  # the call's deadline is not the order's
+        deadline.set(None)  # the call's deadline does not apply to the order
         try:
             result = await self._drive(run, steps)
         except Exception as error:
             if not run.recorded:
                 raise
-            # The order is in the journal, so recovery finishes it, whatever the error.
+            # Whatever the error, the order is in the journal, so recovery finishes it.
             if isinstance(error, DomainError):
                 log.warning("order left to recovery", order_id=run.entry.order_id, reason=error.reason)
             else:
@@ -185,7 +185,7 @@ class Executor:
 
     async def _update(self, run: Run, transition: Transition) -> bool:
         entry, after = run.entry, transition.after
-        # The claim keeps a worker that was paused past its lease from overwriting what its successor did.
+        # The claim prevents a worker that was paused beyond its lease from overwriting its successor's updates.
         if not await self.journal.update(entry.claim, transition):
             log.warning("stale update rejected", order_id=entry.order_id, epoch=entry.epoch)
             return False
@@ -194,7 +194,7 @@ class Executor:
             return True
         run.entry = replace(entry, state=after, tracking_id=transition.tracking_id)
         if run.entry.is_placed:
-            # Count it here, because the transition to SHIPPED succeeds only once per order.
+            # Count the order here, because the transition to SHIPPED succeeds only once per order.
             self.metrics.record_placed(entry.order)
         reason = transition.refusal.reason if transition.refusal else ""
         self.metrics.record_change(entry.order_id, after, reason)
@@ -210,7 +210,7 @@ class Executor:
     async def _wait(self, run: Run, wait: commands.Wait) -> bool:
         run.last_reason = wait.reason
         pause = backoff_seconds(wait.tries + 1, _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS)
-        # Recovery does not retry here: it releases the order, which another worker claims after a delay.
+        # A run without a card (recovery) never retries: it releases the order, and a worker claims it after a delay.
         retry_until = run.began_at + (RETRY_SHARE_OF_LEASE * self.lease_seconds if run.card is not None else 0.0)
         if asyncio.get_running_loop().time() + pause >= retry_until:
             return False
@@ -220,6 +220,6 @@ class Executor:
 
     async def _release(self, run: Run) -> None:
         claim, delay = run.entry.claim, run.release_delay_seconds
-        # Without this, the next worker would have to wait for the rest of the lease.
+        # Otherwise the next worker would have to wait for the rest of the lease.
         releasing = self.journal.release(claim, delay_seconds=delay, reason=run.last_reason)
         await log_errors(releasing, "lease not released, it will expire", order_id=claim.order_id)

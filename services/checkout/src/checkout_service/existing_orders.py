@@ -20,7 +20,7 @@ _POLL_SECONDS = 0.1
 
 @dataclass(frozen=True, slots=True)
 class ExistingOrders:
-    """Waits for orders that other calls began, and continues those that no worker holds."""
+    """Waits for orders that other calls began, and continues orders that no worker holds."""
 
     journal: Journal
     executor: Executor
@@ -31,16 +31,16 @@ class ExistingOrders:
         """Wait until the order that has the request's key or cart has an outcome, then return the request's outcome.
 
         Args:
-            existing: the existing order; None if it is gone.
+            existing: the existing order; None if it no longer exists.
             request: possibly the request that began that order.
-            new: what this request would have ordered; None if it was not quoted.
+            new: what this request would have ordered; None if the request was not quoted.
             replayed: False if this call began the order.
 
         Raise OrderInProgress or OrderInFlight if the wait takes too long.
         """
         entry = existing
         while entry is not None:
-            # An equal request is still a different one if the cart held something else at the time.
+            # Even an equal request is a different one if the cart has changed since the order began.
             is_own = request.began(entry.fingerprint) and (new is None or new.scope == entry.scope)
             if is_own:
                 describe_order(entry.order, attempt=entry.attempt, replayed=replayed)
@@ -69,7 +69,7 @@ class ExistingOrders:
                 raise AssertionError("the order has no outcome")
 
     async def _wait_for_change(self, entry: Entry, request: OrderRequest, *, is_own: bool) -> Entry | None:
-        """Wait for the order's worker, or become it. Return the order as it is then; None if it no longer exists."""
+        """Wait for the order's worker, or become the worker. Return the changed order; None if it no longer exists."""
         run = self.executor.running.get(entry.order_id)
         if not is_own:
             await self._wait(run, entry.order_id, request)
@@ -86,14 +86,14 @@ class ExistingOrders:
         return changed
 
     async def _continue(self, entry: Entry, request: OrderRequest) -> Run | None:
-        """Continue an order that no worker holds, using the repeated request's card."""
+        """Continue an order that no worker holds, charging the card of the repeated request."""
         if request.card is None or entry.state is not State.CHARGING or entry.leased:
             return None
         taken = await self.journal.take_over(entry)
         return self.executor.start(taken, saga.take_over(taken), request.card) if taken else None
 
     async def _remove_from_cart(self, placed: Entry, request: OrderRequest) -> None:
-        """Remove a placed order's items from the cart, so that no other order buys them again."""
+        """Remove a placed order's items from the cart, so that this request does not buy them again."""
         try:
             async with asyncio.timeout_at(request.answer_by):
                 await self.executor.outbox.start_removal(placed)
@@ -103,10 +103,10 @@ class ExistingOrders:
             await self._wait(None, placed.order_id, request)
 
     async def _wait(self, run: Run | None, order_id: str, request: OrderRequest) -> None:
-        """Wait for this replica's run, or pause before the journal is read again. Raise OrderInFlight if time is up."""
+        """Wait for the run, or pause until the journal is worth reading again. Raise OrderInFlight if time is up."""
         if run is not None and await run.result(request.answer_by) is not SagaResult.UNFINISHED:
             return
-        # Leave time to pause and then to place the order.
+        # Leave enough time for the pause and for placing the order after it.
         if asyncio.get_running_loop().time() + 3 * _POLL_SECONDS >= request.answer_by:
             raise OrderInFlight(order_id)
-        await asyncio.sleep(_POLL_SECONDS)  # no run of this replica has the outcome: only the journal shows it
+        await asyncio.sleep(_POLL_SECONDS)  # no run on this replica knows the outcome, so poll the journal

@@ -18,11 +18,11 @@ CART_EMPTIED = "checkout.empty_cart.after"
 SETTLE = ("checkout.settle.before", "checkout.settle.after")
 
 RESOLVE = around(commands.Resolve)
-# Orders that shipping refuses reach these.
+# Orders that shipping refuses reach these failpoints.
 VOID = around(commands.ResolveShipment) + around(commands.Void)
 
-# Every placed order reaches these, in this sequence. The failpoints around StartRemoval are left out: they mark the
-# same moments as `ship.after` and `update.before`.
+# Every placed order reaches these failpoints, in this sequence. The failpoints around StartRemoval are left out because
+# they mark the same moments as `ship.after` and `update.before`.
 ORDER_PATH = (
     QUOTED,
     *around(commands.Insert),

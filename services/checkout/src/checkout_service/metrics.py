@@ -11,22 +11,22 @@ from checkout_service.ports import OUTBOX_KINDS, Statistics
 
 log = structlog.get_logger()
 
-# More than there are. Our currency service refuses unknown codes, but another implementation may not.
+# More currencies than exist. Our currency service refuses unknown codes, but another implementation may not.
 MAX_CURRENCIES = 200
 
 OTHER_CURRENCY = "other"
 
-# Changes to these states are logged at debug level, so that a placed order is one line at info level: SHIPPED.
+# Changes to these states are logged at debug level, so that a placed order logs only one info line, for SHIPPED.
 _ROUTINE = frozenset({State.CHARGING, State.DONE})
 
 
 class OrderMetrics:
     """Counts what happens to orders, and exports the journal's statistics as gauges.
 
-    Every replica exports the same gauges for the shared journal: query their maximum, not their sum.
+    Every replica exports the same gauges for the shared journal, so query their maximum, not their sum.
 
     Attributes:
-        statistics: what recovery last read from the journal.
+        statistics: the statistics that recovery last read from the journal.
     """
 
     def __init__(self, telemetry: Telemetry) -> None:
@@ -36,7 +36,7 @@ class OrderMetrics:
         self._revenue = telemetry.counter(semconv.REVENUE)
         self._retries = telemetry.counter(semconv.ORDER_RETRIES)
         self._recovered = telemetry.counter(semconv.ORDERS_RECOVERED)
-        self._recovered.add(0)  # so that the first recovery shows as an increase
+        self._recovered.add(0)  # export 0 now, so that the first recovery shows as an increase
         self._currencies: set[str] = set()
         self._observe_statistics(telemetry)
 
@@ -58,7 +58,7 @@ class OrderMetrics:
         self._recovered.add()
 
     def _bounded(self, currency_code: str) -> str:
-        # Each currency is its own time series: an unbounded number of them would exhaust the collector.
+        # Each currency is a separate time series, and an unbounded number of series would exhaust the collector.
         if len(self._currencies) < MAX_CURRENCIES:
             self._currencies.add(currency_code)
         return currency_code if currency_code in self._currencies else OTHER_CURRENCY

@@ -1,4 +1,4 @@
-"""Span attributes that make all traces of an order easy to find, and links between those traces."""
+"""Span attributes that make all of an order's traces easy to find, and links between the traces."""
 
 from opentelemetry import trace
 from opentelemetry.trace import Link
@@ -13,7 +13,7 @@ _PROPAGATOR = TraceContextTextMapPropagator()
 
 
 def describe_request(order_id: str, currency_code: str, item_count: int) -> None:
-    """Set the current span's attributes that are known before the order has prices."""
+    """Set the attributes on the current span that are known before the order has prices."""
     trace.get_current_span().set_attributes(
         {semconv.ORDER_ID: order_id, semconv.ORDER_CURRENCY: currency_code, semconv.ORDER_ITEM_COUNT: item_count}
     )
@@ -22,7 +22,7 @@ def describe_request(order_id: str, currency_code: str, item_count: int) -> None
 def describe_order(order: Order, *, attempt: int, replayed: bool | None = None) -> None:
     """Describe the order on the current span.
 
-    `replayed`: whether an earlier or concurrent call began the order; None outside a call.
+    `replayed`: whether an earlier or concurrent call began the order; None if no call is being served.
     """
     total = order.total
     describe_request(order.order_id, total.currency_code, len(order.lines))
@@ -33,7 +33,7 @@ def describe_order(order: Order, *, attempt: int, replayed: bool | None = None) 
 
 
 def current_traceparent() -> str:
-    """Return the current span's context as `links_to` reads it; empty if the span is not sampled."""
+    """Return the current span's context as a traceparent, or an empty string if the span is not sampled."""
     carrier: dict[str, str] = {}
     if trace.get_current_span().get_span_context().trace_flags.sampled:
         _PROPAGATOR.inject(carrier)
@@ -41,6 +41,6 @@ def current_traceparent() -> str:
 
 
 def links_to(traceparent: str) -> list[Link]:
-    """Return a link to the span of a traceparent; no link if it is empty, invalid or not sampled."""
+    """Return a link to the traceparent's span, or no link if the traceparent is empty, invalid or not sampled."""
     context = trace.get_current_span(_PROPAGATOR.extract({_TRACEPARENT: traceparent})).get_span_context()
     return [Link(context)] if context.trace_flags.sampled else []

@@ -1,4 +1,4 @@
-"""Sends placed orders' confirmations and removes their items from carts: at once if possible, otherwise later."""
+"""Sends confirmations of placed orders and removes their items from carts: at once if possible, otherwise later."""
 
 import asyncio
 from collections import deque
@@ -35,34 +35,34 @@ from checkout_service.queue_workers import CircuitBreaker, PollTimer, circuits_o
 
 log = structlog.get_logger()
 
-# How long a response waits for the ordered items to be removed from the cart.
+# How long the response may wait for the ordered items to be removed from the cart.
 SEND_NOW_SECONDS = 1.0
 
-# How long the worker that placed an order tries to send its confirmation. Other workers try after
-# OUTBOX_LEASE_SECONDS.
+# How long the worker that placed an order tries to send its confirmation. It must give up before OUTBOX_LEASE_SECONDS,
+# when other workers may try.
 SEND_EMAIL_SECONDS = 4.0
 
-# An item that fails this often, which takes about eight hours, becomes a dead letter.
+# An item becomes a dead letter after this many failures, which takes about eight hours.
 MAX_FAILURES = 100
 
-# How long a sent item waits for a full batch before it is settled.
+# How long a sent item waits for its batch to fill up before the batch is settled.
 _SETTLE_SECONDS = 0.25
 
 _SETTLE_WITHIN_SECONDS = 6.0
 _CLOSE_WITHIN_SECONDS = 5.0
-# How many items are settled in one transaction. Other orders' commits wait for it, so it must be short.
+# How many items one transaction settles. Other orders' commits wait for the transaction, so keep it short.
 _BATCH = 20
 
 
 @dataclass(eq=False)
 class Outbox:
-    """Sends outbox items, and settles sent ones in batches. A sent item that a crash leaves unsettled is sent again.
+    """Sends outbox items and settles sent items in batches. Items that a crash leaves unsettled are sent again.
 
-    Sending an item again has no further effect: see `ports.Sender`. An item that is permanently refused, or fails too
-    often, becomes a dead letter. While a peer is down its items wait, and their failures do not count.
+    Sending an item again has no further effect: see `ports.Sender`. An item becomes a dead letter if its peer refuses
+    it permanently or if it fails too often. While a peer is down, its items wait, and their failures do not count.
 
     Attributes:
-        senders: one for each kind of item.
+        senders: the function that sends an item, by kind.
     """
 
     journal: Journal
@@ -83,13 +83,13 @@ class Outbox:
     def start_removal(self, entry: Entry) -> asyncio.Future[None]:
         """Start removing a shipped order's items from its cart. `send_now` waits for the returned future."""
         removal = self.senders[EMPTY_CART](entry)
-        # Nothing awaits the removal if the order cannot be recorded as shipped: the next worker repeats it.
+        # Nothing awaits the removal if recording the order as shipped fails: the next worker removes the items again.
         removal.add_done_callback(mark_retrieved)
         return self._track(removal)
 
     async def send_now(self, entry: Entry, removal: asyncio.Future[None]) -> None:
-        """Start sending the order's confirmation, and wait for the removal. A failed item remains in the outbox."""
-        # The caller need not wait for the confirmation: the outbox has it.
+        """Start sending the confirmation, and wait for the cart removal. Whichever fails remains in the outbox."""
+        # The caller need not wait for the confirmation: it is safe in the outbox.
         confirmation = self.senders[EMAIL](entry)
         self._track(asyncio.create_task(self._try_once(EMAIL, entry.order_id, confirmation, SEND_EMAIL_SECONDS)))
         await self._try_once(EMPTY_CART, entry.order_id, removal, SEND_NOW_SECONDS)
@@ -100,16 +100,16 @@ class Outbox:
         return sending
 
     async def run(self) -> None:
-        """Send due items and settle sent ones, until cancelled."""
+        """Send due items and settle sent items, until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._settle_periodically(), name="settle the outbox")
             for worker in workers(self.poll_timer, self._circuits, self.journal.claim_outbox, self._send_or_postpone):
                 tasks.create_task(worker.run())
 
     async def close(self) -> None:
-        """Settle the last items. If that fails, they are sent again, without further effect."""
+        """Settle the remaining sent items. Items left unsettled are sent again, which has no further effect."""
         with suppress(TimeoutError):
-            # A pod's grace period must cover this and closing the executor, which may take 7 s.
+            # A pod's grace period must cover this timeout plus closing the executor, which may take 7 s.
             async with asyncio.timeout(_CLOSE_WITHIN_SECONDS):
                 await asyncio.gather(*self._sending, return_exceptions=True)
                 await log_errors(self.settle(), "the outbox cannot be settled")
@@ -122,7 +122,7 @@ class Outbox:
                 await self.failpoints.reach(SETTLE[0])
                 done = await self.journal.settle(batch)
                 await self.failpoints.reach(SETTLE[1])
-            except JournalUnavailable:  # keep them: otherwise they would be sent again
+            except JournalUnavailable:  # keep the items, or they would be sent again
                 self._sent.extendleft(batch)
                 log.warning("the outbox cannot be settled")
                 return
@@ -141,12 +141,12 @@ class Outbox:
             except TimeoutError:
                 at_least = 1
             self._batch_complete.clear()
-            # A settlement that hangs must not block the next ones; its items are sent again.
+            # A settlement that hangs must not block later settlements; its items are sent again.
             settling = asyncio.wait_for(self.settle(at_least), _SETTLE_WITHIN_SECONDS)
             await log_errors(settling, "the outbox cannot be settled")
 
     async def _try_once(self, kind: str, order_id: str, sending: Awaitable[None], within_seconds: float) -> None:
-        """Finish sending a new order's item, even while the circuit is open. If that fails, leave it in the outbox."""
+        """Finish sending a new order's item, even while the circuit is open; on failure, leave it in the outbox."""
         try:
             async with asyncio.timeout(within_seconds):
                 await self._finish(kind, order_id, sending)
@@ -162,9 +162,9 @@ class Outbox:
             self._circuits[kind][False].record_success()
 
     async def _send_or_postpone(self, item: OutboxItem) -> bool:
-        """Send a claimed item, or postpone it. Return whether its peer works."""
+        """Send a claimed item, or postpone it if that fails. Return whether its peer works."""
         order_id = item.entry.order_id
-        # Checked before sending, because the item may kill every worker that sends it.
+        # Check this before sending, because the item may kill every worker that sends it.
         if item.failures > MAX_FAILURES:
             await self._set_dead(order_id, item.kind, "TOO_MANY_FAILURES")
             return True
@@ -207,13 +207,13 @@ class Outbox:
                 raise
 
     async def _finish(self, kind: str, order_id: str, sending: Awaitable[None]) -> None:
-        """Wait until an item is sent; make it a dead letter if its peer permanently refuses it.
+        """Wait until an item is sent, or make it a dead letter if its peer refuses it permanently.
 
         Raise any other DomainError.
         """
         try:
             await sending
-        except Unimplemented:  # not the peer's decision: a proxy without a route returns it, too
+        except Unimplemented:  # not the peer's decision: a proxy without a route also returns UNIMPLEMENTED
             raise
         except REFUSALS as error:
             await self._set_dead(order_id, kind, error.reason)
@@ -221,7 +221,7 @@ class Outbox:
         await self.failpoints.reach(EMAIL_SENT if kind == EMAIL else CART_EMPTIED)
         self._sent.append(Sent(order_id, kind))
         self._unsettled.set()
-        if len(self._sent) == _BATCH:  # not >=: while the journal is down, more items must cause no extra tries
+        if len(self._sent) == _BATCH:  # >= would cause extra tries for each further item while the journal is down
             self._batch_complete.set()
 
     async def _set_dead(self, order_id: str, kind: str, reason: str) -> None:

@@ -1,4 +1,4 @@
-"""How a request to place an order can end, and what happens if its key or cart already has an order."""
+"""How a request to place an order can end, and what to do if its key or cart already has an order."""
 
 from dataclasses import dataclass
 from enum import Enum, auto
@@ -26,14 +26,14 @@ class Replayed:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The caller gets this error. No card stays charged, unless the order is left to an operator."""
+    """The caller gets this error. No card stays charged, unless the order needs an operator."""
 
     error: DomainError
 
 
 @dataclass(frozen=True, slots=True)
 class BeginAgain:
-    """The earlier order has ended: read the cart again, and order what is left."""
+    """The earlier order has ended: read the cart again, and order what is left in it."""
 
 
 Outcome: TypeAlias = Placed | Replayed | Refused | BeginAgain
@@ -43,16 +43,16 @@ class Decision(Enum):
     """What to do with a request whose key or cart already has an order."""
 
     WAIT = auto()
-    """The order has no outcome yet: look again once it has changed."""
+    """The order has no outcome yet: decide again once the order has changed."""
     REPLAY = auto()
     REFUSE = auto()
-    """Repeat the order's own error."""
+    """Raise the order's error again."""
     REFUSE_KEY = auto()
-    """Another request has used the key."""
+    """A different request has used the key."""
     REFUSE_CART = auto()
-    """The cart belongs to another request's order, which an operator has to close."""
+    """The cart belongs to another request's order, which an operator must close first."""
     SHARE_CART = auto()
-    """Another request has bought some or all of the cart: see what is left."""
+    """Another request has bought some or all of the cart: find out what is left."""
     BEGIN_AGAIN = auto()
 
 
@@ -72,7 +72,7 @@ _DECISIONS = {
 
 
 def decide(existing: Entry, request: OrderRequest, *, is_own: bool) -> Decision:
-    """Decide about a request whose key or cart has this order. `is_own`: whether the request began the order."""
+    """Decide what to do with a request whose key or cart has this order. `is_own`: whether it began the order."""
     of_same_request, of_other_request = _DECISIONS[existing.state]
     if is_own:
         return of_same_request
@@ -81,10 +81,10 @@ def decide(existing: Entry, request: OrderRequest, *, is_own: bool) -> Decision:
 
 
 def may_begin_again(existing: Entry, request: OrderRequest) -> bool:
-    """Return whether the scope's order ended without effect, so that this request may begin its next attempt.
+    """Return whether the order ended without effect, so that this request may begin its next attempt.
 
-    With an idempotency key a refusal is final, unless payment found a field malformed: payment does not record such a
-    refusal, and the caller can correct the field.
+    With an idempotency key, a refusal is final unless payment found a field malformed: payment does not record such
+    refusals, and the caller can correct the field.
     """
     if request.key is None:
         return existing.state in RELEASED_CART

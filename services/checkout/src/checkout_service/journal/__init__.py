@@ -1,1 +1,1 @@
-"""The journal, in a SQLite file or a PostgreSQL database."""
+"""The order journal, stored in a SQLite file or a PostgreSQL database."""

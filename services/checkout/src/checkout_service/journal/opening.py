@@ -17,7 +17,7 @@ MIGRATIONS = Path(__file__).parent / "migrations"
 async def open_journal(
     url: str, telemetry: Telemetry | None = None, *, worker: str, lease_seconds: float = LEASE_SECONDS
 ) -> AsyncIterator[Journal]:
-    """Migrate the database and open the journal in it; see chassis.sql.url for the URLs."""
+    """Migrate the database and open its journal. chassis.sql.url describes the URLs."""
     migrate(url, MIGRATIONS)
     async with open_database(url, telemetry, unavailable=JournalUnavailable) as opened:
         yield Journal(opened, worker, lease_seconds)

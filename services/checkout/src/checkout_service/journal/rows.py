@@ -52,7 +52,7 @@ def new_order_to_row(new: Entry) -> dict[str, Any]:
 
 def transition_to_row(transition: Transition) -> dict[str, Any]:
     refusal, refused_as = transition.refusal, transition.refused_as
-    # Stored inside the refusal, so that an older release fails to decode such an order instead of charging it.
+    # Store it inside the refusal, so that an older release fails to decode the order instead of charging it.
     pending = {"refused_as": refused_as} if refused_as else {}
     return {
         "before": transition.before,
@@ -89,7 +89,7 @@ def entry_from_row(row: Row) -> Entry:
 
 
 def readable_entries(rows: Iterable[Row]) -> list[Entry]:
-    """Decode the rows to entries. Log and skip a row that cannot be decoded, so that it does not block the others."""
+    """Decode rows to entries. Log and skip rows that can't be decoded, so that they don't block the other rows."""
     entries = []
     for row in rows:
         try:
@@ -104,7 +104,7 @@ def first_entry(rows: Sequence[Row]) -> Entry | None:
 
 
 def steps_of(transition: Transition) -> list[tuple[str, str]]:
-    """Return the steps, each with its detail, that a transition adds to the order's history."""
+    """Return the (step, detail) pairs that a transition adds to the order's history."""
     if transition.step:
         return [(transition.step, transition.detail)]
     reason = transition.refusal.reason if transition.refusal else ""

@@ -1,4 +1,4 @@
-"""Encodes the parts of an order that have no columns of their own, as versioned JSON in the column `snapshot`."""
+"""Encodes the order fields that have no column of their own as versioned JSON, for the column `snapshot`."""
 
 from typing import Any
 
@@ -26,7 +26,7 @@ def dump(order: Order) -> bytes:
 
 
 def load(row: Row) -> Order:
-    """Return the order in a row of `orders`. Raise ValueError if the snapshot's version is from another release."""
+    """Decode a row of the table `orders`. Raise ValueError if another release wrote the snapshot in another version."""
     fields = orjson.loads(row["snapshot"])
     if fields["version"] != VERSION:
         raise ValueError(f"order {row['order_id']} has a snapshot of unknown version {fields['version']}")

@@ -38,13 +38,13 @@ from checkout_service.ports import (
 )
 
 OUTBOX_LEASE_SECONDS = 5
-"""How long other workers leave an order's outbox items to the worker that placed it."""
+"""How long an order's outbox items are reserved for the worker that placed the order."""
 
 STUCK_SECONDS = 60
 """An unfinished order whose state has not changed for this long needs operator attention."""
 
 MAX_COUNTED = 1000
-"""The count of orders dated in the future stops here."""
+"""Orders dated in the future are counted only up to this number."""
 
 _RECOVERY_LEASES = 20
 _INSERTS = 10
@@ -52,11 +52,11 @@ _SETTLED_AT_ONCE = 100
 
 
 class Journal:
-    """Stores orders durably: what a method wrote is on disk when it returns. All methods may raise JournalUnavailable.
+    """Stores orders durably: when a method returns, its writes are on disk. All methods may raise JournalUnavailable.
 
     Args:
-        database: contains the tables that `migrations` creates.
-        worker: names this replica in leases and histories.
+        database: the database with the tables that `migrations` creates.
+        worker: this replica's name in leases and histories.
         lease_seconds: how long the worker that serves the caller leases an order. Recovery's leases are twice as long.
     """
 
@@ -85,7 +85,7 @@ class Journal:
     async def insert(self, new: Entry) -> Entry | None:
         """Record a new order as CHARGING, with a lease.
 
-        Return None if it was recorded, otherwise the order that already has its scope or holds its cart.
+        Return None if the order was recorded, otherwise the order that already has its scope or holds its cart.
         """
         claim, order = new.claim, new.order
         for _ in range(_INSERTS):
@@ -97,12 +97,12 @@ class Journal:
                 return None
             holder = await self.find(new.scope) or await self.find_of_cart(order.user_id, order.cart_generation)
             if holder is not None:
-                # The insert is repeated after a lost connection, so the holder may be this order.
+                # After a lost connection the insert is repeated, so the holder may be the new order itself.
                 return None if holder.claim == claim else holder
         raise JournalUnavailable("the cart's orders change too fast")
 
     async def take_over(self, seen: Entry) -> Entry | None:
-        """Lease an order in CHARGING whose lease has expired. Return None if it has changed since it was seen."""
+        """Lease a CHARGING order whose lease has expired. Return None if it has changed since `seen` was read."""
         claim = replace(seen.claim, epoch=seen.epoch + 1, owner=new_owner())
         taken, _ = await self._database.write(
             self._statement(statements.TAKE_OVER, **claim_to_row(seen.claim), new_owner=claim.owner),
@@ -111,9 +111,9 @@ class Journal:
         return first_entry(taken)
 
     async def reopen(self, seen: Entry, new: Entry) -> Entry | None:
-        """Begin the next attempt of an order in a RELEASED_CART state, with the content of a new order in its scope.
+        """Begin the next attempt of an order in a RELEASED_CART state, replacing its content with the new order's.
 
-        Return None if the order has changed since it was seen, or if another order holds the cart.
+        Return None if the order has changed since `seen` was read, or if another order holds the cart.
         """
         claim = replace(seen.claim.next_attempt(), owner=new.owner)
         values = new_order_to_row(new) | claim_to_row(seen.claim)
@@ -126,17 +126,18 @@ class Journal:
     async def claim_expired(self, state: State, limit: int, *, failed: bool) -> list[Entry]:
         """Lease up to `limit` orders in an open state whose lease has expired.
 
-        Each counts as failed until its state changes. `failed` selects either orders that failed before or the rest.
+        Each claimed order counts as failed until its state changes. `failed`: whether to claim orders that have failed
+        before, or only orders that have not.
         """
         claims = statements.FAILED if failed else statements.NEW
         texts = (claims.correct_leases, claims.claim_expired, statements.CLAIM_EVENTS)
         return readable_entries(await self._claim(state, limit, *texts, failed=failed, state=state))
 
     async def update(self, claim: Claim, transition: Transition) -> bool:
-        """Apply the transition if the order still has this claim and state. A change to SHIPPED fills the outbox."""
+        """Apply the transition if the order's claim and state are unchanged. A change to SHIPPED fills the outbox."""
         after = transition.after
         updated = claim.next_attempt() if after is State.CHARGING else claim
-        if transition.step:  # operators share the order's claim, so each needs a new owner
+        if transition.step:  # operators all read the same claim: a new owner makes the second operator's update fail
             updated = replace(claim, owner=new_owner())
         values = claim_to_row(claim) | transition_to_row(transition)
         batch = [
@@ -147,7 +148,7 @@ class Journal:
             batch.append(self._statement(statements.FILL_OUTBOX, **claim_to_row(updated), state=after))
         if (await self._database.write(*batch))[0]:
             return True
-        # The update may have succeeded before its connection was lost: only this worker writes under this claim.
+        # The update may have succeeded just before the connection was lost: only this worker writes under this claim.
         found = await self.read(claim.order_id)
         return found is not None and found.claim == updated and found.state is after
 
@@ -163,7 +164,7 @@ class Journal:
         """End the leases that this replica held before a restart."""
         try:
             await self._database.write(self._statement(statements.RELEASE_OWN))
-        except JournalUnavailable as error:  # ignored if rejected: the leases expire anyway
+        except JournalUnavailable as error:  # a rejected statement is no problem: the leases expire anyway
             if not is_rejected(error):
                 raise
 
@@ -184,13 +185,13 @@ class Journal:
         ]
 
     async def postpone(self, item: OutboxItem, *, delay_seconds: float, reason: str) -> None:
-        """Make an outbox item due after a delay, and record its `failures`."""
+        """Make an outbox item due after a delay, and store its number of failures."""
         values: dict[str, Any] = {"order_id": item.entry.order_id, "kind": item.kind, "failures": item.failures}
         postpone = self._statement(statements.POSTPONE, **values, delay_seconds=delay_seconds, reason=reason)
         await self._database.write(postpone)
 
     async def set_dead(self, order_id: str, kind: str, *, reason: str) -> None:
-        """Make an outbox item a dead letter: it is not claimed until it is requeued."""
+        """Make an outbox item a dead letter, which no worker claims until an operator requeues it."""
         values = {"order_id": order_id, "kind": kind, "reason": reason}
         await self._database.write(
             self._statement(statements.SET_DEAD, **values),
@@ -198,7 +199,7 @@ class Journal:
         )
 
     async def requeue(self, order_id: str) -> list[str]:
-        """Make an order's dead letters due, as if they had never failed. Return their kinds."""
+        """Make an order's dead letters due now, as if they had never failed. Return their kinds."""
         requeued, _ = await self._database.write(
             self._statement(statements.REQUEUE, order_id=order_id),
             self._statement(statements.NOTIFICATION_EVENT, order_id=order_id, step="requeued", reason=self._worker),
@@ -206,7 +207,7 @@ class Journal:
         return sorted(row["kind"] for row in requeued)
 
     async def settle(self, sent: Collection[Sent]) -> list[str]:
-        """Delete sent outbox items, except any that the database rejects. Return the ids of orders that became DONE."""
+        """Delete sent outbox items, except any that the database rejects. Return the ids of orders now DONE."""
         items = [{"order_id": item.order_id, "kind": item.kind, "step": SENT_STEPS[item.kind]} for item in sent]
         try:
             return await self._set_done(items, statements.DELETE_SENT, statements.SENT_EVENTS)
@@ -215,12 +216,12 @@ class Journal:
                 raise
         done: list[str] = []
         for item in items:
-            with suppress(JournalUnavailable):  # the item is sent again when due, without further effect
+            with suppress(JournalUnavailable):  # the item is sent again when due, which has no further effect
                 done += await self._set_done([item], statements.DELETE_SENT, statements.SENT_EVENTS)
         return done
 
     async def settle_complete(self) -> list[str]:
-        """Set up to 100 SHIPPED orders without outbox items to DONE. Return their ids."""
+        """Mark up to 100 SHIPPED orders without outbox items as DONE. Return their ids."""
 
         async def settle(limit: int, passed: int) -> list[str]:
             found = await self._read(statements.COMPLETE, limit=limit, passed=passed)
@@ -229,9 +230,9 @@ class Journal:
         return await self._heads["complete"].take(settle, _SETTLED_AT_ONCE)
 
     async def delete_old(self, older_than_seconds: float, limit: int) -> int:
-        """Delete up to `limit` finished orders that began and last changed longer ago than this. Return how many.
+        """Delete up to `limit` finished orders that have not changed for this long. Return the number deleted.
 
-        Orders that need an operator remain.
+        Orders that need an operator are kept.
         """
         values: dict[str, Any] = {"older_than_seconds": older_than_seconds}
 
@@ -268,23 +269,23 @@ class Journal:
         return readable_entries(await self._report(statements.LIST_OF_USER, user_id=user_id, limit=limit))
 
     async def list_orders(self, states: Sequence[State], *, stuck: bool, limit: int) -> list[Entry]:
-        """Return orders in the given states (any if none), newest first. `stuck`: only stuck orders, oldest first."""
+        """Return orders in these states (default: all), newest first. `stuck`: only stuck orders, oldest first."""
         if stuck:
             items = [{"state": state} for state in states or State]
             return readable_entries(await self._report(statements.LIST_STUCK, items, limit=limit))
         if not states:
             return readable_entries(await self._report(statements.LIST, limit=limit))
-        # One query per state, so that each query reads only rows that it may return.
+        # Run one query per state, so that each reads only rows that it may return.
         found = [await self._report(_list_of(state), state=state, limit=limit) for state in set(states)]
         newest = heapq.merge(*found, key=lambda row: (row["created_at"], row["order_id"]), reverse=True)
         return readable_entries(islice(newest, limit))
 
     async def scan(self, after: Position, limit: int) -> list[Entry]:
-        """Return up to `limit` orders that were created after a position, oldest first."""
+        """Return up to `limit` orders created after a position, oldest first."""
         return readable_entries(await self._report(statements.SCAN, at=after.at, key=after.key, limit=limit))
 
     async def outbox_of(self, order_ids: Sequence[str]) -> dict[str, dict[str, bool]]:
-        """Return the kinds of each order's outbox items, and whether they are dead letters."""
+        """Return, for each order id, the kinds of its outbox items, and whether each is a dead letter."""
         found: dict[str, dict[str, bool]] = {order_id: {} for order_id in order_ids}
         for row in await self._report(statements.OUTBOX_OF, [{"order_id": order_id} for order_id in order_ids]):
             found[row["order_id"]][row["kind"]] = bool(row["dead"])
@@ -302,10 +303,10 @@ class Journal:
     async def _claim(
         self, queue: str, limit: int, correction: str, *texts: str, failed: bool, **values: Any
     ) -> Sequence[Row]:
-        """If work is due, correct lease times that are too far ahead, run `texts`, and return the rows of the first."""
+        """If work is due, correct times that are too far ahead, run `texts`, and return the first statement's rows."""
         if (queue, failed) not in await self._due_queues():
             return []
-        with suppress(JournalUnavailable):  # if the correction fails, other rows can still be claimed
+        with suppress(JournalUnavailable):  # even if the correction fails, other rows can be claimed
             await self._database.write(self._statement(correction, **values))
 
         async def claim(limit: int, passed: int) -> Sequence[Row]:
@@ -316,9 +317,9 @@ class Journal:
         return await self._heads[queue, failed].take(claim, limit)
 
     async def _due_queues(self) -> set[tuple[str, bool]]:
-        """Return the order states and item kinds that have due work, each with whether that work has failed before.
+        """Return the queues (order states and item kinds) with due work, each with whether the work has failed before.
 
-        Concurrent calls share one read, which starts after all of them.
+        Concurrent calls share one read, which starts only after all of them have asked.
         """
         if self._reading_due is None:
             self._reading_due = asyncio.create_task(self._read_due_queues(), name="read what is due")
@@ -329,13 +330,13 @@ class Journal:
         return {(row["queue"], bool(row["failed"])) for row in await self._read(statements.DUE_QUEUES)}
 
     async def _set_done(self, items: Sequence[object], *before: str) -> list[str]:
-        """Lock the items' orders, run the statements, and set orders without outbox items to DONE. Return their ids."""
+        """Lock the items' orders, run the statements, and mark orders without outbox items DONE. Return their ids."""
         texts = (statements.LOCK_ORDERS, *before, statements.SET_DONE, statements.DONE_EVENTS)
         *_, done, _ = await self._database.write(*(self._statement(text, items) for text in texts))
         return [row["order_id"] for row in done]
 
     def _events(self, claim: Claim, state: State, *steps: tuple[str, str]) -> Statement:
-        """Return the statement that adds steps and details to an order's history if it has this claim and state."""
+        """Return the statement that adds steps to an order's history if the order has this claim and state."""
         items = [{"step": step, "detail": detail, "place": place} for place, (step, detail) in enumerate(steps)]
         return self._statement(statements.EVENTS, items, **claim_to_row(claim), state=state)
 
@@ -360,7 +361,7 @@ class Journal:
 
 
 def _list_of(state: State) -> str:
-    """Return the statement that lists the orders in a state, through the index that covers this state."""
+    """Return the statement that lists a state's orders through the index that covers the state."""
     if state is State.DONE:
         return statements.LIST_DONE
     return statements.LIST_NOT_PLACED if state in RELEASED_CART | {State.SETTLED} else statements.LIST_ACTIVE

@@ -1,7 +1,7 @@
 # ruff: noqa: S608 - the fragments are constants
 """The journal's SQL for both databases; `chassis.sql.database` explains how they differ.
 
-`{_NAME}` is a fragment from this module, `{NOW}` the database's clock in seconds since 1970, `:name` a parameter.
+`{_NAME}` is a fragment from this module, `{NOW}` the database's time in seconds since 1970, `:name` a parameter.
 """
 
 from dataclasses import dataclass
@@ -10,18 +10,18 @@ from chassis.sql.database import NOW
 from checkout_service.domain import OPEN
 from checkout_service.ports import OUTBOX_KINDS
 
-# Conditions of partial indexes, which queries must repeat word for word. _ACTIVE orders are unfinished; recovery
-# continues the _OPEN ones.
+# Partial index conditions, which queries must repeat word for word for the index to be used. _ACTIVE orders are
+# unfinished; recovery continues the _OPEN orders.
 _ACTIVE = "state IN ('CHARGING', 'VOIDING', 'SHIPPED', 'NEEDS_REFUND', 'NEEDS_REVIEW')"
 _OPEN = "state IN ('CHARGING', 'VOIDING')"
 _NOT_PLACED = "state IN ('DECLINED', 'VOIDED', 'ABANDONED', 'SETTLED')"
 
-# Orders that hold their cart: the condition of a unique partial index.
+# Matches orders that hold their cart. A unique partial index has the same condition.
 _LIVE_CART = """
     cart_etag <> '' AND state IN ('CHARGING', 'VOIDING', 'SHIPPED', 'DONE', 'NEEDS_REFUND', 'NEEDS_REVIEW')
 """
 
-# The clock may have been set back, so a time further ahead than any worker sets does not count.
+# The clock may have been set back, so ignore times further ahead than any worker sets.
 _LEASED = f"(lease_until > {NOW} AND lease_until <= {NOW} + :max_ahead_seconds)"
 _UNCHANGED = f"(updated_at < {NOW} - :stuck_seconds OR updated_at > {NOW} + :stuck_seconds)"
 _STUCK = f"({_ACTIVE} AND (state IN ('NEEDS_REFUND', 'NEEDS_REVIEW') OR {_UNCHANGED}))"
@@ -39,7 +39,7 @@ _ENTRY = f"""
 
 
 def _events(step: str, source: str, *, at: str = NOW, detail: str = "''") -> str:
-    """Return the statement that adds a step to the history of orders that do not have it yet."""
+    """Return the statement that adds a step to the history of orders that don't have the step yet."""
     return f"""
         INSERT INTO order_events (order_id, epoch, step, at, state, attempt, detail)
         SELECT order_id, epoch, {step}, {at}, state, attempt, {detail} FROM {source}
@@ -71,7 +71,7 @@ INSERT = f"""
     ) ON CONFLICT DO NOTHING RETURNING order_id, epoch, state, attempt
 """
 
-# Steps in one transaction are a microsecond apart, so that the history lists them in sequence.
+# Date the steps of one transaction a microsecond apart, so that the history lists them in sequence.
 EVENTS = _events(
     "value->>'step'",
     f"orders CROSS JOIN json_each(:items) WHERE {_HELD} AND state = :state",
@@ -87,7 +87,7 @@ TAKE_OVER = f"""
     RETURNING {_ENTRY}
 """
 
-# NOT EXISTS avoids violating the unique index: on SQLite that would roll back other orders in the transaction.
+# NOT EXISTS avoids violating the unique index: on SQLite, a violation would roll back the transaction's other orders.
 REOPEN = f"""
     UPDATE orders SET
         state = 'CHARGING', attempt = attempt + 1, epoch = epoch + 1, owner = :new_owner, worker = :worker,
@@ -101,7 +101,7 @@ REOPEN = f"""
     RETURNING {_ENTRY}
 """
 
-# Orders just claimed have the longest leases, so an index finds them.
+# Orders that were just claimed have the longest leases, so the index on lease times finds them.
 _JUST_CLAIMED = f"""
     {_OPEN} AND state = :state AND failures > 0 AND lease_until > {NOW} + :recovery_lease_seconds / 2
         AND owner = :new_owner
@@ -111,9 +111,9 @@ CLAIM_EVENTS = _events("'taken_over'", f"orders WHERE {_JUST_CLAIMED}", detail="
 
 @dataclass(frozen=True, slots=True)
 class Claims:
-    """SQL that claims orders and outbox items. One instance claims what has failed before, another the rest.
+    """SQL that claims orders and outbox items: NEW claims what has not failed yet, FAILED what has failed before.
 
-    `tries`: the SQL condition that tells them apart; the partial indexes use it, too.
+    `tries`: the SQL condition that tells the two apart. The partial indexes contain the same condition.
     """
 
     tries: str
@@ -127,7 +127,7 @@ class Claims:
 
     @property
     def claim_expired(self) -> str:
-        # An order may kill every worker that takes it, so its next try is scheduled now, with a growing delay.
+        # An order may kill every worker that claims it, so schedule the next try now, with a growing delay.
         return f"""
             WITH due AS MATERIALIZED (
                 SELECT order_id FROM orders
@@ -170,8 +170,8 @@ NEW, FAILED = Claims("failures = 0"), Claims("failures > 0")
 _QUEUES = [(state.value, "lease_until", f"orders WHERE {_OPEN} AND state = '{state.value}'") for state in OPEN]
 _QUEUES += [(kind, "due_at", f"outbox WHERE dead_at IS NULL AND kind = '{kind}'") for kind in OUTBOX_KINDS]
 
-# The queues (order states and outbox item kinds) with something to claim. Reading them first saves write
-# transactions, of which SQLite runs one at a time. A time further ahead than any worker sets counts as due.
+# Lists the queues (order states and outbox item kinds) with something to claim. Reading first saves write transactions,
+# and SQLite runs only one of those at a time. A time further ahead than any worker sets counts as due.
 DUE_QUEUES = " UNION ALL ".join(
     f"""
     SELECT '{queue}' AS queue, {failed} AS failed
@@ -231,8 +231,8 @@ REQUEUE = f"""
     RETURNING kind
 """
 
-# Two replicas may settle the two items of one order at the same time. Without the lock each would still see the other's
-# item, and the order would remain SHIPPED.
+# Two replicas may settle an order's two items at the same time. Without the lock, each replica would still see the item
+# that the other one deletes, and the order would remain SHIPPED.
 LOCK_ORDERS = f"""
     SELECT order_id, epoch, state, attempt FROM orders
     WHERE {_LISTED} ORDER BY order_id FOR UPDATE
@@ -292,7 +292,7 @@ COUNT_OUTBOX = "SELECT count(*) AS items FROM outbox"
 
 COUNT_DEAD = "SELECT kind, count(*) AS items FROM outbox WHERE dead_at IS NOT NULL GROUP BY kind"
 
-# A SHIPPED order's `updated_at` is the time its outbox was filled.
+# A SHIPPED order's `updated_at` is when its outbox was filled.
 OLDEST_NOTIFICATION = f"""
     SELECT {NOW} - updated_at AS age FROM orders
     WHERE {_ACTIVE} AND state = 'SHIPPED' AND EXISTS (
@@ -312,10 +312,10 @@ LIST_ACTIVE = _newest(f"{_ACTIVE} AND state = :state")
 
 LIST_NOT_PLACED = _newest(f"{_NOT_PLACED} AND state = :state")
 
-# Uses the index of all orders by creation time: most orders are DONE, so a short scan finds enough.
+# Scans the index of all orders by creation time: most orders are DONE, so a short scan finds enough.
 LIST_DONE = _newest("state = 'DONE'")
 
-# Uses the index for carts: an index for users would cost another write per order.
+# Uses the index on carts: an index on users would cost one more write per order.
 LIST_OF_USER = _newest(f"user_id = :user_id AND {_LIVE_CART}")
 
 LIST_STUCK = f"""
