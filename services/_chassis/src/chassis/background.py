@@ -25,14 +25,14 @@ async def in_background(*loops: Loop) -> AsyncIterator[None]:
 
 
 async def repeat(work: Callable[[], Awaitable[object]], seconds: float, event: str, **details: str) -> None:
-    """Do the work now, and again after each pause of `seconds`, until cancelled. Log its errors as `event`."""
+    """Do the work repeatedly, pausing for `seconds` in between, until cancelled. Log its errors as `event`."""
     while True:
         await log_errors(work(), event, **details)
         await asyncio.sleep(seconds)
 
 
 async def log_errors(work: Awaitable[object], event: str, **details: str) -> bool:
-    """Await some work, log its error if it fails, and return whether it succeeded."""
+    """Await some work and return whether it succeeded. Log its error if it fails."""
     try:
         await work
     except Unavailable:
@@ -45,14 +45,14 @@ async def log_errors(work: Awaitable[object], event: str, **details: str) -> boo
 
 
 async def shared_result(running: "asyncio.Future[T]") -> T:
-    """Wait for work that continues even if this caller is cancelled, and return its result."""
-    # Not asyncio.shield: since Python 3.14, it reports the error of work that no caller waits for any more.
+    """Wait for work and return its result. Cancelling this caller doesn't cancel the work."""
+    # Don't use asyncio.shield: since Python 3.14, it reports errors that no caller is waiting for.
     running.add_done_callback(mark_retrieved)
     await asyncio.wait([running])
     return running.result()
 
 
 def mark_retrieved(running: "asyncio.Future[Any]") -> None:
-    """Keep asyncio from reporting the error of work that no caller waits for any more."""
+    """Keep asyncio from reporting an error that no caller is waiting for."""
     if not running.cancelled():
         running.exception()

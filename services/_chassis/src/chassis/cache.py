@@ -31,7 +31,7 @@ class _Entry(Generic[V]):
 
 
 class TtlCache(Generic[K, V]):
-    """Fetches missing values. A failed fetch is not cached; every caller that waits for it gets its error.
+    """Fetches missing values. A failed fetch is not cached; every caller waiting for it gets the error.
 
     Args:
         fetch: loads a key's value; runs without the deadline of the call that triggers it.
@@ -61,7 +61,7 @@ class TtlCache(Generic[K, V]):
         )
 
     async def get(self, *keys: K) -> list[V]:
-        """Return the values in the order of the keys. If a fetch fails, raise its error."""
+        """Return the keys' values, in the same order. If a fetch fails, raise its error."""
         now = self._clock()
         entries = [self._usable(key, now) for key in keys]
         fetches = [

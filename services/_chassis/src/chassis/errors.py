@@ -15,7 +15,7 @@ class DomainError(Exception):
 
     Args:
         reason: what programs branch on, in UPPER_SNAKE_CASE; derived from the class name by default.
-        retry_after_seconds: how long to wait until a retry may succeed, if known.
+        retry_after_seconds: how long to wait before a retry may succeed, if known.
     """
 
     default_reason: ClassVar[str] = "DOMAIN_ERROR"
@@ -76,7 +76,7 @@ class AlreadyExists(DomainError):
 
 
 class FailedPrecondition(DomainError):
-    """The state of the system forbids a valid request; a retry won't help."""
+    """The request is valid, but the system's state doesn't allow it; a retry won't help."""
 
 
 class Aborted(DomainError):
@@ -123,8 +123,8 @@ REFUSALS: tuple[type[DomainError], ...] = (
     OutOfRange,
     Unimplemented,
 )
-"""Errors with which a peer refuses a request for good: it did nothing, and a retry won't help. After any other error, a
-write's outcome is unknown."""
+"""Errors that mean a peer has refused a request for good: it did nothing, and a retry won't help. After any other
+error, a write's outcome is unknown."""
 
 
 class IdempotencyKeyReused(InvalidArgument):

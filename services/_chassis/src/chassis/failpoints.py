@@ -1,10 +1,10 @@
 """Failpoints: named places in the code where a process dies, or a task hangs, waits, fails or uses up CPU or memory.
 
 Tests enable them in the environment: `FAILPOINTS="payment.charge.after=kill"`. Entries are separated by commas;
-`=error*2` acts only the first two times, and `=stall:1.5` waits for 1.5 seconds. Every service method is a failpoint,
-too, which acts before the method's handler: `FAILPOINTS="shop.AdService/GetAds=stall:0.5"`.
+`=error*2` acts only the first two times, and `=stall:1.5` waits for 1.5 seconds. Every service method is also
+a failpoint, which acts before the method's handler: `FAILPOINTS="shop.AdService/GetAds=stall:0.5"`.
 
-`shop.internal.Failpoints`, served with LAB=1, describes all actions and enables them in a running process.
+The service `shop.internal.Failpoints`, enabled by LAB=1, documents all actions and enables failpoints at run time.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from chassis.errors import DomainError
 
 _ALWAYS = 1_000_000
 _MAX_LEAK_BYTES = 2**30
-# Multiples of the golden ratio modulo 1 are spread evenly and never repeat, so they match no pattern of calls.
+# Multiples of the golden ratio modulo 1 are spread evenly and never repeat, so they can't fall into step with calls.
 _GOLDEN_RATIO = 0.6180339887498949
 _KINDS = {kind.default_reason: kind for kind in DomainError.__subclasses__()}
 _ENTRY = re.compile(
@@ -29,11 +29,11 @@ _ENTRY = re.compile(
 
 
 class FailpointReached(Exception):
-    """A failpoint's error. It isn't a DomainError, so that it is handled like a bug."""
+    """The error that a failpoint raises. It isn't a DomainError, so it is handled like a bug."""
 
 
 class Failpoint:
-    """A failpoint and its action. Setting `ended` ends all waits in it. A malformed specification raises ValueError."""
+    """A failpoint and its action. Setting `ended` ends all its waits. Raise ValueError if malformed."""
 
     def __init__(self, specification: str) -> None:
         entry = _ENTRY.fullmatch(specification.strip())
@@ -54,11 +54,11 @@ class Failpoint:
         self._calls += 1
         if not self._left or self._calls * _GOLDEN_RATIO % 1 >= self._share:
             return
-        self._left -= 1  # before the action, or concurrent calls could exceed `times`
+        self._left -= 1  # count before acting, or concurrent calls could exceed `times`
         match self._action:
-            case "kill":  # not an exception or exit: a crash runs no cleanup
+            case "kill":  # don't raise or exit: a crash runs no cleanup
                 os.kill(os.getpid(), signal.SIGKILL)
-            case "hang":  # until the task is cancelled, for example by the caller's deadline
+            case "hang":  # until the failpoint ends or the task is cancelled, for example by the caller's deadline
                 await self.ended.wait()
             case "stall":
                 with suppress(TimeoutError):
@@ -70,20 +70,20 @@ class Failpoint:
             case "leak":
                 if len(self._leaked) < _MAX_LEAK_BYTES:
                     self._leaked += b"\x01" * (int(self._argument) * 2**20)  # zeros would take no memory
-            case _ if self._argument:  # logged without a traceback, which would show this code
+            case _ if self._argument:  # a DomainError: its log line has no traceback that would give the failpoint away
                 raise _KINDS[self._argument](message=self._argument.lower().replace("_", " "))
             case _:
                 raise FailpointReached(self.name)
 
 
 class Failpoints:
-    """The enabled failpoints, initially those in FAILPOINTS. A malformed value raises ValueError.
+    """The enabled failpoints, initially those in FAILPOINTS. Raise ValueError if the specification is malformed.
 
     Attributes:
         changeable: whether more failpoints may be enabled later.
-        methods: names of all methods in this process.
-        enabled: failpoints by identifier; for failpoints from FAILPOINTS, the identifier is the name.
-        expiries: timers that end the failpoints that were enabled later, by identifier.
+        methods: the names of all service methods in this process.
+        enabled: the enabled failpoints by identifier; failpoints from FAILPOINTS use their name as the identifier.
+        expiries: the timers that end failpoints enabled later, by identifier.
     """
 
     def __init__(self, specification: str = "") -> None:
@@ -100,7 +100,7 @@ class Failpoints:
                 await failpoint.reach()
 
     def enable(self, identifier: str, specification: str, seconds: float) -> None:
-        """Enable a failpoint for some seconds, ending any with this identifier. Raise ValueError if it is malformed."""
+        """Enable a failpoint for `seconds`, replacing any with this identifier. Raise ValueError if it is invalid."""
         failpoint = Failpoint(specification)
         if "/" in failpoint.name and failpoint.name not in self.methods:
             raise ValueError("this process has no such method")
@@ -109,7 +109,7 @@ class Failpoints:
         self.expiries[identifier] = asyncio.get_running_loop().call_later(seconds, self.end, identifier)
 
     def end(self, identifier: str) -> None:
-        """End the failpoint that was enabled with this identifier, if there is one, and all waits in it."""
+        """End the failpoint enabled with this identifier, if any, and all its waits."""
         if expiry := self.expiries.pop(identifier, None):
             expiry.cancel()
             self.enabled.pop(identifier).ended.set()

@@ -39,7 +39,7 @@ A check may query the service's own store, but never a peer: one service's outag
 """
 
 Serving = Callable[[SettingsT, Telemetry], AbstractAsyncContextManager[Mapping[str, int | None]]]
-"""A context that serves until it exits, and then drains. It yields the ports, for the log."""
+"""A context manager that serves until its context exits, then drains. It yields the ports, which are logged."""
 
 
 def run_process(
@@ -87,7 +87,7 @@ def run_process(
 def _migrate(url: str, migrations: Path, connect_seconds: float) -> None:
     """Run pending migrations in another process, and exit if they fail.
 
-    In this process, SQLAlchemy and Alembic would occupy 22 MiB until it ends.
+    Loaded into this process, SQLAlchemy and Alembic would occupy 22 MiB until it ends.
     """
     try:
         pending = needs_migration(url, migrations, connect_seconds=connect_seconds)
@@ -115,14 +115,14 @@ async def _serve_until_stopped(serving: Serving[SettingsT], settings: SettingsT,
     changed = asyncio.create_task(_stop_on_change(stopped, _modification_times())) if settings.reload else None
     with observe_loop_lag(telemetry):
         async with serving(settings, telemetry) as ports:
-            # Objects created so far stay alive: a full collection that scans them would block the loop for 40 to 84 ms.
+            # Exempt all objects so far from garbage collection: scanning them would block the loop for 40 to 84 ms.
             gc.freeze()
             log.info("serving", **ports)
             await stopped.wait()
             log.info("draining")
     log.info("stopped")
     if changed is not None and changed.done():
-        os.execv(sys.executable, sys.orig_argv)  # noqa: S606 - the same program, with changed sources
+        os.execv(sys.executable, sys.orig_argv)  # noqa: S606 - reruns this program with the changed sources
 
 
 async def _stop_on_change(stopped: asyncio.Event, before: dict[Path, float]) -> None:

@@ -30,7 +30,7 @@ NonNegativeFloat = Annotated[float, Meta(ge=0)]
 
 
 class SecretStr:
-    """A secret text that neither `str` nor `repr` reveals."""
+    """A secret string that neither `str` nor `repr` reveals."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -45,9 +45,9 @@ class SecretStr:
 
 @dataclass(frozen=True)
 class Parse:
-    """Annotates a setting with the function that parses its text, instead of converting the text to the type.
+    """Annotates a setting with a function that parses its text, replacing the default conversion to its type.
 
-    If the text is invalid, the function raises ValueError that says what it must be, without quoting a secret.
+    If the text is invalid, the function raises a ValueError that says what the text must be, without quoting a secret.
     """
 
     function: Callable[[str], Any]
@@ -66,10 +66,10 @@ FilePath = Annotated[Path, Parse(_parse_file)]
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(field,))
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """Settings of every process. Each field is read from the environment variable with the field's name in capitals.
+    """Settings that every process has. Each field is read from the environment variable that has its name in capitals.
 
-    Subclasses become dataclasses without a decorator. A field's type is Path, SecretStr or a type that msgspec converts
-    text to; for any other type, the annotation must contain `Parse`.
+    Subclasses become dataclasses without a decorator. A field's type is Path, SecretStr or a type that msgspec can
+    convert text to; any other type must be annotated with `Parse`.
     """
 
     log_level: Literal["debug", "info", "warning", "error"] = "info"
@@ -83,7 +83,7 @@ class Settings:
         dataclass(frozen=True, kw_only=True)(cls)
 
 
-# One key, or several separated by commas during a key change.
+# One key or, during a key change, several separated by commas.
 HmacKeySetting = Annotated[HmacKeys, Parse(HmacKeys.parse)]
 
 
@@ -98,7 +98,7 @@ class ServerSettings(Settings):
 
     host: str = "[::]"
     port: Port
-    # SIGTERM reaches a pod before its address leaves the endpoints: serve until then, and let calls in flight finish.
+    # After SIGTERM, new calls still arrive: serve them for `drain_seconds`, then give all calls `grace_seconds` to end.
     drain_seconds: NonNegativeFloat = 2
     grace_seconds: NonNegativeFloat = 20
     reload: bool = False
@@ -106,7 +106,7 @@ class ServerSettings(Settings):
 
 class ServiceSettings(ServerSettings):
     port: Port = 50051
-    # For services that only our own services and operators call, such as PaymentLedger; most processes have none.
+    # Serves what only our own services and operators may call, such as PaymentLedger; most processes don't open it.
     internal_port: Port = 50052
     # Which caller may call which methods; requires TLS_FOLDER.
     allowed_calls: Annotated[Callers, Parse(parse_callers)] = field(default_factory=dict)
@@ -138,7 +138,7 @@ def load_one(settings: type[Settings], name: str, environment: Mapping[str, str]
 def _load_fields(
     settings: type[Settings], chosen: Iterable[Field[Any]], environment: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Return the values of all set variables, by field. Exit if one is invalid or a required variable is unset."""
+    """Return the values of all set variables, by field name. Exit if a variable is invalid, or required but unset."""
     hints = get_type_hints(settings, include_extras=True)
     values: dict[str, Any] = {}
     problems: list[str] = []
@@ -158,8 +158,8 @@ def _load_fields(
 
 
 def _parse(text: str, hint: Any) -> Any:
-    """Parse a variable's text. If it is invalid, raise ValueError that says what it must be."""
-    # In the type, None only stands for an unset variable: don't let msgspec convert the text "null" to None.
+    """Parse a variable's text. Raise ValueError, saying what the text must be, if it is invalid."""
+    # Drop None from the type, where it stands for an unset variable: msgspec would convert the text "null" to None.
     (wanted,) = (part for part in get_args(hint) if part is not type(None)) if type(None) in get_args(hint) else (hint,)
     for annotation in getattr(wanted, "__metadata__", ()):
         if isinstance(annotation, Parse):
