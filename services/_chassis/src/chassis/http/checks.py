@@ -1,4 +1,4 @@
-"""Handles requests that must not reach the application: probes, wrong hosts and requests of ambiguous length."""
+"""Handles requests that must not reach the application: probes, and requests with a wrong host or ambiguous length."""
 
 from collections.abc import Awaitable, Callable, Mapping
 
@@ -15,7 +15,7 @@ log = structlog.get_logger()
 
 
 def with_allowed_hosts(app: ASGIApp, allowed: frozenset[str], telemetry: Telemetry) -> ASGIApp:
-    """Refuse hosts that aren't allowed with 421, and malformed ones with 400 (TrustedHostMiddleware only sends 400)."""
+    """Refuse hosts that aren't allowed with 421, malformed hosts with 400 (TrustedHostMiddleware sends only 400)."""
     refuse = _refusal("host", telemetry)
 
     async def serve(scope: Scope, receive: Receive, send: Send) -> None:
@@ -29,7 +29,7 @@ def with_allowed_hosts(app: ASGIApp, allowed: frozenset[str], telemetry: Telemet
 def with_one_length(app: ASGIApp, telemetry: Telemetry) -> ASGIApp:
     """Refuse a request with both Content-Length and Transfer-Encoding, and close its connection.
 
-    A proxy may see the request end elsewhere, and treat the rest as another request (request smuggling).
+    A proxy may disagree about where such a request ends, and treat the rest as another request (request smuggling).
     """
     refuse = _refusal("length", telemetry)
 

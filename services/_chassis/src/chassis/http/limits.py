@@ -20,8 +20,8 @@ REFUSED = _IN_FLIGHT, _NO_REQUEST, _CONNECTION = "in_flight", "no_request", "con
 def with_limits(app: ASGIApp, refusals: Refusals, *, max_requests: int, body_seconds: float) -> ASGIApp:
     """Refuse requests with 503 if `max_requests` are already in flight, and with 408 if their bodies arrive too late.
 
-    uvicorn's `limit_concurrency` would also refuse probes, so that Kubernetes would restart the overloaded pod. If a
-    body takes longer than `body_seconds`, the application sees a client that has disconnected.
+    uvicorn's `limit_concurrency` would also refuse probes, and Kubernetes would then restart the overloaded pod. If a
+    body takes longer than `body_seconds`, the application sees the client disconnect.
     """
     in_flight = 0
 
@@ -86,8 +86,8 @@ class _TimedRequest:
 class Connections:
     """A server's open connections, ordered by when they last received something.
 
-    Beyond the limit, the connection that has waited longest for a request is closed. If none waits, the new connection
-    is closed.
+    At the limit, a new connection replaces the connection that has waited longest for a request. If no connection is
+    waiting for one, the new connection is closed.
     """
 
     _limit: int
@@ -111,7 +111,7 @@ class Connections:
 
 
 class HeadTimeoutProtocol(H11Protocol):
-    """uvicorn's HTTP/1.1 protocol, which also closes a connection if a request's head takes too long to arrive.
+    """uvicorn's HTTP/1.1 protocol, extended to close a connection if a request's head takes too long to arrive.
 
     uvicorn would wait forever for a connection's first request, and for the rest of a request that has begun.
     """

@@ -32,16 +32,16 @@ from chassis.values.hosts import parse_host_patterns
 
 log = structlog.get_logger()
 
-# Longer than load balancers keep idle connections; otherwise they would send requests on closing connections.
+# Keep idle connections longer than load balancers do, or they would send requests on connections that are closing.
 _KEEP_ALIVE_SECONDS = 75
 _STALL_SECONDS = 60  # how long a client may stop reading its response
 _READINESS_TIMEOUT_SECONDS = 2.0
 _OTHER_FILES = 320
-_SPARE_CONNECTIONS = 100  # for probes, and for requests that get 503
+_SPARE_CONNECTIONS = 100  # for health probes, and to answer excess requests with 503
 
 
 def _parse_networks(text: str) -> tuple[str, ...]:
-    """Parse comma-separated addresses and networks into the form that uvicorn expects for trusted proxies."""
+    """Parse trusted proxies, as comma-separated addresses and networks, and return them as uvicorn expects them."""
     try:
         networks = [ipaddress.ip_network(item.strip()) for item in text.split(",") if item.strip()]
     except ValueError as error:
@@ -55,7 +55,7 @@ class HttpServiceSettings(ServerSettings):
     body_timeout_seconds: PositiveFloat = 30
     max_connections: PositiveInt = 1000
     trusted_proxies: Annotated[tuple[str, ...], Parse(_parse_networks)] = ()
-    # Continue clients' traces and baggage. Only safe behind a gateway that starts traces and drops any from outside.
+    # Continue clients' traces and baggage. Only safe behind a gateway that starts traces and drops outside ones.
     trust_traces: bool = False
     # Host names that requests may use; an empty set allows all.
     allowed_hosts: Annotated[frozenset[str], Parse(parse_host_patterns)] = frozenset()
@@ -84,7 +84,7 @@ class HttpService:
         self._checks.append(check)
 
     def add_unobserved_path(self, prefix: str) -> None:
-        """Record no span, duration or log line for requests whose path has this prefix, such as for pictures."""
+        """Record no span, duration or log line for requests whose path has this prefix, such as picture requests."""
         self._unobserved.append(prefix)
 
     def wrap(self, app: ASGIApp) -> ASGIApp:
@@ -135,7 +135,7 @@ class Server(uvicorn.Server):
         )
         super().__init__(config)
 
-    # Do nothing: on SIGTERM, uvicorn would stop at once instead of draining.
+    # Install no signal handlers: on SIGTERM, uvicorn's handler would stop the server at once instead of draining.
     @contextmanager
     @override
     def capture_signals(self) -> Iterator[None]:
@@ -153,8 +153,8 @@ def run(
 ) -> None:
     """Run an HTTP service until SIGTERM or SIGINT, then exit with status 0.
 
-    `build` opens stores, channels and tasks, and yields the application; its context exits after the drain. `options`
-    are passed to `run_process`.
+    `build` opens stores and channels, starts tasks, and yields the application; its context exits after the drain.
+    `options` are passed to `run_process`.
     """
 
     def start(settings: HttpSettingsT, telemetry: Telemetry) -> AbstractAsyncContextManager[Mapping[str, int]]:
@@ -190,7 +190,7 @@ async def serving(
                 yield {"port": listener.getsockname()[1]}
             finally:
                 service.is_draining = True
-                # Keep serving: the endpoint is removed only some time after SIGTERM.
+                # Keep serving: the pod's endpoint is removed only some time after SIGTERM.
                 await asyncio.sleep(settings.drain_seconds)
                 server.should_exit = True
 
@@ -216,6 +216,6 @@ def _listen(host: str, port: int) -> socket.socket:
         setting = "PORT" if error.errno in (errno.EADDRINUSE, errno.EACCES) else "HOST"
         reason = (error.strerror or "").partition(" (while ")[0]  # without the address that Python appends
         raise OSError(f"{setting}: can't listen on {host}:{port}: {reason}") from error
-    if sys.platform == "linux":  # connections inherit this: the kernel closes those whose client doesn't read
+    if sys.platform == "linux":  # connections inherit this: the kernel closes any whose client stops reading
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _STALL_SECONDS * 1000)
     return listener

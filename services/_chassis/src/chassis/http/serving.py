@@ -29,7 +29,7 @@ CLIENT_CLOSED_REQUEST = 499
 _REQUEST_ID_HEADER = "x-request-id"
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _METHODS = frozenset(HTTPMethod)
-# Without includeSubDomains, because the domain's other hosts are not ours.
+# Leave out includeSubDomains, because the domain's other hosts are not ours.
 _TLS_HEADERS = {"strict-transport-security": "max-age=31536000"}
 _DEFAULT_HEADERS = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
 
@@ -147,7 +147,7 @@ class ObservedApplication:
 
 @dataclass
 class _Exchange:
-    """Observes a request and its response between server and application, and adds the request id to the response."""
+    """Observes a request and its response on their way to and from the application, and adds the request id."""
 
     _scope: Scope
     _receive: Receive
@@ -181,8 +181,8 @@ class _Exchange:
 def _identify(scope: Scope) -> dict[str, str]:
     """Return the request id and the client's address, keyed by attribute name.
 
-    The id is X-Request-ID if that consists of at most 64 letters, digits, dots, hyphens and underscores and contains no
-    card number; otherwise a new id. The address is the connection's, unless a trusted proxy reports the client's.
+    The id is X-Request-ID if that header consists of at most 64 letters, digits, dots, hyphens and underscores and
+    contains no card number; otherwise a new id. The address is the connection's unless a trusted proxy reports another.
     """
     received = Headers(scope=scope).get(_REQUEST_ID_HEADER, "")
     identity = {
