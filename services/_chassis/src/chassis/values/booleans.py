@@ -1,4 +1,4 @@
-"""Boolean spellings for environment variables, in lower case. Imports nothing, because every command loads it."""
+"""Lower-case spellings of booleans in settings. This module imports nothing, because every command loads it."""
 
 BOOLEANS = {
     **dict.fromkeys(("true", "yes", "on", "1", "t", "y"), True),

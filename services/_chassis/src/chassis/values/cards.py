@@ -16,7 +16,7 @@ _MIN_DIGITS, _MAX_DIGITS = 13, 19
 
 
 def has_card_number(text: str) -> bool:
-    """Return whether text, ignoring UUIDs, contains 13 to 19 digits, maybe in groups, with a valid check digit."""
+    """Return whether the text, UUIDs aside, contains 13 to 19 digits, possibly in groups, with a valid check digit."""
     return any(_has_card(SEPARATORS.split(number)) for number in _LONG_NUMBER.findall(_UUID.sub("x", text)))
 
 

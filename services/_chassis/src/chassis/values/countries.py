@@ -1,7 +1,7 @@
 """Countries and their postal code formats. The API represents postal codes as integers.
 
 Each line of `countries.csv` has the English name (CLDR), the postal code formats (shortest first, with a `#` for each
-digit), the ISO 3166 codes, and other spellings. Formats are empty if postal codes contain letters or don't exist.
+digit), the ISO 3166 codes, and other spellings. Countries without numeric postal codes have no formats.
 """
 
 import re

@@ -49,7 +49,7 @@ class DataFile(Generic[T]):
             log.warning("data file rejected, using the previous version", file=self._path.name, problem=str(error))
 
     def _read_version(self) -> tuple[int, int, int]:
-        # Kubernetes updates a ConfigMap by swapping a symbolic link: the inode changes, but the time may not.
+        # Kubernetes updates a ConfigMap by swapping a symbolic link, which changes the inode but maybe not the time.
         stat = self._path.stat()
         return stat.st_mtime_ns, stat.st_size, stat.st_ino
 

@@ -10,14 +10,14 @@ from chassis.values.cards import refuse_card_number
 from chassis.values.fields import require_text
 
 _MAX_LENGTH = 254
-# RFC 5321 without quoted local parts, comments and lists: headers and SMTP commands see exactly one mailbox.
+# Allow no quoted local parts, comments or lists (RFC 5321), so that headers and SMTP commands see exactly one mailbox.
 _ATOM = r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+"
 _LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
 _ADDRESS = re.compile(rf"(?=.{{1,64}}@){_ATOM}(?:\.{_ATOM})*@{_LABEL}(?:\.{_LABEL})*")
 
 
 def require_email_address(value: str, field: str) -> str:
-    """Return an address with its domain in IDNA. Raise InvalidArgument unless that is a valid, plain ASCII address."""
+    """Return an address with its domain in IDNA. Raise InvalidArgument unless the result is valid and ASCII."""
     local, at, domain = value.rpartition("@")
     if not domain.isascii() and len(value) <= _MAX_LENGTH:
         with contextlib.suppress(UnicodeError):  # the base class of IDNAError

@@ -9,8 +9,8 @@ from chassis.errors import InvalidArgument
 _IDEMPOTENCY_KEY = re.compile(r"[\x21-\x7e]{1,255}")
 _SECONDS = re.compile(r"[0-9]{1,11}(?:\.[0-9]{1,9})?")
 
-# The inside of a regular expression's [...]: characters that no text may contain, because they control terminals or
-# reorder text. The marks that Hebrew and Arabic need are not among them.
+# For use inside a regular expression's [...]: characters that no text may contain, because they control terminals or
+# reorder text. The marks that Hebrew and Arabic need stay allowed.
 CONTROL = r"\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069"
 _CONTROL = re.compile(rf"[\t\n\r{CONTROL}]")
 

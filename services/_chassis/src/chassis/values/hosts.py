@@ -27,7 +27,7 @@ def is_foreign(origin: str | None, site: str | None, host: str) -> bool:
     """Return whether the headers `Origin`, `Sec-Fetch-Site` and `Host` show that another origin's page sent a request.
 
     Pages can't change these headers, and programs don't send the first two. Browsers send `Origin` with each form, and
-    `Sec-Fetch-Site` over HTTPS or to localhost. Schemes are not compared, because a proxy that ends TLS changes them.
+    `Sec-Fetch-Site` over HTTPS or to localhost. Schemes aren't compared: a proxy that terminates TLS changes them.
     """
     named = ORIGIN.fullmatch((origin or "").lower())  # `null` doesn't match
     is_other = origin is not None and (named is None or parse_authority(named["authority"]) != parse_authority(host))
@@ -35,7 +35,7 @@ def is_foreign(origin: str | None, site: str | None, host: str) -> bool:
 
 
 def host_problem(host: str | None, allowed: frozenset[str]) -> tuple[int, str] | None:
-    """Return the status and text to refuse a request with this `Host` header, or None if the request may be served.
+    """Return the status and text for refusing a request with this `Host` header, or None if it may be served.
 
     This prevents DNS rebinding: an attacker's name may resolve to our address, but requests still carry that name. An
     empty set allows every host; `*.example.com` allows any subdomain. HTTP/1.0 requests may have no `Host`.

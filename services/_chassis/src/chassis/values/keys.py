@@ -12,7 +12,7 @@ class HmacKeys:
     """One key, or several during a key change: the first key makes new HMACs; HMACs made with any key are accepted.
 
     Attributes:
-        keys: empty HMACs by key id. The id is derived from the key, but reveals nothing about it.
+        keys: each key's HMAC of no data, by key id. The id is derived from the key but reveals nothing about it.
     """
 
     keys: Mapping[str, hmac.HMAC] = field(repr=False)

@@ -89,14 +89,14 @@ def is_currency_code(code: str) -> bool:
 
 
 def total(currency_code: str, amounts: Iterable[Money]) -> Money:
-    """Return the sum of amounts in this currency, zero if there are none."""
+    """Return the sum of amounts in this currency, or zero if there are none."""
     return sum(amounts, Money(currency_code, 0))
 
 
 def divide_half_even(dividend: int, divisor: int) -> int:
     """Divide and round to the nearest integer, ties to even. The divisor must be positive."""
     quotient, remainder = divmod(dividend, divisor)
-    # The quotient is rounded down: add one if the remainder is over a half, or exactly a half and the quotient is odd.
+    # The quotient is rounded down: add 1 if the remainder is over a half, or exactly a half and the quotient is odd.
     return quotient + (2 * remainder + quotient % 2 > divisor)
 
 

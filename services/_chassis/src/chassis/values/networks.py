@@ -1,10 +1,10 @@
-"""Client networks. Limits apply per network, not per address."""
+"""Client networks. Limits apply per network, because an IPv6 client can switch between many addresses."""
 
 import ipaddress
 
 
 def network(address: str) -> str:
-    """Return the network in which a client can choose its address: just its IPv4 address, or its IPv6 /64."""
+    """Return a client's network: its IPv4 address alone, or the /64 in which it can choose its IPv6 address."""
     try:
         parsed = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:

@@ -17,14 +17,14 @@ _MAX_TOKEN_LENGTH = 512
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """A position in the list, after all entries with an earlier time, or with this time and a key up to this key."""
+    """A position in the list: after all entries that have an earlier time, or the same time and a key up to `key`."""
 
     at: float  # seconds since 1970
     key: str = ""
 
 
 class Entry(Protocol):
-    """A list entry. Its `position` is directly after the entry."""
+    """A list entry. Its `position` is the position directly after it."""
 
     @property
     def position(self) -> Position: ...
@@ -39,7 +39,7 @@ def parse_position(since: float, page_token: str) -> Position:
     try:
         seconds = float(at)
     except ValueError:
-        seconds = math.nan  # out of range below
+        seconds = math.nan  # fails the range check below
     if not 0 <= seconds <= MAX_SECONDS:
         raise InvalidArgument.field("page_token", "must be the next_page_token of a response")
     return Position(seconds, key)

@@ -1,4 +1,4 @@
-"""Rejects control characters in all strings of a request. Reflection finds the strings, so none is missed."""
+"""Rejects control characters in all strings of a request. It finds them by reflection, so it can't miss any."""
 
 import re
 from typing import Any
