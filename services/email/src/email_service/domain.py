@@ -41,7 +41,7 @@ class Line:
 
 
 def label(address: Address) -> list[str]:
-    """Format an address as the lines of a label, without blank ones."""
+    """Format an address as the non-blank lines of a label."""
     region = " ".join(filter(None, [address.state, format_postal_code(address.zip_code, address.country)]))
     lines = [*address.street_address.splitlines(), ", ".join(filter(None, [address.city, region])), address.country]
     return [line for line in map(str.strip, lines) if line]
@@ -97,7 +97,7 @@ class Confirmation:
 
 
 def message_id_of(order_id: str) -> str:
-    """Return the id of an order's confirmation message: the order id, or its hash if the id is unsafe in a header."""
+    """Return the id of an order's confirmation message: the order id, or its hash if it is unsafe in a mail header."""
     if _PLAIN_ID.fullmatch(order_id):
         return order_id
     return "sha256-" + hashlib.sha256(order_id.encode()).hexdigest()

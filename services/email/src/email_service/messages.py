@@ -1,4 +1,4 @@
-"""Messages: encoded confirmations to be sent through the relay."""
+"""Messages: encoded confirmations that the relay should send."""
 
 from dataclasses import dataclass, field
 from enum import Enum, StrEnum, auto
@@ -49,7 +49,7 @@ class ClaimedMessage:
     """A message that a process has claimed for sending.
 
     Attributes:
-        attempt: the number of this claim; only the latest claim can change the message.
+        attempt: the number of this claim; only the process with the latest claim can change the message.
         deferrals: how often the relay has deferred this message.
     """
 
@@ -93,7 +93,7 @@ class Outcome(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """An attempt's outcome and the reason for it: the relay's status, such as RELAY_550, or an error name."""
+    """An attempt's outcome and its reason: the relay's status, such as RELAY_550, or an error name."""
 
     outcome: Outcome
     reason: str = ""

@@ -25,7 +25,7 @@ _ALL_PRODUCTS = "all products"
 
 
 class ProductNames:
-    """Names from the product catalog. After the first read, stale names are served during a refresh."""
+    """Caches names from the product catalog. After the first read, serves stale names during a refresh."""
 
     def __init__(
         self,
@@ -57,5 +57,5 @@ class ProductNames:
 
     async def _fetch(self, _key: str) -> Mapping[str, str]:
         response = await self._stub.ListProducts(empty_pb2.Empty())
-        # A product is one line of the confirmation, so its name must not have a line break.
+        # The confirmation shows each product on one line, so names must not have line breaks.
         return {product.id: " ".join(product.name.split())[:MAX_NAME_LENGTH] for product in response.products}

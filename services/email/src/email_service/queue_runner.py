@@ -33,7 +33,7 @@ _FINAL = {
 class QueueRunner:
     """Sends queued messages to the relay.
 
-    While the relay accepts no messages, try one at a time at growing intervals; the rest wait in the spool. If the
+    While the relay accepts no messages, try one at a time at growing intervals and leave the rest in the spool. If the
     relay defers a single message, only that message waits.
     """
 
@@ -59,7 +59,7 @@ class QueueRunner:
                 await self._wait()
 
     async def close(self, within_seconds: float) -> None:
-        """After `run` has ended, wait for messages that are being sent. Abandon those that take too long."""
+        """After `run` has ended, wait for messages that are being sent, and abandon messages that take too long."""
         if self._sending:
             await asyncio.wait(self._sending, timeout=within_seconds)
         for task in self._sending:
@@ -86,7 +86,7 @@ class QueueRunner:
             log.error("sending a message failed", exc_info=error)
 
     async def _wait(self) -> None:
-        # Not `wait_for`: up to Python 3.11 it loses a cancellation that coincides with the event.
+        # Don't use `wait_for`: up to Python 3.11, it loses a cancellation that coincides with the event.
         with suppress(TimeoutError):
             async with asyncio.timeout(_POLL_SECONDS):
                 await self._spool.wake.wait()
@@ -142,7 +142,7 @@ class QueueRunner:
 
 
 def retry_seconds(failures: int) -> float:
-    """Return how long to wait after consecutive relay or spool failures: 1 s, doubled each time, at most 60 s."""
+    """Return how long to wait after this many consecutive failures: 1 s, doubled each time, at most 60 s."""
     return backoff_seconds(failures, _FIRST_RETRY_SECONDS, _MAX_RETRY_SECONDS)
 
 

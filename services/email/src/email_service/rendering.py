@@ -10,12 +10,12 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoes
 from chassis.values.money import format_amount
 from email_service.domain import Confirmation, Order, label
 
-# Matches characters that could turn part of an address into a link: customers must not be able to mail strangers links.
+# Matches characters that mail programs may turn into links: customers must not be able to send links to strangers.
 _LINK = re.compile(r"(?<=\w)[.:@\u3002\uff0e\uff61](?=[^\W\d_]|/)")
 
 
 class ConfirmationTemplates:
-    """Renders confirmations, which link to the order only if the storefront's URL is given."""
+    """Renders confirmations. They link to the order only if the storefront's URL is given."""
 
     def __init__(self, storefront_url: str | None = None) -> None:
         self._storefront_url = storefront_url

@@ -29,7 +29,7 @@ _LEADING_DOT = re.compile(rb"^\.", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class Relay:
-    """Address and credentials of an SMTP relay. With `tls` the connection uses TLS from the first byte."""
+    """An SMTP relay's address and credentials. With `tls`, the connection uses TLS from the first byte."""
 
     host: str
     port: int
@@ -51,9 +51,9 @@ class SmtpRelay:
 
     Attributes:
         sender: the envelope sender.
-        tls: by default, trusts the system's certificate authorities or those in SSL_CERT_FILE.
-        reach_seconds: limits the time from connecting to just before the end of the message.
-        response_seconds: limits the wait for the response; the relay may deliver before it responds (RFC 5321).
+        tls: the TLS context; by default, it trusts the system's certificate authorities or those in SSL_CERT_FILE.
+        reach_seconds: how long connecting and sending all but the end of the message may take.
+        response_seconds: how long to wait for the response; the relay may deliver before it responds (RFC 5321).
     """
 
     relay: Relay
@@ -67,7 +67,7 @@ class SmtpRelay:
         """Hand a message to the relay.
 
         Await `begin_sending` before ending the message, because the relay may deliver the message as soon as it ends.
-        If `begin_sending` returns False, abandon the message. Let its errors propagate.
+        If `begin_sending` returns False, abandon the message. Errors from `begin_sending` propagate.
         """
         attributes: dict[str, str | int] = {
             semconv.SERVER_ADDRESS: self.relay.host,

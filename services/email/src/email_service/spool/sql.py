@@ -28,7 +28,7 @@ from email_service.spool import statements
 MIGRATIONS = Path(__file__).parent / "migrations"
 
 CLAIM_SECONDS = 30.0
-"""A claim expires after this long. Its process must have died, because reaching the relay takes less time."""
+"""A claim expires after this long: the claiming process must have died, because reaching the relay takes less time."""
 
 SENDING_SECONDS = 660.0
 """A message that is still SENDING after this long becomes IN_DOUBT: its process must have died, because no process
@@ -40,7 +40,7 @@ _MAX_CHANGES = 1_000
 
 @asynccontextmanager
 async def open_spool(url: str, telemetry: Telemetry | None = None) -> AsyncIterator["Spool"]:
-    """Migrate the database and open the spool in it; see chassis.sql.url for the URLs."""
+    """Migrate the database and open the spool in it. See chassis.sql.url for the URL formats."""
     migrate(url, MIGRATIONS)
     async with open_database(url, telemetry, unavailable=SpoolUnavailable) as opened:
         if sqlite_path(url) is not None:  # only one process uses a file at a time, so all claims in it are stale
@@ -78,7 +78,7 @@ class Spool:
         ]
 
     async def begin_sending(self, message: ClaimedMessage) -> bool:
-        """Change a claimed message to SENDING. Return False if the claim is lost; then don't send the message."""
+        """Change a claimed message to SENDING. Return False if the claim is lost and the message must not be sent."""
         parameters = {**_claim_of(message), "sending_seconds": SENDING_SECONDS}
         return bool(await self._write(statements.BEGIN_SENDING, **parameters))
 
@@ -87,17 +87,17 @@ class Spool:
         await self._write(statements.FINISH, **_claim_of(message), state=state.value, reason=reason)
 
     async def postpone(self, message: ClaimedMessage, *, delay_seconds: float, reason: str, deferred: bool) -> None:
-        """Requeue a claimed message, due after a delay. If the relay `deferred` the message, count a deferral."""
+        """Requeue a claimed message, due again after a delay. If the relay `deferred` the message, count a deferral."""
         values = {"delay_seconds": delay_seconds, "reason": reason, "deferrals": int(deferred)}
         await self._write(statements.POSTPONE, **_claim_of(message), **values)
 
     async def give_up_overdue(self) -> Sequence[str]:
-        """Change a batch of messages to IN_DOUBT that have been SENDING for too long. Return their ids."""
+        """Change a batch of messages that have been SENDING for too long to IN_DOUBT. Return their ids."""
         rows = await self._take(statements.GIVE_UP_OVERDUE, _MAX_CHANGES, {"horizon_seconds": _HORIZON_SECONDS})
         return [row["letter_id"] for row in rows]
 
     async def delete_old(self) -> Mapping[MessageState, int]:
-        """Delete a batch of messages that have not changed for RETENTION_SECONDS. Return how many, by state."""
+        """Delete a batch of messages unchanged for RETENTION_SECONDS. Return how many were deleted, by state."""
         rows = await self._take(statements.DELETE_OLD, _MAX_CHANGES, {"retention_seconds": RETENTION_SECONDS})
         return Counter(MessageState(row["state"]) for row in rows)
 
@@ -118,7 +118,7 @@ class Spool:
         return _record(rows[0], rows[0]["message"] or b"", rows[0]["digests"] or b"") if rows else None
 
     async def statistics(self) -> Mapping[MessageState, tuple[int, float]]:
-        """Return, for each state but SENT, the number of messages and the age of the oldest in seconds."""
+        """Return the number of messages in each state but SENT, and the age of the oldest message in seconds."""
         rows = await self._database.report(statements.STATISTICS, {})
         return {
             MessageState(row["state"]): (int(row["letters"]), max(0.0, float(row["oldest_seconds"]))) for row in rows

@@ -3,7 +3,7 @@
 
 from chassis.sql.database import NOW
 
-# Only a wrong clock can have written a due time that is too far in the future, so treat such a message as due.
+# A due time that is too far in the future must come from a wrong clock, so treat the message as due.
 _DUE = f"(due_at <= {NOW} OR due_at > {NOW} + :horizon_seconds)"
 
 ADD = f"""
@@ -51,7 +51,7 @@ GIVE_UP_OVERDUE = f"""
     ) AND state = 'SENDING' RETURNING letter_id
 """
 
-# Runs when the only process starts. No RETURNING: without a relay, hundreds of thousands of messages may be waiting.
+# Runs at startup if no other process uses the spool. Return no rows: hundreds of thousands of messages may be waiting.
 RELEASE_CLAIMS = f"""
     UPDATE letters SET due_at = {NOW} WHERE state <> 'SENT' AND state IN ('QUEUED', 'SENDING')
 """
