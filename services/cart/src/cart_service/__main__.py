@@ -31,7 +31,7 @@ class Settings(ServiceSettings):
 
 
 def open_store(settings: Settings, telemetry: Telemetry) -> AbstractAsyncContextManager[CartStore]:
-    """Open a cart store: DATABASE_URL's database, REDIS_URL's Valkey, or memory. Raise OSError if both are set."""
+    """Open a cart store at DATABASE_URL, at REDIS_URL or, if neither is set, in memory. Raise OSError if both are."""
     if database_url := settings.database_url.get_secret_value():
         if settings.redis_url is not None:
             raise OSError("REDIS_URL: DATABASE_URL is set, too; set only one of them")

@@ -22,7 +22,7 @@ _MAX_ADDED = 10_000
 _MAX_USER_ID_LENGTH = 128
 _MAX_PRODUCT_ID_LENGTH = 64
 _GENERATION_LENGTH = 16
-# GetCart returns the etag of an ordered cart in gRPC metadata, which allows only ASCII.
+# GetCart returns an ordered cart's etag in gRPC metadata, which allows only ASCII.
 _ETAG = re.compile(r"[\x21-\x7e]{0,128}")
 
 
@@ -57,8 +57,8 @@ class Line:
 class Cart:
     """A user's cart, with its lines sorted by product id.
 
-    The etag identifies this state of the cart: every change replaces it, and every read of an empty cart returns a new
-    one. If an order emptied the cart, `ordered_etag` is the etag or generation that the order named.
+    The etag identifies this state of the cart: every change replaces the etag, and every read of an empty cart returns
+    a new one. If an order emptied the cart, `ordered_etag` is the etag or generation that the order named.
     """
 
     user_id: str
@@ -68,7 +68,7 @@ class Cart:
 
     @property
     def generation(self) -> str | None:
-        """The generation of the lines or, if an order emptied the cart, of the ordered lines; otherwise None."""
+        """The generation of the cart's lines or, if an order emptied the cart, of the ordered lines; otherwise None."""
         etag = self.etag if self.lines else self.ordered_etag
         return etag and generation_of(etag)
 
@@ -77,8 +77,8 @@ class Cart:
 class Addition:
     """A request to add 1 to 10,000 units of a product to a user's cart. Raise InvalidArgument if a field is invalid.
 
-    A repeat with the same idempotency key has no effect. A cart is anonymous if all additions to it were: the store
-    may evict the cart until an order buys from it.
+    A repeat with the same idempotency key has no effect. A cart is anonymous if all additions to it were anonymous. The
+    store may evict such a cart until an order buys from it.
     """
 
     user_id: str
@@ -146,9 +146,9 @@ def generation_of(etag: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """A cart as a store holds it. Each change returns the new contents, or `self` if nothing changes.
+    """The stored form of a cart. Each change returns the new contents, or `self` if nothing changes.
 
-    If an order emptied the cart, `etag` is the etag or generation that the order named. No etag means no cart.
+    If an order emptied the cart, `etag` is the etag or generation named by the order. Without an etag, there's no cart.
     """
 
     quantities: Mapping[str, int] = field(default_factory=dict)
@@ -156,7 +156,7 @@ class Contents:
     anonymous: bool = False
 
     def add(self, addition: Addition) -> "Contents":
-        """Raise CartFull or QuantityTooLarge if the cart cannot hold the addition."""
+        """Add the product. Raise CartFull or QuantityTooLarge if the cart cannot hold the addition."""
         before = self.quantities.get(addition.product_id, 0)
         if not before and len(self.quantities) >= MAX_LINES:
             raise CartFull
@@ -177,7 +177,7 @@ class Contents:
         return replace(self, quantities=left, etag=new_etag(self.etag)) if left else Contents()
 
     def remove_ordered(self, purchase: Purchase) -> "Contents":
-        """Begin a new generation, so that a repeat has no effect. The cart is no longer anonymous."""
+        """Remove what was ordered and begin a new, non-anonymous generation, so that a repeat has no effect."""
         if not self.quantities or generation_of(self.etag) != generation_of(purchase.etag):
             return self
         remaining = Counter(self.quantities)
@@ -205,7 +205,7 @@ class CartStore(Protocol):
         """Return the user's cart, or an empty cart if none is stored."""
 
     async def empty(self, user_id: str, if_match: str | None) -> None:
-        """Remove a cart. If `if_match` is given, do so only if it equals the cart's current etag."""
+        """Remove a cart, unless `if_match` is given and differs from the cart's current etag."""
 
     async def set_quantity(self, new: NewQuantity) -> None:
         """Set a product's quantity; 0 removes the product. Do nothing if the product is not in the cart."""

@@ -34,7 +34,7 @@ class CartService(cart_pb2_grpc.CartServiceServicer):
     async def GetCart(self, request: cart_pb2.GetCartRequest, context: ServicerContext) -> cart_pb2.Cart:
         """Return the cart, with its `etag` and `cart-generation` in trailing metadata.
 
-        If an order emptied the cart, `cart-generation` is the ordered one, and `ordered-etag` the etag in the order.
+        If an order emptied the cart, `cart-generation` is the ordered generation, `ordered-etag` the order's etag.
         """
         cart = await self._carts.read(check_user_id(request.user_id))
         known = {"etag": cart.etag, "cart-generation": cart.generation, "ordered-etag": cart.ordered_etag}
@@ -43,7 +43,7 @@ class CartService(cart_pb2_grpc.CartServiceServicer):
         return cart_pb2.Cart(user_id=cart.user_id, items=items)
 
     async def EmptyCart(self, request: cart_pb2.EmptyCartRequest, context: ServicerContext) -> empty_pb2.Empty:
-        """Remove all lines. With `if-match` metadata, do so only if it equals the cart's current etag."""
+        """Remove all lines, unless `if-match` metadata is present and differs from the cart's current etag."""
         await self._carts.empty(check_user_id(request.user_id), metadata_value(context, "if-match"))
         return empty_pb2.Empty()
 
@@ -73,7 +73,7 @@ class OrderedCart(ordered_cart_pb2_grpc.OrderedCartServicer):
         return ordered_cart_pb2.RemoveAllOrderedResponse(refused=refused)
 
     async def _refusal(self, request: ordered_cart_pb2.RemoveOrderedRequest) -> str | None:
-        """Remove what one order bought. Return the error's reason if the removal is permanently refused."""
+        """Remove what one order bought. If the removal is permanently refused, return the error reason."""
         try:
             await self._carts.remove_ordered(_purchase_from_wire(request))
         except REFUSALS as error:

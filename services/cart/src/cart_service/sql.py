@@ -41,8 +41,8 @@ MAX_ANONYMOUS = 150_000
 _CHECK_WITHIN_SECONDS = 1
 _CLEANING_SECONDS = 60.0
 _DELETED_AT_ONCE = 500
-# How long to keep a removed cart's row, and the random key of an addition that came without an idempotency key. Must be
-# longer than the database client repeats a transaction whose reply was lost.
+# How long to keep the rows of removed carts, and the random keys of additions without an idempotency key. Must exceed
+# the time for which the database client repeats a transaction whose reply was lost.
 _REPEATED_WITHIN_SECONDS = 60.0
 
 FIND = f"""
@@ -73,7 +73,7 @@ RECORD_KEY = f"""
 
 
 def _deletion(table: str, key: str, condition: str, rows: str) -> str:
-    """Return SQL that deletes a batch of rows and checks the condition twice, to spare rows that change meanwhile."""
+    """Return SQL that deletes a batch of rows, rechecking the condition to spare rows that have just changed."""
     chosen = f"SELECT {key} FROM {table} WHERE {condition} ORDER BY ends_at {rows}"
     return f"DELETE FROM {table} WHERE {condition} AND ({key}) IN ({chosen}) RETURNING user_id"
 
@@ -166,7 +166,7 @@ class SqlCartStore(CartStore):
                     return True
 
     async def _write(self, user_id: str, version: int | None, after: Contents, key: Mapping[str, Any] | None) -> bool:
-        """Write the cart and the key. Return False, writing nothing, if the cart's version has changed."""
+        """Write the cart and the key. If the cart's version has changed, write nothing and return False."""
         lives = ANONYMOUS_TTL_SECONDS if after.anonymous else self._ttl_seconds
         parameters = {
             "user_id": user_id,

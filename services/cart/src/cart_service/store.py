@@ -1,4 +1,4 @@
-"""Stores carts in memory: they are lost when the process ends, and replicas do not share them."""
+"""Stores carts in memory: carts are lost when the process ends, and replicas do not share them."""
 
 import time
 from collections.abc import Callable
@@ -77,7 +77,7 @@ class _ExpiringDict(Generic[K, V]):
         self._ttl_seconds = ttl_seconds
         self._max_size = max_size
         self._clock = clock
-        self._entries: dict[K, tuple[float, V]] = {}  # the first to expire comes first
+        self._entries: dict[K, tuple[float, V]] = {}  # sorted by expiry time
 
     def get(self, key: K) -> V | None:
         expires_at, value = self._entries.get(key, (0.0, None))

@@ -41,7 +41,7 @@ T = TypeVar("T")
 _ETAG = ""
 """The hash field that holds a cart's etag. The other fields are product ids, which are never empty.
 
-If there are no other fields, an order has emptied the cart, and the value is the etag or generation in that order.
+If there are no other fields, an order has emptied the cart, and this field holds the etag or generation it named.
 """
 
 _MAX_CONNECTIONS = 64
@@ -63,7 +63,7 @@ async def open_valkey_store(
     url: str, ttl_seconds: float, timeout_seconds: float = 0.9, telemetry: Telemetry | None = None
 ) -> AsyncIterator["ValkeyCartStore"]:
     """Open a store at a `redis://`, `rediss://` or `unix://` URL. The store connects on first use."""
-    # Never retry: if a response is lost, the addition may have taken effect. Callers with an idempotency key can retry.
+    # Never retry: an addition may have taken effect even if its response is lost. Callers with an idempotency key can.
     never = Retry(NoBackoff(), 0)
     pool = ValkeyPool.from_url(
         url,
@@ -98,7 +98,7 @@ class ValkeyPool(BlockingConnectionPool):
     _telemetry: PoolTelemetry | None = None
 
     def measure(self, telemetry: Telemetry) -> StoreTelemetry:
-        """Start recording the pool's use and waits for connections. Return the telemetry for store operations."""
+        """Start recording connection use and wait times. Return the telemetry for store operations."""
         server: Mapping[str, Any] = self.connection_kwargs
         # The semantic conventions call every server that speaks the Redis protocol `redis`.
         store = StoreTelemetry(
@@ -113,7 +113,7 @@ class ValkeyPool(BlockingConnectionPool):
             return await super().get_connection(*arguments, **options)  # type: ignore[no-untyped-call]
 
     def use(self) -> PoolUse:
-        """Return how many connections are used and idle, and the maximum."""
+        """Return the numbers of used and idle connections, and the maximum."""
         counts = {attributes[semconv.POOL_STATE]: count for count, attributes in self.get_connection_count()}
         return PoolUse(counts["used"], counts["idle"], self.max_connections)
 
@@ -195,5 +195,5 @@ def _cart_key(user_id: str) -> str:
 
 
 def _idempotency_key(user_id: str, key: str) -> str:
-    # The length makes the key unambiguous: user ids and idempotency keys may contain colons.
+    # Include the length to keep the key unambiguous: user ids and idempotency keys may contain colons.
     return f"cart-key:{len(user_id)}:{user_id}:{key}"
