@@ -13,7 +13,7 @@ from chassis.values.money import Money
 MAX_ID_LENGTH = 64
 MAX_QUERY_LENGTH = 256
 
-# How well a query word matches within a field, from worst to best: as a prefix, as a variant, or exactly.
+# How a query word can match within a field, from worst to best: as a prefix, as a variant, or exactly.
 _PREFIX, _VARIANT, _WORD, _RANKS = range(4)
 _MAX_JOINED = 3
 _LAST_CODE_POINT = "\U0010ffff"
@@ -64,9 +64,9 @@ class Catalog:
     def search(self, query: str) -> list[Product]:
         """Return products that match every query word, best first. Raise InvalidArgument if the query is too long.
 
-        Name matches rank above description matches, and those above category matches. Within a field, exact matches
-        rank above variants, and those above longer words with this prefix. Ties stay in catalog order. Variants differ
-        in accents, English plurals, or being written as one word or several. Punctuation only separates words.
+        Name matches rank above description matches, which rank above category matches. Within a field, exact matches
+        rank above variants, which rank above longer words that begin with the query word. Ties stay in catalog order.
+        Variants differ in accents, English plurals or word breaks. Punctuation only separates words.
         """
         limit_text(query, "query", max_length=MAX_QUERY_LENGTH)
         scores = self._index.scores(list(dict.fromkeys(_words(query))))
@@ -86,14 +86,14 @@ class _WordIndex:
         self._variants: dict[str, dict[int, int]] = {}
         self._prefixable: dict[str, dict[int, int]] = {}
         for position, product in enumerate(products):
-            # In rising rank, so that the most important field overwrites the others.
+            # Index fields in rising rank, so that the most important field overwrites the others.
             for field, text in enumerate((" ".join(product.categories), product.description, product.name)):
                 self._add(position, field * _RANKS, list(_words(text)))
         self._vocabulary = sorted(self._prefixable)
 
     def scores(self, words: Sequence[str]) -> _Ranks:
         """Rank the products that match all words. A product may write two or three consecutive words as one."""
-        found: list[_Ranks] = [self._all]  # found[n]: products that match the first n words
+        found: list[_Ranks] = [self._all]  # found[n] ranks products that match the first n words
         for end in range(1, len(words) + 1):
             starts = range(max(0, end - _MAX_JOINED), end)
             found.append(_best(_both(found[start], self._ranks(words[start:end])) for start in starts))

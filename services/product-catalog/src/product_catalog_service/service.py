@@ -8,7 +8,7 @@ from shop import empty_pb2, product_catalog_pb2, product_catalog_pb2_grpc
 
 
 class CatalogMessages:
-    """A catalog and its products as gRPC messages, which are built once instead of in every call."""
+    """A catalog and its products as gRPC messages, built only once instead of in every call."""
 
     def __init__(self, catalog: Catalog) -> None:
         self.catalog = catalog
