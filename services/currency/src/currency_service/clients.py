@@ -16,7 +16,7 @@ MAX_BYTES = 256 * 1024
 
 
 class RatesFeed(RatesSource):
-    """Rates from a URL. Uses the fallback's rates until a fetch succeeds, and whenever those are more recent.
+    """Fetches rates from a URL. Uses the fallback's rates until a fetch succeeds, and whenever they are more recent.
 
     `timeout_seconds` limits each fetch as a whole.
     """
