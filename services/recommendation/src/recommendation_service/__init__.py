@@ -1,1 +1,1 @@
-"""Products that go with the given ones."""
+"""Recommends products that go with given products."""

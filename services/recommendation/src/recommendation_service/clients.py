@@ -13,7 +13,7 @@ _ALL_PRODUCTS = "all products"
 
 
 class CachedCatalog:
-    """Caches the catalog. Callers wait only for the first read: later, a stale catalog is served during a refresh."""
+    """Caches the catalog. Callers wait only for the first read; later, they get a stale catalog during a refresh."""
 
     def __init__(
         self,

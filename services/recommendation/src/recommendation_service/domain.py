@@ -49,7 +49,7 @@ def check_request(user_id: str, product_ids: Sequence[str]) -> None:
     limit_count(product_ids, "product_ids", max_count=MAX_PRODUCT_IDS)
 
 
-# Returns collections of products that go with the given ones, best first. Products in the same collection rank equally.
+# Returns collections of products that go with the given ones, best first. Products within a collection rank equally.
 Ranking = Callable[[Catalog, Sequence[str]], Sequence[Collection[str]]]
 
 
@@ -82,7 +82,7 @@ class Purchases:
 
 
 def recommend(catalog: Catalog, user_id: str, product_ids: Iterable[str], rank: Ranking = same_category) -> list[str]:
-    """Choose up to MAX_RECOMMENDED products other than the given ones: the best-ranked first, then any others.
+    """Choose up to MAX_RECOMMENDED products other than the given ones: the best-ranked products first, then any others.
 
     The choice is pseudorandom, but the same in all processes for the same user, products (in any order) and catalog.
     """
