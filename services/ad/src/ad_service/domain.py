@@ -12,8 +12,8 @@ MAX_CONTEXT_KEYS = 100
 class Ad:
     """A short text that links to a page.
 
-    `contexts` are keywords of the pages that the ad fits; case doesn't matter. An ad without any is a house ad, shown
-    where no other ad fits.
+    `contexts` are keywords of the pages that the ad fits; case doesn't matter. An ad without contexts is a house ad,
+    shown where no other ad fits.
     """
 
     redirect_url: str
@@ -36,7 +36,7 @@ class Inventory:
             raise ValueError("at least one ad must have no contexts, to be shown where no other fits")
 
     def select(self, context_keys: Sequence[str]) -> list[Ad]:
-        """Return the ads for each key in turn, without duplicates, or the house ads if no ad matches.
+        """Return each key's ads, key by key and without duplicates. If none match, return the house ads.
 
         Raise InvalidArgument if there are more than MAX_CONTEXT_KEYS keys.
         """
