@@ -60,17 +60,17 @@ def channel(
     server_name: str = "",
     balancing: Balancing = "clients",
 ) -> grpc.aio.Channel:
-    """Open a channel to one service. It balances calls over all of the service's addresses unless a mesh does.
+    """Open a channel to one service. It balances calls across all of the service's addresses unless a mesh does that.
 
     Args:
-        target: `host:port`, whose host DNS resolves to all backends, or any gRPC target URI.
+        target: `host:port`, with a host that DNS resolves to all backends, or any gRPC target URI.
         service: the full name, such as `shop.CartService`; backends that report this service as unhealthy get no calls.
         timeout_seconds: the default call timeout; shortened to the time left for the call being served.
         retryable: methods that are safe to repeat (reads, and writes with an idempotency key); on UNAVAILABLE, they are
             attempted up to three times.
         checks: response checks by full method name; a call whose response has an invalid part raises PeerBroken.
         certificates: enables mutual TLS with these certificates; None means plaintext.
-        server_name: the name in the server's certificate, if not the target's host, as with a forwarded port.
+        server_name: the name in the server's certificate, if it isn't the target's host, as with a forwarded port.
         balancing: "mesh" opens one connection to the mesh's proxy, which retries. Health isn't checked: the proxy would
             send the check to a single pod, and when that pod ends, calls to all pods would fail.
     """
@@ -111,7 +111,7 @@ def _service_config(service: str, retryable: Sequence[str]) -> str:
 
 class _Method:
     raw: Any
-    """This method on the gRPC channel in use."""
+    """The same method on the gRPC channel that is in use."""
 
     def __init__(
         self, target: str, timeout_seconds: float, telemetry: Telemetry, checks: Mapping[str, Check], name: str
@@ -157,7 +157,7 @@ class _Method:
             return trace.INVALID_SPAN, telemetry.propagation.inject()
         attributes = {**dict(self.attributes), **self._port, **baggage_attributes()}
         span = telemetry.tracer.start_span(self.name, None, SpanKind.CLIENT, attributes)
-        # Don't make the span current: nothing else that the caller does during the call belongs below it.
+        # Don't make the span current: nothing else that the caller does meanwhile belongs under it.
         return span, telemetry.propagation.inject(trace.set_span_in_context(span))
 
 
@@ -185,7 +185,7 @@ class _Call:
         started = time.perf_counter()
         code = "OK"
         try:
-            metadata = Metadata(*self._metadata, *headers.items())  # gRPC checks and converts any other type
+            metadata = Metadata(*self._metadata, *headers.items())  # gRPC would check and convert any other type
             self._raw = method.raw(self._request, timeout=timeout_seconds, metadata=metadata)
             response = await self._raw
             if method.check is not None:

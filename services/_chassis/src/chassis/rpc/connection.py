@@ -41,8 +41,8 @@ def open_channel(target: str, identity: Identity | None, options: Sequence[tuple
 class Connection:
     """The part of grpc.aio.Channel that the shop uses, in plaintext or with mutual TLS and the current certificates.
 
-    `wrap` takes a method name and is called once for each stub method. It returns a wrapper, whose attribute
-    `raw` is set to the same method on the channel in use.
+    `wrap` takes a method name and is called once for each stub method. It returns a wrapper; the
+    connection sets the wrapper's attribute `raw` to the same method on the channel in use.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class Connection:
     async def _follow(self, certificates: Certificates) -> None:
         """If the certificates have changed, replace the channel once a backend has accepted the new certificates.
 
-        Until then the old certificates may still work: during a change of authorities, some peers don't know the new
+        Until then, keep using the old certificates: while authorities are changing, some peers don't know the new
         authority yet.
         """
         identity = certificates.refresh()

@@ -27,8 +27,8 @@ _REFLECTION = ("grpc.reflection.v1.ServerReflection", reflection.SERVICE_NAME)
 class Health:
     """Reports the status of each service and, under the empty name, of the process.
 
-    Replaces grpcio-health-checking's servicer, which holds a lock while it writes, so that a client that reads nothing
-    would block it for everyone.
+    Replaces grpcio-health-checking's servicer, which holds a lock while it writes, so that a client that stops reading
+    would block health checks for everyone.
     """
 
     def __init__(self) -> None:
@@ -64,7 +64,7 @@ class Health:
 
 
 class _Descriptors:
-    """The default descriptor pool, which also finds files by method name, for clients that describe a method."""
+    """The default descriptor pool, extended to find files by method name, for clients that describe a method."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(Default(), name)
@@ -80,7 +80,7 @@ class Introspection:
     """Creates health and reflection handlers. If more than `max_calls` calls are open, the oldest is aborted."""
 
     def __init__(self, telemetry: Telemetry, max_calls: int) -> None:
-        # Separate limits: when clients exhaust a service's limits, probes must not fail and get the pod restarted.
+        # Keep these limits separate: if probes failed when clients exhaust a service's limits, the pod would restart.
         refusals = Refusals("health", telemetry, NO_REQUEST, "open_call")
         self.requests = Waits(refusals, NO_REQUEST, MAX_WAITS)
         self._calls = Waits(refusals, "open_call", max_calls)

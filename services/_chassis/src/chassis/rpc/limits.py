@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 OPTIONS = (
     ("grpc.max_concurrent_streams", 100),
-    # Otherwise a stream counts towards the limit until its memory is freed, and clients within the limit are refused.
+    # By default, a stream counts until its memory is freed, so that clients within the limit would be refused.
     ("grpc.http.overload_protection", 0),
     # Bound an unread stream's memory; with bdp_probe, gRPC would adapt the buffer to the round-trip time.
     ("grpc.http2.bdp_probe", 0),
@@ -28,7 +28,7 @@ OPTIONS = (
     ("grpc.server.max_pending_requests", 500),
     ("grpc.server.max_pending_requests_hard_limit", 500),
     ("grpc.server_handshake_timeout_ms", 10_000),
-    # Until a client acknowledges our settings, gRPC accepts 16 MiB of headers per call: do not wait long.
+    # Until a client acknowledges our settings, gRPC accepts 16 MiB of headers per call, so close slow clients.
     ("grpc.http2.settings_timeout", 10_000),
     # By default, a busy connection gets a 4 MiB buffer.
     ("grpc.experimental.tcp_max_read_chunk_size", 64 * 1024),
@@ -95,7 +95,7 @@ class Waits:
     _started: dict[Any, float] = field(default_factory=dict)
 
     async def wait(self, context: ServicerContext, awaitable: Awaitable[T]) -> T:
-        """Await something in a call's task. Meanwhile, the call may be aborted with RESOURCE_EXHAUSTED."""
+        """Await something in a call's task. The call may be aborted with RESOURCE_EXHAUSTED while it waits."""
         task = asyncio.current_task()
         if len(self._started) >= self._limit:
             self._refuse(next(iter(self._started)))

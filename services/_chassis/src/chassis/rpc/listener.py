@@ -21,12 +21,12 @@ from chassis.telemetry.instruments import Telemetry
 
 log = structlog.get_logger()
 
-# Otherwise every client that leaves before reading its response causes a traceback in the log.
+# Drop the traceback that gRPC logs whenever a client leaves before reading its response.
 logging.getLogger("grpc._cython.cygrpc").addFilter(lambda record: "ExecuteBatchError" not in record.getMessage())
-# A crashed server's traceback quotes what a client sent.
+# Drop a crashed server's traceback, because it quotes what a client sent.
 logging.getLogger("asyncio").addFilter(lambda record: "UnicodeDecodeError" not in record.getMessage())
 
-# Kubernetes restarts a pod that is not live. Being unready must not restart it: a restart doesn't repair a store.
+# Kubernetes restarts a pod that is not live. An unready pod must stay live: a restart doesn't repair a store.
 _LIVENESS = "liveness"
 # Customers' requests are small; batches from our own services are larger.
 _MAX_REQUEST_BYTES, _MAX_INTERNAL_BYTES = 64 * 1024, 4 * 1024 * 1024
@@ -42,7 +42,7 @@ Register = Callable[[Any, Any], None]
 class Listener:
     """A gRPC server with its own port and limits.
 
-    Given another listener's `health`, it serves only that, in plaintext: Kubernetes can't probe over mutual TLS.
+    With another listener's `health`, serve only health, in plaintext: Kubernetes can't probe over mutual TLS.
     """
 
     def __init__(
@@ -70,11 +70,11 @@ class Listener:
         self.health = health or Health()
 
     def add_servicer(self, register: Register, servicer: object, *, observed: bool = True) -> None:
-        """Serve a servicer, with telemetry only if it is `observed`."""
+        """Serve a servicer. Record telemetry for its calls only if `observed` is set."""
         register(servicer, self._registrar if observed else replace(self._registrar, telemetry=Telemetry()))
 
     async def start(self, port: int, setting: str) -> int:
-        """Serve on a port (0: any free port) and return it. If it is in use, raise OSError that names the setting."""
+        """Serve on a port (0 picks a free one) and return it. Raise OSError, naming the setting, if it is in use."""
         try:
             bound = await self._serve(port)
         except RuntimeError as error:
@@ -102,7 +102,7 @@ class Listener:
     async def _watch(self, port: int) -> None:
         """Refuse late requests, and replace the server if a method name that isn't UTF-8 crashes it."""
         while True:
-            try:  # a crash is raised only at the timeout, unless all clients have left
+            try:  # a crash surfaces only at the timeout, unless all clients have left
                 while await self._server.wait_for_termination(_CHECK_SECONDS):
                     self.limiter.requests.refuse_late()
                     self._introspection.requests.refuse_late()
@@ -121,9 +121,9 @@ class Listener:
             self.health.set(name, status)
 
     async def stop(self, grace_seconds: float) -> None:
-        """Accept no more calls, and give those in flight this long to finish.
+        """Stop accepting calls, and give calls in flight `grace_seconds` to finish.
 
-        Clients may keep health watches open forever, so they are closed half a second after the last servicer call.
+        Clients may keep health watches open forever, so close these half a second after the last servicer call.
         """
         self._serving.cancel()
         stopping = asyncio.create_task(self._server.stop(grace_seconds), name="stop")

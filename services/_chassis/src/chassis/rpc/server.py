@@ -37,7 +37,7 @@ SettingsT = TypeVar("SettingsT", bound=ServiceSettings)
 class Service:
     """A process that serves RPCs: `__main__` adds its servicers, channels and readiness checks.
 
-    `start` sets the ports; `internal_port` stays None without internal services, `health_port` without HEALTH_PORT.
+    `start` sets the ports; `internal_port` stays None without internal services, `health_port` if HEALTH_PORT is unset.
     """
 
     def __init__(self, settings: ServiceSettings, telemetry: Telemetry) -> None:
@@ -56,7 +56,7 @@ class Service:
         self.health_port: int | None = None
         self.channels = AsyncExitStack()
         self._checks: list[ReadinessCheck] = []
-        self._failed_checks = _CHECKS_UNTIL_NOT_READY - 1  # before the first success, a single failure is enough
+        self._failed_checks = _CHECKS_UNTIL_NOT_READY - 1  # until a check succeeds, one failure is enough to be unready
 
     def add_servicer(self, register: Register, servicer: object) -> None:
         """Serve a servicer; `register` is its generated `add_..._to_server`."""
@@ -104,12 +104,12 @@ class Service:
 
     async def _listen(self, listener: Listener, port: int, setting: str) -> int:
         bound = await listener.start(port, setting)
-        # Stops this port if the next port is in use, and HEALTH_PORT once the other ports have drained.
+        # This stops the port if opening the next one fails, and stops HEALTH_PORT once the other ports have drained.
         self.channels.push_async_callback(listener.stop, 0)
         return bound
 
     async def watch_readiness(self) -> None:
-        """Update the readiness every second until cancelled. A service without checks is always ready."""
+        """Update readiness every second until cancelled. A service without checks is always ready."""
         while self._checks:
             await asyncio.sleep(_READINESS_INTERVAL_SECONDS)
             await self._update_readiness()
@@ -152,7 +152,7 @@ Build = Callable[[SettingsT, Service], AbstractAsyncContextManager[None]]
 def run(name: str, settings_type: type[SettingsT], build: Build[SettingsT], *, migrations: Path | None = None) -> None:
     """Run a service until SIGTERM or SIGINT, then exit with status 0.
 
-    `build` opens stores, clients and tasks, and adds servicers; its context exits after the drain.
+    `build` opens stores and clients, starts tasks, and adds servicers; its context exits after the drain.
     """
     if api_implementation.Type() != "upb":
         sys.exit("protobuf runs in pure Python, ten times slower: install a wheel with its C extension")
@@ -181,7 +181,7 @@ async def serving(service: Service, resources: AbstractAsyncContextManager[None]
 
 async def _return_memory() -> None:
     """Return freed memory to the system every five seconds until cancelled."""
-    # Otherwise memory stays resident after a flood of requests, because glibc itself returns only the end of its heap.
+    # Otherwise memory stays resident after a flood of requests, because glibc itself returns only the top of its heap.
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     while trim is not None:
         await asyncio.sleep(_TRIM_SECONDS)

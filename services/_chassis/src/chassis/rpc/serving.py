@@ -39,7 +39,7 @@ log = structlog.get_logger()
 # In the semantic conventions, these codes are server failures; all others are caller errors.
 _SERVER_FAULTS = frozenset({"UNKNOWN", "DEADLINE_EXCEEDED", "UNIMPLEMENTED", "INTERNAL", "UNAVAILABLE", "DATA_LOSS"})
 
-# gRPC sends this header with an attempt that follows failed attempts.
+# gRPC clients send this header when they retry a call.
 _PREVIOUS_ATTEMPTS = "grpc-previous-rpc-attempts"
 
 Handler = Callable[[Any, ServicerContext], Awaitable[Message]]
@@ -54,8 +54,8 @@ class WrappingRegistrar:
     """Takes the server's place in generated `add_..._to_server` functions, to wrap and collect their methods.
 
     Attributes:
-        callers: who may call what; None if everyone may call everything.
-        service_names: full names of the added services.
+        callers: which callers may call which methods; None lets every caller call everything.
+        service_names: the full names of the added services.
         handlers: the services' wrapped methods.
     """
 
@@ -88,7 +88,7 @@ class WrappingRegistrar:
 
 
 def _with_failpoint(name: str, handler: Handler, failpoints: Failpoints) -> Handler:
-    """Return a handler that reaches the method's failpoint first, or just the handler if the failpoint stays off."""
+    """Return a handler that reaches the method's failpoint first, or the handler itself if the failpoint stays off."""
     failpoints.methods.add(name)
     if not failpoints.changeable and name not in failpoints.enabled:
         return handler  # decided once, so that a disabled failpoint costs calls nothing
@@ -101,14 +101,14 @@ def _with_failpoint(name: str, handler: Handler, failpoints: Failpoints) -> Hand
 
 
 def decoder(parse: Callable[[bytes], Message], message_type: Descriptor) -> Callable[[bytes], Message]:
-    """Return a function that decodes a request, or raises InvalidArgument if it is invalid."""
+    """Return a function that decodes a request. It raises InvalidArgument if the request is invalid."""
 
     def decode(raw: Any) -> Message:
         if raw is grpc.aio.EOF:
             raise MalformedMessage(message="the call ended without a request message")
         try:
             request = parse(raw)
-        except DecodeError as error:  # raised for invalid UTF-8, too
+        except DecodeError as error:  # also raised for invalid UTF-8
             raise MalformedMessage(message=f"the request is not a valid {message_type.full_name}") from error
         check_text(request)
         return request

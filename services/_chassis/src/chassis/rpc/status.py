@@ -21,7 +21,7 @@ _HINTS = {
     "WRONG_VERSION_NUMBER": " (TLS_FOLDER is set here: does the peer serve plaintext?)",
     "CERTIFICATE_VERIFY_FAILED": " (the peer's certificate, by ca.crt in TLS_FOLDER)",
     "Hostname Verification Check failed": " (the peer's certificate has another name; TLS_FOLDER is set here)",
-    # Match the colon that follows an address: without an address, the connection was lost during a call.
+    # The colon follows an address. An error without an address means that the connection was lost during a call.
     ": Socket closed": _CLOSED,
     "recvmsg:Connection reset": _CLOSED,
     "Secure read failed": _CLOSED,
@@ -42,7 +42,7 @@ _CODES: dict[type[errors.DomainError], grpc.StatusCode] = {
     errors.Internal: grpc.StatusCode.INTERNAL,
 }
 KINDS = {code: kind for kind, code in _CODES.items()}
-# If a service may not call its peer, that isn't its own caller's fault, and is as temporary as an outage.
+# A service that may not call its peer is misconfigured: its own callers aren't at fault, and can retry later.
 KINDS[grpc.StatusCode.PERMISSION_DENIED] = errors.Unavailable
 # No eight digits in a row, even with underscores between them, so that a reason can't contain a card number.
 _REASON = re.compile(r"(?!.*[0-9](?:_*[0-9]){7})[A-Z0-9_]{1,63}")
@@ -66,7 +66,7 @@ def recorded_reason(error: Exception) -> str:
 
 
 def reason_from_peer(reason: str) -> str:
-    """Return a peer's reason or, if it is malformed, PEER_BROKEN: reasons are stored, so they must not quote cards."""
+    """Return a peer's reason, or PEER_BROKEN if it is malformed: stored reasons must not contain card numbers."""
     return reason if _REASON.fullmatch(reason) else errors.PeerBroken.default_reason
 
 
@@ -110,7 +110,7 @@ def from_rpc_error(error: grpc.aio.AioRpcError) -> errors.DomainError:
     retry = error_details_pb2.RetryInfo()
     status = None
     with suppress(DecodeError, ValueError):  # a peer outside this project may send malformed details
-        status = rpc_status.from_call(cast("grpc.Call", error))  # it only uses what AioRpcError also has
+        status = rpc_status.from_call(cast("grpc.Call", error))  # from_call uses only what AioRpcError also has
     for packed in status.details if status else ():
         for detail in (info, bad_request, retry):
             packed.Unpack(detail)  # does nothing if the type differs

@@ -19,7 +19,7 @@ def money_from_wire(message: money_pb2.Money) -> Money:
 
 
 def parse_wire_money(message: money_pb2.Money, *, field: str) -> Money:
-    """Parse an amount in a request. If it is invalid, raise InvalidArgument that names the invalid part of `field`."""
+    """Parse an amount in a request. If a part of `field` is invalid, raise InvalidArgument with that part's path."""
     return parse_money(message.currency_code, message.units, message.nanos, field=field)
 
 
