@@ -17,7 +17,7 @@ _Method: TypeAlias = Annotated[str, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_.]*/[A-Z
 
 
 def parse_callers(text: str) -> Callers:
-    """Parse a JSON object that maps callers to lists of methods. If it is invalid, raise ValueError that says why."""
+    """Parse a JSON object that maps callers to lists of methods. Raise ValueError with the reason if it is invalid."""
     try:
         return msgspec.json.decode(text, type=dict[_Caller, frozenset[_Method]])
     except msgspec.DecodeError as error:

@@ -30,7 +30,7 @@ class Identity:
 class Certificates:
     """The identity in a folder with tls.crt, tls.key and ca.crt, such as a mounted cert-manager Secret.
 
-    If unusable files replace the current ones, the identity stays as it is.
+    If the files are replaced with unusable ones, the current identity stays in use.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -43,14 +43,14 @@ class Certificates:
     @staticmethod
     @cache  # a service's settings and its telemetry settings share the result, so files are read once
     def load(folder: str) -> "Certificates":
-        """Load the certificates in a folder. If they are unusable, raise ValueError that says why."""
+        """Load the certificates in a folder. Raise ValueError with the reason if they are unusable."""
         return Certificates(Path(folder))
 
     def refresh(self) -> Identity:
         """Return the current identity, after checking the files for changes at most once a second. Thread-safe."""
         now = time.monotonic()
         if now - self._checked_at >= _CHECK_SECONDS:
-            self._checked_at = now  # set first, so that no other thread checks meanwhile
+            self._checked_at = now  # set first, so that no other thread checks at the same time
             self._reload()
         return self.current
 
@@ -63,7 +63,7 @@ class Certificates:
         except ValueError as error:
             identity, problem = self.current, str(error)
         if versions != _versions(self.folder):
-            return  # the files are being replaced: leave them to the next check
+            return  # the files are being replaced: wait for the next check
         if not problem:
             self.current, self._loaded = identity, versions
             log.info("certificates reloaded", expires_at=time.strftime("%FT%TZ", time.gmtime(identity.expires_at)))
