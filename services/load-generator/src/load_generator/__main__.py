@@ -31,14 +31,14 @@ _POLL_SECONDS = 0.1
 
 class LoadSettings(Settings):
     storefront_url: Annotated[str, Meta(pattern=r"^https?://[^/?#@]+/?\Z")]
-    # New sessions a second.
+    # How many sessions start per second.
     rate: Annotated[float, Meta(gt=0, le=10_000)] = 1
     shape: Literal["steady", "daily", "spike", "step"] = "steady"
     duration_seconds: PositiveFloat | None = None
     seed: str = field(default_factory=lambda: secrets.token_hex(4))
-    # Mean time between a person's requests.
+    # The mean time between a customer's requests.
     think_seconds: NonNegativeFloat = 2
-    # Bounds memory: arrivals while this many sessions are open are counted as dropped.
+    # Limits memory use: while this many sessions are open, further arrivals are counted as dropped.
     max_sessions: PositiveInt = 1000
     # Where to serve Locust's page, which has no login; port 0 turns the page off.
     web_host: str = "127.0.0.1"
@@ -57,7 +57,7 @@ def main() -> int:
     """Run until the duration is over or a signal arrives. Return 1 if there were errors or dropped sessions, else 0."""
     settings = load(LoadSettings)
     logging.configure("load-generator", level=settings.log_level)
-    sources = math.ceil(settings.rate)  # each starts at most one session a second
+    sources = math.ceil(settings.rate)  # each source starts at most one session per second
     plan = ArrivalPlan(settings.rate / sources, settings.shape, settings.duration_seconds)
     environment = Environment(host=settings.storefront_url)
     figures = Figures(environment)

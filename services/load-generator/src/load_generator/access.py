@@ -9,7 +9,7 @@ WsgiApp = Callable[[dict[str, Any], Any], Iterable[bytes]]
 
 
 def guarded(app: WsgiApp, allowed_hosts: frozenset[str]) -> WsgiApp:
-    """Wrap the application so that requests for other hosts get status 421, and those from other origins 403.
+    """Wrap the application so that requests for other hosts get status 421, and requests from other origins 403.
 
     GET requests are checked too, because `/stop` is a GET request. Pages of any origin may link to `/`.
     """

@@ -17,7 +17,7 @@ class Shape:
     Attributes:
         factor: maps a fraction of the period (0 to 1) to a multiple of the nominal rate.
         peak: the largest value of `factor`.
-        period_seconds: length of a period in a run without a time limit; a run with one is a single period.
+        period_seconds: the length of a period if the run has no time limit; otherwise, the whole run is one period.
     """
 
     factor: Callable[[float], float]
@@ -26,7 +26,7 @@ class Shape:
 
 
 def _daily(fraction: float) -> float:
-    """Return the factor at a time of day: a fifth of the rate at midnight, and the full rate at noon."""
+    """Return the factor for a time of day: a fifth of the full rate at midnight, the full rate at noon."""
     return 0.6 - 0.4 * math.cos(2 * math.pi * fraction)
 
 
@@ -48,16 +48,16 @@ SHAPES: Mapping[str, Shape] = {
 
 @dataclass(frozen=True, slots=True)
 class ArrivalPlan:
-    """When sessions arrive: `rate` a second, times the shape's factor. By default, the run has no time limit."""
+    """When sessions arrive: `rate` per second, times the shape's factor. By default, the run has no time limit."""
 
     rate: float
     shape: str
     duration_seconds: float | None = None
 
     def arrivals(self, generator: random.Random, *, begin: float = 0.0) -> Iterator[float]:
-        """Yield arrival times after `begin`, in seconds since the start of the run, endlessly.
+        """Yield arrival times after `begin` endlessly, in seconds since the start of the run.
 
-        This is thinning (Lewis and Shedler): draw candidates at the peak rate, and accept each with probability
+        Use thinning (Lewis and Shedler): draw candidates at the peak rate, and accept each with probability
         `factor / peak`.
         """
         seconds, shape = begin, SHAPES[self.shape]

@@ -1,4 +1,4 @@
-"""Opens sessions when they arrive, however slow the shop is (open loop). Each Locust user is a source of sessions."""
+"""Opens sessions as they arrive, however slow the shop is (open loop). Each Locust user is a source of arrivals."""
 
 import random
 import time
@@ -48,11 +48,11 @@ class Customers:
 
     @property
     def in_flight(self) -> int:
-        """Number of sessions in flight, in this process and on all workers."""
+        """The number of sessions in flight, in this process and on all workers."""
         return len(self._sessions) + sum(int(report["in_flight"]) for report in self._workers.values())
 
     def wait_for_workers(self) -> None:
-        """Wait until every worker has reported that all its sessions are over; give up after a while."""
+        """Wait until all workers have reported that their sessions are over, but give up after a while."""
         deadline = time.monotonic() + 2 * PATIENCE_SECONDS
         while any(report["in_flight"] or not report["ended"] for report in self._workers.values()):
             if time.monotonic() > deadline:
@@ -96,7 +96,7 @@ class Customers:
         self.figures.start()
 
     def _stop(self) -> None:
-        """End the run: let sessions send only the requests planned up to now, and wait for the responses."""
+        """End the run: let sessions send only requests that are already due, and wait for the responses."""
         self._end.set(time.monotonic())
         self._sessions.join(timeout=2 * PATIENCE_SECONDS)
         self._sessions.kill()

@@ -9,7 +9,7 @@ from locust.stats import RequestStats, StatsEntry, StatsError
 
 from load_generator.pages import Page
 
-# Kinds of statistics entries that count sessions and orders, not requests. Locust leaves them out of its totals.
+# Statistics entries of these kinds count sessions and orders. Locust leaves them out of its request totals.
 _SESSION = "session"
 _ORDER = "order"
 
@@ -24,7 +24,7 @@ class Figures:
 
     @property
     def _stats(self) -> RequestStats:
-        return self._environment.stats  # not stored, because a worker's runner replaces the statistics
+        return self._environment.stats  # read each time, because a worker's runner replaces the statistics
 
     def start(self) -> None:
         self._began = self._reported = time.monotonic()
@@ -38,7 +38,7 @@ class Figures:
         self._stats.log_error(_SESSION, "arrival", "dropped: too many sessions in flight")
 
     def record_order(self, milliseconds: float) -> None:
-        """Count an order whose page the customer saw `milliseconds` after the planned click."""
+        """Count an order whose page the customer saw this many milliseconds after the planned click."""
         self._entry(_ORDER, "placed").log(round(milliseconds), 0)
 
     def record_repeat(self) -> None:

@@ -22,13 +22,13 @@ class Form:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """The links and forms on a page. The text is not kept, because hundreds of sessions hold a page at the same time.
+    """The links and forms on a page. The page's text is not kept, because hundreds of sessions each hold a page.
 
     Attributes:
-        method: HTTP method of the request, before any redirects.
-        name: kind of page that was requested, such as `/products/{id}`.
-        path: path of the page, after any redirects.
-        hrefs: distinct link targets, in page order.
+        method: the request's HTTP method, before any redirects.
+        name: the kind of page that was requested, such as `/products/{id}`.
+        path: the page's path, after any redirects.
+        hrefs: the distinct link targets, in page order.
         forms: the first form for each action, by action.
     """
 
@@ -68,7 +68,7 @@ def _attributes(text: str) -> dict[str, str]:
 
 
 def name_of(path: str) -> str:
-    """Return the kind of page at a path, such as `/products/{id}`, for the statistics."""
+    """Return the kind of page at a path, such as `/products/{id}`, by which statistics count the page."""
     kind, _, rest = path.partition("?")[0].removeprefix("/").partition("/")
     parameter = {"categories": "{name}", "products": "{id}", "orders": "{id}"}.get(kind)
     return f"/{kind}/{parameter}" if parameter and rest else f"/{kind}" + (f"/{rest}" if rest else "")

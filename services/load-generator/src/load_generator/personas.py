@@ -65,7 +65,7 @@ def double_clicker(session: Session) -> None:
 
 
 def impatient(session: Session) -> None:
-    """Order, hang up before the response, and submit the form again, which must place only one order."""
+    """Order, hang up before the response, and submit the form again. Both together must place only one order."""
     form, fields = _go_to_checkout(session)
     session.think()
     session.submit_and_hang_up(form, after_seconds=session.random.uniform(0.005, 0.1), **fields)

@@ -23,7 +23,7 @@ _HEADERS = {"User-Agent": "shop-load-generator", "Accept": "text/html", "baggage
 
 
 class SessionFailed(Exception):
-    """A request failed, or its page was wrong. The failure has been recorded."""
+    """A request failed or returned a wrong page. The failure has been recorded."""
 
 
 class SessionStopped(Exception):
@@ -40,9 +40,9 @@ class Session:
     sent.
 
     Attributes:
-        planned: planned start of the next request, on the monotonic clock; initially the session's arrival.
+        planned: when the next request should start, on the monotonic clock; initially, when the session arrives.
         end: set to the monotonic time when the run ends.
-        order_id: id of the order that the session placed; None until the session has seen its page.
+        order_id: the id of the order that the session placed; None until the session has seen the order's page.
     """
 
     environment: Environment
@@ -73,12 +73,12 @@ class Session:
         return self._request("GET", path)
 
     def submit(self, form: Form, **fields: str) -> Page:
-        """Post a form with its hidden fields and these, and return the next page. Raise the same errors as `open`."""
+        """Post a form with its hidden fields and `fields`; return the next page. Raise the same errors as `open`."""
         self._wait()
         return self._request("POST", form.action, {**form.hidden, **fields})
 
     def submit_twice(self, form: Form, **fields: str) -> tuple[Page, Page]:
-        """Post a form twice at once, as a double click does, and return both pages."""
+        """Post a form twice at the same time, as a double click does, and return both pages."""
         self._wait()
         clicks = [gevent.spawn(self._attempt, form, fields) for _ in range(2)]
         first, second = (click.get() for click in clicks)
@@ -88,7 +88,7 @@ class Session:
         return first, second
 
     def submit_and_hang_up(self, form: Form, *, after_seconds: float, **fields: str) -> None:
-        """Post a form, and hang up if no response arrives within `after_seconds`. The request is not measured."""
+        """Post a form, and hang up if no response arrives within `after_seconds`. Don't measure the request."""
         self._wait()
         agent = _agent(self._cookies, timeout_seconds=after_seconds, max_redirects=0)
         try:
@@ -173,7 +173,7 @@ def _agent(cookies: CookieJar, *, timeout_seconds: float, max_redirects: int) ->
 
 
 def _reason(error: BaseException) -> str:
-    """Return why a request failed, without ids or times, because failures are counted by reason."""
+    """Return why a request failed. Leave out ids and times, because failures are counted by reason."""
     if isinstance(error, LocustBadStatusCode):
         return f"HTTP {error.__dict__['code']}"
     cause = getattr(error, "original", error)
