@@ -1,4 +1,4 @@
-"""API tokens, with which programs act for a user within certain scopes. Only a token's hash is stored."""
+"""API tokens, which let programs act for a user within certain scopes. Only the tokens' hashes are stored."""
 
 import uuid
 from datetime import datetime, timedelta
@@ -22,14 +22,14 @@ from employee_api.users.repository import lock_user, user_of
 
 _MAX_TOKENS = 50
 MAX_TOKEN_AGE = timedelta(days=90)
-# How often `last_used_at` is updated: a write on every request would be too costly.
+# Update `last_used_at` at most this often, because a write on every request would be too costly.
 _USE_INTERVAL = timedelta(minutes=1)
 
 
 class ApiTokenHandlers(Repository):
-    """Lets users manage their own API tokens, and management roles list and revoke those of lower roles.
+    """Lets users manage their own API tokens, and management users list and revoke those of users with lower roles.
 
-    A token never has more rights than its user, whose role is read on every request. A new password revokes it.
+    A token never has more rights than its user, whose role is read on every request. Changing the password revokes it.
     """
 
     def operations(self, create_token: Handler) -> list[Operation]:
@@ -55,7 +55,7 @@ class ApiTokenHandlers(Repository):
         ]  # fmt: skip
 
     async def create(self, call: Call[TokenInput]) -> NewTokenOutput:
-        """Create a token, delete the user's expired ones, and return the new one. Only this response has its secret."""
+        """Create and return a token; only this response contains its secret. Also delete the user's expired ones."""
         now, new, owner = self.clock(), call.input, call.user
         expires_at = new.expires_at or now + MAX_TOKEN_AGE
         if not now < expires_at <= now + MAX_TOKEN_AGE:
@@ -105,13 +105,13 @@ class ApiTokenHandlers(Repository):
         return Deleted(id=token_id)
 
     async def find_actor(self, token: str) -> Actor | None:
-        """Return the user of an unexpired token unless they are deactivated, and update when it was last used."""
+        """Return the token's user and update `last_used_at`; None if the token is invalid or its user deactivated."""
         now = self.clock()
         query = (
             select(col(User.id), col(User.role), col(User.approved), col(ApiToken.scopes), col(ApiToken.last_used_at))
             .join(ApiToken, col(ApiToken.user_id) == col(User.id))
             .where(col(ApiToken.token_hash) == hash_token(token), col(User.deactivated_at).is_(None))
-            # Replicas of an earlier release may create tokens that expire after MAX_TOKEN_AGE, or never.
+            # Replicas of an earlier release may create tokens that live longer than MAX_TOKEN_AGE, or forever.
             .where(or_(col(ApiToken.expires_at).is_(None), col(ApiToken.expires_at) > now))
             .where(col(ApiToken.created_at) > now - MAX_TOKEN_AGE)
         )
@@ -126,7 +126,7 @@ class ApiTokenHandlers(Repository):
 
 
 async def find_actor(sessions: SessionHandlers, tokens: ApiTokenHandlers, request: Request) -> Actor | None:
-    """Return the user of the request's session or API token, if any."""
+    """Return the user whom the request's session or API token identifies, if any."""
     bearer, token = bearer_token(request), session_token(request)
     if bearer is not None and bearer.startswith(API_TOKEN_PREFIX):
         return await tokens.find_actor(bearer)
@@ -134,7 +134,7 @@ async def find_actor(sessions: SessionHandlers, tokens: ApiTokenHandlers, reques
 
 
 async def _require_room(connection: AsyncConnection, user_id: uuid.UUID, now: datetime) -> None:
-    # The caller has locked the user, so concurrent requests can't both take the last free place.
+    # The caller has locked the user, so two concurrent requests can't both create the last token allowed.
     of_user = col(ApiToken.user_id) == user_id
     await connection.execute(delete(ApiToken).where(of_user, col(ApiToken.expires_at) <= now))
     count = select(func.count()).select_from(ApiToken).where(of_user)

@@ -1,4 +1,4 @@
-"""Slows down password guessing. Failures count per e-mail and network, or per device if the device is known."""
+"""Slows down password guessing by counting failures per e-mail and network, or per device if it is known."""
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -12,13 +12,13 @@ from employee_api.failure_counts import FailureCounts, count_key
 from employee_api.models import FailureCount
 from employee_api.users.passwords import BoundedSemaphore, HashingQueue
 
-# From the limit on, each failure doubles the wait, up to the maximum.
+# Once failures reach the limit, each further failure doubles the wait, up to the maximum.
 _FIRST_WAIT_SECONDS = 5
 _MAX_WAIT_SECONDS = 60
-# After guesses from this many networks, an account's user has to wait everywhere, except on known devices.
+# At this many times the limit, failures from all networks together make the user wait everywhere but on known devices.
 _NETWORKS_PER_EMAIL = 10
 
-# One attempt at a time per account and network, so that concurrent guesses are refused like successive guesses.
+# Allow one attempt at a time per account and network, so that guessing concurrently doesn't evade the limits.
 _MAX_ATTEMPTS = 1
 _MAX_SHARED_ATTEMPTS = 8
 _MAX_WAITING = 100
@@ -26,13 +26,13 @@ _MAX_WAITING = 100
 
 @dataclass(frozen=True)
 class Attempt:
-    """An attempt to use a password; `device` is set on a known device of the user with this e-mail.
+    """An attempt to use a password; `device` is set if the user with this e-mail is known to use the client's device.
 
     Attributes:
-        own: counts failures on the known device, or else for this e-mail from this network.
-        address: counts failures from the network. These alone make no one wait, because a proxy's users may share it.
-        limits: how many failures make the client wait, per key.
-        slots: how many attempts may run at once, per key, in the order in which to acquire the slots.
+        own: the key that counts failures on the known device, or else for this e-mail from this network.
+        address: the key that counts the network's failures, which alone make no one wait: a proxy's users may share it.
+        limits: the number of failures, by key, that makes the client wait.
+        slots: the number of attempts, by key, that may run at once, in the order in which to acquire the slots.
     """
 
     email: str
@@ -51,9 +51,9 @@ class Attempt:
 class LoginLimiter:
     """Counts failed logins, and makes clients wait after too many failures. Accounts are never locked.
 
-    An attempt from a known device counts only for that device, so no one else can make its user wait. When a network
-    has too many failures, each account may still fail once from there before it has to wait, because an attacker may
-    share the network with honest users. All replicas share the counts; each process limits its concurrent attempts.
+    A failure on a known device counts only for that device, and failures elsewhere can't make its user wait. Once a
+    network has too many failures, an account has to wait there after one failure of its own, but not before, because
+    honest users may share the attacker's network. Replicas share the counts, but limit concurrent attempts separately.
     """
 
     counts: FailureCounts
@@ -62,7 +62,7 @@ class LoginLimiter:
     _in_flight: dict[bytes, BoundedSemaphore] = field(default_factory=dict)
 
     def attempt(self, email: str, address: str, device: bytes | None = None) -> Attempt:
-        """Return the attempt with its keys and limits; `device` is the token hash of a known device, if it is one."""
+        """Return the attempt with its keys and limits; `device` is the known device's token hash, if any."""
         if device is not None:
             key = count_key("device", device.hex())
             return Attempt(email, device, key, b"", {key: self.per_email}, {key: _MAX_ATTEMPTS})
@@ -75,14 +75,14 @@ class LoginLimiter:
 
     @asynccontextmanager
     async def in_flight(self, attempt: Attempt) -> AsyncIterator[None]:
-        """Wait for earlier attempts, and hold the slots in the block. Raise TooManyPasswords if too many wait."""
+        """Wait for earlier attempts, and hold the slots during the block. Raise TooManyPasswords if too many wait."""
         async with AsyncExitStack() as stack:
             for key, number in attempt.slots.items():
                 await stack.enter_async_context(self._slot(key, number))
             yield
 
     async def exceeded(self, attempt: Attempt) -> ApiError | None:
-        """Return the error that tells the client how long to wait; None if it needn't wait."""
+        """Return the error that tells the client how long to wait; None if no wait is needed."""
         counts, limits = await self.counts.read(attempt.slots), dict(attempt.limits)
         if attempt.address in counts and counts[attempt.address].failures >= self.per_address:
             limits[attempt.own] = 1

@@ -34,11 +34,11 @@ from employee_api.users.schemas import PasswordChangeInput, UserOutput
 
 @dataclass(frozen=True)
 class LoginBody(JsonBody):
-    """A login request. The password may be longer than the usual body limit; the rest may not."""
+    """A login request. The usual body limit applies to everything but the password."""
 
     error_text: str | None = "Email and password required"
     ignores_query: bool = True
-    # Large enough that a password of a megabyte gets the same response as any other wrong password.
+    # Large enough that even a 1 MB password gets the same response as any other wrong password.
     max_bytes: int = 2 * 1024 * 1024
 
     @override
@@ -51,7 +51,7 @@ class LoginBody(JsonBody):
 
 @dataclass(frozen=True)
 class LoginHandlers:
-    """Handles logins, and operations that ask for the password because the session alone may be stolen."""
+    """Handles logins, and operations that ask for the password again because the session may be stolen."""
 
     users: UserRepository
     password_hasher: PasswordHasher
@@ -76,7 +76,7 @@ class LoginHandlers:
         ]  # fmt: skip
 
     async def login(self, call: Call[LoginInput]) -> UserOutput:
-        """Verify the password. Unless the mode is `off`, also create a session and remember the device."""
+        """Verify the password. Unless `AUTH_MODE` is `off`, also create a session and remember the device."""
         if self.authorizer.mode is AuthMode.OFF:
             verified = await self._verify(call, HashingQueue.LOGIN)
             if isinstance(verified, Outcome):
@@ -110,9 +110,9 @@ class LoginHandlers:
         return token
 
     async def _confirm(self, call: Call[Any], operation: str) -> Account:
-        """Return the caller's account. Raise WrongPassword if their current password in the request is wrong.
+        """Return the caller's account. Raise WrongPassword if the request's `current_password` is wrong.
 
-        A wrong password counts as a failed login, so a stolen session does not help to guess the password.
+        A wrong password counts as a failed login, so a stolen session makes the password no easier to guess.
         """
         account = await self.users.find_account(id=call.user.id)
         if account is None:
@@ -124,12 +124,12 @@ class LoginHandlers:
             if not correct:
                 await self._record_failure(call, attempt, Outcome.WRONG_PASSWORD)
                 raise errors.WrongPassword
-            await self.limiter.counts.reset([attempt.own])  # attackers' failures under other keys still count
+            await self.limiter.counts.reset([attempt.own])  # keep the other counts: they may be an attacker's failures
         return account
 
     @asynccontextmanager
     async def _attempt(self, call: Call[Any], email: str, operation: str) -> AsyncIterator[Attempt]:
-        """Wait for earlier attempts, and refuse this attempt if too many of them have failed."""
+        """Wait for earlier attempts to end, and refuse this attempt if too many have failed."""
         device = await self.devices.find(call.request.cookies.get(DEVICE_COOKIE), email)
         attempt = self.limiter.attempt(email, call.origin["address"], device)
         async with AsyncExitStack() as stack:
@@ -142,7 +142,7 @@ class LoginHandlers:
             yield attempt
 
     async def _verify(self, call: Call[LoginInput], queue: HashingQueue) -> Account | Outcome:
-        """Return the account if the password is correct, else how the attempt failed."""
+        """Return the account if its user may log in with this password, or else how the attempt failed."""
         account = await self.users.find_account(email_key=email_key(call.input.email))
         stored = account.password_hash if account else None
         verification = self.password_hasher.verify(call.input.password, stored, queue)
@@ -170,7 +170,7 @@ class LoginHandlers:
                 device_token = call.request.cookies[DEVICE_COOKIE]
                 await self.devices.use(attempt.device)
             await self.sign_ins.record(attempt.email, Outcome.SUCCESS, call.origin)
-            await self.limiter.counts.reset([attempt.own])  # attackers' failures under other keys still count
+            await self.limiter.counts.reset([attempt.own])  # keep the other counts: they may be an attacker's failures
         call.cookies.append(_cookie(SESSION_COOKIE, token, self.sessions.absolute))
         call.cookies.append(_cookie(DEVICE_COOKIE, device_token, DEVICE_LIFETIME))
 
@@ -180,7 +180,7 @@ class LoginHandlers:
             await self.limiter.counts.add(attempt.slots)
 
     async def _record_refusal(self, call: Call[Any], attempt: Attempt) -> None:
-        """Record only an e-mail's first refusal in a window: refused attempts are cheap, and would fill the table."""
+        """Record only an e-mail's first refusal in a window, so that cheap refused attempts can't fill the table."""
         counts, key = self.limiter.counts, count_key("refusal", attempt.email)
         async with shared_transaction():
             if not await counts.read([key]) and (await counts.add([key]))[key].failures == 1:

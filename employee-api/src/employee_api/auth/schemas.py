@@ -1,4 +1,4 @@
-"""Requests and responses about authentication: logins, sessions and API tokens."""
+"""Request and response models for authentication: logins, sessions and API tokens."""
 
 import uuid
 from typing import Annotated

@@ -1,4 +1,4 @@
-"""Login sessions: opaque tokens, stored as hashes, that expire when idle and at a maximum age."""
+"""Login sessions: opaque tokens, stored as hashes, that expire after an idle time and at a maximum age."""
 
 import uuid
 from dataclasses import dataclass
@@ -17,13 +17,13 @@ from employee_api.models import Session, User
 from employee_api.schemas import Deleted
 from employee_api.users.repository import lock_user, user_of
 
-# `last_seen_at` is updated at most this often per idle time: a write on every request would be too costly.
+# Update `last_seen_at` at most this often per idle time, because a write on every request would be too costly.
 _UPDATES_PER_IDLE_TIME = 20
 
 
 @dataclass
 class SessionHandlers(Repository):
-    """Lets users list and end their own sessions, and management roles those of lower roles.
+    """Lets users list and end their own sessions, and management users those of users with lower roles.
 
     A session ends when it has been idle for `idle`, when `absolute` has passed since the login, or when its user is
     deleted or deactivated. The user's role is read on every request.
@@ -48,7 +48,7 @@ class SessionHandlers(Repository):
         ]  # fmt: skip
 
     async def create(self, user_id: uuid.UUID, origin: dict[str, str]) -> str:
-        """Create a session, delete expired ones, and return the new session's token. Only its hash is stored."""
+        """Create a session and return its token, of which only a hash is stored. Also delete expired sessions."""
         now = self.clock()
         token = new_token()
         expired = or_(col(Session.expires_at) <= now, col(Session.last_seen_at) <= now - self.idle)
@@ -65,7 +65,7 @@ class SessionHandlers(Repository):
         return token
 
     async def find_actor(self, token: str) -> Actor | None:
-        """Return the user of an unexpired session unless they are deactivated, and restart its idle time."""
+        """Return the session's user and restart its idle time; None if it has ended or its user is deactivated."""
         now = self.clock()
         query = (
             select(col(User.id), col(User.role), col(User.approved), col(Session.last_seen_at))
@@ -128,5 +128,5 @@ class SessionHandlers(Repository):
 
 
 def _session_id(token_hash: bytes) -> uuid.UUID:
-    # Half of the hash identifies the session to its owner without revealing the token.
+    # Half of the token's hash identifies the session to its owner without revealing the token.
     return uuid.UUID(bytes=token_hash[:16])

@@ -29,7 +29,7 @@ class Outcome(StrEnum):
 
 
 class SignInHandlers(Repository):
-    """Stores sign-in attempts for 90 days, except those with an unknown e-mail, and lists them."""
+    """Lists sign-in attempts, and stores them for 90 days unless their e-mail is unknown."""
 
     def operations(self) -> list[Operation]:
         return [
@@ -46,7 +46,7 @@ class SignInHandlers(Repository):
     async def record(self, email_key: str, outcome: Outcome, origin: dict[str, str]) -> None:
         """Record an attempt if a user has this e-mail, and delete attempts older than 90 days.
 
-        This takes as long for an unknown e-mail: response times must not reveal which e-mails are registered.
+        Unknown e-mails take just as long, because response times must not reveal which e-mails are registered.
         """
         now = self.clock()
         row = {"id": uuid.uuid4(), "outcome": outcome, **origin, "created_at": now}
@@ -62,10 +62,10 @@ class SignInHandlers(Repository):
 
 
 class DeviceRepository(Repository):
-    """Stores known devices. A device token gives no access; it spares its user delays from others' failed logins."""
+    """Stores known devices. A device token gives no access; it spares its user waits after others' failed logins."""
 
     async def find(self, token: str | None, email_key: str) -> bytes | None:
-        """Return the token's hash if it belongs to a known device of the user with this e-mail."""
+        """Return the token's hash if it belongs to a known device of the user with this e-mail, or else None."""
         if not token:
             return None
         device = hash_token(token)
@@ -81,7 +81,7 @@ class DeviceRepository(Repository):
         await self.execute(update(Device).where(col(Device.token_hash) == device).values(last_used_at=self.clock()))
 
     async def add(self, user_id: uuid.UUID) -> str:
-        """Add a device and return its token. Delete expired devices and, beyond the limit, the longest unused."""
+        """Add a device and return its token. Delete expired devices and, above the limit, the least recently used."""
         now = self.clock()
         token = new_token()
         own = col(Device.user_id) == user_id
