@@ -31,7 +31,7 @@ UserT = TypeVar("UserT", bound=UserOutput)
 
 @dataclass
 class UserHandlers(Repository):
-    """Handles one's own account, and the administration of users.
+    """Handles users' own accounts, and user administration.
 
     If authorization is enforced, the last management user can't be deleted, and employees can't see others' e-mails.
     """
@@ -95,7 +95,7 @@ class UserHandlers(Repository):
         async with transaction(self.engine) as connection:
             ends_management = "deleted" if self.authorizer.enforced else None
             user = await lock_user(connection, user_id, actor, ends_management=ends_management)
-            # Users who delete themselves no longer exist when the activity is inserted, so it can't refer to them.
+            # Users who delete themselves are gone when the activity is inserted, so the activity can't refer to them.
             remaining_actor = None if actor and actor.id == user_id else actor
             await _detach_from_tasks(connection, user_id, remaining_actor, now)
             await connection.execute(delete(User).where(col(User.id) == user_id))

@@ -1,4 +1,4 @@
-"""Single-use links: invitations, and permission to set a password. Only hashes of their tokens are stored."""
+"""Single-use links, which invite users or let them set a password. Only the hashes of their tokens are stored."""
 
 import uuid
 from collections.abc import Collection
@@ -29,9 +29,10 @@ async def create_link(
     now: datetime,
     **allows: Any,
 ) -> tuple[SingleUseLink, str]:
-    """Create a link, delete expired ones, and return the new link with its token, of which only a hash is stored.
+    """Create a link, and return it with its token, of which only a hash is stored. Also delete expired links.
 
-    `allows` is a `role` and `dept` for an invitation, a `user_id` for a password reset. The caller must lock its users.
+    `allows` is the `role` and `dept` for an invitation, or the `user_id` for a password reset. The caller must already
+    have locked the creator and this user.
     """
     token = new_token()
     link = SingleUseLink(
@@ -70,13 +71,13 @@ async def use_link(
     creator, role = users.get(link.creator_id), users[link.user_id]["role"] if link.user_id else link.role
     if require_manager and not (creator and can_manage(creator) and outranks(creator["role"], role)):
         return None
-    # If two requests use the link at once, the second one waits here, and then finds that the link was used.
+    # If two requests use the link at once, the second request waits here, and then finds the link used.
     used = await connection.execute(update(SingleUseLink).where(usable).values(used_at=now))
     return link if used.rowcount == 1 else None
 
 
 async def end_access(connection: AsyncConnection, user_id: uuid.UUID, kept: Collection[bytes] = ()) -> None:
-    """Delete the user's sessions, API tokens and devices (except `kept` token hashes), and links for or by the user.
+    """Delete the user's sessions, API tokens and devices except those with `kept` hashes, and links for or by the user.
 
     This ends everything that an intruder may have created with the user's password or session.
     """

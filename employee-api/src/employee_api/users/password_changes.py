@@ -52,7 +52,7 @@ class PasswordHandlers(Repository):
         ]  # fmt: skip
 
     async def change(self, call: Call[PasswordChangeInput], account: Account) -> None:
-        """Replace the user's own password, and end access elsewhere. Raise WrongPassword if it changed meanwhile."""
+        """Replace the user's own password, and end access elsewhere. Raise WrongPassword if the old one has changed."""
         password_hash = await call.while_connected(self.new_users.hash(call.input.new_password, "new_password"))
         async with transaction(self.engine) as connection:
             user = await lock_user(connection, account.user.id, call.user)
@@ -66,7 +66,7 @@ class PasswordHandlers(Repository):
             await record(connection, call.user, "changed_password", self.clock(), subject)
 
     async def allow_password_reset(self, call: Call[None]) -> CreatedPasswordReset:
-        """Create a link with which the user can set a password, replacing any older link."""
+        """Create a link that lets the user set a password, and delete any older link."""
         user_id, now = call.id, self.clock()
         if call.actor is not None and call.actor.id == user_id:  # a stolen session must not replace the password
             self.authorizer.refuse(errors.HigherRoleRequired(), "allow_password_reset")
@@ -80,9 +80,9 @@ class PasswordHandlers(Repository):
         return CreatedPasswordReset(user_id=user_id, token=token, expires_at=link.expires_at)
 
     async def reset_password(self, call: Call[PasswordResetInput]) -> Success:
-        """Set the password of the user whom the link names, and end all their access."""
+        """Set the password of the link's user, and end all their access."""
         token = call.input.token
-        if not await is_usable(self, LinkPurpose.PASSWORD_RESET, token):  # before hashing, which is expensive
+        if not await is_usable(self, LinkPurpose.PASSWORD_RESET, token):  # check before hashing, which is expensive
             raise errors.InvalidPasswordReset
         password_hash = await call.while_connected(self.new_users.hash(call.input.password))
         now = self.clock()

@@ -21,7 +21,7 @@ from employee_api.fields import MAX_PASSWORD_LENGTH, normalize_password
 
 T = TypeVar("T")
 
-# Added to the niceness of the event loop's thread, so that a flood of logins does not slow down other requests.
+# How much nicer hashing threads are than the event loop, so that floods of logins don't slow down other requests.
 _NICENESS = 10
 # A hash takes tens of milliseconds, so the last request in a full queue waits for a few seconds.
 _MAX_WAITING = 200
@@ -37,7 +37,7 @@ class BoundedSemaphore:
 
     @asynccontextmanager
     async def slot(self) -> AsyncIterator[None]:
-        """Wait for a slot, and occupy it in the block. Raise TooManyPasswords if too many callers wait already."""
+        """Wait for a slot, and hold it during the block. Raise TooManyPasswords if too many callers already wait."""
         if self.users >= self._capacity:
             raise TooManyPasswords
         self.users += 1
@@ -49,7 +49,7 @@ class BoundedSemaphore:
 
 
 class HashingQueue(Enum):
-    """The kinds of hashing work. Each has its own queue, so a flood of one kind at most triples the others' waits.
+    """The kinds of hashing work. Each has its own queue, so a flood of one kind at most triples waits for the others.
 
     Logins from known devices do not queue behind strangers' guesses.
     """
@@ -81,11 +81,11 @@ class PasswordHasher:
         self._tracer = (telemetry or Telemetry()).tracer
         self._executor = ThreadPoolExecutor(threads, thread_name_prefix="password", initializer=_lower_priority)
         self._threads = asyncio.Semaphore(threads)
-        # Only the first call in each queue waits for a thread; the rest wait behind it. So the queues take turns.
+        # The queues take turns, because only the first call in each waits for a thread; the rest wait behind that call.
         self._first = {queue: BoundedSemaphore(1, _MAX_WAITING - 1) for queue in HashingQueue}
 
     async def hash(self, password: str) -> str:
-        """Hash a new password. Raise TooManyPasswords if its queue is full."""
+        """Hash a new password. Raise TooManyPasswords if the queue for new passwords is full."""
         return await self.run(HashingQueue.NEW_PASSWORD, lambda: self._context.hash(normalize_password(password)))
 
     async def verify(
@@ -102,7 +102,7 @@ class PasswordHasher:
         self._executor.shutdown(wait=False, cancel_futures=True)
 
     async def run(self, queue: HashingQueue, work: Callable[[], T]) -> T:
-        """Run `work` in a thread when its turn comes. Raise TooManyPasswords if 200 calls wait in the queue."""
+        """Run `work` in a thread when its turn comes. Raise TooManyPasswords if 200 calls already wait in the queue."""
         submitted = time.perf_counter()
         async with self._first[queue].slot():
             await self._threads.acquire()
@@ -123,7 +123,7 @@ class PasswordHasher:
         return correct, new_hash
 
     def _verify_form(self, password: str, stored: str | None) -> tuple[bool, str | None]:
-        # Do the same work in every case: response times must not reveal which e-mails are registered.
+        # Do the same work in every case, because response times must not reveal which e-mails are registered.
         fits = len(password) <= MAX_PASSWORD_LENGTH
         matches, new_hash = self._context.verify_and_update(password if fits else "", stored or self._dummy_hash)
         correct = matches and fits and stored is not None
@@ -131,7 +131,7 @@ class PasswordHasher:
 
 
 def _lower_priority() -> None:
-    # Only Linux has a priority per thread; elsewhere this would slow down the whole process.
+    # Only Linux has per-thread priorities; elsewhere this would slow down the whole process.
     if sys.platform == "linux":
         thread = threading.get_native_id()
         os.setpriority(os.PRIO_PROCESS, thread, os.getpriority(os.PRIO_PROCESS, thread) + _NICENESS)

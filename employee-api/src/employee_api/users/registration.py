@@ -75,11 +75,11 @@ class NewUserPreparer:
         return NewUser(new.name, new.email, password_hash, new.role or DEFAULT_ROLE, new.dept or "")
 
     async def hash(self, password: str, field: str = "password") -> str:
-        """Hash a chosen password. Raise WeakPassword, which names the request's `field`, if it breaks a rule."""
+        """Hash a chosen password. If it breaks a rule, raise WeakPassword, which names the request's `field`."""
         normalized = normalize_password(password)
         if len(normalized) < self.min_length:
             raise errors.WeakPassword(f"must have at least {self.min_length} characters", field)
-        if len(normalized) > MAX_PASSWORD_LENGTH:  # normalization may have lengthened it
+        if len(normalized) > MAX_PASSWORD_LENGTH:  # normalization may have lengthened the password
             raise errors.WeakPassword(f"must have at most {MAX_PASSWORD_LENGTH} characters", field)
         if self.breached is not None and await asyncio.to_thread(is_breached, normalized, self.breached):
             raise errors.WeakPassword("is known from a data breach", field)
@@ -94,8 +94,8 @@ class RegistrationHandlers(Repository):
     management roles can invite.
 
     Attributes:
-        mode: who may register. None means anyone; with enforced authorization, only until a user has a management role.
-        per_address: how many registrations one network, or one invitation, may attempt in a window.
+        mode: who may register. None means anyone, but with enforced authorization only until anyone can manage users.
+        per_address: the number of attempts to register that each network, and each invitation, has in a window.
     """
 
     users: UserRepository
@@ -136,7 +136,7 @@ class RegistrationHandlers(Repository):
         ]  # fmt: skip
 
     async def register(self, call: Call[RegistrationInput]) -> UserOutput:
-        """Create a user with the invitation's role, or with the rights that users without an invitation get."""
+        """Create a user with the invitation's role, or, without an invitation, as the class docstring describes."""
         invitation = call.input.invite or None
         await self._check(invitation)
         source = ("invitation", invitation) if invitation else ("registration", network(call.origin["address"]))
@@ -193,7 +193,7 @@ class RegistrationHandlers(Repository):
         return Deleted(id=call.id)
 
     async def _check(self, invitation: str | None) -> None:
-        """Refuse a registration before its password is hashed, which is expensive."""
+        """Refuse invalid registrations before their passwords are hashed, which is expensive."""
         await self._check_open("register")
         if invitation is None:
             if self.mode is RegistrationMode.INVITE:
@@ -214,7 +214,7 @@ class RegistrationHandlers(Repository):
             return
         count = (await self.counts.read([key])).get(key)
         if count is None or count.failures < self.per_address:
-            # Its own transaction gives concurrent attempts distinct counts, and keeps the count if the request fails.
+            # A separate transaction gives concurrent attempts distinct counts, which remain even if a request fails.
             async with shared_transaction():
                 count = (await self.counts.add([key]))[key]
             if count.failures <= self.per_address:

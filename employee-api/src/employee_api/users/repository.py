@@ -1,4 +1,4 @@
-"""Reads, stores and locks users in the database, and tells which of them can manage others."""
+"""Reads, stores and locks users in the database, and determines which users can manage others."""
 
 import random
 import uuid
@@ -64,7 +64,7 @@ class UserRepository(Repository):
         return Account(UserOutput.model_validate(row), row["password_hash"], row["deactivated_at"] is not None)
 
     async def find_role(self, user_id: str) -> str | None:
-        """Return the role of a user; None for an unknown or malformed id."""
+        """Return a user's role, or None for an unknown or malformed id."""
         row = await self.find_row(select(col(User.role)).where(col(User.id) == parse_id(user_id)))
         return None if row is None else row["role"]
 
@@ -73,7 +73,7 @@ class UserRepository(Repository):
         return await self.find_row(select(col(User.id)).where(_CAN_MANAGE).limit(1)) is not None
 
     async def update_password_hash(self, account: Account, password_hash: str) -> None:
-        """Store a new hash of the same password, unless the password has changed meanwhile."""
+        """Store a new hash of the same password, unless the password has since changed."""
         unchanged = (col(User.id) == account.user.id, col(User.password_hash) == account.password_hash)
         await self.execute(update(User).where(*unchanged).values(password_hash=password_hash))
 
@@ -139,8 +139,8 @@ async def lock_user(
 ) -> AccountOutput:
     """Lock a user and the actor until the transaction ends, and return the user.
 
-    `ends_management` names a change after which the user can't manage others, such as "deleted". Then all management
-    users are locked, so that two concurrent changes can't remove the last two of them.
+    If the change means that the user can't manage others, `ends_management` names it, such as "deleted". Then all
+    management users are locked, so that two concurrent changes can't remove the last two of them.
 
     Raise UserNotFound if there is no such user, LastManagementUser if no one else could manage others after the change,
     and AuthenticationRequired if the actor was deleted or deactivated meanwhile.

@@ -1,4 +1,4 @@
-"""Requests and responses about users."""
+"""Request and response models for users."""
 
 import uuid
 
