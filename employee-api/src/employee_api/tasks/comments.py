@@ -1,4 +1,4 @@
-"""Comments on tasks. Every change is recorded as an activity of the task, with the comment's id but not its text."""
+"""Comments on tasks. Every change is recorded as a task activity, with the comment's id but not its text."""
 
 import uuid
 from dataclasses import dataclass
@@ -102,14 +102,14 @@ class CommentHandlers(Repository):
         return Deleted(id=comment.id)
 
     async def _require_author(self, call: Call[Any], operation: str) -> None:
-        # This needs no lock, because a comment never gets another author.
+        # No lock is needed, because a comment never gets a different author.
         comment = await self.get_comment(call)
         if call.actor is not None and comment.author_id != call.actor.id:
             self.authorizer.refuse(NotTheAuthor(), operation)
 
 
 async def _lock_comment(connection: AsyncConnection, call: Call[Any]) -> tuple[TaskOutput, CommentOutput]:
-    # The comment needs no lock: comments change only while their task is locked.
+    # The comment needs no lock, because comments change only while their task is locked.
     await lock_users(connection, call.actor)
     return await get_task(connection, call.id, lock=True), await _get_comment(connection, call)
 

@@ -1,4 +1,4 @@
-"""Requests and responses about tasks and comments."""
+"""Request and response models for tasks and comments."""
 
 import uuid
 from datetime import date

@@ -1,6 +1,6 @@
 """Filters, searches and sorts tasks, with the same results on SQLite and PostgreSQL.
 
-Searching and sorting by title ignore case (beyond ASCII, too, unless the locale of a PostgreSQL database is `C`).
+Searching and sorting by title ignore case (also outside ASCII, unless a PostgreSQL database has the locale `C`).
 Nothing else is normalized: "é" is not "e", "ß" is not "ss", and a composed "é" is not a decomposed "é".
 """
 

@@ -1,6 +1,6 @@
 """Tasks. Every change is recorded as an activity in the same transaction.
 
-Every transaction locks users before tasks, each in the order of their ids, so that transactions can't deadlock.
+Every transaction locks users before tasks, and both in id order, so that transactions can't deadlock.
 """
 
 import uuid
@@ -43,7 +43,7 @@ async def get_task(connection: AsyncConnection, task_id: uuid.UUID, *, lock: boo
 
 
 async def lock_users(connection: AsyncConnection, actor: Actor | None, *others: uuid.UUID | None) -> set[uuid.UUID]:
-    """Prevent the deletion of the actor and other users until the transaction ends; return the ids of those who exist.
+    """Lock the actor and other users against deletion until the transaction ends; return the ids of existing users.
 
     Raise AuthenticationRequired if the actor was deleted.
     """
@@ -104,7 +104,7 @@ class TaskHandlers(Repository):
         return task
 
     async def change_task(self, call: Call[TaskPatch]) -> TaskOutput:
-        """Change the given fields. If all of them have these values already, record no activity."""
+        """Change the given fields. If nothing changes, record no activity."""
         task_id, now = call.id, self.clock()
         requested = call.input.model_dump(exclude_unset=True)
         async with transaction(self.engine) as connection:
