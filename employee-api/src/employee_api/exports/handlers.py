@@ -25,7 +25,7 @@ from employee_api.schemas import Input
 
 @cache
 def _zones() -> set[str]:
-    # "localtime" differs between hosts, and "Factory" is a placeholder.
+    # Exclude "localtime", which differs between hosts, and "Factory", which is a placeholder.
     return available_timezones() - {"localtime", "Factory"}
 
 
@@ -50,7 +50,7 @@ class ExportQuery(Input):
 
 @dataclass(frozen=True)
 class ExportParameters(QueryParameters):
-    """An export's query string. `error_text` is only about the month, so errors name any other invalid parameter."""
+    """An export's query string. `error_text` describes only an invalid month, so errors name other parameters."""
 
     error_text: str | None = "Month must be YYYY-MM"
 
@@ -78,12 +78,12 @@ class ExportHandlers(CsvExporter):
         query, table = call.input, Table(call.request.url.path.rpartition("/")[2])
         headers = {"content-disposition": f'attachment; filename="{table}-{query.month or "all"}.csv"'}
         if call.request.method == "HEAD":
-            # A streaming response sends no Content-Length, so HEAD gets the same headers as GET.
+            # HEAD must get the same headers as GET, so use a streaming response, which sends no Content-Length.
             return StreamingResponse(iter((b"",)), headers=headers, media_type=_CSV)
         separator = query.separator.replace("tab", "\t")
         zone = None if query.tz in (None, "UTC") else ZoneInfo(query.tz)
         chunks = self.stream(table, query.month, zone, bom=query.bom, separator=separator)
-        # Until the first chunk an error can still get its own status; later it can only end the connection.
+        # Before the first chunk is sent, an error can still set the status; later it can only end the connection.
         first = await anext(chunks)
         return _ClosingResponse(_prepend(first, chunks), headers=headers, media_type=_CSV)
 
@@ -96,7 +96,7 @@ async def _prepend(first: bytes, chunks: AsyncGenerator[bytes]) -> AsyncGenerato
 
 
 class _ClosingResponse(StreamingResponse):
-    """Closes its source as soon as the client disconnects, not when the source is garbage-collected."""
+    """Closes its source as soon as the client disconnects, instead of leaving that to garbage collection."""
 
     body_iterator: AsyncGenerator[bytes]
 

@@ -14,9 +14,9 @@ from sqlmodel import col
 from employee_api.fields import in_month
 from employee_api.models import Activity, Entity, Task, User
 
-# Spreadsheets treat these as the start of a formula; the last four are the full-width forms of the first four.
+# Spreadsheets take text that begins with these for a formula. The last four are full-width forms of the first four.
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
-# Some spreadsheets ignore leading spaces: plain, no-break and ideographic spaces.
+# Some spreadsheets ignore these leading spaces: plain, no-break and ideographic.
 _SPACES = " \u00a0\u3000"
 _ISO = 'YYYY-MM-DD"T"HH24:MI:SS.US'
 
@@ -35,10 +35,10 @@ def zoned_timestamp(stored: str, zone: tzinfo) -> str:
 
 @dataclass(frozen=True)
 class Format:
-    """How the query writes the cells of the file.
+    """How an export query formats the file's cells.
 
     Attributes:
-        dialect: the SQL dialect. On SQLite, `zone` requires that the connection has the function `zoned_timestamp`.
+        dialect: the SQL dialect. On SQLite, `zone` requires the SQL function `zoned_timestamp` on the connection.
         defuse_formulas: whether free text that a spreadsheet would run as a formula gets a leading apostrophe.
         zone: the time zone in which timestamps are written; None for UTC.
     """
@@ -55,7 +55,7 @@ class Format:
         return cast("Label[Any]", text.label(name or column.key))
 
     def timestamp(self, column: Any) -> Label[Any]:
-        """Format like JSON responses, 2026-01-31T23:59:59.000000Z, or in a zone, 2026-02-01T00:59:59.000000+01:00."""
+        """Format as in JSON (2026-01-31T23:59:59.000000Z), or in a zone, as 2026-02-01T00:59:59.000000+01:00."""
         moment: Any = col(column)
         if self.dialect == "sqlite":
             text = func.zoned_timestamp(moment) if self.zone else func.replace(moment, " ", "T", type_=Text) + "Z"
@@ -75,7 +75,7 @@ def export_query(table: Table, month: str | None, form: Format) -> Select[Any]:
 
 
 def csv_example(table: Table) -> str:
-    """Return the header line of an export, as an example for the API description."""
+    """Return an export's header line, as an example for the API description."""
     query, _model = _QUERIES[table](Format())
     return ",".join(query.selected_columns.keys()) + "\r\n"
 

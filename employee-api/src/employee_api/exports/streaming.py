@@ -1,7 +1,7 @@
 """Streams tables as CSV (RFC 4180, UTF-8) in constant memory: COPY on PostgreSQL, a cursor on SQLite.
 
-A worker thread produces each chunk when the client is ready for it: the event loop never waits for a row, and a slow
-client occupies a cursor, not memory.
+A worker thread produces each chunk when the client is ready for it. So the event loop never waits for rows, and a slow
+client keeps a cursor open, but takes up no memory.
 """
 
 import codecs
@@ -33,7 +33,7 @@ CHUNK_BYTES = 64 * 1024
 _ROWS_PER_FETCH = 500
 _INVALID_PARAMETER_VALUE = "22023"
 _MAX_CONCURRENT_EXPORTS = 8
-# Makes PostgreSQL read rows in index order: sorting or hashing a million rows would delay the first byte.
+# Makes PostgreSQL read rows in index order, because sorting or hashing a million rows would delay the first byte.
 _STREAMING_PLAN = "".join(
     f"SET LOCAL {way} = off;" for way in ("enable_sort", "enable_hashjoin", "enable_mergejoin", "jit")
 )
@@ -54,9 +54,9 @@ class CsvExporter:
     async def stream(
         self, table: Table, month: str | None, zone: ZoneInfo | None = None, *, bom: bool = False, separator: str = ","
     ) -> AsyncGenerator[bytes]:
-        """Yield the file in chunks; `zone` is the time zone of `month` and of the timestamps in the file.
+        """Yield the file in chunks; `zone` applies to `month` and to the timestamps in the file.
 
-        Raise TooManyExports before the first chunk if too many exports are active; database errors at any chunk.
+        Raise TooManyExports before the first chunk if too many exports are active. Any chunk can raise database errors.
         """
         if self.active >= _MAX_CONCURRENT_EXPORTS:
             raise TooManyExports
@@ -81,7 +81,7 @@ class CsvExporter:
 
 def copy_query(query: Select[Any]) -> str:
     """Return a query's SQL text for PostgreSQL with values inlined, because COPY accepts no parameters."""
-    # The driver's dialect would double every percent sign.
+    # Don't use the driver's dialect, which would double every percent sign.
     plain = postgresql.dialect(paramstyle="named")  # type: ignore[no-untyped-call]
     return str(query.compile(dialect=plain, compile_kwargs={"literal_binds": True}))
 
