@@ -63,14 +63,14 @@ def create_application(
         middleware=[Middleware(Compression)],
         exception_handlers=dict.fromkeys((errors.ApiError, HTTPException, Exception), _error_response),
     )
-    app.router.redirect_slashes = False  # a path with a trailing slash is unknown
-    # CORS wraps Starlette's own error handling, so that pages of allowed origins can read a 500, too.
+    app.router.redirect_slashes = False  # treat a path with a trailing slash as unknown
+    # CORS wraps Starlette's own error handling, so that pages on allowed origins can also read a 500 response.
     app.middleware_stack = policy.wrap(app.build_middleware_stack())
     return app
 
 
 def _description_routes(describe: Callable[[], openapi.Json], mode: AuthMode) -> list[Route]:
-    # Generated on the first request, because it takes 40 ms and most processes never serve it.
+    # Generate the document on the first request, because that takes 40 ms and most processes never serve it.
     document = cache(describe)
     rendered = cache(lambda: page(document(), mode))
 
@@ -96,7 +96,7 @@ def _operation_routes(
 
     def route(path: str, by_method: dict[str, Operation]) -> Route:
         async def serve(request: Request) -> Response:
-            # The server drops the body of a HEAD response.
+            # Answer HEAD like GET; the server drops the body.
             return await respond(by_method["GET" if request.method == "HEAD" else request.method], request)
 
         return Route(path, serve, methods=list(by_method))
@@ -107,11 +107,11 @@ def _operation_routes(
 async def _error_response(request: Request, error: Exception) -> Response:
     if isinstance(error, errors.ApiError):
         return error_response(request, error)
-    if not isinstance(error, HTTPException):  # Starlette re-raises it after this response, and the chassis logs it
+    if not isinstance(error, HTTPException):  # Starlette re-raises this error, and the chassis logs it
         return error_response(request, errors.UnexpectedError())
     if error.status_code != HTTPStatus.METHOD_NOT_ALLOWED:
         return error_response(request, errors.PathNotFound())
-    # Only Starlette's error knows which methods the path has.
+    # Only Starlette's error says which methods the path supports.
     methods = (error.headers or {})["Allow"].split(", ")
     response = error_response(request, errors.MethodNotAllowed())
     if request.method == "OPTIONS":

@@ -18,7 +18,7 @@ log = structlog.get_logger()
 class Authorizer:
     """Authorizes requests by the role of the user whom `find_actor` returns, and by the scopes of their API token.
 
-    The mode decides whether missing rights are ignored, only counted, or refused. SELF always requires a session.
+    The mode decides whether missing rights are ignored, counted, or also refused. SELF always requires a session.
     """
 
     def __init__(
@@ -35,7 +35,7 @@ class Authorizer:
         self._refusals = telemetry.counter(semconv.EMPLOYEE_API_REFUSALS)
 
     async def authorize(self, request: Request, operation: str, access: Access, scope: Scope | None) -> Actor | None:
-        """Return the user of the request's session or API token, if any. Raise an error if the request is refused."""
+        """Return the user whom the session or API token identifies, if any. Raise an error to refuse the request."""
         actor = None if self.mode is AuthMode.OFF else await self._find_actor(request)
         if actor is not None:
             add_log_fields(actor.id)
@@ -49,7 +49,7 @@ class Authorizer:
         return actor
 
     def require_higher(self, actor: Actor | None, role: str | None, operation: str) -> None:
-        """Refuse to change a user with `role`, or to assign it, unless the actor outranks it. Do nothing for None."""
+        """Refuse to assign a role, or change a user with it, unless the actor outranks it. Allow a `role` of None."""
         if actor is not None and role is not None and not outranks(actor.role, role):
             self.refuse(errors.HigherRoleRequired(), operation)
 

@@ -7,14 +7,14 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from employee_api.http.problems import accepted_qualities
 
 _LEVEL = 5
-# Larger bodies are compressed in a thread: they take milliseconds, which would block the event loop.
+# Compress larger bodies in a thread, because they would block the event loop for milliseconds.
 _MAX_BYTES_IN_LOOP = 16 * 1024
 
 
 class Compression:
     """Starlette's compression, except that it respects `gzip;q=0` and never compresses a response with an entity tag.
 
-    A strong tag must identify the exact bytes, and a weak tag would never match in `If-Match`.
+    A strong tag must identify the exact bytes, which compression changes, and `If-Match` never matches a weak tag.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -34,7 +34,7 @@ class Compression:
 
         if scope["type"] == "http":
             headers = MutableHeaders(scope=scope)
-            # Starlette looks for the word "gzip" and ignores its quality.
+            # Starlette only looks for the word "gzip", and would ignore its quality.
             headers["accept-encoding"] = "gzip" if _accepts_gzip(headers) else "identity"
         await GZipMiddleware(app, compresslevel=_LEVEL, thread_minimum_size=_MAX_BYTES_IN_LOOP)(scope, receive, send)
 

@@ -32,7 +32,7 @@ _RESPONSE_HEADERS = (
 
 @dataclass(frozen=True)
 class CrossSitePolicy:
-    """Refuses changes by pages of other origins, which it recognizes by the headers that browsers add.
+    """Refuses changes that pages on other origins request, recognizing them by headers that browsers add.
 
     Attributes:
         allowed_origins: other origins whose pages may use the API.
@@ -56,7 +56,7 @@ class CrossSitePolicy:
         )
 
     def check(self, headers: Headers, operation: Operation, authorizer: Authorizer) -> None:
-        """Refuse a change that a page of another origin may have caused (cross-site request forgery)."""
+        """Refuse a change that a page on another origin may have caused (cross-site request forgery)."""
         if operation.method in _SAFE_METHODS:
             return
         if self._is_foreign(headers):
@@ -81,11 +81,11 @@ class CrossSitePolicy:
         return replace(operation, failures=failures, enforced_failures=enforced)
 
     def _is_foreign(self, headers: Headers) -> bool:
-        """Return whether a browser sent the request from a page of a different origin that is not allowed."""
+        """Return whether a browser sent the request from a page on another origin that is not allowed."""
         origin, site = headers.get("origin"), headers.get("sec-fetch-site")
         if origin in self.allowed_origins:
             return False
-        # If the browser sent Sec-Fetch-Site, it alone decides: proxies change Host, but not this header.
+        # If the browser sent Sec-Fetch-Site, rely on it alone: proxies may change Host, but not this header.
         return is_foreign(origin if site is None else None, site, headers.get("host", ""))
 
 

@@ -1,6 +1,6 @@
-"""Entity tags, with which clients detect changes and avoid overwriting changes that they have not seen.
+"""Entity tags, which let clients detect changes, and avoid overwriting changes that they have not seen.
 
-A tag is a hash of the JSON representation, so it is a strong tag and needs no database column.
+Each tag is a hash of the JSON representation, so tags are strong and need no database column.
 """
 
 import hashlib
@@ -17,7 +17,7 @@ _ANY = "*"
 
 
 def etag(model: BaseModel) -> str:
-    """Return the entity tag of a representation, including the quotes."""
+    """Return a representation's entity tag, including the quotes."""
     digest = hashlib.sha256(model.model_dump_json().encode()).hexdigest()
     return f'"{digest[:_HASH_CHARACTERS]}"'
 
@@ -25,7 +25,7 @@ def etag(model: BaseModel) -> str:
 def require_match(if_match: str | None, current: BaseModel) -> None:
     """Raise PreconditionFailed if an `If-Match` lists neither the current tag nor `*`.
 
-    Call it in the transaction that makes the change, with the row locked. Weak tags never match (RFC 9110, 13.1.1).
+    Call this in the transaction that makes the change, with the row locked. Weak tags never match (RFC 9110, 13.1.1).
     """
     if if_match is None or if_match.strip() == _ANY:
         return

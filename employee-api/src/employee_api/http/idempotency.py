@@ -1,4 +1,4 @@
-"""Repetitions of a request with the same Idempotency-Key get the stored response and change nothing."""
+"""Answers repetitions of a request (same Idempotency-Key) with the stored response, so that they change nothing."""
 
 import hashlib
 import json
@@ -31,7 +31,7 @@ _DELETED_AT_ONCE = 100
 
 
 class RepeatableRequest(NamedTuple):
-    """Identifies a request: `key_hash` covers the caller, operation and key, `fingerprint` the input."""
+    """A request's identity: `key_hash` is the hash of caller, operation and key; `fingerprint` is the input's hash."""
 
     key_hash: bytes
     fingerprint: bytes
@@ -54,12 +54,12 @@ class StoredResponses(Repository):
     """Stores responses to requests with an Idempotency-Key for 24 hours.
 
     A response is stored in the same transaction as the changes that it reports. Of concurrent requests with the same
-    key only one can store its response; the others' changes are rolled back. Errors change nothing and are not stored,
+    key, only one can store its response; the others' changes are rolled back. Errors change nothing and are not stored,
     so a repetition after an error is a new attempt.
     """
 
     async def respond_once(self, request: RepeatableRequest, respond: Callable[[], Awaitable[Response]]) -> Response:
-        """Return the stored response, or that of `respond`, which must make every change in a `transaction`."""
+        """Return the stored response, or else call `respond`, which must make every change in a `transaction`."""
         if (stored := await self._find_response(request)) is not None:
             return stored
         try:
@@ -102,7 +102,7 @@ class StoredResponses(Repository):
 
 
 def _without_secrets(model: BaseModel) -> object:
-    """Return the given fields except secrets. Omitted fields are left out: they may mean something else than null."""
+    """Return the fields in the request, except secrets. Omitted fields stay omitted: null may mean something else."""
     secret = {name for name, field in type(model).model_fields.items() if not field.repr}
     return model.model_dump(mode="json", exclude=secret, exclude_unset=True)
 

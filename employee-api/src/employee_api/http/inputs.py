@@ -51,12 +51,12 @@ _RULES = {
 
 @dataclass(frozen=True)
 class RequestInput:
-    """Reads nothing: query parameters are errors, and a body is ignored. Subclasses read the query or the body.
+    """Reads no input: query parameters are errors, and a body is ignored. Subclasses read the query or the body.
 
     Attributes:
-        model: validates the input; None if the operation reads none.
+        model: the model that validates the input; None if the operation reads no input.
         error_text: the text of every error about invalid input; by default the text names the invalid fields.
-        ignores_query: whether unknown query parameters are ignored, as the contract's operations do.
+        ignores_query: whether unknown query parameters are ignored, as the contract demands for its operations.
     """
 
     model: type[BaseModel] | None = None
@@ -72,7 +72,7 @@ class RequestInput:
         return BadRequest((_describe(violations) if named else None) or self.error_text, violations)
 
     def is_named(self, violation: FieldViolation) -> bool:
-        """Return whether the error's text names the violation even if there is an `error_text`."""
+        """Return whether an error that could use `error_text` names this violation instead."""
         return False
 
     def validate(self, value: object) -> Any:
@@ -87,7 +87,7 @@ class RequestInput:
     def _refuse_unknown_parameters(self, request: Request, known: Container[str] = ()) -> None:
         if self.ignores_query:
             return
-        # The error names the unknown parameters even if there is an `error_text`.
+        # Name the unknown parameters even if there is an `error_text`.
         unknown = [_clean(name) for name in request.query_params if name not in known][:_MAX_VIOLATIONS]
         if unknown:
             violations = [FieldViolation(name, _UNKNOWN) for name in unknown]
@@ -99,7 +99,7 @@ ANY_QUERY = partial(RequestInput, ignores_query=True)
 
 @dataclass(frozen=True)
 class JsonBody(RequestInput):
-    """A JSON body of at most `max_bytes`, whatever its content type, and no query parameters."""
+    """Reads a JSON body of at most `max_bytes`, whatever its content type."""
 
     max_bytes: int = MAX_BODY_BYTES
 
@@ -114,9 +114,9 @@ class JsonBody(RequestInput):
         return self.parse(bytes(raw))
 
     def parse(self, raw: bytes) -> Any:
-        """Return the validated body. Raise BadRequest if it is not JSON or not valid."""
+        """Return the validated body. Raise BadRequest if the body is not JSON or is invalid."""
         try:
-            # Rejects NaN, numbers beyond a double, invalid UTF-8, lone surrogates and nesting deeper than 1,024.
+            # orjson rejects NaN, numbers beyond a double, invalid UTF-8, lone surrogates and nesting deeper than 1,024.
             value = orjson.loads(raw)
         except orjson.JSONDecodeError as error:
             raise self.error([FieldViolation("", "must be JSON")]) from error
@@ -125,7 +125,7 @@ class JsonBody(RequestInput):
 
 @dataclass(frozen=True)
 class QueryParameters(RequestInput):
-    """Query parameters. Unknown and repeated ones are errors, so that a mistyped filter does not match everything."""
+    """Reads the query. Unknown or repeated parameters are errors, so that mistyped filters don't match everything."""
 
     @override
     async def read(self, request: Request) -> Any:
@@ -137,7 +137,7 @@ class QueryParameters(RequestInput):
 
 
 def _describe(violations: Iterable[FieldViolation]) -> str | None:
-    """Return a text that names each violation; None if there are none."""
+    """Return a text that names each violation, or None if there are none."""
     return "; ".join(f"{violation.field or 'Request body'} {violation.rule}" for violation in violations) or None
 
 

@@ -30,7 +30,7 @@ _BASE: Json = orjson.loads(Path(__file__).with_name("openapi_base.json").read_by
 
 
 def describe(operations: Sequence[Operation], mode: AuthMode, common: Sequence[ApiError] = ()) -> Json:
-    """Return the document for this mode; every operation of the API can return the `common` errors."""
+    """Return the document for this mode; every operation can also return the `common` errors."""
     base: Json = _BASE["document"]
     description = _Description(operations, mode, common)
     paths: Json = {}
@@ -137,7 +137,7 @@ class _Description:
         query = self._all[self._input(operation)["$ref"].rpartition("/")[2]]
         for name, described in query["properties"].items():
             field, example = dict(described), _example(described, self.definitions)
-            # An optional parameter may be omitted, but not null.
+            # An optional parameter may be omitted, but it can't be null.
             choices = [choice for choice in field.pop("anyOf", [field]) if choice.get("type") != "null"]
             schema = {key: value for key, value in (field | choices[0]).items() if key not in ("title", "description")}
             if schema.get("default", "") is None:

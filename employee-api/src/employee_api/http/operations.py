@@ -1,4 +1,4 @@
-"""Operations: the routes and the API description are both generated from them, so they always agree."""
+"""Operations: both the routes and the API description are generated from them, so the two always agree."""
 
 import asyncio
 import re
@@ -44,7 +44,7 @@ class Call(Generic[InputT]):
 
     @property
     def user(self) -> Actor:
-        """The user who makes the request. Operations with the access SELF always have one."""
+        """The user who makes the request. With `Access.SELF`, an operation always has a user."""
         if self.actor is None:
             raise errors.AuthenticationRequired
         return self.actor
@@ -62,7 +62,7 @@ class Call(Generic[InputT]):
         return {"address": client.host if client else "", "user_agent": user_agent}
 
     async def while_connected(self, work: Coroutine[Any, Any, T]) -> T:
-        """Await work that may be queued. If the client disconnects first, cancel it and raise ClientDisconnect."""
+        """Await `work`, which may be queued. If the client leaves first, cancel `work` and raise ClientDisconnect."""
         working = asyncio.create_task(work)
         leaving = asyncio.create_task(_disconnected(self.request))
         try:
@@ -91,10 +91,10 @@ class Operation:
     Attributes:
         named: the operation's unique name in the API; by default the handler's name.
         reads: creates the RequestInput for a model; by default QueryParameters for a GET, else a JsonBody.
-        creates: whether a success has the status 201, and a `Location` with the path of the new resource.
-        tagged: whether a success has an `ETag`. A GET then also supports `If-None-Match`.
+        creates: whether a success has the status 201, and a `Location` header with the new resource's path.
+        tagged: whether a success has an `ETag` header. A GET then also supports `If-None-Match`.
         sets_cookies: whether a success sets cookies unless authorization is off.
-        csv_example: returns an example for the API description; set if the handler responds with CSV, not JSON.
+        csv_example: returns an example for the API description; set only if the handler responds with CSV.
         repeatable: whether a repetition with the same Idempotency-Key gets the stored response. The response must not
             contain a secret, and every change must be made in a `transaction`.
         failures: errors that clients can get in any mode, besides invalid input and unknown ids in the path. If they
@@ -124,7 +124,7 @@ class Operation:
 
     @cached_property
     def path_ids(self) -> dict[str, type[errors.ApiError]]:
-        """The names of the ids in the path, each with the error for an unknown id."""
+        """The error for an unknown id, by the name of the id in the path."""
         return {name: errors.NOT_FOUND[segment] for segment, name in re.findall(r"(\w+)/\{(\w+)\}", self.path)}
 
     @cached_property
@@ -184,7 +184,7 @@ class Operation:
         return failures
 
     async def respond(self, request: Request, authorizer: Authorizer, stored: StoredResponses) -> Response:
-        """Authorize the request and return the handler's response. Raise a documented failure if either fails."""
+        """Authorize the request and return the handler's response. Raise a documented error if either fails."""
         actor = await authorizer.authorize(request, self.name, self.access, self.scope)
         call = Call(request, actor, await self.input.read(request), self._parse_ids(request))
         if self.repeatable and (repeatable := identify(request, self.name, actor, call.input)):
@@ -219,6 +219,6 @@ async def _disconnected(request: Request) -> None:
 
 
 def _joined(request: Request, header: str) -> str | None:
-    # A list may be spread over several header lines.
+    # A client may spread the list over several header lines.
     lines = request.headers.getlist(header)
     return ", ".join(lines) if lines else None

@@ -45,7 +45,7 @@ def error_anchor(reason: str) -> str:
 
 
 def _prefers_problems(request: HTTPConnection) -> bool:
-    # Almost every client accepts `*/*`, so only clients that name the problem format expect it.
+    # Almost every client accepts `*/*`, so send the problem format only to clients that name it.
     qualities = accepted_qualities(request.headers.getlist("accept"))
     wanted = qualities.get(PROBLEM_JSON, 0.0)
     plain = next((qualities[name] for name in (JSON, "application/*", "*/*") if name in qualities), 0.0)

@@ -73,7 +73,7 @@ def _operations(document: Json) -> Iterator[Json]:
 
 
 def _curl_command(method: str, path: str, operation: Json) -> str:
-    """Return a command with the operation's examples, and with the session in `cookies.txt` if it needs one."""
+    """Return a curl command with the operation's examples, and with the cookie file if it needs a session."""
     parts = ["curl"]
     body = operation.get("requestBody")
     if method != "get" and not (method == "post" and body):
@@ -85,7 +85,7 @@ def _curl_command(method: str, path: str, operation: Json) -> str:
         parts.append(f"-c {_COOKIES}")
     if body:
         parts.append(f"--json {shlex.quote(json.dumps(body['content'][JSON]['example'], ensure_ascii=False))}")
-    # Quoted because shells would expand the brackets of an IPv6 address.
+    # Quote the URL, because shells would expand an IPv6 address's brackets.
     parts.append(f"'{_SERVER}{_target(path, operation.get('parameters', []))}'")
     return " ".join(parts)
 
