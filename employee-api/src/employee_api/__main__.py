@@ -35,12 +35,12 @@ from employee_api.users.schemas import UserInput
 
 log = structlog.get_logger()
 
-# If the database accepts no connection for this long, the process exits; whatever supervises it restarts it.
+# If the database accepts no connection for this long, the process exits, so that its supervisor can restart it.
 _CONNECT_SECONDS = 1.5
 
 
 class ProcessSettings(EmployeeApiSettings):
-    # Loopback only by default: otherwise a web page could reach this API by DNS rebinding.
+    # By default, allow only loopback hosts: otherwise a web page could reach this API through DNS rebinding.
     allowed_hosts: Annotated[frozenset[str], Parse(parse_host_patterns)] = LOOPBACK
 
 

@@ -1,4 +1,4 @@
-"""Callers: their tokens, scopes and roles, and the access that an operation requires."""
+"""Who may call what: callers' tokens, scopes and roles, and the access that each operation requires."""
 
 import hashlib
 import secrets
@@ -21,12 +21,12 @@ API_TOKEN_PREFIX = "shop_"  # noqa: S105 - not a secret
 
 
 def new_token() -> str:
-    """Return a random 256-bit token. Unlike a password, it can't be guessed, even if a fast hash of it leaks."""
+    """Return a random 256-bit token, which, unlike a password, can't be guessed even if a fast hash of it leaks."""
     return secrets.token_urlsafe(32)
 
 
 def hash_token(token: str) -> bytes:
-    """Return the hash that is stored instead of a token. `token` may be any text that a client sends."""
+    """Return the hash to store instead of the token, which may be any text that a client sends."""
     return hashlib.sha256(token.encode(errors="surrogateescape")).digest()
 
 
@@ -36,7 +36,7 @@ def bearer_token(request: Request) -> str | None:
 
 
 def session_token(request: Request) -> str:
-    """Return the session token: the bearer token, or else the session cookie, or an empty string without either."""
+    """Return the bearer token, or else the session cookie, or an empty string if the request has neither."""
     return bearer_token(request) or request.cookies.get(SESSION_COOKIE, "")
 
 
@@ -55,9 +55,9 @@ class Access(Enum):
     """What an operation requires of its caller when `AUTH_MODE` is `enforce`.
 
     - SELF: a session, in every mode, because the operation acts on the caller; API tokens are not accepted.
-    - SESSION: a session, or an API token with the scope, of a user whom a management role has approved.
-    - MANAGEMENT: like SESSION, and a management role.
-    - SUBORDINATE: like MANAGEMENT, and the caller must outrank the user in the path.
+    - SESSION: an approved user's session, or their API token with the operation's scope.
+    - MANAGEMENT: like SESSION, but the user must also have a management role.
+    - SUBORDINATE: like MANAGEMENT, but the caller must also outrank the user in the path.
     """
 
     OPEN = "open"
@@ -68,7 +68,7 @@ class Access(Enum):
 
 
 def outranks(role: str, other: str) -> bool:
-    """Return whether `role` may administer users with the role `other`: a lower one, or any if `role` is `ceo`."""
+    """Return whether `role` may administer users with the role `other`: `ceo` any, other roles only lower ones."""
     return role == "ceo" or _RANKS.get(role, 0) > _RANKS.get(other, 0)
 
 
@@ -76,7 +76,7 @@ def outranks(role: str, other: str) -> bool:
 class Actor:
     """The user who makes a request with a session or API token, and their current role.
 
-    `scopes` are the API token's scopes; None for a session.
+    `scopes` contains the API token's scopes; it is None for a session.
     """
 
     id: uuid.UUID

@@ -1,4 +1,4 @@
-"""The log of changes to users and tasks. An activity is recorded in the same transaction as the change."""
+"""The log of changes to users and tasks. Each activity is recorded in the same transaction as its change."""
 
 import uuid
 from collections.abc import Mapping
@@ -53,7 +53,7 @@ _FILTERS = {"subject": Activity.subject_id, "actor": Activity.actor_id, "action"
 class Subject:
     """What an action changed, such as a user or task, with the changed fields' values before and after.
 
-    `before` is empty for a creation, `after` for a deletion.
+    `before` is empty if the action created the subject, and `after` if the action deleted it.
     """
 
     type: str

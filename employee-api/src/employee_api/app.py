@@ -38,7 +38,7 @@ def build(
     telemetry: Telemetry,
     clock: Clock = utc_now,
 ) -> Starlette:
-    """Build the application; the caller closes the engine and the hasher."""
+    """Build the application; the caller must close the engine and the hasher."""
     idle, absolute = (timedelta(seconds=s) for s in (settings.session_idle_seconds, settings.session_absolute_seconds))
     register_functions(engine)
     sessions, tokens = SessionHandlers(engine, clock, idle, absolute), ApiTokenHandlers(engine, clock)

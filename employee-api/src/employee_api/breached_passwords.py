@@ -1,7 +1,7 @@
 """Looks up passwords in a file of breached passwords, which may be larger than memory.
 
-The lines are sorted by bytes. Each is a password, or its SHA-1 hash, perhaps followed by `:` and a count as in the
-files of Have I Been Pwned.
+The file's lines are sorted by bytes. Each line contains a password or its SHA-1 hash. `:` and a count may follow the
+hash, as in Have I Been Pwned files.
 """
 
 import hashlib
@@ -16,7 +16,7 @@ _SAMPLES = 1000
 
 
 def is_breached(password: str, path: Path) -> bool:
-    """Return whether the file contains the password (binary search). Raise OSError if the file can't be read."""
+    """Return whether the file contains the password, using binary search. Raise OSError if the file can't be read."""
     with path.open("rb") as file:
         hashed = _has_hashes(file)
         # Published lists contain SHA-1 hashes.

@@ -44,7 +44,7 @@ _shared: ContextVar[_Shared | None] = ContextVar("shared_transaction", default=N
 
 @asynccontextmanager
 async def shared_transaction() -> AsyncIterator[None]:
-    """Make every `transaction` in the block part of one shared transaction, which begins with the first of them.
+    """Make every `transaction` in the block part of one shared transaction, which begins with the block's first.
 
     The shared transaction is committed at the end of the block, or rolled back if the block raises an error.
     """
@@ -72,7 +72,7 @@ async def transaction(engine: AsyncEngine) -> AsyncIterator[AsyncConnection]:
 
 @dataclass
 class Repository:
-    """A feature's access to the database. Reads need no transaction; changes are made in a `transaction`."""
+    """A feature's database access. Reads need no transaction; every change must be made in a `transaction`."""
 
     engine: AsyncEngine
     clock: Clock
@@ -83,7 +83,7 @@ class Repository:
         return self.engine.execution_options(isolation_level="AUTOCOMMIT")
 
     async def find_row(self, query: Executable) -> dict[str, Any] | None:
-        """Return the first row as a dictionary of its columns; None if there is no row."""
+        """Return the first row as a dictionary of its columns, or None if there is no row."""
         rows = await self.find_rows(query)
         return rows[0] if rows else None
 
@@ -105,13 +105,13 @@ def blocking_engine(engine: AsyncEngine) -> Engine:
 
 
 def is_unique_violation(error: DBAPIError) -> bool:
-    """Return whether a unique constraint was violated; client input can violate no other kind of constraint."""
+    """Return whether the error violates a unique constraint, the only kind that client input can violate."""
     unique = (sqlite3.SQLITE_CONSTRAINT_UNIQUE, sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY)
     return getattr(error.orig, "sqlstate", "") == "23505" or getattr(error.orig, "sqlite_errorcode", 0) in unique
 
 
 def is_away(error: BaseException) -> bool:
-    """Return whether an error means that the database is unavailable, and not that this request is at fault."""
+    """Return whether the error means that the database is unavailable, rather than that the request is at fault."""
     if isinstance(error, PoolTimeoutError):
         return True
     if isinstance(error, DBAPIError):
@@ -122,7 +122,7 @@ def is_away(error: BaseException) -> bool:
 
 
 def _is_postgres_away(error: BaseException) -> bool:
-    psycopg = sys.modules.get("psycopg")  # only imported with PostgreSQL, which saves a third of a second
+    psycopg = sys.modules.get("psycopg")  # imported only for PostgreSQL: importing it takes 1/3 s
     if psycopg is None or not isinstance(error, psycopg.Error):
         return False
     if error.sqlstate is None:  # refused and lost connections have no SQLSTATE

@@ -71,7 +71,7 @@ def _error(name: str, status: int, text: str, *, reason: str | None = None, **co
 PreflightRefused = _error("PreflightRefused", 400, "Disallowed CORS origin")
 AuthenticationRequired = _error("AuthenticationRequired", 401, "Authentication required")
 CrossSiteRequest = _error("CrossSiteRequest", 403, "Requests from other sites are not allowed")
-# The reason is a label value of the metric `shop.employee_api.refusals`, on which dashboards may depend.
+# Dashboards may depend on this reason, which is a label value of the metric `shop.employee_api.refusals`.
 ManagementRoleRequired = _error("ManagementRoleRequired", 403, "Not allowed", reason="LEADERS_ONLY")
 HigherRoleRequired = _error("HigherRoleRequired", 403, "Only a higher role may do this")
 ApprovalRequired = _error("ApprovalRequired", 403, "Your account awaits approval")

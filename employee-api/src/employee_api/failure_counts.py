@@ -15,12 +15,12 @@ from employee_api.models import FailureCount
 
 @dataclass
 class FailureCounts(Repository):
-    """Failure counts per key. A key's count starts again when `window` has passed since its first failure."""
+    """Counts failures by key. A key's count restarts when `window` has passed since the first failure it includes."""
 
     window: timedelta
 
     async def read(self, keys: Iterable[bytes]) -> Mapping[bytes, FailureCount]:
-        """Return the current counts of these keys, without those that are zero."""
+        """Return the current non-zero counts of these keys."""
         current = col(FailureCount.begun_at) > self.clock() - self.window
         query = select(FailureCount).where(col(FailureCount.key_hash).in_(list(keys)), current)
         return {row["key_hash"]: FailureCount(**row) for row in await self.find_rows(query)}
@@ -31,7 +31,7 @@ class FailureCounts(Repository):
         begun_at, failures = col(FailureCount.begun_at), col(FailureCount.failures)
         ended = begun_at <= now - self.window
         insert = postgresql.insert if self.engine.dialect.name == "postgresql" else sqlite.insert
-        # Sorted, so that transactions that lock the same rows can't deadlock.
+        # Sort the keys, so that transactions that lock the same rows can't deadlock.
         rows = [{"key_hash": key, "failures": 1, "begun_at": now, "last_at": now} for key in sorted(keys)]
         changed = {
             "failures": case((ended, 1), else_=failures + 1),
@@ -52,5 +52,5 @@ class FailureCounts(Repository):
 
 
 def count_key(kind: str, value: str) -> bytes:
-    """Return a key of fixed length, because the e-mail in a login may be as long as a request body."""
+    """Return a fixed-length hash as the key, because a login's e-mail may be as long as a request body."""
     return hashlib.sha256(f"{kind} {value}".encode()).digest()

@@ -1,6 +1,6 @@
 """Types for request and response fields, and SQL conditions for months.
 
-Text may not contain control characters, but passwords may, except for NUL. The JSON parser rejects lone surrogates.
+Text may contain no control characters; passwords may contain all but NUL. The JSON parser rejects lone surrogates.
 """
 
 import re
@@ -103,12 +103,12 @@ def _parse_moment(value: Any) -> datetime:
 
 
 def email_key(email: str) -> str:
-    """Return the form in which e-mails are compared, regardless of case, composition and surrounding white space."""
+    """Return the form in which to compare e-mails: it ignores case, Unicode composition and surrounding white space."""
     return unicodedata.normalize("NFC", unicodedata.normalize("NFC", email.strip()).casefold())
 
 
 def normalize_password(password: str) -> str:
-    """Return the form of a password to hash: NFC, because systems compose the same characters differently."""
+    """Return the password in the form to hash: NFC, because systems compose the same characters differently."""
     return unicodedata.normalize("NFC", password)
 
 
@@ -137,7 +137,7 @@ Limit = Annotated[int, Field(ge=1, le=MAX_PAGE_SIZE)]
 
 
 def month_range(month: str, zone: tzinfo = UTC) -> tuple[datetime, datetime]:
-    """Return a month's first and last moment in a time zone, in UTC. Raise ValueError if `month` is not YYYY-MM."""
+    """Return the first and last moment, in UTC, of a month in this zone. Raise ValueError if `month` is not YYYY-MM."""
     match = _MONTH.fullmatch(month)
     if match is None:
         raise broken_rule("must be YYYY-MM")
@@ -152,12 +152,12 @@ def month_range(month: str, zone: tzinfo = UTC) -> tuple[datetime, datetime]:
 def _in_utc(moment: datetime) -> datetime:
     try:
         return moment.astimezone(UTC)
-    except OverflowError:  # east of Greenwich the year 1 begins before the earliest `datetime`
+    except OverflowError:  # east of Greenwich, the year 1 begins before the earliest UTC `datetime`
         return datetime.min.replace(tzinfo=UTC)
 
 
 def in_month(column: Any, month: str, zone: tzinfo = UTC) -> ColumnElement[bool]:
-    """Return the SQL condition that a column's timestamp lies in the month."""
+    """Return the SQL condition that the column's timestamp is in the month."""
     first, last = month_range(month, zone)
     condition: ColumnElement[bool] = column.between(first, last)
     return condition

@@ -18,7 +18,7 @@ SQLModel.metadata.naming_convention = {
 
 
 class UtcDateTime(TypeDecorator[datetime]):
-    """A timestamp in UTC. SQLite stores no time zone, so reading a value adds it. Naive values raise ValueError."""
+    """A timestamp in UTC. SQLite stores no time zone, so reads add it. Storing a naive value raises ValueError."""
 
     impl = DateTime(timezone=True)
     cache_ok = True
@@ -103,7 +103,7 @@ class Comment(Entity, table=True):
 
 
 class Activity(Entity, table=True):
-    """A change to a user or task. It has copies of the subject's id and name because it outlives the subject."""
+    """A change to a user or task. It copies the subject's id and name because it outlives the subject."""
 
     __tablename__ = "activities"
     __table_args__ = (
@@ -134,7 +134,7 @@ class Session(SQLModel, table=True):
 
 
 class ApiToken(Entity, table=True):
-    """A token with which a program acts for a user. Its scopes are separated by spaces."""
+    """A token that lets a program act for a user. Its scopes are separated by spaces."""
 
     __tablename__ = "api_tokens"
 
@@ -185,7 +185,7 @@ class Device(SQLModel, table=True):
 
 
 class FailureCount(SQLModel, table=True):
-    """The number of failures, such as of logins to an account, in a window that began with the first one."""
+    """The number of failures, such as failed logins to an account, in a window that began with the first failure."""
 
     __tablename__ = "failure_counts"
 
@@ -196,9 +196,9 @@ class FailureCount(SQLModel, table=True):
 
 
 class StoredResponse(SQLModel, table=True):
-    """The response to a request with an Idempotency-Key, for its repetitions.
+    """The response to a request with an Idempotency-Key, to be returned when the request is repeated.
 
-    `key_hash` is the SHA-256 of caller, operation and key; `fingerprint` that of the input.
+    `key_hash` is the SHA-256 hash of the caller, operation and key; `fingerprint` is that of the input.
     """
 
     __tablename__ = "stored_responses"

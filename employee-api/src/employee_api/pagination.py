@@ -41,9 +41,9 @@ class SortKey:
     """What a list is sorted by. Rows with the same value are sorted by id; rows without a value come last.
 
     Attributes:
-        name: identifies the key in cursors. A cursor is valid for one key and direction only.
+        name: the name of this key in cursors. A cursor is valid only for the key and direction it was made for.
         expression: the SQL expression to sort by.
-        values: validates values in cursors, which clients may forge: it must refuse what the database can't store.
+        values: validates cursors' values. It must refuse what the database can't store: clients may forge cursors.
         optional: whether the expression may be NULL.
     """
 
@@ -97,7 +97,7 @@ async def fetch_page(
     *,
     key: SortKey | None = None,
 ) -> OutputT:
-    """Return a page of `query`, which must select the `id` of `model`, as an `output` with `items` and `next`.
+    """Return a page of the query's rows as an `output`. The query must select the `id` of `model`.
 
     By default the newest rows come first. Raise BadRequest if the cursor is invalid.
     """
@@ -105,7 +105,7 @@ async def fetch_page(
     query = key.sort(query.add_columns(key.expression.label("sort_value")), row_id)
     if page.cursor is not None:
         query = query.where(key.follows(page.cursor, row_id))
-    # One row beyond the limit shows that another page follows.
+    # Fetch one row beyond the limit to learn whether another page follows.
     rows = await repository.find_rows(query.limit(page.limit + 1))
     following = key.cursor(rows[page.limit - 1]) if len(rows) > page.limit else None
     return output.model_validate({"items": rows[: page.limit], "next": following})

@@ -1,4 +1,4 @@
-"""Base classes of request and response models, and models that several features share.
+"""Base classes for request and response models, and models that several features share.
 
 The API description is generated from these models and contains their docstrings.
 """
@@ -24,7 +24,7 @@ class StrictInput(Input):
 
 
 def _without_defaults(schema: dict[str, Any]) -> None:
-    # A patch leaves omitted fields unchanged, so the defaults of its model must not be documented.
+    # A patch leaves omitted fields unchanged, so its model's defaults must not be documented.
     for field in schema["properties"].values():
         field.pop("default", None)
 
@@ -42,7 +42,7 @@ class Output(BaseModel):
 
     @classmethod
     def columns(cls, table: Any) -> list[Any]:
-        """Return the table's columns that have the names of this model's fields."""
+        """Return the table's columns whose names match this model's fields."""
         return [getattr(table, name) for name in cls.model_fields]
 
 

@@ -40,7 +40,7 @@ _Duration = Annotated[float, Meta(gt=0, le=100 * 365 * 24 * 3600)]
 
 
 def _password_threads() -> int:
-    """Return the number of cores minus one, which is left for other work; at most 4, as each hash takes 19 MiB."""
+    """Return one thread per core, but leave one core for other work; at most 4, because each hash takes 19 MiB."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return max(1, min(cores - 1, _MAX_PASSWORD_THREADS))
 
@@ -54,7 +54,7 @@ def _parse_origins(text: str) -> frozenset[str]:
 
 
 class EmployeeApiSettings(HttpServiceSettings):
-    """Process settings. The environment variable for a field is the field's name in capitals."""
+    """Process settings. Each is read from the environment variable with the field's name in capitals."""
 
     port: Port = 8000
     database_url: DatabaseUrl = SecretStr("sqlite:///.shop/employee-api.db")
@@ -75,5 +75,5 @@ class EmployeeApiSettings(HttpServiceSettings):
 
     @property
     def min_password_length(self) -> int:
-        """The configured minimum, or else 12; if `AUTH_MODE` is `off`, 1: its documented behaviour has no minimum."""
+        """The configured minimum; by default 12, or 1 if `AUTH_MODE` is `off`, which is documented without one."""
         return self.password_min_length or (1 if self.auth_mode is AuthMode.OFF else _PASSWORD_MIN_LENGTH)
