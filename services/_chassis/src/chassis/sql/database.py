@@ -41,20 +41,20 @@ def is_rejected(error: BaseException) -> bool:
 
 
 class Database(Protocol):
-    """Runs statements. Every method raises the `unavailable` error that was passed to `opening.open_database`.
+    """Runs statements. On failure, every method raises the `unavailable` error passed to `opening.open_database`.
 
-    If the server doesn't answer in time, the file is locked or damaged, or the disk is full, this error leaves the
-    outcome of a write unknown. If the database has rejected a statement (see `is_rejected`), nothing was written.
+    If the server doesn't answer in time, the file is locked or damaged, or the disk is full, a write's outcome is
+    unknown. If the database has rejected a statement (see `is_rejected`), nothing was written.
     """
 
     async def write(self, *batch: Statement) -> Sequence[Sequence[Row]]:
-        """Run statements in one transaction. Once it is on disk, return the rows of each statement.
+        """Run statements in one transaction. Once it is on disk, return each statement's rows.
 
         Statements must be idempotent: they are repeated if the connection is lost.
         """
 
     async def read(self, text: str, parameters: Parameters, *, within_seconds: float | None = None) -> Sequence[Row]:
-        """Run a query that uses an index: on SQLite, the query blocks the event loop.
+        """Run a query, which must use an index, because on SQLite it blocks the event loop.
 
         `within_seconds` limits the wait for a PostgreSQL server; the default is `postgres.ANSWER_WITHIN_SECONDS`.
         """

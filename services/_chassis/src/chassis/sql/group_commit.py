@@ -15,7 +15,7 @@ from chassis.telemetry import semconv
 from chassis.telemetry.instruments import Telemetry
 from chassis.telemetry.store_operations import record_wait
 
-# A thread adds 50 µs to a lone commit, so flushes to a fast disk run on the event loop; a slow disk would stall it.
+# A thread adds 50 µs to a lone commit, so flushes to a fast disk run on the event loop, but a slow disk would stall it.
 _ON_EVENT_LOOP_SECONDS = 0.001
 # A batch that took this long to fail was waiting for a lock: retrying its items one by one would wait again for each.
 _WAITED_SECONDS = 1.0
@@ -46,7 +46,7 @@ _Outcome: TypeAlias = Sequence[ResultT] | Exception
 class GroupCommit(Generic[WorkT, ResultT]):
     """Runs work in batches, in order of arrival: on the event loop while commits are quick, otherwise on a thread.
 
-    If `commit` raises an error, each item of the batch is retried alone, unless the batch was waiting for a lock.
+    If `commit` raises an error, each item in the batch is retried alone, unless the batch was waiting for a lock.
     """
 
     def __init__(self, commit: Commit[WorkT, ResultT], store: str = "", telemetry: Telemetry | None = None) -> None:
@@ -67,7 +67,7 @@ class GroupCommit(Generic[WorkT, ResultT]):
         pending: _Pending[WorkT, ResultT] = _Pending(work, loop.create_future())
         self._pending.append(pending)
         if self._committing is None:
-            # The task starts in the loop's next iteration, so its batch includes what other tasks add in this one.
+            # The task starts in the loop's next iteration, so its batch includes what other tasks add until then.
             self._committing = loop.create_task(self._commit_pending(), name="commit")
         try:
             return await pending.result
@@ -106,7 +106,7 @@ class GroupCommit(Generic[WorkT, ResultT]):
             outcome = self._commit([pending.work for pending in batch], wait_seconds)
         except BlockingIOError as error:
             return error
-        except Exception as error:  # noqa: BLE001 - raised in every caller of the batch
+        except Exception as error:  # noqa: BLE001 - raised in all callers that wait for the batch
             outcome = error
         self._last_seconds = time.perf_counter() - started
         self._durations.record(self._last_seconds, self._labels)

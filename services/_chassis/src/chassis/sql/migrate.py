@@ -32,7 +32,7 @@ def migrate(url: str, migrations: Path, *, connect_seconds: float = CONNECT_TIME
     """Upgrade the database to the newest revision in `migrations`. Create a missing SQLite file and its folder.
 
     Many processes may call this at once: one migrates, while the rest wait and then find nothing pending. If the
-    database's revision is not in the folder, a newer release has migrated it, and it is left unchanged. Raise
+    database's revision is not in the folder, a newer release has migrated it: leave it unchanged. Raise
     DatabaseUnusable if PostgreSQL accepts no connection within `connect_seconds`, or if the file can't be written.
     """
     if needs_migration(url, migrations, connect_seconds=connect_seconds):
@@ -65,7 +65,7 @@ def is_pending(stored: str | None, migrations: Path) -> bool:
 
 
 def _require_writable(path: Path) -> None:
-    """Create the folder of a SQLite file if it is missing. Raise DatabaseUnusable unless the file can be written.
+    """Create a SQLite file's folder if it is missing. Raise DatabaseUnusable unless the file can be written.
 
     This check doesn't open the file, because closing it would release the locks that this process holds on it.
     """
@@ -77,7 +77,7 @@ def _require_writable(path: Path) -> None:
         raise DatabaseUnusable(f"can't write {path}: Is a directory")
     if path.exists() and not os.access(path, os.W_OK):
         raise DatabaseUnusable(f"can't write {path}")
-    if not os.access(path.parent, os.W_OK):  # SQLite creates more files next to its own
+    if not os.access(path.parent, os.W_OK):  # SQLite creates more files next to the database file
         raise DatabaseUnusable(f"can't write to the folder {path.parent}")
 
 
@@ -119,7 +119,7 @@ def _sqlite_revision(path: Path) -> str | None:
 
 
 def _revisions(migrations: Path) -> tuple[set[str], set[str]]:
-    """Return all revisions in a folder, and the superseded ones. Alembic could do this, but is slow to import."""
+    """Return all revisions in a folder, and which are superseded. Alembic could do this, but is slow to import."""
     revisions: set[str] = set()
     superseded: set[str] = set()
     for file in (migrations / "versions").glob("*.py"):

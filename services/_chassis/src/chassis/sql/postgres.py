@@ -24,14 +24,14 @@ from chassis.telemetry.store_operations import Operation, PoolTelemetry, PoolUse
 log = structlog.get_logger()
 
 ANSWER_WITHIN_SECONDS = 4
-"""How long a statement is repeated before the server counts as unavailable."""
+"""How long to repeat a statement before treating the server as unavailable."""
 
 _RETRY_SECONDS = 0.1
 _CONNECTIONS = 8
 _CLOSE_WITHIN_SECONDS = 1
 # The shortest timeout psycopg allows, per server in the URL: a vanished server must not keep us from trying the next.
 _CONNECT_WITHIN_SECONDS = 2
-# With the timeout, the server ends statements that this process has given up on and can no longer cancel.
+# The timeout makes the server end statements that this process has given up on and can no longer cancel.
 _SETTINGS = f"SET synchronous_commit = on; SET statement_timeout = '{ANSWER_WITHIN_SECONDS}s'"
 _BEGIN_POOLED = "BEGIN; " + _SETTINGS.replace("SET", "SET LOCAL")
 # SQLSTATEs to retry. The classes mean that the server is stopping, starting or out of resources, or has aborted the
@@ -40,7 +40,7 @@ _BEGIN_POOLED = "BEGIN; " + _SETTINGS.replace("SET", "SET LOCAL")
 # the next attempt sees its row.
 _TRANSIENT_CLASSES = frozenset({"08", "40", "53", "55", "57", "58"})
 _TRANSIENT_STATES = frozenset({"25006", "0A000", "23505"})
-# After these errors, reuse the session: otherwise, each attempt while a disk is full would cost a new connection.
+# After these errors, keep the session: otherwise, while a disk is full, each attempt would open a new connection.
 _LASTING_CLASSES = frozenset({"23", "40", "53"})
 _PARAMETER = re.compile(r"(?<!:):([a-z]\w*)")
 _LISTED = re.compile(r"\bIN \((SELECT value->>'\w+' FROM json_each\(:\w+\))\)")
@@ -55,7 +55,7 @@ class Connection(psycopg.AsyncConnection[DictRow]):
     is_pooled: bool | None = None
 
     async def set_up(self) -> None:
-        """Before the first statement, detect a pooler, whose process id differs from the server's."""
+        """Before the first statement, detect a pooler: its process id differs from the server's."""
         (row,) = await _rows(await send(self, "SELECT pg_backend_pid() AS id", {}))
         self.is_pooled = row["id"] != self.info.backend_pid
         if not self.is_pooled:
@@ -134,7 +134,7 @@ class PostgresDatabase(Database):
         loop = asyncio.get_running_loop()
         with self._waits.measure_wait():
             connection = await self._pool.getconn(deadline - loop.time())
-        # Not asyncio.timeout: when cancelled, psycopg still waits for the server; it notices a closed socket at once.
+        # Don't use asyncio.timeout: a cancelled psycopg waits for the server, but it notices a closed socket at once.
         giving_up = loop.call_at(deadline, _hang_up, connection)
         try:
             with self._store.measure(_operation(batch)):
@@ -146,7 +146,7 @@ class PostgresDatabase(Database):
                     raise TimeoutError from None
         except BaseException as error:
             if not (_keeps_session(error) and connection.info.transaction_status == TransactionStatus.IDLE):
-                await connection.close()  # after a failover, it may still point to the old server
+                await connection.close()  # after a failover, it may still lead to the old server
             raise
         finally:
             giving_up.cancel()
@@ -184,7 +184,7 @@ async def _rows(cursor: psycopg.AsyncCursor[DictRow]) -> list[DictRow]:
 
 @cache
 def in_psycopgs_style(text: str) -> bytes:
-    """Rewrite a statement with psycopg's parameter style, and with arrays instead of list subqueries.
+    """Rewrite a statement in psycopg's parameter style, and replace list subqueries with arrays.
 
     PostgreSQL estimates that a list subquery returns 100 rows, so it scans a small table, and a prepared statement
     keeps this plan as the table grows. For an array, PostgreSQL estimates only ten rows.

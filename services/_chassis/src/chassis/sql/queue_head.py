@@ -18,7 +18,7 @@ _REJECTIONS = 20  # per call; the next call continues after the rejected rows
 
 @dataclass
 class QueueHead:
-    """Takes rows, such as due orders, in the order of an index.
+    """Takes rows, such as due orders, in index order.
 
     A row that can't be written can't be postponed either: it stays at the head of the queue and fails every transaction
     that includes it. So this process counts such rows, skips them, and retries them at growing intervals.
@@ -32,7 +32,7 @@ class QueueHead:
         """Take and return up to `limit` rows. Raise Unavailable if the database fails before any row is taken.
 
         `take(limit, skipped)` skips the first `skipped` rows and takes up to `limit` of the next ones in one
-        transaction. The rows it returns must have left the queue.
+        transaction. The rows that it returns must already have left the queue.
         """
         now = asyncio.get_running_loop().time()
         retries = now >= self._retry_at

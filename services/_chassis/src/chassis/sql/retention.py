@@ -22,7 +22,7 @@ class Retention:
     """Deletes old rows in small batches, so that other writes aren't delayed. Every replica does this.
 
     Attributes:
-        delete_old: takes an age in seconds and a limit; deletes at most that many older rows and returns their number.
+        delete_old: takes an age in seconds and a limit; deletes up to that many older rows and returns how many.
         rows: what logs call the rows.
     """
 

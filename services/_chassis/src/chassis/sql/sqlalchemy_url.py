@@ -1,4 +1,4 @@
-"""PostgreSQL URLs for SQLAlchemy. Not part of `engine`, which needs greenlet, a package that most images lack."""
+"""PostgreSQL URLs for SQLAlchemy. Kept out of `engine`, because that needs greenlet, which most images lack."""
 
 from psycopg.conninfo import conninfo_to_dict
 from sqlalchemy.engine import URL, make_url

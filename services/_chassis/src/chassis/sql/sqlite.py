@@ -122,20 +122,20 @@ class SqliteDatabase(Database):
     def _checkpoint(self) -> None:
         """Copy the write-ahead log into the file.
 
-        SQLite would do this during a commit, which would then have to wait for a thousand pages and more flushes.
+        Left to itself, SQLite would do this during a commit, delaying it by a thousand page writes and extra flushes.
         """
         with suppress(sqlite3.DatabaseError):  # commits will report a full disk or a damaged file
             self._checkpointing.execute("PRAGMA wal_checkpoint(PASSIVE)")
 
 
 def connect(path: Path, *, query_only: bool = False) -> sqlite3.Connection:
-    """Open a file in autocommit mode, so that a commit returns only once the data is on disk."""
+    """Open a file in autocommit mode. A commit returns only once the data is on disk."""
     # A commit on the event loop must not wait for a lock. Readers wait only while another process recovers the log.
     timeout = ANSWER_WITHIN_SECONDS if query_only else 0
     connection = sqlite3.connect(path, timeout=timeout, isolation_level=None, check_same_thread=False)
     use_write_ahead_log(connection)
     connection.execute("PRAGMA synchronous = FULL")
-    # 512 KiB. The kernel caches the file, too: the default of 2 MB doesn't make orders faster.
+    # 512 KiB: the default of 2 MB doesn't make orders faster, because the kernel also caches the file.
     connection.execute("PRAGMA cache_size = -512")
     connection.execute(f"PRAGMA wal_autocheckpoint = {_LONGEST_LOG_PAGES}")
     connection.execute(f"PRAGMA query_only = {query_only:d}")

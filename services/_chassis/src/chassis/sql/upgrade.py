@@ -13,7 +13,7 @@ from chassis.sql.sqlalchemy_url import UNPREPARED, sqlalchemy_url
 from chassis.sql.url import DatabaseUnusable, sqlite_path
 
 _NOT_ALLOWED = {"42501", "25006"}  # insufficient privilege, read-only transaction
-_ADVISORY_LOCK = 0x5348_4F50  # "SHOP". All services use the same number: advisory locks are per database
+_ADVISORY_LOCK = 0x5348_4F50  # "SHOP" in ASCII; all services can use the same number: advisory locks are per database
 
 
 def upgrade(url: str, migrations: Path) -> None:
@@ -40,7 +40,7 @@ def _migration_engine(url: str) -> Engine:
         return create_engine(sqlalchemy_url(url), poolclass=NullPool, connect_args=UNPREPARED)
     # Wait for another process's migration, which takes much longer than an ordinary write.
     target = create_engine(f"sqlite:///{path}", poolclass=NullPool, connect_args={"timeout": 60})
-    # The driver would begin its transaction at the first write, when another process may have read the same revision.
+    # The driver would begin a transaction only at the first write; by then, two processes may read the same revision.
     event.listen(target, "connect", lambda connection, _: setattr(connection, "isolation_level", None))
     event.listen(target, "begin", lambda connection: connection.exec_driver_sql("BEGIN EXCLUSIVE"))
     return target

@@ -6,7 +6,7 @@
 from pathlib import Path
 
 _MAX_PORT = 65_535
-# libpq checks these only when it connects, so a mistake would be reported only once the server is up.
+# libpq checks these parameters only when it connects, so it would report a mistake only once the server is up.
 _CHOICES = {
     "sslmode": ("allow", "disable", "prefer", "require", "verify-ca", "verify-full"),
     "target_session_attrs": ("any", "read-only", "read-write", "primary", "standby", "prefer-standby"),
