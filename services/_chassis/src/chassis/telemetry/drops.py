@@ -25,7 +25,7 @@ _PHRASES = {status.phrase: f"HTTP {status.value}" for status in HTTPStatus}
 
 
 class FailureReasons(logging.Filter):
-    """Suppresses the exporters' log records: there is one per attempt, and it may quote the collector's response.
+    """Suppresses the exporters' log records: each attempt logs one, which may quote the collector's response.
 
     `last` is the last failure's status, such as `UNAVAILABLE` or `HTTP 503`, or its exception type.
     """
@@ -131,7 +131,7 @@ class CountedSpans(BatchSpanProcessor):
 
     def __init__(self, exporter: SpanExporter, drops: DropCounter, queue: int, batch: int, delay: float) -> None:
         self._counted = _CountedExporter(exporter, drops, queue)
-        # min(): the SDK rejects a batch size larger than the queue, here and below.
+        # Use min(), because the SDK rejects a batch that is larger than the queue; the same goes for log records below.
         super().__init__(cast("SpanExporter", self._counted), queue, delay, min(batch, queue))
 
     @override

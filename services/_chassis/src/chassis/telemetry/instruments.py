@@ -27,7 +27,7 @@ class Telemetry:
     histograms: dict[str, Histogram] = field(default_factory=dict)
     counters: dict[str, Counter] = field(default_factory=dict)
     propagation: Propagation = W3C
-    # Whether the sampler follows the parent span: then no span needs to be started in an unsampled trace.
+    # Whether the sampler follows the parent span: if so, no span needs to be started in an unsampled trace.
     follows_parents: bool = True
     is_exported: bool = False
     shutdown: Callable[[], None] = lambda: None

@@ -1,7 +1,7 @@
 """Structured logs: one JSON object per line on standard output, with the current trace and span ids.
 
 An event is a short phrase with fields: `log.info("charged", order_id=order_id)`. This module doesn't search events for
-secrets: their types, such as SecretStr, mask them.
+secrets: secrets have types, such as SecretStr, that mask them.
 """
 
 import logging
@@ -40,10 +40,10 @@ def configure(service_name: str, *, level: str = "info", logger: Logger | None =
         structlog.processors.TimeStamper(fmt="iso", utc=True, key="time"),
         structlog.processors.ExceptionRenderer(_format_traceback),
         _add_trace_ids,
-        structlog.contextvars.merge_contextvars,  # fields of the request being served
+        structlog.contextvars.merge_contextvars,  # adds the fields of the request being served
     ]
     if logger is not None:
-        # Export before the service name is added: the exported records' resource already contains it.
+        # Export before the service name is added: the exported records' resource already contains the name.
         processors.append(partial(_export, logger))
     processors += [
         lambda _logger, _method, event: {**event, "service": service_name},

@@ -60,7 +60,7 @@ class Histogram:
         self.series: dict[Attributes, Series] = {}
 
     def record(self, value: float, attributes: Attributes = (), span: SpanContext | None = None) -> None:
-        """Record a value. If its span is sampled, it becomes its bucket's exemplar."""
+        """Record a value. If its span is sampled, the value becomes its bucket's exemplar."""
         series = self.series.get(attributes)
         if series is None:
             # setdefault, because another thread may have just added the series.

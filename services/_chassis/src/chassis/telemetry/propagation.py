@@ -21,7 +21,7 @@ from chassis.telemetry import semconv
 
 BAGGAGE_ATTRIBUTES = (semconv.SESSION_ID, semconv.SYNTHETIC_REQUEST)
 _BAGGAGE_HEADER = "baggage"
-# gRPC rejects calls with over 8 KiB of metadata: the calls made for a client must not fail because of its baggage.
+# gRPC rejects calls with over 8 KiB of metadata. A client's baggage must not make the calls that serve it fail.
 _MAX_BAGGAGE_CHARACTERS = 2048
 
 # These loggers' warnings quote malformed headers, which may contain anything.
@@ -41,7 +41,7 @@ class Propagation:
         known = {name: str(value) for name, value in headers if name in self.headers}
         if len(known.get(_BAGGAGE_HEADER, "")) > _MAX_BAGGAGE_CHARACTERS:
             del known[_BAGGAGE_HEADER]
-        # Start from an empty context: nothing in the current one belongs to the caller's trace.
+        # Start from an empty context: nothing in the current context belongs to the caller's trace.
         return self._propagator.extract(known, Context())
 
     def inject(self, context: Context | None = None) -> dict[str, str]:
@@ -56,9 +56,9 @@ W3C = Propagation(TraceContextTextMapPropagator(), W3CBaggagePropagator())
 
 
 def load_propagation(names: str) -> Propagation:
-    """Create the propagation that a value of OTEL_PROPAGATORS selects. Raise ValueError if it has an unknown name.
+    """Create the propagation for a value of OTEL_PROPAGATORS. Raise ValueError if the value has an unknown name.
 
-    Besides OpenTelemetry's own propagators, installed packages add more, such as `b3`.
+    Besides OpenTelemetry's own propagators, those in installed packages are available, such as `b3`.
     """
     chosen = dict.fromkeys(name.strip() for name in names.split(","))
     if [*chosen] == ["none"]:
@@ -73,7 +73,7 @@ def load_propagation(names: str) -> Propagation:
 def begin_trace(given: Context) -> tuple[Context, list[Link]]:
     """Return an empty context for a new trace, and a link to the given trace, whose ids an untrusted client chose."""
     span = trace.get_current_span(given).get_span_context()
-    linked = SpanContext(span.trace_id, span.span_id, is_remote=True)  # no trace state, which may contain anything
+    linked = SpanContext(span.trace_id, span.span_id, is_remote=True)  # drop the trace state: it may contain anything
     return Context(), [Link(linked)] if linked.is_valid else []
 
 

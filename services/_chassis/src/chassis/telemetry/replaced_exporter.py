@@ -1,4 +1,4 @@
-"""Certificate metrics, and exporters recreated when certificates change, which OpenTelemetry reads only once."""
+"""Certificate metrics, and exporters that follow certificate changes: OpenTelemetry reads certificates only once."""
 
 from collections.abc import Callable
 from typing import Any
@@ -33,7 +33,7 @@ def observe_certificates(telemetry: Telemetry, certificates: Certificates) -> No
     def lifetime() -> float:
         return certificates.current.expires_at - certificates.current.valid_from
 
-    # refresh(), because a process that neither serves nor makes calls reloads the files nowhere else.
+    # Call refresh(), because a process that neither serves nor makes calls reloads the files nowhere else.
     telemetry.observe(semconv.CERTIFICATE_EXPIRY, lambda: [(certificates.refresh().expires_at, ())])
     telemetry.observe(semconv.CERTIFICATE_LIFETIME, lambda: [(lifetime(), ())])
     telemetry.observe(semconv.FAILED_RELOADS, lambda: [(certificates.failed_reloads, ())])

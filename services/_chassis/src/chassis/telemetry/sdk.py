@@ -29,10 +29,10 @@ from chassis.telemetry.sdk_histograms import ExporterWithHistograms
 from chassis.telemetry.settings import OtlpSettings
 from chassis.tls.certificates import Certificates
 
-# Its warning about a truncated value would itself be exported, truncated and warned about, in an endless loop.
+# This logger's warning about a truncated value would be exported, truncated and warned about in an endless loop.
 logging.getLogger("opentelemetry.attributes").setLevel(logging.ERROR)
 
-# Kubernetes kills a pod 5 s after the longest possible drain.
+# Leaves a margin: Kubernetes kills a pod 5 s after the longest possible drain.
 _SHUTDOWN_SECONDS = 3.0
 
 
@@ -90,7 +90,7 @@ def open_exporters(
 ) -> tuple[SpanExporter, MetricExporter, LogRecordExporter]:
     """Create OpenTelemetry's exporters for `grpc` or `http/protobuf`, which read their settings themselves.
 
-    With certificates, OTEL_EXPORTER_OTLP_[CLIENT_]CERTIFICATE and CLIENT_KEY name files in TLS_FOLDER.
+    If certificates are given, OTEL_EXPORTER_OTLP_[CLIENT_]CERTIFICATE and CLIENT_KEY name files in TLS_FOLDER.
     """
 
     def load(module: str, name: str) -> Any:
@@ -120,4 +120,4 @@ def _shut_down(stop_observing: Callable[[], None], exporters: Mapping[Callable[[
     for thread, exporter in threads.items():
         thread.join(max(0.0, deadline - time.monotonic()))
         if thread.is_alive():
-            exporter.shutdown()  # abort the hanging export, and refuse any more
+            exporter.shutdown()  # abort the hanging export, and refuse further exports

@@ -78,7 +78,7 @@ class Kind(Enum):
     HISTOGRAM = "histogram"
 
 
-# The semantic conventions' bucket bounds, plus finer ones below 5 ms, where most calls are.
+# The semantic conventions' bucket bounds, plus finer ones below 5 ms, because most calls are that fast.
 SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0)
 SIZES = (1, 2, 4, 8, 16, 32, 64, 128)
 
@@ -89,8 +89,8 @@ class Metric:
 
     Attributes:
         unit: a UCUM unit: `s`, `By`, or what is counted, in braces.
-        attributes: keys that its points may have. The values come from a fixed set, never from ids or user input.
-        bounds: upper bounds of a histogram's buckets, in the metric's unit.
+        attributes: the keys that data points may have. Values come from a fixed set, never from ids or user input.
+        bounds: the upper bounds of a histogram's buckets, in the metric's unit.
     """
 
     name: str

@@ -1,6 +1,6 @@
 """Telemetry settings: OpenTelemetry's environment variables.
 
-This module checks them because the SDK replaces or logs invalid values, or fails later.
+This module validates them, because the SDK would replace or log invalid values, or fail later.
 """
 
 import re
@@ -33,7 +33,7 @@ class OtlpSettings(Settings):
     otel_exporter_otlp_traces_headers: Headers | None = None
     otel_exporter_otlp_metrics_headers: Headers | None = None
     otel_exporter_otlp_logs_headers: Headers | None = None
-    otel_exporter_otlp_timeout: PositiveFloat = 10  # in seconds, unlike the durations below
+    otel_exporter_otlp_timeout: PositiveFloat = 10  # in seconds, while the durations below are in milliseconds
     otel_exporter_otlp_compression: Literal["gzip"] | None = None
     otel_exporter_otlp_certificate: FilePath | None = None
     otel_exporter_otlp_client_certificate: FilePath | None = None

@@ -1,4 +1,4 @@
-"""Spans and durations of store operations, in SQL databases and Valkey.
+"""Records spans and durations for operations on SQL databases and Valkey.
 
 Every operation is timed, but only sampled traces get spans. Statements are described by their text, which contains
 placeholders, never values.
@@ -32,7 +32,7 @@ class Operation:
     """A description of an operation, without its values.
 
     Attributes:
-        name: what the operation does, such as INSERT; BATCH if one round trip or transaction has several statements.
+        name: what the operation does, such as INSERT; begins with BATCH if it has several statements.
         summary: the span's name, such as `INSERT orders`.
     """
 
@@ -83,7 +83,7 @@ class StoreTelemetry:
 
     @contextmanager
     def measure(self, operation: Operation) -> Iterator[None]:
-        """Record an operation that lasts until the context exits. In a sampled trace, its span is current meanwhile."""
+        """Record the time spent in this context as an operation. In a sampled trace, the context has its own span."""
         labels: Attributes = ((semconv.DB_SYSTEM, self.system), (semconv.DB_OPERATION, operation.name))
         span = self._start_span(operation) if is_sampled() else trace.INVALID_SPAN
         started = time.perf_counter()
@@ -141,7 +141,7 @@ class PoolTelemetry:
 
     @contextmanager
     def measure_wait(self) -> Iterator[None]:
-        """Record a wait for a connection that lasts until the context exits."""
+        """Record the time spent in this context as a wait for a connection."""
         started, problem = time.perf_counter(), None
         self.waiting += 1
         try:
@@ -174,7 +174,7 @@ def _use_span(span: Span) -> AbstractContextManager[object]:
     """Make a span current, unless it is the invalid span of an unsampled trace."""
     if not span.is_recording():
         return nullcontext()
-    # Otherwise OpenTelemetry would record the error's message, and PostgreSQL's messages quote rows.
+    # By default, OpenTelemetry would record the error's message, and PostgreSQL's messages quote rows.
     return trace.use_span(span, record_exception=False, set_status_on_exception=False)
 
 
