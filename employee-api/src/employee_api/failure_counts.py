@@ -15,7 +15,7 @@ from employee_api.models import FailureCount
 
 @dataclass
 class FailureCounts(Repository):
-    """Counts failures by key. A key's count restarts when `window` has passed since the first failure it includes."""
+    """Counts failures by key. A key's count restarts once `window` has passed since the first failure in that count."""
 
     window: timedelta
 

@@ -18,7 +18,7 @@ _MAX_WAIT_SECONDS = 60
 # At this many times the limit, failures from all networks together make the user wait everywhere but on known devices.
 _NETWORKS_PER_EMAIL = 10
 
-# Allow one attempt at a time per account and network, so that guessing concurrently doesn't evade the limits.
+# Allow one attempt at a time per account and network, so that concurrent guesses can't evade the limits.
 _MAX_ATTEMPTS = 1
 _MAX_SHARED_ATTEMPTS = 8
 _MAX_WAITING = 100

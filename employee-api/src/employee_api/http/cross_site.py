@@ -32,7 +32,7 @@ _RESPONSE_HEADERS = (
 
 @dataclass(frozen=True)
 class CrossSitePolicy:
-    """Refuses changes that pages on other origins request, recognizing them by headers that browsers add.
+    """Refuses changes requested by pages on other origins, which the headers that browsers add reveal.
 
     Attributes:
         allowed_origins: other origins whose pages may use the API.

@@ -136,7 +136,7 @@ class RegistrationHandlers(Repository):
         ]  # fmt: skip
 
     async def register(self, call: Call[RegistrationInput]) -> UserOutput:
-        """Create a user with the invitation's role, or, without an invitation, as the class docstring describes."""
+        """Create a user. An invitation decides their role; without one, they may have to await approval."""
         invitation = call.input.invite or None
         await self._check(invitation)
         source = ("invitation", invitation) if invitation else ("registration", network(call.origin["address"]))
