@@ -1,8 +1,8 @@
 """Control who can use the control room: browsers that opened the link with the token, and programs that send the token.
 
 Every user of this machine, and every web page in their browsers, can reach loopback. So a request needs the token and,
-to prevent DNS rebinding, a local Host header; a request that changes something
-also needs the page's own origin.
+to prevent DNS rebinding, a local Host header; a request that changes something also needs the
+page's own origin.
 """
 
 import base64
