@@ -72,7 +72,7 @@ class Acceptance:
 
 
 def _order_from_wire(message: order_pb2.OrderResult) -> Order:
-    """Return the order in a request. Raise InvalidArgument, naming the field's path, if a field is invalid."""
+    """Convert the order in a request. Raise InvalidArgument, naming the field's path, if a field is invalid."""
     require_present(message.HasField("shipping_cost"), "order.shipping_cost")
     return Order(
         order_id=message.order_id,

@@ -25,7 +25,7 @@ class LetterNotFound(NotFound):
 
 
 class MessageState(StrEnum):
-    """How far a message has got. SENDING means that the relay has its text but has not responded yet."""
+    """How far a message has progressed. SENDING means that the relay has its text but has not responded yet."""
 
     QUEUED = "QUEUED"
     SENDING = "SENDING"
