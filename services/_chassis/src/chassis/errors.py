@@ -123,8 +123,8 @@ REFUSALS: tuple[type[DomainError], ...] = (
     OutOfRange,
     Unimplemented,
 )
-"""Errors that mean a peer has refused a request for good: it did nothing, and a retry won't help. After any other
-error, a write's outcome is unknown."""
+"""Errors that mean a peer has refused a request for good: the peer did nothing, and a retry won't help. After any
+other error, a write's outcome is unknown."""
 
 
 class IdempotencyKeyReused(InvalidArgument):

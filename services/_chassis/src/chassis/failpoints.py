@@ -33,7 +33,7 @@ class FailpointReached(Exception):
 
 
 class Failpoint:
-    """A failpoint and its action. Setting `ended` ends all its waits. Raise ValueError if malformed."""
+    """A failpoint and its action. Setting `ended` ends all its waits. A malformed specification raises ValueError."""
 
     def __init__(self, specification: str) -> None:
         entry = _ENTRY.fullmatch(specification.strip())
@@ -70,7 +70,7 @@ class Failpoint:
             case "leak":
                 if len(self._leaked) < _MAX_LEAK_BYTES:
                     self._leaked += b"\x01" * (int(self._argument) * 2**20)  # zeros would take no memory
-            case _ if self._argument:  # a DomainError: its log line has no traceback that would give the failpoint away
+            case _ if self._argument:  # a DomainError is logged without a traceback, which would reveal the failpoint
                 raise _KINDS[self._argument](message=self._argument.lower().replace("_", " "))
             case _:
                 raise FailpointReached(self.name)

@@ -115,7 +115,7 @@ async def _serve_until_stopped(serving: Serving[SettingsT], settings: SettingsT,
     changed = asyncio.create_task(_stop_on_change(stopped, _modification_times())) if settings.reload else None
     with observe_loop_lag(telemetry):
         async with serving(settings, telemetry) as ports:
-            # Exempt all objects so far from garbage collection: scanning them would block the loop for 40 to 84 ms.
+            # Exempt all existing objects from garbage collection: scanning them would block the loop for 40 to 84 ms.
             gc.freeze()
             log.info("serving", **ports)
             await stopped.wait()

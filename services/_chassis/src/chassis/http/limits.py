@@ -87,7 +87,7 @@ class Connections:
     """A server's open connections, ordered by when they last received something.
 
     At the limit, a new connection replaces the connection that has waited longest for a request. If no connection is
-    waiting for one, the new connection is closed.
+    waiting, the new connection is closed.
     """
 
     _limit: int

@@ -55,7 +55,7 @@ class HttpServiceSettings(ServerSettings):
     body_timeout_seconds: PositiveFloat = 30
     max_connections: PositiveInt = 1000
     trusted_proxies: Annotated[tuple[str, ...], Parse(_parse_networks)] = ()
-    # Continue clients' traces and baggage. Only safe behind a gateway that starts traces and drops outside ones.
+    # Continue clients' traces and baggage. Only safe behind a gateway that starts traces and drops those from outside.
     trust_traces: bool = False
     # Host names that requests may use; an empty set allows all.
     allowed_hosts: Annotated[frozenset[str], Parse(parse_host_patterns)] = frozenset()

@@ -147,7 +147,7 @@ class ObservedApplication:
 
 @dataclass
 class _Exchange:
-    """Observes a request and its response on their way to and from the application, and adds the request id."""
+    """Observes a request and its response as they pass through, and adds the request id to the response."""
 
     _scope: Scope
     _receive: Receive

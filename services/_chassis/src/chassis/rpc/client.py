@@ -65,7 +65,7 @@ def channel(
     Args:
         target: `host:port`, with a host that DNS resolves to all backends, or any gRPC target URI.
         service: the full name, such as `shop.CartService`; backends that report this service as unhealthy get no calls.
-        timeout_seconds: the default call timeout; shortened to the time left for the call being served.
+        timeout_seconds: the default call timeout; a call gets less if less time is left for the call being served.
         retryable: methods that are safe to repeat (reads, and writes with an idempotency key); on UNAVAILABLE, they are
             attempted up to three times.
         checks: response checks by full method name; a call whose response has an invalid part raises PeerBroken.

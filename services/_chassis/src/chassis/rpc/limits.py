@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 OPTIONS = (
     ("grpc.max_concurrent_streams", 100),
-    # By default, a stream counts until its memory is freed, so that clients within the limit would be refused.
+    # By default, a stream counts towards the limit until its memory is freed: clients within the limit get refused.
     ("grpc.http.overload_protection", 0),
     # Bound an unread stream's memory; with bdp_probe, gRPC would adapt the buffer to the round-trip time.
     ("grpc.http2.bdp_probe", 0),
@@ -28,7 +28,7 @@ OPTIONS = (
     ("grpc.server.max_pending_requests", 500),
     ("grpc.server.max_pending_requests_hard_limit", 500),
     ("grpc.server_handshake_timeout_ms", 10_000),
-    # Until a client acknowledges our settings, gRPC accepts 16 MiB of headers per call, so close slow clients.
+    # Until a client acknowledges our settings, gRPC accepts 16 MiB of headers per call, so drop slow clients.
     ("grpc.http2.settings_timeout", 10_000),
     # By default, a busy connection gets a 4 MiB buffer.
     ("grpc.experimental.tcp_max_read_chunk_size", 64 * 1024),

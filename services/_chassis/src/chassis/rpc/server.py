@@ -104,7 +104,7 @@ class Service:
 
     async def _listen(self, listener: Listener, port: int, setting: str) -> int:
         bound = await listener.start(port, setting)
-        # This stops the port if opening the next one fails, and stops HEALTH_PORT once the other ports have drained.
+        # This stops the port if opening the next port fails, and stops HEALTH_PORT once the other ports have drained.
         self.channels.push_async_callback(listener.stop, 0)
         return bound
 

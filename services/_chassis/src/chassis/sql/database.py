@@ -3,7 +3,7 @@
 Every statement is written once, in SQL that both databases understand:
 
 - `:name` is a parameter.
-- NOW is the current time. SQLite gets functions with the names of PostgreSQL's time functions.
+- NOW is the current time. For SQLite, `chassis.sql.sqlite` adds PostgreSQL's time functions.
 - A list is passed as one parameter, a JSON object (see `listed`); `json_each(:items)` returns one row per element.
 - `FOR UPDATE` and `FOR UPDATE SKIP LOCKED` are removed for SQLite, where write transactions don't overlap.
 """
@@ -54,7 +54,7 @@ class Database(Protocol):
         """
 
     async def read(self, text: str, parameters: Parameters, *, within_seconds: float | None = None) -> Sequence[Row]:
-        """Run a query, which must use an index, because on SQLite it blocks the event loop.
+        """Run a query. It must use an index, because on SQLite it blocks the event loop.
 
         `within_seconds` limits the wait for a PostgreSQL server; the default is `postgres.ANSWER_WITHIN_SECONDS`.
         """

@@ -134,7 +134,7 @@ class PostgresDatabase(Database):
         loop = asyncio.get_running_loop()
         with self._waits.measure_wait():
             connection = await self._pool.getconn(deadline - loop.time())
-        # Don't use asyncio.timeout: a cancelled psycopg waits for the server, but it notices a closed socket at once.
+        # Don't use asyncio.timeout: a cancelled psycopg call waits for the server, but notices a closed socket at once.
         giving_up = loop.call_at(deadline, _hang_up, connection)
         try:
             with self._store.measure(_operation(batch)):

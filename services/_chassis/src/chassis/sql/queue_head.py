@@ -13,7 +13,7 @@ RowT = TypeVar("RowT")
 
 _FIRST_PAUSE_SECONDS = 1.0
 _LONGEST_PAUSE_SECONDS = 60.0
-_REJECTIONS = 20  # per call; the next call continues after the rejected rows
+_REJECTIONS = 20  # per call of `take`; the next call continues after the rejected rows
 
 
 @dataclass

@@ -40,7 +40,7 @@ def _migration_engine(url: str) -> Engine:
         return create_engine(sqlalchemy_url(url), poolclass=NullPool, connect_args=UNPREPARED)
     # Wait for another process's migration, which takes much longer than an ordinary write.
     target = create_engine(f"sqlite:///{path}", poolclass=NullPool, connect_args={"timeout": 60})
-    # The driver would begin a transaction only at the first write; by then, two processes may read the same revision.
+    # Without this, a transaction begins only at the first write, and two processes could read the same revision first.
     event.listen(target, "connect", lambda connection, _: setattr(connection, "isolation_level", None))
     event.listen(target, "begin", lambda connection: connection.exec_driver_sql("BEGIN EXCLUSIVE"))
     return target

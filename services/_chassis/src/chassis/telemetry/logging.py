@@ -1,7 +1,7 @@
 """Structured logs: one JSON object per line on standard output, with the current trace and span ids.
 
 An event is a short phrase with fields: `log.info("charged", order_id=order_id)`. This module doesn't search events for
-secrets: secrets have types, such as SecretStr, that mask them.
+secrets: types such as SecretStr mask them.
 """
 
 import logging

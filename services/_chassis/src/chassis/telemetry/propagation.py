@@ -21,7 +21,7 @@ from chassis.telemetry import semconv
 
 BAGGAGE_ATTRIBUTES = (semconv.SESSION_ID, semconv.SYNTHETIC_REQUEST)
 _BAGGAGE_HEADER = "baggage"
-# gRPC rejects calls with over 8 KiB of metadata. A client's baggage must not make the calls that serve it fail.
+# gRPC rejects calls with over 8 KiB of metadata. A client's baggage must not make calls fail.
 _MAX_BAGGAGE_CHARACTERS = 2048
 
 # These loggers' warnings quote malformed headers, which may contain anything.

@@ -32,7 +32,7 @@ from chassis.tls.certificates import Certificates
 # This logger's warning about a truncated value would be exported, truncated and warned about in an endless loop.
 logging.getLogger("opentelemetry.attributes").setLevel(logging.ERROR)
 
-# Leaves a margin: Kubernetes kills a pod 5 s after the longest possible drain.
+# Must be less than 5 s: Kubernetes kills a pod that long after the longest possible drain.
 _SHUTDOWN_SECONDS = 3.0
 
 
