@@ -146,7 +146,7 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A span of a trace. Times are in milliseconds, and `start` is relative to the start of the trace."""
+    """A span in a trace. Times are in milliseconds, and `start` is relative to the start of the trace."""
 
     name: str
     service: str

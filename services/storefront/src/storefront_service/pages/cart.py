@@ -111,7 +111,7 @@ class CartPages(Pages):
         return RedirectResponse("/cart", _SEE_OTHER)
 
     async def _is_unused(self, user_id: str) -> bool:
-        """Return whether a session has no items and no orders, so an attacker may have planted its cookie."""
+        """Return whether a session has no items or orders, in which case an attacker may have planted its cookie."""
         try:
             return not await self.clients.carts.read(user_id) and not await self.clients.orders.of_user(user_id)
         except DomainError:

@@ -57,7 +57,7 @@ class Frame:
 
     Attributes:
         cart_count: the number of items in the cart; None if unknown.
-        return_to: where to redirect after the currency is changed.
+        return_to: where to redirect after the visitor changes the currency.
         categories: the names of all categories; empty while the catalog is unavailable.
     """
 
