@@ -1,4 +1,4 @@
-"""Places orders: finds or quotes them, runs their sagas, and waits for the outcome."""
+"""Places orders: finds the existing order or quotes a new one, runs its saga, and waits for the outcome."""
 
 import asyncio
 import uuid
@@ -37,7 +37,7 @@ log = structlog.get_logger()
 T = TypeVar("T")
 
 READ_WITHIN_SECONDS = 1.0
-# The time limit for callers without a deadline.
+# The time limit for calls without a deadline.
 ANSWER_WITHIN_SECONDS = 15.0
 
 ANSWER_BEFORE_DEADLINE_SECONDS = 0.1
@@ -45,7 +45,7 @@ ANSWER_BEFORE_DEADLINE_SECONDS = 0.1
 
 @dataclass(eq=False)
 class OrderPlacer:
-    """Places orders, one per scope. `hmac_keys`: the HMAC keys for request fingerprints."""
+    """Places orders, one per scope. `hmac_keys`: the keys for request fingerprints."""
 
     journal: Journal
     quotes: Quotes
@@ -60,10 +60,10 @@ class OrderPlacer:
     async def place(self, request: OrderRequest) -> Placed | Replayed:
         """Place the requested order, or wait for the outcome of the call that began it.
 
-        A request without a key uses the cart's etag as its key. Every error is a DomainError. OrderInProgress and
-        OrderInFlight leave the outcome open, as does JournalUnavailable if the order was recorded before this call.
-        OrderNeedsReview, and a refusal whose charge could not be voided, leave the card charged and the order to an
-        operator. After any other error, this call has charged no card.
+        A request without a key uses the cart's etag as its key. Every error is a DomainError. After OrderInProgress and
+        OrderInFlight the outcome is open, as it is after JournalUnavailable if an earlier call recorded the order.
+        After OrderNeedsReview, or a refusal whose charge could not be voided, the card stays charged and the order
+        waits for an operator. After any other error, this call has charged no card.
         """
         remaining = remaining_seconds()
         seconds = ANSWER_WITHIN_SECONDS if remaining is None else remaining - ANSWER_BEFORE_DEADLINE_SECONDS
@@ -84,12 +84,12 @@ class OrderPlacer:
         return await _read(price("", request, cart, self.quotes), read_until, "prices")
 
     async def _place_once(self, request: OrderRequest) -> Outcome:
-        """Find and quote as in the README's first diagram; the saga then records, charges and ships."""
+        """Find or quote the order as in the README's first diagram; its saga then records, charges and ships it."""
         read_until = asyncio.get_running_loop().time() + READ_WITHIN_SECONDS
         scope = scope_of_key(request) if request.key is not None else None
         before = await self.journal.find(scope) if scope is not None else None
         if before is not None and not may_begin_again(before, request):
-            # Comes before validation, so that a request that was once accepted always gets the same answer.
+            # Join before validating, so that a request that was once accepted always gets the same answer.
             return await self._existing.join(before, request)
         request = validate(request)
         cart = await _read(self.quotes.cart(request.user_id), read_until, "the cart")
@@ -100,7 +100,7 @@ class OrderPlacer:
                 return await self._existing.join(before, request)
         new = await self._quote(request, cart, scope, read_until)
         held = new if before is None else await self.journal.reopen(before, new)
-        if held is None:  # an order has taken the scope or the cart meanwhile
+        if held is None:  # another order has taken the scope or the cart in the meantime
             holder = await self.journal.find_of_cart(request.user_id, new.order.cart_generation)
             return await self._existing.join(holder, request, new=new)
         steps = saga.place() if before is None else saga.charge(resumed=False)
@@ -119,7 +119,7 @@ class OrderPlacer:
         return Entry(scope, request.fingerprints[0], order, current_traceparent())
 
     async def _outcome_of(self, run: Run, new: Entry, request: OrderRequest) -> Outcome:
-        """Return the run's outcome, or the outcome of an order that already had the scope or the cart."""
+        """Return the run's outcome, or that of the order that already had the scope or the cart."""
         describe_order(new.order, attempt=run.entry.attempt, replayed=False)
         result = await run.result(request.answer_by)
         if run.entry.is_placed:
@@ -141,15 +141,15 @@ class OrderPlacer:
         if cart.etag is None and not self._warned_of_etags:
             log.warning("carts have no etag: every call without an idempotency-key is a new order")
             self._warned_of_etags = True
-        # The "0:" keeps the scopes of orders in existing journals.
+        # The "0:" keeps scopes equal to those that existing journals contain.
         return scope_of(user_id, "cart", f"0:{cart.etag or uuid.uuid4()}")
 
     async def _find_of_cart(self, request: OrderRequest, cart: Cart, scope: str) -> Entry | None:
-        """Return the cart's order, or this request's order that emptied it. Raise CartEmpty if no order did so."""
+        """Return the cart's order. Raise CartEmpty if the cart is empty and no order of this request emptied it."""
         if cart.lines:
             return await self.journal.find(scope)
-        # Only the cart service can prove that an order emptied the cart. A cart is also empty once it expires or its
-        # store is lost; an old order must not be the answer then.
+        # Only the cart service can prove that an order emptied the cart. A cart is also empty once it has expired or
+        # its store is lost, and then an old order must not be the answer.
         etag = cart.ordered_etag
         existing = await self.journal.find_of_cart(request.user_id, etag) if etag else None
         if existing is None or not request.began(existing.fingerprint):
@@ -160,17 +160,18 @@ class OrderPlacer:
 async def price(order_id: str, request: OrderRequest, cart: Cart, quotes: Quotes) -> Order:
     """Return a new order with this id and frozen prices in the request's currency.
 
-    A line costs its unit price times its quantity, converted and then rounded to the currency's minor unit; shipping
-    likewise. Raise CartEmpty, ProductWithdrawn, QuoteRefused or NothingToPay if the cart cannot be ordered,
-    InvalidArgument if the currency is unknown, OutOfRange if an amount is too large, Unavailable if a peer fails.
+    A line costs its unit price times its quantity. All costs are converted, then rounded to the currency's minor unit.
+
+    Raise CartEmpty, ProductWithdrawn, QuoteRefused or NothingToPay if the cart cannot be ordered, InvalidArgument if
+    the currency is unknown, OutOfRange if an amount is too large, and Unavailable if a peer fails.
     """
     if not cart.lines:
         raise CartEmpty("the cart is empty")
     lines, address = cart.lines, require_address(request)
-    # Read one after another: nearly all answers are cached, so concurrent tasks would cost more time than they save.
+    # Read sequentially: nearly all answers are cached, so concurrent tasks would cost more time than they save.
     prices = await quotes.unit_prices([line.product_id for line in lines])
     shipping = await quotes.shipping(address, lines)
-    # Multiply before rounding: rounding each piece would give a different amount.
+    # Multiply before rounding: rounding each unit price would give a different amount.
     amounts = [(unit * line.quantity).in_range() for unit, line in zip(prices, lines, strict=True)]
     converted = await quotes.convert([shipping, *amounts], request.user_currency)
     shipping_cost, *costs = map(round_to_minor_unit, converted)

@@ -1,4 +1,4 @@
-"""What the journal stores, and the peers' interfaces."""
+"""The records that the journal stores, and the interfaces of checkout's peers."""
 
 import asyncio
 import secrets
@@ -29,10 +29,10 @@ LEASE_SECONDS = 15.0
 
 EMAIL = "email"
 EMPTY_CART = "empty_cart"
-# What a placed order still needs: its confirmation, and the removal of its items from the cart.
+# What a placed order still needs: sending its confirmation, and removing its items from the cart.
 OUTBOX_KINDS = (EMAIL, EMPTY_CART)
 
-# The longest delay before an order or an outbox item is tried again.
+# The longest delay before a failed order or outbox item is tried again.
 MAX_RETRY_DELAY_SECONDS = 300.0
 
 
@@ -48,8 +48,8 @@ class Claim:
     """A worker's hold on one attempt of an order; the journal rejects updates under any other claim.
 
     Attributes:
-        epoch: increases with each worker and attempt. A journal that has lost commits may reuse a number.
-        owner: random, so it is never reused.
+        epoch: increases with each worker and attempt. A journal that has lost commits may assign a number twice.
+        owner: a random id, so it is never assigned twice.
     """
 
     order_id: str
@@ -66,7 +66,7 @@ class Claim:
         return ship_key(self.order_id, self.attempt)
 
     def next_attempt(self) -> "Claim":
-        """Return the claim after the transition to the next attempt."""
+        """Return what this claim becomes when the order begins its next attempt."""
         return replace(self, attempt=self.attempt + 1, epoch=self.epoch + 1)
 
 
@@ -76,16 +76,16 @@ def new_owner() -> str:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """An order as the journal stores it. By default it is new: not recorded yet, and held by its creator.
+    """An order as the journal stores it. By default the order is new: not recorded yet, and held by its creator.
 
     Attributes:
-        scope: a hash of method, user and idempotency key; each scope has one order.
+        scope: a hash of the method, the user and the idempotency key; each scope has one order.
         fingerprint: identifies the request that began the order.
         traceparent: the context of the span that began the order; empty if that span was not sampled.
         leased: whether a worker holds the order's lease.
-        failures: failed recovery attempts since the state last changed.
-        reason: why the order last failed or was refused; empty if neither happened.
-        refused_as: while CHARGING, the state that a pending refusal ends the order in, once it is fenced.
+        failures: the number of failed recovery attempts since the state last changed.
+        reason: why the order was refused or last failed; empty if neither happened.
+        refused_as: while CHARGING, the state in which a pending refusal ends the order, once its attempt is fenced.
         stuck: whether the order needs operator attention.
         created_at, updated_at: seconds since 1970; updated_at is when the state last changed.
     """
@@ -122,18 +122,18 @@ class Entry:
 
     @property
     def is_new(self) -> bool:
-        """Whether the worker has made this entry itself, instead of reading it from the journal."""
+        """Whether this worker created the entry, as opposed to reading it from the journal."""
         return self.created_at == 0.0
 
     @property
     def is_placed(self) -> bool:
-        """Whether the order was charged and shipped, so that it answers its request."""
+        """Whether the order was charged and shipped, so that its request can be answered."""
         return self.state in PLACED
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """A step in an order's history. `at` is in seconds since 1970."""
+    """A step in an order's history. `at`: when it happened, in seconds since 1970."""
 
     at: float
     step: str
@@ -151,7 +151,7 @@ class Sent:
 
 @dataclass(frozen=True, slots=True)
 class OutboxItem:
-    """An outbox item that is due. `failures` counts the attempts so far, including this one."""
+    """An outbox item that is due. `failures`: the number of attempts so far, including the current one."""
 
     kind: str
     failures: int
@@ -160,13 +160,13 @@ class OutboxItem:
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """How much work is unfinished.
+    """How much unfinished work the journal holds.
 
     Attributes:
         oldest_open_seconds: the longest that any open order has been in its current state.
-        outbox_backlog: the number of items still to be sent, without dead letters.
+        outbox_backlog: the number of items still to be sent, not counting dead letters.
         dead_letters: the number of dead letters, by kind.
-        oldest_item_seconds: time since the order with the oldest unsent item was shipped.
+        oldest_item_seconds: the time since the order with the oldest unsent item was shipped.
         future_orders: the number of orders dated in the future, counted up to MAX_COUNTED.
         waiting_seconds: the longest that any order has waited for an operator, by state.
     """
@@ -181,18 +181,18 @@ class Statistics:
 
 
 class Quotes(Protocol):
-    """Reads that precede an order and have no effect. All methods raise Unavailable if a peer fails."""
+    """Reads what an order needs before it is placed. All methods raise Unavailable if a peer fails."""
 
     async def cart(self, user_id: str) -> Cart: ...
 
     async def unit_prices(self, product_ids: Sequence[str]) -> list[Money]:
-        """Return the products' prices, in the order given. Raise ProductWithdrawn if a product is not for sale."""
+        """Return the products' prices, in the same sequence. Raise ProductWithdrawn if a product is not for sale."""
 
     async def shipping(self, address: Address, lines: Sequence[CartLine]) -> Money:
         """Return the shipping cost. Raise QuoteRefused if shipping refuses the address or the lines."""
 
     async def convert(self, amounts: Sequence[Money], to_code: str) -> list[Money]:
-        """Convert each amount exactly. Raise InvalidArgument for an unknown currency, OutOfRange for an overflow."""
+        """Convert amounts exactly. Raise InvalidArgument for an unknown currency, OutOfRange for too large a result."""
 
 
 class Payment(Protocol):
@@ -205,13 +205,13 @@ class Payment(Protocol):
         """
 
     async def resolve(self, key: str, order: Order, *, fingerprint: str) -> ChargeOutcome:
-        """Return the outcome of the key's charge; if there is none, fence the key.
+        """Return the outcome of the key's charge; if there is no outcome, fence the key.
 
-        The outcome is KeyReused if the charge has another amount, or was for another request or purchase.
+        The outcome is KeyReused if the charge was for another amount, request or purchase.
         """
 
     async def void(self, key: str) -> VoidOutcome:
-        """Release the key's charge."""
+        """Void the key's charge."""
 
 
 class Shipping(Protocol):
@@ -221,7 +221,7 @@ class Shipping(Protocol):
         """Ship the ordered lines. `charged_at`: see `Charged`."""
 
     async def resolve(self, key: str, charged_at: float) -> ShipOutcome:
-        """Return the outcome of the key's shipment; if there is none, fence the key. `charged_at`: see `Charged`."""
+        """Return the outcome of the key's shipment, or fence the key if there is none. `charged_at`: see `Charged`."""
 
 
 Sender: TypeAlias = Callable[[Entry], "asyncio.Future[None]"]

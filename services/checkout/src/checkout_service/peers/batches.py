@@ -1,4 +1,4 @@
-"""Batches items that arrive within a short time into one call."""
+"""Sends items that arrive within a short time together, in one call."""
 
 import asyncio
 import contextvars
@@ -19,17 +19,17 @@ ItemT = TypeVar("ItemT")
 
 log = structlog.get_logger()
 
-# Keeps calls below the 4 MiB limit: an order of 1,000 lines takes up to 150 kB.
+# Keeps messages below gRPC's 4 MiB limit: an order with 1,000 lines takes up to 150 kB.
 MAX_ITEMS = 20
 
 _ABSENT_SECONDS = 60.0
-# Call errors that a single item may have caused.
+# Errors that a single item may have caused for the whole call.
 _PERHAPS_FOR_ONE: tuple[type[DomainError], ...] = (Internal, *REFUSALS)
 
 
 @dataclass(frozen=True, slots=True)
 class _Waiting(Generic[ItemT]):
-    """An item, its caller's context, and the future that the caller awaits. Cancelling the caller ends the future."""
+    """An item, its caller's context, and the future that the caller awaits. A cancelled caller cancels its future."""
 
     item: ItemT
     sent: asyncio.Future[None] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
@@ -42,15 +42,15 @@ class _Waiting(Generic[ItemT]):
 
 @dataclass(eq=False)
 class Batches(Generic[ItemT]):
-    """Collects items and sends up to MAX_ITEMS in one call, or each in its own call if the peer has no batch call.
+    """Collects items and sends up to MAX_ITEMS per call, or one per call if the peer has no batch call.
 
     Attributes:
         name: what logs and spans call the items.
-        together: sends items in one call and returns an error or None for each. If it raises an error that one item
-            may have caused, the items are sent one by one; any other error is passed to every item's caller.
+        together: sends items in one call and returns an error or None for each. If the call raises an error that a
+            single item may have caused, the items are sent one by one; any other error goes to every item's caller.
         alone: sends one item.
-        telemetry: records a call that several sampled traces share as a span in one trace, with links to the rest.
-        delay_seconds: how long an item waits for others to join it.
+        telemetry: if several sampled traces share a call, records the call in one trace, with links to the others.
+        delay_seconds: how long an item waits for other items to join its call.
         eager: whether to send an item without delay while no call is in progress.
     """
 
@@ -66,7 +66,7 @@ class Batches(Generic[ItemT]):
     _timer: asyncio.TimerHandle | None = field(default=None, init=False)
 
     def send(self, item: ItemT) -> asyncio.Future[None]:
-        """Return a future that completes once the item is sent, or fails. Cancelling it affects no other item."""
+        """Return a future that completes once the item is sent or has failed. Cancelling it affects no other item."""
         waiting = _Waiting(item)
         self._waiting.append(waiting)
         if self.eager and not self._calls:
@@ -79,7 +79,7 @@ class Batches(Generic[ItemT]):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        # Leave out the items of cancelled callers.
+        # Leave out items whose callers were cancelled.
         pending, self._waiting = [waiting for waiting in self._waiting if not waiting.sent.done()], []
         for first in range(0, len(pending), MAX_ITEMS):
             call = self._begin(pending[first : first + MAX_ITEMS])
@@ -93,7 +93,7 @@ class Batches(Generic[ItemT]):
             self._begin_all()
 
     def _begin(self, batch: Sequence[_Waiting[ItemT]]) -> "asyncio.Task[None]":
-        # The call belongs to one caller's trace, if possible a sampled one, and links to the other sampled traces.
+        # Put the call in one caller's trace, a sampled one if possible, and link it to the other sampled traces.
         sampled = [(waiting.context, span) for waiting in batch if (span := waiting.span).trace_flags.sampled]
         context = sampled[0][0] if sampled else batch[0].context
         work = self._send_linked(batch, [Link(span) for _, span in sampled[1:]])
@@ -110,7 +110,7 @@ class Batches(Generic[ItemT]):
         errors: Sequence[BaseException | None]
         try:
             errors = await self._send_items([waiting.item for waiting in batch])
-        except Exception as raised:  # noqa: BLE001 - it reaches every caller
+        except Exception as raised:  # noqa: BLE001 - every caller gets the error
             errors = [raised] * len(batch)
         for waiting, error in zip(batch, errors, strict=True):
             if waiting.sent.done():  # its caller was cancelled
@@ -125,7 +125,7 @@ class Batches(Generic[ItemT]):
         if loop.time() >= self._absent_until:
             try:
                 return await self.together(items)
-            except Unimplemented:  # perhaps from a proxy, or from a replica of an older release
+            except Unimplemented:  # may come from a proxy or from an older replica, so try again later
                 self._absent_until = loop.time() + _ABSENT_SECONDS
             except _PERHAPS_FOR_ONE as error:
                 log.warning("sent one by one", items=self.name, reason=error.reason)
@@ -133,6 +133,6 @@ class Batches(Generic[ItemT]):
 
 
 def errors_of(count: int, refused: Iterable[tuple[int, str]]) -> list[DomainError | None]:
-    """Return one element per item: an error for those in `refused` (index, reason), None for the rest."""
+    """Return an error for each item that `refused` lists as (index, reason), and None for every other item."""
     errors = {index: FailedPrecondition("refused", reason=reason_from_peer(reason)) for index, reason in refused}
     return [errors.get(index) for index in range(count)]

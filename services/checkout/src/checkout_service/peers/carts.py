@@ -1,4 +1,4 @@
-"""Removes ordered items from carts. `quotes` reads carts."""
+"""Removes ordered items from carts. The module `quotes` reads carts."""
 
 import asyncio
 from collections.abc import Sequence
@@ -15,16 +15,16 @@ from shop.cart_pb2_grpc import CartServiceStub
 from shop_internal import ordered_cart_pb2
 from shop_internal.ordered_cart_pb2_grpc import OrderedCartStub
 
-# How long a removal waits while a call is in progress, so that other removals can join it.
+# How long a removal waits for other removals to join its call while an earlier call is in progress.
 DELAY_SECONDS = 0.02
 
 
 class CartClient:
     """Removes the ordered items from many carts in one internal call.
 
-    If the cart service lacks the internal service, EmptyCart is called instead: it skips a cart that has changed since
-    the order, but empties any cart if carts have no etags. A cart that has the ordered generation proves that the
-    internal service exists, whatever a proxy returns, so its removal is tried again.
+    If the cart service lacks the internal service, EmptyCart is called instead. EmptyCart skips a cart that has changed
+    since the order, but empties any cart if carts have no etags. A cart with the ordered generation proves that the
+    internal service exists, whatever a proxy returns, so the removal fails and is tried again later.
     """
 
     def __init__(self, carts: CartServiceStub, ordered_carts: OrderedCartStub, telemetry: Telemetry) -> None:
@@ -36,7 +36,7 @@ class CartClient:
         )
 
     def remove_ordered(self, entry: Entry) -> asyncio.Future[None]:
-        """Remove what the order bought from its user's cart: see `ports.Sender`."""
+        """Remove the ordered items from the user's cart: see `ports.Sender`."""
         return self._batches.send(entry.order)
 
     async def _remove_all(self, batch: Sequence[Order]) -> Sequence[DomainError | None]:
@@ -54,9 +54,9 @@ class CartClient:
         call = self._carts.GetCart(cart_pb2.GetCartRequest(user_id=order.user_id))
         await call
         if ("cart-generation", order.cart_generation) in tuple(await call.trailing_metadata() or ()):
-            # EmptyCart matches only etags: given a generation, it would leave the items in the cart.
+            # EmptyCart matches only etags, so given a generation it would leave the items in the cart.
             raise Unavailable("the cart has a generation but no internal service", reason=Unimplemented.default_reason)
-        # Without the etag, an item added during checkout would be lost.
+        # Without the etag, EmptyCart would also remove an item added during checkout.
         metadata = (("if-match", order.cart_generation),) if order.cart_generation else ()
         await self._carts.EmptyCart(cart_pb2.EmptyCartRequest(user_id=order.user_id), metadata=metadata)
 

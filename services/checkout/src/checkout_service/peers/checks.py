@@ -1,4 +1,4 @@
-"""Checks the parts of peers' responses that orders rely on. Channels check each response as it arrives."""
+"""Checks the response fields that orders rely on. Channels run these checks on each response as it arrives."""
 
 import re
 from collections import Counter

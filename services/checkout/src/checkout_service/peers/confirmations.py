@@ -13,15 +13,15 @@ from shop.email_pb2_grpc import EmailServiceStub
 from shop_internal import confirmations_pb2
 from shop_internal.confirmations_pb2_grpc import ConfirmationsStub
 
-# How long a confirmation waits for others. With a longer wait, larger batches would delay orders in progress.
+# How long a confirmation waits for other confirmations. Waiting longer makes batches so large that they delay orders.
 DELAY_SECONDS = 0.05
 
 
 class EmailClient:
     """Sends many orders' confirmations in one internal call.
 
-    If the email service lacks the internal service, each confirmation is sent in its own public call. A confirmation's
-    id derives from the order id, so a repeated call sends no second mail.
+    If the email service lacks the internal service, each confirmation is sent in its own public call. Confirmation ids
+    derive from order ids, so repeating a call sends no second mail.
     """
 
     def __init__(self, emails: EmailServiceStub, confirmations: ConfirmationsStub, telemetry: Telemetry) -> None:

@@ -1,4 +1,4 @@
-"""Translates peers' errors: read errors for callers, and refusals for the journal."""
+"""Translates peers' errors: failed reads for callers, and refusals for the journal."""
 
 import re
 from collections.abc import Iterator
@@ -19,8 +19,8 @@ from chassis.errors import (
 from checkout_service.commands import InDoubt, Refused
 from checkout_service.domain import Refusal
 
-# Errors with which a peer refuses this cart or address. A peer that answers a read with any other error, even
-# AlreadyExists or Unimplemented, counts as unavailable.
+# The errors that mean that a peer refuses this cart or address. Any other error from a read, even AlreadyExists or
+# Unimplemented, means that the peer is unavailable.
 READ_REFUSALS = (InvalidArgument, FailedPrecondition, NotFound, OutOfRange)
 
 _NUMBER = re.compile(r"\d(?:[\W_]?\d){2,}")
@@ -35,7 +35,7 @@ class DependencyUnavailable(Unavailable):
 
 @contextmanager
 def reading(peer: str, *refusals: type[DomainError]) -> Iterator[None]:
-    """Turn any read error except PeerBroken and the given refusals into DependencyUnavailable."""
+    """Turn the errors of a read, except PeerBroken and the given refusals, into DependencyUnavailable."""
     try:
         yield
     except DomainError as error:
@@ -45,7 +45,7 @@ def reading(peer: str, *refusals: type[DomainError]) -> Iterator[None]:
 
 
 def refusal_from_error(error: DomainError) -> Refusal:
-    """Convert one of the REFUSALS, keeping the peer's code and reason."""
+    """Convert an error that is one of REFUSALS, keeping the peer's code and reason."""
     kind = next(kind.__name__ for kind in type(error).__mro__ if kind in REFUSALS)
     violations = error.violations if isinstance(error, InvalidArgument) else ()
     # The journal must never hold a card number, and a peer's message may quote one.
@@ -54,7 +54,7 @@ def refusal_from_error(error: DomainError) -> Refusal:
 
 
 def refused_or_in_doubt(error: DomainError) -> Refused | InDoubt:
-    # UNIMPLEMENTED is not the peer's decision: a proxy without a route returns it, too.
+    # UNIMPLEMENTED need not be the peer's decision: a proxy without a route returns it, too.
     if isinstance(error, REFUSALS) and not isinstance(error, Unimplemented):
         return Refused(refusal_from_error(error))
     return InDoubt(error.reason)

@@ -14,10 +14,10 @@ ReplyT = TypeVar("ReplyT")
 
 log = structlog.get_logger()
 
-# A peer that has returned only UNIMPLEMENTED for this long counts as an implementation without the service.
+# A peer that has returned nothing but UNIMPLEMENTED for this long is assumed to lack the service.
 ABSENT_AFTER_SECONDS = 60.0
 
-# The UNIMPLEMENTED error's reason if a peer's internal address is not set: its services count as absent at once.
+# The UNIMPLEMENTED reason if a peer's internal address is not set. Its services then count as absent at once.
 NO_ADDRESS = "NO_INTERNAL_ADDRESS"
 
 _FIRST_PAUSE_SECONDS = 1.0
@@ -28,7 +28,7 @@ class InternalService:
     """An internal service that a peer may lack.
 
     UNIMPLEMENTED alone does not prove that the service is absent: a proxy without a route or an older replica returns
-    it, too. So calls are tried at growing intervals, and only a service that has never answered counts as absent.
+    it, too. So calls are retried at growing intervals, and only a service that has never answered counts as absent.
     """
 
     def __init__(self, name: str) -> None:
@@ -39,7 +39,7 @@ class InternalService:
         self.found = False
 
     async def call(self, method: Callable[[RequestT], Awaitable[ReplyT]], request: RequestT) -> ReplyT:
-        """Call a method. Raise Unimplemented if the peer has no such service, and Unavailable while that is unclear."""
+        """Call a method. Raise Unimplemented if the peer lacks the service, Unavailable while that is uncertain."""
         if self._now() < self._retry_at:
             raise self._error()
         try:
@@ -50,7 +50,7 @@ class InternalService:
             self._record_missing()
             raise self._error() from error
         except DomainError as error:
-            if isinstance(error, REFUSALS):  # the service decided this, so it exists
+            if isinstance(error, REFUSALS):  # the service itself refused the call, so it exists
                 self._record_found()
             raise
         self._record_found()

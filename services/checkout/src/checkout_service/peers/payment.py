@@ -1,4 +1,4 @@
-"""Calls payment, and converts its responses and errors to outcomes."""
+"""Calls the payment service, and converts its responses and errors to outcomes."""
 
 import uuid
 
@@ -28,10 +28,10 @@ from shop.payment_pb2_grpc import PaymentServiceStub
 from shop_internal import payment_ledger_pb2
 from shop_internal.payment_ledger_pb2_grpc import PaymentLedgerStub
 
-# How much of a fingerprint payment gets: enough to distinguish requests for the same order.
+# Payment gets only this many characters of a fingerprint, which is enough to distinguish requests for one order.
 _FINGERPRINT_LENGTH = 12
 
-# Outcomes by error reason.
+# Maps error reasons to outcomes.
 _OUTCOMES: dict[str, ChargeOutcome] = {
     "CHARGE_FENCED": Fenced(existing=True),
     "CHARGE_VOIDED": Released(),
@@ -51,7 +51,7 @@ class PaymentClient(Payment):
     async def charge(self, key: str, order: Order, card: Card, *, fingerprint: str, retry: bool) -> ChargeOutcome:
         request = payment_pb2.ChargeRequest(amount=money_to_wire(order.total), credit_card=card_to_wire(card))
         try:
-            # Another implementation may ignore keys: a second call would charge the card twice.
+            # Another implementation may ignore keys, so a second call could charge the card twice.
             if retry and not await self._deduplicates():
                 return Unsupported()
             metadata = (
@@ -88,14 +88,14 @@ class PaymentClient(Payment):
         return Released()
 
     async def _deduplicates(self) -> bool:
-        """Return whether payment has our ledger, which charges once per key. Raise DomainError if that is unclear."""
+        """Return whether payment has our ledger, which charges once per key. Raise DomainError if this is unclear."""
         if not self._ledger_service.found:
-            # This Void has no effect: a random key has no charge.
+            # Voiding a random key has no effect, because the key has no charge.
             probe = payment_ledger_pb2.VoidRequest(charge_key=f"probe:{uuid.uuid4()}")
             try:
                 await self._ledger_service.call(self._ledger.Void, probe)
             except REFUSALS:
-                pass  # these refuse the probe, not the charge
+                pass  # payment refused the probe, not the charge
             except DomainError as error:
                 if error.reason != Unimplemented.default_reason:
                     raise

@@ -1,4 +1,4 @@
-"""Reads cart, catalog, currency and shipping. Reads have no effect, so every call may be retried."""
+"""Reads from cart, catalog, currency and shipping. Reads have no effect, so every call may be retried."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -28,21 +28,21 @@ CONVERSION_TTL_SECONDS = 60.0
 QUOTE_TTL_SECONDS = 60.0
 MAX_QUOTES = 10_000
 
-# Trailing metadata that marks a quote as the same for all parcels with its country and number of pieces.
+# Trailing metadata which says that a quote is valid for all parcels with the same country and number of pieces.
 DEPENDS_ON = ("quote-depends-on", "country,pieces")
 
 
 class ShopQuotes(Quotes):
-    """Reads through the public services. Prices and conversions change rarely, so they are cached for a short time.
+    """Reads from the public services. Prices and conversions change rarely, so they are cached for a short time.
 
     A quote with DEPENDS_ON is reused while shipping is healthy. Otherwise each quote needs a call, which fails while
-    shipping is down: an order that cannot be shipped now must not be charged.
+    shipping is down, so that an order that cannot be shipped now is not charged.
 
-    Every failure except a peer's refusal raises DependencyUnavailable or PeerBroken.
+    If a peer fails, as opposed to refusing, every method raises DependencyUnavailable or PeerBroken.
 
     Args:
-        can_ship: returns whether a replica of shipping is connected and healthy.
-        with_generations: whether to use cart generations, which require the cart service's internal service.
+        can_ship: returns whether a shipping replica is connected and healthy.
+        with_generations: whether to use cart generations, which only work with the cart service's internal service.
     """
 
     def __init__(
@@ -132,5 +132,5 @@ class ShopQuotes(Quotes):
 
     def _store_quote(self, key: tuple[str, int], cost: Money) -> None:
         if key not in self._quotes and len(self._quotes) >= MAX_QUOTES:
-            del self._quotes[next(iter(self._quotes))]  # the oldest
+            del self._quotes[next(iter(self._quotes))]  # evict the oldest quote
         self._quotes[key] = (cost, asyncio.get_running_loop().time() + QUOTE_TTL_SECONDS)

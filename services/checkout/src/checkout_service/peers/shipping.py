@@ -1,4 +1,4 @@
-"""Calls shipping, and converts its responses and errors to outcomes. `quotes` requests quotes."""
+"""Calls the shipping service to ship orders, and converts responses and errors to outcomes. `quotes` gets quotes."""
 
 from collections.abc import Sequence
 
@@ -20,7 +20,7 @@ from shop_internal.shipment_manifest_pb2_grpc import ShipmentManifestStub
 
 SHIP_SECONDS = 3.0
 
-# Outcomes by error reason. A key is reused if the journal has lost an earlier order that had it.
+# Maps error reasons to outcomes. A key can be reused if the journal has lost an earlier order with the same key.
 _OUTCOMES: dict[str, ShipOutcome] = {
     "SHIPMENT_FENCED": Fenced(existing=True),
     "SHIPMENT_FORGOTTEN": Forgotten(),
@@ -42,7 +42,7 @@ class ShippingClient(Shipping):
         metadata = (("idempotency-key", key),)
         age = (("charged-at", f"{charged_at:.6f}"),) if charged_at else ()
         try:
-            # Overrides the channel's timeout, which is for quotes.
+            # Override the channel's timeout, which is meant for quotes.
             reply = await self._stub.ShipOrder(request, timeout=SHIP_SECONDS, metadata=(*metadata, *age))
         except DomainError as error:
             return _OUTCOMES.get(error.reason) or refused_or_in_doubt(error)

@@ -28,7 +28,7 @@ def request_from_wire(
 
 
 def order_to_wire(entry: Entry) -> order_pb2.OrderResult:
-    """Convert an order for responses and confirmations. Equal orders yield equal bytes."""
+    """Convert an order for responses and confirmations. Equal orders serialize to equal bytes."""
     order = entry.order
     return order_pb2.OrderResult(
         order_id=order.order_id,
@@ -43,7 +43,7 @@ def order_to_wire(entry: Entry) -> order_pb2.OrderResult:
 
 
 def lines_from_wire(items: Iterable[cart_pb2.CartItem]) -> tuple[CartLine, ...]:
-    """Convert a cart's lines. Merge several lines for one product, which other implementations may return."""
+    """Convert a cart's lines, merging lines for the same product, which other implementations may return."""
     quantities: Counter[str] = Counter()
     for item in items:
         quantities[item.product_id] += item.quantity
