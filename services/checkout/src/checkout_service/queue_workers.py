@@ -1,4 +1,4 @@
-"""Workers that claim items from queues in the journal, with their poll timer, circuit breakers and backoff."""
+"""Workers that process the journal's queues, with their poll timer, circuit breakers and backoff."""
 
 import asyncio
 import random
@@ -16,13 +16,13 @@ ItemT = TypeVar("ItemT")
 
 log = structlog.get_logger()
 
-# How often workers look for new work, give or take a fifth, unless there is more than they can handle.
+# How often workers look for new work, give or take a fifth. While more work is due, they do not pause.
 POLL_SECONDS = 1.0
 
-# How many items of a queue are in progress at a time.
+# How many items a worker has in progress at a time.
 CONCURRENCY = 16
 
-_WORK_WITHIN_SECONDS = 60.0  # calls have deadlines: only a defect takes longer
+_WORK_WITHIN_SECONDS = 60.0  # calls have deadlines, so only a bug takes longer
 _FAILURES_TO_OPEN = 5
 _FIRST_RETRY_SECONDS = 2.0
 _FIRST_PAUSE_SECONDS = 1.0
@@ -30,15 +30,15 @@ _LONGEST_PAUSE_SECONDS = 60.0
 
 
 def retry_delay_seconds(failures: int) -> float:
-    """Return the delay before the next try: 2 s after the first failure, then doubling up to 5 minutes."""
+    """Return the delay before the next try: 2 s after the first failure, doubling up to 5 minutes."""
     return backoff_seconds(failures, _FIRST_RETRY_SECONDS, MAX_RETRY_DELAY_SECONDS)
 
 
 class CircuitBreaker:
-    """Limits work that always fails, such as calls to a peer that is down, to one probe at growing intervals.
+    """Limits work that keeps failing, such as calls to a peer that is down, to one probe at growing intervals.
 
     Five failures in a row open the circuit, one success closes it. A success also closes `of_failed`, the circuit for
-    items that failed before: the peer works, so they are worth a try.
+    items that have failed before: the peer works again, so these items are worth a try.
     """
 
     def __init__(self, name: str, of_failed: "CircuitBreaker | None" = None) -> None:
@@ -50,11 +50,11 @@ class CircuitBreaker:
 
     @property
     def open(self) -> bool:
-        """Whether only probes are admitted."""
+        """Whether the circuit is open, so that only probes are admitted."""
         return self._failures >= _FAILURES_TO_OPEN
 
     def admit(self, wanted: int) -> int:
-        """Return how many items may begin, at most `wanted`. The caller must release each of them."""
+        """Return how many items may start, at most `wanted`. The caller must later `release` each of these items."""
         granted = wanted
         if self.open:
             granted = min(wanted, 1) if not self.in_progress and self._now() >= self._probe_at else 0
@@ -72,9 +72,9 @@ class CircuitBreaker:
             self._of_failed.record_success()
 
     def record_failure(self) -> None:
-        """Count a failure: open the circuit after the fifth in a row, or delay the next probe if it is open."""
+        """Count a failure. Open the circuit after the fifth in a row; if it is already open, delay the next probe."""
         was_open = self.open
-        # Not a probe: this work began before the circuit opened.
+        # This work was no probe: it began before the circuit opened, so don't count it.
         if was_open and self._now() < self._probe_at:
             return
         self._failures += 1
@@ -90,16 +90,16 @@ class CircuitBreaker:
 
 
 def circuits_of(name: str) -> dict[bool, CircuitBreaker]:
-    """Return two circuit breakers for a kind of work, by whether an item has failed before.
+    """Return two circuit breakers for a kind of work: True for items that have failed before, False for new items.
 
-    They are separate, so that items that always fail do not delay new ones.
+    Separate circuits keep items that always fail from delaying new ones.
     """
     failed = CircuitBreaker(f"{name}, failed before")
     return {False: CircuitBreaker(name, failed), True: failed}
 
 
 class PollTimer:
-    """Wakes all workers of a replica at the same moment, so that they share one read of what is due."""
+    """Wakes all workers of a replica at the same moment, so that they share one read of the due queues."""
 
     def __init__(self) -> None:
         self._next = asyncio.Event()
@@ -108,7 +108,7 @@ class PollTimer:
     async def wait(self) -> None:
         if self._next.is_set():
             self._next = asyncio.Event()
-            # Random, so that replicas that started together do not keep claiming at the same moment.
+            # Randomize, so that replicas that started together do not keep claiming at the same moment.
             seconds = POLL_SECONDS * random.uniform(0.8, 1.2)  # noqa: S311 - not a secret
             asyncio.get_running_loop().call_later(seconds, self._next.set)
         await self._next.wait()
@@ -116,11 +116,11 @@ class PollTimer:
 
 @dataclass(eq=False)
 class QueueWorker(Generic[ItemT]):
-    """Claims a queue's items and works on them, CONCURRENCY at a time, without a pause while there are more.
+    """Claims a queue's items and works on up to CONCURRENCY at a time, pausing only when no more items are due.
 
     Attributes:
-        claim: returns due items, up to a limit. May raise JournalUnavailable.
-        work: handles one item; returns whether its peer works, or None if that is unknown.
+        claim: claims and returns due items, up to a limit. May raise JournalUnavailable.
+        work: handles one item; returns whether the item's peer works, or None if that is unknown.
     """
 
     poll_timer: PollTimer
@@ -133,13 +133,13 @@ class QueueWorker(Generic[ItemT]):
         async with asyncio.TaskGroup() as tasks:
             while True:
                 if await self._start_claimed(tasks):
-                    # Wait for room for several items: one claim of many is cheaper than many claims of one.
+                    # Wait for room for several items: claiming many at once is cheaper than claiming them one by one.
                     await self._has_room.wait()
                 else:
                     await self.poll_timer.wait()
 
     async def _start_claimed(self, tasks: asyncio.TaskGroup) -> bool:
-        """Start as many due items as there is room for. Return whether there may be more."""
+        """Start as many due items as there is room for. Return whether more items may be due."""
         room = CONCURRENCY - self.circuit.in_progress
         limit = self.circuit.admit(room)
         items: Sequence[ItemT] = ()
@@ -159,7 +159,7 @@ class QueueWorker(Generic[ItemT]):
 
     async def _perform(self, item: ItemT) -> None:
         try:
-            # Without a timeout, items that hang would occupy all slots in the end.
+            # Without a timeout, items that hang would eventually occupy all slots.
             async with asyncio.timeout(_WORK_WITHIN_SECONDS):
                 worked = await self.work(item)
             if worked:
@@ -168,7 +168,7 @@ class QueueWorker(Generic[ItemT]):
                 self.circuit.record_failure()
         except JournalUnavailable:
             log.warning("the result of background work is not recorded")
-        except Exception:  # a defect in one item must not end the worker
+        except Exception:  # one item's bug must not stop the worker
             log.exception("background work failed")
             self.circuit.record_failure()
         finally:

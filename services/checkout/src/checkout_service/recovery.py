@@ -1,4 +1,4 @@
-"""Finishes orders whose workers died, hung or gave up. Every replica does this."""
+"""Finishes orders whose workers have died, hung or given up. Every replica runs recovery."""
 
 import asyncio
 from dataclasses import dataclass, field
@@ -31,9 +31,9 @@ _SWEEP_SECONDS = 30.0
 
 @dataclass(eq=False)
 class Recovery:
-    """Takes over orders whose lease has expired, a few at a time. An order's retry delay grows with its failures.
+    """Takes over orders whose leases have expired, a few at a time. An order's retry delay grows with its failures.
 
-    While all orders in a state fail, because payment or shipping is down, only a probe runs now and then.
+    While all orders in a state fail because payment or shipping is down, recovery only probes now and then.
     """
 
     journal: Journal
@@ -48,7 +48,7 @@ class Recovery:
         self._circuits = {state: circuits_of(f"recovery of {state.value}") for state in OPEN}
 
     async def run(self) -> None:
-        """Recover orders until cancelled. After a restart, begin with this replica's own orders."""
+        """Recover orders until cancelled. First release the leases that this replica held before a restart."""
         while not await log_errors(self.journal.release_own(), "recovery cannot reach the journal"):  # noqa: ASYNC110 - polls a database
             await asyncio.sleep(_RETRY_SECONDS)
         async with asyncio.TaskGroup() as tasks:
@@ -67,8 +67,8 @@ class Recovery:
             self.metrics.record_change(order_id, State.DONE)
 
     async def _recover(self, entry: Entry) -> bool | None:
-        """Continue an order. Return whether it was finished; None if another worker has it."""
-        # A probe needs no delay of its own: the circuit breaker delays it.
+        """Continue an order. Return whether it was finished, or None if another worker has taken it over."""
+        # A probe needs no growing delay of its own: the circuit breaker already delays it.
         circuit = self._circuits[entry.state][entry.failures > 1]
         failures = 0 if circuit.open else entry.failures
         # Start a new trace: the order's own trace ended with its worker.
@@ -77,7 +77,7 @@ class Recovery:
         with tracer.start_as_current_span("recover order", Context(), links=links, attributes=attributes):
             describe_order(entry.order, attempt=entry.attempt)
             await self.failpoints.reach(TAKEN_OVER)
-            # This run has no card and tries each step once. After a failure the next worker waits, longer each time.
+            # A run without a card tries each step once. After a failure, the order waits, longer each time.
             delay = retry_delay_seconds(failures)
             result = await self.executor.start(entry, saga.recover(entry), release_delay_seconds=delay).task
         if result is SagaResult.SETTLED:

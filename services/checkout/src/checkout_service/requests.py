@@ -18,13 +18,13 @@ MAX_CARD_NUMBER_LENGTH = 64
 
 @dataclass(frozen=True, slots=True)
 class OrderRequest:
-    """A request to order the user's cart in a currency (ISO 4217), not validated.
+    """A request to order the user's cart, with prices in `user_currency` (an ISO 4217 code). Not validated.
 
     Attributes:
         key: the idempotency key; None if the caller sent none.
-        expected_total: what the customer was shown, such as `69.50 USD`; None if the caller sent none.
-        fingerprints: one for each HMAC key, the current key's first.
-        answer_by: when the caller must have an answer, on the event loop's clock.
+        expected_total: the total that the customer was shown, such as `69.50 USD`; None if the caller sent none.
+        fingerprints: the request's fingerprints, one per HMAC key, the current key's first.
+        answer_by: when the caller must have an answer, by the event loop's clock.
     """
 
     user_id: str
@@ -38,12 +38,12 @@ class OrderRequest:
     answer_by: float = 0.0
 
     def began(self, fingerprint: str) -> bool:
-        """Return whether this request, perhaps under an older HMAC key, began the order with this fingerprint."""
+        """Return whether this request began the order with this fingerprint, under the current or an older HMAC key."""
         return fingerprint in self.fingerprints
 
 
 def validate(request: OrderRequest, *, needs_card: bool = True) -> OrderRequest:
-    """Validate the request, and return it with the e-mail address spelled as relays accept it. Quotes need no card.
+    """Return the validated request, with its e-mail address spelled the way relays accept. Quotes need no card.
 
     Raise InvalidArgument for the first invalid field. Payment decides whether the card can be charged.
     """
@@ -60,19 +60,19 @@ def validate(request: OrderRequest, *, needs_card: bool = True) -> OrderRequest:
 
 
 def fingerprints(request: OrderRequest, hmac_keys: HmacKeys) -> list[str]:
-    """Return hex HMACs of all fields except the card's security code: one for each key, the current key's first.
+    """Return hex HMACs of all fields except the card's security code, one per HMAC key, the current key's first.
 
     Equal requests have equal fingerprints. Without the HMAC key, a fingerprint reveals nothing about the card.
     """
     address, card = request.address, request.card
-    # The security code is left out: it must not be stored in any form, and a customer may correct it.
+    # Leave out the security code: it must never be stored, not even hashed, and customers may correct it.
     parts = [request.user_id, request.user_currency, request.email]
     if address is not None:
         parts += [address.street_address, address.city, address.state, address.country, str(address.zip_code)]
     if card is not None:
         digits = card.number.replace(" ", "").replace("-", "")
         parts += [digits, str(card.expiration_year), str(card.expiration_month)]
-    # Parts are prefixed with their lengths, so that no two different requests share a canonical form.
+    # Prefix each part with its length, so that no two different requests share a canonical form.
     canonical = "".join(f"{len(part)}:{part}" for part in parts)
     return [digest.hex() for digest in hmac_keys.digests(canonical.encode())]
 
@@ -85,7 +85,7 @@ def require_address(request: OrderRequest) -> Address:
 
 
 def scope_of(user_id: str, kind: str, key: str) -> str:
-    """Return the scope of a user's key, a hex SHA-256 hash. `kind` keeps callers' keys apart from etags."""
+    """Return the scope of a user's key, a hex SHA-256 hash. `kind` distinguishes callers' keys from cart etags."""
     return hashlib.sha256(f"PlaceOrder\0{kind}\0{user_id}\0{key}".encode()).hexdigest()
 
 

@@ -1,14 +1,14 @@
 """An order's steps, as generators without I/O.
 
-A saga yields commands and is sent their results. Tests can therefore stop it at any step, repeat and delay its calls,
-run two workers on one order, and let the journal lose commits. Three mechanisms keep an order safe whatever happens:
-a peer acts only once per key, and keys derive from the request; after a fence, an old charge or shipment cannot
-succeed; and the journal rejects an update without the order's claim. The lease only avoids duplicate work.
+A saga yields commands and receives their results. So tests can stop a saga at any step, repeat and delay its calls, run
+two workers on one order, and make the journal lose commits. Three mechanisms keep an order safe whatever happens: peers
+act only once per key, and keys derive from the request; after a fence, an old charge or shipment cannot succeed; and
+the journal rejects updates without the order's current claim. The lease only avoids duplicate work.
 
-An attempt is one charge and one shipment under their own keys. The next attempt begins only once this one's charge is
-declined, voided or fenced, so at most one attempt is ever charged. If the journal has lost attempts, resolving them
-one by one finds them again. Once an order has been refused, no worker charges it any more: it ends only with a new
-fence, which proves that no later attempt was charged.
+An attempt is one charge and one shipment, each with a key of its own. The next attempt begins only once the charge of
+the current one is declined, voided or fenced, so at most one attempt stays charged. If the journal has lost attempts,
+resolving attempts one by one finds them again. Once an order has been refused, no worker charges it anymore: the order
+ends only with a new fence, which proves that no later attempt was charged.
 """
 
 from collections.abc import Generator
@@ -48,9 +48,9 @@ class SagaResult(Enum):
     """How a run ended."""
 
     SETTLED = auto()
-    """The order has reached a state that answers its callers."""
+    """The order has reached a state with which its callers can be answered."""
     SUPERSEDED = auto()
-    """Another worker has the order, or the journal has lost it."""
+    """Another worker has taken the order over, or the journal has lost it."""
     UNFINISHED = auto()
     """The order is still open; recovery continues it."""
 
@@ -66,14 +66,14 @@ OTHER_CONTENT = Refusal("FailedPrecondition", "IDEMPOTENCY_KEY_REUSED", "charged
 
 
 def place() -> Saga:
-    """Place a new order, with its card."""
+    """Place a new order, charging its card."""
     if not (yield Insert()):
         return SagaResult.SUPERSEDED
     return (yield from charge(resumed=False))
 
 
 def take_over(entry: Entry) -> Saga:
-    """Continue an order in CHARGING with its card, which is charged only if no refusal is pending."""
+    """Continue an order in CHARGING. Charge its card only if no refusal is pending."""
     return resolve(entry.refused_as, entry.refusal) if entry.refused_as else charge(resumed=True)
 
 
@@ -92,18 +92,18 @@ def charge(*, resumed: bool) -> Saga:
             case Charged():
                 return (yield from _ship(outcome, resumed=resumed))
             case Refused(refusal):
-                # An earlier try in doubt may still arrive and be accepted: only a fence makes the refusal final.
+                # An earlier try whose outcome is unknown may still succeed, so only a fence makes the refusal final.
                 return (yield from resolve(State.DECLINED, refusal))
             case Released():
                 return (yield from resolve(State.VOIDED, RELEASED))
             case KeyReused():
-                # The journal has lost an order with other content, or another request's order for the same cart.
+                # The journal has lost an earlier order with this key, one with other content or from another request.
                 outcome, _ = yield from _until_certain(Resolve())
                 if isinstance(outcome, Charged | KeyReused):
                     return (yield from _displace(outcome))
         if isinstance(outcome, InDoubt | Unsupported):
             break
-        # No worker can charge this attempt's key any more, and the card is at hand for the next attempt.
+        # No charge under this attempt's key can succeed anymore, so use the card for the next attempt.
         if not (yield from _begin_next_attempt(State.CHARGING)):
             return SagaResult.SUPERSEDED
     return SagaResult.UNFINISHED
@@ -112,8 +112,8 @@ def charge(*, resumed: bool) -> Saga:
 def resolve(after: State = State.ABANDONED, refusal: Refusal | None = None) -> Saga:
     """Continue an order in CHARGING without charging its card: ship it, or end it in the state `after`.
 
-    An old fence, a decline or a voided charge is not enough to end the order, because the journal may have lost a later
-    attempt that was charged: end it only once this worker has set a new fence, or if payment has no fences.
+    An old fence, a decline or a voided charge is not enough to end the order: the journal may have lost a later attempt
+    that was charged. So end the order only once this worker has set a new fence, or if payment has no fences.
     """
     for _ in range(MAX_ATTEMPTS_OF_RUN):
         outcome, _ = yield from _until_certain(Resolve())
@@ -124,7 +124,7 @@ def resolve(after: State = State.ABANDONED, refusal: Refusal | None = None) -> S
                 return (yield from _displace(outcome))
             case Fenced(existing=False):
                 return (yield from _end(State.CHARGING, after, refusal))
-            case Unsupported() if refusal:  # without our ledger, payment cannot fence: its refusal must suffice
+            case Unsupported() if refusal:  # payment without our ledger cannot fence, so its refusal must suffice
                 return (yield from _end(State.CHARGING, after, refusal))
             case InDoubt() | Unsupported():
                 break
@@ -132,7 +132,7 @@ def resolve(after: State = State.ABANDONED, refusal: Refusal | None = None) -> S
                 after, refusal = State.DECLINED, declined
             case Released() if refusal is None:
                 after, refusal = State.VOIDED, RELEASED
-        # Record the refusal with the next attempt, so that no later worker charges it.
+        # Record the refusal with the next attempt, so that no later worker charges the card.
         pending = after if refusal else None
         if not (yield from _begin_next_attempt(State.CHARGING, refusal, pending)):
             return SagaResult.SUPERSEDED
@@ -140,11 +140,11 @@ def resolve(after: State = State.ABANDONED, refusal: Refusal | None = None) -> S
 
 
 def release(refusal: Refusal) -> Saga:
-    """Continue an order in VOIDING, which was not and cannot be shipped."""
+    """Void the charge of an order in VOIDING, which has not been shipped and no longer can be."""
     outcome, _ = yield from _until_certain(Void())
     match outcome:
         case Released():
-            # The journal may have lost a later attempt that was charged: resolve it before the order ends.
+            # The journal may have lost a later attempt that was charged, so resolve later attempts first.
             if not (yield from _begin_next_attempt(State.VOIDING, refusal, State.VOIDED)):
                 return SagaResult.SUPERSEDED
             return (yield from resolve(State.VOIDED, refusal))
@@ -161,7 +161,7 @@ def _ship(charged: Charged, *, resumed: bool) -> Saga:
         case Shipped(tracking_id):
             return (yield from _finish(transaction_id, tracking_id))
         case Refused(refusal):
-            # An earlier try in doubt, by any worker, may have been accepted.
+            # If any worker has tried before without learning the outcome, that try may have succeeded.
             certain = not resumed and tries == 0
             return (yield from _resolve_refused_shipment(charged, refusal, certain=certain))
         case KeyReused():
@@ -175,7 +175,7 @@ def _ship(charged: Charged, *, resumed: bool) -> Saga:
 
 
 def _resolve_refused_shipment(charged: Charged, refusal: Refusal, *, certain: bool) -> Saga:
-    """Void the charge once the shipment is fenced. `certain`: no other try can have succeeded."""
+    """Void the charge once the shipment is fenced. `certain`: whether no other try can have succeeded."""
     transaction_id = charged.transaction_id
     outcome, _ = yield from _until_certain(ResolveShipment(charged.charged_at))
     match outcome:
@@ -187,7 +187,7 @@ def _resolve_refused_shipment(charged: Charged, refusal: Refusal, *, certain: bo
             return (yield from _void(transaction_id, refusal))
         case InDoubt():
             return SagaResult.UNFINISHED
-        case _:  # a parcel may be on its way, so the charge is kept
+        case _:  # a parcel may be on its way, so keep the charge
             return (yield from _end(State.CHARGING, State.NEEDS_REVIEW, refusal, transaction_id))
 
 
@@ -211,8 +211,8 @@ def _void(transaction_id: str, refusal: Refusal) -> Saga:
 
 
 def _finish(transaction_id: str, tracking_id: str) -> Saga:
-    # The response waits for the cart and the journal, so both begin now. That is safe: a shipped order stays shipped,
-    # and a worker that repeats the removal after a crash uses the same order id, so it has no further effect.
+    # The response waits for the cart and the journal, so start both now. This is safe: a shipped order stays shipped,
+    # and a removal that is repeated after a crash has the same order id, so it has no further effect.
     yield StartRemoval()
     if not (yield from _update(Transition(State.CHARGING, State.SHIPPED, transaction_id, tracking_id))):
         return SagaResult.SUPERSEDED
@@ -232,9 +232,9 @@ def _end(before: State, after: State, refusal: Refusal | None = None, transactio
 
 
 def _update(transition: Transition) -> Generator[Command[Any], Any, bool]:
-    """Record a transition; restore a lost order if that is safe. Return whether it is recorded."""
+    """Record a transition; if the order was lost, restore it if that is safe. Return whether it was recorded."""
     updated: bool = yield Update(transition)
-    # Restore only if this attempt was charged: then no later attempt, lost with the order, can have been charged.
+    # Restore only if this attempt was charged: then no later attempt that the journal lost can have been charged.
     if not updated and transition.after in RESTORABLE and (yield Restore()):
         updated = yield Update(transition)
     return updated
@@ -245,8 +245,8 @@ def _until_certain(
 ) -> Generator[Command[Any], Any, tuple[R, int]]:
     """Perform a command until its outcome is certain or the worker stops trying.
 
-    Return the last outcome, and the number of tries before it, which all remain in doubt. `again` replaces the command
-    from the second try on.
+    Return the last outcome, and the number of earlier tries, whose outcomes all remain unknown. `again` replaces the
+    command from the second try on.
     """
     for tries in count():
         outcome: R = yield command if tries == 0 or again is None else again

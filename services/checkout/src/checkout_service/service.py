@@ -34,7 +34,7 @@ class OrderNotFound(NotFound):
 
 
 class CheckoutService(checkout_pb2_grpc.CheckoutServiceServicer, orders_pb2_grpc.OrderQuotesServicer):
-    """The public service, and the internal service for quotes."""
+    """Serves both the public checkout service and the internal quote service."""
 
     def __init__(self, placer: OrderPlacer) -> None:
         self._placer = placer
@@ -57,7 +57,7 @@ class CheckoutService(checkout_pb2_grpc.CheckoutServiceServicer, orders_pb2_grpc
 
 
 class OrderJournal(orders_pb2_grpc.OrderJournalServicer):
-    """The internal service: shows orders to operators, requeues dead letters, and settles orders."""
+    """The internal service that shows orders to operators, requeues dead letters, and settles orders."""
 
     def __init__(self, journal: Journal, payment: Payment, retention: Retention, metrics: OrderMetrics) -> None:
         self._journal = journal
@@ -85,7 +85,7 @@ class OrderJournal(orders_pb2_grpc.OrderJournalServicer):
         self, request: orders_pb2.ScanOrdersRequest, _context: ServicerContext
     ) -> orders_pb2.ScanOrdersResponse:
         after = paging.parse_position(parse_wire_time(request.since, field="since"), request.page_token)
-        # Outboxes are left out: a scan reads the whole journal, and reconciliation needs only the states.
+        # Leave out the outboxes: a scan may read the whole journal, and reconciliation does not need them.
         page = await self._journal.scan(after, paging.PAGE_SIZE)
         orders = [_entry_to_wire(entry, {}, digests=True) for entry in page]
         return orders_pb2.ScanOrdersResponse(

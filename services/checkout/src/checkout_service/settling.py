@@ -1,4 +1,4 @@
-"""Settles orders that need an operator, as the operator decides."""
+"""Settles orders that need an operator, the way the operator decides."""
 
 import re
 from dataclasses import replace
@@ -24,10 +24,10 @@ class SettlementRefused(FailedPrecondition):
 async def settle(
     seen: Entry, transition: Transition, journal: Journal, payment: Payment, metrics: OrderMetrics
 ) -> None:
-    """Settle an order. Raise SettlementRefused if its state forbids it or has changed, Unavailable if payment fails."""
+    """Settle an order. Raise SettlementRefused if the state forbids it or has changed, Unavailable if payment fails."""
     is_shipped = transition.after is State.SHIPPED
     allowed = seen.state in ({State.NEEDS_REVIEW} if is_shipped else NEEDS_OPERATOR)
-    # A charge that was refunded by hand is also voided: if it stayed captured, the cart could not be ordered again.
+    # Void a charge even if it was refunded by hand: while the charge is captured, the cart can't be ordered again.
     if allowed and transition.step == REFUNDED and isinstance(await payment.void(seen.claim.charge_key), InDoubt):
         raise Unavailable("payment does not answer; settle the order again")
     if not allowed or not await journal.update(seen.claim, replace(transition, before=seen.state)):
@@ -40,14 +40,14 @@ async def settle(
 
 
 def settlement(outcome: str, text: str, by: str) -> Transition:
-    """Return the transition for `refunded`, `shipped` or `dismissed`. Raise InvalidArgument for a bad text.
+    """Return the transition for an outcome: `refunded`, `shipped` or `dismissed`. Raise InvalidArgument for a bad text.
 
-    `text`: the tracking id for `shipped`, otherwise the reason; `by`: the operator.
+    `text`: the tracking id for `shipped`, otherwise the reason. `by`: who decided.
     """
     is_shipped = outcome == "shipped"
     for field, value in (("by", by), (outcome, text)):
         require_words(value, field, max_length=_MAX_LENGTH)
-        # No card number may be stored, but a tracking id may have that many digits.
+        # Card numbers must not be stored, but a tracking id may legitimately have this many digits.
         if _CARD_NUMBER.search(value) and not (is_shipped and field == outcome):
             raise InvalidArgument.field(field, "must not contain eight digits in a row")
     after, tracking_id = (State.SHIPPED, text) if is_shipped else (State.SETTLED, "")

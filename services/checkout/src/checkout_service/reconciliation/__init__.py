@@ -1,1 +1,1 @@
-"""Reconciliation: compares the journal with the records of payment, shipping and email."""
+"""Reconciliation: compares the journal with payment, shipping and email records."""

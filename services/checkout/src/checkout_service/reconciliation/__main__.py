@@ -1,7 +1,7 @@
 """`python -m checkout_service.reconciliation` compares order records, logs mismatches, and exits.
 
-It waits for peers that have just started, and reads again if a peer is replaced meanwhile.
-Exit status: 0 if all records agree, 1 if some do not, 2 if they could not be read in time.
+It waits for peers that are still starting, and reads everything again if a peer fails while its records are read.
+Exit status: 0 if all records agree, 1 if some disagree, 2 if the records could not be read in time.
 """
 
 import asyncio
@@ -30,22 +30,22 @@ AGREE, DISAGREE, NOT_READ = 0, 1, 2
 _NAME = "reconciliation"
 _CALL_SECONDS = 15.0
 _POLL_SECONDS = 0.1
-# Connecting to peers that are up takes no longer; a longer wait is logged.
+# Connecting to peers that are up takes less than this; a longer wait is logged.
 _CONNECTED_SECONDS = 0.5
 
 
 class ReconciliationSettings(Settings):
-    """Reconciliation settings, read from the environment. Addresses are host:port of internal services."""
+    """Reconciliation settings, read from the environment. Addresses are of internal services, as host:port."""
 
     checkout_internal_addr: str
     payment_internal_addr: str
     shipping_internal_addr: str
     email_internal_addr: str | None = None
-    # Older orders, charges and shipments are not compared.
+    # Orders, charges and shipments older than this are not compared.
     window_hours: PositiveFloat = 24
     # How long an order's steps may take before a missing step is a mismatch.
     grace_minutes: NonNegativeFloat = 10
-    # How long to wait for peers: a new pod's network policies take a while to come into force.
+    # How long to wait for peers: a new pod's network policies take a while to take effect.
     wait_seconds: NonNegativeFloat = 120
 
 
@@ -58,7 +58,7 @@ def main() -> int:
     try:
         records = asyncio.run(_read(settings, telemetry))
     except DomainError as error:
-        log.error("records not read", reason=error.reason, message=error.message)  # noqa: TRY400 - it is expected
+        log.error("records not read", reason=error.reason, message=error.message)  # noqa: TRY400 - an expected error needs no traceback
         return NOT_READ
     else:
         mismatches = records.mismatches(settled_before=time.time() - settings.grace_minutes * 60)
@@ -90,7 +90,7 @@ async def _read(settings: ReconciliationSettings, telemetry: Telemetry) -> Recor
 async def _read_in_time(
     reader: Reader, channels: Mapping[str, grpc.aio.Channel], settings: ReconciliationSettings
 ) -> Records:
-    """Read once all peers answer; read again if one fails. Raise an error naming the peers that never answered."""
+    """Read once all peers answer, and again if a peer fails. When time is up, raise an error naming missing peers."""
     until = time.monotonic() + settings.wait_seconds
     while True:
         missing = await _wait_for(channels, until)
@@ -106,7 +106,7 @@ async def _read_in_time(
 
 
 async def _wait_for(channels: Mapping[str, grpc.aio.Channel], until: float) -> str:
-    """Wait until all peers are healthy, but no longer than `until`. Return the names of the unhealthy ones."""
+    """Wait until all peers are healthy or `until` has passed. Return the names of the unhealthy peers."""
     started, waited_for = time.monotonic(), ""
     while missing := ", ".join(
         peer

@@ -32,7 +32,7 @@ from shop_internal.payment_ledger_pb2_grpc import PaymentLedgerStub
 from shop_internal.record_digests_pb2 import RecordDigests
 from shop_internal.shipment_manifest_pb2_grpc import ShipmentManifestStub
 
-# The reason that an order has if an operator settled it as shipped. Other SHIPPED and DONE orders have none.
+# The reason of orders that an operator has settled as shipped. Other SHIPPED and DONE orders have no reason.
 SETTLED_SHIPPED = "SETTLED_SHIPPED"
 
 # How far the databases' clocks may differ.
@@ -51,7 +51,7 @@ PageT = TypeVar(
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """All records of a period, by order, and how many charges and shipments there are."""
+    """A period's records, grouped by order, and how many charges and shipments they contain."""
 
     orders: list[OrderRecords]
     charges: int
@@ -59,7 +59,7 @@ class Records:
     complete_since: CompleteSince
 
     def mismatches(self, settled_before: float) -> list[Mismatch]:
-        """Return all mismatches, oldest first. Only records from before `settled_before` need a counterpart."""
+        """Return all mismatches, oldest first. Records newer than `settled_before` need no counterpart yet."""
         found = (find_mismatches(order, settled_before, self.complete_since) for order in self.orders)
         return sorted(chain.from_iterable(found), key=lambda mismatch: (mismatch.since, mismatch.order_id))
 
@@ -68,7 +68,7 @@ class Records:
 class _Effects:
     """Charges and shipments by order id, oldest first.
 
-    `shipments_since`: see CompleteSince.
+    `shipments_since`: the `shipments` of `CompleteSince`.
     """
 
     charges: defaultdict[str, list[RecordedCharge]]
@@ -82,7 +82,7 @@ class _Effects:
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """Reads records through stubs of internal services. `confirmations`: None if the email service has no records."""
+    """Reads records through internal services. `confirmations`: None if the email service keeps no records."""
 
     journal: OrderJournalStub
     ledger: PaymentLedgerStub
@@ -90,9 +90,9 @@ class Reader:
     confirmations: MailRecordsStub | None
 
     async def read(self, since: float) -> Records:
-        """Return the records of all orders that were created, charged or shipped since a time, or are stuck.
+        """Return the records of all orders that were created, charged or shipped since `since`, or are stuck.
 
-        If an older order was charged or shipped since then, its earlier records are included.
+        For an older order that was charged or shipped since `since`, include the earlier records.
         """
         orders, orders_since = await self._orders(since)
         effects = await self._effects(since)
@@ -110,7 +110,7 @@ class Reader:
             OrderRecords(id_, orders.get(id_), tuple(charges[id_]), tuple(shipments[id_]), confirmations.get(id_))
             for id_ in order_ids
         ]
-        # Older orders that are stuck: their charges and shipments were not read, so they are not compared.
+        # Add older orders that are stuck. Their charges and shipments were not read, so these are not compared.
         stuck = await self.journal.ListOrders(orders_pb2.ListOrdersRequest(stuck=True, limit=_MAX_LISTED))
         older = [order for order in map(_order_from_wire, stuck.orders) if order.order_id not in orders]
         found += [OrderRecords(order.order_id, order, effects_are_read=False) for order in older]
@@ -146,11 +146,11 @@ class Reader:
     async def _find(self, order_id: str) -> RecordedOrder | None:
         try:
             return _order_from_wire((await self.journal.GetOrder(orders_pb2.GetOrderRequest(order_id=order_id))).order)
-        except (NotFound, InvalidArgument):  # another caller's key need not begin with an order id
+        except (NotFound, InvalidArgument):  # payment's or shipping's other callers may use keys without an order id
             return None
 
     async def _find_confirmations(self, order_ids: Sequence[str]) -> tuple[dict[str, RecordedConfirmation], float]:
-        """Return the confirmations by order id, and the time since which they are complete."""
+        """Return confirmations by order id, and the time since which none has been deleted."""
         if self.confirmations is None:
             return {}, math.inf
         confirmations: dict[str, RecordedConfirmation] = {}
@@ -170,7 +170,7 @@ class Reader:
 async def open_reader(
     channel: Callable[[str, str, str], grpc.aio.Channel], *, with_confirmations: bool = True
 ) -> AsyncIterator[Reader]:
-    """Open a reader. `channel` opens a channel, given the name of a peer, an internal service and a method to retry."""
+    """Open a reader. `channel` opens a channel, given a peer, an internal service and the method to retry."""
     async with AsyncExitStack() as stack:
 
         def open_stub(stub: Any, peer: str, service: str, method: str) -> Any:
@@ -199,7 +199,7 @@ async def _pages(
 
 
 def _complete_since(at: Timestamp) -> float:
-    """Return a service's `complete_since` in seconds, plus a margin because other services' clocks may differ."""
+    """Convert a service's `complete_since` to seconds, adding a margin because other services' clocks may differ."""
     return _seconds(at) + CLOCK_SKEW_SECONDS
 
 

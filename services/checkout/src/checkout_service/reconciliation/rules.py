@@ -1,4 +1,4 @@
-"""Compares an order's records."""
+"""Compares an order's records in the journal, payment, shipping and email."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -29,16 +29,16 @@ class Kind(StrEnum):
 
 
 Digests: TypeAlias = Mapping[str, bytes]
-"""Maps the name of a record's part, such as `address`, to its digest, which is compared instead of the content."""
+"""Maps the parts of a record, such as `address`, to digests, which are compared instead of the content."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecordedOrder:
-    """An order in checkout's journal. Times, here and below, are seconds since 1970.
+    """An order in checkout's journal. All times in this module are seconds since 1970.
 
     Attributes:
-        is_settled: whether an operator has settled the order, so that any charges and shipments are accepted.
-        changed_at: when its state last changed.
+        is_settled: whether an operator has settled the order, so that its charges and shipments are not questioned.
+        changed_at: when the order's state last changed.
     """
 
     order_id: str
@@ -75,7 +75,7 @@ class RecordedShipment:
 class RecordedConfirmation:
     """A confirmation that the email service has accepted.
 
-    `failed`: whether it will never be sent. If it only waits for the relay, that is no mismatch: email has a gauge.
+    `failed`: whether the mail will never be sent. A mail that still waits for the relay is not a mismatch.
     """
 
     failed: bool
@@ -89,7 +89,7 @@ class OrderRecords:
 
     Attributes:
         order: None if the journal has no order with this id.
-        charges, shipments: oldest first.
+        charges, shipments: the order's charges and shipments, oldest first.
         effects_are_read: False if the order is too old for its charges and shipments to have been read.
     """
 
@@ -119,9 +119,9 @@ class Mismatch:
 
 @dataclass(frozen=True, slots=True)
 class CompleteSince:
-    """Times since which no order, shipment or confirmation was deleted because of its age. Charges are never deleted.
+    """The times since which no orders, shipments or confirmations were deleted for age. Charges are never deleted.
 
-    `confirmations` is infinite if the email service keeps no records of them.
+    `confirmations` is infinite if the email service keeps no confirmation records.
     """
 
     orders: float = 0.0
@@ -134,8 +134,8 @@ def find_mismatches(records: OrderRecords, settled_before: float, complete_since
 
     Args:
         records: all records of the order.
-        settled_before: newer records need no counterpart yet.
-        complete_since: the counterparts of older records may have been deleted.
+        settled_before: records newer than this need no counterpart yet.
+        complete_since: records older than this may have lost their counterparts to retention.
     """
     counterparts_since = {
         Kind.UNKNOWN_ORDER: complete_since.orders,
@@ -149,7 +149,7 @@ def find_mismatches(records: OrderRecords, settled_before: float, complete_since
         found += _unconfirmed(records)
     if order is not None and order.is_open:
         found.append((Kind.OPEN_TOO_LONG, order.changed_at, ""))
-    # The charge or shipment of an order in progress may date from before the journal lost the order.
+    # If the journal lost an order in progress, the order's charge or shipment may date from before the loss.
     in_progress_since = order.changed_at if order and order.state in OPEN else 0.0
     for kind, found_at, detail in found:
         since = max(found_at, in_progress_since)
@@ -170,7 +170,7 @@ def _doubled(records: OrderRecords) -> Iterator[_Found]:
 
 
 def _contradictions(records: OrderRecords) -> Iterator[_Found]:
-    """Compare the state of the order with whether it was charged and shipped."""
+    """Find contradictions between the order's state and whether it was charged and shipped."""
     order, charges, shipments = records.order, records.charges, records.shipments
     state = order.state if order else ""
     if order is None:
@@ -189,7 +189,7 @@ def _contradictions(records: OrderRecords) -> Iterator[_Found]:
 
 
 def _differences(records: OrderRecords) -> Iterator[_Found]:
-    """Compare the content of the order with what was charged and shipped."""
+    """Find differences between the order's content and what was charged and shipped."""
     if (order := records.order) is None:
         return
     for charge in records.charges:
@@ -209,7 +209,7 @@ def _unconfirmed(records: OrderRecords) -> Iterator[_Found]:
     is_placed = order.state in PLACED if order else bool(shipments)
     if is_placed and (confirmation is None or confirmation.failed):
         yield Kind.NOT_MAILED, since, confirmation.detail if confirmation else "the email service has no confirmation"
-    # An order left to an operator may have been confirmed earlier, with a tracking id that the journal does not have.
+    # An order that needs an operator may have been confirmed with a tracking id that the journal does not have.
     is_clear = order is not None and order.state not in {*NEEDS_OPERATOR, State.SETTLED}
     if order and confirmation and is_clear and (parts := _differing(order.digests, confirmation.digests)):
         yield Kind.MAIL_DIFFERS, since, parts
