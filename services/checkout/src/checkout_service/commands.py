@@ -31,7 +31,7 @@ class Refused:
 class Fenced:
     """The key is fenced: no charge or shipment under it has succeeded or can succeed.
 
-    `existing`: whether an earlier call set the fence. Other implementations of a peer may not report an earlier call.
+    `existing`: whether an earlier call set the fence. Other peer implementations may leave this False.
     """
 
     existing: bool = False

@@ -154,7 +154,7 @@ class Transition:
     """A change of an order's state, and the details to record. A change to CHARGING begins the next attempt.
 
     Attributes:
-        refused_as: the state in which the refusal ends the order, once the next attempt is fenced.
+        refused_as: the state that the order ends in because of the refusal, once the next attempt is fenced.
         step, detail: an operator's decision as the history shows it: the decision's name, and who decided and why.
     """
 

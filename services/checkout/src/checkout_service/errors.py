@@ -79,7 +79,7 @@ def already_recorded(order_id: str) -> Iterator[None]:
 
 
 def error_of(entry: Entry) -> DomainError:
-    """Return the error to raise for a refused order, with the refusing peer's code and reason."""
+    """Return the error to raise for a refused order, with the code and reason from the peer that refused."""
     refusal, metadata = entry.refusal or _UNSPECIFIED, {"order_id": entry.order_id}
     if entry.state is State.NEEDS_REVIEW:
         message = "the order was charged and must be settled by an operator; do not order again"

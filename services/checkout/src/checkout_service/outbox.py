@@ -62,7 +62,7 @@ class Outbox:
     it permanently or if it fails too often. While a peer is down, its items wait, and their failures do not count.
 
     Attributes:
-        senders: the function that sends an item, by kind.
+        senders: the functions that send items, by kind of item.
     """
 
     journal: Journal

@@ -85,7 +85,7 @@ class Entry:
         leased: whether a worker holds the order's lease.
         failures: the number of failed recovery attempts since the state last changed.
         reason: why the order was refused or last failed; empty if neither happened.
-        refused_as: while CHARGING, the state in which a pending refusal ends the order, once its attempt is fenced.
+        refused_as: while CHARGING, the state that the order ends in because it was refused, once its attempt is fenced.
         stuck: whether the order needs operator attention.
         created_at, updated_at: seconds since 1970; updated_at is when the state last changed.
     """
