@@ -152,7 +152,7 @@ def month_range(month: str, zone: tzinfo = UTC) -> tuple[datetime, datetime]:
 def _in_utc(moment: datetime) -> datetime:
     try:
         return moment.astimezone(UTC)
-    except OverflowError:  # east of Greenwich, the year 1 begins before the earliest UTC `datetime`
+    except OverflowError:  # east of Greenwich, year 1 begins before the earliest UTC time of `datetime`
         return datetime.min.replace(tzinfo=UTC)
 
 

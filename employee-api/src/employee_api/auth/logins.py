@@ -180,7 +180,7 @@ class LoginHandlers:
             await self.limiter.counts.add(attempt.slots)
 
     async def _record_refusal(self, call: Call[Any], attempt: Attempt) -> None:
-        """Record only an e-mail's first refusal in a window, so that cheap refused attempts can't fill the table."""
+        """Record only an e-mail's first refused login per window: refusals are cheap and could fill the table."""
         counts, key = self.limiter.counts, count_key("refusal", attempt.email)
         async with shared_transaction():
             if not await counts.read([key]) and (await counts.add([key]))[key].failures == 1:

@@ -58,7 +58,7 @@ class Cart:
     """A user's cart, with its lines sorted by product id.
 
     The etag identifies this state of the cart: every change replaces the etag, and every read of an empty cart returns
-    a new one. If an order emptied the cart, `ordered_etag` is the etag or generation that the order named.
+    a new one. If an order emptied the cart, `ordered_etag` is the etag or generation that the order gave when it did.
     """
 
     user_id: str

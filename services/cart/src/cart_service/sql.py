@@ -64,7 +64,7 @@ UPDATE = f"""
     WHERE user_id = :user_id AND version = :version RETURNING version
 """
 
-# Every addition generates a new etag, so the cart has this etag only if this transaction, or an earlier try, wrote it.
+# Every addition generates a new etag, so the cart has this one only if this transaction or an earlier attempt wrote it.
 RECORD_KEY = f"""
     INSERT INTO cart_keys (user_id, cart_key, added, ends_at)
     SELECT user_id, :key, :added, {NOW} + :key_ttl_seconds

@@ -72,7 +72,7 @@ class Shipped:
 
 @dataclass(frozen=True, slots=True)
 class Forgotten:
-    """Shipping has no record of the key, but its records begin after the charge, so the order may have shipped."""
+    """Shipping has no record of the key, but its records don't go back to the charge: the order may have shipped."""
 
 
 ChargeOutcome: TypeAlias = Charged | Refused | Fenced | Released | KeyReused | InDoubt | Unsupported

@@ -80,7 +80,7 @@ class Executor:
     _closing: asyncio.Event = field(default_factory=asyncio.Event, init=False)
 
     def start(self, entry: Entry, steps: Saga, card: Card | None = None, *, release_delay_seconds: float = 0.0) -> Run:
-        """Start a saga, either for an order that this worker holds or for a new order, which the saga records."""
+        """Start a saga for an order that this worker already holds, or for a new order, which the saga will record."""
         run = Run(entry, card, release_delay_seconds)
         # Use a task, so that neither a cancelled call nor its deadline stops the saga between charge and shipment.
         run.task = asyncio.create_task(self._run(run, steps), name=f"order {entry.order_id}")

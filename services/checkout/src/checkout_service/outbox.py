@@ -122,7 +122,7 @@ class Outbox:
                 await self.failpoints.reach(SETTLE[0])
                 done = await self.journal.settle(batch)
                 await self.failpoints.reach(SETTLE[1])
-            except JournalUnavailable:  # keep the items, or they would be sent again
+            except JournalUnavailable:  # keep the items to settle later: items that are never settled are sent again
                 self._sent.extendleft(batch)
                 log.warning("the outbox cannot be settled")
                 return
@@ -162,7 +162,7 @@ class Outbox:
             self._circuits[kind][False].record_success()
 
     async def _send_or_postpone(self, item: OutboxItem) -> bool:
-        """Send a claimed item, or postpone it if that fails. Return whether its peer works."""
+        """Send a claimed item, or postpone it if that fails. Return whether its peer seems to work."""
         order_id = item.entry.order_id
         # Check this before sending, because the item may kill every worker that sends it.
         if item.failures > MAX_FAILURES:

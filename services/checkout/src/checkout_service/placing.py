@@ -84,7 +84,7 @@ class OrderPlacer:
         return await _read(price("", request, cart, self.quotes), read_until, "prices")
 
     async def _place_once(self, request: OrderRequest) -> Outcome:
-        """Find or quote the order as in the README's first diagram; its saga then records, charges and ships it."""
+        """Find the order or quote a new one, as in the README's first diagram; a saga records, charges and ships."""
         read_until = asyncio.get_running_loop().time() + READ_WITHIN_SECONDS
         scope = scope_of_key(request) if request.key is not None else None
         before = await self.journal.find(scope) if scope is not None else None

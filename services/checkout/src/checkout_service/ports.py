@@ -66,7 +66,7 @@ class Claim:
         return ship_key(self.order_id, self.attempt)
 
     def next_attempt(self) -> "Claim":
-        """Return what this claim becomes when the order begins its next attempt."""
+        """Return the claim on the order's next attempt, with the same owner."""
         return replace(self, attempt=self.attempt + 1, epoch=self.epoch + 1)
 
 
@@ -186,7 +186,7 @@ class Quotes(Protocol):
     async def cart(self, user_id: str) -> Cart: ...
 
     async def unit_prices(self, product_ids: Sequence[str]) -> list[Money]:
-        """Return the products' prices, in the same sequence. Raise ProductWithdrawn if a product is not for sale."""
+        """Return the prices, in the order of `product_ids`. Raise ProductWithdrawn if a product is not for sale."""
 
     async def shipping(self, address: Address, lines: Sequence[CartLine]) -> Money:
         """Return the shipping cost. Raise QuoteRefused if shipping refuses the address or the lines."""

@@ -75,7 +75,7 @@ class Order:
 
 
 def digests_of(recipient: str, order: Order) -> bytes:
-    """Return 4-byte digests of the recipient and the confirmation. The spool keeps them after deleting both."""
+    """Return 4-byte digests of the recipient and the confirmation, which outlive both in the spool."""
     items = items_digest(order.lines)
     content = digest(order.order_id, order.tracking_id, str(order.total), items, order.address)
     return digest(order.order_id, recipient) + content

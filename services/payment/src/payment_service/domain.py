@@ -132,7 +132,7 @@ class Ledger(Protocol):
         """Change the key's entry to VOIDED if it is CHARGED. Return the key's entry."""
 
     async def list_captured(self, after: Position, limit: int) -> list[Entry]:
-        """Return up to `limit` charges after a position, without voided charges."""
+        """Return up to `limit` charges after a position, excluding voided ones."""
 
     async def check(self) -> None:
         """Check that the ledger can be read."""

@@ -20,7 +20,7 @@ _NUMBERS = ("zip_code", "credit_card_number")
 
 @dataclass(frozen=True, slots=True)
 class OrderForm:
-    """A valid checkout form. It has card data only if the page has shown the total. `repr` never shows card data."""
+    """A valid checkout form. It has card data only once the total has been shown. `repr` never shows card data."""
 
     key: str  # generated with the page, so sending the same page twice places one order
     email: str

@@ -84,7 +84,7 @@ class HttpService:
         self._checks.append(check)
 
     def add_unobserved_path(self, prefix: str) -> None:
-        """Record no span, duration or log line for requests whose path has this prefix, such as picture requests."""
+        """Don't record a span, duration or log line for paths with this prefix, such as those of pictures."""
         self._unobserved.append(prefix)
 
     def wrap(self, app: ASGIApp) -> ASGIApp:

@@ -28,7 +28,7 @@ from chassis.telemetry.propagation import baggage_attributes, is_unsampled
 from chassis.tls.certificates import Certificates
 
 Check: TypeAlias = Callable[[Any, Any, Mapping[str, str]], Iterable[tuple[str, bool]]]
-"""Takes a request, its response and trailing metadata; yields each response part's name and whether it is valid."""
+"""Takes a request, its response and trailing metadata; yields the name of each part, and whether it is valid."""
 
 OPTIONS = (
     # Detect within two seconds that a peer has vanished without closing its connection; the kernel takes minutes.
@@ -65,7 +65,7 @@ def channel(
     Args:
         target: `host:port`, with a host that DNS resolves to all backends, or any gRPC target URI.
         service: the full name, such as `shop.CartService`; backends that report this service as unhealthy get no calls.
-        timeout_seconds: the default call timeout; a call gets less if less time is left for the call being served.
+        timeout_seconds: the default call timeout; shortened if the call being served has less time left.
         retryable: methods that are safe to repeat (reads, and writes with an idempotency key); on UNAVAILABLE, they are
             attempted up to three times.
         checks: response checks by full method name; a call whose response has an invalid part raises PeerBroken.

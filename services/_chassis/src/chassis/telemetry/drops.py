@@ -44,7 +44,7 @@ class FailureReasons(logging.Filter):
 
     def install(self) -> None:
         for name in self._LOGGERS:
-            logging.getLogger(name).filters.insert(0, self)  # before OpenTelemetry's filter, which drops repetitions
+            logging.getLogger(name).filters.insert(0, self)  # OpenTelemetry's own drops repetitions
 
     @override
     def filter(self, record: logging.LogRecord) -> bool:
@@ -61,7 +61,7 @@ class FailureReasons(logging.Filter):
 
 
 class DropCounter:
-    """Counts lost items of one signal (traces, logs or metrics), and logs their number at most once a minute."""
+    """Counts the items lost for one signal (traces, logs or metrics), and logs the count at most once a minute."""
 
     def __init__(self, signal: str, dropped: Counter, reasons: FailureReasons) -> None:
         self._signal = signal

@@ -79,7 +79,7 @@ def start_export(service_name: str, settings: OtlpSettings) -> Telemetry:
 def _resource(service_name: str) -> Resource:
     """Return this process's resource attributes. OTEL_RESOURCE_ATTRIBUTES overrides all but the service name."""
     defaults = {"service.namespace": "shop", "service.instance.id": str(uuid4())}
-    with suppress(PackageNotFoundError):  # images lack package metadata; there, the chart sets the version
+    with suppress(PackageNotFoundError):  # images have no package metadata, so the chart sets the version
         defaults["service.version"] = version("shop-chassis")  # all of the project's packages have the same version
     named = Resource({"service.name": service_name})
     return Resource.create(defaults).merge(OTELResourceDetector().detect()).merge(named)

@@ -31,7 +31,7 @@ class Entry(Protocol):
 
 
 def parse_position(since: float, page_token: str) -> Position:
-    """Return where a page begins: at the token's position, or without a token at `since`, in seconds since 1970."""
+    """Return where a page begins: at the token's position or, without a token, at `since` (Unix time in seconds)."""
     if not page_token:
         return Position(since)
     limit_text(page_token, "page_token", max_length=_MAX_TOKEN_LENGTH)

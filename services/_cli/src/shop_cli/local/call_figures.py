@@ -23,7 +23,7 @@ _Seconds = dict[int, _Counts]
 
 @dataclass(frozen=True)
 class Figures:
-    """Figures for the calls in the last minute. `rates` and `p99s` have a value per five seconds, oldest first."""
+    """Figures for the last minute's calls. `rates` and `p99s` hold one value for every five seconds, oldest first."""
 
     rate: float = 0.0
     error_rate: float = 0.0
@@ -92,7 +92,7 @@ def _figures(counted: Iterable[_Seconds], now: float) -> Figures:
 
 
 def _percentile(counts: _Counts, share: float) -> float:
-    """Return the duration in milliseconds within which this share of the calls ended; 0 if there are no calls."""
+    """Return a percentile of call durations in milliseconds (`share` 0.99: the p99); 0 if there are no calls."""
     left = share * counts.total()
     for (bucket, _), count in sorted(counts.items()):
         left -= count

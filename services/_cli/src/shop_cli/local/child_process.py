@@ -85,7 +85,7 @@ class ChildProcess:
     async def spawn(
         self, *command: str, folder: Path, environment: Mapping[str, str] | None = None, user: str | None = None
     ) -> None:
-        """Start the child with this command in a folder, by default with this process's environment and user."""
+        """Start the child by running this command in a folder. Environment and user default to this process's."""
         self.log_path.parent.mkdir(parents=True, exist_ok=True)
         # On Linux, the kernel kills the child when this process ends, for whatever reason.
         bound = ["setpriv", "--pdeathsig=KILL"] if sys.platform == "linux" else []

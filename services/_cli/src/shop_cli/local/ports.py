@@ -1,4 +1,4 @@
-"""Free ports for shops that run side by side, and a clear error for a port that is in use.
+"""Finds free ports for shops that run side by side, and reports clearly when a port is in use.
 
 Binding to port 0 and closing the socket reserves nothing: before the service binds the port, the kernel may give it to
 an outgoing connection. So this module picks ports below the kernel's range for outgoing connections, and locks a port

@@ -26,7 +26,7 @@ def dump(order: Order) -> bytes:
 
 
 def load(row: Row) -> Order:
-    """Decode a row of the table `orders`. Raise ValueError if another release wrote the snapshot in another version."""
+    """Decode a row of the table `orders`. Raise ValueError if another release wrote it in another format version."""
     fields = orjson.loads(row["snapshot"])
     if fields["version"] != VERSION:
         raise ValueError(f"order {row['order_id']} has a snapshot of unknown version {fields['version']}")

@@ -146,7 +146,7 @@ class Reader:
     async def _find(self, order_id: str) -> RecordedOrder | None:
         try:
             return _order_from_wire((await self.journal.GetOrder(orders_pb2.GetOrderRequest(order_id=order_id))).order)
-        except (NotFound, InvalidArgument):  # payment's or shipping's other callers may use keys without an order id
+        except (NotFound, InvalidArgument):  # other callers of payment or shipping may use keys without an order id
             return None
 
     async def _find_confirmations(self, order_ids: Sequence[str]) -> tuple[dict[str, RecordedConfirmation], float]:

@@ -19,7 +19,7 @@ class CartClient:
         return tuple(CartLine(item.product_id, item.quantity) for item in cart.items)
 
     async def add(self, user_id: str, line: CartLine, key: str) -> None:
-        """Add a quantity of a product, at most once per key. A new cart is anonymous until an order buys from it."""
+        """Add a quantity of a product, at most once per key. A cart is anonymous until an order is placed from it."""
         item = cart_pb2.CartItem(product_id=line.product_id, quantity=line.quantity)
         request = cart_pb2.AddItemRequest(user_id=user_id, item=item)
         await self._stub.AddItem(request, metadata=(("idempotency-key", key), ("anonymous-cart", "1")))

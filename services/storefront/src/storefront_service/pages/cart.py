@@ -23,7 +23,7 @@ _YEAR_SECONDS = 365 * 24 * 3600
 
 @dataclass(frozen=True, slots=True)
 class CartRow:
-    """A line of a cart or order. If the product is no longer sold, `product` is None; in a cart, so are the prices."""
+    """A line of a cart or order. If it is no longer sold, `product` is None and, in a cart, so are the prices."""
 
     product_id: str
     quantity: int
