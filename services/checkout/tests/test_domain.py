@@ -101,6 +101,11 @@ def test_each_attempt_has_its_own_keys_and_the_first_shipment_that_of_its_order(
     assert ship_key(order_id, 1) == order_id
 
 
+def test_orders_of_older_releases_have_one_shipment_key() -> None:
+    order_id = "01998d2c-7c00-7000-8000-000000000001"
+    assert {ship_key(order_id, attempt) for attempt in range(1, 5)} == {order_id}
+
+
 @pytest.mark.parametrize("other", [("bob", "key", "1"), ("ann", "cart", "1"), ("ann", "key", "2")])
 def test_users_kinds_and_keys_have_different_scopes(other: tuple[str, str, str]) -> None:
     assert scope_of("ann", "key", "1") != scope_of(*other)

@@ -72,7 +72,7 @@ class Payment:
 
     Attributes:
         card_hmac: the same for the same card and HMAC key; without that key, it reveals nothing about the card.
-        hmac_key_id: identifies the HMAC key that produced `card_hmac`.
+        hmac_key_id: identifies the HMAC key that produced `card_hmac`; None in entries of older releases.
         brand: the card's brand; None if no brand issues such card numbers, so the charge is declined.
         request_fingerprint: the fingerprint that the caller sent for its own request; empty if it sent none.
         purchase_id: the caller's id for what the charge pays for; empty if the caller sent none.
@@ -80,7 +80,7 @@ class Payment:
 
     amount: Money
     card_hmac: bytes
-    hmac_key_id: str
+    hmac_key_id: str | None
     brand: str | None
     request_fingerprint: str = ""
     purchase_id: str = ""

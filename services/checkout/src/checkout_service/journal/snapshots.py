@@ -1,15 +1,25 @@
-"""Encodes the order fields that have no column of their own as versioned JSON, for the column `snapshot`."""
+"""The journal's encoding of what an order has no columns for: versioned JSON in the column `snapshot`.
+
+Rows of older releases hold a shop.PlaceOrderResponse instead. Their column `answer`, a copy with the tracking id, is no
+longer read or written.
+"""
 
 from typing import Any
 
 import orjson
 
+from chassis.rpc.wire import address_from_wire, money_from_wire
 from chassis.sql.database import Row
 from chassis.values.addresses import Address
 from chassis.values.money import Money
 from checkout_service.domain import Order, OrderLine
+from shop.checkout_pb2 import PlaceOrderResponse
 
 VERSION = 2
+"""Version 1 has the same fields. Releases that wrote it gave all attempts of an order one shipment key."""
+
+# The tag of PlaceOrderResponse.order, its only field; JSON begins with a brace.
+_FIRST_BYTE_OF_PROTOBUF = b"\x0a"
 
 
 def dump(order: Order) -> bytes:
@@ -26,15 +36,28 @@ def dump(order: Order) -> bytes:
 
 
 def load(row: Row) -> Order:
-    """Decode a row of the table `orders`. Raise ValueError if another release wrote it in another format version."""
-    fields = orjson.loads(row["snapshot"])
-    if fields["version"] != VERSION:
-        raise ValueError(f"order {row['order_id']} has a snapshot of unknown version {fields['version']}")
-    lines = tuple(
-        OrderLine(line["product_id"], line["quantity"], _load_money(line["cost"])) for line in fields["lines"]
-    )
-    address, shipping_cost = Address(**fields["address"]), _load_money(fields["shipping_cost"])
+    """Return the order in a row of `orders`. Raise ValueError for the version of a newer release."""
+    snapshot: bytes = row["snapshot"]
+    if snapshot.startswith(_FIRST_BYTE_OF_PROTOBUF):
+        address, lines, shipping_cost = _load_protobuf(snapshot)
+    else:
+        fields = orjson.loads(snapshot)
+        if not 1 <= fields["version"] <= VERSION:
+            raise ValueError(f"order {row['order_id']} has a snapshot of unknown version {fields['version']}")
+        address, shipping_cost = Address(**fields["address"]), _load_money(fields["shipping_cost"])
+        lines = tuple(
+            OrderLine(line["product_id"], line["quantity"], _load_money(line["cost"])) for line in fields["lines"]
+        )
     return Order(row["order_id"], row["user_id"], row["email"], row["cart_etag"], address, lines, shipping_cost)
+
+
+def _load_protobuf(snapshot: bytes) -> tuple[Address, tuple[OrderLine, ...], Money]:
+    order = PlaceOrderResponse.FromString(snapshot).order
+    return (
+        address_from_wire(order.shipping_address),
+        tuple(OrderLine(line.item.product_id, line.item.quantity, money_from_wire(line.cost)) for line in order.items),
+        money_from_wire(order.shipping_cost),
+    )
 
 
 def _dump_money(amount: Money) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The caller's id of what a charge pays for. At most one charge of each purchase is captured."""
+"""What a charge pays for, by the caller's id of it: at most one charge of each is captured."""
 
 import sqlalchemy as sa
 from alembic import op

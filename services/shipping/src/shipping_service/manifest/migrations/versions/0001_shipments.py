@@ -1,12 +1,9 @@
-"""The manifest: one row for each key, of a shipment or a fence.
-
-It has the number of the last migration that it replaces, so that existing databases continue behind it.
-"""
+"""The manifest: one row for each key, of a shipment or a fence."""
 
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0002"
+revision = "0001"
 down_revision = None
 
 
@@ -23,4 +20,3 @@ def upgrade() -> None:
         sa.CheckConstraint("(state = 'SHIPPED') = (parcel IS NOT NULL)", name="ck_shipments_parcel"),
         sqlite_with_rowid=False,
     )
-    op.create_index("ix_shipments_recorded_at", "shipments", ["recorded_at", "shipment_key"])

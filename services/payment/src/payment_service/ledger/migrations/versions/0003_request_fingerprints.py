@@ -1,0 +1,11 @@
+"""The caller's fingerprint of the request that a charge is for; empty in charges of older releases."""
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0003"
+down_revision = "0002"
+
+
+def upgrade() -> None:
+    op.add_column("charges", sa.Column("request_fingerprint", sa.String(64)))
