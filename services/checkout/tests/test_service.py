@@ -22,7 +22,7 @@ from checkout_service import existing_orders, outbox, placing
 from checkout_service.domain import Transition
 from checkout_service.journal.sql import Journal
 from checkout_service.peers import internal_service
-from checkout_service.ports import Claim, JournalUnavailable
+from checkout_service.ports import Claim, Entry, JournalUnavailable
 from shop.cart_pb2 import CartItem
 from shop.order_pb2 import OrderItem, OrderResult
 from shop_internal import orders_pb2
@@ -447,10 +447,21 @@ async def test_without_a_key_an_ordered_cart_is_known_although_there_are_no_quot
         assert error.reason == "CART_ORDERED"
 
 
-@pytest.mark.parametrize("key", [None, "key"])
+@pytest.mark.parametrize(("key", "overtakes"), [(None, False), ("key", False), ("key", True)])
 async def test_of_two_equal_calls_at_once_one_waits_for_the_order_of_the_other(
-    checkout: Checkout, monkeypatch: pytest.MonkeyPatch, key: str | None
+    checkout: Checkout, monkeypatch: pytest.MonkeyPatch, key: str | None, overtakes: bool
 ) -> None:
+    insert, first, overtaken = Journal.insert, list[Entry](), asyncio.Event()
+
+    async def insert_in_turn(journal: Journal, new: Entry) -> Entry | None:
+        if overtakes and not first:
+            first.append(new)
+            await overtaken.wait()
+        existing = await insert(journal, new)
+        overtaken.set()
+        return existing
+
+    monkeypatch.setattr(Journal, "insert", insert_in_turn)
     monkeypatch.setattr(existing_orders, "_POLL_SECONDS", 60.0)
     gate = checkout.peers.catalog.hold("GetProduct")
     calls = [asyncio.create_task(checkout.place(key)) for _ in range(2)]

@@ -84,7 +84,7 @@ class Executor:
         run = Run(entry, card, release_delay_seconds)
         # Use a task, so that neither a cancelled call nor its deadline stops the saga between charge and shipment.
         run.task = asyncio.create_task(self._run(run, steps), name=f"order {entry.order_id}")
-        # Keep the run of an equal request that came first: the new run will find that the order is already recorded.
+        # Of equal requests at once, keep the first one's run, until another one has recorded the order.
         if not entry.is_new or entry.order_id not in self.running:
             self.running[entry.order_id] = run
         run.task.add_done_callback(lambda _: self._forget(run))
@@ -180,6 +180,7 @@ class Executor:
         if run.preceded_by is not None:
             return False
         run.recorded = True
+        self.running[run.entry.order_id] = run
         self.metrics.record_change(run.entry.order_id, State.CHARGING)
         return True
 
