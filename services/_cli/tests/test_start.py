@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from shop_cli.__main__ import COMMANDS, main
+from shop_cli.__main__ import COMMANDS, app, main
 from shop_kit.signals import interruptible
 
 _PRINT_IMPORTS = """
@@ -92,3 +92,12 @@ def test_completion_imports_all_listed_commands_and_offers_those_of_a_group() ->
         env={"_SHOP_COMPLETE": "complete_bash", "COMP_WORDS": "shop products ", "COMP_CWORD": "2"},
     )  # fmt: skip
     assert "search" in ran.stdout
+
+
+def test_without_the_laboratory_its_commands_say_in_one_line_where_to_get_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(metadata, "entry_points", lambda **_: ())
+    with pytest.raises(SystemExit):
+        app(["prove"])(["prove"])
+    assert "`make setup`" in capsys.readouterr().err

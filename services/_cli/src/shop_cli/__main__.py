@@ -96,11 +96,14 @@ def app(arguments: Sequence[str]) -> typer.Typer:
 
 
 def _find_commands(wanted: str) -> Mapping[str, tuple[str, str]]:
-    """Return this package's commands. If `wanted` is not one of them, add the plugins' commands."""
+    """Return this package's commands. If `wanted` is not one, add those of plugins, or say what is missing."""
     found = dict(COMMANDS)
     if wanted not in found:
-        for plugin in metadata.entry_points(group="shop_cli.commands"):
+        plugins = metadata.entry_points(group="shop_cli.commands")
+        for plugin in plugins:
             found |= plugin.load()
+        if not plugins and wanted.isalnum():
+            typer.echo("The laboratory's commands, such as `shop prove`, need `make setup`.", err=True)
     return found
 
 
