@@ -13,12 +13,12 @@ from employee_api import errors
 from employee_api.access import API_TOKEN_PREFIX, Access, Actor, bearer_token, hash_token, new_token, session_token
 from employee_api.activities import Subject, record
 from employee_api.auth.schemas import NewTokenOutput, TokenInput, TokenOutput
-from employee_api.auth.sessions import SessionHandlers
+from employee_api.auth.sessions import SessionHandlers, user_of
 from employee_api.database import Repository, transaction
 from employee_api.http.operations import Call, Handler, Operation
 from employee_api.models import ApiToken, User
 from employee_api.schemas import Deleted
-from employee_api.users.repository import lock_user, user_of
+from employee_api.users.repository import lock_user
 
 _MAX_TOKENS = 50
 MAX_TOKEN_AGE = timedelta(days=90)

@@ -11,11 +11,11 @@ from employee_api.access import Access, Actor, hash_token, new_token, session_to
 from employee_api.activities import Subject, record
 from employee_api.auth.schemas import EndedSessions, SessionOutput
 from employee_api.database import Repository, transaction
-from employee_api.errors import SessionNotFound
-from employee_api.http.operations import Call, Operation
+from employee_api.errors import SessionNotFound, UserNotFound
+from employee_api.http.operations import Call, InputT, Operation
 from employee_api.models import Session, User
 from employee_api.schemas import Deleted
-from employee_api.users.repository import lock_user, user_of
+from employee_api.users.repository import lock_user
 
 # Update `last_seen_at` at most this often per idle time, because a write on every request would be too costly.
 _UPDATES_PER_IDLE_TIME = 20
@@ -130,3 +130,12 @@ class SessionHandlers(Repository):
 def _session_id(token_hash: bytes) -> uuid.UUID:
     # Half of the token's hash identifies the session to its owner without revealing the token.
     return uuid.UUID(bytes=token_hash[:16])
+
+
+async def user_of(call: Call[InputT], rows: Repository) -> uuid.UUID:
+    """Return the user id in the path, or else the caller's id. Raise UserNotFound if no user has the id in the path."""
+    if "id" not in call.ids:
+        return call.user.id
+    if await rows.find_row(select(col(User.id)).where(col(User.id) == call.id)) is None:
+        raise UserNotFound
+    return call.id

@@ -9,11 +9,11 @@ from sqlmodel import SQLModel, col
 
 from employee_api.access import Access, hash_token, new_token
 from employee_api.auth.schemas import SignInOutput, SignInPage
+from employee_api.auth.sessions import user_of
 from employee_api.database import Repository, transaction
 from employee_api.http.operations import Call, Operation
 from employee_api.models import Device, SignIn, User
 from employee_api.pagination import PageQuery, fetch_page
-from employee_api.users.repository import user_of
 
 _TABLE = SQLModel.metadata.tables["sign_ins"]
 _RETENTION = timedelta(days=90)

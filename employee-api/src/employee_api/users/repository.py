@@ -14,7 +14,6 @@ from employee_api.activities import Subject, record
 from employee_api.database import Repository, is_unique_violation, transaction
 from employee_api.errors import AuthenticationRequired, EmailTaken, LastManagementUser, UserNotFound
 from employee_api.fields import email_key, parse_id
-from employee_api.http.operations import Call, InputT
 from employee_api.models import User
 from employee_api.users.schemas import AccountOutput, UserOutput
 
@@ -123,15 +122,6 @@ async def save_user(connection: AsyncConnection, statement: Insert | Update) -> 
         if not is_unique_violation(error):
             raise
         raise EmailTaken from error
-
-
-async def user_of(call: Call[InputT], rows: Repository) -> uuid.UUID:
-    """Return the user id in the path, or else the caller's id. Raise UserNotFound if no user has the id in the path."""
-    if "id" not in call.ids:
-        return call.user.id
-    if await rows.find_row(select(col(User.id)).where(col(User.id) == call.id)) is None:
-        raise UserNotFound
-    return call.id
 
 
 async def lock_user(
