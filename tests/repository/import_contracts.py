@@ -11,6 +11,8 @@ As in import-linter, `a : b` are siblings that may import each other, and `a | b
 A package may also state its core: modules that import neither other modules of the package nor wire or databases.
 
     core = ["placing", "recovery", "ports", "domain"]
+
+What modules named in `core-exceptions` import does not count.
 """
 
 import sys
@@ -103,7 +105,8 @@ def core(project: Path) -> Contract:
     adapters = [f"{package.name}.{module}" for module in sorted(modules_of(package) - inner)]
     sources = [f"{package.name}.{module}" for module in sorted(inner)]
     name = f"{package.name}: the core imports no adapter, no wire and no database"
-    return {**forbidden(name, sources, adapters + WIRE_AND_DATABASES), "ignore_imports": ["chassis.** -> **"]}
+    ignored = ["chassis.** -> **", *(f"{package.name}.{module} -> **" for module in stated(project, "core-exceptions"))]
+    return {**forbidden(name, sources, adapters + WIRE_AND_DATABASES), "ignore_imports": ignored}
 
 
 def forbidden(name: str, sources: Sequence[str], targets: Sequence[str]) -> Contract:
