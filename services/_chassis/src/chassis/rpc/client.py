@@ -1,4 +1,4 @@
-"""Channels to other services. Every call has a deadline, is traced and timed, and raises DomainErrors."""
+"""Channels to other services. Every call has a deadline, is traced and timed, and raises a DomainError if it fails."""
 
 import asyncio
 import json
@@ -28,7 +28,7 @@ from chassis.telemetry.propagation import baggage_attributes, is_unsampled
 from chassis.tls.certificates import Certificates
 
 Check: TypeAlias = Callable[[Any, Any, Mapping[str, str]], Iterable[tuple[str, bool]]]
-"""Takes a request, its response and trailing metadata; yields the name of each part, and whether it is valid."""
+"""Takes a request, its response and trailing metadata. Yields each part's name and whether the part is valid."""
 
 OPTIONS = (
     # Detect within two seconds that a peer has vanished without closing its connection; the kernel takes minutes.
@@ -40,7 +40,7 @@ OPTIONS = (
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 1_000),
     ("grpc.max_reconnect_backoff_ms", 1_000),
-    # A closed connection triggers a new DNS lookup, which finds new pods.
+    # Whenever a connection closes, gRPC looks up the name again, at most this often, and so finds new pods.
     ("grpc.dns_min_time_between_resolutions_ms", 1_000),
     ("grpc.max_receive_message_length", 4 * 1024 * 1024),
     # Channels that share a connection may crash the process; see decisions/0008-channels-share-nothing.md.
@@ -60,12 +60,12 @@ def channel(
     server_name: str = "",
     balancing: Balancing = "clients",
 ) -> grpc.aio.Channel:
-    """Open a channel to one service. It balances calls across all of the service's addresses unless a mesh does that.
+    """Open a channel that balances calls across all of a service's addresses, unless a mesh does that.
 
     Args:
         target: `host:port`, with a host that DNS resolves to all backends, or any gRPC target URI.
         service: the full name, such as `shop.CartService`; backends that report this service as unhealthy get no calls.
-        timeout_seconds: the default call timeout; shortened if the call being served has less time left.
+        timeout_seconds: the default timeout of calls; shorter if the call being served has less time left.
         retryable: methods that are safe to repeat (reads, and writes with an idempotency key); on UNAVAILABLE, they are
             attempted up to three times.
         checks: response checks by full method name; a call whose response has an invalid part raises PeerBroken.
@@ -90,7 +90,7 @@ def _service_config(service: str, retryable: Sequence[str]) -> str:
         # gRPC's default, pick_first, sends all of a channel's calls to one pod.
         "loadBalancingConfig": [{"round_robin": {}}],
         "healthCheckConfig": {"serviceName": service},
-        # While more than one call in ten fails, nothing is retried: retries must not keep an overloaded peer down.
+        # Stop retrying while more than one call in ten fails, because retries would keep an overloaded peer down.
         "retryThrottling": {"maxTokens": 100, "tokenRatio": 0.1},
     }
     if retryable:
@@ -111,7 +111,7 @@ def _service_config(service: str, retryable: Sequence[str]) -> str:
 
 class _Method:
     raw: Any
-    """The same method on the gRPC channel that is in use."""
+    """This method on the gRPC channel in use. The Connection sets it."""
 
     def __init__(
         self, target: str, timeout_seconds: float, telemetry: Telemetry, checks: Mapping[str, Check], name: str
@@ -157,13 +157,13 @@ class _Method:
             return trace.INVALID_SPAN, telemetry.propagation.inject()
         attributes = {**dict(self.attributes), **self._port, **baggage_attributes()}
         span = telemetry.tracer.start_span(self.name, None, SpanKind.CLIENT, attributes)
-        # Don't make the span current: nothing else that the caller does meanwhile belongs under it.
+        # Don't make the span current: whatever else the caller does during this call doesn't belong under the span.
         return span, telemetry.propagation.inject(trace.set_span_in_context(span))
 
 
 @dataclass
 class _Call:
-    """A call that starts when it is awaited. It can be awaited only once."""
+    """A call that starts when it is awaited, and can be awaited only once."""
 
     _method: _Method
     _request: Message
@@ -175,7 +175,7 @@ class _Call:
         return self._run().__await__()
 
     async def trailing_metadata(self) -> tuple[tuple[str, str], ...]:
-        """Return the trailing metadata. The call must have been awaited."""
+        """Return the trailing metadata of a call that has been awaited."""
         return tuple(await self._raw.trailing_metadata() or ())
 
     async def _run(self) -> Any:

@@ -1,4 +1,4 @@
-"""Wraps each servicer method once, when it is registered; grpc.aio's interceptors would cost five times as much.
+"""Wraps each servicer method once, at registration, because grpc.aio's interceptors cost five times as much.
 
 The wrapper traces a call, sheds it if the service is overloaded, sets its deadline, decodes the request, checks it for
 control characters, runs the handler, and maps errors to statuses.
@@ -36,7 +36,7 @@ from chassis.values.text import check_text
 
 log = structlog.get_logger()
 
-# In the semantic conventions, these codes are server failures; all others are caller errors.
+# The semantic conventions count these codes as server failures, and all others as caller errors.
 _SERVER_FAULTS = frozenset({"UNKNOWN", "DEADLINE_EXCEEDED", "UNIMPLEMENTED", "INTERNAL", "UNAVAILABLE", "DATA_LOSS"})
 
 # gRPC clients send this header when they retry a call.
@@ -79,16 +79,16 @@ class WrappingRegistrar:
             serve: Serve = _Method(path, handle, decode, self.telemetry, self.limiter).serve
             if self.callers is not None:
                 serve = for_callers(path, self.callers, serve, self.telemetry)
-            # Pass no serializers, since gRPC would answer a malformed request with INTERNAL; `serve` decodes requests.
+            # Let `serve` decode requests: with deserializers, gRPC would answer a malformed request with INTERNAL.
             # Use a stream, because grpc.aio never ends a unary call whose client half-closes it without a message.
             wrapped[name] = grpc.stream_unary_rpc_method_handler(serve)
         self.service_names.append(service_name)
-        # Don't register methods by name: at each call, grpc.aio would set up a new wait for every registered method.
+        # Don't register methods by name, because grpc.aio would set up a wait for every registered method at each call.
         self.handlers.append(grpc.method_handlers_generic_handler(service_name, wrapped))
 
 
 def _with_failpoint(name: str, handler: Handler, failpoints: Failpoints) -> Handler:
-    """Return a handler that reaches the method's failpoint first, or the handler itself if the failpoint stays off."""
+    """Return a handler that reaches the method's failpoint first, or `handler` itself if the failpoint stays off."""
     failpoints.methods.add(name)
     if not failpoints.changeable and name not in failpoints.enabled:
         return handler  # decided once, so that a disabled failpoint costs calls nothing
@@ -101,14 +101,14 @@ def _with_failpoint(name: str, handler: Handler, failpoints: Failpoints) -> Hand
 
 
 def decoder(parse: Callable[[bytes], Message], message_type: Descriptor) -> Callable[[bytes], Message]:
-    """Return a function that decodes a request. It raises InvalidArgument if the request is invalid."""
+    """Return a function that decodes a request, or raises InvalidArgument if the request is invalid."""
 
     def decode(raw: Any) -> Message:
         if raw is grpc.aio.EOF:
             raise MalformedMessage(message="the call ended without a request message")
         try:
             request = parse(raw)
-        except DecodeError as error:  # also raised for invalid UTF-8
+        except DecodeError as error:  # raised for invalid UTF-8, too
             raise MalformedMessage(message=f"the request is not a valid {message_type.full_name}") from error
         check_text(request)
         return request
@@ -135,7 +135,7 @@ class _Method:
 
     async def serve(self, _requests: object, context: ServicerContext) -> bytes:
         """Serve one call. Raise only what grpc.aio expects: AbortError and CancelledError."""
-        # Wait before counting the call: a client that opens calls and sends nothing must not use up the limit.
+        # Don't count a call before its request arrives: clients that never send one must not use up the limit.
         raw = await self._limiter.requests.wait(context, context.read())
         started = time.perf_counter()
         span = self._start_span(context)
@@ -180,7 +180,7 @@ class _Method:
         if any(name == _PREVIOUS_ATTEMPTS for name, _ in metadata):
             self._retried.add(1, ((semconv.RPC_METHOD, self._name),))
         parent = self._propagation.extract(metadata)
-        # Contexts are never detached, because every call runs in its own task.
+        # The contexts attached here are never detached, because every call runs in its own task.
         if self._follows_parents and is_unsampled(parent):
             otel_context.attach(parent)
             return trace.INVALID_SPAN

@@ -27,7 +27,7 @@ class Telemetry:
     histograms: dict[str, Histogram] = field(default_factory=dict)
     counters: dict[str, Counter] = field(default_factory=dict)
     propagation: Propagation = W3C
-    # Whether the sampler follows the parent span: if so, no span needs to be started in an unsampled trace.
+    # Whether the sampler follows the parent span's decision. If so, no spans are started in unsampled traces.
     follows_parents: bool = True
     is_exported: bool = False
     shutdown: Callable[[], None] = lambda: None
@@ -43,12 +43,12 @@ class Telemetry:
         return counter
 
     def observe(self, metric: Metric, read: Read) -> None:
-        """Call `read` for a metric's values at each export. If it raises OSError, that export omits the metric."""
+        """Call `read` at each export for the metric's values. If `read` raises OSError, that export omits them."""
 
         def callback(_options: CallbackOptions) -> Iterable[Observation]:
             try:
                 return [Observation(value, dict(attributes)) for value, attributes in read()]
-            except OSError:  # for example, a file doesn't exist yet; still export all other metrics
+            except OSError:  # such as a file that doesn't exist yet, which must not stop the export of other metrics
                 return []
 
         create = getattr(self.meter, f"create_observable_{metric.kind.value}")

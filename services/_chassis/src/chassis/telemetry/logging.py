@@ -1,7 +1,7 @@
 """Structured logs: one JSON object per line on standard output, with the current trace and span ids.
 
-An event is a short phrase with fields: `log.info("charged", order_id=order_id)`. This module doesn't search events for
-secrets: types such as SecretStr mask them.
+An event is a short phrase with fields: `log.info("charged", order_id=order_id)`. Wrap secrets in
+types such as SecretStr, which mask them, because this module doesn't search events for secrets.
 """
 
 import logging
@@ -31,8 +31,8 @@ def configure(service_name: str, *, level: str = "info", logger: Logger | None =
     """Configure logging for the process.
 
     Args:
-        logger: if given, also exports every event over OTLP.
-        final: whether the configuration won't change again, so that loggers can cache it.
+        logger: if given, every event is also exported over OTLP.
+        final: whether loggers may cache the configuration, because it won't change again.
     """
     number = logging.getLevelNamesMapping()[level.upper()]
     processors: list[structlog.types.Processor] = [
@@ -43,7 +43,7 @@ def configure(service_name: str, *, level: str = "info", logger: Logger | None =
         structlog.contextvars.merge_contextvars,  # adds the fields of the request being served
     ]
     if logger is not None:
-        # Export before the service name is added: the exported records' resource already contains the name.
+        # Export events before the service name is added, because the exported resource already contains the name.
         processors.append(partial(_export, logger))
     processors += [
         lambda _logger, _method, event: {**event, "service": service_name},
@@ -55,7 +55,7 @@ def configure(service_name: str, *, level: str = "info", logger: Logger | None =
         logger_factory=structlog.BytesLoggerFactory(sys.stdout.buffer),
         cache_logger_on_first_use=final,
     )
-    # At level info, libraries log details that only their developers need.
+    # Ignore libraries' info logs, which contain details that only their developers need.
     logging.basicConfig(handlers=[_StructlogHandler()], level=max(number, logging.WARNING), force=True)
 
 

@@ -1,6 +1,6 @@
-"""Counters and histograms with exemplars. Recording a value is ten times as fast as with the SDK.
+"""Counters and histograms that record a value ten times as fast as the SDK's instruments.
 
-`chassis.telemetry.sdk_histograms` exports them together with the SDK's own instruments.
+`chassis.telemetry.sdk_histograms` exports the histograms; the SDK reads the counters at each export.
 """
 
 import time
@@ -25,13 +25,13 @@ class Counter:
         self.values[attributes] = self.values.get(attributes, 0) + value
 
     def points(self) -> list[tuple[float, Attributes]]:
-        # Copy the items: the exporting thread runs this while calls may add new attributes.
+        # Copy the items, because the export thread calls this while served calls may add new attributes.
         return [(value, attributes) for attributes, value in list(self.values.items())]
 
 
 @dataclass(frozen=True, slots=True)
 class Exemplar:
-    """A sampled call that links a histogram bucket to a trace."""
+    """A recorded value and its sampled span, which link a histogram bucket to a trace."""
 
     value: float
     time_unix_nano: int
@@ -60,10 +60,10 @@ class Histogram:
         self.series: dict[Attributes, Series] = {}
 
     def record(self, value: float, attributes: Attributes = (), span: SpanContext | None = None) -> None:
-        """Record a value. If its span is sampled, the value becomes its bucket's exemplar."""
+        """Record a value. If `span` is sampled, the value becomes its bucket's exemplar."""
         series = self.series.get(attributes)
         if series is None:
-            # setdefault, because another thread may have just added the series.
+            # Use setdefault, because another thread may have just added the series.
             series = self.series.setdefault(attributes, Series([0] * (len(self._bounds) + 1)))
         bucket = bisect_left(self._bounds, value)
         series.counts[bucket] += 1

@@ -1,7 +1,7 @@
 """Propagates trace context and baggage between processes, by default in W3C headers.
 
-Baggage is metadata about a whole trace, such as the session that started it. It passes through every service; entries
-listed in BAGGAGE_ATTRIBUTES become attributes of every span.
+Baggage is metadata about a whole trace, such as the session that started it. Every
+service passes baggage on, and adds the entries listed in BAGGAGE_ATTRIBUTES to its spans.
 """
 
 import logging
@@ -21,10 +21,10 @@ from chassis.telemetry import semconv
 
 BAGGAGE_ATTRIBUTES = (semconv.SESSION_ID, semconv.SYNTHETIC_REQUEST)
 _BAGGAGE_HEADER = "baggage"
-# gRPC rejects calls with over 8 KiB of metadata. A client's baggage must not make calls fail.
+# gRPC rejects calls with more than 8 KiB of metadata, so a client's overlong baggage would make our own calls fail.
 _MAX_BAGGAGE_CHARACTERS = 2048
 
-# These loggers' warnings quote malformed headers, which may contain anything.
+# Silence these loggers' warnings, because they quote malformed headers, which may contain secrets.
 for _quoting in ("opentelemetry.baggage", "opentelemetry.trace", "opentelemetry.propagators"):
     logging.getLogger(_quoting).setLevel(logging.ERROR)
 
@@ -37,7 +37,7 @@ class Propagation:
         self.headers = frozenset(name.lower() for name in self._propagator.fields)
 
     def extract(self, headers: Iterable[tuple[str, object]]) -> Context:
-        """Return the context in these headers, ignoring malformed headers and overlong baggage."""
+        """Parse trace context and baggage from headers, ignoring malformed headers and overlong baggage."""
         known = {name: str(value) for name, value in headers if name in self.headers}
         if len(known.get(_BAGGAGE_HEADER, "")) > _MAX_BAGGAGE_CHARACTERS:
             del known[_BAGGAGE_HEADER]
@@ -45,10 +45,10 @@ class Propagation:
         return self._propagator.extract(known, Context())
 
     def inject(self, context: Context | None = None) -> dict[str, str]:
-        """Return the headers for a call made in this context (default: the current one)."""
+        """Return the headers that propagate a context (default: the current context)."""
         headers: dict[str, str] = {}
         self._propagator.inject(headers, context)
-        # gRPC rejects metadata with capital letters, which b3multi uses.
+        # gRPC rejects capital letters in header names, but b3multi uses them.
         return {name.lower(): value for name, value in headers.items()}
 
 
@@ -56,10 +56,7 @@ W3C = Propagation(TraceContextTextMapPropagator(), W3CBaggagePropagator())
 
 
 def load_propagation(names: str) -> Propagation:
-    """Create the propagation for a value of OTEL_PROPAGATORS. Raise ValueError if the value has an unknown name.
-
-    Besides OpenTelemetry's own propagators, those in installed packages are available, such as `b3`.
-    """
+    """Load the propagators that OTEL_PROPAGATORS names from installed packages. Raise ValueError for unknown names."""
     chosen = dict.fromkeys(name.strip() for name in names.split(","))
     if [*chosen] == ["none"]:
         return Propagation()
@@ -71,14 +68,14 @@ def load_propagation(names: str) -> Propagation:
 
 
 def begin_trace(given: Context) -> tuple[Context, list[Link]]:
-    """Return an empty context for a new trace, and a link to the given trace, whose ids an untrusted client chose."""
+    """Return an empty context that starts a new trace, and a link to the trace that an untrusted client sent."""
     span = trace.get_current_span(given).get_span_context()
-    linked = SpanContext(span.trace_id, span.span_id, is_remote=True)  # drop the trace state: it may contain anything
+    linked = SpanContext(span.trace_id, span.span_id, is_remote=True)  # no trace state: it may contain anything
     return Context(), [Link(linked)] if linked.is_valid else []
 
 
 def is_unsampled(context: Context | None = None) -> bool:
-    """Return whether a context (default: the current one) belongs to an unsampled trace."""
+    """Return whether a context (default: the current context) belongs to an unsampled trace."""
     span = trace.get_current_span(context).get_span_context()
     return span.is_valid and not span.trace_flags.sampled
 
@@ -91,6 +88,6 @@ def add_baggage(name: str, value: str) -> None:
 
 
 def baggage_attributes(context: Context | None = None) -> dict[str, str]:
-    """Return the span attributes in a context's baggage (default: the current context)."""
+    """Return the baggage entries listed in BAGGAGE_ATTRIBUTES, from the given or the current context."""
     members = baggage.get_all(context)
     return {name: str(members[name]) for name in BAGGAGE_ATTRIBUTES if name in members}

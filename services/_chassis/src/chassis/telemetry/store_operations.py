@@ -1,7 +1,7 @@
 """Records spans and durations for operations on SQL databases and Valkey.
 
-Every operation is timed, but only sampled traces get spans. Statements are described by their text, which contains
-placeholders, never values.
+Every operation is timed, but only sampled traces get spans. Spans and metrics never contain a statement's values: their
+descriptions come from its text, which has placeholders instead.
 """
 
 import re
@@ -18,7 +18,7 @@ from chassis.telemetry import semconv
 from chassis.telemetry.instruments import Telemetry
 from chassis.telemetry.metrics import Attributes
 
-# Nearly every operation waits a few microseconds; spans for such waits would only clutter a trace.
+# Nearly every operation waits a few microseconds. Spans for waits this short would only clutter traces.
 _MIN_WAIT_SECONDS = 0.001
 _INNERMOST_PARENTHESES = re.compile(r"\([^()]*\)")
 _KEYWORD = re.compile(r"[A-Za-z]+")
@@ -83,7 +83,7 @@ class StoreTelemetry:
 
     @contextmanager
     def measure(self, operation: Operation) -> Iterator[None]:
-        """Record the time spent in this context as an operation. In a sampled trace, the context has its own span."""
+        """Record the time spent in this context as one operation, with its own span if the trace is sampled."""
         labels: Attributes = ((semconv.DB_SYSTEM, self.system), (semconv.DB_OPERATION, operation.name))
         span = self._start_span(operation) if is_sampled() else trace.INVALID_SPAN
         started = time.perf_counter()
@@ -112,15 +112,13 @@ class StoreTelemetry:
 
 @dataclass(frozen=True, slots=True)
 class PoolUse:
-    """A pool's used and idle connections, and its maximum size."""
-
     used: int
     idle: int
     maximum: int
 
 
 class PoolTelemetry:
-    """Exports a connection pool's metrics, and spans for waits. Another thread calls `read` to get the pool's usage."""
+    """Exports a connection pool's metrics, and spans for waits. The export thread calls `read`."""
 
     def __init__(self, telemetry: Telemetry, name: str, read: Callable[[], PoolUse]) -> None:
         self._tracer = telemetry.tracer
@@ -159,7 +157,7 @@ class PoolTelemetry:
 def record_wait(tracer: Tracer, name: str, started: float, ended: float, error: BaseException | None = None) -> None:
     """If a wait took over a millisecond and the current trace is sampled, add a span for the wait.
 
-    `started` and `ended` come from time.perf_counter; `error` is why the wait failed, if it did.
+    `started` and `ended` are values of time.perf_counter; `error` is the exception that ended a failed wait.
     """
     if ended - started <= _MIN_WAIT_SECONDS or not is_sampled():
         return
@@ -171,7 +169,7 @@ def record_wait(tracer: Tracer, name: str, started: float, ended: float, error: 
 
 
 def _use_span(span: Span) -> AbstractContextManager[object]:
-    """Make a span current, unless it is the invalid span of an unsampled trace."""
+    """Make a span current. In an unsampled trace, where the span is invalid, do nothing."""
     if not span.is_recording():
         return nullcontext()
     # By default, OpenTelemetry would record the error's message, and PostgreSQL's messages quote rows.
@@ -183,7 +181,7 @@ def is_sampled() -> bool:
 
 
 def _error_type(error: BaseException) -> str:
-    """Return SQLite's name for an error, or its class name if SQLite didn't raise it."""
+    """Return an SQLite error's name, such as SQLITE_BUSY, or any other error's class name."""
     return getattr(error, "sqlite_errorname", None) or type(error).__name__
 
 
