@@ -11,10 +11,7 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True)
 class Charged:
-    """The card was charged under the key.
-
-    `charged_at`: when, in seconds since 1970; 0 if unknown or if this call charged the card.
-    """
+    """The card was charged. `charged_at`: in seconds since 1970; 0 if unknown or if this call charged the card."""
 
     transaction_id: str
     charged_at: float = 0.0
@@ -29,7 +26,7 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Fenced:
-    """The key is fenced: no charge or shipment under it has succeeded or can succeed.
+    """The key is fenced: no charge or shipment under this key has succeeded or can succeed.
 
     `existing`: whether an earlier call set the fence. Other peer implementations may leave this False.
     """
@@ -46,7 +43,7 @@ class Released:
 class KeyReused:
     """The key was already used for a different charge or shipment: another amount, card, address or lines.
 
-    `transaction_id` and `charged_at` describe the different charge if it was captured; "" and 0 if unknown.
+    `transaction_id` and `charged_at` describe the different charge if it was captured, otherwise they are "" and 0.
     """
 
     transaction_id: str = ""
@@ -55,7 +52,7 @@ class KeyReused:
 
 @dataclass(frozen=True, slots=True)
 class InDoubt:
-    """It is unknown whether the call had an effect. `reason` tells operators why."""
+    """The call may or may not have had an effect. `reason`: why this is unknown, shown to operators."""
 
     reason: str
 
@@ -72,7 +69,7 @@ class Shipped:
 
 @dataclass(frozen=True, slots=True)
 class Forgotten:
-    """Shipping has no record of the key, but its records don't go back to the charge: the order may have shipped."""
+    """Shipping has no record of the key, but may have deleted it: the charge is older than shipping's oldest record."""
 
 
 ChargeOutcome: TypeAlias = Charged | Refused | Fenced | Released | KeyReused | InDoubt | Unsupported
@@ -81,10 +78,7 @@ ShipOutcome: TypeAlias = Shipped | Refused | Fenced | Forgotten | KeyReused | In
 
 
 class Command(Generic[R]):
-    """A step that the executor performs. R is the result type.
-
-    `name` identifies the step in metrics and failpoints, for example `resolve_shipment`.
-    """
+    """A step that the executor performs, with a result of type R. `name`: the step's name in metrics and failpoints."""
 
     __slots__ = ()
     name: ClassVar[str]
@@ -139,11 +133,11 @@ class Update(Command[bool]):
 
 
 class Restore(Command[bool]):
-    """Record the order again if this worker inserted it and the journal lost it. Return whether that was done."""
+    """Record the order again if this worker inserted it and the journal has lost it. Return whether it was recorded."""
 
 
 class Send(Command[None]):
-    """Start sending the confirmation, and wait for the cart removal. Whichever fails remains in the outbox."""
+    """Start sending the confirmation, and wait for the cart removal. An item that fails stays in the outbox."""
 
 
 @dataclass(frozen=True, slots=True)

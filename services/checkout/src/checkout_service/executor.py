@@ -1,4 +1,4 @@
-"""Performs the commands of sagas. Each saga runs in a task that outlives the call that started it."""
+"""Runs each saga in a task that outlives the call that started it, and performs the saga's commands."""
 
 import asyncio
 from collections.abc import Awaitable
@@ -25,7 +25,7 @@ from checkout_service.saga import Saga, SagaResult
 
 log = structlog.get_logger()
 
-# A saga that has a card retries for this fraction of its lease, then leaves its order to recovery.
+# A saga that a call started retries for this fraction of its lease, then leaves its order to recovery.
 RETRY_SHARE_OF_LEASE = 2 / 3
 
 _FIRST_PAUSE_SECONDS = 0.1
@@ -35,15 +35,15 @@ _CLOSE_WITHIN_SECONDS = 7.0
 
 @dataclass(eq=False)
 class Run:
-    """One run of an order's saga by this worker, in its own task.
+    """One run of an order's saga, in its own task.
 
     Attributes:
-        entry: the order as this worker knows it, replaced whenever the saga records a transition.
+        entry: the order, with all transitions that this run has recorded.
         card: the card to charge; None in recovery, which tries each step once.
-        release_delay_seconds: how long the order waits for its next worker if this saga leaves it open.
+        release_delay_seconds: how long another worker must wait to claim the order if this run leaves it open.
         recorded: whether the order is in the journal.
-        preceded_by: if this order could not be recorded, the order that already had its scope or cart.
-        task: the task; it raises DomainError only if the order is not in the journal.
+        preceded_by: the existing order that kept this order from being recorded, because it has the same scope or cart.
+        task: runs the saga. Raises an error only if the order is not in the journal.
     """
 
     entry: Entry
@@ -59,7 +59,7 @@ class Run:
         self.began_at = asyncio.get_running_loop().time()
 
     async def result(self, until: float) -> SagaResult:
-        """Return how the saga ended, or UNFINISHED if it is still running at `until`."""
+        """Return how the saga ended, or UNFINISHED if the saga is still running at `until`, an event-loop time."""
         # Don't use wait_for(): on a timeout it cancels the task, perhaps between charge and shipment.
         await asyncio.wait([self.task], timeout=max(until - asyncio.get_running_loop().time(), 0))
         return self.task.result() if self.task.done() else SagaResult.UNFINISHED
@@ -80,11 +80,11 @@ class Executor:
     _closing: asyncio.Event = field(default_factory=asyncio.Event, init=False)
 
     def start(self, entry: Entry, steps: Saga, card: Card | None = None, *, release_delay_seconds: float = 0.0) -> Run:
-        """Start a saga for an order that this worker already holds, or for a new order, which the saga will record."""
+        """Start a saga for an order that this worker has leased, or for a new order, which the saga will record."""
         run = Run(entry, card, release_delay_seconds)
         # Use a task, so that neither a cancelled call nor its deadline stops the saga between charge and shipment.
         run.task = asyncio.create_task(self._run(run, steps), name=f"order {entry.order_id}")
-        # Of equal requests at once, keep the first one's run, until another one has recorded the order.
+        # Concurrent equal requests start several runs of one order: keep the first run until a run has recorded it.
         if not entry.is_new or entry.order_id not in self.running:
             self.running[entry.order_id] = run
         run.task.add_done_callback(lambda _: self._forget(run))
@@ -96,7 +96,7 @@ class Executor:
         tasks = [run.task for run in self.running.values()]
         if not tasks:
             return
-        # A peer that hangs must not delay the shutdown: recovery continues the orders of cancelled sagas.
+        # A hanging peer must not delay the shutdown, so cancel the remaining sagas. Recovery continues their orders.
         _, late = await asyncio.wait(tasks, timeout=_CLOSE_WITHIN_SECONDS)
         for task in late:
             task.cancel()
@@ -105,16 +105,16 @@ class Executor:
     def _forget(self, run: Run) -> None:
         if self.running.get(run.entry.order_id) is run:
             del self.running[run.entry.order_id]
-        mark_retrieved(run.task)  # the caller may be gone, and nobody else reads the error
+        mark_retrieved(run.task)  # asyncio would log the error as unread if the caller is gone
 
     async def _run(self, run: Run, steps: Saga) -> SagaResult:
-        deadline.set(None)  # the call's deadline does not apply to the order
+        deadline.set(None)  # the order must continue after the call's deadline
         try:
             result = await self._drive(run, steps)
         except Exception as error:
             if not run.recorded:
                 raise
-            # Whatever the error, the order is in the journal, so recovery finishes it.
+            # The order is in the journal, so recovery finishes it, whatever the error was.
             if isinstance(error, DomainError):
                 log.warning("order left to recovery", order_id=run.entry.order_id, reason=error.reason)
             else:
@@ -202,7 +202,7 @@ class Executor:
         return True
 
     async def _restore(self, run: Run) -> bool:
-        # A missing order counts as lost only if this worker inserted it.
+        # Only the worker that inserted an order can tell that the journal has lost it.
         if not run.entry.is_new or await self.journal.read(run.entry.order_id) is not None:
             return False
         log.warning("order is missing from the journal and recorded again", order_id=run.entry.order_id)
@@ -211,7 +211,7 @@ class Executor:
     async def _wait(self, run: Run, wait: commands.Wait) -> bool:
         run.last_reason = wait.reason
         pause = backoff_seconds(wait.tries + 1, _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS)
-        # A run without a card (recovery) never retries: it releases the order, and a worker claims it after a delay.
+        # Recovery's runs, which have no card, never retry: they release their order, to be claimed again after a delay.
         retry_until = run.began_at + (RETRY_SHARE_OF_LEASE * self.lease_seconds if run.card is not None else 0.0)
         if asyncio.get_running_loop().time() + pause >= retry_until:
             return False
@@ -221,6 +221,6 @@ class Executor:
 
     async def _release(self, run: Run) -> None:
         claim, delay = run.entry.claim, run.release_delay_seconds
-        # Otherwise the next worker would have to wait for the rest of the lease.
+        # Without the release, the next worker would have to wait until the lease expires.
         releasing = self.journal.release(claim, delay_seconds=delay, reason=run.last_reason)
         await log_errors(releasing, "lease not released, it will expire", order_id=claim.order_id)

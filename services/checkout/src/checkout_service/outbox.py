@@ -1,4 +1,4 @@
-"""Sends confirmations of placed orders and removes their items from carts: at once if possible, otherwise later."""
+"""Sends placed orders' confirmations and removes ordered items from carts, at once if possible, otherwise later."""
 
 import asyncio
 from collections import deque
@@ -38,31 +38,29 @@ log = structlog.get_logger()
 # How long the response may wait for the ordered items to be removed from the cart.
 SEND_NOW_SECONDS = 1.0
 
-# How long the worker that placed an order tries to send its confirmation. It must give up before OUTBOX_LEASE_SECONDS,
-# when other workers may try.
+# How long the worker that placed an order tries to send the confirmation. It must stop before OUTBOX_LEASE_SECONDS have
+# passed, because other workers may then send the confirmation.
 SEND_EMAIL_SECONDS = 4.0
 
 # An item becomes a dead letter after this many failures, which takes about eight hours.
 MAX_FAILURES = 100
 
-# How long a sent item waits for its batch to fill up before the batch is settled.
+# Sent items are settled after this long, even if their batch is not full.
 _SETTLE_SECONDS = 0.25
 
 _SETTLE_WITHIN_SECONDS = 6.0
 _CLOSE_WITHIN_SECONDS = 5.0
-# How many items one transaction settles. Other orders' commits wait for the transaction, so keep it short.
+# Each transaction settles at most this many items: it must be short, because other orders' commits wait for it.
 _BATCH = 20
 
 
 @dataclass(eq=False)
 class Outbox:
-    """Sends outbox items and settles sent items in batches. Items that a crash leaves unsettled are sent again.
+    """Sends outbox items, then settles them in batches: deletes the items and marks their orders DONE.
 
-    Sending an item again has no further effect: see `ports.Sender`. An item becomes a dead letter if its peer refuses
-    it permanently or if it fails too often. While a peer is down, its items wait, and their failures do not count.
-
-    Attributes:
-        senders: the functions that send items, by kind of item.
+    Items that a crash leaves unsettled are sent again, which has no further effect: see `ports.Sender`. An item becomes
+    a dead letter if its peer refuses the item permanently, or after too many failures. Failures while a peer is down do
+    not count. `senders`: the functions that send items, by kind of item.
     """
 
     journal: Journal
@@ -83,13 +81,13 @@ class Outbox:
     def start_removal(self, entry: Entry) -> asyncio.Future[None]:
         """Start removing a shipped order's items from its cart. `send_now` waits for the returned future."""
         removal = self.senders[EMPTY_CART](entry)
-        # Nothing awaits the removal if recording the order as shipped fails: the next worker removes the items again.
+        # If the order cannot be recorded as shipped, nothing awaits this future. The next worker repeats the removal.
         removal.add_done_callback(mark_retrieved)
         return self._track(removal)
 
     async def send_now(self, entry: Entry, removal: asyncio.Future[None]) -> None:
-        """Start sending the confirmation, and wait for the cart removal. Whichever fails remains in the outbox."""
-        # The caller need not wait for the confirmation: it is safe in the outbox.
+        """Start sending the confirmation, and wait for the cart removal. An item that fails stays in the outbox."""
+        # Don't make the caller wait for the confirmation, which is safe in the outbox.
         confirmation = self.senders[EMAIL](entry)
         self._track(asyncio.create_task(self._try_once(EMAIL, entry.order_id, confirmation, SEND_EMAIL_SECONDS)))
         await self._try_once(EMPTY_CART, entry.order_id, removal, SEND_NOW_SECONDS)
@@ -107,7 +105,7 @@ class Outbox:
                 tasks.create_task(worker.run())
 
     async def close(self) -> None:
-        """Settle the remaining sent items. Items left unsettled are sent again, which has no further effect."""
+        """Wait for items that are being sent, and settle them. Items left unsettled are harmlessly sent again."""
         with suppress(TimeoutError):
             # A pod's grace period must cover this timeout plus closing the executor, which may take 7 s.
             async with asyncio.timeout(_CLOSE_WITHIN_SECONDS):
@@ -122,7 +120,7 @@ class Outbox:
                 await self.failpoints.reach(SETTLE[0])
                 done = await self.journal.settle(batch)
                 await self.failpoints.reach(SETTLE[1])
-            except JournalUnavailable:  # keep the items to settle later: items that are never settled are sent again
+            except JournalUnavailable:  # keep the items, because items that are never settled are sent again
                 self._sent.extendleft(batch)
                 log.warning("the outbox cannot be settled")
                 return
@@ -141,12 +139,12 @@ class Outbox:
             except TimeoutError:
                 at_least = 1
             self._batch_complete.clear()
-            # A settlement that hangs must not block later settlements; its items are sent again.
+            # A settlement that hangs must not block later settlements, so give it up. Its items are sent again.
             settling = asyncio.wait_for(self.settle(at_least), _SETTLE_WITHIN_SECONDS)
             await log_errors(settling, "the outbox cannot be settled")
 
     async def _try_once(self, kind: str, order_id: str, sending: Awaitable[None], within_seconds: float) -> None:
-        """Finish sending a new order's item, even while the circuit is open; on failure, leave it in the outbox."""
+        """Finish sending a new order's item, even if the circuit is open. Leave an item that fails in the outbox."""
         try:
             async with asyncio.timeout(within_seconds):
                 await self._finish(kind, order_id, sending)
@@ -162,7 +160,7 @@ class Outbox:
             self._circuits[kind][False].record_success()
 
     async def _send_or_postpone(self, item: OutboxItem) -> bool:
-        """Send a claimed item, or postpone it if that fails. Return whether its peer seems to work."""
+        """Send a claimed item, or postpone the item if sending fails. Return whether the item's peer seems to work."""
         order_id = item.entry.order_id
         # Check this before sending, because the item may kill every worker that sends it.
         if item.failures > MAX_FAILURES:
@@ -174,7 +172,7 @@ class Outbox:
             raise
         except DomainError as error:
             circuit = self._circuits[item.kind][item.failures > 1]
-            # An outage says nothing about the item: however long it lasts, it creates no dead letters.
+            # Don't count failures during an outage, so that outages create no dead letters, however long they last.
             failures = item.failures - 1 if circuit.open else item.failures
             delay = retry_delay_seconds(failures)
             log.warning("outbox item postponed", order_id=order_id, kind=item.kind, reason=error.reason, seconds=delay)
@@ -207,13 +205,10 @@ class Outbox:
                 raise
 
     async def _finish(self, kind: str, order_id: str, sending: Awaitable[None]) -> None:
-        """Wait until an item is sent, or make it a dead letter if its peer refuses it permanently.
-
-        Raise any other DomainError.
-        """
+        """Wait until an item is sent, or make it a dead letter if its peer permanently refuses. Raise other errors."""
         try:
             await sending
-        except Unimplemented:  # not the peer's decision: a proxy without a route also returns UNIMPLEMENTED
+        except Unimplemented:  # not a refusal by the peer: a proxy without a route also returns UNIMPLEMENTED
             raise
         except REFUSALS as error:
             await self._set_dead(order_id, kind, error.reason)
@@ -221,7 +216,7 @@ class Outbox:
         await self.failpoints.reach(EMAIL_SENT if kind == EMAIL else CART_EMPTIED)
         self._sent.append(Sent(order_id, kind))
         self._unsettled.set()
-        if len(self._sent) == _BATCH:  # >= would cause extra tries for each further item while the journal is down
+        if len(self._sent) == _BATCH:  # with >=, each further item would cause a try while the journal is down
             self._batch_complete.set()
 
     async def _set_dead(self, order_id: str, kind: str, reason: str) -> None:

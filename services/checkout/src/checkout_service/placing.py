@@ -37,7 +37,7 @@ log = structlog.get_logger()
 T = TypeVar("T")
 
 READ_WITHIN_SECONDS = 1.0
-# The time limit for calls without a deadline.
+# Answer a call that has no deadline within this time.
 ANSWER_WITHIN_SECONDS = 15.0
 
 ANSWER_BEFORE_DEADLINE_SECONDS = 0.1
@@ -58,12 +58,12 @@ class OrderPlacer:
         self._existing = ExistingOrders(self.journal, self.executor)
 
     async def place(self, request: OrderRequest) -> Placed | Replayed:
-        """Place the requested order, or wait for the outcome of the call that began it.
+        """Place the requested order. If an earlier call began the order, wait for its outcome.
 
-        A request without a key uses the cart's etag as its key. Every error is a DomainError. After OrderInProgress and
-        OrderInFlight the outcome is open, as it is after JournalUnavailable if an earlier call recorded the order.
-        After OrderNeedsReview, or a refusal whose charge could not be voided, the card stays charged and the order
-        waits for an operator. After any other error, this call has charged no card.
+        Without an idempotency key, the cart's etag is the key. Every error is a DomainError. OrderInProgress and
+        OrderInFlight mean that the order may still be placed, and so does JournalUnavailable if an earlier call
+        recorded the order. After OrderNeedsReview, or a refusal whose charge could not be voided, the card stays
+        charged and an operator must settle the order. Any other error means that this call has charged no card.
         """
         remaining = remaining_seconds()
         seconds = ANSWER_WITHIN_SECONDS if remaining is None else remaining - ANSWER_BEFORE_DEADLINE_SECONDS
@@ -77,19 +77,19 @@ class OrderPlacer:
         return outcome
 
     async def quote(self, request: OrderRequest) -> Order:
-        """Return what `place` would order now, without an id. Raise what `place` raises before it records the order."""
+        """Return the order that `place` would record now, but without an id. Raise the errors that `place` raises."""
         request = validate(request, needs_card=False)
         read_until = asyncio.get_running_loop().time() + READ_WITHIN_SECONDS
         cart = await _read(self.quotes.cart(request.user_id), read_until, "the cart")
         return await _read(price("", request, cart, self.quotes), read_until, "prices")
 
     async def _place_once(self, request: OrderRequest) -> Outcome:
-        """Find the order or quote a new one, as in the README's first diagram; a saga records, charges and ships."""
+        """Find the request's order, or quote a new order and run its saga. The README's first diagram shows how."""
         read_until = asyncio.get_running_loop().time() + READ_WITHIN_SECONDS
         scope = scope_of_key(request) if request.key is not None else None
         before = await self.journal.find(scope) if scope is not None else None
         if before is not None and not may_begin_again(before, request):
-            # Join before validating, so that a request that was once accepted always gets the same answer.
+            # Join before validating: a repeated request must get the same answer even if validation became stricter.
             return await self._existing.join(before, request)
         request = validate(request)
         cart = await _read(self.quotes.cart(request.user_id), read_until, "the cart")
@@ -100,7 +100,7 @@ class OrderPlacer:
                 return await self._existing.join(before, request)
         new = await self._quote(request, cart, scope, read_until)
         held = new if before is None else await self.journal.reopen(before, new)
-        if held is None:  # another order has taken the scope or the cart in the meantime
+        if held is None:  # the existing order has changed, or another order holds the cart
             holder = await self.journal.find_of_cart(request.user_id, new.order.cart_generation)
             return await self._existing.join(holder, request, new=new)
         steps = saga.place() if before is None else saga.charge(resumed=False)
@@ -119,7 +119,7 @@ class OrderPlacer:
         return Entry(scope, request.fingerprints[0], order, current_traceparent())
 
     async def _outcome_of(self, run: Run, new: Entry, request: OrderRequest) -> Outcome:
-        """Return the run's outcome, or that of the order that already had the scope or the cart."""
+        """Return the outcome of the run, or of an existing order that has the same scope or cart."""
         describe_order(new.order, attempt=run.entry.attempt, replayed=False)
         result = await run.result(request.answer_by)
         if run.entry.is_placed:
@@ -137,19 +137,19 @@ class OrderPlacer:
         return await self._existing.join(existing, request, new=new)
 
     def _scope_of_cart(self, user_id: str, cart: Cart) -> str:
-        """Return the scope of a request without a key: derived from the cart's etag, or random if the cart has none."""
+        """Return a scope derived from the cart's etag, or a random scope if the cart has no etag."""
         if cart.etag is None and not self._warned_of_etags:
             log.warning("carts have no etag: every call without an idempotency-key is a new order")
             self._warned_of_etags = True
-        # The "0:" keeps scopes equal to those that existing journals contain.
+        # Existing journals contain scopes that were hashed with this "0:", so it must stay.
         return scope_of(user_id, "cart", f"0:{cart.etag or uuid.uuid4()}")
 
     async def _find_of_cart(self, request: OrderRequest, cart: Cart, scope: str) -> Entry | None:
-        """Return the cart's order. Raise CartEmpty if the cart is empty and no order of this request emptied it."""
+        """Return the cart's order, if any. Raise CartEmpty for an empty cart unless this request's order emptied it."""
         if cart.lines:
             return await self.journal.find(scope)
-        # Only the cart service can prove that an order emptied the cart. A cart is also empty once it has expired or
-        # its store is lost, and then an old order must not be the answer.
+        # Return an order only if the cart service says that this order emptied the cart: a cart is also empty once it
+        # has expired or its store is lost.
         etag = cart.ordered_etag
         existing = await self.journal.find_of_cart(request.user_id, etag) if etag else None
         if existing is None or not request.began(existing.fingerprint):
@@ -171,7 +171,7 @@ async def price(order_id: str, request: OrderRequest, cart: Cart, quotes: Quotes
     # Read sequentially: nearly all answers are cached, so concurrent tasks would cost more time than they save.
     prices = await quotes.unit_prices([line.product_id for line in lines])
     shipping = await quotes.shipping(address, lines)
-    # Multiply before rounding: rounding each unit price would give a different amount.
+    # Multiply before rounding: rounding the unit prices first would give a different amount.
     amounts = [(unit * line.quantity).in_range() for unit, line in zip(prices, lines, strict=True)]
     converted = await quotes.convert([shipping, *amounts], request.user_currency)
     shipping_cost, *costs = map(round_to_minor_unit, converted)

@@ -1,14 +1,14 @@
-"""An order's steps, as generators without I/O.
+"""Sagas: the steps of an order, as generators without I/O.
 
-A saga yields commands and receives their results. So tests can stop a saga at any step, repeat and delay its calls, run
-two workers on one order, and make the journal lose commits. Three mechanisms keep an order safe whatever happens: peers
-act only once per key, and keys derive from the request; after a fence, an old charge or shipment cannot succeed; and
-the journal rejects updates without the order's current claim. The lease only avoids duplicate work.
+A saga yields commands and receives their results, so tests can stop a saga at any step, repeat and delay its calls, run
+two workers on one order, and make the journal lose commits. Three mechanisms keep an order safe. Peers act only once
+per idempotency key, and keys derive from the request. After a key is fenced, no charge or shipment under the key can
+succeed. The journal rejects updates without the order's current claim. The lease only avoids duplicate work.
 
-An attempt is one charge and one shipment, each with a key of its own. The next attempt begins only once the charge of
-the current one is declined, voided or fenced, so at most one attempt stays charged. If the journal has lost attempts,
-resolving attempts one by one finds them again. Once an order has been refused, no worker charges it anymore: the order
-ends only with a new fence, which proves that no later attempt was charged.
+An attempt is one charge and one shipment, each with its own key. The next attempt begins only once the current charge
+is declined, voided or fenced, so at most one attempt stays charged. If the journal has lost attempts, a worker finds
+them again by resolving one attempt after another. Once an order has been refused, no worker charges it again. It ends
+only after a worker has set a new fence, which proves that no later attempt was charged.
 """
 
 from collections.abc import Generator
@@ -45,19 +45,19 @@ from checkout_service.ports import Entry
 
 
 class SagaResult(Enum):
-    """How a run ended."""
+    """How a run of a saga ended."""
 
     SETTLED = auto()
-    """The order has reached a state with which its callers can be answered."""
+    """The order has an outcome, which its callers can be given."""
     SUPERSEDED = auto()
-    """Another worker has taken the order over, or the journal has lost it."""
+    """Another worker or order has taken over, or the journal has lost the order."""
     UNFINISHED = auto()
     """The order is still open; recovery continues it."""
 
 
 Saga: TypeAlias = Generator[Command[Any], Any, SagaResult]
 
-# How many attempts one worker begins or resolves before it leaves the order to the next worker.
+# A worker begins or resolves at most this many attempts before it leaves the order to the next worker.
 MAX_ATTEMPTS_OF_RUN = 16
 
 RELEASED = Refusal("FailedPrecondition", "CHARGE_VOIDED", "the charge of this order was voided")
@@ -66,14 +66,14 @@ OTHER_CONTENT = Refusal("FailedPrecondition", "IDEMPOTENCY_KEY_REUSED", "charged
 
 
 def place() -> Saga:
-    """Place a new order, charging its card."""
+    """Record a new order, charge its card and ship it."""
     if not (yield Insert()):
         return SagaResult.SUPERSEDED
     return (yield from charge(resumed=False))
 
 
 def take_over(entry: Entry) -> Saga:
-    """Continue an order in CHARGING. Charge its card only if no refusal is pending."""
+    """Continue a CHARGING order whose card is known. Charge the card only if no refusal is pending."""
     return resolve(entry.refused_as, entry.refusal) if entry.refused_as else charge(resumed=True)
 
 
@@ -97,23 +97,23 @@ def charge(*, resumed: bool) -> Saga:
             case Released():
                 return (yield from resolve(State.VOIDED, RELEASED))
             case KeyReused():
-                # The journal has lost an earlier order with this key, one with other content or from another request.
+                # The journal must have lost an order that used this key for other content or for another request.
                 outcome, _ = yield from _until_certain(Resolve())
                 if isinstance(outcome, Charged | KeyReused):
                     return (yield from _displace(outcome))
         if isinstance(outcome, InDoubt | Unsupported):
             break
-        # No charge under this attempt's key can succeed anymore, so use the card for the next attempt.
+        # No charge under this attempt's key can succeed anymore, so charge the card in the next attempt.
         if not (yield from _begin_next_attempt(State.CHARGING)):
             return SagaResult.SUPERSEDED
     return SagaResult.UNFINISHED
 
 
 def resolve(after: State = State.ABANDONED, refusal: Refusal | None = None) -> Saga:
-    """Continue an order in CHARGING without charging its card: ship it, or end it in the state `after`.
+    """Continue a CHARGING order without charging its card: ship the order, or end it in the state `after`.
 
     An old fence, a decline or a voided charge is not enough to end the order: the journal may have lost a later attempt
-    that was charged. So end the order only once this worker has set a new fence, or if payment has no fences.
+    that was charged. So end the order only once this worker has set a new fence, or if payment cannot set fences.
     """
     for _ in range(MAX_ATTEMPTS_OF_RUN):
         outcome, _ = yield from _until_certain(Resolve())
@@ -124,7 +124,7 @@ def resolve(after: State = State.ABANDONED, refusal: Refusal | None = None) -> S
                 return (yield from _displace(outcome))
             case Fenced(existing=False):
                 return (yield from _end(State.CHARGING, after, refusal))
-            case Unsupported() if refusal:  # payment without our ledger cannot fence, so its refusal must suffice
+            case Unsupported() if refusal:  # payment without our ledger cannot set fences, so its refusal must suffice
                 return (yield from _end(State.CHARGING, after, refusal))
             case InDoubt() | Unsupported():
                 break
@@ -140,11 +140,11 @@ def resolve(after: State = State.ABANDONED, refusal: Refusal | None = None) -> S
 
 
 def release(refusal: Refusal) -> Saga:
-    """Void the charge of an order in VOIDING, which has not been shipped and no longer can be."""
+    """Void the charge of a VOIDING order, which was not shipped and can no longer be shipped."""
     outcome, _ = yield from _until_certain(Void())
     match outcome:
         case Released():
-            # The journal may have lost a later attempt that was charged, so resolve later attempts first.
+            # The journal may have lost a later attempt that was charged, so resolve later attempts before ending.
             if not (yield from _begin_next_attempt(State.VOIDING, refusal, State.VOIDED)):
                 return SagaResult.SUPERSEDED
             return (yield from resolve(State.VOIDED, refusal))
@@ -161,7 +161,7 @@ def _ship(charged: Charged, *, resumed: bool) -> Saga:
         case Shipped(tracking_id):
             return (yield from _finish(transaction_id, tracking_id))
         case Refused(refusal):
-            # If any worker has tried before without learning the outcome, that try may have succeeded.
+            # An earlier try whose outcome no worker has learned may have succeeded.
             certain = not resumed and tries == 0
             return (yield from _resolve_refused_shipment(charged, refusal, certain=certain))
         case KeyReused():
@@ -175,7 +175,7 @@ def _ship(charged: Charged, *, resumed: bool) -> Saga:
 
 
 def _resolve_refused_shipment(charged: Charged, refusal: Refusal, *, certain: bool) -> Saga:
-    """Void the charge once the shipment is fenced. `certain`: whether no other try can have succeeded."""
+    """Void the charge once the shipment is fenced. `certain`: whether no other try to ship can have succeeded."""
     transaction_id = charged.transaction_id
     outcome, _ = yield from _until_certain(ResolveShipment(charged.charged_at))
     match outcome:
@@ -192,7 +192,7 @@ def _resolve_refused_shipment(charged: Charged, refusal: Refusal, *, certain: bo
 
 
 def _displace(charged: Charged | KeyReused) -> Saga:
-    """Void a charge that has this order's key but other content; if it was shipped, leave the order to an operator."""
+    """Void a charge made under this order's key for other content, or leave the order to an operator if it shipped."""
     transaction_id = charged.transaction_id
     outcome, _ = yield from _until_certain(ResolveShipment(charged.charged_at))
     match outcome:
@@ -211,8 +211,8 @@ def _void(transaction_id: str, refusal: Refusal) -> Saga:
 
 
 def _finish(transaction_id: str, tracking_id: str) -> Saga:
-    # The response waits for the cart and the journal, so start both now. This is safe: a shipped order stays shipped,
-    # and a removal that is repeated after a crash has the same order id, so it has no further effect.
+    # The response waits for the cart and the journal, so update both at the same time. This is safe: a shipped order
+    # stays shipped, and repeating the removal after a crash has no further effect.
     yield StartRemoval()
     if not (yield from _update(Transition(State.CHARGING, State.SHIPPED, transaction_id, tracking_id))):
         return SagaResult.SUPERSEDED
@@ -232,9 +232,12 @@ def _end(before: State, after: State, refusal: Refusal | None = None, transactio
 
 
 def _update(transition: Transition) -> Generator[Command[Any], Any, bool]:
-    """Record a transition; if the order was lost, restore it if that is safe. Return whether it was recorded."""
+    """Record a transition, first restoring an order that the journal has lost, if that is safe.
+
+    Return whether the transition was recorded.
+    """
     updated: bool = yield Update(transition)
-    # Restore only if this attempt was charged: then no later attempt that the journal lost can have been charged.
+    # Restore only if this attempt was charged, which proves that no later attempt that the journal lost was charged.
     if not updated and transition.after in RESTORABLE and (yield Restore()):
         updated = yield Update(transition)
     return updated
@@ -243,10 +246,10 @@ def _update(transition: Transition) -> Generator[Command[Any], Any, bool]:
 def _until_certain(
     command: Command[R], *, again: Command[R] | None = None
 ) -> Generator[Command[Any], Any, tuple[R, int]]:
-    """Perform a command until its outcome is certain or the worker stops trying.
+    """Repeat a command until its outcome is certain or the worker must stop trying.
 
-    Return the last outcome, and the number of earlier tries, whose outcomes all remain unknown. `again` replaces the
-    command from the second try on.
+    Return the last outcome and the number of earlier tries, all with unknown outcomes. `again` replaces the command
+    from the second try on.
     """
     for tries in count():
         outcome: R = yield command if tries == 0 or again is None else again

@@ -85,7 +85,7 @@ class OrderJournal(orders_pb2_grpc.OrderJournalServicer):
         self, request: orders_pb2.ScanOrdersRequest, _context: ServicerContext
     ) -> orders_pb2.ScanOrdersResponse:
         after = paging.parse_position(parse_wire_time(request.since, field="since"), request.page_token)
-        # Leave out the outboxes: a scan may read the whole journal, and reconciliation does not need them.
+        # Don't read the outboxes: a scan may read the whole journal, and reconciliation does not need outboxes.
         page = await self._journal.scan(after, paging.PAGE_SIZE)
         orders = [_entry_to_wire(entry, {}, digests=True) for entry in page]
         return orders_pb2.ScanOrdersResponse(

@@ -1,4 +1,4 @@
-"""The journal: stores orders in any database that runs its statements."""
+"""The journal, which stores orders in PostgreSQL or SQLite."""
 
 import asyncio
 import heapq
@@ -44,7 +44,7 @@ STUCK_SECONDS = 60
 """An unfinished order whose state has not changed for this long needs operator attention."""
 
 MAX_COUNTED = 1000
-"""Orders dated in the future are counted only up to this number."""
+"""Orders dated in the future are counted only up to this limit."""
 
 _RECOVERY_LEASES = 20
 _INSERTS = 10
@@ -66,16 +66,17 @@ class Journal:
         self._lease_seconds = lease_seconds
         self._heads: defaultdict[object, QueueHead] = defaultdict(QueueHead)
         self._reading_due: asyncio.Task[set[tuple[str, bool]]] | None = None
-        # Twice the longest delay that any statement adds to the current time, to allow for small clock adjustments.
+        # Ignore times further ahead than this. The limit is twice the longest delay that statements add to the current
+        # time, to allow for small clock adjustments.
         self._max_ahead_seconds = 2 * max(_RECOVERY_LEASES * lease_seconds, MAX_RETRY_DELAY_SECONDS)
 
     async def find(self, scope: str) -> Entry | None:
         return first_entry(await self._read(statements.FIND, scope=scope))
 
     async def find_of_cart(self, user_id: str, generation: str) -> Entry | None:
-        """Return the order that holds the cart: its state is neither SETTLED nor in RELEASED_CART.
+        """Return the order that holds the cart: an order that is neither SETTLED nor in a RELEASED_CART state.
 
-        Return None for a cart without a generation (""), which no order holds.
+        Return None for a cart without a generation (""), because no order holds such a cart.
         """
         return first_entry(await self._read(statements.FIND_OF_CART, user_id=user_id, cart_etag=generation))
 
@@ -97,12 +98,12 @@ class Journal:
                 return None
             holder = await self.find(new.scope) or await self.find_of_cart(order.user_id, order.cart_generation)
             if holder is not None:
-                # After a lost connection the insert is repeated, so the holder may be the new order itself.
+                # The insert is repeated after a lost connection, so the holder may be the new order itself.
                 return None if holder.claim == claim else holder
         raise JournalUnavailable("the cart's orders change too fast")
 
     async def take_over(self, seen: Entry) -> Entry | None:
-        """Lease a CHARGING order whose lease has expired. Return None if it has changed since `seen` was read."""
+        """Lease a CHARGING order whose lease has expired. Return None if the order no longer equals `seen`."""
         claim = replace(seen.claim, epoch=seen.epoch + 1, owner=new_owner())
         taken, _ = await self._database.write(
             self._statement(statements.TAKE_OVER, **claim_to_row(seen.claim), new_owner=claim.owner),
@@ -126,8 +127,8 @@ class Journal:
     async def claim_expired(self, state: State, limit: int, *, failed: bool) -> list[Entry]:
         """Lease up to `limit` orders in an open state whose lease has expired.
 
-        Each claimed order counts as failed until its state changes. `failed`: whether to claim orders that have failed
-        before, or only orders that have not.
+        Each claimed order counts as failed until its state changes. `failed`: True claims only orders that have failed
+        before, False only orders that have not.
         """
         claims = statements.FAILED if failed else statements.NEW
         texts = (claims.correct_leases, claims.claim_expired, statements.CLAIM_EVENTS)
@@ -137,7 +138,7 @@ class Journal:
         """Apply the transition if the order's claim and state are unchanged. A change to SHIPPED fills the outbox."""
         after = transition.after
         updated = claim.next_attempt() if after is State.CHARGING else claim
-        if transition.step:  # operators all read the same claim: a new owner makes the second operator's update fail
+        if transition.step:  # two operators may use the same claim: a new owner makes the second update fail
             updated = replace(claim, owner=new_owner())
         values = claim_to_row(claim) | transition_to_row(transition)
         batch = [
@@ -148,7 +149,7 @@ class Journal:
             batch.append(self._statement(statements.FILL_OUTBOX, **claim_to_row(updated), state=after))
         if (await self._database.write(*batch))[0]:
             return True
-        # The update may have succeeded just before the connection was lost: only this worker writes under this claim.
+        # The update may have succeeded just before the connection was lost, since only this worker uses this claim.
         found = await self.read(claim.order_id)
         return found is not None and found.claim == updated and found.state is after
 
@@ -164,7 +165,7 @@ class Journal:
         """End the leases that this replica held before a restart."""
         try:
             await self._database.write(self._statement(statements.RELEASE_OWN))
-        except JournalUnavailable as error:  # a rejected statement is no problem: the leases expire anyway
+        except JournalUnavailable as error:  # if the database rejects the statement, the leases will expire anyway
             if not is_rejected(error):
                 raise
 
@@ -207,7 +208,7 @@ class Journal:
         return sorted(row["kind"] for row in requeued)
 
     async def settle(self, sent: Collection[Sent]) -> list[str]:
-        """Delete sent outbox items, except any that the database rejects. Return the ids of orders now DONE."""
+        """Delete sent outbox items. Skip items that the database rejects. Return the ids of orders now DONE."""
         items = [{"order_id": item.order_id, "kind": item.kind, "step": SENT_STEPS[item.kind]} for item in sent]
         try:
             return await self._set_done(items, statements.DELETE_SENT, statements.SENT_EVENTS)
@@ -275,7 +276,7 @@ class Journal:
             return readable_entries(await self._report(statements.LIST_STUCK, items, limit=limit))
         if not states:
             return readable_entries(await self._report(statements.LIST, limit=limit))
-        # Run one query per state, so that each reads only rows that it may return.
+        # Run one query per state, so that no query reads rows that it does not return.
         found = [await self._report(_list_of(state), state=state, limit=limit) for state in set(states)]
         newest = heapq.merge(*found, key=lambda row: (row["created_at"], row["order_id"]), reverse=True)
         return readable_entries(islice(newest, limit))
@@ -317,9 +318,9 @@ class Journal:
         return await self._heads[queue, failed].take(claim, limit)
 
     async def _due_queues(self) -> set[tuple[str, bool]]:
-        """Return the queues (order states and item kinds) with due work, each with whether the work has failed before.
+        """Return the queues with due work, as pairs: an order state or item kind, and whether the work failed before.
 
-        Concurrent calls share one read, which starts only after all of them have asked.
+        Concurrent calls share one read, which starts after the last of these calls.
         """
         if self._reading_due is None:
             self._reading_due = asyncio.create_task(self._read_due_queues(), name="read what is due")
@@ -361,7 +362,7 @@ class Journal:
 
 
 def _list_of(state: State) -> str:
-    """Return the statement that lists a state's orders through the index that covers the state."""
+    """Return the statement that lists a state's orders, using the index that covers the state."""
     if state is State.DONE:
         return statements.LIST_DONE
     return statements.LIST_NOT_PLACED if state in RELEASED_CART | {State.SETTLED} else statements.LIST_ACTIVE

@@ -1,4 +1,4 @@
-"""Sends items that arrive within a short time together, in one call."""
+"""Sends items that arrive within a short time in one call."""
 
 import asyncio
 import contextvars
@@ -23,13 +23,13 @@ log = structlog.get_logger()
 MAX_ITEMS = 20
 
 _ABSENT_SECONDS = 60.0
-# Errors that a single item may have caused for the whole call.
+# If a call raises one of these errors, a single item may have caused the error.
 _PERHAPS_FOR_ONE: tuple[type[DomainError], ...] = (Internal, *REFUSALS)
 
 
 @dataclass(frozen=True, slots=True)
 class _Waiting(Generic[ItemT]):
-    """An item, its caller's context, and the future that the caller awaits. A cancelled caller cancels its future."""
+    """An item, its caller's context, and the future that the caller awaits, or cancels."""
 
     item: ItemT
     sent: asyncio.Future[None] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
@@ -87,13 +87,13 @@ class Batches(Generic[ItemT]):
             call.add_done_callback(self._end)
 
     def _end(self, call: "asyncio.Task[None]") -> None:
-        # Items that arrived during an eager call are the next batch and skip the rest of their delay.
+        # Send items that arrived during an eager call now, without the rest of their delay.
         self._calls.discard(call)
         if self.eager and self._waiting:
             self._begin_all()
 
     def _begin(self, batch: Sequence[_Waiting[ItemT]]) -> "asyncio.Task[None]":
-        # Put the call in one caller's trace, a sampled one if possible, and link it to the other sampled traces.
+        # Put the call in one caller's trace, preferably a sampled trace, and link the call to the other sampled traces.
         sampled = [(waiting.context, span) for waiting in batch if (span := waiting.span).trace_flags.sampled]
         context = sampled[0][0] if sampled else batch[0].context
         work = self._send_linked(batch, [Link(span) for _, span in sampled[1:]])
@@ -125,7 +125,7 @@ class Batches(Generic[ItemT]):
         if loop.time() >= self._absent_until:
             try:
                 return await self.together(items)
-            except Unimplemented:  # may come from a proxy or from an older replica, so try again later
+            except Unimplemented:  # perhaps only from a proxy or an older replica, so try again later
                 self._absent_until = loop.time() + _ABSENT_SECONDS
             except _PERHAPS_FOR_ONE as error:
                 log.warning("sent one by one", items=self.name, reason=error.reason)

@@ -15,16 +15,16 @@ from shop.cart_pb2_grpc import CartServiceStub
 from shop_internal import ordered_cart_pb2
 from shop_internal.ordered_cart_pb2_grpc import OrderedCartStub
 
-# How long a removal waits for other removals to join its call while an earlier call is in progress.
+# While a call is in progress, a removal waits this long for other removals to join the next call.
 DELAY_SECONDS = 0.02
 
 
 class CartClient:
     """Removes the ordered items from many carts in one internal call.
 
-    If the cart service lacks the internal service, EmptyCart is called instead. EmptyCart skips a cart that has changed
-    since the order, but empties any cart if carts have no etags. A cart with the ordered generation proves that the
-    internal service exists, whatever a proxy returns, so the removal fails and is tried again later.
+    If the cart service lacks the internal service, call EmptyCart instead, which skips carts that have changed since
+    the order. Carts without etags are emptied even if they have changed. A cart that still has the ordered generation
+    proves that the internal service exists, so the removal fails and is retried later.
     """
 
     def __init__(self, carts: CartServiceStub, ordered_carts: OrderedCartStub, telemetry: Telemetry) -> None:

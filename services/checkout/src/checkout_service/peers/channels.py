@@ -1,4 +1,4 @@
-"""Clients for the six peers, with channels to the configured addresses."""
+"""Clients for the six peers, connected to the configured addresses."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any, cast
@@ -32,7 +32,7 @@ _SEND_SECONDS = 10.0
 
 
 class Addresses(ServiceSettings):
-    """The peers' addresses, as host:port. A peer without an internal address counts as having no internal service."""
+    """The peers' addresses, as host:port. A peer without an internal address is used without its internal service."""
 
     cart_addr: str
     product_catalog_addr: str
@@ -57,7 +57,7 @@ class _NoInternalServices:
 
 
 class Peers:
-    """Clients for the peers. Channels retry only reads; the saga retries calls with effects, with the same keys."""
+    """Clients for the peers. Channels retry only reads. Sagas retry calls that have effects, under the same keys."""
 
     def __init__(self, at: Addresses, service: Service) -> None:
         def channel(address: str, name: str, *retried: str, seconds: float = _READ_SECONDS) -> grpc.aio.Channel:

@@ -1,4 +1,4 @@
-"""Translates peers' errors: failed reads for callers, and refusals for the journal."""
+"""Translates peers' errors into errors for callers and refusals for the journal."""
 
 import re
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ from chassis.errors import (
 from checkout_service.commands import InDoubt, Refused
 from checkout_service.domain import Refusal
 
-# The errors that mean that a peer refuses this cart or address. Any other error from a read, even AlreadyExists or
+# If a read raises one of these errors, the peer refuses this cart or address. Any other error, even AlreadyExists or
 # Unimplemented, means that the peer is unavailable.
 READ_REFUSALS = (InvalidArgument, FailedPrecondition, NotFound, OutOfRange)
 
@@ -54,7 +54,7 @@ def refusal_from_error(error: DomainError) -> Refusal:
 
 
 def refused_or_in_doubt(error: DomainError) -> Refused | InDoubt:
-    # UNIMPLEMENTED need not be the peer's decision: a proxy without a route returns it, too.
+    # UNIMPLEMENTED does not prove that the peer refuses: a proxy without a route also returns it.
     if isinstance(error, REFUSALS) and not isinstance(error, Unimplemented):
         return Refused(refusal_from_error(error))
     return InDoubt(error.reason)

@@ -17,7 +17,7 @@ log = structlog.get_logger()
 # A peer that has returned nothing but UNIMPLEMENTED for this long is assumed to lack the service.
 ABSENT_AFTER_SECONDS = 60.0
 
-# The UNIMPLEMENTED reason if a peer's internal address is not set. Its services then count as absent at once.
+# The error reason if a peer's internal address is not set. The peer's internal services then count as absent at once.
 NO_ADDRESS = "NO_INTERNAL_ADDRESS"
 
 _FIRST_PAUSE_SECONDS = 1.0
@@ -27,8 +27,8 @@ _LONGEST_PAUSE_SECONDS = 60.0
 class InternalService:
     """An internal service that a peer may lack.
 
-    UNIMPLEMENTED alone does not prove that the service is absent: a proxy without a route or an older replica returns
-    it, too. So calls are retried at growing intervals, and only a service that has never answered counts as absent.
+    UNIMPLEMENTED alone does not prove that the service is absent: a proxy without a route or an older replica also
+    returns it. So calls are retried at growing intervals, and only a service that has never answered counts as absent.
     """
 
     def __init__(self, name: str) -> None:

@@ -28,10 +28,9 @@ from shop.payment_pb2_grpc import PaymentServiceStub
 from shop_internal import payment_ledger_pb2
 from shop_internal.payment_ledger_pb2_grpc import PaymentLedgerStub
 
-# Payment gets only this many characters of a fingerprint, which is enough to distinguish requests for one order.
+# Send only this many characters of a fingerprint to payment: enough to distinguish requests for the same order.
 _FINGERPRINT_LENGTH = 12
 
-# Maps error reasons to outcomes.
 _OUTCOMES: dict[str, ChargeOutcome] = {
     "CHARGE_FENCED": Fenced(existing=True),
     "CHARGE_VOIDED": Released(),

@@ -28,17 +28,17 @@ CONVERSION_TTL_SECONDS = 60.0
 QUOTE_TTL_SECONDS = 60.0
 MAX_QUOTES = 10_000
 
-# Trailing metadata which says that a quote is valid for all parcels with the same country and number of pieces.
+# Shipping sends this trailing metadata if a quote is valid for all parcels with the same country and number of pieces.
 DEPENDS_ON = ("quote-depends-on", "country,pieces")
 
 
 class ShopQuotes(Quotes):
     """Reads from the public services. Prices and conversions change rarely, so they are cached for a short time.
 
-    A quote with DEPENDS_ON is reused while shipping is healthy. Otherwise each quote needs a call, which fails while
-    shipping is down, so that an order that cannot be shipped now is not charged.
+    A quote with DEPENDS_ON is reused only while shipping is healthy. While shipping is down, every quote needs a call,
+    which fails and so prevents charging an order that cannot be shipped.
 
-    If a peer fails, as opposed to refusing, every method raises DependencyUnavailable or PeerBroken.
+    Every method raises DependencyUnavailable or PeerBroken if a peer fails rather than refuses.
 
     Args:
         can_ship: returns whether a shipping replica is connected and healthy.
@@ -105,7 +105,7 @@ class ShopQuotes(Quotes):
 
     @override
     async def convert(self, amounts: Sequence[Money], to_code: str) -> list[Money]:
-        # Amounts in the same currency need no call; equal amounts share a cache entry.
+        # Amounts that are already in this currency need no call.
         foreign = [(amount, to_code) for amount in amounts if amount.currency_code != to_code]
         converted = iter(await self._conversions.get(*foreign))
         return [amount if amount.currency_code == to_code else next(converted) for amount in amounts]

@@ -1,4 +1,4 @@
-"""Calls the shipping service to ship orders, and converts responses and errors to outcomes. `quotes` gets quotes."""
+"""Calls the shipping service to ship orders, and converts its responses and errors to outcomes."""
 
 from collections.abc import Sequence
 
@@ -20,7 +20,7 @@ from shop_internal.shipment_manifest_pb2_grpc import ShipmentManifestStub
 
 SHIP_SECONDS = 3.0
 
-# Maps error reasons to outcomes. A key can be reused if the journal has lost an earlier order with the same key.
+# A key is reused if the journal has lost an earlier order that had the same key.
 _OUTCOMES: dict[str, ShipOutcome] = {
     "SHIPMENT_FENCED": Fenced(existing=True),
     "SHIPMENT_FORGOTTEN": Forgotten(),
