@@ -46,8 +46,8 @@ from storefront_service.web.static import StaticFiles
 from storefront_service.web.templates import Templates
 
 _READ_SECONDS = 1.0
-_OPTIONAL_SECONDS = 0.3  # timeout for recommendations, ads and traces, which pages can do without
-_ORDER_SECONDS = 4.0  # a slower order continues in the background, and its page shows the progress
+_OPTIONAL_SECONDS = 0.3  # timeout for calls that pages can do without: recommendations, ads and traces
+_ORDER_SECONDS = 4.0  # an order that takes longer continues in the background, and its page shows the progress
 
 
 class Settings(HttpServiceSettings):
@@ -60,7 +60,7 @@ class Settings(HttpServiceSettings):
     checkout_addr: str
     checkout_internal_addr: str
     email_internal_addr: str
-    # Signs session cookies. During a key rotation, contains the new and the old key, separated by a comma.
+    # The key that signs session cookies. During a key rotation, list the new key, a comma and the old key.
     session_key: HmacKeySetting
     # If true, browsers send the session cookie over https only.
     secure_cookie: bool = False
@@ -80,7 +80,7 @@ async def build(settings: Settings, service: HttpService) -> AsyncIterator[ASGIA
         clients = connect(settings, service.telemetry, stack)
         for closing in (clients.catalog, clients.currencies, clients.traces):
             stack.push_async_callback(closing.aclose)
-        # A page loads a dozen pictures, whose spans would bury the page's own span.
+        # Don't trace static files: a page loads a dozen pictures, and their spans would bury the page's own span.
         service.add_unobserved_path("/static/")
         yield create_app(settings, clients, service.telemetry)
 
@@ -100,15 +100,15 @@ def create_app(settings: Settings, clients: Clients, telemetry: Telemetry) -> AS
         ],
         exception_handlers=dict.fromkeys((DomainError, PartDown, HTTPException, Exception), errors.respond),
     )
-    routes.router.redirect_slashes = False  # redirects would trust the Host header, and use http behind a proxy
+    routes.router.redirect_slashes = False  # Starlette's redirects trust the Host header, and use http behind a proxy
     signer = SessionSigner(settings.session_key)
-    # Wraps Starlette's own middleware, so the page for an unexpected error has a session and security headers too.
+    # Wrap Starlette's own middleware as well, so that the page for an unexpected error has a session and headers too.
     shop = ShopMiddleware(routes, signer, errors.forbidden, secure_cookie=settings.secure_cookie)
     return with_headers(shop, SECURITY_HEADERS)
 
 
 def connect(settings: Settings, telemetry: Telemetry, stack: AsyncExitStack) -> Clients:
-    """Open channels to all services, each with the methods it may retry. The stack closes the channels."""
+    """Open a channel to each service, and create clients that use the channels. `stack` closes the channels."""
 
     def channel(target: str, service: str, *retryable: str, timeout_seconds: float = _READ_SECONDS) -> grpc.aio.Channel:
         opened = client.channel(

@@ -8,7 +8,7 @@ from datetime import datetime
 from chassis.values.money import Money
 
 BASE_CURRENCY = "USD"
-"""The currency of catalog prices, and of visitors who have not chosen another."""
+"""The currency of catalog prices. Visitors see prices in this currency unless they choose another."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Catalog:
         return self._by_id.get(product_id)
 
     def known(self, product_ids: Iterable[str]) -> list[Product]:
-        """Return the products with these ids, leaving out those no longer sold."""
+        """Return the products with these ids, leaving out any that are no longer sold."""
         return [product for product_id in product_ids if (product := self.get(product_id))]
 
     def in_category(self, category: str) -> list[Product]:
@@ -45,7 +45,7 @@ class Catalog:
         return self._by_category.get(category, [])
 
     def emblems(self) -> dict[str, Product]:
-        """Return a product to illustrate each category, preferably a product that lists the category first."""
+        """Return a product to illustrate each category, preferably one that lists this category first."""
         found = {product.categories[0]: product for product in reversed(self.products) if product.categories}
         taken = set(found.values())
         return {
@@ -71,7 +71,7 @@ class CartLine:
 
 @dataclass(frozen=True, slots=True)
 class Recommended:
-    """Recommended products, and the version of the service that recommended them; "" if unknown."""
+    """The ids of recommended products, and the version of the service that recommended them ("" if unknown)."""
 
     product_ids: tuple[str, ...] = ()
     version: str = ""
@@ -120,9 +120,9 @@ class Order:
     """An order and its history.
 
     Attributes:
-        state: a name from `shop.internal.OrderState` without `ORDER_STATE_`.
+        state: a name from `shop.internal.OrderState`, without the prefix `ORDER_STATE_`.
         lines: what was ordered; set only in lists of orders, which have no receipts.
-        receipt: None in lists, and after an old order's details have been deleted.
+        receipt: None in lists of orders, and for old orders whose details have been deleted.
         workers: the number of workers that have owned the order, more than one after a takeover.
     """
 
@@ -158,7 +158,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """A trace, with its spans in the order in which a waterfall diagram shows them."""
+    """A trace, with its spans in the order of a waterfall diagram."""
 
     trace_id: str
     spans: tuple[Span, ...] = ()

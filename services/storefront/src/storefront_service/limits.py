@@ -20,7 +20,7 @@ LIMITS = {
     "declines_per_network": "Many cards from your network were declined",
     "letters_per_recipient": "Many orders named this e-mail address",
 }
-"""What customers read when a limit is reached, by setting. Logs and metrics use the setting's name as the reason."""
+"""Maps the name of each limit to the text that customers see when they reach it. Logs and metrics use the name."""
 
 _MAX_KEYS = 100_000
 _HOUR_SECONDS = 3600.0
@@ -31,10 +31,10 @@ class LimitReached(ResourceExhausted):
 
 
 class OrderLimits:
-    """Allows each key a number of events per hour, in a burst or spread out (generic cell rate algorithm).
+    """Allows a number of events per hour for each key, in a burst or spread out (generic cell rate algorithm).
 
-    A key is a limit's name with the session, network or mailbox it applies to. Its state is the time when its whole
-    allowance is available again. Beyond 100,000 keys, the least recently counted keys are forgotten.
+    A key is a limit's name with the session, network or mailbox that the limit applies to. Each key is stored with the
+    time when its whole allowance is available again. Beyond 100,000 keys, the least recently counted are forgotten.
     """
 
     def __init__(
@@ -44,15 +44,16 @@ class OrderLimits:
         self._clock = clock
         self._full_at: dict[tuple[str, str], float] = {}
         self._refusals = telemetry.counter(semconv.HTTP_REFUSALS)
-        for name in per_hour:  # export zeros from the start: an alert only sees increases of an existing series
+        for name in per_hour:  # export zeros from the start: alerts only notice increases of a series that exists
             self._refusals.add(0, ((semconv.HTTP_REFUSAL_REASON, name),))
 
     @contextmanager
     def order(self, user_id: str, address: str, email: str) -> Iterator[Callable[[], None]]:
-        """Count the order that the `with` block places, or its declined card. Raise LimitReached if a limit is reached.
+        """Raise LimitReached if a limit is reached. Otherwise, run the `with` block and count its order.
 
-        Orders that fail, or for which the block calls the yielded function, are not counted. Nor are private addresses,
-        because they may belong to a proxy that all customers share.
+        If the block raises DomainError, its order does not count, but a declined card does. If the block calls the
+        yielded function, its order does not count either. Networks of private addresses are not limited: such an
+        address may belong to a proxy that all customers share.
         """
         by = {"session": user_id, "network": public_network(address)}
         orders = [(f"orders_per_{name}", key) for name, key in by.items() if key]
@@ -86,6 +87,6 @@ class OrderLimits:
 
 
 def _mailbox(email: str) -> str:
-    """Return the mailbox behind an address, because most providers ignore dots and anything after a plus sign."""
+    """Return the same text for addresses of one mailbox: most providers ignore dots and anything after a plus sign."""
     local, _, domain = email.lower().rpartition("@")
     return f"{local.partition('+')[0].replace('.', '')}@{domain}"

@@ -1,4 +1,4 @@
-"""The checkout form: its fields, their rules, and the error texts beside them."""
+"""The checkout form: its fields, their validation rules and their error messages."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -20,9 +20,9 @@ _NUMBERS = ("zip_code", "credit_card_number")
 
 @dataclass(frozen=True, slots=True)
 class OrderForm:
-    """A valid checkout form. It has card data only once the total has been shown. `repr` never shows card data."""
+    """A valid checkout form. Card data is empty until the visitor has seen the total. `repr` never shows card data."""
 
-    key: str  # generated with the page, so sending the same page twice places one order
+    key: str  # generated with the page, so submitting a page twice places only one order
     email: str
     address: Address
     card_number: str = field(repr=False)
@@ -32,7 +32,7 @@ class OrderForm:
 
 
 class InvalidForm(Exception):
-    """Form fields are missing or invalid. `problems` maps each such field to a text for the customer."""
+    """Form fields are missing or invalid. `problems` maps the name of each such field to a text for the customer."""
 
     def __init__(self, problems: Mapping[str, str]) -> None:
         super().__init__("the form has invalid fields")
@@ -41,7 +41,7 @@ class InvalidForm(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _Field:
-    """A field's rule, and what customers read if its value is missing (None if it is optional) or invalid."""
+    """A field's validation rule, and the messages for a missing value (None if optional) and for an invalid value."""
 
     missing: str | None
     invalid: str = ""
@@ -130,5 +130,5 @@ _FIELDS = {
 """All fields, in the order in which the page shows them."""
 
 CARD_FIELDS = frozenset(name for name in _FIELDS if name.startswith("credit_card_"))
-"""Fields whose values no page, log, cookie or error may repeat."""
+"""Fields with card data, which must never appear in a page, log, cookie or error."""
 DELIVERY_FIELDS = _FIELDS.keys() - CARD_FIELDS

@@ -25,7 +25,7 @@ class Session:
 
     Attributes:
         begun: whether the browser sent a valid cookie with this id.
-        cookie: the value that the response sets, "" to delete the browser's cookie, or None to leave it unchanged.
+        cookie: the cookie that the response sets; "" deletes the browser's cookie, and None leaves it unchanged.
     """
 
     user_id: str

@@ -1,5 +1,3 @@
-"""Reads and changes the visitor's cart."""
-
 from shop import cart_pb2
 from shop.cart_pb2_grpc import CartServiceStub
 from shop_internal import cart_lines_pb2
@@ -19,13 +17,13 @@ class CartClient:
         return tuple(CartLine(item.product_id, item.quantity) for item in cart.items)
 
     async def add(self, user_id: str, line: CartLine, key: str) -> None:
-        """Add a quantity of a product, at most once per key. A cart is anonymous until an order is placed from it."""
+        """Add a quantity of a product, at most once per key. The cart is anonymous until the visitor orders it."""
         item = cart_pb2.CartItem(product_id=line.product_id, quantity=line.quantity)
         request = cart_pb2.AddItemRequest(user_id=user_id, item=item)
         await self._stub.AddItem(request, metadata=(("idempotency-key", key), ("anonymous-cart", "1")))
 
     async def set_quantity(self, user_id: str, line: CartLine) -> None:
-        """Set the quantity of a product that is in the cart; 0 removes it."""
+        """Set the quantity of a product that is in the cart; 0 removes the product."""
         item = cart_pb2.CartItem(product_id=line.product_id, quantity=line.quantity)
         await self._lines.SetQuantity(cart_lines_pb2.SetQuantityRequest(user_id=user_id, item=item))
 

@@ -1,5 +1,3 @@
-"""Reads and caches the product catalog, and searches it."""
-
 from collections.abc import Iterable, Mapping
 
 from chassis.cache import TtlCache
@@ -15,14 +13,14 @@ _ALL = "catalog"
 
 
 class CatalogClient:
-    """Reads and caches the catalog. Serves a stale catalog while a refresh is running or failing."""
+    """Caches the product catalog, and searches it. Serves a stale catalog during a refresh or after a failed one."""
 
     def __init__(self, stub: ProductCatalogServiceStub, telemetry: Telemetry) -> None:
         self._stub = stub
         self._cache = TtlCache(self._fetch, _TTL_SECONDS, "catalog", telemetry, serve_stale=True)
 
     async def current(self) -> Catalog:
-        """Return the catalog. Raise DomainError if no catalog is cached yet and reading it fails."""
+        """Return the catalog. Raise DomainError if it cannot be read and no older catalog is cached."""
         (catalog,) = await self._cache.get(_ALL)
         return catalog
 
@@ -51,7 +49,7 @@ CHECKS: Mapping[str, Check] = {
         ("results.price_usd", _have_prices(found.results))
     ],
 }
-"""Reject invalid prices here: otherwise their conversion would fail, and the currency service would be blamed."""
+"""Reject invalid prices here: otherwise, converting them would fail, and logs would blame the currency service."""
 
 
 def _from_wire(message: product_catalog_pb2.Product) -> Product:

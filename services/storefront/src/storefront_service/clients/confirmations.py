@@ -11,13 +11,13 @@ from shop_internal.mail_records_pb2_grpc import MailRecordsStub
 
 @dataclass(frozen=True, slots=True)
 class Confirmation:
-    """The e-mail that confirms an order. `state` is QUEUED, SENT or FAILED; `message` is None once it has been sent."""
+    """The e-mail that confirms an order. `state` is QUEUED, SENT or FAILED; `message` is None once SENT."""
 
     state: str
     message: EmailMessage | None
 
     def body(self, subtype: str) -> str | None:
-        """Return the `plain` or `html` body, or None if there is none."""
+        """Return the `plain` or `html` body, or None if the message has no such body."""
         part = None if self.message is None else self.message.get_body((subtype,))
         return None if part is None else str(part.get_content())
 
@@ -27,7 +27,7 @@ class ConfirmationsClient:
         self._stub = stub
 
     async def find(self, order_id: str) -> Confirmation | None:
-        """Return an order's confirmation; None if there is none yet. Raise DomainError if the email service fails."""
+        """Return the order's confirmation, or None if it has none yet. Raise DomainError if the email service fails."""
         try:
             found = await self._stub.GetMail(mail_records_pb2.GetMailRequest(order_id=order_id))
         except NotFound:

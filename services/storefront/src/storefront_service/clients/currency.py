@@ -1,5 +1,3 @@
-"""Converts prices to the visitor's currency, and caches each converted amount."""
-
 from collections.abc import Sequence
 
 from chassis.cache import TtlCache
@@ -14,7 +12,7 @@ _ALL = "currencies"
 
 
 class CurrencyClient:
-    """Lists currencies and converts amounts. Serves stale values while a refresh is running or failing."""
+    """Lists currencies and converts amounts. Serves stale values during a refresh or after a failed one."""
 
     def __init__(self, stub: CurrencyServiceStub, telemetry: Telemetry) -> None:
         self._stub = stub
@@ -22,12 +20,12 @@ class CurrencyClient:
         self._converted = TtlCache(self._convert, _TTL_SECONDS, "conversions", telemetry, serve_stale=True)
 
     async def codes(self) -> tuple[str, ...]:
-        """Return all currency codes, sorted. Raise DomainError if none are cached yet and reading them fails."""
+        """Return all currency codes, sorted. Raise DomainError if they cannot be read and none are cached."""
         (codes,) = await self._codes.get(_ALL)
         return codes
 
     async def convert(self, amounts: Sequence[Money], code: str) -> list[Money]:
-        """Convert amounts to a currency, rounded as checkout charges them. Raise DomainError if a conversion fails."""
+        """Convert amounts to a currency, rounding as checkout does. Raise DomainError if a conversion fails."""
         foreign = [(amount, code) for amount in amounts if amount.currency_code != code]
         converted = dict(zip(foreign, await self._converted.get(*foreign), strict=True)) if foreign else {}
         return [converted.get((amount, code), amount) for amount in amounts]

@@ -1,5 +1,3 @@
-"""Places orders through checkout, and reads orders from checkout's journal."""
-
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC
@@ -21,14 +19,14 @@ _LISTED = 50
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """A placed order. `repeated` is true if an earlier request with the same key placed it."""
+    """A placed order. `repeated` is true if an earlier request with the same key had already placed the order."""
 
     order_id: str
     repeated: bool
 
 
 class OrdersClient:
-    """Quotes, places and reads orders. Every method raises DomainError if checkout refuses or fails."""
+    """Quotes, places and reads orders. Every method raises DomainError if checkout refuses the call or fails."""
 
     def __init__(self, checkout: CheckoutServiceStub, quotes: OrderQuotesStub, journal: OrderJournalStub) -> None:
         self._checkout = checkout
@@ -40,7 +38,7 @@ class OrdersClient:
         return _receipt_from_wire(await self._quotes.QuoteOrder(_request_to_wire(user_id, currency, form)))
 
     async def place(self, user_id: str, total: Money, form: OrderForm) -> Placed:
-        """Order the user's cart if it still costs this total. Each form key places at most one order."""
+        """Order the user's cart if it still costs `total`. Submitting the same form twice places only one order."""
         request = _request_to_wire(user_id, total.currency_code, form)
         metadata = (("idempotency-key", form.key), ("expected-total", str(total)))
         call = self._checkout.PlaceOrder(request, metadata=metadata)

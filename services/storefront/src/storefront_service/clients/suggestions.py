@@ -1,5 +1,3 @@
-"""Fetches recommendations and ads. Pages leave them out when their services are slow or fail."""
-
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -15,12 +13,12 @@ from storefront_service.domain import Ad, Recommended, is_local_path
 log = structlog.get_logger()
 
 _MAX_PRODUCTS, _MAX_RECOMMENDED = 100, 5
-# Limit untrusted text: pages show the version named by the service, and calls send the version named by the visitor.
+# Version names are untrusted: calls send the name from the visitor's request, and pages show the service's response.
 _VERSION = re.compile(r"[a-z0-9][a-z0-9.-]{0,15}", re.ASCII)
 
 
 class SuggestionsClient:
-    """Fetches recommendations and ads. If a service fails, methods return an empty result and raise no error."""
+    """Fetches recommendations and ads. If a service is slow or fails, returns an empty result instead of raising."""
 
     def __init__(self, recommendations: RecommendationServiceStub, ads: AdServiceStub) -> None:
         self._recommendations = recommendations
@@ -29,7 +27,7 @@ class SuggestionsClient:
     async def recommended(self, user_id: str, product_ids: Sequence[str], version: str) -> Recommended:
         """Return up to five products that go with the given products, or none if the service fails.
 
-        A mesh or gateway routes the call to this version of the service; "" means any version.
+        A mesh or gateway can route the call to the given `version` of the service; "" allows any version.
         """
         known = product_ids[:_MAX_PRODUCTS]
         request = recommendation_pb2.ListRecommendationsRequest(user_id=user_id, product_ids=known)
@@ -45,7 +43,7 @@ class SuggestionsClient:
         return Recommended(found, named[0] if named else "")
 
     async def ad(self, contexts: Sequence[str], *, page: str = "") -> Ad | None:
-        """Return an ad for these keywords that does not link to `page`; None if there is none or the service fails."""
+        """Return an ad for these keywords that does not link to `page`, or None if no ad fits or the service fails."""
         try:
             found = (await self._ads.GetAds(ad_pb2.AdRequest(context_keys=contexts))).ads
         except DomainError as error:

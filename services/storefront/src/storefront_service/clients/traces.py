@@ -1,4 +1,4 @@
-"""Reads order traces from a store with Jaeger's HTTP API v3."""
+"""Reads traces of orders through Jaeger's HTTP API v3."""
 
 import asyncio
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -17,13 +17,13 @@ log = structlog.get_logger()
 _MAX_BYTES = 4 * 1024 * 1024
 _MAX_TRACES = 50
 _MAX_SPANS = 200
-# Search around the time the order was recorded: its trace begins just before, and clocks differ a little.
+# How far to search around the time an order was recorded: its trace begins a bit earlier, and clocks differ.
 _BEFORE, _AFTER = timedelta(seconds=30), timedelta(seconds=30)
 _FAILED = {2, "STATUS_CODE_ERROR"}
 
 
 class TracesClient:
-    """Reads traces from the store at `url`, which includes any login the store needs. Without a URL, finds none."""
+    """Reads traces from the store at `url`, which may include a user and password. Without a URL, finds no traces."""
 
     def __init__(self, url: str | None, *, timeout_seconds: float) -> None:
         self._timeout_seconds = timeout_seconds
@@ -34,7 +34,7 @@ class TracesClient:
         return self._client is not None
 
     async def of_order(self, order_id: str, created_at: datetime) -> Trace | None:
-        """Return the trace in which an order was placed; None if it is not found, or if the store is slow or fails."""
+        """Return the trace of placing an order, or None if the store has no such trace, is slow or fails."""
         if self._client is None:
             return None
         try:
@@ -53,7 +53,7 @@ class TracesClient:
         query = {
             "query.service_name": "checkout",
             "query.operation_name": "shop.CheckoutService/PlaceOrder",
-            # Jaeger releases that ignore this filter return all traces in the period, so `_trace_of` filters again.
+            # Some Jaeger releases ignore this filter and return all traces in the period, so `_trace_of` filters again.
             "query.attributes": orjson.dumps({semconv.ORDER_ID: order_id}).decode(),
             "query.start_time_min": (created_at - _BEFORE).isoformat(),
             "query.start_time_max": (created_at + _AFTER).isoformat(),
@@ -70,7 +70,7 @@ class TracesClient:
 
 
 def _spans(document: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """Yield the exported spans, each with its service's name."""
+    """Yield the exported spans, each with the name of its service."""
     for resource in document["result"]["resourceSpans"]:
         service = str(_attributes(resource["resource"]).get("service.name", ""))
         for scope in resource["scopeSpans"]:
@@ -86,7 +86,7 @@ def _start(span: Mapping[str, Any]) -> int:
 
 
 def _trace_of(order_id: str, spans: Sequence[Mapping[str, Any]]) -> Trace | None:
-    """Return the earliest trace with a span for the order: later traces are recoveries and repeats."""
+    """Return the earliest trace with a span for the order. Later traces are of recoveries and repeated requests."""
     marked = [span for span in spans if _attributes(span).get(semconv.ORDER_ID) == order_id]
     if not marked:
         return None

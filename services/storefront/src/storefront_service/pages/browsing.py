@@ -33,7 +33,7 @@ class BrowsingPages(Pages):
         return self.render("home.html", frame, hero=hero, featured=featured, tiles=catalog.emblems(), ad=ad)
 
     async def search(self, request: Request) -> Response:
-        """Show the products that match the query; without a query, all products."""
+        """Show the products that match the query, or all products if there is no query."""
         query = " ".join(request.query_params.get("q", "").split())
         if len(query) > _MAX_QUERY:
             raise InvalidArgument.field("q", f"must have at most {_MAX_QUERY} characters")

@@ -23,7 +23,7 @@ _YEAR_SECONDS = 365 * 24 * 3600
 
 @dataclass(frozen=True, slots=True)
 class CartRow:
-    """A line of a cart or order. If it is no longer sold, `product` is None and, in a cart, so are the prices."""
+    """A line of a cart or order. If the product is no longer sold, `product` and, in a cart, the prices are None."""
 
     product_id: str
     quantity: int
@@ -56,7 +56,6 @@ async def view_cart(pages: Pages, catalog: Catalog, lines: Sequence[CartLine], c
 
 
 def view_receipt(receipt: Receipt, catalog: Catalog) -> CartView:
-    """Return a view of a receipt's lines."""
     lines = receipt.lines
     rows = [CartRow(line.product_id, line.quantity, catalog.get(line.product_id), line.cost) for line in lines]
     return CartView(tuple(rows), total(receipt.shipping_cost.currency_code, [line.cost for line in lines]))
@@ -100,7 +99,7 @@ class CartPages(Pages):
         return RedirectResponse(f"/cart?added={product.id}", _SEE_OTHER)
 
     async def set_quantity(self, request: Request) -> Response:
-        """Set a product's quantity in the cart, even if the product is no longer sold; 0 removes it."""
+        """Set a product's quantity in the cart, even if the product is no longer sold; 0 removes the product."""
         form = await read_form(request)
         line = CartLine(form.get("product_id", ""), _parse_quantity(form.get("quantity", ""), lowest=0))
         await require("cart", self.clients.carts.set_quantity(session_of(request).user_id, line))
@@ -111,7 +110,7 @@ class CartPages(Pages):
         return RedirectResponse("/cart", _SEE_OTHER)
 
     async def _is_unused(self, user_id: str) -> bool:
-        """Return whether a session has no items or orders, in which case an attacker may have planted its cookie."""
+        """Return whether a session has no items and no orders, so that an attacker may have planted its cookie."""
         try:
             return not await self.clients.carts.read(user_id) and not await self.clients.orders.of_user(user_id)
         except DomainError:

@@ -33,10 +33,10 @@ _SEE_OTHER = 303
 _MINUTE_SECONDS = 60
 _INVALID, _DECLINED, _CONFLICT, _TOO_MANY, _UNAVAILABLE = 422, 402, 409, 429, 503
 _ORDERED_BEFORE = "CART_ORDERED"
-# Errors with these reasons mean that the order already exists: redirect to its page, which shows how it ends.
+# Errors with these reasons mean that the order already exists, so redirect to its page, which shows the outcome.
 _EXISTS = {"ORDER_IN_PROGRESS", "ORDER_IN_FLIGHT", "ORDER_NEEDS_REVIEW", "ORDER_SETTLED", _ORDERED_BEFORE}
 _OF_SESSION = "session"
-_MAX_COOKIE = 3500  # browsers drop cookies of more than 4096 bytes
+_MAX_COOKIE = 3500  # browsers drop cookies larger than 4096 bytes
 _TOTAL = re.compile(r"([0-9]{1,18}\.[0-9]{2,9}) ([A-Z]{3})")
 
 
@@ -73,8 +73,8 @@ class CheckoutPages(Pages):
     async def form(self, request: Request) -> Response:
         """Show the form, with the total if the visitor has already entered an address."""
         fields = dict(parse_qsl(request.cookies.get(DELIVERY_COOKIE, "")))
-        if fields.pop(_OF_SESSION, "") != session_label(session_of(request).user_id):  # another session's cookie
-            fields = {}
+        if fields.pop(_OF_SESSION, "") != session_label(session_of(request).user_id):
+            fields = {}  # the cookie belongs to another session
         try:
             receipt = await self._quote(request, fields) if fields else None
         except order_form.InvalidForm:
@@ -84,7 +84,7 @@ class CheckoutPages(Pages):
         return await self._form(request, fields, None, receipt)
 
     async def submit(self, request: Request) -> Response:
-        """Place the order and redirect to its page; if the form has no total yet, redirect to the form with a total."""
+        """Place the order and redirect to its page. If the form has no total yet, redirect to show the total."""
         fields = await read_form(request)
         total = _shown_total(request, fields)
         parse_idempotency_key(fields.get("key", ""), "key")
@@ -104,7 +104,7 @@ class CheckoutPages(Pages):
         return _order_page(placed.order_id, repeated=placed.repeated)
 
     async def _lead_to_total(self, request: Request, fields: Mapping[str, str]) -> Response:
-        """Redirect to the form with the total, so that visitors can reload the page and return to it."""
+        """Redirect to the form with the total. After a redirect, visitors can reload the page or return to it."""
         entered = {name: text for name, text in fields.items() if name in order_form.DELIVERY_FIELDS}
         cookie = urlencode({**entered, _OF_SESSION: session_label(session_of(request).user_id)})
         if len(cookie) > _MAX_COOKIE:
@@ -128,7 +128,7 @@ class CheckoutPages(Pages):
         return await self._form_again(request, fields, rejection)
 
     async def _form_again(self, request: Request, fields: Mapping[str, str], rejection: Rejection) -> Response:
-        """Show the form with the current total, or with the accepted total while the order's outcome is unknown."""
+        """Show the form with the current total or, if the outcome is unknown, the total that the visitor accepted."""
         receipt = None
         if rejection.status != _UNAVAILABLE:
             with contextlib.suppress(order_form.InvalidForm, DomainError):

@@ -1,5 +1,3 @@
-"""Error pages."""
-
 from http import HTTPStatus
 
 from starlette.exceptions import HTTPException
@@ -55,10 +53,10 @@ class ErrorPages(Pages):
                 response.headers.update(error.headers or {})
             case DomainError():
                 status = next((code for kind, code in _STATUS.items() if isinstance(error, kind)), 503)
-                # The message names the field and the rule, but never quotes the value.
+                # This text is safe to show: it names the field and the rule, but never quotes the value.
                 described = f"{error.message[:1].upper()}{error.message[1:]}." if status in {400, 409} else ""
                 response = await self._page(request, status, _TEXTS.get(status, described))
-            case _:  # the chassis has logged the error
+            case _:  # the chassis has already logged the error
                 response = await self._page(request, 500, _TEXTS[500])
         return response
 

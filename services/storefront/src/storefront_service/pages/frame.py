@@ -1,4 +1,4 @@
-"""What all pages share: the frame around them, and code that loads parts of the shop and renders templates."""
+"""The base class of all pages, and the frame around every page."""
 
 import asyncio
 from collections.abc import Awaitable, Sequence
@@ -41,7 +41,7 @@ def found(value: T | None) -> T:
 
 
 async def require(part: str, call: Awaitable[T]) -> T:
-    """Await a call that the page needs. Raise PartDown if the service fails, or the service's error if it refuses."""
+    """Await a call that the page needs. Raise PartDown if the service fails; if it refuses the call, propagate its error."""
     try:
         return await call
     except REFUSALS:
@@ -70,13 +70,13 @@ class Frame:
 
 @dataclass
 class Pages:
-    """The base of all pages: loads the frame, converts prices and renders templates."""
+    """The base class of all pages: loads the frame, converts prices and renders templates."""
 
     templates: Templates
     clients: Clients
 
     async def frame(self, request: Request, cart: Sequence[CartLine] | None = None) -> Frame:
-        """Load the frame, leaving out parts that are slow or fail. Read the cart unless it is given."""
+        """Load the frame, leaving out parts that are slow or fail. Read the cart only if `cart` is None."""
         user_id, carts = session_of(request).user_id, self.clients.carts
         lines, codes, catalog = await asyncio.gather(
             or_none(carts.read(user_id, timeout_seconds=_COUNT_SECONDS) if cart is None else asyncio.sleep(0, cart)),
@@ -110,7 +110,7 @@ class Pages:
             return list(amounts)
 
     async def recommended(self, request: Request, product_ids: Sequence[str]) -> Recommended:
-        """Return products that go with these, recommended by the service version named in the `shop-version` header."""
+        """Return products that go with the given ones. The `shop-version` header selects the service's version."""
         user_id, version = session_of(request).user_id, request.headers.get("shop-version", "")
         return await self.clients.suggestions.recommended(user_id, product_ids, version)
 
@@ -134,7 +134,7 @@ async def or_none(call: Awaitable[T]) -> T | None:
 
 
 def _return_to(request: Request) -> str:
-    """Return the path of the page that the visitor sees or, after a rejected form, of the page with the form."""
+    """Return the path of the current page or, after a rejected form, the path of the page that has the form."""
     if request.method == "POST":
         return "/cart" if request.url.path.startswith("/cart") else "/checkout"
     return quote(request.url.path) + (f"?{request.url.query}" if request.url.query else "")

@@ -19,7 +19,7 @@ from storefront_service.pages.cart import view_receipt
 from storefront_service.pages.frame import CURRENCY_COOKIE, DELIVERY_COOKIE, PERSONAL, Pages, found, or_none, require
 from storefront_service.web.middleware import session_of
 
-# Streams end within a shutdown's grace period, so they never delay the shutdown; browsers reconnect.
+# Shorter than the grace period, so that open streams never delay a shutdown. Browsers reconnect.
 _STREAM_SECONDS = 15.0
 _POLL_SECONDS = 0.4
 # Limit the load: each stream holds a connection and polls its order, and visitors can open any number of streams.
@@ -87,7 +87,7 @@ class OrderPages(Pages):
     async def events(self, request: Request) -> Response:
         """Stream the order's progress as server-sent events until the order is final or _STREAM_SECONDS have passed.
 
-        Refuse the stream if too many are open: the page then shows no progress until it is reloaded.
+        Refuse the stream if too many are open. The page then shows no progress until the visitor reloads it.
         """
         order = await self._find(request)
         if self._streams >= _MAX_STREAMS:
@@ -134,7 +134,7 @@ class OrderPages(Pages):
                 try:
                     order = await self.clients.orders.find(order.user_id, order.order_id) or order
                 except DomainError:
-                    yield ": checkout does not respond\n\n"  # checkout may recover before the stream ends
+                    yield ": checkout does not respond\n\n"  # keep the stream open: checkout may recover
         finally:
             self._streams -= 1
 

@@ -13,7 +13,7 @@ _TYPE = "application/x-www-form-urlencoded"
 
 
 async def read_form(request: Request) -> dict[str, str]:
-    """Return a form's fields. Raise InvalidArgument for malformed fields, HTTPException for a wrong type or length."""
+    """Return a form's fields. Raise InvalidArgument if it is malformed, HTTPException for a wrong type or length."""
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != _TYPE:
         raise HTTPException(415)
     body = bytearray()

@@ -9,7 +9,7 @@ SECURITY_HEADERS = {
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
     "permissions-policy": "camera=(), geolocation=(), microphone=(), payment=()",
-    # "no-referrer" would make browsers send forms with `Origin: null`.
+    # "no-referrer" would make browsers send forms with `Origin: null`, which the shop rejects.
     "referrer-policy": "same-origin",
     "x-frame-options": "DENY",
 }

@@ -12,7 +12,7 @@ from chassis.values.hosts import is_foreign
 from storefront_service.domain import session_label
 from storefront_service.sessions import LIFETIME_SECONDS, Session, SessionSigner
 
-_STATIC = "/static/"  # shared caches store these responses, so they set no cookie
+_STATIC = "/static/"  # shared caches store responses below this path, so those set no cookie
 
 
 def session_of(request: Request) -> Session:
@@ -44,6 +44,6 @@ class ShopMiddleware:
         origin, site, host = (request.headers.get(name) for name in ("origin", "sec-fetch-site", "host"))
         is_form = scope["method"] not in {"GET", "HEAD"}
         handle = self._forbidden if is_form and is_foreign(origin, site, host or "") else self._app
-        # Spans of this page and of all its calls record the baggage.
+        # Record the session in the spans of this request and of all the calls it makes.
         add_baggage(semconv.SESSION_ID, session_label(session.user_id))
         await handle(scope, receive, send if scope["path"].startswith(_STATIC) else send_with_cookie)

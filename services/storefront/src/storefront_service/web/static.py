@@ -24,7 +24,7 @@ class _File:
 
 
 class StaticFiles:
-    """Serves all static files, reading them only once, at startup."""
+    """Serves static files, which it reads only once, at startup."""
 
     def __init__(self) -> None:
         self._files = {path.relative_to(FOLDER).as_posix(): _read(path) for path in FOLDER.rglob("*") if path.is_file()}

@@ -1,5 +1,3 @@
-"""Renders pages from templates."""
-
 from collections.abc import Hashable, Mapping
 from functools import lru_cache
 from typing import Any
@@ -23,7 +21,7 @@ class Templates:
             trim_blocks=True,
             lstrip_blocks=True,
         )
-        # Render categories and currencies only once, because they are the same on most pages.
+        # Cache the lists of categories and currencies, which look the same on most pages.
         fragment = lru_cache(maxsize=1024)(self._fragment)
         self._environment.globals.update(static=static.url, picture=static.picture, fragment=fragment)
         self._environment.filters.update(
