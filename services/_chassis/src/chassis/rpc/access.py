@@ -33,13 +33,13 @@ def for_callers(method: str, callers: Callers, serve_allowed: Serve, telemetry: 
 
     async def serve(requests: object, context: ServicerContext) -> bytes:
         """Serve a call, or abort it before reading its request, so that a denied caller can't fill the memory."""
-        # Don't cache names by peer address, a connection's only identifier: another caller may have the address by now.
+        # Don't cache names by peer address, the only key there is: another caller may have the address by now.
         names = _names(context.auth_context())
         if not allowed.isdisjoint(names):
             return await serve_allowed(requests, context)
         denied.add(1, attributes)
         caller = b", ".join(names)
-        if caller not in logged:  # once per caller, however often it retries
+        if caller not in logged:  # once per caller, however often the caller retries
             logged.add(caller)
             log.warning("caller not allowed", caller=caller.decode() or "unknown", method=method)
         error = CallerNotAllowed(f"this caller may not call {method}: ALLOWED_CALLS does not list it")

@@ -41,8 +41,8 @@ def open_channel(target: str, identity: Identity | None, options: Sequence[tuple
 class Connection:
     """The part of grpc.aio.Channel that the shop uses, in plaintext or with mutual TLS and the current certificates.
 
-    `wrap` takes a method name and is called once for each stub method. It returns a wrapper; the
-    connection sets the wrapper's attribute `raw` to the same method on the channel in use.
+    `wrap` is called with each stub method's name, and returns an object that replaces the method. The connection sets
+    the object's attribute `raw` to the method of the channel in use.
     """
 
     def __init__(
@@ -100,10 +100,10 @@ class Connection:
         while new.get_state(try_to_connect=True) is not grpc.ChannelConnectivity.READY:
             await asyncio.sleep(_CONNECT_SECONDS)
             if certificates.refresh() is not identity:
-                old, new = new, old  # changed again: the next round opens another channel
+                old, new = new, old  # the certificates have changed again: the next round opens another channel
                 break
         self._channel = new
         for use in self._uses:
             use(new)
-        await old.close(_LONGEST_CALL_SECONDS)  # returns as soon as no call is in flight
+        await old.close(_LONGEST_CALL_SECONDS)  # waits until no call is in flight
         self._opened.remove(old)

@@ -1,4 +1,4 @@
-"""The health and reflection services, which every port serves."""
+"""The health service, which every port serves, and the reflection service."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -27,8 +27,8 @@ _REFLECTION = ("grpc.reflection.v1.ServerReflection", reflection.SERVICE_NAME)
 class Health:
     """Reports the status of each service and, under the empty name, of the process.
 
-    Replaces grpcio-health-checking's servicer, which holds a lock while it writes, so that a client that stops reading
-    would block health checks for everyone.
+    This replaces grpcio-health-checking's servicer, which holds a lock while it writes: a client that stopped reading
+    would block everyone's health checks.
     """
 
     def __init__(self) -> None:
@@ -77,10 +77,10 @@ class _Descriptors:
 
 
 class Introspection:
-    """Creates health and reflection handlers. If more than `max_calls` calls are open, the oldest is aborted."""
+    """Creates health and reflection handlers, which abort the oldest call if more than `max_calls` are open."""
 
     def __init__(self, telemetry: Telemetry, max_calls: int) -> None:
-        # Keep these limits separate: if probes failed when clients exhaust a service's limits, the pod would restart.
+        # Probes have their own limits: if clients that exhaust a service's limits broke probes, the pod would restart.
         refusals = Refusals("health", telemetry, NO_REQUEST, "open_call")
         self.requests = Waits(refusals, NO_REQUEST, MAX_WAITS)
         self._calls = Waits(refusals, "open_call", max_calls)

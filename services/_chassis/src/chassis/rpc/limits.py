@@ -1,4 +1,4 @@
-"""Limits on the resources that all clients of a port may use together. `OPTIONS` are gRPC's limits per connection."""
+"""Limits on the resources that the clients of a port may use. `OPTIONS` sets gRPC's own limits."""
 
 import asyncio
 import time
@@ -19,9 +19,9 @@ T = TypeVar("T")
 
 OPTIONS = (
     ("grpc.max_concurrent_streams", 100),
-    # By default, a stream counts towards the limit until its memory is freed: clients within the limit get refused.
+    # By default, ended streams count until their memory is freed, so gRPC refuses clients that are within the limit.
     ("grpc.http.overload_protection", 0),
-    # Bound an unread stream's memory; with bdp_probe, gRPC would adapt the buffer to the round-trip time.
+    # Bound the memory of a stream that isn't read. With bdp_probe, gRPC would resize the buffer at run time.
     ("grpc.http2.bdp_probe", 0),
     ("grpc.http2.lookahead_bytes", 16 * 1024),
     # Calls take memory before Python accepts them; gRPC refuses calls beyond these limits with CANCELLED.
@@ -79,7 +79,7 @@ class Limiter:
         return response
 
     def _forget_read(self) -> None:
-        # Called only now and then, because a callback on each task would slow down every call.
+        # This runs only now and then, because a callback on each task would slow down every call.
         self._responses = [(task, size) for task, size in self._responses if not task.done()]
         self._is_full = sum(size for _, size in self._responses) > _MAX_UNREAD_BYTES
         self._next_check = 0 if self._is_full else len(self._responses) + _CHECKED_RESPONSES
@@ -111,7 +111,7 @@ class Waits:
             self._started.pop(task, None)
 
     def refuse_late(self) -> None:
-        """Abort calls that have waited for ten seconds. This is polled, because a timer would slow down every call."""
+        """Abort calls that have waited for ten seconds. Polled, because a timer would slow down every call."""
         latest = time.monotonic() - _REQUEST_SECONDS
         for task in [task for task, started in self._started.items() if started <= latest]:
             self._refuse(task)

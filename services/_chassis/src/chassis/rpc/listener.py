@@ -1,4 +1,4 @@
-"""A port that serves RPCs, including its services' health and reflection."""
+"""A port that serves RPCs, health and reflection."""
 
 import asyncio
 import logging
@@ -74,7 +74,7 @@ class Listener:
         register(servicer, self._registrar if observed else replace(self._registrar, telemetry=Telemetry()))
 
     async def start(self, port: int, setting: str) -> int:
-        """Serve on a port (0 picks a free one) and return it. Raise OSError, naming the setting, if it is in use."""
+        """Serve on a port (0 picks a free one) and return it. If the port is in use, raise OSError with the setting."""
         try:
             bound = await self._serve(port)
         except RuntimeError as error:
@@ -85,7 +85,7 @@ class Listener:
         return bound
 
     async def _serve(self, port: int) -> int:
-        # Don't wrap health and reflection: probes would count towards the limit and clutter the telemetry.
+        # Don't wrap health and reflection, or probes would count towards the limit and clutter the telemetry.
         names = self._registrar.service_names
         reflected = self._introspection.reflection(names) if names else []
         self._server = grpc.aio.server(handlers=[*self._registrar.handlers, *reflected], options=self._options)
@@ -102,7 +102,7 @@ class Listener:
     async def _watch(self, port: int) -> None:
         """Refuse late requests, and replace the server if a method name that isn't UTF-8 crashes it."""
         while True:
-            try:  # a crash surfaces only at the timeout, unless all clients have left
+            try:  # while clients are connected, a crash surfaces only at the timeout
                 while await self._server.wait_for_termination(_CHECK_SECONDS):
                     self.limiter.requests.refuse_late()
                     self._introspection.requests.refuse_late()

@@ -21,7 +21,7 @@ _HINTS = {
     "WRONG_VERSION_NUMBER": " (TLS_FOLDER is set here: does the peer serve plaintext?)",
     "CERTIFICATE_VERIFY_FAILED": " (the peer's certificate, by ca.crt in TLS_FOLDER)",
     "Hostname Verification Check failed": " (the peer's certificate has another name; TLS_FOLDER is set here)",
-    # The colon follows an address. An error without an address means that the connection was lost during a call.
+    # The colon follows the address of a failed connection. Connections lost during a call have no address.
     ": Socket closed": _CLOSED,
     "recvmsg:Connection reset": _CLOSED,
     "Secure read failed": _CLOSED,
@@ -51,7 +51,6 @@ _REASONS = frozenset(ErrorReason.keys()) | {code.name for code in grpc.StatusCod
 
 
 def code_of(error: errors.DomainError) -> grpc.StatusCode:
-    """Return the status code for the error's kind."""
     return next((_CODES[kind] for kind in type(error).__mro__ if kind in _CODES), grpc.StatusCode.INTERNAL)
 
 
@@ -105,7 +104,7 @@ def _details(error: errors.DomainError) -> list[Message]:
 
 
 def from_rpc_error(error: grpc.aio.AioRpcError) -> errors.DomainError:
-    """Convert a peer's status to a domain error. A code that no kind maps to becomes Internal (outcome unknown)."""
+    """Convert a peer's status to a domain error. A status code without a kind becomes Internal (outcome unknown)."""
     info, bad_request = error_details_pb2.ErrorInfo(), error_details_pb2.BadRequest()
     retry = error_details_pb2.RetryInfo()
     status = None

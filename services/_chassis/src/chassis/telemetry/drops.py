@@ -25,9 +25,9 @@ _PHRASES = {status.phrase: f"HTTP {status.value}" for status in HTTPStatus}
 
 
 class FailureReasons(logging.Filter):
-    """Suppresses the exporters' log records: each attempt logs one, which may quote the collector's response.
+    """Suppresses the exporters' log records, because they may quote the collector's response.
 
-    `last` is the last failure's status, such as `UNAVAILABLE` or `HTTP 503`, or its exception type.
+    `last` is the status of the last failed export, such as `UNAVAILABLE` or `HTTP 503`, or its exception type.
     """
 
     _LOGGERS = (
@@ -44,7 +44,7 @@ class FailureReasons(logging.Filter):
 
     def install(self) -> None:
         for name in self._LOGGERS:
-            logging.getLogger(name).filters.insert(0, self)  # OpenTelemetry's own drops repetitions
+            logging.getLogger(name).filters.insert(0, self)  # before OpenTelemetry's filter, which drops repetitions
 
     @override
     def filter(self, record: logging.LogRecord) -> bool:

@@ -81,5 +81,5 @@ async def _record_loop_lag(lags: Histogram) -> None:
         await asyncio.sleep(interval)
         lags.record(max(0.0, time.perf_counter() - due))  # uvloop timers may fire up to a millisecond early
         used, cpu = time.process_time() - cpu, time.process_time()
-        # Let an idle process sleep: ten wake-ups a second would be most of the work it does.
+        # Wake an idle process less often: ten wake-ups a second would be most of its work.
         interval = _BUSY_INTERVAL_SECONDS if used > _BUSY_SHARE * interval else _IDLE_INTERVAL_SECONDS

@@ -1,4 +1,4 @@
-"""Counts what a port refuses in order to protect its process, and logs the counts at most every ten seconds."""
+"""Counts requests that a port refuses to protect its process, and logs the counts at most every ten seconds."""
 
 import asyncio
 from collections import Counter
@@ -14,7 +14,7 @@ _LOG_SECONDS = 10
 
 
 class Refusals:
-    """Counts a port's refusals by reason. All reasons are known in advance."""
+    """Counts a port's refusals by reason."""
 
     def __init__(self, port_name: str, telemetry: Telemetry, *reasons: str) -> None:
         self._port_name = port_name

@@ -20,7 +20,7 @@ class ReplacedExporter:
     def export(self, batch: Any, **options: Any) -> Any:
         if (identity := self._certificates.refresh()) is not self._identity:
             replaced, self._exporter, self._identity = self._exporter, self._create(), identity
-            replaced.shutdown()  # it is idle, because each signal has only one export at a time
+            replaced.shutdown()  # no export uses it now: a signal's exports never overlap
         return self._exporter.export(batch, **options)
 
     def __getattr__(self, name: str) -> Any:
@@ -28,12 +28,10 @@ class ReplacedExporter:
 
 
 def observe_certificates(telemetry: Telemetry, certificates: Certificates) -> None:
-    """Export the certificate's expiry and lifetime, and the number of failed reloads."""
-
     def lifetime() -> float:
         return certificates.current.expires_at - certificates.current.valid_from
 
-    # Call refresh(), because a process that neither serves nor makes calls reloads the files nowhere else.
+    # Call refresh() here, because a process that neither serves nor makes calls never reloads the files otherwise.
     telemetry.observe(semconv.CERTIFICATE_EXPIRY, lambda: [(certificates.refresh().expires_at, ())])
     telemetry.observe(semconv.CERTIFICATE_LIFETIME, lambda: [(lifetime(), ())])
     telemetry.observe(semconv.FAILED_RELOADS, lambda: [(certificates.failed_reloads, ())])

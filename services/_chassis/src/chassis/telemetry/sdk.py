@@ -32,7 +32,7 @@ from chassis.tls.certificates import Certificates
 # This logger's warning about a truncated value would be exported, truncated and warned about in an endless loop.
 logging.getLogger("opentelemetry.attributes").setLevel(logging.ERROR)
 
-# Must be less than 5 s: Kubernetes kills a pod that long after the longest possible drain.
+# Must be less than 5 s, because Kubernetes kills a pod 5 s after its longest possible drain.
 _SHUTDOWN_SECONDS = 3.0
 
 
@@ -88,9 +88,10 @@ def _resource(service_name: str) -> Resource:
 def open_exporters(
     protocol: str, certificates: Certificates | None = None
 ) -> tuple[SpanExporter, MetricExporter, LogRecordExporter]:
-    """Create OpenTelemetry's exporters for `grpc` or `http/protobuf`, which read their settings themselves.
+    """Create OpenTelemetry's exporters for `grpc` or `http/protobuf`. They read their settings from the environment.
 
-    If certificates are given, OTEL_EXPORTER_OTLP_[CLIENT_]CERTIFICATE and CLIENT_KEY name files in TLS_FOLDER.
+    If `certificates` is given, recreate an exporter when they change: OTEL_EXPORTER_OTLP_CERTIFICATE,
+    OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE and OTEL_EXPORTER_OTLP_CLIENT_KEY name files in the same folder.
     """
 
     def load(module: str, name: str) -> Any:

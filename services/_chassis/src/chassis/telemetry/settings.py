@@ -1,7 +1,4 @@
-"""Telemetry settings: OpenTelemetry's environment variables.
-
-This module validates them, because the SDK would replace or log invalid values, or fail later.
-"""
+"""Validates OpenTelemetry's environment variables: the SDK would replace or log invalid values, or fail later."""
 
 import re
 from typing import Annotated, Literal
