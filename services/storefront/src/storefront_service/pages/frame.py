@@ -41,7 +41,7 @@ def found(value: T | None) -> T:
 
 
 async def require(part: str, call: Awaitable[T]) -> T:
-    """Await a call that the page needs. Raise PartDown if the service fails; if it refuses the call, propagate its error."""
+    """Await a call that the page needs. Raise PartDown if the service fails; propagate its error if it refuses."""
     try:
         return await call
     except REFUSALS:
