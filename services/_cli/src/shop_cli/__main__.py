@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module, metadata
 from typing import Annotated
 
-# gRPC reads these on import. Without them, it logs a warning for every process that this one starts.
+# gRPC reads these variables on import. Without them, it logs a warning whenever this process starts another.
 os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 
@@ -37,20 +37,20 @@ COMMANDS = {
     "reconcile": ("Compare orders, charges, shipments and confirmations.", ".reconcile"),
     "load": ("Send simulated customers to the storefront.", ".load"),
 }
-"""Maps each command to its line in `shop --help` and its module, relative to `shop_cli.commands`.
+"""Maps each command to its summary in `shop --help` and its module, relative to `shop_cli.commands`.
 
-A plugin's entry point in the group `shop_cli.commands` is another such mapping, but with full module names.
+Plugins add such mappings through entry points in the group `shop_cli.commands`, but with full module names.
 """
 
 _OTHER_FAILURE = 1
 _INVALID_INPUT = 2
-# A retry doesn't help after Unavailable errors with these reasons.
+# Unavailable errors with these reasons are permanent, so a retry doesn't help.
 _REFUSALS = ("CALLER_NOT_ALLOWED", "TLS_FAILED")
 _EXIT_CODES = ((errors.InvalidArgument, _INVALID_INPUT), (errors.Unavailable, 4), (errors.DeadlineExceeded, 4))
 
 
 def main() -> None:
-    """Run a command. Print an error as one line on standard error and exit with the matching status."""
+    """Run a command. If it raises a DomainError, print one line on standard error and exit with the matching status."""
     if not BOOLEANS.get(os.environ.get("USE_HTTP_PROXY", "").lower()):
         ignore_proxies()
     try:
@@ -59,13 +59,13 @@ def main() -> None:
         details = ", ".join(f"{key}={value}" for key, value in error.metadata.items())
         typer.echo(visible(f"{error.reason}: {error.message}{f' ({details})' if details else ''}"), err=True)
         sys.exit(_exit_code(error))
-    except UnicodeEncodeError:  # an argument is not UTF-8
+    except UnicodeEncodeError:
         typer.echo("INVALID_ARGUMENT: arguments must be UTF-8", err=True)
         sys.exit(_INVALID_INPUT)
 
 
 def _exit_code(error: errors.DomainError) -> int:
-    if error.reason == "UNKNOWN_SERVICE":  # raised as NotFound, but the user mistyped an argument
+    if error.reason == "UNKNOWN_SERVICE":  # the user mistyped an argument
         return _INVALID_INPUT
     if error.reason in _REFUSALS:
         return _OTHER_FAILURE
@@ -73,7 +73,7 @@ def _exit_code(error: errors.DomainError) -> int:
 
 
 def app(arguments: Sequence[str]) -> typer.Typer:
-    """Return the Typer application. Import only the command that the first argument names.
+    """Return the Typer application, importing only the command that the first argument names.
 
     Importing all commands would take longer than most commands run.
     """
@@ -96,7 +96,7 @@ def app(arguments: Sequence[str]) -> typer.Typer:
 
 
 def _find_commands(wanted: str) -> Mapping[str, tuple[str, str]]:
-    """Return this package's commands. If `wanted` is not one, add those of plugins, or say what is missing."""
+    """Return this package's commands. If `wanted` is not among them, add the plugins' commands."""
     found = dict(COMMANDS)
     if wanted not in found:
         plugins = metadata.entry_points(group="shop_cli.commands")

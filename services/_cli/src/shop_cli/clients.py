@@ -27,10 +27,10 @@ from shop_internal.letter_spool_pb2_grpc import LetterSpoolStub
 from shop_internal.mail_records_pb2_grpc import MailRecordsStub
 from shop_internal.orders_pb2_grpc import OrderJournalStub
 
-if TYPE_CHECKING:  # the module imports cryptography, which takes 100 ms
+if TYPE_CHECKING:  # importing shop_cli.local.processes takes 100 ms, because it imports cryptography
     from shop_cli.local.processes import Process, Shop
 
-# Long enough for an order, which waits for its slowest dependency; other calls take milliseconds.
+# Long enough for PlaceOrder, which calls several other services. All other calls take milliseconds.
 TIMEOUT_SECONDS = 15.0
 
 T = TypeVar("T")
@@ -42,9 +42,8 @@ async def _client(
 ) -> AsyncIterator[T]:
     """Open a client for a gRPC service of the program `name`.
 
-    `at` is `host:port` or a process; None means `default_address`. Raise Unavailable with the reason TLS_FAILED or
-    NOTHING_LISTENS if the client cannot connect, or NOT_READY if the program is unhealthy. Raise DeadlineExceeded with
-    the reason NO_RESPONSE if the program hangs.
+    `at` is `host:port` or a process; None means `default_address`. Errors that gRPC itself raises get advice for the
+    user and a more specific reason: TLS_FAILED, NOT_READY, NOTHING_LISTENS or NO_RESPONSE.
     """
     is_internal = service.startswith("shop.internal.")
     if at is None or isinstance(at, str):
@@ -56,7 +55,7 @@ async def _client(
     try:
         yield stub(opened)
     except Unavailable as error:
-        if error.reason != "UNAVAILABLE":  # the service itself responded, with a more specific reason
+        if error.reason != "UNAVAILABLE":  # the service itself chose this reason
             raise
         if "TLS_FOLDER" in error.message:
             raise Unavailable(f"{name} at {target}: {error.message}", reason="TLS_FAILED") from error
@@ -84,7 +83,7 @@ mail_client = partial(_client, "email", MailRecordsStub, "shop.internal.MailReco
 
 
 async def fill_cart(shop: "Shop", user_id: str, lines: int) -> list[Product]:
-    """Add one product from each of the first `lines` categories, with quantities 1, 2, ...; return the products."""
+    """Add one product from each of the first `lines` categories, in quantities 1, 2, ..., and return the products."""
     async with catalog_client(shop["product-catalog"]) as catalog:
         listed = (await catalog.ListProducts(Empty())).products
     products = list({product.categories[0]: product for product in listed}.values())[:lines]
@@ -98,7 +97,7 @@ async def fill_cart(shop: "Shop", user_id: str, lines: int) -> list[Product]:
 def default_address(name: str, *, internal: bool) -> str:
     """Return the address of a program's public or internal services.
 
-    Prefer the environment variable, then the current folder's running shop, then the program's default local port.
+    The program's environment variable comes first, then the shop running in the current folder, then the default port.
     """
     programs = discover()
     program = find(programs, name)
@@ -112,10 +111,10 @@ def default_address(name: str, *, internal: bool) -> str:
 
 
 def tls_of(address: str, name: str) -> dict[str, Any]:
-    """Return options for a TLS channel to a program, or no options for a plaintext channel.
+    """Return the TLS options for a channel to a program; an empty dict means plaintext.
 
     Load certificates from $TLS_FOLDER or, if the address belongs to the running shop, from that shop's TLS folder.
-    For a forwarded port, add the server name in the program's certificate, because it differs from the address.
+    With $TLS_FOLDER, a loopback address is a forwarded port, so the certificate must name the program, not the host.
     Raise InvalidArgument if $TLS_FOLDER does not contain valid certificates.
     """
     if folder := os.environ.get("TLS_FOLDER"):
@@ -143,5 +142,5 @@ def key_metadata(key: str | None) -> tuple[tuple[str, str], ...]:
 
 
 async def is_replayed(call: grpc.aio.UnaryUnaryCall[Any, Any]) -> bool:
-    """Return whether PlaceOrder repeated its response to an earlier request."""
+    """Return whether PlaceOrder returned an order that an earlier request had placed."""
     return ("order-replayed", "true") in tuple(await call.trailing_metadata() or ())

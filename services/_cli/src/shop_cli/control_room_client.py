@@ -21,7 +21,6 @@ def require_run() -> Run:
 
 
 def status() -> dict[str, Any]:
-    """Return the status of the current folder's shop."""
     return cast("dict[str, Any]", _call("GET", "/api/status"))
 
 
@@ -32,7 +31,7 @@ def find_traces(**query: str) -> list[dict[str, Any]]:
 
 
 def get_trace(trace_id: str) -> list[dict[str, Any]]:
-    """Return a trace's spans. Raise NotFound if no spans of the trace are stored."""
+    """Return a trace's spans. Raise NotFound if none are stored."""
     return cast("list[dict[str, Any]]", _call("GET", f"/api/traces/{_segment('trace', trace_id)}"))
 
 

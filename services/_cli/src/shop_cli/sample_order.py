@@ -1,4 +1,4 @@
-"""Default order details: an address, and a card that is never charged."""
+"""A sample address and a test card, for orders that need any."""
 
 import re
 from datetime import UTC, datetime

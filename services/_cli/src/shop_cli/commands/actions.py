@@ -1,5 +1,3 @@
-"""`shop kill`, `shop freeze`, `shop resume` and `shop restart`: act on one service of the running shop."""
-
 from shop_cli import control_room_client
 from shop_cli.commands.options import Service
 from shop_cli.output.printing import console

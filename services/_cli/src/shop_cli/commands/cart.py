@@ -1,5 +1,3 @@
-"""`shop cart`: fill, show and empty a cart."""
-
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from typing import Annotated
@@ -74,7 +72,7 @@ async def empty_cart(user: User, *, address: Address = None) -> None:
 
 
 async def _quantity_in_cart(client: CartServiceStub, user: str, product_id: str) -> int | None:
-    """Return a product's quantity in a cart; None if reading it fails, because the product was added all the same."""
+    """Return a product's quantity in a cart; None if the cart cannot be read."""
     try:
         found = await client.GetCart(cart_pb2.GetCartRequest(user_id=user))
     except DomainError:
@@ -85,13 +83,13 @@ async def _quantity_in_cart(client: CartServiceStub, user: str, product_id: str)
 async def _print_cart(
     items: Sequence[cart_pb2.CartItem], products: Mapping[str, Product], currency: str | None
 ) -> None:
-    """Print a cart's lines, and their total unless a product's price is unknown."""
+    """Print a cart's lines. Print the total as well, unless a product's price is unknown."""
     rows, costs = [], []
     async with currency_client(None) as client:
         for item in items:
             line = [item.product_id, "not on sale" if products else "", str(item.quantity), "", ""]
             if product := products.get(item.product_id):
-                # Convert and round whole lines, as checkout does, so that they add up to the total.
+                # Convert and round line costs rather than unit prices, as checkout does, so they add up to the total.
                 price = money_from_wire(product.price_usd)
                 costs.append(await _convert(client, price * item.quantity, currency))
                 line = [product.id, product.name, str(item.quantity), str(price), str(costs[-1])]
@@ -102,14 +100,14 @@ async def _print_cart(
 
 
 async def _convert(client: CurrencyServiceStub, amount: Money, currency: str | None) -> Money:
-    """Convert an amount as checkout does; without a currency, return the amount unchanged."""
+    """Convert an amount and round it as checkout does. Without a currency, return the amount unchanged."""
     if currency is None or currency.upper() == amount.currency_code:
         return amount
     return round_to_minor_unit(money_from_wire(await convert_amount(client, money_to_wire(amount), currency)))
 
 
 async def _read_products() -> dict[str, Product]:
-    """Return the products on sale by id. If the catalog does not respond, print why and return no products."""
+    """Return the catalog's products by id. If the catalog does not respond, print the error and return no products."""
     try:
         async with catalog_client(None) as catalog:
             response = await catalog.ListProducts(Empty(), timeout=_CATALOG_SECONDS)
@@ -120,7 +118,7 @@ async def _read_products() -> dict[str, Product]:
 
 
 def _require_product(product_id: str, products: Mapping[str, Product]) -> None:
-    """Raise NotFound, with similar ids as suggestions, if the product is not on sale."""
+    """Raise NotFound, suggesting similar ids, if the catalog does not have the product."""
     if product_id in products:
         return
     wanted, ids = product_id.lower(), {known.lower(): known for known in products}

@@ -1,5 +1,3 @@
-"""`shop convert`: convert an amount between currencies."""
-
 import re
 from decimal import Decimal
 from typing import Annotated
@@ -35,7 +33,7 @@ async def convert(
 
 
 async def convert_amount(currency: CurrencyServiceStub, value: money_pb2.Money, to_code: str) -> money_pb2.Money:
-    """Convert an amount to a currency, whose code may be in lower case."""
+    """Convert an amount. `to_code` may be in lower case."""
     request = currency_pb2.CurrencyConversionRequest(to_code=to_code.upper())
     getattr(request, "from").CopyFrom(value)
     return await currency.Convert(request)

@@ -1,5 +1,3 @@
-"""`shop demo`: start all services, place an order in EUR, show its confirmation and its trace, stop everything."""
-
 import asyncio
 import os
 import tempfile
@@ -46,14 +44,14 @@ async def demo() -> None:
                 await asyncio.gather(*map(_start, shop))
                 await _fill_cart(shop)
                 await _place_order(shop)
-            # The services exported their last spans when they stopped.
+            # The trace is complete only now: services export their last spans when they stop.
             _show_trace(telemetry)
     console.print(f"\nAll services stopped; {time.monotonic() - started:.1f} s in total.")
     print_steps_after_demo()
 
 
 def _environment(otlp_port: int) -> dict[str, str]:
-    # Do not inherit a developer's settings for another shop.
+    # Inherit only these variables: a developer's environment may contain settings for another shop.
     inherited = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "TMPDIR") if name in os.environ}
     return {**inherited, **exporting_to(otlp_port)}
 
@@ -84,7 +82,7 @@ async def _place_order(shop: Shop) -> None:
 
 
 async def _confirmation(shop: Shop, order: OrderResult) -> str:
-    """Wait for the order's confirmation, sent soon after the order. Raise Unavailable if that takes too long."""
+    """Wait for the order's confirmation email and return it. Raise Unavailable if it takes too long."""
     request = GetMailRequest(order_id=order.order_id)
     deadline = time.monotonic() + _CONFIRMATION_SECONDS
     async with mail_client(shop["email"]) as records:

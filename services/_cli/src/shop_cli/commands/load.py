@@ -1,5 +1,3 @@
-"""`shop load`: send simulated customers to the storefront."""
-
 import importlib.util
 import json
 import os
@@ -64,9 +62,9 @@ def load(
         "WEB_PORT": "0",
         "FIGURES_SECONDS": "1",
     }
-    # Use a separate process: Locust patches the standard library for gevent, which is incompatible with gRPC.
+    # Use a separate process: Locust patches the standard library for gevent, and gRPC doesn't work with the patches.
     command = [sys.executable, "-P", "-m", "load_generator"]
-    # Start a new session, so that the process gets only the signal sent here, not Ctrl-C from the terminal as well.
+    # In a session of its own, the process doesn't get Ctrl-C from the terminal in addition to the signal sent below.
     with subprocess.Popen(  # noqa: S603 - our own program
         command, env={**os.environ, **settings}, stdout=subprocess.PIPE, text=True, start_new_session=True
     ) as process:
@@ -79,7 +77,7 @@ def load(
 
 
 def _show_figures(process: subprocess.Popen[str]) -> dict[str, Any] | None:
-    """Print figures on standard error while the process runs. Return its summary, or None if it printed none."""
+    """Print the process's figures on standard error until it ends. Return its summary, if it printed one."""
     summary = None
     for line in process.stdout or ():
         event = json.loads(line)

@@ -1,5 +1,3 @@
-"""`shop logs`: the log of a service of the running shop."""
-
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,7 +26,7 @@ def logs(
 ) -> None:
     """Print the last lines of a service's log; `--json` prints the lines of the file."""
     path = Path(require_run().folder) / ".shop" / "log" / f"{service}.log"
-    if not path.exists():  # stores have logs too, but are not programs
+    if not path.exists():  # `find` would reject a store, which also has a log
         find(discover(), service)
     end = path.stat().st_size if path.exists() else 0
     for line in read_log(path, lines, trace) if lines else ():
@@ -40,7 +38,7 @@ def logs(
 
 
 def _new_lines(path: Path, start: int) -> Iterator[str]:
-    """Yield the lines after a position in a file, and wait for new lines forever."""
+    """Yield the lines after a position in a file, then new lines as they are written."""
     pending = ""
     with path.open(encoding="utf-8", errors="replace") as file:
         file.seek(start)

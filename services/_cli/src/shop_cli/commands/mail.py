@@ -1,5 +1,3 @@
-"""`shop mail`: list and read order confirmations, and send messages again."""
-
 from email import message_from_string
 from email.policy import default
 from typing import Annotated
@@ -82,7 +80,7 @@ async def requeue_messages(
 
 
 def message_text(content: str) -> str:
-    """Return the main headers and the plain text of a MIME message."""
+    """Return a MIME message's main headers and plain text."""
     message = message_from_string(content, policy=default)
     headers = [f"{name}: {message[name]}" for name in _HEADERS if message[name]]
     body = message.get_body(("plain", "html"))

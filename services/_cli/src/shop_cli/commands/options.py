@@ -1,4 +1,4 @@
-"""Arguments and options that several commands share, and the bridge from Typer to async commands."""
+"""Arguments and options that several commands share."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -28,7 +28,7 @@ User = Annotated[str, typer.Argument(metavar="USER", help="Id of the user.")]
 
 
 def parse_state(states: Any, name: str) -> Any:
-    """Return the enum value whose `state_name` is this name. Raise BadParameter if there is none."""
+    """Return the enum value with this `state_name`. Raise BadParameter if there is none."""
     by_name = {state_name(states, value): value for value in states.values() if value}
     if name.upper() not in by_name:
         expected = ", ".join(by_name)
@@ -37,7 +37,7 @@ def parse_state(states: Any, name: str) -> Any:
 
 
 def async_command(command: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, T]:
-    """Wrap a coroutine function in a plain function with the same parameters, as Typer requires."""
+    """Wrap an async function in a plain one with the same parameters, because Typer cannot run async functions."""
 
     @wraps(command)
     def run(*args: P.args, **kwargs: P.kwargs) -> T:

@@ -1,5 +1,3 @@
-"""`shop order`: order the contents of a cart."""
-
 import secrets
 import time
 from contextlib import suppress
@@ -18,7 +16,7 @@ from shop_cli.output.printing import print_json, print_order
 from shop_cli.sample_order import ADDRESS, TEST_CARD, TEST_CVV, card_info
 
 _PLACE_ORDER = "shop.CheckoutService/PlaceOrder"
-# Wait at least this long for the trace, because services export spans only once a second.
+# Services export spans once a second, so don't look for the trace earlier.
 _EXPORT_SECONDS = 1.5
 _TRACE_SECONDS = 10.0
 _POLL_SECONDS = 0.2
@@ -91,7 +89,7 @@ async def order(
 
 
 def _wait_for_trace(trace_id: str) -> list[dict[str, Any]]:
-    """Return the trace's spans once PlaceOrder's server span has arrived, or, on timeout, the spans so far."""
+    """Wait for PlaceOrder's server span, then return the trace's spans. On timeout, return those received so far."""
     spans: list[dict[str, Any]] = []
     deadline = time.monotonic() + _TRACE_SECONDS
     time.sleep(_EXPORT_SECONDS)

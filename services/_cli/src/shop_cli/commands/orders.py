@@ -1,5 +1,3 @@
-"""`shop orders`: inspect, watch, requeue and settle the orders in checkout's journal."""
-
 import asyncio
 from typing import Annotated
 

@@ -1,5 +1,3 @@
-"""`shop products`: browse the catalog."""
-
 from typing import Annotated
 
 import typer

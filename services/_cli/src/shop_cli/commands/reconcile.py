@@ -1,5 +1,3 @@
-"""`shop reconcile`: compare the order records of checkout, payment, shipping and email."""
-
 import math
 import time
 from collections.abc import Sequence
@@ -65,7 +63,7 @@ def _summary(records: Records, mismatches: int) -> str:
 
 
 def _failure(error: DomainError) -> str:
-    if error.reason == "UNAVAILABLE":  # no connection; gRPC's own message is too long
+    if error.reason == "UNAVAILABLE":  # replace gRPC's own message, which is too long
         advice = (
             "was one killed or frozen? (`shop status`)" if find_run() else "no shop runs here (`shop up` starts one)"
         )

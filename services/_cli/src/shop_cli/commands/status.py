@@ -1,5 +1,3 @@
-"""`shop status`: the running shop at a glance."""
-
 from typing import Any
 
 from shop_cli import control_room_client

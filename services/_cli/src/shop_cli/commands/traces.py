@@ -1,5 +1,3 @@
-"""`shop traces` and `shop trace`: the traces of the running shop."""
-
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Any

@@ -1,5 +1,3 @@
-"""`shop up`: run the whole shop on this machine until Ctrl-C."""
-
 import asyncio
 import signal
 from collections.abc import Callable
@@ -18,7 +16,7 @@ from shop_cli.local.workspace import MAX_PORT_OFFSET, PORT_STEP, root
 from shop_cli.output.next_steps import print_next_steps
 from shop_cli.output.printing import console
 
-# Exit codes after a normal stop. SIGTERM kills a service that is still starting, because it has no handler yet.
+# Exit codes after a normal stop. SIGTERM kills a service that has not installed its signal handler yet.
 _STOPPED = (0, -signal.SIGTERM)
 
 Offset = Annotated[
@@ -75,7 +73,7 @@ async def up(
 
 
 def _reporter(room: ControlRoom, folder: Path | None) -> Callable[[ChildProcess], None]:
-    """Return a callback that prints a process's new state and, once the whole shop is ready, the next steps."""
+    """Return a callback that prints a process's new state. Once all processes are ready, it prints the next steps."""
     was_ready = False
 
     def report(process: ChildProcess) -> None:

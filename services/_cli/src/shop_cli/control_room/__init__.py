@@ -1,1 +1,0 @@
-"""The control room of `shop up`: a page and an API on loopback that show the running shop and inject faults."""

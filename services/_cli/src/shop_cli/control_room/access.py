@@ -1,8 +1,7 @@
-"""Control who can use the control room: browsers that opened the link with the token, and programs that send the token.
+"""Controls who can use the control room.
 
-Every user of this machine, and every web page in their browsers, can reach loopback. So a request needs the token and,
-to prevent DNS rebinding, a local Host header; a request that changes something also needs the
-page's own origin.
+Every user of this machine, and every web page in their browsers, can reach loopback. So each request must carry the
+run's token and, to prevent DNS rebinding, a local Host header. Pages of other origins cannot change anything.
 """
 
 import base64
@@ -35,7 +34,7 @@ def access_control(port: int, token: str) -> list[Middleware]:
 
 
 class AccessControl:
-    """ASGI middleware that admits only requests with the token to the control room on this port."""
+    """ASGI middleware that admits only requests with the token."""
 
     def __init__(self, app: ASGIApp, port: int, token: str) -> None:
         self._app = app
@@ -58,7 +57,7 @@ class AccessControl:
         has_header = self._is_token(_token_in_header(request))
         if not has_header and not self._is_token(request.cookies.get(self._cookie, "")):
             return self._unauthorized()
-        # Browsers send an Origin header with each request that changes something; programs send none.
+        # Browsers send an Origin header with every POST request, but programs needn't send any.
         own_origin = f"http://{request.headers['host']}"
         if not is_read and request.headers.get("origin", own_origin if has_header else "") != own_origin:
             return PlainTextResponse("a change must come from the control room's own page\n", 403)
@@ -67,7 +66,7 @@ class AccessControl:
     def _sign_in(self, token: str, path: str) -> Response:
         if not self._is_token(token):
             return self._unauthorized()
-        # Redirect, so that the browser's history does not contain the token.
+        # Redirect to a URL without the token, to keep the token out of the browser's history.
         response = RedirectResponse("/" + path.lstrip("/"), 303)
         response.set_cookie(self._cookie, self._token, httponly=True, samesite="strict")
         return response
@@ -81,7 +80,7 @@ class AccessControl:
 
 
 def _token_in_header(request: Request) -> str:
-    """Return the bearer token or Basic authentication password; "" if the request has neither."""
+    """Return the request's bearer token or Basic authentication password; "" if there is neither."""
     scheme, _, credentials = request.headers.get("authorization", "").partition(" ")
     if scheme.lower() == "bearer":
         return credentials.strip()

@@ -1,5 +1,3 @@
-"""The control room as an ASGI application, and its server."""
-
 import asyncio
 import contextlib
 import socket
@@ -22,7 +20,6 @@ _CONFLICT = 409
 
 
 def create_app(room: ControlRoom) -> Starlette:
-    """Return the ASGI application. It admits only requests with the run's token."""
     templates = pages.templates()
 
     async def refuse(request: Request, error: Exception) -> Response:
@@ -38,7 +35,7 @@ def create_app(room: ControlRoom) -> Starlette:
         middleware=access_control(room.run.control_room_port, room.run.token),
         exception_handlers={DomainError: refuse},
     )
-    app.router.redirect_slashes = False  # a redirect would point to whatever Host the request names
+    app.router.redirect_slashes = False  # a redirect would trust the request's Host header
     return app
 
 

@@ -1,5 +1,3 @@
-"""Simulated customers: `shop load` as a process, started and stopped from the control room."""
-
 import math
 import signal
 import sys
@@ -15,7 +13,7 @@ _MAX_RATE = 1_000.0
 
 
 class Customers(ChildProcess):
-    """Simulated customers. `storefront` is the URL that they visit; None if the shop has no storefront."""
+    """Runs `shop load`. `storefront` is the URL that customers visit; None if the shop has no storefront."""
 
     template = '{% include "_customers.html" %}'
     stop_signal = signal.SIGINT
@@ -45,7 +43,7 @@ class Customers(ChildProcess):
         await self.set_rate(rate)
 
     async def set_rate(self, sessions_per_second: float) -> None:
-        """Set how many sessions begin per second; 0 stops all. Raise FailedPrecondition if there is no storefront."""
+        """Set how many sessions begin per second. Raise FailedPrecondition if the shop has no storefront."""
         if self._storefront is None:
             raise FailedPrecondition("this shop has no storefront", reason="NO_CUSTOMERS")
         await self.stop()

@@ -1,4 +1,4 @@
-"""Computes the geometry of the map of calls between services, and of sparklines."""
+"""Lays out the map of calls between services, and draws sparklines."""
 
 from collections.abc import Collection, Sequence
 
@@ -16,7 +16,7 @@ def places(calls: Collection[tuple[str, str]]) -> dict[str, tuple[float, float]]
         for caller, callee in calls:
             column[callee] = min(_MAX_COLUMN, max(column[callee], column[caller] + 1))
     columns = [[name for name in sorted(column) if column[name] == number] for number in sorted({*column.values()})]
-    # Make the map at least as high as the table of calls, which is beside it on a wide screen.
+    # On a wide screen, the table of calls is beside the map, so make the map at least as high as the table.
     height = max(_ROW_PIXELS * max(map(len, columns), default=0), 33 * len(calls))
     return {
         name: (11 + 74 * number / max(1, len(columns) - 1), height * (row + 0.6) / len(names))
@@ -26,6 +26,6 @@ def places(calls: Collection[tuple[str, str]]) -> dict[str, tuple[float, float]]
 
 
 def sparkline(values: Sequence[float]) -> str:
-    """Return the SVG points of a line through the values, in an area 60 wide and 16 high."""
+    """Return a line's SVG points, in an area 60 wide and 16 high."""
     highest, step = max(values) or 1.0, 60 / (len(values) - 1)
     return " ".join(f"{step * index:.0f},{15 - 14 * value / highest:.1f}" for index, value in enumerate(values))

@@ -29,7 +29,7 @@ class FaultDemo:
     """The page section that starts the demonstration and shows its steps.
 
     Attributes:
-        steps: what has happened in the latest run, each with the number of seconds since the run started.
+        steps: what happened in the latest run, and after how many seconds.
         order_id: the id of the latest run's order; "" until it is known.
     """
 
@@ -50,7 +50,7 @@ class FaultDemo:
         self._start(self._run())
 
     async def _run(self) -> None:
-        """Run the demonstration. If it fails, the error becomes the last step shown."""
+        """Run the demonstration. If it fails, show the error as its last step."""
         try:
             await self._order_during_faults()
         except DomainError as error:
@@ -76,7 +76,6 @@ class FaultDemo:
         self._add(f"payment's ledger has {counted(charges, 'charge')} for this order")
 
     async def _order(self, request: PlaceOrderRequest, key: str) -> None:
-        """Place the order, retrying with the same idempotency key if needed."""
         self._add("the customer places an order")
         async with checkout_client(self._shop["checkout"]) as checkout:
             while True:

@@ -1,4 +1,4 @@
-"""Implements the trace search of Jaeger's HTTP API v3, which the storefront uses."""
+"""The part of Jaeger's HTTP API v3 that the storefront uses: the search for traces."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -30,7 +30,7 @@ def routes(telemetry: TelemetryStore) -> list[Route]:
 
 
 def _query(request: Request) -> TraceQuery:
-    """Parse the query parameters: times are in RFC 3339 format, attributes are a JSON object."""
+    """Parse the query parameters. Times are in RFC 3339 format, and attributes are a JSON object."""
     given = {name.removeprefix("query."): value for name, value in request.query_params.items() if value}
     attributes = json.loads(given.get("attributes", "{}"))
     if not isinstance(attributes, dict):

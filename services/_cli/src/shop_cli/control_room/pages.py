@@ -1,4 +1,4 @@
-"""The control room's pages. Server-sent events carry fragments of them to update open pages."""
+"""The control room's pages. Server-sent events update the sections of open pages."""
 
 import asyncio
 import json
@@ -86,7 +86,7 @@ class _Pages:
         return RedirectResponse("/", 303)
 
     async def _updates(self, request: Request) -> AsyncIterator[str]:
-        """Yield the fragments that have changed, once a second, until the browser disconnects or the shop stops."""
+        """Yield the changed sections as HTML, once a second, until the browser disconnects or the shop stops."""
         sent: dict[str, str] = {}
         while not self._room.closing.is_set():
             values = await self._values(request)

@@ -18,11 +18,11 @@ from checkout_service.reconciliation.rules import Mismatch
 from shop_cli.local.processes import Shop
 
 WINDOW_SECONDS = 15 * 60
-# How long records may disagree. Taking over a dead worker's order takes 15 s, or longer while a service is frozen.
+# How long records may disagree: another worker takes over a dead worker's order after 15 s, or later during a fault.
 GRACE_SECONDS = 60
 _CALL_SECONDS = 2.0
 _FRESH_SECONDS = 2.0
-# This unsampled parent span keeps this module's calls from being traced: their traces would displace all others.
+# Calls under this unsampled parent span are not traced. Otherwise, their traces would displace all others.
 _UNSAMPLED = NonRecordingSpan(SpanContext(trace_id=1, span_id=1, is_remote=False))
 
 
@@ -31,8 +31,8 @@ class Reconciliation:
     """The result of comparing the last 15 minutes' records.
 
     Attributes:
-        declined: number of orders that ended without a charge.
-        settling: number of orders whose records do not agree yet, because steps may still follow.
+        declined: the number of orders that ended without a charge.
+        settling: the number of orders whose records disagree, but may still come to agree.
         mismatches: disagreements older than GRACE_SECONDS, which no further step is expected to resolve.
         unread: why the records could not be read; "" if they were read.
     """
@@ -64,7 +64,7 @@ class Reconciler:
         self._lock = asyncio.Lock()
 
     async def read(self) -> Reconciliation:
-        """Return the latest result. If it is no longer fresh, compare the records again first."""
+        """Return the latest result. If it is too old, compare the records again first."""
         async with self._lock:
             started = time.monotonic()
             if started > self._fresh_until:

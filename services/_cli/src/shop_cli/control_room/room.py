@@ -19,7 +19,7 @@ from shop_cli.local.telemetry_store import TelemetryStore
 
 
 class Section(Protocol):
-    """A part of the page that contains forms. `template` is Jinja source, which refers to the section by its name."""
+    """A part of the page that contains forms. `template` is Jinja source that accesses the section by its name."""
 
     template: str
 
@@ -31,7 +31,7 @@ class ControlRoom:
     """A running shop, and the means to observe and disturb it.
 
     Attributes:
-        sections: parts of the page, by name; plugins add their own.
+        sections: the page's sections by name. Plugins add their own.
         stores: the shop's own database servers, which the control room observes and disturbs like services.
         telemetry_elsewhere: the OTLP endpoint to which the services export; None if they export to this process.
         closing: an event that is set when the shop stops.
@@ -57,7 +57,6 @@ class ControlRoom:
 
     @property
     def processes(self) -> list[ChildProcess]:
-        """The services and the stores."""
         return [*self.shop, *self.stores]
 
     def process(self, name: str) -> ChildProcess:
@@ -71,7 +70,7 @@ class ControlRoom:
             "kill": process.kill,
             "freeze": process.pause,
             "resume": process.resume,
-            "restart": lambda: self._start(process.stop()),  # supervision starts it again
+            "restart": lambda: self._start(process.stop()),  # the supervisor then starts the process again
         }
         if action not in actions:
             message = f"unknown action {action!r}: expected one of {', '.join(actions)}"

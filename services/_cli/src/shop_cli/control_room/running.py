@@ -1,5 +1,3 @@
-"""Runs a whole shop with its control room: what `shop up` does."""
-
 import os
 import secrets
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -27,7 +25,7 @@ PORT = 8090
 _NAME = "control-room"
 _EXPORTER = "OTEL_EXPORTER_OTLP_"
 _ENDPOINT = f"{_EXPORTER}ENDPOINT"
-# Services export telemetry at this interval, so a trace is complete this long after its last span.
+# How often services export telemetry. A trace is complete this long after its last span.
 _EXPORT_MILLISECONDS = 1_000
 
 Variables = Mapping[str, Mapping[str, str]]
@@ -77,7 +75,7 @@ async def running(
 def _ports(stack: AsyncExitStack, programs: Sequence[Program], offset: int | None, *, lab: bool) -> Mapping[str, int]:
     """Return the ports by name. Raise PortInUse if another program uses one of them.
 
-    With `lab`, every gRPC service gets an internal port, where it serves failpoints: 11051 for 50051, and so on.
+    With `lab`, every gRPC service gets an internal port for failpoints: 11051 for the service on 50051, and so on.
     """
     ports = {**default_ports(programs), _NAME: PORT}
     for program in programs if lab else ():
@@ -109,13 +107,13 @@ async def _start_stores(stack: AsyncExitStack, folder: Path) -> tuple[Sequence[C
 
 async def _environment(stack: AsyncExitStack, telemetry: TelemetryStore) -> Mapping[str, str]:
     """Return the services' environment. Services export to this process unless the environment sets an endpoint."""
-    # Local addresses never change, so connections need not be renewed.
+    # Local addresses never change, so services need not renew their connections.
     defaults = {"MAX_CONNECTION_AGE_SECONDS": "3600"}
     if not os.environ.get(_ENDPOINT):
         (port,) = stack.enter_context(reserved(1))
         await stack.enter_async_context(receiver(port, telemetry.add))
         defaults |= exporting_to(port, delay_milliseconds=_EXPORT_MILLISECONDS)
-        defaults["OTEL_METRIC_EXPORT_INTERVAL"] = "60000"  # nothing uses metrics: figures come from spans
+        defaults["OTEL_METRIC_EXPORT_INTERVAL"] = "60000"  # rarely, because the control room uses only spans
     ignored = without_effect()
     return {**defaults, **{name: value for name, value in os.environ.items() if value and name not in ignored}}
 
@@ -127,7 +125,7 @@ def without_effect() -> list[str]:
 
 
 def _links(run: Run) -> Variables:
-    """Return variables that link storefront, emails and control room, except those that the environment sets."""
+    """Return variables that link the storefront to traces, and emails to the storefront, unless already set."""
     traces = f"http://shop:{run.token}@{HOST}:{run.control_room_port}"
     links = {"storefront": {"TRACES_URL": traces}, "email": {"STOREFRONT_URL": run.url("storefront") or ""}}
     return {name: found for name, found in links.items() if os.environ.keys().isdisjoint(found)}

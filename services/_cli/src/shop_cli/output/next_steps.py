@@ -1,5 +1,3 @@
-"""Tells the user what to open and what to type once a shop is running."""
-
 from pathlib import Path
 
 from shop_cli.local.run_file import Run
@@ -10,7 +8,7 @@ _COMMANDS = ("products search kettle", "cart add ada copper-kettle --quantity 2"
 
 
 def print_next_steps(run: Run, folder: Path | None) -> None:
-    """Print a running shop's links, and commands to try. `folder` is where its data is; None means the repository."""
+    """Print a running shop's links and commands to try. `folder` holds its data; None means the repository."""
     console.print("\n[bold]The shop is ready.[/bold] Open")
     employee_api = run.url("employee-api")
     documents = f"{employee_api}/docs" if employee_api else ""
@@ -22,7 +20,7 @@ def print_next_steps(run: Run, folder: Path | None) -> None:
 
 
 def print_steps_after_demo() -> None:
-    """Print how to run a whole shop, and commands to try on it."""
+    """Print how to run a shop, and commands to try on it."""
     console.print("\nTo run the whole shop until Ctrl-C, with a control room to open in a browser, type")
     console.out(f"  make up\nand in another terminal for example\n{_examples()}")
 

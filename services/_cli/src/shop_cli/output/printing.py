@@ -1,5 +1,3 @@
-"""Print messages as JSON, and tables, amounts and orders as text."""
-
 import json
 import os
 import sys
@@ -22,7 +20,7 @@ from chassis.values.money import total
 from shop import money_pb2, order_pb2
 from shop_cli.output.visible import visible
 
-# Don't wrap rows in a pipe, so that `grep` and `awk` get whole rows.
+# Don't wrap rows in a pipe: `grep` and `awk` expect whole rows.
 _UNLIMITED_WIDTH = 1_000
 _HAS_WIDTH = sys.stdout.isatty() or "COLUMNS" in os.environ
 _MIN_VALUE_WIDTH = 20
@@ -51,7 +49,7 @@ def counted(count: int, singular: str, plural: str = "") -> str:
 
 
 def print_json(*objects: Message | Mapping[str, object]) -> None:
-    """Print one JSON object per line. Messages use the contract's field names, and strings for 64-bit integers."""
+    """Print one JSON object per line. Messages keep their protobuf field names, and 64-bit integers become strings."""
     for found in objects:
         fields = found
         if isinstance(found, Message):
@@ -64,7 +62,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
 
     If the terminal is too narrow for that, print a block of names and values for each row instead.
     """
-    found = [[visible(cell) for cell in row] for row in rows]  # escape before measuring: escapes are wider
+    found = [[visible(cell) for cell in row] for row in rows]  # escape before measuring, because escapes are wider
     shown = [index for index in range(len(columns)) if not found or any(row[index] for row in found)]
     names, found = [columns[index] for index in shown], [[row[index] for index in shown] for row in found]
     if _fits(names, found):
@@ -77,7 +75,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
 
 
 def print_list(found: Sequence[T], columns: Columns[T], *, as_json: bool) -> None:
-    """Print messages or mappings as `print_json` does, or as a table."""
+    """Print items as JSON (see `print_json`) or as a table."""
     if as_json:
         print_json(*found)
     else:
@@ -102,7 +100,7 @@ def print_fields(fields: Iterable[tuple[str, str]]) -> None:
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
-    """Return a table of plain text, not Rich markup. A column whose name ends with a space is right-aligned."""
+    """Return a table, without interpreting Rich markup. A column whose name ends with a space is right-aligned."""
     result = Table(header_style="bold", pad_edge=False, box=None)
     for index, column in enumerate(columns):
         is_number = column.endswith(" ")
@@ -129,7 +127,7 @@ def amount(money: money_pb2.Money) -> str:
 
 
 def state_name(states: Any, state: int) -> str:
-    """Return a state's name without the prefix that all names in its protobuf enum share."""
+    """Return a state's name without its enum's prefix, such as `SHIPPED` for `ORDER_STATE_SHIPPED`."""
     return str(states.Name(state)).removeprefix(str(states.Name(0)).removesuffix("UNSPECIFIED"))
 
 

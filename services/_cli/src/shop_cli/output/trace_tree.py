@@ -1,5 +1,3 @@
-"""Render a trace as a tree: which service called which method, and how long each call took."""
-
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -15,7 +13,7 @@ _INDENT = 4
 
 
 def trace_tree(spans: Sequence[Span], width: int = _WIDTH) -> Tree:
-    """Return a trace as a tree that fits a terminal of this width."""
+    """Return a tree that shows which service called which method, and how long each call took."""
     start = min((span.started_nanos for span in spans), default=0)
     end = max((span.ended_nanos for span in spans), default=0)
     calls = _calls(spans)
@@ -51,7 +49,7 @@ def _label(span: Span, width: int) -> Text:
     """Return a span's service, method and duration, padded so that durations at all depths align."""
     name, name_width = span.name.removeprefix("shop."), width - _DURATION_WIDTH
     if len(span.service) + 1 + len(name) > name_width:
-        name = name.rpartition("/")[2]  # the program's name already tells which gRPC service it is
+        name = name.rpartition("/")[2]  # show only the method: the program's name identifies the service
     label = Text.assemble((f"{span.service} ", "bold cyan"), name)
     label.pad_right(max(1, name_width - len(label)))
     label.append(f"{span.milliseconds:7.1f} ms", style="red" if span.failed else "green")

@@ -1,5 +1,3 @@
-"""Escapes characters that would control a terminal or reorder text."""
-
 import re
 
 # C0 and C1 controls except tab and line feed, line separators, and marks that change the text direction.
@@ -7,5 +5,5 @@ _INVISIBLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u
 
 
 def visible(text: str) -> str:
-    r"""Replace each of these characters with its JSON escape, such as `\u009b`."""
+    r"""Replace characters that would control a terminal or reorder text with JSON escapes, such as `\u009b`."""
     return _INVISIBLE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
