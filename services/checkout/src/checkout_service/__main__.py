@@ -1,4 +1,4 @@
-"""`python -m checkout_service` runs checkout; with the argument `migrate`, it only migrates its database."""
+"""Runs checkout. With the command-line argument `migrate`, only migrates the database."""
 
 import socket
 from collections.abc import AsyncIterator, Callable

@@ -55,8 +55,8 @@ REFUSED = frozenset({State.DECLINED, State.VOIDED, State.SETTLED}) | NEEDS_OPERA
 # order holds its cart.
 RELEASED_CART = frozenset({State.ABANDONED, State.DECLINED, State.VOIDED})
 
-# An order that the journal has lost is recorded again only when it changes to one of these states. They prove that the
-# current attempt was charged, so no later attempt can have been.
+# An order that the journal has lost is recorded again only for a change to one of these states. The change proves that
+# the current attempt was charged, so no later attempt can have been charged.
 RESTORABLE = frozenset({State.SHIPPED, State.VOIDING, State.NEEDS_REVIEW})
 
 
@@ -78,14 +78,13 @@ class CartLine:
 
 @dataclass(frozen=True, slots=True)
 class Cart:
-    """A cart's lines, and an etag that changes whenever the lines do; None if the cart service has no etags.
-
-    Only our cart service provides the attributes below; with another implementation they are None.
+    """A cart. Other implementations of the cart service may lack `etag`, and never provide the last two attributes.
 
     Attributes:
-        ordered_etag: the `cart_generation` of the order that emptied the cart; None if no order emptied it.
-        generation: stays the same while the customer adds or changes items. It changes when an order's items are
-            removed and other items remain.
+        etag: changes whenever the lines change.
+        ordered_etag: the `cart_generation` of the order that emptied the cart; None if no order emptied the cart.
+        generation: changes when an order's items are removed and other items remain, but not when the customer adds or
+            changes items.
     """
 
     lines: tuple[CartLine, ...]
@@ -96,7 +95,7 @@ class Cart:
 
 @dataclass(frozen=True, slots=True)
 class OrderLine:
-    """A product, its quantity, and the line's cost in the order's currency, rounded to the minor unit."""
+    """An ordered product. `cost`: for the whole quantity, in the order's currency, rounded to the minor unit."""
 
     product_id: str
     quantity: int
@@ -105,11 +104,7 @@ class OrderLine:
 
 @dataclass(frozen=True)
 class Order:
-    """An order with frozen prices and without its card.
-
-    Attributes:
-        cart_generation: the ordered cart's generation, otherwise its etag; empty if the cart has neither.
-    """
+    """An order with frozen prices. `cart_generation`: the cart's generation, else the cart's etag, else empty."""
 
     order_id: str
     user_id: str
@@ -138,7 +133,7 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why an order was refused. Repeats under the same key get the same refusal, except for malformed fields.
+    """Why an order was refused. Repeated requests with the same key get the same refusal, unless a field was malformed.
 
     Attributes:
         kind: the name of a class in chassis.errors.REFUSALS.
@@ -156,8 +151,8 @@ class Transition:
     """A change of an order's state, and the details to record. A change to CHARGING begins the next attempt.
 
     Attributes:
-        refused_as: the state that the order ends in because of the refusal, once the next attempt is fenced.
-        step, detail: an operator's decision as the history shows it: the decision's name, and who decided and why.
+        refused_as: the state in which the refused order ends once its next attempt is fenced.
+        step, detail: an operator's decision for the history: the decision's name, and who decided and why.
     """
 
     before: State
@@ -173,7 +168,7 @@ class Transition:
 def order_id_of(scope: str) -> str:
     """Return the id of a scope's order, a version 8 UUID derived from the scope's SHA-256 hash.
 
-    So an order that the journal has lost gets the same id again, and the same keys at payment and shipping.
+    An order that the journal has lost therefore gets the same id again, and the same keys at payment and shipping.
     """
     digest = bytearray(hashlib.sha256(f"order\0{scope}".encode()).digest()[:16])
     digest[6] = digest[6] & 0x0F | 0x80  # version 8: uuid.UUID can set it only from Python 3.14 on
@@ -182,15 +177,15 @@ def order_id_of(scope: str) -> str:
 
 
 def charge_key(order_id: str, attempt: int) -> str:
-    """Return the idempotency key for an attempt's charge. Each attempt has its own, so a fence ends just one."""
+    """Return the idempotency key for an attempt's charge. Each attempt has its own key, so a fence ends one attempt."""
     return f"{order_id}:{attempt}"
 
 
 def ship_key(order_id: str, attempt: int) -> str:
     """Return the idempotency key for an attempt's shipment: the order id for attempt 1, later the charge key.
 
-    The shipment of a voided charge is fenced, so the next attempt needs a new key. Orders of releases that used random
-    ids (version 7) have one key for all attempts.
+    The shipment of a voided charge is fenced, so the next attempt needs a new key. Orders from old releases, which used
+    random ids (version 7), have one key for all attempts.
     """
     if attempt == 1 or uuid.UUID(order_id).version == _RANDOM_ID_VERSION:
         return order_id

@@ -27,7 +27,7 @@ def _repeat(order_id: str) -> dict[str, Any]:
 
 
 class OrderInProgress(Unavailable):
-    """The order has begun and completes in the background; repeating the request returns its outcome."""
+    """The order has begun and completes in the background. Repeating the request returns the order's outcome."""
 
     def __init__(self, order_id: str) -> None:
         super().__init__("the order is in progress; repeat the request to learn its outcome", **_repeat(order_id))
@@ -71,7 +71,7 @@ class QuotesTooSlow(Unavailable):
 
 @contextmanager
 def already_recorded(order_id: str) -> Iterator[None]:
-    """Turn JournalUnavailable into OrderInProgress: the order is recorded, even if the journal can't be read now."""
+    """Turn JournalUnavailable into OrderInProgress: the order is recorded, even if the journal can't be read."""
     try:
         yield
     except JournalUnavailable as error:

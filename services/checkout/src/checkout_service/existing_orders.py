@@ -40,7 +40,7 @@ class ExistingOrders:
         """
         entry = existing
         while entry is not None:
-            # Even an equal request is a different one if the cart has changed since the order began.
+            # If the cart has changed since the order began, even an equal request asks for a different order.
             is_own = request.began(entry.fingerprint) and (new is None or new.scope == entry.scope)
             if is_own:
                 describe_order(entry.order, attempt=entry.attempt, replayed=replayed)
@@ -69,7 +69,7 @@ class ExistingOrders:
                 raise AssertionError("the order has no outcome")
 
     async def _wait_for_change(self, entry: Entry, request: OrderRequest, *, is_own: bool) -> Entry | None:
-        """Wait for the order's worker, or become the worker. Return the changed order; None if it no longer exists."""
+        """Wait for the order's worker, or become its worker. Return the changed order, or None if it is gone."""
         run = self.executor.running.get(entry.order_id)
         if not is_own:
             await self._wait(run, entry.order_id, request)
@@ -106,7 +106,7 @@ class ExistingOrders:
         """Wait for the run, or pause before the next read of the journal. Raise OrderInFlight if time is up."""
         if run is not None and await run.result(request.answer_by) is not SagaResult.UNFINISHED:
             return
-        # Leave enough time for the pause and for placing the order after it.
+        # Leave enough time for the pause and for placing the order afterwards.
         if asyncio.get_running_loop().time() + 3 * _POLL_SECONDS >= request.answer_by:
             raise OrderInFlight(order_id)
-        await asyncio.sleep(_POLL_SECONDS)  # no run on this replica knows the outcome, so poll the journal
+        await asyncio.sleep(_POLL_SECONDS)  # the order's worker may be on another replica, so poll the journal

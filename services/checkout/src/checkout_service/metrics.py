@@ -11,7 +11,7 @@ from checkout_service.ports import OUTBOX_KINDS, Statistics
 
 log = structlog.get_logger()
 
-# More currencies than exist. Our currency service refuses unknown codes, but another implementation may not.
+# More currencies than exist: unlike our currency service, another implementation may accept unknown codes.
 MAX_CURRENCIES = 200
 
 OTHER_CURRENCY = "other"
@@ -23,10 +23,8 @@ _ROUTINE = frozenset({State.CHARGING, State.DONE})
 class OrderMetrics:
     """Counts what happens to orders, and exports the journal's statistics as gauges.
 
-    Every replica exports the same gauges for the shared journal, so query their maximum, not their sum.
-
-    Attributes:
-        statistics: the statistics that recovery last read from the journal.
+    Every replica exports the same gauges for the shared journal, so query the gauges' maximum, not their sum.
+    `statistics`: the statistics that recovery last read from the journal.
     """
 
     def __init__(self, telemetry: Telemetry) -> None:
@@ -36,7 +34,7 @@ class OrderMetrics:
         self._revenue = telemetry.counter(semconv.REVENUE)
         self._retries = telemetry.counter(semconv.ORDER_RETRIES)
         self._recovered = telemetry.counter(semconv.ORDERS_RECOVERED)
-        self._recovered.add(0)  # export 0 now, so that the first recovery shows as an increase
+        self._recovered.add(0)  # export 0 now: otherwise the first recovery would not show as an increase
         self._currencies: set[str] = set()
         self._observe_statistics(telemetry)
 

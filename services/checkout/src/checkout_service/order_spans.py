@@ -13,17 +13,14 @@ _PROPAGATOR = TraceContextTextMapPropagator()
 
 
 def describe_request(order_id: str, currency_code: str, item_count: int) -> None:
-    """Set the attributes on the current span that are known before the order has prices."""
+    """Set the current span's order attributes that are known before the order has prices."""
     trace.get_current_span().set_attributes(
         {semconv.ORDER_ID: order_id, semconv.ORDER_CURRENCY: currency_code, semconv.ORDER_ITEM_COUNT: item_count}
     )
 
 
 def describe_order(order: Order, *, attempt: int, replayed: bool | None = None) -> None:
-    """Describe the order on the current span.
-
-    `replayed`: whether an earlier or concurrent call began the order; None if no call is being served.
-    """
+    """Set the current span's order attributes. `replayed`: whether another call began the order; None in recovery."""
     total = order.total
     describe_request(order.order_id, total.currency_code, len(order.lines))
     trace.get_current_span().set_attributes(

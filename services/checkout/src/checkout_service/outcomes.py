@@ -72,7 +72,7 @@ _DECISIONS = {
 
 
 def decide(existing: Entry, request: OrderRequest, *, is_own: bool) -> Decision:
-    """Decide what to do with a request whose key or cart has this order. `is_own`: whether it began the order."""
+    """Decide what to do with a request whose key or cart has this order. `is_own`: whether the request began it."""
     of_same_request, of_other_request = _DECISIONS[existing.state]
     if is_own:
         return of_same_request
@@ -81,7 +81,7 @@ def decide(existing: Entry, request: OrderRequest, *, is_own: bool) -> Decision:
 
 
 def may_begin_again(existing: Entry, request: OrderRequest) -> bool:
-    """Return whether the order ended without effect, so that this request may begin its next attempt.
+    """Return whether the order has ended without effect, so that this request may begin the order's next attempt.
 
     With an idempotency key, a refusal is final unless payment found a field malformed: payment does not record such
     refusals, and the caller can correct the field.

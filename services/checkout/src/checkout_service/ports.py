@@ -29,7 +29,7 @@ LEASE_SECONDS = 15.0
 
 EMAIL = "email"
 EMPTY_CART = "empty_cart"
-# What a placed order still needs: sending its confirmation, and removing its items from the cart.
+# What remains to be done for a placed order: send the confirmation, and remove the ordered items from the cart.
 OUTBOX_KINDS = (EMAIL, EMPTY_CART)
 
 # The longest delay before a failed order or outbox item is tried again.
@@ -48,8 +48,8 @@ class Claim:
     """A worker's hold on one attempt of an order; the journal rejects updates under any other claim.
 
     Attributes:
-        epoch: increases with each worker and attempt. A journal that has lost commits may assign a number twice.
-        owner: a random id, so it is never assigned twice.
+        epoch: increases with each worker and attempt. A journal that has lost commits may assign an epoch twice.
+        owner: a random id, which is never assigned twice.
     """
 
     order_id: str
@@ -82,10 +82,10 @@ class Entry:
         scope: a hash of the method, the user and the idempotency key; each scope has one order.
         fingerprint: identifies the request that began the order.
         traceparent: the context of the span that began the order; empty if that span was not sampled.
-        leased: whether a worker holds the order's lease.
+        leased: whether a worker currently has a lease on the order.
         failures: the number of failed recovery attempts since the state last changed.
         reason: why the order was refused or last failed; empty if neither happened.
-        refused_as: while CHARGING, the state that the order ends in because it was refused, once its attempt is fenced.
+        refused_as: while CHARGING, the state in which a refused order ends once its attempt is fenced.
         stuck: whether the order needs operator attention.
         created_at, updated_at: seconds since 1970; updated_at is when the state last changed.
     """
@@ -151,7 +151,7 @@ class Sent:
 
 @dataclass(frozen=True, slots=True)
 class OutboxItem:
-    """An outbox item that is due. `failures`: the number of attempts so far, including the current one."""
+    """An outbox item that is due. `failures`: how often sending was tried, including the try that is about to begin."""
 
     kind: str
     failures: int

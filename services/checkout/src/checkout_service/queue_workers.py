@@ -16,10 +16,10 @@ ItemT = TypeVar("ItemT")
 
 log = structlog.get_logger()
 
-# How often workers look for new work, give or take a fifth. While more work is due, they do not pause.
+# How often idle workers look for new work, give or take a fifth.
 POLL_SECONDS = 1.0
 
-# How many items a worker has in progress at a time.
+# How many items a worker works on at a time.
 CONCURRENCY = 16
 
 _WORK_WITHIN_SECONDS = 60.0  # calls have deadlines, so only a bug takes longer
@@ -74,7 +74,7 @@ class CircuitBreaker:
     def record_failure(self) -> None:
         """Count a failure. Open the circuit after the fifth in a row; if it is already open, delay the next probe."""
         was_open = self.open
-        # This work was no probe: it began before the circuit opened, so don't count it.
+        # Don't count work that began before the circuit opened, because it was not a probe.
         if was_open and self._now() < self._probe_at:
             return
         self._failures += 1

@@ -67,8 +67,8 @@ class Recovery:
             self.metrics.record_change(order_id, State.DONE)
 
     async def _recover(self, entry: Entry) -> bool | None:
-        """Continue an order. Return whether it was finished, or None if another worker has taken it over."""
-        # A probe needs no growing delay of its own: the circuit breaker already delays it.
+        """Continue an order. Return whether it was finished, or None if another worker has taken over the order."""
+        # While the circuit is open, don't lengthen the order's delay: the circuit breaker already delays the probes.
         circuit = self._circuits[entry.state][entry.failures > 1]
         failures = 0 if circuit.open else entry.failures
         # Start a new trace: the order's own trace ended with its worker.
@@ -77,7 +77,7 @@ class Recovery:
         with tracer.start_as_current_span("recover order", Context(), links=links, attributes=attributes):
             describe_order(entry.order, attempt=entry.attempt)
             await self.failpoints.reach(TAKEN_OVER)
-            # A run without a card tries each step once. After a failure, the order waits, longer each time.
+            # A run without a card tries each step once. If the run fails, the order waits longer before each next run.
             delay = retry_delay_seconds(failures)
             result = await self.executor.start(entry, saga.recover(entry), release_delay_seconds=delay).task
         if result is SagaResult.SETTLED:

@@ -1,4 +1,4 @@
-"""Settles orders that need an operator, the way the operator decides."""
+"""Settles orders that need an operator, as the operator decides."""
 
 import re
 from dataclasses import replace
@@ -24,10 +24,14 @@ class SettlementRefused(FailedPrecondition):
 async def settle(
     seen: Entry, transition: Transition, journal: Journal, payment: Payment, metrics: OrderMetrics
 ) -> None:
-    """Settle an order. Raise SettlementRefused if the state forbids it or has changed, Unavailable if payment fails."""
+    """Settle an order. Raise SettlementRefused if the order's state has changed or does not allow the settlement.
+
+    Raise Unavailable if payment fails.
+    """
     is_shipped = transition.after is State.SHIPPED
     allowed = seen.state in ({State.NEEDS_REVIEW} if is_shipped else NEEDS_OPERATOR)
-    # Void a charge even if it was refunded by hand: while the charge is captured, the cart can't be ordered again.
+    # Void a charge even if an operator has refunded it by hand: payment captures one charge per cart, so the cart could
+    # otherwise not be ordered again.
     if allowed and transition.step == REFUNDED and isinstance(await payment.void(seen.claim.charge_key), InDoubt):
         raise Unavailable("payment does not answer; settle the order again")
     if not allowed or not await journal.update(seen.claim, replace(transition, before=seen.state)):

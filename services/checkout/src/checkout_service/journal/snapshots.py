@@ -1,7 +1,6 @@
-"""The journal's encoding of what an order has no columns for: versioned JSON in the column `snapshot`.
+"""Encodes the parts of an order that have no columns of their own, as versioned JSON for the column `snapshot`.
 
-Rows of older releases hold a shop.PlaceOrderResponse instead. Their column `answer`, a copy with the tracking id, is no
-longer read or written.
+Older releases stored a shop.PlaceOrderResponse in this column, and a copy in the column `answer`, now unused.
 """
 
 from typing import Any
@@ -16,9 +15,9 @@ from checkout_service.domain import Order, OrderLine
 from shop.checkout_pb2 import PlaceOrderResponse
 
 VERSION = 2
-"""Version 1 has the same fields. Releases that wrote it gave all attempts of an order one shipment key."""
+"""Version 1 has the same fields, but the releases that wrote it used one shipment key for all attempts of an order."""
 
-# The tag of PlaceOrderResponse.order, its only field; JSON begins with a brace.
+# A PlaceOrderResponse begins with the tag of its only field, `order`, and JSON with a brace.
 _FIRST_BYTE_OF_PROTOBUF = b"\x0a"
 
 
@@ -36,7 +35,7 @@ def dump(order: Order) -> bytes:
 
 
 def load(row: Row) -> Order:
-    """Return the order in a row of `orders`. Raise ValueError for the version of a newer release."""
+    """Return the order in a row of `orders`. Raise ValueError if a newer release wrote the snapshot."""
     snapshot: bytes = row["snapshot"]
     if snapshot.startswith(_FIRST_BYTE_OF_PROTOBUF):
         address, lines, shipping_cost = _load_protobuf(snapshot)

@@ -10,8 +10,8 @@ from chassis.sql.database import NOW
 from checkout_service.domain import OPEN
 from checkout_service.ports import OUTBOX_KINDS
 
-# Partial index conditions, which queries must repeat word for word for the index to be used. _ACTIVE orders are
-# unfinished; recovery continues the _OPEN orders.
+# The conditions of partial indexes. A database uses such an index only if the query repeats the condition word for
+# word. _ACTIVE orders are unfinished, and recovery continues the _OPEN orders.
 _ACTIVE = "state IN ('CHARGING', 'VOIDING', 'SHIPPED', 'NEEDS_REFUND', 'NEEDS_REVIEW')"
 _OPEN = "state IN ('CHARGING', 'VOIDING')"
 _NOT_PLACED = "state IN ('DECLINED', 'VOIDED', 'ABANDONED', 'SETTLED')"
@@ -27,7 +27,7 @@ _UNCHANGED = f"(updated_at < {NOW} - :stuck_seconds OR updated_at > {NOW} + :stu
 _STUCK = f"({_ACTIVE} AND (state IN ('NEEDS_REFUND', 'NEEDS_REVIEW') OR {_UNCHANGED}))"
 _FINISHED = "state IN ('DONE', 'DECLINED', 'VOIDED', 'ABANDONED', 'SETTLED')"
 
-# True only for the worker that holds the order.
+# True only if the worker still holds the order.
 _HELD = "order_id = :order_id AND attempt = :attempt AND epoch = :epoch AND owner = :owner"
 
 _LISTED = "order_id IN (SELECT value->>'order_id' FROM json_each(:items))"
@@ -39,7 +39,7 @@ _ENTRY = f"""
 
 
 def _events(step: str, source: str, *, at: str = NOW, detail: str = "''") -> str:
-    """Return the statement that adds a step to the history of orders that don't have the step yet."""
+    """Return a statement that adds a step to the history of all orders that don't have the step yet."""
     return f"""
         INSERT INTO order_events (order_id, epoch, step, at, state, attempt, detail)
         SELECT order_id, epoch, {step}, {at}, state, attempt, {detail} FROM {source}
@@ -101,7 +101,7 @@ REOPEN = f"""
     RETURNING {_ENTRY}
 """
 
-# Orders that were just claimed have the longest leases, so the index on lease times finds them.
+# Matches orders that were just claimed. They have the longest leases, so the index on lease times finds them quickly.
 _JUST_CLAIMED = f"""
     {_OPEN} AND state = :state AND failures > 0 AND lease_until > {NOW} + :recovery_lease_seconds / 2
         AND owner = :new_owner
@@ -171,7 +171,7 @@ _QUEUES = [(state.value, "lease_until", f"orders WHERE {_OPEN} AND state = '{sta
 _QUEUES += [(kind, "due_at", f"outbox WHERE dead_at IS NULL AND kind = '{kind}'") for kind in OUTBOX_KINDS]
 
 # Lists the queues (order states and outbox item kinds) with something to claim. Reading first saves write transactions,
-# and SQLite runs only one of those at a time. A time further ahead than any worker sets counts as due.
+# which SQLite runs one at a time. A time further ahead than any worker sets counts as due.
 DUE_QUEUES = " UNION ALL ".join(
     f"""
     SELECT '{queue}' AS queue, {failed} AS failed

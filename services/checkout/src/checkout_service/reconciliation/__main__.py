@@ -30,12 +30,12 @@ AGREE, DISAGREE, NOT_READ = 0, 1, 2
 _NAME = "reconciliation"
 _CALL_SECONDS = 15.0
 _POLL_SECONDS = 0.1
-# Connecting to peers that are up takes less than this; a longer wait is logged.
+# Connecting to peers that are up takes less time than this, so only longer waits are logged.
 _CONNECTED_SECONDS = 0.5
 
 
 class ReconciliationSettings(Settings):
-    """Reconciliation settings, read from the environment. Addresses are of internal services, as host:port."""
+    """Settings of reconciliation, read from the environment. Addresses are host:port, of internal services."""
 
     checkout_internal_addr: str
     payment_internal_addr: str
@@ -90,7 +90,7 @@ async def _read(settings: ReconciliationSettings, telemetry: Telemetry) -> Recor
 async def _read_in_time(
     reader: Reader, channels: Mapping[str, grpc.aio.Channel], settings: ReconciliationSettings
 ) -> Records:
-    """Read once all peers answer, and again if a peer fails. When time is up, raise an error naming missing peers."""
+    """Read once all peers are healthy, and again if a peer fails. If this takes too long, raise Unavailable."""
     until = time.monotonic() + settings.wait_seconds
     while True:
         missing = await _wait_for(channels, until)

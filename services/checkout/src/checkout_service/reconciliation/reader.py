@@ -32,7 +32,7 @@ from shop_internal.payment_ledger_pb2_grpc import PaymentLedgerStub
 from shop_internal.record_digests_pb2 import RecordDigests
 from shop_internal.shipment_manifest_pb2_grpc import ShipmentManifestStub
 
-# The reason of orders that an operator has settled as shipped. Other SHIPPED and DONE orders have no reason.
+# An order has this reason if an operator has settled it as shipped. Other SHIPPED and DONE orders have no reason.
 SETTLED_SHIPPED = "SETTLED_SHIPPED"
 
 # How far the databases' clocks may differ.
@@ -51,7 +51,7 @@ PageT = TypeVar(
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """A period's records, grouped by order, and how many charges and shipments they contain."""
+    """A period's records, grouped by order, and the number of charges and shipments among the records."""
 
     orders: list[OrderRecords]
     charges: int
@@ -66,10 +66,7 @@ class Records:
 
 @dataclass(frozen=True, slots=True)
 class _Effects:
-    """Charges and shipments by order id, oldest first.
-
-    `shipments_since`: the `shipments` of `CompleteSince`.
-    """
+    """Charges and shipments by order id, oldest first. `shipments_since`: see `CompleteSince.shipments`."""
 
     charges: defaultdict[str, list[RecordedCharge]]
     shipments: defaultdict[str, list[RecordedShipment]]
@@ -110,7 +107,7 @@ class Reader:
             OrderRecords(id_, orders.get(id_), tuple(charges[id_]), tuple(shipments[id_]), confirmations.get(id_))
             for id_ in order_ids
         ]
-        # Add older orders that are stuck. Their charges and shipments were not read, so these are not compared.
+        # Add older stuck orders. Their charges and shipments were not read, so don't compare them.
         stuck = await self.journal.ListOrders(orders_pb2.ListOrdersRequest(stuck=True, limit=_MAX_LISTED))
         older = [order for order in map(_order_from_wire, stuck.orders) if order.order_id not in orders]
         found += [OrderRecords(order.order_id, order, effects_are_read=False) for order in older]

@@ -37,7 +37,7 @@ class RecordedOrder:
     """An order in checkout's journal. All times in this module are seconds since 1970.
 
     Attributes:
-        is_settled: whether an operator has settled the order, so that its charges and shipments are not questioned.
+        is_settled: whether an operator has settled the order, so that its charges and shipments are not compared.
         changed_at: when the order's state last changed.
     """
 
@@ -75,7 +75,7 @@ class RecordedShipment:
 class RecordedConfirmation:
     """A confirmation that the email service has accepted.
 
-    `failed`: whether the mail will never be sent. A mail that still waits for the relay is not a mismatch.
+    `failed`: whether the mail will never be sent. A mail that is still waiting for the relay is not a mismatch.
     """
 
     failed: bool
