@@ -1,4 +1,4 @@
-"""`python -m email_service` runs the email service; with `migrate` it updates the database's schema and exits."""
+"""`python -m email_service` runs the email service; `python -m email_service migrate` only migrates its database."""
 
 import re
 from collections.abc import AsyncIterator

@@ -31,10 +31,10 @@ class Acceptance:
     failpoints: Failpoints
 
     async def accept(self, requests: Sequence[email_pb2.SendOrderConfirmationRequest]) -> Mapping[int, DomainError]:
-        """Store all confirmations but the refused ones, with a single flush to disk.
+        """Store confirmations with a single flush to disk. Return the errors of refused confirmations, by index.
 
-        Return the errors for refused confirmations, by index; retrying these confirmations won't help. Store none and
-        raise MailNotSent if the spool can't be written, or FailedPrecondition if it rejects several stored together.
+        Retrying a refused confirmation won't help. Raise MailNotSent if the spool can't be written. If the spool rejects
+        several confirmations together, store none of them and raise FailedPrecondition.
         """
         names = await self.names.current() if self.names else {}
         messages: dict[int, NewMessage] = {}
@@ -60,7 +60,7 @@ class Acceptance:
             states = await self.spool.add(list(messages.values()))
         except SpoolUnavailable as error:
             if len(messages) > 1 and is_rejected(error):
-                # A single confirmation may be the cause, so this error makes checkout send each in a separate call.
+                # Only one confirmation may be at fault, so this error makes checkout send each in a separate call.
                 raise FailedPrecondition("not stored together", reason=MailNotSent.default_reason) from error
             raise MailNotSent("the spool can't be written") from error
         await self.failpoints.reach(AFTER_ACCEPT)

@@ -28,7 +28,7 @@ class MailNotFound(NotFound):
 
 
 class RecipientRefused(FailedPrecondition):
-    """After an earlier request, the relay permanently refused this order's confirmation."""
+    """The relay permanently refused this order's confirmation after an earlier request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Line:
 
 
 def label(address: Address) -> list[str]:
-    """Format an address as the non-blank lines of a label."""
+    """Return an address as the lines of an address label, none of them blank."""
     region = " ".join(filter(None, [address.state, format_postal_code(address.zip_code, address.country)]))
     lines = [*address.street_address.splitlines(), ", ".join(filter(None, [address.city, region])), address.country]
     return [line for line in map(str.strip, lines) if line]
@@ -69,13 +69,13 @@ class Order:
 
     @property
     def total(self) -> Money:
-        """The sum of all lines and the shipping cost. Raise AmountOutOfRange if its units don't fit an int64."""
+        """The total of all lines and shipping. Raise AmountOutOfRange if its units don't fit in an int64."""
         costs = [line.cost for line in self.lines]
         return total(self.shipping_cost.currency_code, [*costs, self.shipping_cost]).in_range()
 
 
 def digests_of(recipient: str, order: Order) -> bytes:
-    """Return 4-byte digests of the recipient and the confirmation, which outlive both in the spool."""
+    """Return 4-byte digests of the recipient and the confirmation. The spool keeps them after deleting the message."""
     items = items_digest(order.lines)
     content = digest(order.order_id, order.tracking_id, str(order.total), items, order.address)
     return digest(order.order_id, recipient) + content

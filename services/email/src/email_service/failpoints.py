@@ -1,7 +1,7 @@
 """The email service's failpoints, named `<service>.<operation>.<before|after>`: see `chassis.failpoints`.
 
-Each batch reaches `accept` once: `before` when all confirmations are rendered, `after` when all are on disk. At
-`sending`, the relay doesn't have the complete message yet; at `outcome`, the attempt to send is over.
+A batch reaches `accept.before` when all its confirmations are rendered, and `accept.after` when all are on disk. At
+`sending`, the relay doesn't have the complete message yet. At `outcome`, the attempt to send it has ended.
 """
 
 BEFORE_ACCEPT = "email.accept.before"

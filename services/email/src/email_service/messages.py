@@ -1,4 +1,4 @@
-"""Messages: encoded confirmations that the relay should send."""
+"""Messages: encoded confirmations to be sent through the relay."""
 
 from dataclasses import dataclass, field
 from enum import Enum, StrEnum, auto
@@ -25,7 +25,7 @@ class LetterNotFound(NotFound):
 
 
 class MessageState(StrEnum):
-    """How far a message has progressed. SENDING means that the relay has its text but has not responded yet."""
+    """The progress of a message. While it is SENDING, the relay has its text but has not responded yet."""
 
     QUEUED = "QUEUED"
     SENDING = "SENDING"
@@ -93,7 +93,7 @@ class Outcome(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """An attempt's outcome and its reason: the relay's status, such as RELAY_550, or an error name."""
+    """The outcome of an attempt to send. `reason` is the relay's status, such as RELAY_550, or an error name."""
 
     outcome: Outcome
     reason: str = ""

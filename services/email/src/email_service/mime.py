@@ -39,7 +39,7 @@ def parse_sender(text: str) -> Sender:
 
 
 def to_mime(confirmation: Confirmation, sender: Sender, sent_at: datetime) -> bytes:
-    """Encode a confirmation. Its recipient and subject must be one line each."""
+    """Encode a confirmation. Its recipient and subject must not contain line breaks."""
     lines = [
         f"Date: {format_datetime(sent_at)}",
         f"From: {sender.header}",

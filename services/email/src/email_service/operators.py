@@ -1,4 +1,4 @@
-"""The internal services for operators, reconciliation and previews: shop.internal.LetterSpool and MailRecords."""
+"""Implements shop.internal.LetterSpool, for operators, and MailRecords, for reconciliation and the storefront."""
 
 import time
 

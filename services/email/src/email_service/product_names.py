@@ -1,5 +1,3 @@
-"""Product names, read from the catalog and cached."""
-
 import asyncio
 import time
 from collections.abc import Callable, Mapping
@@ -57,5 +55,5 @@ class ProductNames:
 
     async def _fetch(self, _key: str) -> Mapping[str, str]:
         response = await self._stub.ListProducts(empty_pb2.Empty())
-        # The confirmation shows each product on one line, so names must not have line breaks.
+        # A confirmation shows each product on one line, so remove line breaks from names.
         return {product.id: " ".join(product.name.split())[:MAX_NAME_LENGTH] for product in response.products}

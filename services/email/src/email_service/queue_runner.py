@@ -33,8 +33,8 @@ _FINAL = {
 class QueueRunner:
     """Sends queued messages to the relay.
 
-    While the relay accepts no messages, try one at a time at growing intervals and leave the rest in the spool. If the
-    relay defers a single message, only that message waits.
+    While the relay accepts no messages, tries one at a time, at growing intervals, and leaves the rest in the spool. If
+    the relay defers a single message, only that message waits.
     """
 
     def __init__(self, spool: Spool, relay: SmtpRelay, metrics: MessageMetrics, active_failpoints: Failpoints) -> None:
@@ -59,7 +59,7 @@ class QueueRunner:
                 await self._wait()
 
     async def close(self, within_seconds: float) -> None:
-        """After `run` has ended, wait for messages that are being sent, and abandon messages that take too long."""
+        """Call after `run` has ended. Wait for messages that are being sent, and abandon any that take too long."""
         if self._sending:
             await asyncio.wait(self._sending, timeout=within_seconds)
         for task in self._sending:
@@ -120,7 +120,7 @@ class QueueRunner:
     async def _store_outcome(self, message: ClaimedMessage, attempt: Attempt) -> None:
         """Store an outcome, retrying until the spool is available: only this process knows the outcome.
 
-        Meanwhile the message does not count toward MAX_CONCURRENT.
+        Until the outcome is stored, the message does not count toward MAX_CONCURRENT.
         """
         self._unstored += 1
         try:
@@ -147,5 +147,5 @@ def retry_seconds(failures: int) -> float:
 
 
 def message_delay_seconds(deferrals: int) -> float:
-    """Return how long a deferred message waits, given how often it was deferred before."""
+    """Return how long a deferred message waits, given how often it has been deferred before."""
     return backoff_seconds(deferrals + 1, FIRST_DELAY_SECONDS, _MAX_DELAY_SECONDS)

@@ -1,5 +1,3 @@
-"""Renders confirmations from templates."""
-
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,7 +8,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoes
 from chassis.values.money import format_amount
 from email_service.domain import Confirmation, Order, label
 
-# Matches characters that mail programs may turn into links: customers must not be able to send links to strangers.
+# Where to break text that mail programs would turn into links: customers must not be able to send links to strangers.
 _LINK = re.compile(r"(?<=\w)[.:@\u3002\uff0e\uff61](?=[^\W\d_]|/)")
 
 

@@ -1,4 +1,4 @@
-"""Implements shop.EmailService, and shop.internal.Confirmations, which accepts several confirmations in one call."""
+"""Implements shop.EmailService and shop.internal.Confirmations, which both accept order confirmations."""
 
 import structlog
 from typing_extensions import override

@@ -1,5 +1,3 @@
-"""Hands messages to an SMTP relay."""
-
 import asyncio
 import contextlib
 import re
@@ -47,12 +45,12 @@ class Relay:
 
 @dataclass(frozen=True)
 class SmtpRelay:
-    """Hands each message to a relay over its own connection. Sends a password only over TLS.
+    """Hands messages to an SMTP relay, opening a connection for each. Sends passwords only over TLS.
 
     Attributes:
         sender: the envelope sender.
         tls: the TLS context; by default, it trusts the system's certificate authorities or those in SSL_CERT_FILE.
-        reach_seconds: how long connecting and sending all but the end of the message may take.
+        reach_seconds: the timeout for connecting and for sending everything but the end of the message.
         response_seconds: how long to wait for the response; the relay may deliver before it responds (RFC 5321).
     """
 
@@ -76,7 +74,7 @@ class SmtpRelay:
         span = self.telemetry.tracer.start_span("SMTP send", None, SpanKind.CLIENT, attributes)
         started, problem = time.perf_counter(), ""
         try:
-            # By default, the SDK would record the error's text, which may quote an e-mail address.
+            # Don't let the SDK record errors: their text may quote an e-mail address.
             with trace.use_span(span, record_exception=False, set_status_on_exception=False):
                 attempt = await self._send(message, begin_sending)
             problem = attempt.reason if attempt.outcome in _FAILED else ""

@@ -87,7 +87,7 @@ class Spool:
         await self._write(statements.FINISH, **_claim_of(message), state=state.value, reason=reason)
 
     async def postpone(self, message: ClaimedMessage, *, delay_seconds: float, reason: str, deferred: bool) -> None:
-        """Requeue a claimed message, due again after a delay. If the relay `deferred` the message, count a deferral."""
+        """Requeue a claimed message to be sent after a delay. If the relay `deferred` it, count a deferral."""
         values = {"delay_seconds": delay_seconds, "reason": reason, "deferrals": int(deferred)}
         await self._write(statements.POSTPONE, **_claim_of(message), **values)
 
@@ -118,7 +118,7 @@ class Spool:
         return _record(rows[0], rows[0]["message"] or b"", rows[0]["digests"] or b"") if rows else None
 
     async def statistics(self) -> Mapping[MessageState, tuple[int, float]]:
-        """Return the number of messages in each state but SENT, and the age of the oldest message in seconds."""
+        """Return, for each state but SENT, the number of messages and how many seconds ago the oldest one changed."""
         rows = await self._database.report(statements.STATISTICS, {})
         return {
             MessageState(row["state"]): (int(row["letters"]), max(0.0, float(row["oldest_seconds"]))) for row in rows

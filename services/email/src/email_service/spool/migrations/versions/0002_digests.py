@@ -1,4 +1,4 @@
-"""Digests: reconciliation compares confirmations with orders after recipient and text are deleted."""
+"""Adds digests, so that reconciliation can compare confirmations with orders after deleting recipient and text."""
 
 import sqlalchemy as sa
 from alembic import op
