@@ -33,8 +33,8 @@ class Acceptance:
     async def accept(self, requests: Sequence[email_pb2.SendOrderConfirmationRequest]) -> Mapping[int, DomainError]:
         """Store confirmations with a single flush to disk. Return the errors of refused confirmations, by index.
 
-        Retrying a refused confirmation won't help. Raise MailNotSent if the spool can't be written. If the spool rejects
-        several confirmations together, store none of them and raise FailedPrecondition.
+        Retrying a refused confirmation won't help. Raise MailNotSent if the spool fails. If the spool rejects several
+        confirmations together, store none and raise FailedPrecondition.
         """
         names = await self.names.current() if self.names else {}
         messages: dict[int, NewMessage] = {}
