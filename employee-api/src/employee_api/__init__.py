@@ -1,1 +1,0 @@
-"""HTTP API for employees, their tasks and CSV exports."""

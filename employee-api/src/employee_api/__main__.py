@@ -1,4 +1,4 @@
-"""`python -m employee_api` serves the API; the command `migrate` applies migrations, and `add-user` adds a user."""
+"""`python -m employee_api` serves the API; with `migrate` it applies migrations, with `add-user` it adds a user."""
 
 import argparse
 import asyncio
@@ -35,12 +35,12 @@ from employee_api.users.schemas import UserInput
 
 log = structlog.get_logger()
 
-# If the database accepts no connection for this long, the process exits, so that its supervisor can restart it.
+# If the database accepts no connection for this long, exit, so that the supervisor restarts the process.
 _CONNECT_SECONDS = 1.5
 
 
 class ProcessSettings(EmployeeApiSettings):
-    # By default, allow only loopback hosts: otherwise a web page could reach this API through DNS rebinding.
+    # Serve only loopback host names by default; otherwise any web page could reach this API through DNS rebinding.
     allowed_hosts: Annotated[frozenset[str], Parse(parse_host_patterns)] = LOOPBACK
 
 
@@ -48,7 +48,7 @@ def main() -> None:
     arguments = _parse_arguments()
     if arguments.command == "add-user":
         _add_user(load(EmployeeApiSettings), arguments)
-    else:  # `run` also handles the `migrate` command
+    else:  # `http_server.run` handles `migrate` too
         http_server.run("employee-api", ProcessSettings, build, migrations=MIGRATIONS, connect_seconds=_CONNECT_SECONDS)
 
 
@@ -72,7 +72,7 @@ def _parse_arguments() -> argparse.Namespace:
 
 @asynccontextmanager
 async def build(settings: EmployeeApiSettings, service: HttpService) -> AsyncIterator[Starlette]:
-    """Build the application, and close its resources once the server has drained."""
+    """Build the application. Close its resources after the server has drained."""
     if settings.auth_mode is AuthMode.OFF:
         log.warning("AUTH_MODE is off: every client has full access")
     engine = open_engine(settings.database_url.get_secret_value(), service.telemetry)

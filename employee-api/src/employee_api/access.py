@@ -1,5 +1,3 @@
-"""Who may call what: callers' tokens, scopes and roles, and the access that each operation requires."""
-
 import hashlib
 import secrets
 import uuid
@@ -12,21 +10,21 @@ from starlette.requests import Request
 _RANKS = {"manager": 1, "cto": 2, "ceo": 3}
 MANAGEMENT_ROLES = frozenset(_RANKS)
 
-# The `__Host-` prefix makes browsers insist on Secure, Path=/ and no Domain.
+# Browsers accept a cookie with the `__Host-` prefix only with Secure, with Path=/ and without Domain.
 SESSION_COOKIE = "__Host-session"
 DEVICE_COOKIE = "__Host-device"
 
-# Lets programs and secret scanners recognize an API token.
+# The prefix tells API tokens from session tokens, and lets secret scanners find leaked API tokens.
 API_TOKEN_PREFIX = "shop_"  # noqa: S105 - not a secret
 
 
 def new_token() -> str:
-    """Return a random 256-bit token, which, unlike a password, can't be guessed even if a fast hash of it leaks."""
+    """Return a random 256-bit token. Unlike a password, it is safe to store as a fast hash."""
     return secrets.token_urlsafe(32)
 
 
 def hash_token(token: str) -> bytes:
-    """Return the hash to store instead of the token, which may be any text that a client sends."""
+    """Return the hash to store instead of the token. The token may be any text that a client sends."""
     return hashlib.sha256(token.encode(errors="surrogateescape")).digest()
 
 
@@ -36,7 +34,7 @@ def bearer_token(request: Request) -> str | None:
 
 
 def session_token(request: Request) -> str:
-    """Return the bearer token, or else the session cookie, or an empty string if the request has neither."""
+    """Return the bearer token, or else the session cookie, or else an empty string."""
     return bearer_token(request) or request.cookies.get(SESSION_COOKIE, "")
 
 
@@ -52,10 +50,10 @@ class Scope(StrEnum):
 
 
 class Access(Enum):
-    """What an operation requires of its caller when `AUTH_MODE` is `enforce`.
+    """What an operation requires of its caller if `AUTH_MODE` is `enforce`.
 
-    - SELF: a session, in every mode, because the operation acts on the caller; API tokens are not accepted.
-    - SESSION: an approved user's session, or their API token with the operation's scope.
+    - SELF: a session, in every mode, because the operation acts on the caller. API tokens are refused.
+    - SESSION: a session or API token of an approved user. An API token must have the operation's scope.
     - MANAGEMENT: like SESSION, but the user must also have a management role.
     - SUBORDINATE: like MANAGEMENT, but the caller must also outrank the user in the path.
     """
@@ -68,15 +66,15 @@ class Access(Enum):
 
 
 def outranks(role: str, other: str) -> bool:
-    """Return whether `role` may administer users with the role `other`: `ceo` any, other roles only lower ones."""
+    """Return whether `role` may administer users with the role `other`. A `ceo` may administer every user."""
     return role == "ceo" or _RANKS.get(role, 0) > _RANKS.get(other, 0)
 
 
 @dataclass(frozen=True)
 class Actor:
-    """The user who makes a request with a session or API token, and their current role.
+    """The user who makes the request, with their current role.
 
-    `scopes` contains the API token's scopes; it is None for a session.
+    `scopes` contains the API token's scopes; it is None if the request has a session instead.
     """
 
     id: uuid.UUID

@@ -1,4 +1,4 @@
-"""The log of changes to users and tasks. Each activity is recorded in the same transaction as its change."""
+"""Logs changes to users, tasks and invitations, each in the same transaction as the change itself."""
 
 import uuid
 from collections.abc import Mapping
@@ -21,8 +21,6 @@ from employee_api.schemas import Output, Page
 
 
 class ActivityQuery(PageQuery):
-    """Which activities to list."""
-
     month: Month | None = Field(default=None, description="`YYYY-MM` in UTC, by creation")
     subject: Id | None = Field(default=None, description="The id of the user or task that was changed")
     actor: Id | None = Field(default=None, description="The id of the user who made the change")
@@ -51,9 +49,9 @@ _FILTERS = {"subject": Activity.subject_id, "actor": Activity.actor_id, "action"
 
 @dataclass(frozen=True)
 class Subject:
-    """What an action changed, such as a user or task, with the changed fields' values before and after.
+    """The user, task or invitation that an action changed, with the values of the changed fields.
 
-    `before` is empty if the action created the subject, and `after` if the action deleted it.
+    `before` is empty if the action created the subject; `after` is empty if the action deleted the subject.
     """
 
     type: str

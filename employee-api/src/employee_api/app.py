@@ -1,5 +1,3 @@
-"""Builds the application from its parts, for the server and for tests."""
-
 from datetime import timedelta
 from functools import partial
 
@@ -38,7 +36,7 @@ def build(
     telemetry: Telemetry,
     clock: Clock = utc_now,
 ) -> Starlette:
-    """Build the application; the caller must close the engine and the hasher."""
+    """Build the application. The caller must close the engine and the password hasher."""
     idle, absolute = (timedelta(seconds=s) for s in (settings.session_idle_seconds, settings.session_absolute_seconds))
     register_functions(engine)
     sessions, tokens = SessionHandlers(engine, clock, idle, absolute), ApiTokenHandlers(engine, clock)

@@ -1,1 +1,0 @@
-"""Logins, sessions, API tokens, and the log of sign-ins."""

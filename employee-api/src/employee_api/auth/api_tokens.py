@@ -1,4 +1,4 @@
-"""API tokens, which let programs act for a user within certain scopes. Only the tokens' hashes are stored."""
+"""API tokens let programs act for a user within certain scopes. Only a hash of each token is stored."""
 
 import uuid
 from datetime import datetime, timedelta
@@ -22,18 +22,18 @@ from employee_api.users.repository import lock_user
 
 _MAX_TOKENS = 50
 MAX_TOKEN_AGE = timedelta(days=90)
-# Update `last_used_at` at most this often, because a write on every request would be too costly.
+# Update `last_used_at` at most this often, because writing on every request would cost too much.
 _USE_INTERVAL = timedelta(minutes=1)
 
 
 class ApiTokenHandlers(Repository):
-    """Lets users manage their own API tokens, and management users list and revoke those of users with lower roles.
+    """Lets users manage their own API tokens, and lets management users list and revoke tokens of lower-ranking users.
 
-    A token never has more rights than its user, whose role is read on every request. Changing the password revokes it.
+    A token never grants more rights than its user's current role. Changing the password revokes the user's tokens.
     """
 
     def operations(self, create_token: Handler) -> list[Operation]:
-        """Return the operations; `create_token` must verify the user's password before it calls `create`."""
+        """Return the operations. `create_token` must verify the user's password, and then call `create`."""
         own, of_user = "/api/auth/tokens", "/api/auth/users/{id}/tokens"
         return [
             Operation("GET", own, "List your API tokens", self.list_tokens, Access.SELF),
@@ -55,7 +55,7 @@ class ApiTokenHandlers(Repository):
         ]  # fmt: skip
 
     async def create(self, call: Call[TokenInput]) -> NewTokenOutput:
-        """Create and return a token; only this response contains its secret. Also delete the user's expired ones."""
+        """Create and return a token. No other response contains its secret. Also delete the user's expired tokens."""
         now, new, owner = self.clock(), call.input, call.user
         expires_at = new.expires_at or now + MAX_TOKEN_AGE
         if not now < expires_at <= now + MAX_TOKEN_AGE:
@@ -105,13 +105,13 @@ class ApiTokenHandlers(Repository):
         return Deleted(id=token_id)
 
     async def find_actor(self, token: str) -> Actor | None:
-        """Return the token's user and update `last_used_at`; None if the token is invalid or its user deactivated."""
+        """Return the token's user and update `last_used_at`, or return None if the token or its user is invalid."""
         now = self.clock()
         query = (
             select(col(User.id), col(User.role), col(User.approved), col(ApiToken.scopes), col(ApiToken.last_used_at))
             .join(ApiToken, col(ApiToken.user_id) == col(User.id))
             .where(col(ApiToken.token_hash) == hash_token(token), col(User.deactivated_at).is_(None))
-            # Replicas of an earlier release may create tokens that live longer than MAX_TOKEN_AGE, or forever.
+            # Replicas of an earlier release may still create tokens that outlive MAX_TOKEN_AGE or never expire.
             .where(or_(col(ApiToken.expires_at).is_(None), col(ApiToken.expires_at) > now))
             .where(col(ApiToken.created_at) > now - MAX_TOKEN_AGE)
         )
@@ -134,7 +134,7 @@ async def find_actor(sessions: SessionHandlers, tokens: ApiTokenHandlers, reques
 
 
 async def _require_room(connection: AsyncConnection, user_id: uuid.UUID, now: datetime) -> None:
-    # The caller has locked the user, so two concurrent requests can't both create the last token allowed.
+    # The caller has locked the user, so concurrent requests can't exceed the limit.
     of_user = col(ApiToken.user_id) == user_id
     await connection.execute(delete(ApiToken).where(of_user, col(ApiToken.expires_at) <= now))
     count = select(func.count()).select_from(ApiToken).where(of_user)

@@ -1,4 +1,4 @@
-"""Slows down password guessing by counting failures per e-mail and network, or per device if it is known."""
+"""Slows down password guessing by counting failed logins per e-mail and network, or per known device."""
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -12,13 +12,13 @@ from employee_api.failure_counts import FailureCounts, count_key
 from employee_api.models import FailureCount
 from employee_api.users.passwords import BoundedSemaphore, HashingQueue
 
-# Once failures reach the limit, each further failure doubles the wait, up to the maximum.
+# At the limit, a client must wait before its next attempt. Each further failure doubles the wait, up to the maximum.
 _FIRST_WAIT_SECONDS = 5
 _MAX_WAIT_SECONDS = 60
-# At this many times the limit, failures from all networks together make the user wait everywhere but on known devices.
+# At this many times the limit, failures from all networks make the user wait everywhere except on known devices.
 _NETWORKS_PER_EMAIL = 10
 
-# Allow one attempt at a time per account and network, so that concurrent guesses can't evade the limits.
+# Allow one attempt at a time per account and network; otherwise concurrent guesses could exceed the limits.
 _MAX_ATTEMPTS = 1
 _MAX_SHARED_ATTEMPTS = 8
 _MAX_WAITING = 100
@@ -26,13 +26,14 @@ _MAX_WAITING = 100
 
 @dataclass(frozen=True)
 class Attempt:
-    """An attempt to use a password; `device` is set if the user with this e-mail is known to use the client's device.
+    """One attempt to use a password.
 
     Attributes:
-        own: the key that counts failures on the known device, or else for this e-mail from this network.
-        address: the key that counts the network's failures, which alone make no one wait: a proxy's users may share it.
-        limits: the number of failures, by key, that makes the client wait.
-        slots: the number of attempts, by key, that may run at once, in the order in which to acquire the slots.
+        device: the device's token hash if the user has logged in from this device before, else None.
+        own: the key that counts failures on the known device, or else failures for this e-mail from this network.
+        address: the key that counts the network's failures, which delay no one on their own.
+        limits: by key, the number of failures at which the client must wait.
+        slots: by key, the number of attempts that may run at once. Slots are acquired in this order.
     """
 
     email: str
@@ -51,9 +52,9 @@ class Attempt:
 class LoginLimiter:
     """Counts failed logins, and makes clients wait after too many failures. Accounts are never locked.
 
-    A failure on a known device counts only for that device, and failures elsewhere can't make its user wait. Once a
-    network has too many failures, an account has to wait there after one failure of its own, but not before, because
-    honest users may share the attacker's network. Replicas share the counts, but limit concurrent attempts separately.
+    Failures on a known device count only for that device, and failures elsewhere never delay that device. Honest users
+    may share an attacker's network, so even after too many failures there, an account waits only once it has failed
+    itself. Replicas share the counts, but each replica limits concurrent attempts on its own.
     """
 
     counts: FailureCounts
@@ -62,27 +63,26 @@ class LoginLimiter:
     _in_flight: dict[bytes, BoundedSemaphore] = field(default_factory=dict)
 
     def attempt(self, email: str, address: str, device: bytes | None = None) -> Attempt:
-        """Return the attempt with its keys and limits; `device` is the known device's token hash, if any."""
         if device is not None:
             key = count_key("device", device.hex())
             return Attempt(email, device, key, b"", {key: self.per_email}, {key: _MAX_ATTEMPTS})
         by_address, by_email = count_key("address", network(address)), count_key("email", email)
         own = count_key("email at address", f"{network(address)} {email}")
-        # The account's own slots come first, so that attempts waiting for them don't occupy a shared address's slots.
+        # Acquire the account's own slot first, so that an attempt waiting for it holds no slot of a shared address.
         slots = {own: _MAX_ATTEMPTS, by_email: _MAX_SHARED_ATTEMPTS, by_address: _MAX_SHARED_ATTEMPTS}
         limits = {own: self.per_email, by_email: self.per_email * _NETWORKS_PER_EMAIL}
         return Attempt(email, device, own, by_address, limits, slots)
 
     @asynccontextmanager
     async def in_flight(self, attempt: Attempt) -> AsyncIterator[None]:
-        """Wait for earlier attempts, and hold the slots during the block. Raise TooManyPasswords if too many wait."""
+        """Wait for earlier attempts, then hold the slots during the block. Raise TooManyPasswords if too many wait."""
         async with AsyncExitStack() as stack:
             for key, number in attempt.slots.items():
                 await stack.enter_async_context(self._slot(key, number))
             yield
 
     async def exceeded(self, attempt: Attempt) -> ApiError | None:
-        """Return the error that tells the client how long to wait; None if no wait is needed."""
+        """Return an error that says how long the client must wait, or None if it need not wait."""
         counts, limits = await self.counts.read(attempt.slots), dict(attempt.limits)
         if attempt.address in counts and counts[attempt.address].failures >= self.per_address:
             limits[attempt.own] = 1

@@ -1,6 +1,6 @@
-"""Operations that verify the user's password: login, changing one's own password, and creating an API token.
+"""Operations that verify the user's password: logging in, changing the password, and creating an API token.
 
-Unless `AUTH_MODE` is `off`, attempts are also limited and recorded.
+Unless `AUTH_MODE` is `off`, attempts are also recorded, and checked against the limits on failures.
 """
 
 from collections.abc import AsyncIterator
@@ -34,11 +34,11 @@ from employee_api.users.schemas import PasswordChangeInput, UserOutput
 
 @dataclass(frozen=True)
 class LoginBody(JsonBody):
-    """A login request. The usual body limit applies to everything but the password."""
+    """A login request. The usual size limit applies to the whole body except the password."""
 
     error_text: str | None = "Email and password required"
     ignores_query: bool = True
-    # Large enough that even a 1 MB password gets the same response as any other wrong password.
+    # Even a 1 MB password must get the same response as any other wrong password.
     max_bytes: int = 2 * 1024 * 1024
 
     @override
@@ -51,7 +51,7 @@ class LoginBody(JsonBody):
 
 @dataclass(frozen=True)
 class LoginHandlers:
-    """Handles logins, and operations that ask for the password again because the session may be stolen."""
+    """Handles logins, and operations that ask for the password again in case the session was stolen."""
 
     users: UserRepository
     password_hasher: PasswordHasher
@@ -105,14 +105,14 @@ class LoginHandlers:
         account = await self._confirm(call, "create_token")
         async with shared_transaction():
             token = await self.tokens.create(call)
-            if not await self.users.lock_unchanged(account):  # a token must not outlive the password
+            if not await self.users.lock_unchanged(account):  # the password has just been changed
                 raise errors.WrongPassword
         return token
 
     async def _confirm(self, call: Call[Any], operation: str) -> Account:
         """Return the caller's account. Raise WrongPassword if the request's `current_password` is wrong.
 
-        A wrong password counts as a failed login, so a stolen session makes the password no easier to guess.
+        A wrong password counts as a failed login, so a stolen session doesn't make the password easier to guess.
         """
         account = await self.users.find_account(id=call.user.id)
         if account is None:
@@ -124,12 +124,12 @@ class LoginHandlers:
             if not correct:
                 await self._record_failure(call, attempt, Outcome.WRONG_PASSWORD)
                 raise errors.WrongPassword
-            await self.limiter.counts.reset([attempt.own])  # keep the other counts: they may be an attacker's failures
+            await self.limiter.counts.reset([attempt.own])  # the counts of the e-mail and network may be an attacker's
         return account
 
     @asynccontextmanager
     async def _attempt(self, call: Call[Any], email: str, operation: str) -> AsyncIterator[Attempt]:
-        """Wait for earlier attempts to end, and refuse this attempt if too many have failed."""
+        """Wait for earlier attempts to end. Refuse this attempt if too many attempts have failed."""
         device = await self.devices.find(call.request.cookies.get(DEVICE_COOKIE), email)
         attempt = self.limiter.attempt(email, call.origin["address"], device)
         async with AsyncExitStack() as stack:
@@ -142,7 +142,7 @@ class LoginHandlers:
             yield attempt
 
     async def _verify(self, call: Call[LoginInput], queue: HashingQueue) -> Account | Outcome:
-        """Return the account if its user may log in with this password, or else how the attempt failed."""
+        """Return the account if its user may log in with this password, or else the reason for the failure."""
         account = await self.users.find_account(email_key=email_key(call.input.email))
         stored = account.password_hash if account else None
         verification = self.password_hasher.verify(call.input.password, stored, queue)
@@ -160,7 +160,7 @@ class LoginHandlers:
 
     async def _succeed(self, call: Call[Any], attempt: Attempt, account: Account) -> None:
         async with shared_transaction():
-            # The password may have changed since it was verified, and a session must not outlive its password.
+            # Don't create a session if the password has changed since it was verified.
             if not await self.users.lock_unchanged(account):
                 raise errors.InvalidCredentials
             token = await self.sessions.create(account.user.id, call.origin)
@@ -170,7 +170,7 @@ class LoginHandlers:
                 device_token = call.request.cookies[DEVICE_COOKIE]
                 await self.devices.use(attempt.device)
             await self.sign_ins.record(attempt.email, Outcome.SUCCESS, call.origin)
-            await self.limiter.counts.reset([attempt.own])  # keep the other counts: they may be an attacker's failures
+            await self.limiter.counts.reset([attempt.own])  # the counts of the e-mail and network may be an attacker's
         call.cookies.append(_cookie(SESSION_COOKIE, token, self.sessions.absolute))
         call.cookies.append(_cookie(DEVICE_COOKIE, device_token, DEVICE_LIFETIME))
 
@@ -180,7 +180,7 @@ class LoginHandlers:
             await self.limiter.counts.add(attempt.slots)
 
     async def _record_refusal(self, call: Call[Any], attempt: Attempt) -> None:
-        """Record only an e-mail's first refused login per window: refusals are cheap and could fill the table."""
+        """Record only an e-mail's first refused login per window, so that an attacker can't fill the table."""
         counts, key = self.limiter.counts, count_key("refusal", attempt.email)
         async with shared_transaction():
             if not await counts.read([key]) and (await counts.add([key]))[key].failures == 1:

@@ -1,5 +1,3 @@
-"""Request and response models for authentication: logins, sessions and API tokens."""
-
 import uuid
 from typing import Annotated
 

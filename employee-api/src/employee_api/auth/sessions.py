@@ -1,5 +1,3 @@
-"""Login sessions: opaque tokens, stored as hashes, that expire after an idle time and at a maximum age."""
-
 import uuid
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -17,16 +15,16 @@ from employee_api.models import Session, User
 from employee_api.schemas import Deleted
 from employee_api.users.repository import lock_user
 
-# Update `last_seen_at` at most this often per idle time, because a write on every request would be too costly.
+# Update `last_seen_at` at most this often per idle time, because writing on every request would cost too much.
 _UPDATES_PER_IDLE_TIME = 20
 
 
 @dataclass
 class SessionHandlers(Repository):
-    """Lets users list and end their own sessions, and management users those of users with lower roles.
+    """Lets users list and end their own sessions, and lets management users do so for lower-ranking users.
 
-    A session ends when it has been idle for `idle`, when `absolute` has passed since the login, or when its user is
-    deleted or deactivated. The user's role is read on every request.
+    A session ends when it has been idle for `idle`, when it reaches the age `absolute`, or when its user is deleted or
+    deactivated. The user's role is read on every request.
     """
 
     idle: timedelta
@@ -48,7 +46,7 @@ class SessionHandlers(Repository):
         ]  # fmt: skip
 
     async def create(self, user_id: uuid.UUID, origin: dict[str, str]) -> str:
-        """Create a session and return its token, of which only a hash is stored. Also delete expired sessions."""
+        """Create a session and return its token. Only the token's hash is stored. Also delete expired sessions."""
         now = self.clock()
         token = new_token()
         expired = or_(col(Session.expires_at) <= now, col(Session.last_seen_at) <= now - self.idle)
@@ -65,7 +63,7 @@ class SessionHandlers(Repository):
         return token
 
     async def find_actor(self, token: str) -> Actor | None:
-        """Return the session's user and restart its idle time; None if it has ended or its user is deactivated."""
+        """Return the session's user and restart the idle time, or return None if the session or its user is invalid."""
         now = self.clock()
         query = (
             select(col(User.id), col(User.role), col(User.approved), col(Session.last_seen_at))
@@ -128,12 +126,12 @@ class SessionHandlers(Repository):
 
 
 def _session_id(token_hash: bytes) -> uuid.UUID:
-    # Half of the token's hash identifies the session to its owner without revealing the token.
+    # Half of the token's hash is enough to identify the session, and doesn't reveal the token.
     return uuid.UUID(bytes=token_hash[:16])
 
 
 async def user_of(call: Call[InputT], rows: Repository) -> uuid.UUID:
-    """Return the user id in the path, or else the caller's id. Raise UserNotFound if no user has the id in the path."""
+    """Return the user id in the path, or else the caller's id. Raise UserNotFound if the path names an unknown user."""
     if "id" not in call.ids:
         return call.user.id
     if await rows.find_row(select(col(User.id)).where(col(User.id) == call.id)) is None:

@@ -1,4 +1,4 @@
-"""The log of sign-in attempts per account, and users' known devices, which a cookie identifies for a year."""
+"""Logs sign-in attempts, and remembers users' devices by a cookie for a year."""
 
 import uuid
 from datetime import timedelta
@@ -29,7 +29,7 @@ class Outcome(StrEnum):
 
 
 class SignInHandlers(Repository):
-    """Lists sign-in attempts, and stores them for 90 days unless their e-mail is unknown."""
+    """Lists sign-in attempts, and stores them for 90 days. Attempts with an unknown e-mail are not stored."""
 
     def operations(self) -> list[Operation]:
         return [
@@ -46,7 +46,7 @@ class SignInHandlers(Repository):
     async def record(self, email_key: str, outcome: Outcome, origin: dict[str, str]) -> None:
         """Record an attempt if a user has this e-mail, and delete attempts older than 90 days.
 
-        Unknown e-mails take just as long, because response times must not reveal which e-mails are registered.
+        This takes as long for unknown e-mails, because response times must not reveal which e-mails are registered.
         """
         now = self.clock()
         row = {"id": uuid.uuid4(), "outcome": outcome, **origin, "created_at": now}
@@ -62,10 +62,13 @@ class SignInHandlers(Repository):
 
 
 class DeviceRepository(Repository):
-    """Stores known devices. A device token gives no access; it spares its user waits after others' failed logins."""
+    """Stores the devices from which users have logged in.
+
+    A device's token gives no access. It only spares its user the waits that other people's failed logins cause.
+    """
 
     async def find(self, token: str | None, email_key: str) -> bytes | None:
-        """Return the token's hash if it belongs to a known device of the user with this e-mail, or else None."""
+        """Return the token's hash if this user has logged in from the device before, or else None."""
         if not token:
             return None
         device = hash_token(token)
@@ -81,7 +84,7 @@ class DeviceRepository(Repository):
         await self.execute(update(Device).where(col(Device.token_hash) == device).values(last_used_at=self.clock()))
 
     async def add(self, user_id: uuid.UUID) -> str:
-        """Add a device and return its token. Delete expired devices and, above the limit, the least recently used."""
+        """Add a device and return its token. Delete expired devices, and all but the user's 50 last used."""
         now = self.clock()
         token = new_token()
         own = col(Device.user_id) == user_id

@@ -1,1 +1,0 @@
-"""Exports of tables as CSV files."""

@@ -1,1 +1,0 @@
-"""Operations on top of Starlette: their requests and responses, routes, OpenAPI document, and documentation page."""

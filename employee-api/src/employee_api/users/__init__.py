@@ -1,1 +1,0 @@
-"""Employees: their accounts, registration, invitations and passwords."""

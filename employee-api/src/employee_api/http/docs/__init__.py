@@ -1,1 +1,0 @@
-"""The page that describes the API for people, rendered from the OpenAPI document."""
