@@ -69,7 +69,7 @@ class Shipped:
 
 @dataclass(frozen=True, slots=True)
 class Forgotten:
-    """Shipping has no record of the key, but may have deleted it: the charge is older than shipping's oldest record."""
+    """Shipping has no record of the key, but the charge is older than its oldest record: the order may have shipped."""
 
 
 ChargeOutcome: TypeAlias = Charged | Refused | Fenced | Released | KeyReused | InDoubt | Unsupported
@@ -105,7 +105,7 @@ class Resolve(Command[ChargeOutcome]):
 
 @dataclass(frozen=True, slots=True)
 class Ship(Command[ShipOutcome]):
-    """Ship under the attempt's key. `charged_at`: see `Charged`."""
+    """Ship the order under the attempt's key. `charged_at`: see `Charged`."""
 
     charged_at: float = 0.0
 

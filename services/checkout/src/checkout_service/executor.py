@@ -25,7 +25,7 @@ from checkout_service.saga import Saga, SagaResult
 
 log = structlog.get_logger()
 
-# A saga that a call started retries for this fraction of its lease, then leaves its order to recovery.
+# A saga started by a call retries for this fraction of its lease, then leaves its order to recovery.
 RETRY_SHARE_OF_LEASE = 2 / 3
 
 _FIRST_PAUSE_SECONDS = 0.1
@@ -84,7 +84,7 @@ class Executor:
         run = Run(entry, card, release_delay_seconds)
         # Use a task, so that neither a cancelled call nor its deadline stops the saga between charge and shipment.
         run.task = asyncio.create_task(self._run(run, steps), name=f"order {entry.order_id}")
-        # Concurrent equal requests start several runs of one order: keep the first run until a run has recorded it.
+        # Equal requests may start several runs of one order at once: track the first until a run records the order.
         if not entry.is_new or entry.order_id not in self.running:
             self.running[entry.order_id] = run
         run.task.add_done_callback(lambda _: self._forget(run))
@@ -105,7 +105,7 @@ class Executor:
     def _forget(self, run: Run) -> None:
         if self.running.get(run.entry.order_id) is run:
             del self.running[run.entry.order_id]
-        mark_retrieved(run.task)  # asyncio would log the error as unread if the caller is gone
+        mark_retrieved(run.task)  # keep asyncio from logging the error if the caller is gone
 
     async def _run(self, run: Run, steps: Saga) -> SagaResult:
         deadline.set(None)  # the order must continue after the call's deadline
@@ -211,7 +211,7 @@ class Executor:
     async def _wait(self, run: Run, wait: commands.Wait) -> bool:
         run.last_reason = wait.reason
         pause = backoff_seconds(wait.tries + 1, _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS)
-        # Recovery's runs, which have no card, never retry: they release their order, to be claimed again after a delay.
+        # A run without a card, as in recovery, doesn't retry: it releases the order, and a worker tries again later.
         retry_until = run.began_at + (RETRY_SHARE_OF_LEASE * self.lease_seconds if run.card is not None else 0.0)
         if asyncio.get_running_loop().time() + pause >= retry_until:
             return False

@@ -18,7 +18,7 @@ CART_EMPTIED = "checkout.empty_cart.after"
 SETTLE = ("checkout.settle.before", "checkout.settle.after")
 
 RESOLVE = around(commands.Resolve)
-# Reached by orders that the shipping service refuses.
+# Orders that the shipping service refuses reach these failpoints.
 VOID = around(commands.ResolveShipment) + around(commands.Void)
 
 # Every placed order reaches these failpoints, in this sequence. The failpoints around StartRemoval are left out because

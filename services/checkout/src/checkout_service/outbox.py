@@ -38,8 +38,8 @@ log = structlog.get_logger()
 # How long the response may wait for the ordered items to be removed from the cart.
 SEND_NOW_SECONDS = 1.0
 
-# How long the worker that placed an order tries to send the confirmation. It must stop before OUTBOX_LEASE_SECONDS have
-# passed, because other workers may then send the confirmation.
+# How long the worker that placed an order tries to send the confirmation. The worker must stop before
+# OUTBOX_LEASE_SECONDS have passed, because other workers may then send the confirmation.
 SEND_EMAIL_SECONDS = 4.0
 
 # An item becomes a dead letter after this many failures, which takes about eight hours.
@@ -113,7 +113,7 @@ class Outbox:
                 await log_errors(self.settle(), "the outbox cannot be settled")
 
     async def settle(self, at_least: int = 1) -> None:
-        """Settle sent items while at least `at_least` are left. If the journal is unavailable, keep them for later."""
+        """Settle sent items while at least `at_least` are left. If the journal is unavailable, keep the items."""
         while len(self._sent) >= at_least:
             batch = [self._sent.popleft() for _ in range(min(len(self._sent), _BATCH))]
             try:
@@ -216,7 +216,7 @@ class Outbox:
         await self.failpoints.reach(EMAIL_SENT if kind == EMAIL else CART_EMPTIED)
         self._sent.append(Sent(order_id, kind))
         self._unsettled.set()
-        if len(self._sent) == _BATCH:  # with >=, each further item would cause a try while the journal is down
+        if len(self._sent) == _BATCH:  # not >=: while the journal is down, each further item would cause another try
             self._batch_complete.set()
 
     async def _set_dead(self, order_id: str, kind: str, reason: str) -> None:

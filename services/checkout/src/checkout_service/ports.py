@@ -45,7 +45,7 @@ class JournalUnavailable(Unavailable):
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A worker's hold on one attempt of an order; the journal rejects updates under any other claim.
+    """Identifies the worker that holds an order, and the current attempt. The journal rejects updates under old claims.
 
     Attributes:
         epoch: increases with each worker and attempt. A journal that has lost commits may assign an epoch twice.
@@ -192,14 +192,14 @@ class Quotes(Protocol):
         """Return the shipping cost. Raise QuoteRefused if shipping refuses the address or the lines."""
 
     async def convert(self, amounts: Sequence[Money], to_code: str) -> list[Money]:
-        """Convert amounts exactly. Raise InvalidArgument for an unknown currency, OutOfRange for too large a result."""
+        """Convert exactly. Raise InvalidArgument if the currency is unknown, OutOfRange if a result is too large."""
 
 
 class Payment(Protocol):
     """Charges cards, once per key."""
 
     async def charge(self, key: str, order: Order, card: Card, *, fingerprint: str, retry: bool) -> ChargeOutcome:
-        """Charge the card the order's total, for the request with this fingerprint.
+        """Charge the order's total to the card, for the request with this fingerprint.
 
         Return Unsupported for a retry if the peer might not deduplicate by key.
         """

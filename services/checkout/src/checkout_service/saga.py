@@ -48,7 +48,7 @@ class SagaResult(Enum):
     """How a run of a saga ended."""
 
     SETTLED = auto()
-    """The order has an outcome, which its callers can be given."""
+    """The order has an outcome to return to its callers."""
     SUPERSEDED = auto()
     """Another worker or order has taken over, or the journal has lost the order."""
     UNFINISHED = auto()

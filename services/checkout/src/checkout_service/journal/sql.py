@@ -138,7 +138,7 @@ class Journal:
         """Apply the transition if the order's claim and state are unchanged. A change to SHIPPED fills the outbox."""
         after = transition.after
         updated = claim.next_attempt() if after is State.CHARGING else claim
-        if transition.step:  # two operators may use the same claim: a new owner makes the second update fail
+        if transition.step:  # two operators may use the same claim: changing the owner makes the second update fail
             updated = replace(claim, owner=new_owner())
         values = claim_to_row(claim) | transition_to_row(transition)
         batch = [
@@ -149,7 +149,7 @@ class Journal:
             batch.append(self._statement(statements.FILL_OUTBOX, **claim_to_row(updated), state=after))
         if (await self._database.write(*batch))[0]:
             return True
-        # The update may have succeeded just before the connection was lost, since only this worker uses this claim.
+        # The update may have succeeded before the connection was lost. If so, the order has the new claim and state.
         found = await self.read(claim.order_id)
         return found is not None and found.claim == updated and found.state is after
 
@@ -217,7 +217,7 @@ class Journal:
                 raise
         done: list[str] = []
         for item in items:
-            with suppress(JournalUnavailable):  # the item is sent again when due, which has no further effect
+            with suppress(JournalUnavailable):  # a rejected item is sent again when due, which has no further effect
                 done += await self._set_done([item], statements.DELETE_SENT, statements.SENT_EVENTS)
         return done
 

@@ -1,5 +1,5 @@
 # ruff: noqa: S608 - the fragments are constants
-"""The journal's SQL for both databases; `chassis.sql.database` explains how they differ.
+"""The journal's SQL statements, which run on both SQLite and PostgreSQL: see `chassis.sql.database`.
 
 `{_NAME}` is a fragment from this module, `{NOW}` the database's time in seconds since 1970, `:name` a parameter.
 """
@@ -113,7 +113,7 @@ CLAIM_EVENTS = _events("'taken_over'", f"orders WHERE {_JUST_CLAIMED}", detail="
 class Claims:
     """SQL that claims orders and outbox items: NEW claims what has not failed yet, FAILED what has failed before.
 
-    `tries`: the SQL condition that tells the two apart. The partial indexes contain the same condition.
+    `tries`: the SQL condition that distinguishes NEW from FAILED. The partial indexes contain the same condition.
     """
 
     tries: str

@@ -125,7 +125,7 @@ class Batches(Generic[ItemT]):
         if loop.time() >= self._absent_until:
             try:
                 return await self.together(items)
-            except Unimplemented:  # perhaps only from a proxy or an older replica, so try again later
+            except Unimplemented:  # a proxy or an older replica may have returned this, so try again later
                 self._absent_until = loop.time() + _ABSENT_SECONDS
             except _PERHAPS_FOR_ONE as error:
                 log.warning("sent one by one", items=self.name, reason=error.reason)

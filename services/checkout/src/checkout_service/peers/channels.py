@@ -32,7 +32,7 @@ _SEND_SECONDS = 10.0
 
 
 class Addresses(ServiceSettings):
-    """The peers' addresses, as host:port. A peer without an internal address is used without its internal service."""
+    """The peers' addresses, as host:port. If a peer has no internal address, only its public service is used."""
 
     cart_addr: str
     product_catalog_addr: str

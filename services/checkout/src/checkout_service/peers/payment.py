@@ -94,7 +94,7 @@ class PaymentClient(Payment):
             try:
                 await self._ledger_service.call(self._ledger.Void, probe)
             except REFUSALS:
-                pass  # payment refused the probe, not the charge
+                pass  # payment refused only the probe, not the charge
             except DomainError as error:
                 if error.reason != Unimplemented.default_reason:
                     raise

@@ -35,7 +35,7 @@ _CONNECTED_SECONDS = 0.5
 
 
 class ReconciliationSettings(Settings):
-    """Settings of reconciliation, read from the environment. Addresses are host:port, of internal services."""
+    """Settings of reconciliation, read from the environment. Each address is the host:port of an internal service."""
 
     checkout_internal_addr: str
     payment_internal_addr: str
@@ -90,7 +90,7 @@ async def _read(settings: ReconciliationSettings, telemetry: Telemetry) -> Recor
 async def _read_in_time(
     reader: Reader, channels: Mapping[str, grpc.aio.Channel], settings: ReconciliationSettings
 ) -> Records:
-    """Read once all peers are healthy, and again if a peer fails. If this takes too long, raise Unavailable."""
+    """Read once all peers are healthy, and again if a peer fails. If time runs out, raise the last error."""
     until = time.monotonic() + settings.wait_seconds
     while True:
         missing = await _wait_for(channels, until)
