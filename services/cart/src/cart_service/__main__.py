@@ -1,4 +1,4 @@
-"""`python -m cart_service` runs the cart service; with `migrate` it updates the database's schema and exits."""
+"""`python -m cart_service` runs the cart service; `python -m cart_service migrate` only migrates its database."""
 
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
@@ -31,7 +31,7 @@ class Settings(ServiceSettings):
 
 
 def open_store(settings: Settings, telemetry: Telemetry) -> AbstractAsyncContextManager[CartStore]:
-    """Open a cart store at DATABASE_URL, at REDIS_URL or, if neither is set, in memory. Raise OSError if both are."""
+    """Open a cart store at DATABASE_URL or REDIS_URL, or in memory by default. Raise OSError if both are set."""
     if database_url := settings.database_url.get_secret_value():
         if settings.redis_url is not None:
             raise OSError("REDIS_URL: DATABASE_URL is set, too; set only one of them")

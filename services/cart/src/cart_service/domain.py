@@ -12,7 +12,7 @@ from chassis.values.fields import limit_count, parse_idempotency_key, require_be
 
 MAX_LINES = 200
 MAX_QUANTITY = 2**31 - 1
-"""The largest quantity of one product in a cart, because gRPC messages hold it as an int32."""
+"""The largest quantity of a product in a cart: gRPC messages hold quantities as int32."""
 KEY_TTL_SECONDS = 24 * 3600.0
 """How long an idempotency key is stored."""
 ANONYMOUS_TTL_SECONDS = 12 * 3600.0
@@ -58,7 +58,7 @@ class Cart:
     """A user's cart, with its lines sorted by product id.
 
     The etag identifies this state of the cart: every change replaces the etag, and every read of an empty cart returns
-    a new one. If an order emptied the cart, `ordered_etag` is the etag or generation that the order gave when it did.
+    a new etag. If an order emptied the cart, `ordered_etag` is the etag or generation that the order named.
     """
 
     user_id: str
@@ -78,7 +78,7 @@ class Addition:
     """A request to add 1 to 10,000 units of a product to a user's cart. Raise InvalidArgument if a field is invalid.
 
     A repeat with the same idempotency key has no effect. A cart is anonymous if all additions to it were anonymous. The
-    store may evict such a cart until an order buys from it.
+    store may evict an anonymous cart until an order buys from it.
     """
 
     user_id: str
@@ -95,7 +95,7 @@ class Addition:
 
 @dataclass(frozen=True, slots=True)
 class NewQuantity:
-    """A request to set a product's quantity in a cart; 0 removes it. Raise InvalidArgument if a field is invalid."""
+    """A request to set a product's quantity; 0 removes the product. Raise InvalidArgument if a field is invalid."""
 
     user_id: str
     product_id: str
@@ -148,7 +148,8 @@ def generation_of(etag: str) -> str:
 class Contents:
     """The stored form of a cart. Each change returns the new contents, or `self` if nothing changes.
 
-    If an order emptied the cart, `etag` is the etag or generation named by the order. Without an etag, there's no cart.
+    If there is no cart, `etag` is empty. If an order emptied the cart, `etag` is the etag or generation that the order
+    named.
     """
 
     quantities: Mapping[str, int] = field(default_factory=dict)
@@ -198,7 +199,8 @@ class CartStore(Protocol):
     async def add(self, addition: Addition) -> bool:
         """Add a product to the user's cart. Return False if the same addition was already made with this key.
 
-        Raise CartFull, QuantityTooLarge or IdempotencyKeyReused, leaving the cart unchanged.
+        If the cart cannot hold the addition, raise CartFull or QuantityTooLarge. If the key was used for a different
+        addition, raise IdempotencyKeyReused. These errors leave the cart unchanged.
         """
 
     async def read(self, user_id: str) -> Cart:

@@ -34,7 +34,8 @@ class CartService(cart_pb2_grpc.CartServiceServicer):
     async def GetCart(self, request: cart_pb2.GetCartRequest, context: ServicerContext) -> cart_pb2.Cart:
         """Return the cart, with its `etag` and `cart-generation` in trailing metadata.
 
-        If an order emptied the cart, `cart-generation` is the ordered generation, `ordered-etag` the order's etag.
+        If an order emptied the cart, the metadata also has the order's `ordered-etag`, and `cart-generation` is the
+        generation that was ordered.
         """
         cart = await self._carts.read(check_user_id(request.user_id))
         known = {"etag": cart.etag, "cart-generation": cart.generation, "ordered-etag": cart.ordered_etag}

@@ -64,7 +64,7 @@ UPDATE = f"""
     WHERE user_id = :user_id AND version = :version RETURNING version
 """
 
-# Every addition generates a new etag, so the cart has this one only if this transaction or an earlier attempt wrote it.
+# Every addition generates a new etag, so only this transaction or an earlier attempt at it can have stored this etag.
 RECORD_KEY = f"""
     INSERT INTO cart_keys (user_id, cart_key, added, ends_at)
     SELECT user_id, :key, :added, {NOW} + :key_ttl_seconds
@@ -152,7 +152,7 @@ class SqlCartStore(CartStore):
     async def _change(
         self, user_id: str, change: Callable[[Contents], Contents], key: Mapping[str, Any] | None = None
     ) -> bool:
-        """Change a cart. Return False if an earlier request, or a transaction whose reply was lost, stored the key."""
+        """Change a cart. Return False if the key was stored earlier, perhaps by a transaction whose reply was lost."""
         async with self._locks.setdefault(user_id, asyncio.Lock()):
             while True:
                 row = await self._find(user_id, key["key"] if key else "")

@@ -41,7 +41,7 @@ T = TypeVar("T")
 _ETAG = ""
 """The hash field that holds a cart's etag. The other fields are product ids, which are never empty.
 
-If there are no other fields, an order has emptied the cart, and this field holds the etag or generation it named.
+If an order emptied the cart, this is the only field, and holds the etag or generation that the order named.
 """
 
 _MAX_CONNECTIONS = 64
@@ -63,7 +63,7 @@ async def open_valkey_store(
     url: str, ttl_seconds: float, timeout_seconds: float = 0.9, telemetry: Telemetry | None = None
 ) -> AsyncIterator["ValkeyCartStore"]:
     """Open a store at a `redis://`, `rediss://` or `unix://` URL. The store connects on first use."""
-    # Never retry: an addition may have taken effect even if its response is lost. Callers with an idempotency key can.
+    # Never retry: an addition may take effect even if its response is lost. Callers with idempotency keys may retry.
     never = Retry(NoBackoff(), 0)
     pool = ValkeyPool.from_url(
         url,
@@ -113,7 +113,7 @@ class ValkeyPool(BlockingConnectionPool):
             return await super().get_connection(*arguments, **options)  # type: ignore[no-untyped-call]
 
     def use(self) -> PoolUse:
-        """Return the numbers of used and idle connections, and the maximum."""
+        """Return the number of used and idle connections, and the maximum."""
         counts = {attributes[semconv.POOL_STATE]: count for count, attributes in self.get_connection_count()}
         return PoolUse(counts["used"], counts["idle"], self.max_connections)
 

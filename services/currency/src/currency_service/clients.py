@@ -1,5 +1,3 @@
-"""Fetches exchange rates from a URL."""
-
 import asyncio
 
 import httpx2
@@ -16,7 +14,7 @@ MAX_BYTES = 256 * 1024
 
 
 class RatesFeed(RatesSource):
-    """Fetches rates from a URL. Uses the fallback's rates until a fetch succeeds, and whenever they are more recent.
+    """Fetches exchange rates from a URL. Until a fetch succeeds, or if the fallback is more recent, uses the fallback.
 
     `timeout_seconds` limits each fetch as a whole.
     """

@@ -26,7 +26,7 @@ class Rates:
 
     def __init__(self, day: date, per_euro: Mapping[str, Decimal]) -> None:
         self.day = day
-        # Rates as integer multiples of 10^-9, so that a conversion rounds only once.
+        # Store rates as integer multiples of 10^-9, so that a conversion rounds only once.
         self._scaled = {code: int(rate * _SCALE) for code, rate in per_euro.items()} | {BASE: _SCALE}
         self.codes = tuple(sorted(self._scaled))
 
@@ -48,6 +48,4 @@ class Rates:
 
 class RatesSource(Protocol):
     @property
-    def value(self) -> Rates:
-        """The latest rates."""
-        ...
+    def value(self) -> Rates: ...

@@ -1,4 +1,4 @@
-"""`python -m payment_service` runs payment; with the argument `migrate`, it only migrates its database."""
+"""`python -m payment_service` runs the service; `python -m payment_service migrate` only migrates its database."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

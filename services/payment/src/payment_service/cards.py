@@ -17,7 +17,7 @@ _SEPARATORS = str.maketrans("", "", " -")
 
 
 class Brand(StrEnum):
-    """A card brand; the values are what the ACCEPTED_BRANDS setting may list."""
+    """A card brand. The values are the names that the setting ACCEPTED_BRANDS may list."""
 
     VISA = "visa"
     MASTERCARD = "mastercard"
@@ -27,8 +27,8 @@ class Brand(StrEnum):
     DINERS = "diners"
 
 
-# Brand, first and last prefix of the range (equally long), and valid number lengths. Source: the ISO/IEC 7812 issuer
-# ranges that the card schemes publish.
+# Each row has a brand, the first and last prefix of a range (equally long), and the valid lengths of card numbers.
+# Source: the ISO/IEC 7812 issuer ranges that the card schemes publish.
 _RANGES: tuple[tuple[Brand, str, str, Collection[int]], ...] = (
     (Brand.VISA, "4", "4", (13, 16, 19)),
     (Brand.MASTERCARD, "51", "55", (16,)),
@@ -76,7 +76,7 @@ class Card:
 
 
 def check_format(card: Card, path: str) -> None:
-    """Raise InvalidArgument for the first malformed field. `path`: the request field that contains the card."""
+    """Raise InvalidArgument for the first malformed field. `path` is the request field that contains the card."""
     if not _NUMBER.fullmatch(card.digits):
         raise CardNumberInvalid(FieldViolation(f"{path}.credit_card_number", "must be 12 to 19 digits"))
     if not luhn.is_valid(card.digits):

@@ -71,8 +71,8 @@ class Payment:
     """The parts of a requested charge that the ledger stores.
 
     Attributes:
-        card_hmac: the same for the same card and HMAC key; without that key, it reveals nothing about the card.
-        hmac_key_id: identifies the HMAC key that produced `card_hmac`; None in entries of older releases.
+        card_hmac: an HMAC of the card; without the HMAC key, it reveals nothing about the card.
+        hmac_key_id: identifies the HMAC key that produced `card_hmac`; None in entries that older releases wrote.
         brand: the card's brand; None if no brand issues such card numbers, so the charge is declined.
         request_fingerprint: the fingerprint that the caller sent for its own request; empty if it sent none.
         purchase_id: the caller's id for what the charge pays for; empty if the caller sent none.
@@ -109,7 +109,7 @@ class Entry:
 
     @property
     def existing(self) -> bool:
-        """Whether an earlier write stored the entry; that write may have been an earlier try of this call."""
+        """Whether an earlier write stored the entry, perhaps one by an earlier attempt at this call."""
         return bool(self.recorded_at)
 
     @property
@@ -135,7 +135,7 @@ class Ledger(Protocol):
         """Return up to `limit` charges after a position, excluding voided ones."""
 
     async def check(self) -> None:
-        """Check that the ledger can be read."""
+        """Raise LedgerUnavailable if the ledger can't be read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +143,7 @@ class ChargeRequest:
     """A requested charge, not validated. The amount is in whole units and nanos (1e-9 of a unit).
 
     Attributes:
-        fingerprint: stored with the charge, and returned by `resolve_or_fence`. A repeat may send a different one.
+        fingerprint: stored with the charge, and returned by `resolve_or_fence`. A repeat may send a different value.
         purchase_id: identifies what the charge pays for; empty if unknown. Only one charge per purchase is captured.
     """
 
@@ -173,7 +173,7 @@ class PaymentProcessor:
     async def charge(self, key: str, request: ChargeRequest) -> Entry:
         """Charge at most once per key and return the CHARGED entry.
 
-        Declines are recorded because they depend on the date and on settings, yet a repeat must be declined too.
+        Declines are recorded because they depend on the date and on settings, yet repeats must be declined too.
         Malformed requests are not recorded: every repeat is just as malformed. An existing entry always decides the
         outcome, even if the rules have changed since.
 
@@ -200,7 +200,7 @@ class PaymentProcessor:
         return await self.ledger.record(Entry(key, State.FENCED))
 
     async def void(self, key: str) -> Entry:
-        """Void the key's charge if it isn't voided yet, and return its entry. Raise ChargeNotFound if there is none."""
+        """Void the key's charge, if it isn't voided yet, and return it. Raise ChargeNotFound if nothing was charged."""
         entry = await self.ledger.void(key)
         if entry is None or entry.state is not State.VOIDED:
             raise ChargeNotFound("there is no charge under this key")

@@ -19,7 +19,7 @@ _MAX_JOINED = 3
 _LAST_CODE_POINT = "\U0010ffff"
 _ACCENT = re.compile("[\u0300-\u036f]")
 _PLURAL = re.compile("(?<=..)(?:(?<!s)s)?e?(?:(?<!s)s)?$")
-# Letters that Unicode does not decompose.
+# ASCII spellings of letters that Unicode normalization does not decompose.
 _PLAIN = str.maketrans({"æ": "ae", "œ": "oe", "ø": "o", "đ": "d", "ł": "l", "\u0131": "i"})
 
 

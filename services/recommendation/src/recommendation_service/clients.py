@@ -1,5 +1,3 @@
-"""Reads the catalog from the product catalog service and caches it."""
-
 import time
 from collections.abc import Callable
 
@@ -13,7 +11,7 @@ _ALL_PRODUCTS = "all products"
 
 
 class CachedCatalog:
-    """Caches the catalog. Callers wait only for the first read; later, they get a stale catalog during a refresh."""
+    """Caches the product catalog. Callers wait for the first read only: a stale catalog is served during a refresh."""
 
     def __init__(
         self,

@@ -23,7 +23,7 @@ class CatalogUnavailable(Unavailable):
 
 @dataclass(frozen=True, slots=True)
 class Product:
-    """What a recommendation needs to know about a product. The price is in whole dollars."""
+    """The parts of a product on which recommendations depend. The price is in whole dollars."""
 
     id: str
     categories: tuple[str, ...]
@@ -38,7 +38,7 @@ class Catalog:
         self.ids = self._products.keys()
 
     def related(self, given: Iterable[str], groups_of: Callable[[Product], Iterable[Hashable]]) -> set[str]:
-        """Return the ids of the given products and of all that share a group with one of them. Ignore unknown ids."""
+        """Return the ids of the given products and of all products in their groups. Ignore unknown ids."""
         groups = {group for id_ in self.ids & given for group in groups_of(self._products[id_])}
         return {id_ for id_, product in self._products.items() if not groups.isdisjoint(groups_of(product))}
 

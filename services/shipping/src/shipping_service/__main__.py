@@ -1,4 +1,4 @@
-"""`python -m shipping_service` runs shipping; with the argument `migrate`, it only migrates its database."""
+"""`python -m shipping_service` runs the service; `python -m shipping_service migrate` only migrates its database."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

@@ -25,7 +25,7 @@ _TRACKING_IDS = uuid.UUID("b0a1d0de-5d5c-4d6b-8a52-3d0c1f7f5b1e")
 
 
 class ManifestUnavailable(Unavailable):
-    """The manifest can't be read or written. A write's outcome is unknown until it is retried with the same key."""
+    """The manifest can't be read or written. A write's outcome is unknown until it's retried with the same key."""
 
     def __init__(self) -> None:
         super().__init__("the manifest is unavailable; the outcome is unknown, retry with the same key")
@@ -135,7 +135,7 @@ class Entry:
 
     @property
     def existing(self) -> bool:
-        """Whether an earlier write stored the entry; that write may have been an earlier try of this call."""
+        """Whether an earlier write stored the entry, perhaps one by an earlier attempt at this call."""
         return bool(self.recorded_at)
 
     @property
@@ -155,20 +155,20 @@ class Manifest(Protocol):
         """Return up to `limit` shipments after a position."""
 
     async def delete_old(self, older_than_seconds: float, limit: int) -> int:
-        """Delete up to `limit` entries older than this, oldest first, freeing their keys. Return the number deleted."""
+        """Delete up to `limit` old entries, oldest first, freeing their keys. Return the number of deleted entries."""
 
     async def check(self) -> None:
-        """Check that the manifest can be read."""
+        """Raise ManifestUnavailable if the manifest can't be read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shipper:
     """Accepts parcels, once per idempotency key, and records them in the manifest.
 
-    Times are seconds since 1970. `charged_at` is when the order was charged, always before it ships; 0 if unknown.
+    Times are in seconds since 1970. `charged_at` is when the order was charged, before shipping it; 0 if unknown.
 
     Attributes:
-        complete_since: returns a time; the manifest still has every entry recorded after it.
+        complete_since: returns a time; the manifest still has every entry recorded after that time.
     """
 
     manifest: Manifest

@@ -11,10 +11,10 @@ def upgrade() -> None:
     op.create_table(
         "carts",
         sa.Column("user_id", sa.String(128), primary_key=True),
-        # Increases with each change: unlike an etag, it has no value twice.
+        # Increases with each change: unlike an etag, a version never occurs twice.
         sa.Column("version", sa.BigInteger, nullable=False),
         sa.Column("etag", sa.String(128), nullable=False),
-        # JSON: quantities by product.
+        # A JSON object that maps product ids to quantities.
         sa.Column("quantities", sa.Text, nullable=False),
         sa.Column("anonymous", sa.Boolean, nullable=False),
         # Seconds since 1970.

@@ -1,4 +1,4 @@
-"""The ledger: one row for each key, of a charge, a decline or a fence."""
+"""The ledger, with one row per key: a charge, a decline or a fence."""
 
 import sqlalchemy as sa
 from alembic import op

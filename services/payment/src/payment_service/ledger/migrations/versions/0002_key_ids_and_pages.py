@@ -1,6 +1,6 @@
-"""The id of the key that made a card's HMAC, no digits of the card, and an index for pages of charges.
+"""Adds the id of the HMAC key and an index for listing charges, and deletes the last four digits of card numbers.
 
-The column last_four remains for replicas of the release before, which still write it while they are replaced.
+The column last_four stays, because replicas of the previous release still write it until they have been replaced.
 """
 
 import sqlalchemy as sa

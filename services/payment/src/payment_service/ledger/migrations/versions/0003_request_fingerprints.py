@@ -1,4 +1,4 @@
-"""The caller's fingerprint of the request that a charge is for; empty in charges of older releases."""
+"""Adds the fingerprint that the caller sends for its own request; NULL in charges that older releases wrote."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,4 +1,4 @@
-"""What a charge pays for, by the caller's id of it: at most one charge of each is captured."""
+"""Adds the caller's id for the purchase that a charge pays for, and allows only one captured charge per purchase."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,4 +1,4 @@
-"""The manifest: one row for each key, of a shipment or a fence."""
+"""The manifest, with one row per key: a shipment or a fence."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -13,7 +13,7 @@ def upgrade() -> None:
         sa.Column("shipment_key", sa.String(255), primary_key=True),
         sa.Column("state", sa.String(16), nullable=False),
         sa.Column("tracking_id", sa.String(64), nullable=False),
-        # JSON of the address and the items, for the carrier.
+        # The address and the items, as JSON.
         sa.Column("parcel", sa.Text),
         sa.Column("recorded_at", sa.DateTime(timezone=True), nullable=False, server_default=sa.func.now()),
         sa.CheckConstraint("state IN ('SHIPPED', 'FENCED')", name="ck_shipments_state"),

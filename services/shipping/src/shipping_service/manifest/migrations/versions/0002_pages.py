@@ -1,4 +1,4 @@
-"""An index for pages of shipments."""
+"""Adds an index for listing shipments page by page."""
 
 from alembic import op
 
