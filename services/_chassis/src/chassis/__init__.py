@@ -1,1 +1,0 @@
-"""Infrastructure that all services share, one module per concern."""

@@ -1,5 +1,3 @@
-"""Background loops that survive errors, and results that several callers can wait for."""
-
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
@@ -16,7 +14,7 @@ Loop: TypeAlias = Callable[[], Coroutine[Any, Any, None]]
 
 @asynccontextmanager
 async def in_background(*loops: Loop) -> AsyncIterator[None]:
-    """Run loops until the context exits. Restart a loop that fails, so that its error does not end the process."""
+    """Run the loops until the context exits. Log a loop's error and restart the loop, so that the process survives."""
     async with asyncio.TaskGroup() as tasks:
         running = [tasks.create_task(repeat(loop, _RESTART_SECONDS, "background work failed")) for loop in loops]
         yield
@@ -25,14 +23,14 @@ async def in_background(*loops: Loop) -> AsyncIterator[None]:
 
 
 async def repeat(work: Callable[[], Awaitable[object]], seconds: float, event: str, **details: str) -> None:
-    """Do the work repeatedly, pausing for `seconds` in between, until cancelled. Log its errors as `event`."""
+    """Repeat the work until cancelled, pausing for `seconds` after each run. Log errors as `event`."""
     while True:
         await log_errors(work(), event, **details)
         await asyncio.sleep(seconds)
 
 
 async def log_errors(work: Awaitable[object], event: str, **details: str) -> bool:
-    """Await some work and return whether it succeeded. Log its error if it fails."""
+    """Await the work and return whether it succeeded. Log its error as `event`."""
     try:
         await work
     except Unavailable:
@@ -45,14 +43,14 @@ async def log_errors(work: Awaitable[object], event: str, **details: str) -> boo
 
 
 async def shared_result(running: "asyncio.Future[T]") -> T:
-    """Wait for work and return its result. Cancelling this caller doesn't cancel the work."""
-    # Don't use asyncio.shield: since Python 3.14, it reports errors that no caller is waiting for.
+    """Return a future's result. Cancelling this caller doesn't cancel the future."""
+    # Don't use asyncio.shield: since Python 3.14, it logs the future's error if the caller was cancelled.
     running.add_done_callback(mark_retrieved)
     await asyncio.wait([running])
     return running.result()
 
 
 def mark_retrieved(running: "asyncio.Future[Any]") -> None:
-    """Keep asyncio from reporting an error that no caller is waiting for."""
+    """Keep asyncio from logging the future's error when no caller retrieves it."""
     if not running.cancelled():
         running.exception()

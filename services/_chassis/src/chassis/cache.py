@@ -1,5 +1,3 @@
-"""A cache whose entries expire. Concurrent misses for a key share one fetch."""
-
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Hashable
@@ -19,9 +17,9 @@ log = structlog.get_logger()
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
-_MAX_ENTRIES = 10_000  # at this size, each new entry evicts the oldest
+_MAX_ENTRIES = 10_000  # when the cache is full, a new entry evicts the oldest
 RETRY_SECONDS = 1.0
-"""How long to serve a stale value after a failed refresh before trying again."""
+"""How long to wait after a failed refresh before trying again."""
 
 
 @dataclass(slots=True)
@@ -31,12 +29,12 @@ class _Entry(Generic[V]):
 
 
 class TtlCache(Generic[K, V]):
-    """Fetches missing values. A failed fetch is not cached; every caller waiting for it gets the error.
+    """A cache whose entries expire. Concurrent lookups of a missing key share one fetch, and its error if it fails.
 
     Args:
-        fetch: loads a key's value; runs without the deadline of the call that triggers it.
-        serve_stale: whether to return an expired value at once and refresh it in the background, and keep serving it if
-            the refresh fails. Otherwise, an expired value counts as missing.
+        fetch: loads a key's value.
+        serve_stale: whether to return an expired value at once and refresh it in the background. If the refresh fails,
+            the expired value stays in use. By default, an expired value counts as missing.
     """
 
     def __init__(
@@ -61,7 +59,7 @@ class TtlCache(Generic[K, V]):
         )
 
     async def get(self, *keys: K) -> list[V]:
-        """Return the keys' values, in the same order. If a fetch fails, raise its error."""
+        """Return the keys' values, in the order of the keys. If a fetch fails, raise its error."""
         now = self._clock()
         entries = [self._usable(key, now) for key in keys]
         fetches = [
@@ -96,7 +94,7 @@ class TtlCache(Generic[K, V]):
         return fetch
 
     async def _fetch_and_store(self, key: K) -> V:
-        deadline.set(None)  # a caller with a later deadline may join this fetch
+        deadline.set(None)  # callers with later deadlines may also wait for this fetch
         try:
             value = await self._fetch(key)
         except Exception as error:

@@ -3,11 +3,11 @@
 import asyncio
 from contextvars import ContextVar
 
-# A time on the event loop's clock. None in background work, since no caller waits for it.
+# In event loop time. None in background work, because no caller is waiting.
 deadline: ContextVar[float | None] = ContextVar("deadline", default=None)
 
 
 def remaining_seconds() -> float | None:
-    """Return the seconds until the deadline, negative if it has passed, or None if there is no deadline."""
+    """Return the seconds left until the deadline (negative once it has passed), or None without a deadline."""
     expires_at = deadline.get()
     return None if expires_at is None else expires_at - asyncio.get_running_loop().time()

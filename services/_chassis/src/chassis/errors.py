@@ -1,7 +1,7 @@
 """Kinds of errors that all services share. `chassis.rpc.status` maps each kind to a gRPC status and back.
 
-A service subclasses a kind for each of its own errors. The class name becomes the reason that callers branch on: they
-receive `class ProductNotFound(NotFound)` as NOT_FOUND with the reason `PRODUCT_NOT_FOUND`.
+Each service subclasses these kinds. Callers branch on the reason, which is derived from the class name:
+`class ProductNotFound(NotFound)` reaches them as NOT_FOUND with the reason `PRODUCT_NOT_FOUND`.
 """
 
 import re
@@ -11,17 +11,17 @@ from typing import ClassVar
 
 
 class DomainError(Exception):
-    """An error that the caller sees. It never contains a secret or the offending value.
+    """An error that callers see. Its message must never contain a secret or the offending value.
 
     Args:
-        reason: what programs branch on, in UPPER_SNAKE_CASE; derived from the class name by default.
-        retry_after_seconds: how long to wait before a retry may succeed, if known.
+        reason: the code that callers branch on, in UPPER_SNAKE_CASE; derived from the class name by default.
+        retry_after_seconds: how long callers should wait before retrying, if known.
     """
 
     default_reason: ClassVar[str] = "DOMAIN_ERROR"
 
     def __init_subclass__(cls) -> None:
-        # The reason is part of the contract: renaming a class that reaches callers breaks them.
+        # The reason is part of the contract, so renaming a class breaks its callers.
         cls.default_reason = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", cls.__name__).upper()
 
     def __init__(
@@ -48,7 +48,7 @@ class FieldViolation:
 
 
 class InvalidArgument(DomainError):
-    """The request is invalid, whatever the system's state. The error reports each invalid field."""
+    """The request is invalid, whatever the system's state. `violations` lists the invalid fields."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class InvalidArgument(DomainError):
         metadata: Mapping[str, str] | None = None,
     ) -> None:
         self.violations = violations
-        # Only quote rules, never values: the message is logged and shown on web pages.
+        # Quote only rules, never values, because the message is logged and shown on web pages.
         described = "; ".join(f"{violation.field}: {violation.rule}" for violation in violations)
         super().__init__(message or described, reason=reason, metadata=metadata)
 
@@ -92,7 +92,7 @@ class ResourceExhausted(DomainError):
 
 
 class PermissionDenied(DomainError):
-    """The caller may not do this until an operator changes the configuration. Clients see Unavailable."""
+    """The service's configuration doesn't let this caller call the method. Our clients raise Unavailable instead."""
 
 
 class Unavailable(DomainError):
@@ -123,8 +123,8 @@ REFUSALS: tuple[type[DomainError], ...] = (
     OutOfRange,
     Unimplemented,
 )
-"""Errors that mean a peer has refused a request for good: the peer did nothing, and a retry won't help. After any
-other error, a write's outcome is unknown."""
+"""With one of these errors, the peer has done nothing and a retry won't help. After any other error, the outcome of a
+write is unknown."""
 
 
 class IdempotencyKeyReused(InvalidArgument):

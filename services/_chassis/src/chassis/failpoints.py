@@ -1,10 +1,10 @@
-"""Failpoints: named places in the code where a process dies, or a task hangs, waits, fails or uses up CPU or memory.
+"""Failpoints: named places in the code where tests can kill the process, or make a task hang, wait, fail or use CPU.
 
-Tests enable them in the environment: `FAILPOINTS="payment.charge.after=kill"`. Entries are separated by commas;
-`=error*2` acts only the first two times, and `=stall:1.5` waits for 1.5 seconds. Every service method is also
-a failpoint, which acts before the method's handler: `FAILPOINTS="shop.AdService/GetAds=stall:0.5"`.
+Tests enable failpoints in the environment, separated by commas: `FAILPOINTS="payment.charge.after=kill"`. `=error*2`
+fails only twice, and `=stall:1.5` waits for 1.5 seconds. Every service method is also a failpoint, reached before the
+method's handler runs: `FAILPOINTS="shop.AdService/GetAds=stall:0.5"`.
 
-The service `shop.internal.Failpoints`, enabled by LAB=1, documents all actions and enables failpoints at run time.
+With LAB=1, the service `shop.internal.Failpoints` enables failpoints at run time; its .proto file lists all actions.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from chassis.errors import DomainError
 
 _ALWAYS = 1_000_000
 _MAX_LEAK_BYTES = 2**30
-# Multiples of the golden ratio modulo 1 are spread evenly and never repeat, so they can't fall into step with calls.
+# `%percent` picks calls by multiples of the golden ratio modulo 1, which are spread evenly and never repeat.
 _GOLDEN_RATIO = 0.6180339887498949
 _KINDS = {kind.default_reason: kind for kind in DomainError.__subclasses__()}
 _ENTRY = re.compile(
@@ -29,11 +29,11 @@ _ENTRY = re.compile(
 
 
 class FailpointReached(Exception):
-    """The error that a failpoint raises. It isn't a DomainError, so it is handled like a bug."""
+    """Raised by a failpoint. Servers handle this error like a bug, because it isn't a DomainError."""
 
 
 class Failpoint:
-    """A failpoint and its action. Setting `ended` ends all its waits. A malformed specification raises ValueError."""
+    """A failpoint and its action. Set `ended` to end all waits. Raise ValueError if the specification is malformed."""
 
     def __init__(self, specification: str) -> None:
         entry = _ENTRY.fullmatch(specification.strip())
@@ -56,9 +56,9 @@ class Failpoint:
             return
         self._left -= 1  # count before acting, or concurrent calls could exceed `times`
         match self._action:
-            case "kill":  # don't raise or exit: a crash runs no cleanup
+            case "kill":  # don't raise or exit, because a real crash runs no cleanup
                 os.kill(os.getpid(), signal.SIGKILL)
-            case "hang":  # until the failpoint ends or the task is cancelled, for example by the caller's deadline
+            case "hang":
                 await self.ended.wait()
             case "stall":
                 with suppress(TimeoutError):
@@ -69,8 +69,8 @@ class Failpoint:
                     pass
             case "leak":
                 if len(self._leaked) < _MAX_LEAK_BYTES:
-                    self._leaked += b"\x01" * (int(self._argument) * 2**20)  # zeros would take no memory
-            case _ if self._argument:  # a DomainError is logged without a traceback, which would reveal the failpoint
+                    self._leaked += b"\x01" * (int(self._argument) * 2**20)  # the kernel allocates no memory for zeros
+            case _ if self._argument:  # a DomainError is logged without a traceback, so the log doesn't reveal it
                 raise _KINDS[self._argument](message=self._argument.lower().replace("_", " "))
             case _:
                 raise FailpointReached(self.name)
@@ -80,10 +80,10 @@ class Failpoints:
     """The enabled failpoints, initially those in FAILPOINTS. Raise ValueError if the specification is malformed.
 
     Attributes:
-        changeable: whether more failpoints may be enabled later.
+        changeable: whether failpoints may be enabled at run time.
         methods: the names of all service methods in this process.
-        enabled: the enabled failpoints by identifier; failpoints from FAILPOINTS use their name as the identifier.
-        expiries: the timers that end failpoints enabled later, by identifier.
+        enabled: the enabled failpoints by identifier. The identifier of a failpoint from FAILPOINTS is its name.
+        expiries: the timers that end failpoints enabled at run time, by identifier.
     """
 
     def __init__(self, specification: str = "") -> None:
@@ -94,13 +94,13 @@ class Failpoints:
         self.expiries: dict[str, asyncio.TimerHandle] = {}
 
     async def reach(self, name: str) -> None:
-        """Perform all actions that are enabled at the failpoint with this name."""
-        for failpoint in tuple(self.enabled.values()):  # a copy, as failpoints may be added or end during a wait
+        """Perform all actions that are enabled for the failpoint with this name."""
+        for failpoint in tuple(self.enabled.values()):  # a copy, because waits let other tasks add or end failpoints
             if failpoint.name == name:
                 await failpoint.reach()
 
     def enable(self, identifier: str, specification: str, seconds: float) -> None:
-        """Enable a failpoint for `seconds`, replacing any with this identifier. Raise ValueError if it is invalid."""
+        """Enable a failpoint for `seconds`, replacing the one with this identifier. Raise ValueError if malformed."""
         failpoint = Failpoint(specification)
         if "/" in failpoint.name and failpoint.name not in self.methods:
             raise ValueError("this process has no such method")
@@ -109,7 +109,7 @@ class Failpoints:
         self.expiries[identifier] = asyncio.get_running_loop().call_later(seconds, self.end, identifier)
 
     def end(self, identifier: str) -> None:
-        """End the failpoint enabled with this identifier, if any, and all its waits."""
+        """End a failpoint that was enabled at run time, and all waits at it."""
         if expiry := self.expiries.pop(identifier, None):
             expiry.cancel()
             self.enabled.pop(identifier).ended.set()

@@ -1,5 +1,3 @@
-"""Runs a service's process: settings, migrations, telemetry, logs and the event loop."""
-
 import asyncio
 import gc
 import json
@@ -35,11 +33,11 @@ T = TypeVar("T")
 ReadinessCheck = Callable[[], Awaitable[None]]
 """Raises an error, usually a DomainError, while the service is not ready.
 
-A check may query the service's own store, but never a peer: one service's outage must not make its callers unready.
+A check may query the service's own store, but never a peer: an outage of one service must not make its callers unready.
 """
 
 Serving = Callable[[SettingsT, Telemetry], AbstractAsyncContextManager[Mapping[str, int | None]]]
-"""A context manager that serves until its context exits, then drains. It yields the ports, which are logged."""
+"""Returns a context manager that yields the ports, serves until its context exits, and then drains."""
 
 
 def run_process(
@@ -52,8 +50,8 @@ def run_process(
 ) -> None:
     """Configure the process and serve until SIGTERM or SIGINT. If `serving` raises OSErrors, exit with their messages.
 
-    With the command-line argument `migrate`, only migrate the database. A service with migrations may still run without
-    a database: `database_url` is then empty.
+    With the command-line argument `migrate`, migrate the database and exit. A service that has migrations may run
+    without a database; its `database_url` is then empty.
 
     Args:
         connect_seconds: how long to wait for PostgreSQL to accept a connection.
@@ -74,9 +72,9 @@ def run_process(
         observe_volume(telemetry, url)
     problems: list[str] = []
     try:
-        # uvloop serves 15 % more calls per second than asyncio's default loop.
+        # uvloop serves 15 % more calls per second than asyncio's own loop.
         uvloop.run(_serve_until_stopped(serving, settings, telemetry))
-    except* OSError as group:  # the service's task groups may wrap the error
+    except* OSError as group:  # task groups may wrap the error
         problems = [*_messages(group)]
     finally:
         telemetry.shutdown()
@@ -85,10 +83,7 @@ def run_process(
 
 
 def _migrate(url: str, migrations: Path, connect_seconds: float) -> None:
-    """Run pending migrations in another process, and exit if they fail.
-
-    Loaded into this process, SQLAlchemy and Alembic would occupy 22 MiB until it ends.
-    """
+    """Run pending migrations in another process, because Alembic would occupy 22 MiB of this process for good."""
     try:
         pending = needs_migration(url, migrations, connect_seconds=connect_seconds)
     except DatabaseUnusable as error:
@@ -115,7 +110,7 @@ async def _serve_until_stopped(serving: Serving[SettingsT], settings: SettingsT,
     changed = asyncio.create_task(_stop_on_change(stopped, _modification_times())) if settings.reload else None
     with observe_loop_lag(telemetry):
         async with serving(settings, telemetry) as ports:
-            # Exempt all existing objects from garbage collection: scanning them would block the loop for 40 to 84 ms.
+            # Exempt existing objects from garbage collection, because scanning them blocks the loop for 40 to 84 ms.
             gc.freeze()
             log.info("serving", **ports)
             await stopped.wait()
@@ -126,7 +121,7 @@ async def _serve_until_stopped(serving: Serving[SettingsT], settings: SettingsT,
 
 
 async def _stop_on_change(stopped: asyncio.Event, before: dict[Path, float]) -> None:
-    """Stop when a source file changes: in development, source files are synced into the pod."""
+    """Stop when a source file changes. In development, changed files are copied into the pod."""
     while _modification_times() == before:  # noqa: ASYNC110 - files send no events
         await asyncio.sleep(_RELOAD_SECONDS)
     stopped.set()

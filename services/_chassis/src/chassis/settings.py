@@ -1,5 +1,3 @@
-"""Settings, read from the environment once, in `__main__`. If a variable is invalid, the process exits and names it."""
-
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping
@@ -45,7 +43,7 @@ class SecretStr:
 
 @dataclass(frozen=True)
 class Parse:
-    """Annotates a setting with a function that parses its text, replacing the default conversion to its type.
+    """Annotates a setting with a function that parses its text.
 
     If the text is invalid, the function raises a ValueError that says what the text must be, without quoting a secret.
     """
@@ -66,39 +64,36 @@ FilePath = Annotated[Path, Parse(_parse_file)]
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(field,))
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """Settings that every process has. Each field is read from the environment variable that has its name in capitals.
+    """Settings of every process, read from environment variables: `log_level` from LOG_LEVEL, and so on.
 
-    Subclasses become dataclasses without a decorator. A field's type is Path, SecretStr or a type that msgspec can
-    convert text to; any other type must be annotated with `Parse`.
+    Subclasses become dataclasses without a decorator. Annotate a field with `Parse` unless its type is Path, SecretStr
+    or a type that msgspec can parse.
     """
 
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     use_http_proxy: bool = False
-    # Who balances and retries calls: our clients, or a service mesh.
+    # What balances and retries calls: our clients or a service mesh.
     balancing: Balancing = "clients"
-    # A folder with tls.crt, tls.key and ca.crt for mutual TLS, as server and client. If unset, traffic is plaintext.
+    # A folder with tls.crt, tls.key and ca.crt, for mutual TLS as a server and client. If unset, TLS is off.
     tls_folder: Annotated[Certificates, Parse(Certificates.load)] | None = None
 
     def __init_subclass__(cls) -> None:
         dataclass(frozen=True, kw_only=True)(cls)
 
 
-# One key or, during a key change, several separated by commas.
+# One key, or several separated by commas while the key is being changed.
 HmacKeySetting = Annotated[HmacKeys, Parse(HmacKeys.parse)]
 
 
 class HmacKeySettings(Settings):
-    """Settings of a process that stores HMACs. The key is a setting, so that a copy of the data doesn't contain it."""
-
+    # A setting rather than a row, so that a copy of the database doesn't contain the key.
     hmac_key: HmacKeySetting
 
 
 class ServerSettings(Settings):
-    """Settings of every server. Subclasses set the default `port`."""
-
     host: str = "[::]"
     port: Port
-    # After SIGTERM, new calls still arrive: serve them for `drain_seconds`, then give all calls `grace_seconds` to end.
+    # After SIGTERM, serve new calls for `drain_seconds`, then give calls in flight `grace_seconds` to finish.
     drain_seconds: NonNegativeFloat = 2
     grace_seconds: NonNegativeFloat = 20
     reload: bool = False
@@ -106,31 +101,31 @@ class ServerSettings(Settings):
 
 class ServiceSettings(ServerSettings):
     port: Port = 50051
-    # Serves what only our own services and operators may call, such as PaymentLedger; most processes don't open it.
+    # The port for services that only our own services and operators may call, such as PaymentLedger.
     internal_port: Port = 50052
-    # Which caller may call which methods; requires TLS_FOLDER.
+    # Which methods each caller may call. Requires TLS_FOLDER.
     allowed_calls: Annotated[Callers, Parse(parse_callers)] = field(default_factory=dict)
-    # Serves only health, in plaintext, so that probes get through even when clients exhaust the other ports.
+    # A plaintext port for health checks only: probes succeed even while clients exhaust the other ports.
     health_port: Port | None = None
-    # Clients find new pods only when a connection closes, so this limits how long a scale-up takes to spread the load.
+    # Clients find new pods only when a connection closes, so new pods have their full load after this long.
     max_connection_age_seconds: PositiveFloat = 60
     max_concurrent_rpcs: PositiveInt = 256
     max_connections: PositiveInt = 500
     failpoints: Annotated[Failpoints, Parse(Failpoints)] = field(default_factory=Failpoints)
-    # Serve `shop.internal.Failpoints`. Only enable this in a shop without customers.
+    # Serves `shop.internal.Failpoints`. Never enable this in a shop with customers.
     lab: bool = False
 
 
 def load(settings: type[SettingsT], environment: Mapping[str, str] = os.environ) -> SettingsT:
     """Read settings from the environment. An empty variable counts as unset.
 
-    If variables are missing or invalid, print one line for each and exit with status 2.
+    If variables are missing or invalid, print a line for each of them and exit with status 2.
     """
     return settings(**_load_fields(settings, fields(settings), environment))
 
 
 def load_one(settings: type[Settings], name: str, environment: Mapping[str, str] = os.environ) -> Any:
-    """Read one setting, or return its default, even if other settings are missing or invalid."""
+    """Read one setting, even if other settings are missing or invalid."""
     (chosen,) = (found for found in fields(settings) if found.name == name)
     return _load_fields(settings, [chosen], environment).get(name, chosen.default)
 
@@ -138,7 +133,6 @@ def load_one(settings: type[Settings], name: str, environment: Mapping[str, str]
 def _load_fields(
     settings: type[Settings], chosen: Iterable[Field[Any]], environment: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Return the values of all set variables, by field name. Exit if a variable is invalid, or required but unset."""
     hints = get_type_hints(settings, include_extras=True)
     values: dict[str, Any] = {}
     problems: list[str] = []
@@ -158,8 +152,7 @@ def _load_fields(
 
 
 def _parse(text: str, hint: Any) -> Any:
-    """Parse a variable's text. Raise ValueError, saying what the text must be, if it is invalid."""
-    # Drop None from the type, where it stands for an unset variable: msgspec would convert the text "null" to None.
+    # Drop None from the type, or msgspec would convert the text "null" to None.
     (wanted,) = (part for part in get_args(hint) if part is not type(None)) if type(None) in get_args(hint) else (hint,)
     for annotation in getattr(wanted, "__metadata__", ()):
         if isinstance(annotation, Parse):

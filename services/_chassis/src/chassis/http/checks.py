@@ -1,4 +1,4 @@
-"""Handles requests that must not reach the application: probes, and requests with a wrong host or ambiguous length."""
+"""Answers requests that must not reach the application: probes, and requests with a wrong host or ambiguous length."""
 
 from collections.abc import Awaitable, Callable, Mapping
 
@@ -15,7 +15,8 @@ log = structlog.get_logger()
 
 
 def with_allowed_hosts(app: ASGIApp, allowed: frozenset[str], telemetry: Telemetry) -> ASGIApp:
-    """Refuse hosts that aren't allowed with 421, malformed hosts with 400 (TrustedHostMiddleware sends only 400)."""
+    """Refuse hosts that aren't allowed with 421 and malformed hosts with 400."""
+    # Starlette's TrustedHostMiddleware sends 400 for both.
     refuse = _refusal("host", telemetry)
 
     async def serve(scope: Scope, receive: Receive, send: Send) -> None:
@@ -42,7 +43,7 @@ def with_one_length(app: ASGIApp, telemetry: Telemetry) -> ASGIApp:
 
 
 def _refusal(reason: str, telemetry: Telemetry) -> Callable[..., ASGIApp]:
-    """Return a function that takes a status and text, counts and logs a refusal, and returns the response."""
+    """Return a function that counts and logs a refused request and returns the response to send."""
     refusals = telemetry.counter(semconv.HTTP_REFUSALS)
 
     def refuse(status: int, text: str, headers: Mapping[str, str] | None = None) -> ASGIApp:
@@ -54,7 +55,7 @@ def _refusal(reason: str, telemetry: Telemetry) -> Callable[..., ASGIApp]:
 
 
 def with_probes(app: ASGIApp, is_ready: Callable[[], Awaitable[bool]]) -> ASGIApp:
-    """Answer Kubernetes probes: `/healthz` succeeds while the process runs, `/readyz` while it should get requests."""
+    """Answer Kubernetes probes: `/healthz` always succeeds, `/readyz` succeeds while the service is ready."""
 
     async def serve(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["path"] not in {"/healthz", "/readyz"}:

@@ -1,4 +1,4 @@
-"""Limits that uvicorn lacks: how long a request may take to arrive, and how many requests and connections to allow."""
+"""Limits that uvicorn lacks: how long requests may take to arrive, and how many requests and connections to allow."""
 
 import asyncio
 from dataclasses import dataclass, field
@@ -18,10 +18,10 @@ REFUSED = _IN_FLIGHT, _NO_REQUEST, _CONNECTION = "in_flight", "no_request", "con
 
 
 def with_limits(app: ASGIApp, refusals: Refusals, *, max_requests: int, body_seconds: float) -> ASGIApp:
-    """Refuse requests with 503 if `max_requests` are already in flight, and with 408 if their bodies arrive too late.
+    """Refuse requests with 503 while `max_requests` are in flight, and with 408 if a body takes over `body_seconds`.
 
-    uvicorn's `limit_concurrency` would also refuse probes, and Kubernetes would then restart the overloaded pod. If a
-    body takes longer than `body_seconds`, the application sees the client disconnect.
+    To the application, a late body looks like a client that disconnects. With uvicorn's `limit_concurrency`, Kubernetes
+    would restart an overloaded pod, because its probes would also be refused.
     """
     in_flight = 0
 
@@ -46,8 +46,6 @@ def with_limits(app: ASGIApp, refusals: Refusals, *, max_requests: int, body_sec
 
 @dataclass
 class _TimedRequest:
-    """A request whose body must arrive by a deadline."""
-
     _receive: Receive
     _send: Send
     _deadline: float | None
@@ -61,7 +59,7 @@ class _TimedRequest:
             if not self.is_late or self._has_response:
                 raise
         if self.is_late and not self._has_response:
-            # Close the connection; otherwise the server would wait for the rest of the body.
+            # Close the connection, or the server would wait for the rest of the body.
             response = JSONResponse({"error": "Request Timeout"}, 408, {"connection": "close"})
             await response(scope, self._receive, self._send)
 
@@ -73,21 +71,20 @@ class _TimedRequest:
             self.is_late = True
             raise ClientDisconnect from None
         if not message.get("more_body", False):
-            self._deadline = None  # the body is complete: from now on, only a disconnect can arrive
+            self._deadline = None  # the body is complete, so nothing more can be late
         return message
 
     async def send(self, message: Message) -> None:
-        if not self.is_late:  # a late request gets 408 instead
+        if not self.is_late:  # a late request gets 408 instead of the response
             self._has_response = True
             await self._send(message)
 
 
 @dataclass
 class Connections:
-    """A server's open connections, ordered by when they last received something.
+    """A server's open connections, in the order in which they last received data.
 
-    At the limit, a new connection replaces the connection that has waited longest for a request. If no connection is
-    waiting, the new connection is closed.
+    At the limit, a new connection replaces the one that has been idle longest, or is closed if none is idle.
     """
 
     _limit: int
@@ -95,7 +92,7 @@ class Connections:
     _open: "dict[HeadTimeoutProtocol, None]" = field(default_factory=dict)
 
     def add(self, added: "HeadTimeoutProtocol") -> None:
-        """Add a connection or, if it is known and has just received something, move it to the end."""
+        """Add a connection, or move it to the end when it receives data."""
         self._open.pop(added, None)
         if len(self._open) >= self._limit:
             self._refusals.add(_CONNECTION)
@@ -111,9 +108,9 @@ class Connections:
 
 
 class HeadTimeoutProtocol(H11Protocol):
-    """uvicorn's HTTP/1.1 protocol, extended to close a connection if a request's head takes too long to arrive.
+    """Closes a connection when a request's headers take too long to arrive.
 
-    uvicorn would wait forever for a connection's first request, and for the rest of a request that has begun.
+    uvicorn alone would wait forever for the first request on a connection, and for the rest of a request.
     """
 
     def __init__(self, *, head_seconds: float, all_open: Connections, **options: Any) -> None:
@@ -125,7 +122,7 @@ class HeadTimeoutProtocol(H11Protocol):
     @override
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        if self.client:  # a dual-stack socket reports IPv4 addresses mapped into IPv6
+        if self.client:  # a dual-stack socket reports IPv4 clients as ::ffff:1.2.3.4
             self.client = (self.client[0].removeprefix("::ffff:"), self.client[1])
         self._all_open.add(self)
         self._update_timer()
@@ -146,11 +143,11 @@ class HeadTimeoutProtocol(H11Protocol):
     def send_400_response(self, msg: str) -> None:
         if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
             super().send_400_response(msg)
-        else:  # a response has begun: a second one would look like a bug in the application
+        else:  # a response has begun, so it is too late for status 400
             self.transport.close()
 
     def _update_timer(self) -> None:
-        if self.conn.their_state is not h11.IDLE:  # the head has arrived
+        if self.conn.their_state is not h11.IDLE:  # the headers have arrived
             self._stop_timer()
         elif self._head_timer is None:
             self._head_timer = self.loop.call_later(self._head_seconds, self.transport.close)

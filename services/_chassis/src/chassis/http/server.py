@@ -1,7 +1,4 @@
-"""Runs an HTTP service: start, probes, drain. `python -m <name>_service` only calls `run(...)`.
-
-An HTTP service has the same settings, telemetry and life cycle as a gRPC service; see `chassis.rpc.server`.
-"""
+"""Runs an HTTP service, with the same settings, telemetry and life cycle as a gRPC service in `chassis.rpc.server`."""
 
 import asyncio
 import errno
@@ -32,7 +29,7 @@ from chassis.values.hosts import parse_host_patterns
 
 log = structlog.get_logger()
 
-# Keep idle connections longer than load balancers do, or they would send requests on connections that are closing.
+# Must be longer than load balancers keep idle connections, or they would send requests on closing connections.
 _KEEP_ALIVE_SECONDS = 75
 _STALL_SECONDS = 60  # how long a client may stop reading its response
 _READINESS_TIMEOUT_SECONDS = 2.0
@@ -41,7 +38,7 @@ _SPARE_CONNECTIONS = 100  # for health probes, and to answer excess requests wit
 
 
 def _parse_networks(text: str) -> tuple[str, ...]:
-    """Parse trusted proxies, as comma-separated addresses and networks, and return them as uvicorn expects them."""
+    """Parse comma-separated addresses and networks of trusted proxies into the form that uvicorn expects."""
     try:
         networks = [ipaddress.ip_network(item.strip()) for item in text.split(",") if item.strip()]
     except ValueError as error:
@@ -55,9 +52,9 @@ class HttpServiceSettings(ServerSettings):
     body_timeout_seconds: PositiveFloat = 30
     max_connections: PositiveInt = 1000
     trusted_proxies: Annotated[tuple[str, ...], Parse(_parse_networks)] = ()
-    # Continue clients' traces and baggage. Only safe behind a gateway that starts traces and drops those from outside.
+    # Continue clients' traces and baggage. Only safe behind a gateway that removes trace headers from outside.
     trust_traces: bool = False
-    # Host names that requests may use; an empty set allows all.
+    # The host names that requests may use. An empty set allows all names.
     allowed_hosts: Annotated[frozenset[str], Parse(parse_host_patterns)] = frozenset()
 
 
@@ -65,12 +62,6 @@ HttpSettingsT = TypeVar("HttpSettingsT", bound=HttpServiceSettings)
 
 
 class HttpService:
-    """A process that serves an ASGI application. `__main__` adds its readiness checks.
-
-    Attributes:
-        is_draining: set when the service begins to stop; from then on, the service is not ready.
-    """
-
     def __init__(self, settings: HttpServiceSettings, telemetry: Telemetry) -> None:
         self.settings = settings
         self.telemetry = telemetry
@@ -80,24 +71,23 @@ class HttpService:
         self.is_draining = False
 
     def add_readiness_check(self, check: ReadinessCheck) -> None:
-        """Add a check for the service's own store, never for a peer; see `chassis.process.ReadinessCheck`."""
+        """Add a check of the service's own store, never of a peer; see `chassis.process.ReadinessCheck`."""
         self._checks.append(check)
 
     def add_unobserved_path(self, prefix: str) -> None:
-        """Don't record a span, duration or log line for paths with this prefix, such as those of pictures."""
+        """Record no spans, durations or log lines for paths with this prefix, such as pictures."""
         self._unobserved.append(prefix)
 
     def wrap(self, app: ASGIApp) -> ASGIApp:
         """Add limits, telemetry, `/healthz` and `/readyz` to an application."""
         settings = self.settings
-        # Probes bypass the limits (or a busy pod would be restarted) and the host check (they use the pod's address).
+        # Probes bypass the limits, or busy pods would be restarted, and the host check, as they name the pod's address.
         limited = with_limits(
             app, self.refusals, max_requests=settings.max_connections, body_seconds=settings.body_timeout_seconds
         )
         checked = with_allowed_hosts(limited, settings.allowed_hosts, self.telemetry)
         observed = ObservedApplication(checked, self.telemetry, self._unobserved, trusts=settings.trust_traces)
         probed = with_probes(observed, self.is_ready)
-        # uvicorn has its own ASGI types.
         return cast("ASGIApp", ProxyHeadersMiddleware(cast("Any", with_headers(probed)), [*settings.trusted_proxies]))
 
     async def is_ready(self) -> bool:
@@ -116,26 +106,22 @@ class HttpService:
 
 
 class Server(uvicorn.Server):
-    """A uvicorn server that stops when `should_exit` is set, not on a signal, and sends no lifespan events.
-
-    Args:
-        options: passed to uvicorn.Config.
-    """
+    """A uvicorn server that stops when `should_exit` is set. `options` are passed to `uvicorn.Config`."""
 
     def __init__(self, app: ASGIApp, telemetry: Telemetry, **options: Any) -> None:
         config = uvicorn.Config(
             with_one_length(app, telemetry),
-            ws="none",  # a websocket would bypass the limits
+            ws="none",  # websockets would bypass the limits
             lifespan="off",
             log_config=None,
             access_log=False,
             server_header=False,
-            proxy_headers=False,  # uvicorn's default would trust 127.0.0.1
+            proxy_headers=False,  # by default, uvicorn trusts 127.0.0.1
             **options,
         )
         super().__init__(config)
 
-    # Install no signal handlers: on SIGTERM, uvicorn's handler would stop the server at once instead of draining.
+    # Install no signal handlers: uvicorn's own would stop the server without draining.
     @contextmanager
     @override
     def capture_signals(self) -> Iterator[None]:
@@ -151,10 +137,9 @@ def run(
     build: Build[HttpSettingsT],
     **options: Any,
 ) -> None:
-    """Run an HTTP service until SIGTERM or SIGINT, then exit with status 0.
+    """Run an HTTP service until SIGTERM or SIGINT. `options` are passed to `run_process`.
 
-    `build` opens stores and channels, starts tasks, and yields the application; its context exits after the drain.
-    `options` are passed to `run_process`.
+    `build` opens stores and channels, starts tasks, and yields the application. Its context exits after the drain.
     """
 
     def start(settings: HttpSettingsT, telemetry: Telemetry) -> AbstractAsyncContextManager[Mapping[str, int]]:
@@ -168,9 +153,9 @@ def run(
 async def serving(
     service: HttpService, resources: AbstractAsyncContextManager[ASGIApp]
 ) -> AsyncIterator[Mapping[str, int]]:
-    """Open the resources and serve the application that they yield. On exit, drain, then close the resources.
+    """Serve the application that `resources` yields, and yield the port. On exit, drain, then close the resources.
 
-    Yield the port under the key `port`. Raise OSError with the address if the port is in use.
+    Raise OSError with the address if the port is in use.
     """
     settings = service.settings
     _raise_file_limit(settings.max_connections + _OTHER_FILES)
@@ -190,13 +175,13 @@ async def serving(
                 yield {"port": listener.getsockname()[1]}
             finally:
                 service.is_draining = True
-                # Keep serving: the pod's endpoint is removed only some time after SIGTERM.
+                # Keep serving, because clients learn only some time after SIGTERM that the pod is stopping.
                 await asyncio.sleep(settings.drain_seconds)
                 server.should_exit = True
 
 
 def _raise_file_limit(needed: int) -> None:
-    """Raise the limit on open files as far as the hard limit allows, because each connection is an open file."""
+    """Raise the limit on open files as far as the hard limit allows. Each connection needs an open file."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     allowed = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
     if soft != resource.RLIM_INFINITY and soft < allowed:
@@ -214,8 +199,8 @@ def _listen(host: str, port: int) -> socket.socket:
         listener = socket.create_server((address, port), family=family, dualstack_ipv6=address == "::")
     except OSError as error:
         setting = "PORT" if error.errno in (errno.EADDRINUSE, errno.EACCES) else "HOST"
-        reason = (error.strerror or "").partition(" (while ")[0]  # without the address that Python appends
+        reason = (error.strerror or "").partition(" (while ")[0]  # drop the address that Python appends
         raise OSError(f"{setting}: can't listen on {host}:{port}: {reason}") from error
-    if sys.platform == "linux":  # connections inherit this: the kernel closes any whose client stops reading
+    if sys.platform == "linux":  # connections inherit this; the kernel closes one if its client stops reading
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _STALL_SECONDS * 1000)
     return listener

@@ -1,5 +1,3 @@
-"""Wraps an HTTP application to add default headers, and a span, a duration and a log line per request."""
-
 import re
 import time
 import uuid
@@ -24,18 +22,18 @@ from chassis.telemetry.propagation import baggage_attributes, begin_trace
 log = structlog.get_logger()
 
 CLIENT_CLOSED_REQUEST = 499
-"""The status recorded for a request whose client left before the response was sent, as in nginx."""
+"""The status that nginx also records when a client leaves before the response is sent."""
 
 _REQUEST_ID_HEADER = "x-request-id"
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _METHODS = frozenset(HTTPMethod)
-# Leave out includeSubDomains, because the domain's other hosts are not ours.
+# Without includeSubDomains, because the domain's other hosts aren't ours.
 _TLS_HEADERS = {"strict-transport-security": "max-age=31536000"}
 _DEFAULT_HEADERS = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
 
 
 def with_headers(app: ASGIApp, headers: Mapping[str, str] = _DEFAULT_HEADERS) -> ASGIApp:
-    """Add headers to every response that lacks them; the default headers prevent caching and MIME sniffing.
+    """Add headers to every response that lacks them. The default headers prevent caching and MIME sniffing.
 
     Over TLS, also add HSTS, which makes browsers refuse plain HTTP and invalid certificates.
     """
@@ -57,12 +55,11 @@ def with_headers(app: ASGIApp, headers: Mapping[str, str] = _DEFAULT_HEADERS) ->
 class ObservedApplication:
     """Records a span, a duration and a log line per request, except for paths that begin with an `unobserved` prefix.
 
-    An exception from the application is logged with its traceback, and raised again unless the response is already
-    complete: the server then sends status 500 or, if a response has begun, closes the connection. If the client leaves
-    before it has the whole response, status 499 is recorded, without an error.
+    Errors are logged with their tracebacks, and raised again unless the response is complete: the server then sends
+    status 500 or, if a response has begun, closes the connection.
 
-    Each request starts a new trace with a link to the client's trace, unless `trusts` is set: then each request
-    continues the client's trace and baggage.
+    With `trusts`, a request continues the client's trace and baggage. Otherwise, it starts a trace that links to the
+    client's trace.
     """
 
     def __init__(
@@ -100,7 +97,7 @@ class ObservedApplication:
 
     @contextmanager
     def _context(self, scope: Scope, identity: Mapping[str, str]) -> Iterator[Span]:
-        """Start the request's span, make it current, and add the request's identity to log lines."""
+        """Start the request's span, make it the current span, and add the request's identity to log lines."""
         given = self._propagation.extract(Headers(scope=scope).items())
         parent, links = (given, []) if self._trusts else begin_trace(given)
         attributes = {
@@ -127,7 +124,7 @@ class ObservedApplication:
         milliseconds = round(seconds * 1000, 1)
         path = mask_cards(scope["path"])
         log.info("request", method=_method(scope), path=path, status=status, milliseconds=milliseconds)
-        # Record the route, not the path: paths contain ids, which would create unbounded series.
+        # Record the route, because paths contain ids, and each id would create another time series.
         route: str | None = getattr(scope.get("route"), "path", None)
         attributes: dict[str, str | int] = {
             semconv.HTTP_METHOD: _method(scope),
@@ -147,7 +144,7 @@ class ObservedApplication:
 
 @dataclass
 class _Exchange:
-    """Observes a request and its response as they pass through, and adds the request id to the response."""
+    """Observes a request and its response, and adds the request id to the response."""
 
     _scope: Scope
     _receive: Receive
@@ -163,7 +160,7 @@ class _Exchange:
 
     async def receive(self) -> Message:
         message = await self._receive()
-        # After a complete response, servers send a disconnect message even if the client has stayed.
+        # After a complete response, servers send this message even if the client is still connected.
         self.client_left |= message["type"] == "http.disconnect" and not self.complete
         return message
 
@@ -172,7 +169,7 @@ class _Exchange:
             self._status = message["status"]
             MutableHeaders(scope=message)[_REQUEST_ID_HEADER] = self._request_id
         is_last = message["type"] == "http.response.body" and not message.get("more_body", False)
-        if is_last:  # the server would silently drop what it can't send
+        if is_last:  # after a disconnect, the server drops this message silently
             self.client_left |= await Request(self._scope, self._receive).is_disconnected()
         await self._send(message)
         self.complete |= is_last
@@ -181,8 +178,8 @@ class _Exchange:
 def _identify(scope: Scope) -> dict[str, str]:
     """Return the request id and the client's address, keyed by attribute name.
 
-    The id is X-Request-ID if that header consists of at most 64 letters, digits, dots, hyphens and underscores and
-    contains no card number; otherwise a new id. The address is the connection's unless a trusted proxy reports another.
+    The id comes from the X-Request-ID header if it has at most 64 letters, digits, dots, hyphens and underscores and no
+    card number. Otherwise, create an id.
     """
     received = Headers(scope=scope).get(_REQUEST_ID_HEADER, "")
     identity = {

@@ -1,1 +1,0 @@
-"""SQL databases: URLs, migrations, SQLite and PostgreSQL."""

@@ -1,4 +1,4 @@
-"""SQLAlchemy engines for the employee API, with transactions, spans, durations and pool metrics."""
+"""SQLAlchemy engines for the employee API, with tracing and metrics."""
 
 from contextlib import nullcontext
 from pathlib import Path
@@ -18,19 +18,18 @@ from chassis.telemetry.instruments import Telemetry
 from chassis.telemetry.store_operations import PoolTelemetry, PoolUse, StoreTelemetry, sql_operation
 
 CONNECT_TIMEOUT_SECONDS = 5
-"""How long a request waits for a new connection, unless the URL sets `connect_timeout`."""
+"""How long a request waits for a new PostgreSQL connection, unless the URL sets `connect_timeout`."""
 
 _CONNECTIONS = 5
-_MORE_CONNECTIONS = 10  # opened under load, and closed after use
+_MORE_CONNECTIONS = 10  # opened under load and closed after use
 _MEASUREMENT = "_measurement"
 
 
 def open_engine(url: str, telemetry: Telemetry | None = None) -> AsyncEngine:
-    """Create an engine that connects on first use, with aiosqlite for a SQLite file and psycopg 3 for PostgreSQL.
+    """Create an engine that connects on first use. Its errors never contain parameter values.
 
-    On SQLite, a transaction takes the write lock when it begins, so that it waits up front instead of failing later.
-    To read without a lock, use `engine.execution_options(isolation_level="AUTOCOMMIT")`. Errors never contain
-    parameter values.
+    A SQLite transaction takes the write lock when it begins: if it took the lock later, it could fail instead of
+    waiting. To read without the lock, use `engine.execution_options(isolation_level="AUTOCOMMIT")`.
     """
     path = sqlite_path(url)
     options: dict[str, Any] = {
@@ -55,14 +54,14 @@ def open_engine(url: str, telemetry: Telemetry | None = None) -> AsyncEngine:
 
 
 async def is_current(engine: AsyncEngine, migrations: Path) -> bool:
-    """Return whether every migration in this folder has run; used as a readiness check."""
+    """Return whether every migration in this folder has run."""
     async with engine.execution_options(isolation_level="AUTOCOMMIT").connect() as connection:
         stored = (await connection.exec_driver_sql(STORED_REVISION)).scalar_one_or_none()
     return not is_pending(stored, migrations)
 
 
 class MeasuredPool(AsyncAdaptedQueuePool):
-    """A connection pool that exports its usage and how long callers wait for a connection, once `measure` is called."""
+    """A connection pool. After `measure`, it exports its usage and how long callers wait for a connection."""
 
     _telemetry: PoolTelemetry | None = None
 
@@ -79,7 +78,6 @@ class MeasuredPool(AsyncAdaptedQueuePool):
 
 
 def _measure(engine: AsyncEngine, telemetry: Telemetry) -> None:
-    """Record the engine's statements and, if its pool is a MeasuredPool, the pool's usage."""
     url = engine.url
     system, database = url.get_backend_name(), url.database or ""
     namespace = Path(database).name if system == "sqlite" else database

@@ -1,6 +1,6 @@
 """Group commit: work that arrives during a flush to disk shares the next flush.
 
-A flush takes from a fraction of a millisecond to several milliseconds, whatever its size.
+A flush takes between a fraction of a millisecond and several milliseconds, however much it writes.
 """
 
 import asyncio
@@ -15,9 +15,9 @@ from chassis.telemetry import semconv
 from chassis.telemetry.instruments import Telemetry
 from chassis.telemetry.store_operations import record_wait
 
-# A thread adds 50 µs to a lone commit, so flushes to a fast disk run on the event loop, but a slow disk would stall it.
+# Flush to a fast disk on the event loop, because a thread adds 50 µs. A slow disk would block the loop for too long.
 _ON_EVENT_LOOP_SECONDS = 0.001
-# A batch that took this long to fail was waiting for a lock: retrying its items one by one would wait again for each.
+# A batch that takes this long to fail was waiting for a lock. Don't retry its items one by one: each would wait again.
 _WAITED_SECONDS = 1.0
 
 WorkT = TypeVar("WorkT")
@@ -25,13 +25,13 @@ ResultT = TypeVar("ResultT")
 Commit: TypeAlias = Callable[[Sequence[WorkT], float], Sequence[ResultT]]
 """Performs a batch, flushes it to disk, and returns one result per item.
 
-The second argument is how many seconds to wait for another process's lock; with 0, a held lock raises BlockingIOError.
+The second argument is how many seconds to wait for another process's lock. If it is 0, raise BlockingIOError instead.
 """
 
 
 @dataclass(slots=True, eq=False)
 class _Pending(Generic[WorkT, ResultT]):
-    """An item of work and its result. Times come from time.perf_counter; `started` is 0 until the batch starts."""
+    """An item of work and its result. Times are from time.perf_counter; `started` is 0 until the batch starts."""
 
     work: WorkT
     result: asyncio.Future[ResultT]
@@ -44,7 +44,7 @@ _Outcome: TypeAlias = Sequence[ResultT] | Exception
 
 
 class GroupCommit(Generic[WorkT, ResultT]):
-    """Runs work in batches, in order of arrival: on the event loop while commits are quick, otherwise on a thread.
+    """Runs work in batches, in order of arrival. Lone items run on the event loop while the disk is fast.
 
     If `commit` raises an error, each item in the batch is retried alone, unless the batch was waiting for a lock.
     """
@@ -62,12 +62,12 @@ class GroupCommit(Generic[WorkT, ResultT]):
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="commit")
 
     async def run(self, work: WorkT) -> ResultT:
-        """Commit the work and return its result once it is on disk. Cancelling the caller does not cancel the work."""
+        """Commit the work and return its result once it is on disk. Cancelling the caller doesn't cancel the work."""
         loop = asyncio.get_running_loop()
         pending: _Pending[WorkT, ResultT] = _Pending(work, loop.create_future())
         self._pending.append(pending)
         if self._committing is None:
-            # The task starts in the loop's next iteration, so its batch includes what other tasks add until then.
+            # The task starts in the loop's next iteration, so its batch includes work that other tasks add by then.
             self._committing = loop.create_task(self._commit_pending(), name="commit")
         try:
             return await pending.result
@@ -90,7 +90,7 @@ class GroupCommit(Generic[WorkT, ResultT]):
             if isinstance(outcome, BlockingIOError):
                 outcome = await loop.run_in_executor(self._thread, self._perform, batch, math.inf)
             if isinstance(outcome, Exception) and len(batch) > 1 and self._last_seconds < _WAITED_SECONDS:
-                for pending in batch:  # one bad item must not fail the rest of the batch
+                for pending in batch:  # a bad item must not fail the other items
                     outcome = await loop.run_in_executor(self._thread, self._perform, [pending], math.inf)
                     self._finish([pending], outcome)
             else:

@@ -1,8 +1,6 @@
-"""Schema migrations for a SQLite file or a PostgreSQL database.
+"""Schema migrations. A migrations folder has `versions/*.py`, each with `revision`, `down_revision` and `upgrade()`.
 
-A migrations folder contains only `versions/*.py`, each with `revision`, `down_revision` and `upgrade()`.
-
-`python -m chassis.sql.migrate` reads the databases to migrate from standard input, as JSON: {url: folder, ...}.
+`python -m chassis.sql.migrate` reads a JSON object from standard input that maps database URLs to migrations folders.
 """
 
 import json
@@ -16,10 +14,10 @@ from pathlib import Path
 from chassis.sql.url import DatabaseUnusable, libpq_url, sqlite_path
 
 BUSY_TIMEOUT_SECONDS = 10
-"""How long a writer waits for SQLite's write lock, which only one writer can hold."""
+"""How long to wait for a SQLite file's write lock."""
 
 CONNECT_TIMEOUT_SECONDS = 30
-"""How long a starting service waits for PostgreSQL to accept connections, since both may start at the same time."""
+"""How long a starting service waits for PostgreSQL, which may be starting at the same time."""
 
 STORED_REVISION = "SELECT version_num FROM alembic_version"
 
@@ -31,9 +29,9 @@ _REVISION = re.compile(r"""^(down_)?revision\b[^=\n]*=\s*["']([^"']+)["']""", re
 def migrate(url: str, migrations: Path, *, connect_seconds: float = CONNECT_TIMEOUT_SECONDS) -> None:
     """Upgrade the database to the newest revision in `migrations`. Create a missing SQLite file and its folder.
 
-    Many processes may call this at once: one migrates, while the rest wait and then find nothing pending. If the
-    database's revision is not in the folder, a newer release has migrated it: leave it unchanged. Raise
-    DatabaseUnusable if PostgreSQL accepts no connection within `connect_seconds`, or if the file can't be written.
+    Several processes may call this at once. If the database's revision is not in the folder, a newer release has
+    migrated the database, so leave it unchanged. Raise DatabaseUnusable if PostgreSQL accepts no connection within
+    `connect_seconds`, or if the SQLite file can't be written.
     """
     if needs_migration(url, migrations, connect_seconds=connect_seconds):
         from chassis.sql.upgrade import upgrade  # noqa: PLC0415 - Alembic takes 22 MiB and most of a second
@@ -42,14 +40,14 @@ def migrate(url: str, migrations: Path, *, connect_seconds: float = CONNECT_TIME
 
 
 def needs_migration(url: str, migrations: Path, *, connect_seconds: float = CONNECT_TIMEOUT_SECONDS) -> bool:
-    """Return whether `migrate` would change the database. Raise DatabaseUnusable in the same cases as `migrate`."""
+    """Return whether `migrate` would change the database. Raise the same errors as `migrate`."""
     if (path := sqlite_path(url)) is not None:
         _require_writable(path)
     return is_pending(stored_revision(url, connect_seconds=connect_seconds), migrations)
 
 
 def stored_revision(url: str, *, connect_seconds: float = CONNECT_TIMEOUT_SECONDS) -> str | None:
-    """Return the database's revision, or None before any migration. Raise DatabaseUnusable if it can't be read."""
+    """Return the database's revision, or None before the first migration. Raise DatabaseUnusable if reading fails."""
     path = sqlite_path(url)
     return _postgres_revision(libpq_url(url), connect_seconds) if path is None else _sqlite_revision(path)
 
@@ -57,17 +55,17 @@ def stored_revision(url: str, *, connect_seconds: float = CONNECT_TIMEOUT_SECOND
 def is_pending(stored: str | None, migrations: Path) -> bool:
     """Return whether a database at revision `stored` lacks a migration in this folder.
 
-    Return False for a revision that is not in the folder: during a rollout, replicas of the older release must keep
-    serving after the newer release has migrated the database.
+    Return False if the folder lacks this revision: during a rollout, the new release migrates the database while pods
+    of the old release are still serving.
     """
     revisions, superseded = _revisions(migrations)
     return stored is None or (stored in revisions and stored in superseded)
 
 
 def _require_writable(path: Path) -> None:
-    """Create a SQLite file's folder if it is missing. Raise DatabaseUnusable unless the file can be written.
+    """Create a SQLite file's folder if it is missing. Raise DatabaseUnusable if the file can't be written.
 
-    This check doesn't open the file, because closing it would release the locks that this process holds on it.
+    Don't open the file to find out, because closing it would release this process's locks on the file.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -77,7 +75,7 @@ def _require_writable(path: Path) -> None:
         raise DatabaseUnusable(f"can't write {path}: Is a directory")
     if path.exists() and not os.access(path, os.W_OK):
         raise DatabaseUnusable(f"can't write {path}")
-    if not os.access(path.parent, os.W_OK):  # SQLite creates more files next to the database file
+    if not os.access(path.parent, os.W_OK):  # SQLite creates more files beside the database file
         raise DatabaseUnusable(f"can't write to the folder {path.parent}")
 
 
@@ -119,7 +117,7 @@ def _sqlite_revision(path: Path) -> str | None:
 
 
 def _revisions(migrations: Path) -> tuple[set[str], set[str]]:
-    """Return all revisions in a folder, and which are superseded. Alembic could do this, but is slow to import."""
+    """Return a folder's revisions, and those that have a successor. Alembic could do this, but is slow to import."""
     revisions: set[str] = set()
     superseded: set[str] = set()
     for file in (migrations / "versions").glob("*.py"):

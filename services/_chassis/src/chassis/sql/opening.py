@@ -1,5 +1,3 @@
-"""Opens a service's database by its URL."""
-
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 
@@ -11,9 +9,9 @@ from chassis.telemetry.instruments import Telemetry
 def open_database(
     url: str, telemetry: Telemetry | None = None, *, unavailable: Callable[[], Exception]
 ) -> AbstractAsyncContextManager[Database]:
-    """Open a database whose tables already exist; the server need not be up yet. `chassis.sql.url` describes URLs.
+    """Open a migrated database by its URL (see `chassis.sql.url`). A PostgreSQL server need not be up yet.
 
-    `unavailable` creates the error that every database method raises when the database can't be used.
+    `unavailable` creates the error that every database method raises when it fails.
     """
     path, telemetry = sqlite_path(url), telemetry or Telemetry()
     if path is None:

@@ -1,4 +1,4 @@
-"""A PostgreSQL database whose server may restart at any time: statements are repeated until the server responds."""
+"""PostgreSQL databases. The server may restart at any time: statements are repeated until the server responds."""
 
 import asyncio
 import os
@@ -24,23 +24,23 @@ from chassis.telemetry.store_operations import Operation, PoolTelemetry, PoolUse
 log = structlog.get_logger()
 
 ANSWER_WITHIN_SECONDS = 4
-"""How long to repeat a statement before treating the server as unavailable."""
+"""How long to repeat a statement before giving up."""
 
 _RETRY_SECONDS = 0.1
 _CONNECTIONS = 8
 _CLOSE_WITHIN_SECONDS = 1
-# The shortest timeout psycopg allows, per server in the URL: a vanished server must not keep us from trying the next.
+# Each server in the URL gets this long, so that an unreachable one doesn't block the next. psycopg allows no less.
 _CONNECT_WITHIN_SECONDS = 2
-# The timeout makes the server end statements that this process has given up on and can no longer cancel.
+# With this timeout, the server ends statements that this process has given up on and can no longer cancel.
 _SETTINGS = f"SET synchronous_commit = on; SET statement_timeout = '{ANSWER_WITHIN_SECONDS}s'"
 _BEGIN_POOLED = "BEGIN; " + _SETTINGS.replace("SET", "SET LOCAL")
-# SQLSTATEs to retry. The classes mean that the server is stopping, starting or out of resources, or has aborted the
-# transaction. 25006: after a failover, this may still be a connection to the old server, which refuses writes. 0A000: a
-# migration has changed a prepared statement's table. 23505: a concurrent transaction has written the same unique value;
-# the next attempt sees its row.
+# SQLSTATEs to retry. The classes mean that the server is starting, stopping or out of resources, or has aborted the
+# transaction. 25006: after a failover, the connection still leads to the old server, which refuses writes. 0A000: a
+# migration has changed the table of a prepared statement. 23505: a concurrent transaction has written the same unique
+# value, and the next attempt sees its row.
 _TRANSIENT_CLASSES = frozenset({"08", "40", "53", "55", "57", "58"})
 _TRANSIENT_STATES = frozenset({"25006", "0A000", "23505"})
-# After these errors, keep the session: otherwise, while a disk is full, each attempt would open a new connection.
+# Keep the connection after these errors. Otherwise, every attempt would open a connection while the disk is full.
 _LASTING_CLASSES = frozenset({"23", "40", "53"})
 _PARAMETER = re.compile(r"(?<!:):([a-z]\w*)")
 _LISTED = re.compile(r"\bIN \((SELECT value->>'\w+' FROM json_each\(:\w+\))\)")
@@ -49,13 +49,13 @@ _LISTED = re.compile(r"\bIN \((SELECT value->>'\w+' FROM json_each\(:\w+\))\)")
 class Connection(psycopg.AsyncConnection[DictRow]):
     """A connection to a server, or to a pooler such as PgBouncer.
 
-    A pooler may run each transaction in a different session, without earlier settings and prepared statements.
+    A pooler may run each transaction in a different session, which lacks earlier settings and prepared statements.
     """
 
     is_pooled: bool | None = None
 
     async def set_up(self) -> None:
-        """Before the first statement, detect a pooler: its process id differs from the server's."""
+        """Before the first statement, detect a pooler by comparing its process id with the server's."""
         (row,) = await _rows(await send(self, "SELECT pg_backend_pid() AS id", {}))
         self.is_pooled = row["id"] != self.info.backend_pid
         if not self.is_pooled:
@@ -64,8 +64,6 @@ class Connection(psycopg.AsyncConnection[DictRow]):
 
 
 class PostgresDatabase(Database):
-    """The PostgreSQL database at a libpq URL, accessed through a connection pool."""
-
     def __init__(self, url: str, telemetry: Telemetry, unavailable: Callable[[], Exception]) -> None:
         self._unavailable = unavailable
         self._store = _store_telemetry(conninfo_to_dict(url), telemetry)
@@ -80,7 +78,7 @@ class PostgresDatabase(Database):
             reconnect_failed=_reconnect,
         )
         self._waits = PoolTelemetry(telemetry, self._store.name, self.use)
-        self._reports = asyncio.Semaphore()  # one report at a time, so reports use at most one connection
+        self._reports = asyncio.Semaphore()  # limits reports to one connection
 
     async def __aenter__(self) -> Self:
         await self._pool.open()  # connects on the first statement
@@ -123,7 +121,7 @@ class PostgresDatabase(Database):
                     raise self._unavailable() from _without_values(error)
                 problem = error
             except TimeoutError as error:
-                # The server may have vanished, and then the pool's other connections would time out, too.
+                # If the server has become unreachable, the pool's other connections would also time out.
                 await self._pool.drain()
                 raise self._unavailable() from error
             if clock() + _RETRY_SECONDS > deadline:
@@ -134,7 +132,7 @@ class PostgresDatabase(Database):
         loop = asyncio.get_running_loop()
         with self._waits.measure_wait():
             connection = await self._pool.getconn(deadline - loop.time())
-        # Don't use asyncio.timeout: a cancelled psycopg call waits for the server, but notices a closed socket at once.
+        # Don't use asyncio.timeout: a cancelled psycopg call waits for the server. Shutting its socket down ends it.
         giving_up = loop.call_at(deadline, _hang_up, connection)
         try:
             with self._store.measure(_operation(batch)):
@@ -146,7 +144,7 @@ class PostgresDatabase(Database):
                     raise TimeoutError from None
         except BaseException as error:
             if not (_keeps_session(error) and connection.info.transaction_status == TransactionStatus.IDLE):
-                await connection.close()  # after a failover, it may still lead to the old server
+                await connection.close()  # after a failover, the connection may lead to the old server
             raise
         finally:
             giving_up.cancel()
@@ -161,7 +159,7 @@ async def _execute(connection: Connection, batch: Sequence[Statement]) -> list[l
     if connection.is_pooled is None:
         await connection.set_up()
     if connection.is_pooled:
-        # Don't use a pipeline: after its last message, PgBouncer reserves the session until the next statement.
+        # Don't use a pipeline: PgBouncer would reserve the session until this connection's next statement.
         await connection.execute(_BEGIN_POOLED)
         results = [await _rows(await send(connection, *statement)) for statement in batch]
         await connection.execute("COMMIT")
@@ -184,17 +182,17 @@ async def _rows(cursor: psycopg.AsyncCursor[DictRow]) -> list[DictRow]:
 
 @cache
 def in_psycopgs_style(text: str) -> bytes:
-    """Rewrite a statement in psycopg's parameter style, and replace list subqueries with arrays.
+    """Rewrite a statement in psycopg's parameter style, with arrays instead of list subqueries.
 
-    PostgreSQL estimates that a list subquery returns 100 rows, so it scans a small table, and a prepared statement
-    keeps this plan as the table grows. For an array, PostgreSQL estimates only ten rows.
+    PostgreSQL expects 100 rows from a list subquery, so it plans to scan a small table, and a prepared statement keeps
+    this plan as the table grows. From an array, PostgreSQL expects only ten rows.
     """
     text = _LISTED.sub(r"= ANY(ARRAY(\1))", text)
     return _PARAMETER.sub(r"%(\1)s", text.replace("%", "%%")).encode()
 
 
 async def _reconnect(pool: AsyncConnectionPool[Connection]) -> None:
-    """Reconnect soon: the pool's own delays grow, so a server would seem unavailable for a while after it is back."""
+    """Reconnect after a short pause. The pool's own pauses grow, which would prolong an outage."""
     await asyncio.sleep(_RETRY_SECONDS)
     if pool.get_stats()["requests_waiting"]:
         await pool.check()  # opens a connection if there is none
@@ -206,7 +204,7 @@ def _hang_up(connection: Connection) -> None:
 
 
 def _is_transient(error: psycopg.Error) -> bool:
-    if error.sqlstate is None:  # connection refused or lost; a DataError (a value can't be sent) isn't transient
+    if error.sqlstate is None:  # the connection failed, or a value can't be sent (DataError)
         return isinstance(error, (psycopg.OperationalError, psycopg.InterfaceError))
     return error.sqlstate[:2] in _TRANSIENT_CLASSES or error.sqlstate in _TRANSIENT_STATES
 
@@ -216,14 +214,13 @@ def _keeps_session(error: BaseException) -> bool:
 
 
 def _without_values(error: psycopg.Error) -> StatementRejected:
-    """Return a replacement for an error that may quote parameter values or rows."""
+    """Return an error to raise instead of one that may quote parameters or rows."""
     if isinstance(error, psycopg.DataError):
         return StatementRejected("a value cannot be converted or stored")
     return StatementRejected(f"{type(error).__name__}: {error.diag.message_primary or error}")
 
 
 def _store_telemetry(parameters: dict[str, Any], telemetry: Telemetry) -> StoreTelemetry:
-    """Create the telemetry for a database; its address lists all servers in the URL."""
     hosts, ports = str(parameters.get("host") or ""), str(parameters.get("port") or "")
     port = int(ports) if ports and "," not in hosts + ports else None
     return StoreTelemetry(telemetry, "postgresql", str(parameters.get("dbname") or ""), hosts or None, port)

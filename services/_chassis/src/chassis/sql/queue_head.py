@@ -1,5 +1,3 @@
-"""Takes rows from the head of a queue, skipping rows that the database rejects."""
-
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -13,15 +11,15 @@ RowT = TypeVar("RowT")
 
 _FIRST_PAUSE_SECONDS = 1.0
 _LONGEST_PAUSE_SECONDS = 60.0
-_REJECTIONS = 20  # per call of `take`; the next call continues after the rejected rows
+_REJECTIONS = 20  # per call of `take`; the next call continues where this call stopped
 
 
 @dataclass
 class QueueHead:
-    """Takes rows, such as due orders, in index order.
+    """Takes rows, such as due orders, from the head of a queue in index order.
 
-    A row that can't be written can't be postponed either: it stays at the head of the queue and fails every transaction
-    that includes it. So this process counts such rows, skips them, and retries them at growing intervals.
+    If the database rejects updates of a row, the row stays at the head of the queue and fails every transaction that
+    includes it. So this process counts such rows, skips them, and retries them at growing intervals.
     """
 
     _skipped: int = 0
@@ -31,8 +29,8 @@ class QueueHead:
     async def take(self, take: Callable[[int, int], Awaitable[Sequence[RowT]]], limit: int) -> list[RowT]:
         """Take and return up to `limit` rows. Raise Unavailable if the database fails before any row is taken.
 
-        `take(limit, skipped)` skips the first `skipped` rows and takes up to `limit` of the next ones in one
-        transaction. The rows that it returns must already have left the queue.
+        `take(limit, skipped)` runs a transaction that skips the first `skipped` rows, removes up to `limit` of the
+        following rows from the queue and returns them.
         """
         now = asyncio.get_running_loop().time()
         retries = now >= self._retry_at

@@ -1,5 +1,3 @@
-"""Deletes rows that have outlived their store's retention time."""
-
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
@@ -19,10 +17,10 @@ _PAUSE_SECONDS = 0.2
 
 @dataclass(frozen=True)
 class Retention:
-    """Deletes old rows in small batches, so that other writes aren't delayed. Every replica does this.
+    """Deletes old rows in small batches, so that it doesn't delay other writes. Every replica does this.
 
     Attributes:
-        delete_old: takes an age in seconds and a limit; deletes up to that many older rows and returns how many.
+        delete_old: takes an age in seconds and a limit. Deletes up to `limit` older rows and returns their number.
         rows: what logs call the rows.
     """
 
@@ -33,11 +31,10 @@ class Retention:
 
     @property
     def complete_since(self) -> float:
-        """The time before which rows may have been deleted, in seconds since 1970."""
+        """The time since which no rows have been deleted, in seconds since 1970."""
         return max(time.time() - self.days * _DAY_SECONDS, 0.0)
 
     async def run(self) -> None:
-        """Delete old rows now and every hour, until cancelled."""
         await repeat(self._delete_all, _TURN_SECONDS, "old rows cannot be deleted", rows=self.rows)
 
     async def _delete_all(self) -> None:

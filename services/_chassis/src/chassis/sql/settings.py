@@ -1,5 +1,3 @@
-"""The DATABASE_URL setting. This module imports no database driver."""
-
 import os
 from collections.abc import Mapping
 from typing import Annotated
@@ -13,11 +11,11 @@ def _parse_database_url(url: str) -> SecretStr:
     return SecretStr(url)
 
 
-# `sqlite:///file.db` or `postgresql://user:password@host/name`; secret because it may contain a password.
+# A URL such as `sqlite:///file.db` or `postgresql://user:password@host/name`. Secret, as it may contain a password.
 DatabaseUrl = Annotated[SecretStr, Parse(_parse_database_url)]
 
 
 def load_database_url(settings: type[Settings], environment: Mapping[str, str] = os.environ) -> str:
-    """Read only DATABASE_URL, or its default, because a migration needs no other setting."""
+    """Read only DATABASE_URL, because migrations don't need the other settings."""
     url: SecretStr = load_one(settings, "database_url", environment)
     return url.get_secret_value()

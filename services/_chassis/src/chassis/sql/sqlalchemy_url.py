@@ -1,11 +1,11 @@
-"""PostgreSQL URLs for SQLAlchemy. Kept out of `engine`, because that needs greenlet, which most images lack."""
+"""PostgreSQL URLs for SQLAlchemy. Not part of `engine`, which needs greenlet, because most images lack greenlet."""
 
 from psycopg.conninfo import conninfo_to_dict
 from sqlalchemy.engine import URL, make_url
 
 from chassis.sql.url import libpq_url
 
-# Don't prepare statements: a transaction pooler may run the next transaction in a session that lacks them.
+# Don't prepare statements: a pooler may run the next transaction in another session, which lacks them.
 UNPREPARED = {"prepare_threshold": None}
 _DRIVER = "postgresql+psycopg"
 

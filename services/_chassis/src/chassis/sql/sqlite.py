@@ -1,4 +1,4 @@
-"""A SQLite file whose concurrent writes share one transaction and one flush to disk."""
+"""SQLite files. Concurrent writes share one transaction and one flush to disk."""
 
 import asyncio
 import re
@@ -27,8 +27,8 @@ ANSWER_WITHIN_SECONDS = 4
 
 _RETRY_SECONDS = 0.01
 _CHECKPOINT_COMMITS = 100
-_LONGEST_LOG_PAGES = 20_000  # 80 MB; if the log grows longer, commits checkpoint it themselves
-# Primary error codes that mean the file can't be used at all. All other errors concern one statement.
+_LONGEST_LOG_PAGES = 20_000  # 80 MB; beyond this, commits checkpoint the log themselves
+# With these primary error codes, the file is unusable. All other errors concern a single statement.
 AWAY = frozenset(
     {
         sqlite3.SQLITE_BUSY,
@@ -44,9 +44,9 @@ _ROW_LOCK = re.compile(r"FOR UPDATE( SKIP LOCKED)?")
 
 
 class SqliteDatabase(Database):
-    """A SQLite file. Reads run on the event loop, writes there or on a `GroupCommit` thread, reports on another thread.
+    """A SQLite file. Reads run on the event loop, because reading through an index is faster than a change of threads.
 
-    Reading through an index takes less time than handing the query to a thread, and writers don't block readers.
+    Writes run on the event loop or a `GroupCommit` thread, and reports on a third thread. Writers don't block readers.
     """
 
     def __init__(self, path: Path, telemetry: Telemetry, unavailable: Callable[[], Exception]) -> None:
@@ -87,7 +87,7 @@ class SqliteDatabase(Database):
 
     @contextmanager
     def _running(self, operation: Operation) -> Iterator[None]:
-        """Measure an operation, and replace SQLite errors with the store's `unavailable` error."""
+        """Measure an operation. If SQLite raises an error, raise the `unavailable` error instead."""
         try:
             with self._store.measure(operation):
                 yield
@@ -111,7 +111,7 @@ class SqliteDatabase(Database):
             results = [[fetch(connection, text, parameters) for text, parameters in statements] for statements in batch]
             connection.execute("COMMIT")
         finally:
-            # After some errors, such as a full disk, SQLite has already rolled back.
+            # SQLite rolls back by itself after some errors, for example if the disk is full.
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
         self._commits_done += 1
@@ -122,7 +122,7 @@ class SqliteDatabase(Database):
     def _checkpoint(self) -> None:
         """Copy the write-ahead log into the file.
 
-        Left to itself, SQLite would do this during a commit, delaying it by a thousand page writes and extra flushes.
+        By default, SQLite does this during a commit, delaying it by a thousand page writes and extra flushes.
         """
         with suppress(sqlite3.DatabaseError):  # commits will report a full disk or a damaged file
             self._checkpointing.execute("PRAGMA wal_checkpoint(PASSIVE)")
@@ -130,12 +130,12 @@ class SqliteDatabase(Database):
 
 def connect(path: Path, *, query_only: bool = False) -> sqlite3.Connection:
     """Open a file in autocommit mode. A commit returns only once the data is on disk."""
-    # A commit on the event loop must not wait for a lock. Readers wait only while another process recovers the log.
+    # Commits on the event loop must not wait for a lock. Reads wait only while another process recovers the log.
     timeout = ANSWER_WITHIN_SECONDS if query_only else 0
     connection = sqlite3.connect(path, timeout=timeout, isolation_level=None, check_same_thread=False)
     use_write_ahead_log(connection)
     connection.execute("PRAGMA synchronous = FULL")
-    # 512 KiB: the default of 2 MB doesn't make orders faster, because the kernel also caches the file.
+    # 512 KiB. With the default of 2 MB, orders are no faster, because the kernel also caches the file.
     connection.execute("PRAGMA cache_size = -512")
     connection.execute(f"PRAGMA wal_autocheckpoint = {_LONGEST_LOG_PAGES}")
     connection.execute(f"PRAGMA query_only = {query_only:d}")
@@ -145,12 +145,12 @@ def connect(path: Path, *, query_only: bool = False) -> sqlite3.Connection:
 
 def use_write_ahead_log(connection: sqlite3.Connection) -> None:
     """Switch the file to WAL mode, in which readers and the writer don't wait for each other."""
-    # SQLite's own timeout doesn't apply to this statement when several processes start at the same time.
+    # SQLite's own timeout doesn't apply to this statement if several processes run it at the same time.
     _execute_unlocked(connection, "PRAGMA journal_mode = WAL", ANSWER_WITHIN_SECONDS)
 
 
 def _execute_unlocked(connection: sqlite3.Connection, text: str, within_seconds: float) -> None:
-    """Run a statement once no other process holds the lock. Raise OperationalError if the lock is held too long."""
+    """Run a statement, waiting while another process holds the lock. Raise OperationalError after the timeout."""
     deadline = time.monotonic() + within_seconds
     while True:
         try:
@@ -169,13 +169,13 @@ def _is_locked(error: sqlite3.OperationalError) -> bool:
 
 
 def primary_code(error: sqlite3.Error) -> int:
-    """Return the error's primary code, or SQLITE_ERROR if Python raised the error, without any code."""
+    """Return the error's primary code, or SQLITE_ERROR for errors without a code, which Python raises."""
     return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
 
 
 def add_functions(connection: sqlite3.Connection) -> None:
-    """Add PostgreSQL's time functions. Times are seconds since 1970, or text in the format of CURRENT_TIMESTAMP."""
-    # SQLite's own clock counts milliseconds, which is too coarse to order events.
+    """Add PostgreSQL's time functions. Times are seconds since 1970, or texts like those of CURRENT_TIMESTAMP."""
+    # SQLite's own clock has a resolution of milliseconds, which is too coarse to order events.
     connection.create_function("clock_timestamp", 0, time.time)
     connection.create_function("date_part", 2, _date_part, deterministic=True)
     connection.create_function("to_timestamp", 1, _to_timestamp, deterministic=True)
@@ -188,7 +188,7 @@ def _date_part(_epoch: str, moment: float | str) -> float:
 
 
 def _to_timestamp(seconds: float) -> str:
-    # Whole seconds, like CURRENT_TIMESTAMP.
+    # CURRENT_TIMESTAMP also has whole seconds.
     return datetime.fromtimestamp(seconds, UTC).replace(tzinfo=None).isoformat(" ", "seconds")
 
 

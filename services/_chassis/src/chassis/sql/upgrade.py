@@ -1,4 +1,4 @@
-"""Runs pending migrations with Alembic, in one transaction. Only `chassis.sql.migrate` imports this module."""
+"""Runs pending migrations with Alembic, in one transaction."""
 
 import sqlite3
 from pathlib import Path
@@ -13,11 +13,11 @@ from chassis.sql.sqlalchemy_url import UNPREPARED, sqlalchemy_url
 from chassis.sql.url import DatabaseUnusable, sqlite_path
 
 _NOT_ALLOWED = {"42501", "25006"}  # insufficient privilege, read-only transaction
-_ADVISORY_LOCK = 0x5348_4F50  # "SHOP" in ASCII; all services can use the same number: advisory locks are per database
+_ADVISORY_LOCK = 0x5348_4F50  # "SHOP" in ASCII. Advisory locks are per database, so all services use the same number.
 
 
 def upgrade(url: str, migrations: Path) -> None:
-    """Upgrade a database to the newest revision in `migrations`. Raise DatabaseUnusable if it isn't writable."""
+    """Upgrade the database to the newest revision in `migrations`. Raise DatabaseUnusable if it isn't writable."""
     path, target = sqlite_path(url), _migration_engine(url)
     try:
         with target.begin() as connection:
@@ -38,9 +38,9 @@ def _migration_engine(url: str) -> Engine:
     path = sqlite_path(url)
     if path is None:
         return create_engine(sqlalchemy_url(url), poolclass=NullPool, connect_args=UNPREPARED)
-    # Wait for another process's migration, which takes much longer than an ordinary write.
+    # Wait this long because another process may be migrating, which takes much longer than an ordinary write.
     target = create_engine(f"sqlite:///{path}", poolclass=NullPool, connect_args={"timeout": 60})
-    # Without this, a transaction begins only at the first write, and two processes could read the same revision first.
+    # By default, a transaction begins at the first write, so two processes could both run a pending migration.
     event.listen(target, "connect", lambda connection, _: setattr(connection, "isolation_level", None))
     event.listen(target, "begin", lambda connection: connection.exec_driver_sql("BEGIN EXCLUSIVE"))
     return target
@@ -49,7 +49,7 @@ def _migration_engine(url: str) -> Engine:
 def _upgrade(connection: Connection, migrations: Path) -> None:
     """Run the pending migrations within the connection's transaction.
 
-    Foreign keys are off on this SQLite connection, because rebuilding a table drops it, which would cascade.
+    SQLite's foreign keys must be off here: rebuilding a table drops it, which could delete the rows that refer to it.
     """
     config = Config(attributes={"connection": connection})
     config.set_main_option("script_location", _escaped(Path(__file__).parent / "migrations"))
@@ -59,5 +59,5 @@ def _upgrade(connection: Connection, migrations: Path) -> None:
 
 
 def _escaped(path: Path) -> str:
-    """Escape a path for Alembic's configuration, where a percent sign begins an interpolation."""
+    """Escape percent signs, which Alembic's configuration would interpolate."""
     return str(path).replace("%", "%%")

@@ -6,7 +6,7 @@
 from pathlib import Path
 
 _MAX_PORT = 65_535
-# libpq checks these parameters only when it connects, so it would report a mistake only once the server is up.
+# Checked here because libpq checks these parameters only when it connects.
 _CHOICES = {
     "sslmode": ("allow", "disable", "prefer", "require", "verify-ca", "verify-full"),
     "target_session_attrs": ("any", "read-only", "read-write", "primary", "standby", "prefer-standby"),
@@ -14,7 +14,7 @@ _CHOICES = {
 
 
 class DatabaseUnusable(OSError):
-    """A starting process can't use the database. The message is one line, without the password."""
+    """A starting process can't use its database. The message is one line and never contains the password."""
 
     def __init__(self, reason: object) -> None:
         super().__init__(f"DATABASE_URL: {' '.join(str(reason).split())}")
@@ -27,7 +27,7 @@ def sqlite_path(url: str) -> Path | None:
 
 
 def libpq_url(url: str) -> str:
-    """Return a PostgreSQL URL without SQLAlchemy's driver name, as libpq and psycopg expect it.
+    """Return a PostgreSQL URL in libpq's format, without SQLAlchemy's driver name.
 
     Raise ValueError for any other URL. The message doesn't quote the URL, which may contain a password.
     """
@@ -38,11 +38,11 @@ def libpq_url(url: str) -> str:
 
 
 def validate_url(url: str) -> None:
-    """Raise ValueError if a URL is malformed. The message never quotes the URL or its password."""
+    """Raise ValueError if a URL is malformed. The message doesn't quote the URL, which may contain a password."""
     if sqlite_path(url) is not None:
         return
     libpq = libpq_url(url)
-    # libpq would mistake part of an unescaped password for the host or database, and quote it in errors.
+    # libpq takes part of an unescaped password for the host or the database, and would quote it in errors.
     server = libpq.partition("://")[2].partition("?")[0]
     if "@" in server.partition("@")[2] or "@" in server.partition("/")[2]:
         raise ValueError("special characters of a password must be percent-encoded")

@@ -1,5 +1,3 @@
-"""Gauges for a SQLite file and its volume: when the volume is full, every write fails."""
-
 import os
 from pathlib import Path
 
@@ -9,7 +7,7 @@ from chassis.telemetry.instruments import Telemetry
 
 
 def observe_volume(telemetry: Telemetry, url: str) -> None:
-    """Export the size of the SQLite file at a database URL and its volume's usage; do nothing for PostgreSQL."""
+    """Export the size of a SQLite file and the usage of its volume. When the volume is full, every write fails."""
     path = sqlite_path(url)
     if path is None:
         return

@@ -1,1 +1,0 @@
-"""Mutual TLS between services."""

@@ -1,5 +1,3 @@
-"""Which methods each caller may call. The SPIFFE ID or DNS names in a certificate identify the caller."""
-
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from typing import Annotated, TypeAlias
@@ -8,16 +6,17 @@ import msgspec
 from msgspec import Meta
 
 Callers: TypeAlias = Mapping[str, AbstractSet[str]]
+"""The methods that each caller may call. A caller is the SPIFFE ID or a DNS name in a client certificate."""
 
 _SPIFFE_ID = r"spiffe://[a-z0-9._-]+(/[A-Za-z0-9._-]+)+"
-# A dot is required, because a short name such as `shop-cart` may exist in every namespace.
+# Require a dot, because a short name such as `shop-cart` may exist in several namespaces.
 _DNS_NAME = r"[a-z0-9-]+(\.[a-z0-9-]+)+"
 _Caller: TypeAlias = Annotated[str, Meta(pattern=rf"^({_SPIFFE_ID}|{_DNS_NAME})\Z")]
 _Method: TypeAlias = Annotated[str, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_.]*/[A-Za-z0-9_]+\Z")]
 
 
 def parse_callers(text: str) -> Callers:
-    """Parse a JSON object that maps callers to lists of methods. Raise ValueError with the reason if it is invalid."""
+    """Parse a JSON object that maps callers to lists of methods. Raise ValueError with the reason if this fails."""
     try:
         return msgspec.json.decode(text, type=dict[_Caller, frozenset[_Method]])
     except msgspec.DecodeError as error:

@@ -1,5 +1,3 @@
-"""A process's certificate, which may be replaced on disk while the process runs."""
-
 import ssl
 import time
 from contextlib import suppress
@@ -30,7 +28,7 @@ class Identity:
 class Certificates:
     """The identity in a folder with tls.crt, tls.key and ca.crt, such as a mounted cert-manager Secret.
 
-    If the files are replaced with unusable ones, the current identity stays in use.
+    The files may be replaced while the process runs. If the new files are unusable, the old identity stays in use.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -41,13 +39,13 @@ class Certificates:
         self._checked_at = time.monotonic()
 
     @staticmethod
-    @cache  # a service's settings and its telemetry settings share the result, so files are read once
+    @cache  # service settings and telemetry settings load the same folder
     def load(folder: str) -> "Certificates":
         """Load the certificates in a folder. Raise ValueError with the reason if they are unusable."""
         return Certificates(Path(folder))
 
     def refresh(self) -> Identity:
-        """Return the current identity, after checking the files for changes at most once a second. Thread-safe."""
+        """Return the current identity. Check the files for changes at most once a second. Thread-safe."""
         now = time.monotonic()
         if now - self._checked_at >= _CHECK_SECONDS:
             self._checked_at = now  # set first, so that no other thread checks at the same time
@@ -63,12 +61,12 @@ class Certificates:
         except ValueError as error:
             identity, problem = self.current, str(error)
         if versions != _versions(self.folder):
-            return  # the files are being replaced: wait for the next check
+            return  # the files are just being replaced: wait for the next check
         if not problem:
             self.current, self._loaded = identity, versions
             log.info("certificates reloaded", expires_at=time.strftime("%FT%TZ", time.gmtime(identity.expires_at)))
             return
-        self.failed_reloads += 1  # counted at each check, so that an alert lasts as long as the problem
+        self.failed_reloads += 1  # counted at each check, so that the alert lasts as long as the problem
         if versions != self._failed:
             log.error("certificates not reloaded", folder=str(self.folder), error=problem)
         self._failed = versions
@@ -85,7 +83,7 @@ def _versions(folder: Path) -> object:
 
 
 def _load(folder: Path) -> Identity:
-    """Load the identity in a folder. Raise ValueError unless a peer with the same files would accept it now."""
+    """Load the identity in a folder. Raise ValueError if a peer with the same files would refuse the certificate."""
     sides = [ssl.SSLContext(protocol) for protocol in (ssl.PROTOCOL_TLS_CLIENT, ssl.PROTOCOL_TLS_SERVER)]
     sides[0].check_hostname = False
     try:
@@ -93,7 +91,7 @@ def _load(folder: Path) -> Identity:
         for side in sides:
             side.verify_mode = ssl.CERT_REQUIRED
             side.load_verify_locations(cadata=authorities.decode("ascii"))
-            side.load_cert_chain(folder / "tls.crt", folder / "tls.key", password="")  # or OpenSSL would prompt for one
+            side.load_cert_chain(folder / "tls.crt", folder / "tls.key", password="")  # None would make OpenSSL prompt
         own = _handshake(*sides)
     except ssl.SSLCertVerificationError as error:
         raise ValueError(f"tls.crt is not valid by ca.crt: {error.verify_message}") from None
@@ -104,12 +102,12 @@ def _load(folder: Path) -> Identity:
         raise ValueError(f"must be a folder with {', '.join(FILES)}: {error.strerror}") from None
     valid_from, expires_at = (ssl.cert_time_to_seconds(own[name]) for name in ("notBefore", "notAfter"))
     ends = [ssl.cert_time_to_seconds(str(found["notAfter"])) for found in sides[0].get_ca_certs()]
-    # `ends` is empty if the certificate is self-signed and not a CA's.
+    # `ends` is empty if ca.crt is a self-signed certificate that isn't an authority.
     return Identity(certificate, key, authorities, valid_from, min(expires_at, max(ends, default=expires_at)))
 
 
 def _handshake(client: ssl.SSLContext, server: ssl.SSLContext) -> dict[str, str]:
-    """Connect both sides in memory, so that OpenSSL checks what peers would check. Return the certificate's fields."""
+    """Connect both sides in memory, so that OpenSSL checks the certificate. Return the certificate's fields."""
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     connecting = client.wrap_bio(to_client, to_server)
     accepting = server.wrap_bio(to_server, to_client, server_side=True)

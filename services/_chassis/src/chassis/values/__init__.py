@@ -1,1 +1,0 @@
-"""Value types and validation shared by all services: amounts, fields, pages, keys."""

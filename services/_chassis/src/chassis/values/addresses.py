@@ -1,5 +1,3 @@
-"""Delivery addresses, and the rules that all services apply to them."""
-
 from dataclasses import dataclass
 
 from chassis.values.cards import refuse_card_number
@@ -10,7 +8,7 @@ MAX_TEXT_LENGTH = 256
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """A delivery address. Unknown parts are empty or zero. The country is a name or an ISO 3166 code."""
+    """A delivery address. Unknown parts are empty or zero; `country` is a name or an ISO 3166 code."""
 
     street_address: str
     city: str
@@ -20,10 +18,9 @@ class Address:
 
 
 def check_address(address: Address, field: str, *, is_complete: bool = True) -> None:
-    """Raise InvalidArgument if a part of an address is too long, contains a card number or is missing.
+    """Raise InvalidArgument for the first part of an address that is too long, has a card number or is missing.
 
-    The error names the first such part. Only a complete address needs a street, a city, a country and a non-negative
-    postal code.
+    Only a complete address needs a street, a city, a country and a non-negative postal code.
     """
     for name in ("street_address", "city", "state", "country"):
         path = f"{field}.{name}"

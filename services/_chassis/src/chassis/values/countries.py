@@ -1,7 +1,7 @@
 """Countries and their postal code formats. The API represents postal codes as integers.
 
-Each line of `countries.csv` has the English name (CLDR), the postal code formats (shortest first, with a `#` for each
-digit), the ISO 3166 codes, and other spellings. Countries without numeric postal codes have no formats.
+Each line of `countries.csv` has a country's English name (CLDR), its postal code formats (shortest first, with a `#`
+for each digit), its ISO 3166 codes and other spellings. Countries without numeric postal codes have no formats.
 """
 
 import re
@@ -14,12 +14,12 @@ def normalize_country(country: str) -> str:
 
 
 def postal_formats(country: str) -> list[str] | None:
-    """Return the postal code formats of the country with this name or code, or None if there is no such country."""
+    """Return the postal code formats of a country, given its name or code, or None if the country is unknown."""
     return _FORMATS.get(normalize_country(country))
 
 
 def format_postal_code(code: int, country: str) -> str:
-    """Add a country's leading zeros and separators to a postal code: 2134 in the US becomes `02134`. 0 becomes ""."""
+    """Format a postal code, adding leading zeros and separators: 2134 in the US becomes `02134`. 0 becomes ""."""
     formats = (code and postal_formats(country)) or ()
     found = next((pattern for pattern in formats if pattern.count("#") >= len(str(code))), "")
     digits = iter(str(code).zfill(found.count("#")))
@@ -33,4 +33,4 @@ _FORMATS = {
     for spelling in (name, *others)
 }
 COUNTRY_NAMES = tuple(name for name, *_ in _LINES)
-"""All country names in alphabetical order."""
+"""All countries' names, in alphabetical order."""

@@ -1,5 +1,3 @@
-"""Data files that are reloaded when they change. Invalid new versions are ignored."""
-
 import asyncio
 from collections.abc import Callable
 from decimal import Decimal
@@ -16,10 +14,9 @@ _CHECK_INTERVAL_SECONDS = 1.0
 
 
 class DataFile(Generic[T]):
-    """A file whose parsed content is in `value`.
+    """A data file that is reloaded when it changes. `value` is its parsed content.
 
-    If the file is invalid, the constructor raises OSError, so that the service doesn't start. `parse` must raise
-    ValueError with a message that describes the problem.
+    `parse` raises ValueError if the file is invalid. The constructor then raises OSError, which stops the start.
     """
 
     def __init__(self, path: Path, parse: Callable[[bytes], T]) -> None:
@@ -37,24 +34,24 @@ class DataFile(Generic[T]):
             self.refresh()
 
     def refresh(self) -> None:
-        """Reload the file if it has changed. If it is missing or invalid, log that and keep the old value."""
+        """Reload the file if it has changed. If it is missing or invalid, log a warning and keep the old value."""
         try:
             version = self._read_version()
             if version == self._version:
                 return
-            self._version = version  # set first, so that an invalid version is logged once, not every second
+            self._version = version  # set before parsing, so that an invalid version is logged only once
             self.value = self._parse(self._path.read_bytes())
             log.info("data file reloaded", file=self._path.name)
         except (OSError, ValueError) as error:
             log.warning("data file rejected, using the previous version", file=self._path.name, problem=str(error))
 
     def _read_version(self) -> tuple[int, int, int]:
-        # Kubernetes updates a ConfigMap by swapping a symbolic link, which changes the inode but maybe not the time.
+        # Kubernetes updates a ConfigMap by switching a symbolic link, which may change nothing but the inode.
         stat = self._path.stat()
         return stat.st_mtime_ns, stat.st_size, stat.st_ino
 
 
 def require_decimal(field: str, value: Decimal, *, lowest: Decimal, highest: Decimal, places: int) -> None:
-    """Raise ValueError with the field's name unless the value is in range and has at most `places` decimal places."""
+    """Raise ValueError if the value is out of range or has more than `places` decimal places."""
     if not (value.is_finite() and lowest <= value <= highest and value == round(value, places)):
         raise ValueError(f"`{field}` must be from {lowest:f} to {highest:f}, with at most {places} decimal places")

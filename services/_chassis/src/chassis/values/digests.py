@@ -1,4 +1,4 @@
-"""Digests for comparing two services' records without exchanging addresses or recipients."""
+"""Digests that let two services compare their records without exchanging addresses or recipients."""
 
 import hashlib
 from collections.abc import Iterable
@@ -8,10 +8,10 @@ import orjson
 
 
 def digest(*parts: object) -> bytes:
-    """Return a 4-byte digest of texts, numbers, other digests, and dataclasses (by their fields)."""
+    """Return a 4-byte digest. Parts may be texts, numbers, dataclasses and other digests."""
     return hashlib.sha256(orjson.dumps(parts, bytes.hex)).digest()[:4]
 
 
 def items_digest(items: Iterable[Any]) -> bytes:
-    """Return a digest of the items' products and quantities that doesn't depend on their order."""
+    """Return a digest of the items' products and quantities, whatever the order of the items."""
     return digest(*sorted((item.product_id, item.quantity) for item in items))

@@ -1,34 +1,34 @@
-"""Validates request fields. Every check raises InvalidArgument with the field's path, never with its value."""
+"""Checks of request fields. They raise InvalidArgument with the field's path, never with the value."""
 
 import re
 from collections.abc import Sized
 
 from chassis.errors import InvalidArgument
 
-# Only characters that gRPC metadata carries unchanged.
+# gRPC metadata may change other characters.
 _IDEMPOTENCY_KEY = re.compile(r"[\x21-\x7e]{1,255}")
 _SECONDS = re.compile(r"[0-9]{1,11}(?:\.[0-9]{1,9})?")
 
-# For use inside a regular expression's [...]: characters that no text may contain, because they control terminals or
-# reorder text. The marks that Hebrew and Arabic need stay allowed.
+# Characters that no text may contain, because they control terminals or reorder text. The direction marks of Hebrew and
+# Arabic are allowed. Written for use inside [...] in a regular expression.
 CONTROL = r"\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069"
 _CONTROL = re.compile(rf"[\t\n\r{CONTROL}]")
 
 
 def has_control(text: str) -> bool:
-    """Return whether single-line text contains a control character."""
+    """Return whether a text contains a control character. Tabs and line feeds count as control characters here."""
     return _CONTROL.search(text) is not None
 
 
 def require_text(value: str, field: str, *, max_length: int) -> str:
-    """Require 1 to max_length code points. `values.text` has already rejected control characters."""
+    """Require 1 to `max_length` code points. `values.text` has already rejected control characters."""
     if not value:
         raise InvalidArgument.field(field, "must not be empty")
     return limit_text(value, field, max_length=max_length)
 
 
 def require_words(value: str, field: str, *, max_length: int) -> str:
-    """Require at most max_length code points that aren't all white space."""
+    """Require at most `max_length` code points, not all of them white space."""
     require_text(value.strip(), field, max_length=max_length)
     return limit_text(value, field, max_length=max_length)
 
@@ -45,32 +45,29 @@ def limit_count(values: Sized, field: str, *, max_count: int) -> None:
 
 
 def require_between(value: int, field: str, lowest: int, highest: int) -> int:
-    """Require a number from lowest to highest, both inclusive."""
     if not lowest <= value <= highest:
         raise InvalidArgument.field(field, f"must lie between {lowest} and {highest}")
     return value
 
 
 def require_present(present: bool, field: str) -> None:
-    """Require a message field; `present` is the result of `HasField`."""
+    """Require a message field. `present` is the result of `HasField`."""
     if not present:
         raise InvalidArgument.field(field, "must be given")
 
 
 def parse_idempotency_key(value: str, field: str = "idempotency-key") -> str:
-    """Require a key of 1 to 255 visible ASCII characters."""
     if not _IDEMPOTENCY_KEY.fullmatch(value):
         raise InvalidArgument.field(field, "must be 1 to 255 visible ASCII characters")
     return value
 
 
 def is_seconds(value: str) -> bool:
-    """Return whether a metadata value is a time in seconds since 1970."""
+    """Return whether a metadata value is a Unix time."""
     return _SECONDS.fullmatch(value) is not None
 
 
 def parse_seconds(value: str, field: str) -> float:
-    """Parse a metadata value that is a time in seconds since 1970."""
     if not is_seconds(value):
         raise InvalidArgument.field(field, "must be seconds since 1970")
     return float(value)

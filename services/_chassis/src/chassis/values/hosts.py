@@ -1,5 +1,3 @@
-"""Checks requests' hosts and origins (RFC 6454), and parses the setting that lists allowed hosts."""
-
 import re
 
 _NAME = r"[a-z0-9_-]+(?:\.[a-z0-9_-]+)*"
@@ -14,7 +12,7 @@ LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
 def parse_authority(authority: str) -> tuple[str, str] | None:
     """Split a `Host` header into the host, in lower case, and the port. Return None if the header is malformed.
 
-    The default ports of HTTP and HTTPS become "", because browsers omit them but some proxies add them.
+    Ports 80 and 443 become "", because browsers omit these ports, but some proxies add them.
     """
     match = _AUTHORITY.fullmatch(authority.lower())
     if match is None:
@@ -24,10 +22,10 @@ def parse_authority(authority: str) -> tuple[str, str] | None:
 
 
 def is_foreign(origin: str | None, site: str | None, host: str) -> bool:
-    """Return whether the headers `Origin`, `Sec-Fetch-Site` and `Host` show that another origin's page sent a request.
+    """Return whether another origin's page sent a request, given its `Origin`, `Sec-Fetch-Site` and `Host` headers.
 
-    Pages can't change these headers, and programs don't send the first two. Browsers send `Origin` with each form, and
-    `Sec-Fetch-Site` over HTTPS or to localhost. Schemes aren't compared: a proxy that terminates TLS changes them.
+    Pages can't change these headers. Browsers send `Origin` with forms, `Sec-Fetch-Site` over HTTPS or to localhost.
+    Other programs send neither. Schemes aren't compared, because a proxy that terminates TLS changes the scheme.
     """
     named = ORIGIN.fullmatch((origin or "").lower())  # `null` doesn't match
     is_other = origin is not None and (named is None or parse_authority(named["authority"]) != parse_authority(host))
@@ -35,10 +33,10 @@ def is_foreign(origin: str | None, site: str | None, host: str) -> bool:
 
 
 def host_problem(host: str | None, allowed: frozenset[str]) -> tuple[int, str] | None:
-    """Return the status and text for refusing a request with this `Host` header, or None if it may be served.
+    """Return the status and text for refusing a request with this `Host` header, or None to serve the request.
 
-    This prevents DNS rebinding: an attacker's name may resolve to our address, but requests still carry that name. An
-    empty set allows every host; `*.example.com` allows any subdomain. HTTP/1.0 requests may have no `Host`.
+    This prevents DNS rebinding: an attacker's domain may resolve to our address, but `Host` still names that domain. An
+    empty set allows every host; `*.example.com` allows any subdomain. HTTP/1.0 requests may lack the header.
     """
     parsed = parse_authority(host or "")
     if parsed is None and host is not None:
@@ -50,7 +48,7 @@ def host_problem(host: str | None, allowed: frozenset[str]) -> tuple[int, str] |
 
 
 def parse_host_patterns(text: str) -> frozenset[str]:
-    """Parse comma-separated host names, such as api.example.com and *.example.com."""
+    """Parse comma-separated host names, such as `api.example.com,*.example.com`."""
     hosts = frozenset(part.strip().lower() for part in text.split(",") if part.strip())
     if not all(_HOST_PATTERN.fullmatch(host) for host in hosts):
         raise ValueError(

@@ -1,5 +1,3 @@
-"""Secret HMAC keys. While a new key is replacing an old key, HMACs made with either key are accepted."""
-
 import hmac
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,7 +7,7 @@ MIN_KEY_LENGTH = 32
 
 @dataclass(frozen=True, slots=True)
 class HmacKeys:
-    """One key, or several during a key change: the first key makes new HMACs; HMACs made with any key are accepted.
+    """One HMAC key, or several during a key change. Create HMACs with the first key; accept HMACs made with any key.
 
     Attributes:
         keys: each key's HMAC of no data, by key id. The id is derived from the key but reveals nothing about it.
@@ -23,7 +21,7 @@ class HmacKeys:
         keys = [key.encode() for key in text.split(",")]
         if any(len(key) < MIN_KEY_LENGTH for key in keys):
             raise ValueError(f"must be one key of at least {MIN_KEY_LENGTH} characters, or several separated by commas")
-        # A key id of 32 bits is enough to tell a handful of keys apart.
+        # 32 bits are enough to distinguish a few keys.
         hashes = [hmac.new(key, digestmod="sha256") for key in keys]
         return cls({_digest(key, b"key id")[:4].hex(): key for key in hashes})
 
@@ -32,12 +30,12 @@ class HmacKeys:
         return next(iter(self.keys))
 
     def digests(self, data: bytes) -> list[bytes]:
-        """Return the data's HMAC-SHA256 with each key, starting with the current key."""
+        """Return the data's HMAC-SHA256 under each key, the current key first."""
         return [_digest(key, data) for key in self.keys.values()]
 
 
 def _digest(key: hmac.HMAC, data: bytes) -> bytes:
-    # Copying takes 6 µs; a new HMAC would take 40 µs, because OpenSSL looks up the algorithm.
+    # Copying an HMAC takes 6 µs. Creating one takes 40 µs, because OpenSSL looks up the algorithm.
     copied = key.copy()
     copied.update(data)
     return copied.digest()

@@ -1,5 +1,3 @@
-"""Amounts of money, stored as whole numbers of nanos (10^-9 units), never as floats."""
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import Decimal
@@ -22,34 +20,28 @@ _SYMBOLS = {code: symbol for code, _, symbol in _CURRENCIES}
 
 
 class AmountOutOfRange(OutOfRange):
-    """An amount's units do not fit into 64 bits."""
+    """An amount's units don't fit into 64 bits."""
 
 
 @dataclass(frozen=True, slots=True)
 class Money:
-    """An amount in one currency.
+    """An amount in one currency. -1.75 is -1_750_000_000 nanos."""
 
-    Attributes:
-        currency_code: the ISO 4217 code, three capital letters.
-        total_nanos: the amount in nanos; -1.75 is -1_750_000_000.
-    """
-
-    currency_code: str
+    currency_code: str  # ISO 4217
     total_nanos: int
 
     @classmethod
     def of(cls, currency_code: str, units: int, nanos: int = 0) -> "Money":
-        """Create an amount from units and nanos, which must have the same sign."""
         return cls(currency_code, units * NANOS_PER_UNIT + nanos)
 
     @property
     def units(self) -> int:
-        """Whole units, truncated towards zero."""
+        """The whole units, truncated towards zero."""
         return abs(self.total_nanos) // NANOS_PER_UNIT * (1 if self.total_nanos >= 0 else -1)
 
     @property
     def nanos(self) -> int:
-        """The remainder after the whole units, with the amount's sign."""
+        """The remainder after the whole units. Negative if the amount is negative."""
         return abs(self.total_nanos) % NANOS_PER_UNIT * (1 if self.total_nanos >= 0 else -1)
 
     def __add__(self, other: "Money") -> "Money":
@@ -66,14 +58,14 @@ class Money:
         return f"{sign}{abs(self.units)}.{fraction} {self.currency_code}"
 
     def in_range(self) -> "Money":
-        """Return this amount. Raise AmountOutOfRange if its units don't fit into an int64."""
+        """Return this amount. Raise AmountOutOfRange if its units don't fit into 64 bits."""
         if not _SMALLEST <= self.total_nanos <= _LARGEST:
             raise AmountOutOfRange("the amount does not fit into 64 bits")
         return self
 
 
 def parse_money(currency_code: str, units: int, nanos: int, *, field: str) -> Money:
-    """Create an amount from a Money message's parts. If a part is invalid, raise InvalidArgument with its path."""
+    """Create an amount from the fields of a Money message. If one is invalid, raise InvalidArgument with its path."""
     if not is_currency_code(currency_code):
         raise InvalidArgument.field(f"{field}.currency_code", "must be three capital letters (ISO 4217)")
     if abs(nanos) > MAX_NANOS:
@@ -84,19 +76,17 @@ def parse_money(currency_code: str, units: int, nanos: int, *, field: str) -> Mo
 
 
 def is_currency_code(code: str) -> bool:
-    """Return whether text looks like an ISO 4217 code."""
     return len(code) == 3 and code.isascii() and code.isalpha() and code.isupper()  # noqa: PLR2004
 
 
 def total(currency_code: str, amounts: Iterable[Money]) -> Money:
-    """Return the sum of amounts in this currency, or zero if there are none."""
     return sum(amounts, Money(currency_code, 0))
 
 
 def divide_half_even(dividend: int, divisor: int) -> int:
     """Divide and round to the nearest integer, ties to even. The divisor must be positive."""
     quotient, remainder = divmod(dividend, divisor)
-    # The quotient is rounded down: add 1 if the remainder is over a half, or exactly a half and the quotient is odd.
+    # divmod rounds down, so add 1 if the remainder is over a half, or is exactly a half and the quotient is odd.
     return quotient + (2 * remainder + quotient % 2 > divisor)
 
 
@@ -107,10 +97,7 @@ def round_to_minor_unit(amount: Money) -> Money:
 
 
 def format_amount(amount: Money) -> str:
-    """Format an amount for people, rounded half-even to its minor unit: `€1,234.50`, `¥163`, `CHF 7.00`.
-
-    The space is non-breaking.
-    """
+    """Format an amount, rounded half-even to its minor unit: `€1,234.50`, `¥163`, `CHF 7.00` (non-breaking space)."""
     code = amount.currency_code
     symbol = _SYMBOLS.get(code) or f"{code}\u00a0"
     sign = "-" if amount.total_nanos < 0 else ""

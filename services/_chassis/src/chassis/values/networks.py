@@ -1,10 +1,8 @@
-"""Client networks. Limits apply per network, because an IPv6 client can switch between many addresses."""
-
 import ipaddress
 
 
 def network(address: str) -> str:
-    """Return a client's network: its IPv4 address alone, or the /64 in which it can choose its IPv6 address."""
+    """Return a client's IPv4 address or IPv6 /64 network, because a client can use any address in its /64."""
     try:
         parsed = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
@@ -15,7 +13,7 @@ def network(address: str) -> str:
 
 
 def public_network(address: str) -> str | None:
-    """Return the network of a client on the Internet, or None for any other address, which may be a proxy's."""
+    """Return the network of a public address, or None for any other address, which may be a proxy's."""
     found = network(address)
     try:
         return found if ipaddress.ip_address(found.partition("/")[0]).is_global else None

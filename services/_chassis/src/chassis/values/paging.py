@@ -1,5 +1,3 @@
-"""Pages of a list that is ordered by time and key. Each page begins where the previous page ended."""
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,28 +8,26 @@ from chassis.values.fields import limit_text
 
 PAGE_SIZE = 1_000
 MAX_SECONDS = 253_402_300_799
-"""The end of the year 9999 in seconds since 1970, the latest time that databases can store."""
+"""The end of the year 9999 as a Unix time, the latest time that databases can store."""
 
 _MAX_TOKEN_LENGTH = 512
 
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """A position in the list: after all entries that have an earlier time, or the same time and a key up to `key`."""
+    """A position in a list that is ordered by time and key: after all entries up to this time and key."""
 
-    at: float  # seconds since 1970
+    at: float  # Unix time
     key: str = ""
 
 
 class Entry(Protocol):
-    """A list entry. Its `position` is the position directly after it."""
-
     @property
     def position(self) -> Position: ...
 
 
 def parse_position(since: float, page_token: str) -> Position:
-    """Return where a page begins: at the token's position or, without a token, at `since` (Unix time in seconds)."""
+    """Return where a page begins: at the token's position or, without a token, at the Unix time `since`."""
     if not page_token:
         return Position(since)
     limit_text(page_token, "page_token", max_length=_MAX_TOKEN_LENGTH)
@@ -46,9 +42,9 @@ def parse_position(since: float, page_token: str) -> Position:
 
 
 def next_page_token(page: Sequence[Entry]) -> str:
-    """Return the next page's token, or "" if this page is empty, which means that the list has ended."""
+    """Return the next page's token, or "" if this page is empty: the list ends with an empty page."""
     if not page:
         return ""
     end = page[-1].position
-    # repr keeps every digit; with a rounded time, pages would skip or repeat entries.
+    # repr keeps all digits. If the time were rounded, pages would skip or repeat entries.
     return f"{end.at!r} {end.key}"

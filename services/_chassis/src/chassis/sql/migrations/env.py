@@ -1,4 +1,4 @@
-"""Alembic runs this for an upgrade, on a connection of `chassis.sql.upgrade` with a transaction in progress."""
+"""Alembic runs this module for an upgrade. `chassis.sql.upgrade` has opened the connection and begun a transaction."""
 
 from alembic import context
 
