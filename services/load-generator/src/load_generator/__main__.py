@@ -1,4 +1,4 @@
-"""Entry point: `python -m load_generator` sends customers to the storefront until a time limit or a signal."""
+"""Entry point: send customers to the storefront until the time limit or a signal."""
 
 import json
 import math
@@ -38,13 +38,13 @@ class LoadSettings(Settings):
     seed: str = field(default_factory=lambda: secrets.token_hex(4))
     # The mean time between a customer's requests.
     think_seconds: NonNegativeFloat = 2
-    # Limits memory use: while this many sessions are open, further arrivals are counted as dropped.
+    # To limit memory use, further arrivals are dropped while this many sessions are open.
     max_sessions: PositiveInt = 1000
-    # Where to serve Locust's page, which has no login; port 0 turns the page off.
+    # Where to serve Locust's page, which has no login. Port 0 turns the page off.
     web_host: str = "127.0.0.1"
     web_port: Port = 8089
     allowed_hosts: Annotated[frozenset[str], Parse(parse_host_patterns)] = LOOPBACK
-    # If not 0, run as a master: wait for this many workers, which send the customers.
+    # If not 0, run as a master that waits for this many workers, which then send the customers.
     workers: Annotated[int, Meta(ge=0)] = 0
     master_port: Port = 5557
     # If set, run as a worker of the master at this `host:port`.
@@ -54,10 +54,10 @@ class LoadSettings(Settings):
 
 
 def main() -> int:
-    """Run until the duration is over or a signal arrives. Return 1 if there were errors or dropped sessions, else 0."""
+    """Run until the time limit or a signal. Return 1 if there were errors or dropped sessions, else 0."""
     settings = load(LoadSettings)
     logging.configure("load-generator", level=settings.log_level)
-    sources = math.ceil(settings.rate)  # each source starts at most one session per second
+    sources = math.ceil(settings.rate)  # so a source starts at most one session per second
     plan = ArrivalPlan(settings.rate / sources, settings.shape, settings.duration_seconds)
     environment = Environment(host=settings.storefront_url)
     figures = Figures(environment)
@@ -82,7 +82,7 @@ def main() -> int:
 
 
 def _create_runner(environment: Environment, settings: LoadSettings) -> LocalRunner | MasterRunner:
-    """Create the runner for a single process or a master, and serve Locust's page unless the page is turned off."""
+    """Create the runner for a single process or a master, and serve Locust's page unless it is turned off."""
     runner: LocalRunner | MasterRunner
     if settings.workers:
         runner = environment.create_master_runner(master_bind_port=settings.master_port)
@@ -99,7 +99,7 @@ def _create_runner(environment: Environment, settings: LoadSettings) -> LocalRun
 
 
 def _work(environment: Environment, master_addr: str) -> int:
-    """Send customers as a master's worker, until the master quits or a signal arrives."""
+    """Send customers as a worker until the master quits or a signal arrives."""
     host, _, port = master_addr.rpartition(":")
     runner = environment.create_worker_runner(host, int(port))
     _call_on_signals(runner.quit)
@@ -113,7 +113,7 @@ def _call_on_signals(stop: Callable[[], object]) -> None:
 
 
 def _report_until(stopped: Event, settings: LoadSettings, figures: Figures, customers: Customers) -> None:
-    """Print figures at intervals until the duration is over or `stopped` is set."""
+    """Print figures at intervals until the time limit, or until `stopped` is set."""
     end = time.monotonic() + (settings.duration_seconds or math.inf)
     while not stopped.wait(max(0.0, min(settings.figures_seconds, end - time.monotonic()))):
         figures.trim()

@@ -1,4 +1,4 @@
-"""Protects Locust's page, which has no login and accepts requests from any origin."""
+"""Protects Locust's page, which has no login and otherwise accepts requests from any origin."""
 
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -9,9 +9,9 @@ WsgiApp = Callable[[dict[str, Any], Any], Iterable[bytes]]
 
 
 def guarded(app: WsgiApp, allowed_hosts: frozenset[str]) -> WsgiApp:
-    """Wrap the application so that requests for other hosts get status 421, and requests from other origins 403.
+    """Wrap the application. Requests for other hosts get status 421, and requests from other origins get 403.
 
-    GET requests are checked too, because `/stop` is a GET request. Pages of any origin may link to `/`.
+    Check GET requests too, because `/stop` is one. But let pages of other origins link to `/`.
     """
 
     def respond(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:

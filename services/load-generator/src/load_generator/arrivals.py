@@ -15,9 +15,9 @@ class Shape:
     """How the rate varies over a period.
 
     Attributes:
-        factor: maps a fraction of the period (0 to 1) to a multiple of the nominal rate.
+        factor: maps a point in the period (0 to 1) to a multiple of the nominal rate.
         peak: the largest value of `factor`.
-        period_seconds: the length of a period if the run has no time limit; otherwise, the whole run is one period.
+        period_seconds: the length of a period. In a run with a time limit, the whole run is one period instead.
     """
 
     factor: Callable[[float], float]
@@ -26,7 +26,7 @@ class Shape:
 
 
 def _daily(fraction: float) -> float:
-    """Return the factor for a time of day: a fifth of the full rate at midnight, the full rate at noon."""
+    """Return a fifth of the full rate at midnight, and the full rate at noon."""
     return 0.6 - 0.4 * math.cos(2 * math.pi * fraction)
 
 
@@ -48,16 +48,16 @@ SHAPES: Mapping[str, Shape] = {
 
 @dataclass(frozen=True, slots=True)
 class ArrivalPlan:
-    """When sessions arrive: `rate` per second, times the shape's factor. By default, the run has no time limit."""
+    """Plans arrivals: `rate` sessions per second, times the shape's factor. By default, there is no time limit."""
 
     rate: float
     shape: str
     duration_seconds: float | None = None
 
     def arrivals(self, generator: random.Random, *, begin: float = 0.0) -> Iterator[float]:
-        """Yield arrival times after `begin` endlessly, in seconds since the start of the run.
+        """Yield arrival times after `begin` forever, in seconds since the start of the run.
 
-        Use thinning (Lewis and Shedler): draw candidates at the peak rate, and accept each with probability
+        Use thinning (Lewis and Shedler): generate candidates at the peak rate, and accept each with probability
         `factor / peak`.
         """
         seconds, shape = begin, SHAPES[self.shape]

@@ -1,5 +1,3 @@
-"""Opens sessions as they arrive, however slow the shop is (open loop). Each Locust user is a source of arrivals."""
-
 import random
 import time
 from dataclasses import dataclass
@@ -24,7 +22,7 @@ _POLL_SECONDS = 0.1
 
 @dataclass
 class Customers:
-    """Opens sessions as they arrive, without waiting for earlier ones. `max_sessions` bounds memory."""
+    """Opens sessions as they arrive, however slow the shop is (open loop). `max_sessions` limits memory use."""
 
     environment: Environment
     figures: Figures
@@ -38,7 +36,7 @@ class Customers:
         self._end: AsyncResult[float] = AsyncResult()
         self._began = time.monotonic()
         self._sources = 0
-        # Read once, because a request to Locust's page can replace `host`.
+        # Read `host` only here, because requests to Locust's page can replace it.
         self._origin = (self.environment.host or "").rstrip("/")
         events = self.environment.events
         events.test_start.add_listener(lambda **_: self._start())  # type: ignore[no-untyped-call]
@@ -48,11 +46,10 @@ class Customers:
 
     @property
     def in_flight(self) -> int:
-        """The number of sessions in flight, in this process and on all workers."""
         return len(self._sessions) + sum(int(report["in_flight"]) for report in self._workers.values())
 
     def wait_for_workers(self) -> None:
-        """Wait until all workers have reported that their sessions are over, but give up after a while."""
+        """Wait, for at most a minute, until all workers have reported that their sessions are over."""
         deadline = time.monotonic() + 2 * PATIENCE_SECONDS
         while any(report["in_flight"] or not report["ended"] for report in self._workers.values()):
             if time.monotonic() > deadline:
@@ -61,7 +58,7 @@ class Customers:
             gevent.sleep(_POLL_SECONDS)
 
     def arrive(self, plan: ArrivalPlan) -> None:
-        """Add a source, and open a session at each of its arrivals until the greenlet is killed."""
+        """Open sessions as planned, until the greenlet is killed."""
         self._sources += 1
         source = f"{self.seed} {getattr(self.environment.runner, 'worker_index', 0)} {self._sources}"
         generator = random.Random(source)  # noqa: S311 - a schedule, not a secret
@@ -96,7 +93,7 @@ class Customers:
         self.figures.start()
 
     def _stop(self) -> None:
-        """End the run: let sessions send only requests that are already due, and wait for the responses."""
+        """End the run. Let sessions send only requests that are already due, and wait for the responses."""
         self._end.set(time.monotonic())
         self._sessions.join(timeout=2 * PATIENCE_SECONDS)
         self._sessions.kill()

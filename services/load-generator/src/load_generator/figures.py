@@ -1,4 +1,4 @@
-"""Records what a run measures in Locust's statistics, which Locust's page shows and workers report to their master."""
+"""Records figures in Locust's statistics, which appear on Locust's page and reach the master from all workers."""
 
 import time
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ from locust.stats import RequestStats, StatsEntry, StatsError
 
 from load_generator.pages import Page
 
-# Statistics entries of these kinds count sessions and orders. Locust leaves them out of its request totals.
+# Entries with these "methods" count sessions and orders. Locust's totals, which count requests, leave them out.
 _SESSION = "session"
 _ORDER = "order"
 
@@ -24,7 +24,7 @@ class Figures:
 
     @property
     def _stats(self) -> RequestStats:
-        return self._environment.stats  # read each time, because a worker's runner replaces the statistics
+        return self._environment.stats  # don't store this object, because a worker's runner replaces it
 
     def start(self) -> None:
         self._began = self._reported = time.monotonic()
@@ -34,18 +34,18 @@ class Figures:
         self._count(_SESSION, persona)
 
     def record_dropped_session(self) -> None:
-        """Count an arrival that opened no session because too many were in flight."""
+        """Count an arrival that was dropped because too many sessions were in flight."""
         self._stats.log_error(_SESSION, "arrival", "dropped: too many sessions in flight")
 
     def record_order(self, milliseconds: float) -> None:
-        """Count an order whose page the customer saw this many milliseconds after the planned click."""
+        """Count an order, with the time from the planned click until the customer saw the order's page."""
         self._entry(_ORDER, "placed").log(round(milliseconds), 0)
 
     def record_repeat(self) -> None:
         self._count(_ORDER, "repeated")
 
     def record_failure(self, page: Page, reason: str) -> None:
-        """Count a page that did not show what a person should see."""
+        """Count a page with wrong content."""
         self._stats.log_error(page.method, page.name, reason)
 
     def live(self, in_flight: int) -> dict[str, Any]:
@@ -68,7 +68,6 @@ class Figures:
         }
 
     def summary(self) -> dict[str, Any]:
-        """Return the figures for the whole run."""
         seconds, sessions = time.monotonic() - self._began, self._total(_SESSION)
         orders = self._entry(_ORDER, "placed")
         return {
@@ -94,7 +93,7 @@ class Figures:
         return bool(self._stats.errors)
 
     def trim(self) -> None:
-        """Delete old per-second counts and old chart points, which Locust would keep forever."""
+        """Delete old per-second counts and chart points, because Locust never does."""
         oldest = int(time.time()) - _PER_SECOND_HISTORY
         for entry in (*self._stats.entries.values(), self._stats.total):
             for counts in (entry.num_reqs_per_sec, entry.num_fail_per_sec):
@@ -103,7 +102,7 @@ class Figures:
         del self._stats.history[:-_CHART_POINTS]
 
     def _count(self, kind: str, name: str) -> None:
-        """Count something that has no latency."""
+        """Count something without a latency."""
         self._entry(kind, name).log(None, 0)  # type: ignore[arg-type]  # Locust accepts None
 
     def _entry(self, kind: str, name: str) -> StatsEntry:

@@ -1,4 +1,4 @@
-"""Finds the links and forms on a page. The parser expects the storefront's HTML, which quotes all attributes."""
+"""Finds the links and forms on the storefront's pages, in which all attributes are quoted."""
 
 import html
 import re
@@ -22,7 +22,7 @@ class Form:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """The links and forms on a page. The page's text is not kept, because hundreds of sessions each hold a page.
+    """The links and forms on a page, without its text, because hundreds of sessions have a page in memory.
 
     Attributes:
         method: the request's HTTP method, before any redirects.
@@ -45,11 +45,10 @@ class Page:
         return cls(method, name, path, tuple(hrefs), {form.action: form for form in forms})
 
     def links(self, prefix: str) -> list[str]:
-        """Return the links that start with the prefix."""
         return [href for href in self.hrefs if href.startswith(prefix)]
 
     def order_id(self) -> str | None:
-        """Return the id of the order that this page shows, or None if this is not an order page."""
+        """Return the id of the order that this page shows; None if this is not an order's page."""
         kind, _, order_id = self.path.partition("?")[0].removeprefix("/").partition("/")
         return order_id if kind == "orders" and order_id and "/" not in order_id else None
 
@@ -68,7 +67,7 @@ def _attributes(text: str) -> dict[str, str]:
 
 
 def name_of(path: str) -> str:
-    """Return the kind of page at a path, such as `/products/{id}`, by which statistics count the page."""
+    """Return the name under which pages with similar paths are counted, such as `/products/{id}`."""
     kind, _, rest = path.partition("?")[0].removeprefix("/").partition("/")
     parameter = {"categories": "{name}", "products": "{id}", "orders": "{id}"}.get(kind)
     return f"/{kind}/{parameter}" if parameter and rest else f"/{kind}" + (f"/{rest}" if rest else "")

@@ -1,4 +1,4 @@
-"""Kinds of customers: functions that use the shop and check what a person would see."""
+"""Kinds of customers, as functions that use the shop and check what a person would see."""
 
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
@@ -8,7 +8,7 @@ from load_generator.session import Session
 
 Persona = Callable[[Session], None]
 
-# A test card that payment providers document and no bank issues.
+# Payment providers reserve this card number for tests, and no bank issues it.
 _CARD = {"credit_card_number": "4242 4242 4242 4242", "credit_card_cvv": "123", "credit_card_expiration_month": "12"}
 _STREETS = ("Harbour Street", "Mill Lane", "Orchard Road", "Station Street", "Castle Hill")
 _WORDS = ("kettle", "glass", "wood", "kitchen", "cotton", "lamp")
@@ -16,7 +16,6 @@ _CURRENCIES = ("EUR", "USD", "JPY", "GBP", "CHF")
 
 
 def window_shopper(session: Session) -> None:
-    """Look at some products and buy nothing."""
     page = session.open("/")
     if categories := page.links("/categories/"):
         session.think()
@@ -27,14 +26,12 @@ def window_shopper(session: Session) -> None:
 
 
 def buyer(session: Session) -> None:
-    """Order one to three products."""
     form, fields = _go_to_checkout(session)
     session.think()
     session.ordered(session.submit(form, **fields))
 
 
 def indecisive(session: Session) -> None:
-    """Fill the cart and empty it again."""
     cart = _fill_cart(session, lines=2)
     session.think()
     emptied = session.submit(session.form(cart, "/cart/empty"))
@@ -56,7 +53,7 @@ def bargain_hunter(session: Session) -> None:
 
 
 def double_clicker(session: Session) -> None:
-    """Double-click the order button, which must place only one order."""
+    """Double-click the order button, which must not place two orders."""
     form, fields = _go_to_checkout(session)
     session.think()
     for page in session.submit_twice(form, **fields):
@@ -65,7 +62,7 @@ def double_clicker(session: Session) -> None:
 
 
 def impatient(session: Session) -> None:
-    """Order, hang up before the response, and submit the form again. Both together must place only one order."""
+    """Order, hang up before the response, and submit the same form again, which must not place another order."""
     form, fields = _go_to_checkout(session)
     session.think()
     session.submit_and_hang_up(form, after_seconds=session.random.uniform(0.005, 0.1), **fields)
@@ -96,7 +93,6 @@ def _open_product(session: Session, page: Page) -> Page:
 
 
 def _fill_cart(session: Session, *, lines: int) -> Page:
-    """Add `lines` products to the cart, and return the cart page."""
     page = session.open("/")
     for _ in range(lines):
         session.think()
@@ -107,7 +103,7 @@ def _fill_cart(session: Session, *, lines: int) -> Page:
 
 
 def _go_to_checkout(session: Session) -> tuple[Form, dict[str, str]]:
-    """Fill a cart and proceed to the total. Return the order form, and what a person types into its fields."""
+    """Fill a cart and proceed to the total. Return the order form and what the customer types into it."""
     _fill_cart(session, lines=session.random.randint(1, 3))
     session.think()
     form, address = session.form(session.open("/checkout"), "/checkout"), _address(session)

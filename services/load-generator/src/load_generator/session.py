@@ -1,4 +1,4 @@
-"""A visit to the storefront: sends scheduled requests, and handles cookies, redirects and forms as a browser does."""
+"""A visit to the storefront. Requests have a schedule; cookies, redirects and forms work as in a browser."""
 
 import time
 from dataclasses import dataclass
@@ -18,12 +18,12 @@ from load_generator.pages import Form, Page, name_of
 
 PATIENCE_SECONDS = 30.0  # how long a customer waits for a response
 
-# A storefront with TRUST_TRACES=1 passes the baggage on, so every service can recognize simulated customers.
+# A storefront with TRUST_TRACES=1 passes the baggage on, so that every service can recognize simulated customers.
 _HEADERS = {"User-Agent": "shop-load-generator", "Accept": "text/html", "baggage": "synthetic_request=true"}
 
 
 class SessionFailed(Exception):
-    """A request failed or returned a wrong page. The failure has been recorded."""
+    """A request failed or returned a wrong page, which has been recorded."""
 
 
 class SessionStopped(Exception):
@@ -32,15 +32,14 @@ class SessionStopped(Exception):
 
 @dataclass
 class Session:
-    """A session whose schedule does not depend on responses: every request has a planned start.
+    """A session that plans when each request starts, independently of responses.
 
-    The first request is planned for the session's arrival, and each later request a think time after the planned start
-    of the previous request. If the previous response is late, the request is sent late. Latency counts from the
-    planned start, so it includes this delay (no coordinated omission). Requests planned after the run ends are not
-    sent.
+    Each request is planned a think time after the planned start of the previous one. If the previous response is late,
+    the request is sent late. Latency counts from the planned start, so it includes this delay (no coordinated
+    omission). Requests planned for after the end of the run are not sent.
 
     Attributes:
-        planned: when the next request should start, on the monotonic clock; initially, when the session arrives.
+        planned: when the next request should start, on the monotonic clock. Initially, when the session arrives.
         end: set to the monotonic time when the run ends.
         order_id: the id of the order that the session placed; None until the session has seen the order's page.
     """
@@ -56,7 +55,7 @@ class Session:
 
     def __post_init__(self) -> None:
         self._posting = {"Origin": self.origin, "Sec-Fetch-Site": "same-origin"}
-        # Send secure cookies over http too: in a cluster the storefront serves http, even if its public URL is https.
+        # Send secure cookies over http too, because in a cluster the storefront serves http behind an https URL.
         self._cookies = CookieJar(DefaultCookiePolicy(secure_protocols=("https", "http")))
         self._agent = _agent(self._cookies, timeout_seconds=PATIENCE_SECONDS, max_redirects=5)
 
@@ -73,12 +72,12 @@ class Session:
         return self._request("GET", path)
 
     def submit(self, form: Form, **fields: str) -> Page:
-        """Post a form with its hidden fields and `fields`; return the next page. Raise the same errors as `open`."""
+        """Post a form with its hidden fields and `fields`. Return the next page, or raise the same errors as `open`."""
         self._wait()
         return self._request("POST", form.action, {**form.hidden, **fields})
 
     def submit_twice(self, form: Form, **fields: str) -> tuple[Page, Page]:
-        """Post a form twice at the same time, as a double click does, and return both pages."""
+        """Post a form twice at the same time, like a double click, and return both pages."""
         self._wait()
         clicks = [gevent.spawn(self._attempt, form, fields) for _ in range(2)]
         first, second = (click.get() for click in clicks)
@@ -88,7 +87,7 @@ class Session:
         return first, second
 
     def submit_and_hang_up(self, form: Form, *, after_seconds: float, **fields: str) -> None:
-        """Post a form, and hang up if no response arrives within `after_seconds`. Don't measure the request."""
+        """Post a form, and hang up unless a response arrives within `after_seconds`. Don't measure the request."""
         self._wait()
         agent = _agent(self._cookies, timeout_seconds=after_seconds, max_redirects=0)
         try:
@@ -99,7 +98,7 @@ class Session:
             agent.close()
 
     def expect(self, condition: object, page: Page, reason: str) -> None:
-        """If the condition is false, record the reason as a failure of the page and raise SessionFailed."""
+        """If the condition is false, record the page as failed for this reason and raise SessionFailed."""
         if not condition:
             self.figures.record_failure(page, reason)
             raise SessionFailed(reason)
@@ -112,7 +111,7 @@ class Session:
         return form
 
     def ordered(self, page: Page) -> None:
-        """Check that the page shows the session's only order. Count the order the first time."""
+        """Check that the page shows the session's only order, and count the order the first time."""
         order_id = page.order_id()
         self.expect(order_id, page, "no order page")
         self.expect(page.order_ids() <= {order_id}, page, "the order page shows another order")
@@ -129,7 +128,7 @@ class Session:
             raise SessionStopped
 
     def _attempt(self, form: Form, fields: dict[str, str]) -> Any:
-        """Post a form. Return a SessionFailed instead of raising it, because gevent would print the traceback."""
+        """Post a form. Return a SessionFailed instead of raising it, because gevent would print its traceback."""
         try:
             return self._request("POST", form.action, {**form.hidden, **fields})
         except SessionFailed as failed:
@@ -173,7 +172,7 @@ def _agent(cookies: CookieJar, *, timeout_seconds: float, max_redirects: int) ->
 
 
 def _reason(error: BaseException) -> str:
-    """Return why a request failed. Leave out ids and times, because failures are counted by reason."""
+    """Return why a request failed, without ids and times, because failures are counted by reason."""
     if isinstance(error, LocustBadStatusCode):
         return f"HTTP {error.__dict__['code']}"
     cause = getattr(error, "original", error)

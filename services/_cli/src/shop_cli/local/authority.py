@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-# Backdate new certificates by this much, for peers whose clocks are behind.
+# Backdate new certificates by this much, so that peers whose clocks are behind accept them.
 CLOCK_SKEW = timedelta(minutes=5)
 # The alternative name must be critical because issued certificates have an empty subject.
 _CRITICAL = (x509.BasicConstraints, x509.KeyUsage, x509.SubjectAlternativeName)
@@ -33,7 +33,7 @@ class Authority(Issued):
 
     @classmethod
     def create(cls, name: str, valid: timedelta) -> Self:
-        """Create an authority with a new key. Its name can have up to 64 characters."""
+        """Create an authority with a new key. `name` can have up to 64 characters."""
         key = generate_private_key(SECP256R1())
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
         unused = dict.fromkeys((*_UNUSED, "encipher_only", "decipher_only"), False)
@@ -50,7 +50,7 @@ class Authority(Issued):
         Args:
             names: at least one DNS name, because gRPC does not verify a server by its SPIFFE URI.
             spiffe_id: a URI such as `spiffe://cluster.local/ns/shop/sa/shop-cart`.
-            valid: how long the certificate is valid, starting now.
+            valid: how long the certificate is valid from now on.
             addresses: the server's IP addresses.
         """
         issuer = x509.load_pem_x509_certificate(self.certificate).subject

@@ -1,4 +1,4 @@
-"""Rates, errors and durations in the last minute, for each service and for each pair of caller and callee."""
+"""Call rates, error rates and durations over the last minute, by service and by pair of caller and callee."""
 
 import math
 from collections import Counter, defaultdict
@@ -9,11 +9,11 @@ from chassis.telemetry import semconv
 from shop_cli.local.spans import Span
 
 WINDOW_SECONDS, SLICE_SECONDS = 60, 5
-# Figures leave out the latest seconds: services export once a second, so some of these spans have not arrived yet.
+# Figures leave out the latest seconds, because services have not exported all spans from these seconds yet.
 EXPORT_SECONDS = 2
-# Each duration bucket is 5 % wider than the one below, so a percentile is accurate to 5 %.
+# Each duration bucket is 5 % wider than the previous one, so percentiles are accurate to 5 %.
 _GROWTH = math.log(1.05)
-# Maps `db.system.name` in a client span to the called store. SQLite is not listed: it runs in the caller's process.
+# Maps a client span's `db.system.name` to the called store. SQLite is left out, because it runs inside the caller.
 _STORES = {"postgresql": "postgres", "redis": "valkey"}
 
 _Counts = Counter[tuple[int, bool]]
@@ -38,9 +38,9 @@ class CallFigures:
 
     def __init__(self) -> None:
         self._served: defaultdict[str, _Seconds] = defaultdict(dict)
-        # Keyed by the caller, and by the method or database system called. `_callees` maps a method to its
-        # service, which it learns from server spans and remembers while the service is down.
+        # The keys are the caller, and the method or database system that it called.
         self._made: defaultdict[tuple[str, str], _Seconds] = defaultdict(dict)
+        # Maps methods to services. Server spans reveal which service serves a method, even after it has gone down.
         self._callees = dict(_STORES)
 
     def count(self, span: Span) -> None:
@@ -92,7 +92,7 @@ def _figures(counted: Iterable[_Seconds], now: float) -> Figures:
 
 
 def _percentile(counts: _Counts, share: float) -> float:
-    """Return a percentile of call durations in milliseconds (`share` 0.99: the p99); 0 if there are no calls."""
+    """Return a percentile of call durations in milliseconds, such as the p99 for `share` 0.99; 0 without calls."""
     left = share * counts.total()
     for (bucket, _), count in sorted(counts.items()):
         left -= count

@@ -1,5 +1,3 @@
-"""Child processes that can be killed, paused and started again."""
-
 import asyncio
 import os
 import signal
@@ -13,7 +11,7 @@ from typing import Self
 from chassis.errors import FailedPrecondition, Unavailable
 
 CHECK_SECONDS = 20.0
-START_SECONDS = 300.0  # enough on a busy machine; if the process ends, the wait fails at once
+START_SECONDS = 300.0  # long enough for a busy machine
 _STOP_SECONDS = 25.0  # a process that takes longer to stop is killed
 _POLL_SECONDS = 0.02
 _LAST_LINES = 3
@@ -33,7 +31,7 @@ class ChildProcess:
     Entering the context starts the child and waits until it is ready; leaving the context stops it.
     """
 
-    address = ""  # shown to people, such as `host:port`
+    address = ""  # for display, such as `host:port`
     stop_signal = signal.SIGTERM
 
     def __init__(self, name: str, log_path: Path) -> None:
@@ -64,7 +62,6 @@ class ChildProcess:
 
     @property
     def running(self) -> bool:
-        """Whether the process exists, paused or not."""
         return self._child is not None and self._child.returncode is None
 
     async def start(self) -> None:
@@ -76,7 +73,7 @@ class ChildProcess:
         raise NotImplementedError
 
     async def wait_for_change(self) -> None:
-        """Wait until a ready process may have become unready. Callers check whether it has ended or been paused."""
+        """Wait until a ready process may no longer be ready, other than by ending or being paused."""
         await asyncio.sleep(CHECK_SECONDS)
 
     def require_free_ports(self) -> None:
@@ -85,9 +82,9 @@ class ChildProcess:
     async def spawn(
         self, *command: str, folder: Path, environment: Mapping[str, str] | None = None, user: str | None = None
     ) -> None:
-        """Start the child by running this command in a folder. Environment and user default to this process's."""
+        """Start the child by running a command in a folder. Environment and user default to this process's."""
         self.log_path.parent.mkdir(parents=True, exist_ok=True)
-        # On Linux, the kernel kills the child when this process ends, for whatever reason.
+        # On Linux, the kernel kills the child when this process ends, even if it crashes.
         bound = ["setpriv", "--pdeathsig=KILL"] if sys.platform == "linux" else []
         if user is not None:
             bound += [f"--reuid={user}", f"--regid={user}", "--clear-groups"]
@@ -99,7 +96,7 @@ class ChildProcess:
                 stderr=log,
                 cwd=folder,
                 env=environment,
-                start_new_session=True,  # Ctrl-C in the terminal reaches only this process, which handles it
+                start_new_session=True,  # so that Ctrl-C in the terminal reaches only this process
             )
         self.paused = False
         self.starts += 1
@@ -112,7 +109,7 @@ class ChildProcess:
                 os.killpg(self._child.pid, number)
 
     def kill(self) -> None:
-        """End the process without a graceful shutdown; `wait` returns once it has ended."""
+        """End the process without a graceful shutdown. Use `wait` to wait until it has ended."""
         self.send(signal.SIGKILL)
 
     def pause(self) -> None:
@@ -124,11 +121,11 @@ class ChildProcess:
         self.paused = False
 
     async def wait(self) -> int:
-        """Wait until the process has ended and return its exit status, 0 if it was never started."""
+        """Wait until the process has ended and return its exit status; 0 if it was never started."""
         return await self._child.wait() if self._child else 0
 
     async def stop(self) -> int:
-        """Stop the process gracefully, or kill it after a timeout; return its exit status."""
+        """Stop the process gracefully, or kill it after a timeout. Return its exit status."""
         self.send(self.stop_signal)
         self.resume()
         try:
@@ -149,6 +146,6 @@ class ChildProcess:
         return time.monotonic() - self.started_at
 
     def last_lines(self) -> str:
-        """Return the log's last lines, joined into one line."""
+        """Return the log's last lines, joined with ` | `."""
         lines = self.log_path.read_text(encoding="utf-8", errors="replace").splitlines()
         return " | ".join(lines[-_LAST_LINES:])

@@ -1,5 +1,3 @@
-"""Readiness checks for local processes."""
-
 import asyncio
 from contextlib import closing, suppress
 from typing import Any
@@ -14,10 +12,10 @@ from chassis.tls.certificates import Identity
 from shop_cli.local.child_process import CHECK_SECONDS
 from shop_cli.local.workspace import Program
 
-# Services report that they are not ready only if their database does not answer.
+# This is the only reason why services report that they are not ready.
 NO_DATABASE = "not ready: its database does not answer"
 _TIMEOUT_SECONDS = 3.0  # longer than an HTTP service waits for its database (2 s)
-# Use the services' own channel options: a service that its peers cannot reach, say due to a proxy, isn't ready.
+# Connect with the options that services use: if they cannot reach a service, say due to a proxy, it isn't ready.
 _OPTIONS = (*OPTIONS, ("grpc.keepalive_time_ms", int(CHECK_SECONDS * 1000)))
 
 
@@ -25,7 +23,7 @@ async def is_serving(program: Program, address: str, identity: Identity | None =
     """Return whether the program at `host:port` reports that it is ready; None if it does not respond in time."""
     try:
         async with asyncio.timeout(_TIMEOUT_SECONDS):
-            # Try a plain connection first: it fails at once during the start, and is cheaper than a gRPC channel.
+            # Try a plain TCP connection first: while a service starts, this costs less than opening a gRPC channel.
             host, _, port = address.rpartition(":")
             reader, writer = await asyncio.open_connection(host, int(port))
             with closing(writer):

@@ -1,5 +1,3 @@
-"""Certificates for a local shop's services and operator, and the methods that each of them may call."""
-
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,7 +19,7 @@ _OPERATORS_CALLS = {
     "checkout": ["OrderJournal/RequeueNotifications", "OrderJournal/SettleOrder"],
     "email": ["LetterSpool/GetLetter", "LetterSpool/ListLetters", "LetterSpool/RequeueLetters"],
 }
-"""Each service's internal methods that only the operator calls."""
+"""Internal methods that only the operator calls, by service."""
 
 _VALID = timedelta(days=365)
 _SPIFFE_ID = "spiffe://shop.local/ns/local/sa/{}"
@@ -29,7 +27,7 @@ _SPIFFE_ID = "spiffe://shop.local/ns/local/sa/{}"
 
 @dataclass(frozen=True)
 class Identities:
-    """Certificates, each in a subfolder of `folder` with its owner's name, and the calls that the chart declares."""
+    """Certificates for services and the operator, in subfolders of `folder` that bear their names."""
 
     folder: Path
     lab: bool = False
@@ -38,11 +36,11 @@ class Identities:
     def issue(cls, folder: Path, names: Iterable[str], *, lab: bool = False) -> "Identities":
         """Issue certificates to the services, the operator and, with `lab`, the laboratory, which sets failpoints.
 
-        Replace earlier certificates. The authority is new each time, and its key is not stored.
+        Earlier certificates are replaced and become invalid, because each call creates an authority of its own.
         """
         authority = Authority.create("local shop", _VALID)
         for name in (*names, OPERATOR, *(["lab"] if lab else ())):
-            names_of_host = ["localhost", f"shop-{name}"]  # the second is the name in a cluster
+            names_of_host = ["localhost", f"shop-{name}"]  # the second is the host name in a cluster
             issued = authority.issue(names_of_host, _SPIFFE_ID.format(name), _VALID, ["127.0.0.1", "::1"])
             (folder / name).mkdir(mode=0o700, parents=True, exist_ok=True)
             files = {"tls.crt": issued.certificate, "tls.key": issued.key, "ca.crt": authority.certificate}
@@ -57,7 +55,7 @@ class Identities:
         return Certificates.load(str(self.folder / OPERATOR))
 
     def variables(self, name: str) -> dict[str, str]:
-        """Return the environment variables that give a service its certificate and tell it which calls to allow."""
+        """Return the environment variables with a service's certificate folder and the calls that it allows."""
         declared = _callers()[name]
         callers = {**declared, OPERATOR: sorted({method for methods in declared.values() for method in methods})}
         if self.lab:
@@ -68,7 +66,7 @@ class Identities:
 
 @cache
 def _callers() -> Mapping[str, Mapping[str, Sequence[str]]]:
-    """Return full names of allowed methods, by callee and caller, from the chart's values and `_OPERATORS_CALLS`."""
+    """Return the full names of allowed methods, by callee and caller, as the chart's values declare them."""
     values = yaml.safe_load((root() / "charts/shop/values.yaml").read_text())
     own = {"reconciliation": values["reconciliation"], "test": values["tests"]}
     own[OPERATOR] = {"internalCalls": _OPERATORS_CALLS}

@@ -1,5 +1,3 @@
-"""An OTLP receiver (gRPC) on loopback."""
-
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager
 from functools import lru_cache
@@ -16,18 +14,18 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Status
 
 from shop_cli.local.spans import Span, Value
 
-# Most names, ids and values occur in many spans: sharing equal strings halves a span's memory.
+# Most names, ids and values occur in many spans. Sharing equal strings halves the memory that spans take.
 _shared = lru_cache(maxsize=16_384)(str)
 _KINDS = {number: name.removeprefix("SPAN_KIND_") for name, number in WireSpan.SpanKind.items()}
 
 
 Sink = Callable[[Message], None]
-"""Takes an export request with traces, metrics or logs."""
+"""Handles an export request, which contains traces, metrics or logs."""
 
 
 @asynccontextmanager
 async def receiver(port: int, sink: Sink) -> AsyncIterator[None]:
-    """Receive telemetry on a loopback port until the context exits."""
+    """Receive OTLP over gRPC on a loopback port until the context exits."""
     server = grpc.aio.server()
     signals = {"Trace": trace_service_pb2, "Metrics": metrics_service_pb2, "Logs": logs_service_pb2}
     server.add_generic_rpc_handlers([_handler(sink, signal, messages) for signal, messages in signals.items()])
@@ -37,11 +35,11 @@ async def receiver(port: int, sink: Sink) -> AsyncIterator[None]:
         yield
     finally:
         await server.stop(None)
-        del server  # its finalizer needs the loop, but a traceback could keep the server alive after the loop is closed
+        del server  # otherwise, a traceback could keep the server alive after the loop, which its finalizer needs
 
 
 def exporting_to(port: int, *, delay_milliseconds: int = 200) -> dict[str, str]:
-    """Return the environment variables that make services export all telemetry to a receiver on this port."""
+    """Return environment variables that make services export all telemetry to a receiver on a local port."""
     return {
         "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{port}",
         "OTEL_EXPORTER_OTLP_INSECURE": "true",
@@ -79,7 +77,7 @@ def _value(value: AnyValue) -> Value:
 
 
 def spans_of(message: Message) -> Iterator[Span]:
-    """Yield the spans in an export request; a request with metrics or logs has none."""
+    """Yield the spans in an export request. Requests with metrics or logs contain none."""
     if not isinstance(message, trace_service_pb2.ExportTraceServiceRequest):
         return
     for group in message.resource_spans:

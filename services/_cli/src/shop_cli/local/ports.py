@@ -1,8 +1,8 @@
-"""Finds free ports for shops that run side by side, and reports clearly when a port is in use.
+"""Finds free ports for shops that run side by side, and reports ports that are in use.
 
-Binding to port 0 and closing the socket reserves nothing: before the service binds the port, the kernel may give it to
-an outgoing connection. So this module picks ports below the kernel's range for outgoing connections, and locks a port
-with a UDP socket on the same number: services use only TCP, and the kernel releases the lock however its owner ends.
+Letting the kernel pick a port is not safe: it may give the same port to an outgoing connection before the service
+listens there. So pick ports below the kernel's range for outgoing connections. To keep other shops from picking the
+same port, lock it with a UDP socket: services use only TCP, and the kernel closes the socket when the process ends.
 """
 
 import errno
@@ -24,16 +24,16 @@ class PortInUse(FailedPrecondition):
 
 
 def require_free(port: int, name: str) -> None:
-    """Raise PortInUse if another program listens on a port; `name` is the port's name, such as `cart-internal`."""
+    """Raise PortInUse if another program listens on a port. `name`, such as `cart-internal`, is for the message."""
     if not _is_free(port):
-        # This offset moves all ports out of the range 32,768 to 60,999, which Linux uses for outgoing connections.
+        # With this offset, no port is in the range that Linux uses for outgoing connections (32,768 to 60,999).
         advice = f"try `{own_command()} up --port-offset 11000`, or free ports with `--any-ports`"
         raise PortInUse(f"{name}: port {port} is in use by another program; {advice}", metadata={"port": str(port)})
 
 
 @contextmanager
 def reserved(count: int) -> Iterator[list[int]]:
-    """Reserve free ports, which no other shop gets until the context exits. Raise ResourceExhausted if none is free."""
+    """Reserve free ports until the context exits. Raise ResourceExhausted if there are too few."""
     with ExitStack() as locks:
         yield [_reserve(locks) for _ in range(count)]
 
@@ -55,12 +55,12 @@ def _reserve(locks: ExitStack) -> int:
 
 
 def _is_free(port: int) -> bool:
-    for family, host in ((socket.AF_INET, HOST), (socket.AF_INET6, "::1")):  # `localhost` may mean either
+    for family, host in ((socket.AF_INET, HOST), (socket.AF_INET6, "::1")):  # `localhost` may resolve to either
         try:
             with socket.socket(family) as probe:
                 probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # ignore closed connections in TIME_WAIT
                 probe.bind((host, port))
         except OSError as error:
-            if error.errno not in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):  # these errors mean that IPv6 is off
+            if error.errno not in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):  # otherwise, the host has no IPv6
                 return False
     return True

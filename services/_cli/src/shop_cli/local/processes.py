@@ -1,16 +1,3 @@
-"""The shop's services as local processes: start, stop, kill, pause and restart them.
-
-    names = default_ports(programs)
-    with reserved(len(names)) as ports:
-        async with Shop(programs, folder, dict(zip(names, ports))) as shop:
-            await shop.wait_until_serving()
-            shop["payment"].kill()
-            await shop["payment"].restart()
-
-Leaving the context stops all services. Linux kills them if this process is killed, or if the thread that started them
-ends: enter the context in a thread that lives as long as the shop.
-"""
-
 import asyncio
 import json
 import os
@@ -28,19 +15,19 @@ from shop_cli.local.ports import HOST, require_free
 from shop_cli.local.secret_files import load_or_create
 from shop_cli.local.workspace import Program, UnknownService, internal_name
 
-# Services don't inherit these variables, which differ between services or may have been set for another program.
+# Services don't inherit these variables, whose values differ between services or may be meant for another program.
 _NOT_INHERITED = (
     *("HOST", "PORT", "INTERNAL_PORT", "HEALTH_PORT", "DATABASE_URL", "FAILPOINTS", "HMAC_KEY"),
     *("TLS_FOLDER", "ALLOWED_CALLS", "LAB"),
 )
 
 _DEFAULTS = {
-    "GRPC_VERBOSITY": "NONE",  # gRPC's own log is not JSON, and quotes what clients send
+    "GRPC_VERBOSITY": "NONE",  # gRPC's own log lines are not JSON, and quote what clients send
     "GRPC_ENABLE_FORK_SUPPORT": "0",
     # The images set this too: see the chassis's decisions/0007-event-engine-off.md.
     "GRPC_EXPERIMENTS": "-event_engine_client,-event_engine_listener",
     "DRAIN_SECONDS": "0",
-    "ALLOWED_HOSTS": "localhost,127.0.0.1,[::1]",  # prevents DNS rebinding
+    "ALLOWED_HOSTS": "localhost,127.0.0.1,[::1]",  # prevents DNS rebinding attacks
 }
 
 
@@ -51,8 +38,8 @@ class Process(ChildProcess):
         environment: the service's environment variables, except HOST, PORT and INTERNAL_PORT.
         folder: the working directory, with data below `.shop/` and the log in `.shop/log/<name>.log`. Secrets that
             `environment` does not set are in `.shop-secrets/<name>/`.
-        internal_port: the port for internal gRPC services, if the program has any; 0 lets the system choose a port.
-        certificates: this process's client certificates for calls to the service, if the service uses TLS.
+        internal_port: the port for the program's internal gRPC services, if any; 0 lets the system choose a port.
+        certificates: client certificates for calls to the service; None if it does not use TLS.
     """
 
     def __init__(
@@ -80,12 +67,12 @@ class Process(ChildProcess):
 
     @property
     def identity(self) -> Identity | None:
-        """The identity with which this process calls the service; None for plaintext."""
+        """The client identity for calls to the service; None if it does not use TLS."""
         return self.certificates.refresh() if self.certificates else None
 
     @override
     async def start(self, **variables: str) -> None:
-        """Start the process, with extra environment variables until it ends. Raise PortInUse if a port is taken."""
+        """Start the process with additional environment variables. Raise PortInUse if one of its ports is taken."""
         self.require_free_ports()
         command = (self.program.python, "-P", "-m", self.program.module)
         await self.spawn(*command, folder=self._folder, environment={**self.environment, **variables})
@@ -114,14 +101,17 @@ class Process(ChildProcess):
 
 
 class Shop:
-    """Processes that know each other's addresses. Entering the context starts all of them; leaving it stops them.
+    """A shop's processes, which are configured with each other's addresses.
+
+    Entering the context starts all processes; leaving it stops them. Enter it in a thread that lives as long as the
+    shop, because Linux kills the processes when the thread that started them ends.
 
     Args:
         folder: see `Process`.
-        ports: each program's port by its name, and ports for internal services by `internal_name`.
+        ports: ports by program name, and ports for internal services by `internal_name`.
         environment: variables for all processes; by default, this process's environment.
         overrides: additional variables for individual processes, by program name.
-        identities: the services' certificates; None for plaintext.
+        identities: the services' certificates; None without TLS.
     """
 
     def __init__(
@@ -155,7 +145,7 @@ class Shop:
         return self._processes[name]
 
     async def __aenter__(self) -> Self:
-        for process in self:  # start all processes or none
+        for process in self:  # start no process if another one cannot start
             process.require_free_ports()
         try:
             await self._migrate()
@@ -167,9 +157,9 @@ class Shop:
         return self
 
     async def _migrate(self) -> None:
-        """Migrate all databases in one process; otherwise each service would take a second to import Alembic.
+        """Migrate all databases in one process, so that services need not import Alembic, which takes a second.
 
-        Ignore errors here: each service reports what is wrong with its own database.
+        Ignore errors, because each service reports those of its own database.
         """
         databases = {
             process.environment.get("DATABASE_URL", f"sqlite:///.shop/{process.name}.db"): str(migrations)
@@ -188,7 +178,7 @@ class Shop:
         await self.stop()
 
     async def wait_until_serving(self, timeout_seconds: float = START_SECONDS) -> None:
-        """Wait until all processes are ready. Raise ProcessDied or NotServing for the first process that fails."""
+        """Wait until all processes are ready. Raise ProcessDied or NotServing as soon as one fails."""
         await asyncio.gather(*(process.wait_until_serving(timeout_seconds) for process in self))
 
     async def stop(self) -> None:
@@ -201,12 +191,12 @@ class Shop:
 
 
 def addresses(programs: Sequence[Program], ports: Mapping[str, int]) -> dict[str, str]:
-    """Return environment variables with the addresses of all programs and of their internal services."""
+    """Return environment variables with the addresses of all programs and their internal services."""
     public = {program.address_variable: ports[program.name] for program in programs}
     internal = {program.internal_address_variable: ports.get(internal_name(program.name)) for program in programs}
     return {variable: f"{HOST}:{port}" for variable, port in {**public, **internal}.items() if port is not None}
 
 
 def inherited(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables that services inherit from an environment, plus local defaults for unset variables."""
+    """Return the variables that services inherit from an environment, on top of local defaults."""
     return {**_DEFAULTS, **{name: value for name, value in environment.items() if name not in _NOT_INHERITED}}

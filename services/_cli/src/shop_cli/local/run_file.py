@@ -1,4 +1,4 @@
-"""The shop running in a folder: the folder's lock, and the run file from which commands read the shop's addresses."""
+"""Locks the folder in which a shop runs, and tells commands the shop's addresses through a file there."""
 
 import fcntl
 import json
@@ -55,10 +55,10 @@ class Run:
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Lock a folder, so that no other shop runs there until the context is left or this process ends.
+    """Lock a folder, so that no other shop runs there until the context exits or this process ends.
 
-    Create the folder if it is missing. Let only this user read its data, and whatever this process and its children
-    create in the context. Raise FailedPrecondition if a shop runs there or the folder is not writable.
+    Create the folder if it is missing. Make its data, and all files that this process and its children create in the
+    context, readable by this user only. Raise FailedPrecondition if a shop runs there or the folder is not writable.
     """
     data = folder / DATA
     with ExitStack() as stack:
@@ -81,7 +81,7 @@ def locked(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def published(run: Run) -> Iterator[None]:
-    """Write a shop's run file, and remove it on leaving the context. The folder must be `locked` by this process."""
+    """Write a shop's run file, and remove it when the context exits. This process must have `locked` the folder."""
     path = Path(run.folder) / DATA / _RUN
     draft = path.with_suffix(".new")
     draft.write_text(json.dumps(asdict(run)))
@@ -93,7 +93,7 @@ def published(run: Run) -> Iterator[None]:
 
 
 def find_run() -> Run | None:
-    """Return the shop running in the current folder, else in the closest parent, else in the workspace, else None."""
+    """Return the shop that runs in the current folder, the closest parent folder or the workspace, if there is one."""
     for folder in (Path.cwd(), *Path.cwd().parents, root()):
         if run := read_run(folder):
             return run
@@ -101,7 +101,7 @@ def find_run() -> Run | None:
 
 
 def read_run(folder: Path) -> Run | None:
-    """Return the shop that runs in a folder; None if there is none, even if a killed shop left its run file."""
+    """Return the shop that runs in a folder; None if there is none. Ignore a run file that a killed shop left."""
     with suppress(OSError, ValueError, TypeError):
         run = Run(**json.loads((folder / DATA / _RUN).read_text()))
         with (folder / DATA / _LOCK).open("a+") as lock:
@@ -112,7 +112,7 @@ def read_run(folder: Path) -> Run | None:
 def _lock(file: IO[str], tries: int = 1) -> bool:
     """Lock a file until it is closed; return False if another process holds the lock.
 
-    Try several times: a command that looks for a running shop holds the lock briefly.
+    More than one try is useful, because a command that looks for a running shop briefly holds the lock.
     """
     for number in range(tries):
         time.sleep(_RETRY_SECONDS if number else 0)

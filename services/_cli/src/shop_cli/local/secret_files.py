@@ -1,5 +1,3 @@
-"""Secrets for local services: random values, kept apart from data as Kubernetes keeps Secrets apart from volumes."""
-
 import os
 import secrets
 from contextlib import suppress

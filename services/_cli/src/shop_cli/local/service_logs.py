@@ -1,4 +1,4 @@
-"""Reads services' log files: JSON lines, and other text that a process has printed."""
+"""Reads services' log files, which contain JSON lines and any other text that a process has printed."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -32,9 +32,9 @@ class LogLine:
 
 
 def read_log(path: Path, limit: int, trace_id: str = "") -> list[LogLine]:
-    """Return a log's last lines, at most `limit`, oldest first; with `trace_id`, only that trace's lines.
+    """Return at most `limit` of a log's last lines, oldest first; with `trace_id`, only that trace's lines.
 
-    A missing file has no lines.
+    Return no lines if the file does not exist.
     """
     lines = [line for line in _tail(path) if trace_id in line]
     return [parse_line(line, path.stem) for line in lines[-limit:]]

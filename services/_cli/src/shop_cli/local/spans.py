@@ -1,5 +1,3 @@
-"""Finished spans, and their order in a trace's tree."""
-
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

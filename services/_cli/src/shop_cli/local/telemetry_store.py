@@ -1,4 +1,4 @@
-"""A running shop's latest traces, in bounded memory. Traces with an order or an error are kept longer than others."""
+"""Stores a running shop's latest traces in memory. Traces with an order or an error are kept longer than others."""
 
 import heapq
 import time
@@ -14,7 +14,7 @@ from shop_cli.local.call_figures import CallFigures
 from shop_cli.local.otlp_receiver import spans_of
 from shop_cli.local.spans import Span
 
-# How many spans to store from traces with an order or an error, and from others. A span takes 0.6 to 1 kB.
+# How many spans to store from traces with an order or an error, and from other traces. A span takes 0.6 to 1 kB.
 MAX_IMPORTANT, MAX_OTHERS = 40_000, 12_000
 MAX_SPANS_OF_TRACE = 1_000
 _EXPORT_NANOS = 3 * 10**9
@@ -29,7 +29,7 @@ class TraceSummary:
         spans: the number of spans.
         failed: whether any span failed.
         order_id: the id of the order that the trace concerns; "" if there is none.
-        has_root: whether the first span has no parent.
+        has_root: whether the first span is a root span.
     """
 
     trace_id: str
@@ -55,7 +55,7 @@ class TraceQuery:
         service: a service that took part in the trace.
         operation: the name of any span in the trace.
         attributes: attributes that a single span must have, with their values as text.
-        since_nanos, until_nanos: the earliest and latest time at which the trace may have started.
+        since_nanos, until_nanos: the earliest and latest time at which the trace started.
         sort: a key of SORT_KEYS.
     """
 
@@ -89,7 +89,7 @@ class _Trace:
 
 
 class _Quota:
-    """Traces whose total number of spans is limited; beyond the limit, the oldest traces are dropped."""
+    """Traces with a limit on their total number of spans. Beyond this limit, the oldest traces are dropped."""
 
     def __init__(self, max_spans: int) -> None:
         self.traces: OrderedDict[str, _Trace] = OrderedDict()
@@ -111,7 +111,7 @@ class _Quota:
 
 
 class TelemetryStore:
-    """Stores exported spans, with one quota for traces with an order or an error, and one for other traces."""
+    """Stores exported spans, with separate quotas for traces with an order or an error and for other traces."""
 
     def __init__(self, max_important: int = MAX_IMPORTANT, max_others: int = MAX_OTHERS) -> None:
         self.calls = CallFigures()
@@ -128,11 +128,11 @@ class TelemetryStore:
 
     def store(self, span: Span) -> None:
         if not span.parent_id and semconv.DB_SYSTEM in span.attributes:
-            return  # a readiness check: a query made for a request has a parent span
+            return  # a readiness check: other queries are made for a request, so they have a parent span
         self.calls.count(span)
         trace_id = span.trace_id
         if span.failed or semconv.ORDER_ID in span.attributes or trace_id in self._important.traces:
-            # A trace's first spans may have arrived before the span that makes the trace important.
+            # The trace becomes important only now, so some of its spans may be among the others.
             self._important.add(trace_id, [*self._others.remove(trace_id), span])
         else:
             self._others.add(trace_id, [span])
@@ -143,7 +143,7 @@ class TelemetryStore:
         return tuple(found.spans) if found else ()
 
     def summaries(self, query: TraceQuery) -> list[TraceSummary]:
-        """Return summaries of the matching traces, sorted as the query asks."""
+        """Return summaries of the matching traces, in the query's order."""
         traces = (*self._important.traces.values(), *self._others.traces.values())
         found = [trace.summary for trace in traces if _matches(query, trace)]
         return heapq.nlargest(query.limit, found, key=attrgetter(SORT_KEYS[query.sort]))
@@ -153,7 +153,7 @@ def _matches(query: TraceQuery, trace: _Trace) -> bool:
     first, spans = trace.summary, trace.spans
     return (
         query.since_nanos <= first.started_nanos <= query.until_nanos
-        # Services export at different times: a recent trace's root span may not have arrived yet.
+        # Skip recent traces without a root span: the service may not have exported it yet.
         and (first.has_root or time.time_ns() - first.started_nanos - first.milliseconds * 1e6 > _EXPORT_NANOS)
         and query.min_milliseconds <= first.milliseconds
         and (not query.failed or first.failed)

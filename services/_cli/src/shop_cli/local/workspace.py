@@ -1,6 +1,6 @@
-"""This workspace's programs: every package with a `[tool.shop] port` in its pyproject.toml.
+"""Finds the workspace's programs: all packages with a `[tool.shop] port` in their pyproject.toml.
 
-`[tool.shop] protocol` says what the program serves on that port: `grpc`, the default, or `http`.
+`[tool.shop] protocol` is what the program serves on that port: `grpc`, the default, or `http`.
 """
 
 import sys
@@ -16,7 +16,7 @@ Protocol = Literal["grpc", "http"]
 
 MAX_PORT_OFFSET = 15_400  # a larger offset would push a default port above 65,535
 PORT_STEP = 100
-"""Shops whose port offsets differ by a multiple of this have no port in common."""
+"""Shops whose port offsets differ by a multiple of this number have no port in common."""
 
 
 class UnknownService(NotFound):
@@ -31,7 +31,7 @@ class Program:
         name: the name of its folder, such as `product-catalog`.
         module: the module that `python -m` runs.
         port, internal_port: default local ports, for public and for internal services.
-        secrets: environment variables that need a random value, like `secrets` in the chart.
+        secrets: environment variables that need a random value.
         migrations: the folder with its database migrations; None if it has no database.
         python: the interpreter that runs the program.
     """
@@ -47,7 +47,7 @@ class Program:
 
     @property
     def address_variable(self) -> str:
-        """The environment variable with this program's address for other services, such as `PRODUCT_CATALOG_ADDR`."""
+        """The environment variable with this program's address, such as `PRODUCT_CATALOG_ADDR`."""
         return f"{self.name.replace('-', '_').upper()}_ADDR"
 
     @property
@@ -57,7 +57,7 @@ class Program:
 
 
 def root() -> Path:
-    """Return the closest workspace folder at or above the current folder, or else above this package."""
+    """Return the workspace that contains the current folder or, if there is none, this package."""
     for start in (Path.cwd(), Path(__file__).parent):
         for folder in (start, *start.parents):
             if (folder / "services" / "_chassis" / "pyproject.toml").is_file():
@@ -66,14 +66,14 @@ def root() -> Path:
 
 
 def own_command(*, anywhere: bool = False) -> str:
-    """Return the `shop` command's path: relative if it's below the current folder, unless `anywhere` is set."""
+    """Return the path of the `shop` command. It is relative if possible, unless it must work `anywhere`."""
     path = Path(sys.executable).with_name("shop")
     is_below = path.is_relative_to(Path.cwd()) and not anywhere
     return str(path.relative_to(Path.cwd()) if is_below else path)
 
 
 def discover(folder: Path | None = None) -> list[Program]:
-    """Return the programs of a workspace, by default the current one, sorted by protocol (gRPC first) and port."""
+    """Return a workspace's programs, by default those of the current one, sorted by protocol (gRPC first) and port."""
     folder = folder or root()
     paths = [*folder.glob("services/*/pyproject.toml"), *folder.glob("*/pyproject.toml")]
     programs = [program for path in paths if (program := _read(path))]
@@ -86,7 +86,7 @@ def discover_services(folder: Path | None = None) -> list[Program]:
 
 
 def default_ports(programs: Sequence[Program]) -> dict[str, int]:
-    """Return the default ports by program name, followed by ports for internal services by `internal_name`."""
+    """Return default ports by program name, and those for internal services by `internal_name`."""
     ports = {program.name: program.port for program in programs}
     internal = {
         internal_name(program.name): program.internal_port for program in programs if program.internal_port is not None
