@@ -1,4 +1,4 @@
-"""A shop of one process, the ad service, which needs no other service and no database."""
+"""A shop with only the ad service, which needs no other service and no database."""
 
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path

@@ -1,5 +1,3 @@
-"""Figures of services and of the calls between them, and how they are drawn."""
-
 from functools import partial
 
 import pytest

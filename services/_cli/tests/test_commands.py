@@ -1,4 +1,4 @@
-"""Commands against a fake shop in the test's process, over real channels."""
+"""Runs commands against a fake shop in the test's process, over real gRPC channels."""
 
 import asyncio
 import json
@@ -69,9 +69,9 @@ ADDRESSES = (
 
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Run the command while the fake shop serves; return its exit status, output and errors.
+    """Return a function that runs a command against the fake shop and returns its exit status, output and errors.
 
-    It prints as to a pipe, whatever COLUMNS says.
+    The command prints as wide as into a pipe, even if COLUMNS is set.
     """
     monkeypatch.setattr(console, "width", 1_000)
 
@@ -89,12 +89,12 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
 
 
 class FakeShop:
-    """All services that commands call, with one product, cart, order and message.
+    """All services that commands call, with one product, one cart, one order and one message.
 
     Attributes:
-        requests: by method.
-        keys: idempotency keys.
-        errors: what methods raise instead of responding.
+        requests: the received requests, by method.
+        keys: the received idempotency keys.
+        errors: errors to raise instead of responding, by method.
     """
 
     bases = (
@@ -167,7 +167,7 @@ def _find_mails(request: Any) -> Message:
 
 @pytest.fixture
 async def shop(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[FakeShop]:
-    """A fake shop whose addresses commands find in the environment."""
+    """A fake shop that commands find through environment variables."""
     fake = FakeShop()
     async with serve(fake) as fake.address:
         for variable in ADDRESSES:

@@ -1,5 +1,3 @@
-"""Who may use the control room."""
-
 import base64
 from collections.abc import AsyncIterator
 

@@ -1,4 +1,4 @@
-"""The pages of a control room whose services do not run, with what is stored about them."""
+"""The control room's pages, without running services but with stored traces and logs."""
 
 import json
 import re
@@ -24,7 +24,7 @@ TRACE = "a" * 32
 
 
 class Reconciled(Reconciler):
-    """Always returns the same comparison."""
+    """Always returns the same result."""
 
     def __init__(self) -> None:
         pass
@@ -49,7 +49,7 @@ async def client(room: ControlRoom) -> AsyncIterator[httpx2.AsyncClient]:
 
 
 def store(room: ControlRoom, trace_id: str, milliseconds: int = 5, kind: str = "SERVER") -> None:
-    """Store a trace of one span of the ad service that has just ended."""
+    """Store a trace with a single span, from the ad service, that ended three seconds ago."""
     ended, order = time.time() - 3, {semconv.ORDER_ID: "o"}
     name = "shop.AdService/GetAds"
     room.telemetry.store(
@@ -86,7 +86,7 @@ async def test_traces_are_sorted_as_the_address_says(room: ControlRoom, client: 
         (f"/api/traces?limit={'9' * 400}", 200, "[]"),
         ("/api/traces?limit=1.5", 200, "[]"),
         (f"/traces/{TRACE}", 404, "no longer stored"),
-        ("/api/status/", 404, "Not Found"),  # a redirect could lead to any host
+        ("/api/status/", 404, "Not Found"),  # a redirect would trust the Host header
     ],
 )
 async def test_what_is_searched_for_is_checked_and_may_be_unknown(
@@ -121,7 +121,7 @@ async def test_a_trace_is_a_waterfall_and_one_whose_spans_were_dropped_its_log_l
 
 
 class OneSection:
-    """Shows what its form sent last."""
+    """Shows the last text that its form sent."""
 
     template = "<p>sent: {{ panel.sent }}</p>"
     sent = ""

@@ -1,5 +1,3 @@
-"""Every service of a local shop has a certificate, and its callers are those that the chart declares."""
-
 import json
 from pathlib import Path
 
@@ -19,7 +17,7 @@ def identities(tmp_path_factory: pytest.TempPathFactory) -> Identities:
 
 
 def callers_of(identities: Identities, service: str) -> dict[str, list[str]]:
-    """Return the methods by the names of their callers."""
+    """Return the allowed methods by caller."""
     allowed = json.loads(identities.variables(service)["ALLOWED_CALLS"])
     return {caller.removeprefix("spiffe://shop.local/ns/local/sa/"): methods for caller, methods in allowed.items()}
 

@@ -38,7 +38,7 @@ async def test_ctrl_c_ends_a_run_without_a_duration_with_its_figures_errors_and_
 async def test_the_summary_of_a_run_without_errors_is_an_object_with_json(
     shop: FakeStorefront, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("WORKERS", "2")  # for customers on a cluster; here nothing would wait for them
+    monkeypatch.setenv("WORKERS", "2")  # `shop load` must ignore this setting and not wait for workers
     process = await start("--url", shop.url, "--rate", "10", "--duration", "1", "--seed", "s", "--json")
     output, errors = await process.communicate()
     summary = json.loads(output)

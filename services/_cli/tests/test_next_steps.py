@@ -1,5 +1,3 @@
-"""What `shop up` says once the shop is ready."""
-
 from pathlib import Path
 
 import pytest

@@ -36,7 +36,7 @@ def test_a_port_that_only_ipv6_uses_is_in_use_because_localhost_may_mean_it() ->
 
 @pytest.mark.parametrize(("name", "usual"), [("cart", 50_051), ("cart-internal", 11_051), ("control-room", 8090)])
 async def test_nothing_is_started_while_a_port_of_any_kind_is_in_use(tmp_path: Path, name: str, usual: int) -> None:
-    offset = 11_300  # of which no outgoing connection can have a port
+    offset = 11_300  # outgoing connections never get these ports
     with socket.create_server((HOST, usual + offset)), pytest.raises(PortInUse, match=f"^{name}: "):
         async with running(tmp_path, offset):
             pass

@@ -50,7 +50,7 @@ async def test_a_service_serves_and_after_its_death_again_at_its_old_address(pro
     assert await process.is_serving()
     size = process.log_path.stat().st_size
     assert await process.stop() == 0
-    assert process.log_path.stat().st_size == size  # of what it logs at the end nothing is an error
+    assert process.log_path.stat().st_size == size  # a graceful stop logs no errors
 
 
 async def test_a_paused_service_does_not_serve_until_it_is_resumed_and_can_be_stopped(process: Process) -> None:

@@ -24,7 +24,7 @@ with locked(Path(sys.argv[1])), published(Run(1, sys.argv[1], {"cart": "127.0.0.
 
 @contextmanager
 def running_elsewhere(folder: Path) -> Iterator[subprocess.Popen[str]]:
-    """Hold the folder's lock in another process, as a running shop does."""
+    """Hold the folder's lock in another process, like a running shop."""
     holder = subprocess.Popen(
         [sys.executable, "-c", HOLDER, str(folder)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
@@ -76,7 +76,7 @@ def test_a_shop_and_its_addresses_are_found_from_a_folder_below_its_own(
             "127.0.0.1:1",
             "127.0.0.1:2",
         ]
-        monkeypatch.setenv("CART_ADDR", "elsewhere:3")  # comes before the running shop
+        monkeypatch.setenv("CART_ADDR", "elsewhere:3")  # takes precedence over the running shop
         assert default_address("cart", internal=False) == "elsewhere:3"
 
 

@@ -1,4 +1,4 @@
-"""Commands start fast: they import what they need. What is asserted is imports, for times depend on the machine."""
+"""Commands start fast. The tests check imports instead of times, which depend on the machine."""
 
 import os
 import signal
@@ -23,7 +23,7 @@ for command in sys.argv[1:]:
         pass
 print("imported", *sys.modules)
 """
-# What takes more than 20 ms to import and only some commands need.
+# These modules take more than 20 ms to import, and only some commands need them.
 HEAVY = {
     "email_service", "jinja2", "opentelemetry.sdk", "psycopg", "pydantic", "shop_cli.local.processes",
     "shop_cli.prove", "sqlalchemy", "starlette", "structlog", "uvicorn",
@@ -32,7 +32,7 @@ NOT_FOR_HELP = HEAVY | {"asyncio", "google.protobuf", "grpc", "rich"}
 
 
 def imports(*commands: str) -> set[str]:
-    """Return the modules that these commands have imported when they end."""
+    """Run commands in one process, and return the modules that it has imported."""
     command = [sys.executable, "-c", _PRINT_IMPORTS, *commands]
     ran = subprocess.run(command, capture_output=True, text=True, check=True)
     return set(ran.stdout.splitlines()[-1].split()[1:])

@@ -1,5 +1,3 @@
-"""Stores still have what they acknowledged after a kill and a restart, and freeze as a whole."""
-
 import asyncio
 import tempfile
 from collections.abc import Iterator
@@ -17,7 +15,7 @@ from shop_cli.local.supervision import state_of
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    """A folder with a path that is short enough for a Unix socket."""
+    """A folder whose path is short enough for a Unix socket."""
     with tempfile.TemporaryDirectory(prefix="shop-", ignore_cleanup_errors=True) as name:
         yield Path(name) / "postgres"
 
@@ -35,7 +33,7 @@ async def test_all_processes_of_a_postgres_freeze_continue_and_are_killed(folder
         await server.wait()
         with pytest.raises(psycopg.OperationalError):
             await connection.execute("SELECT 1")
-        await server.start()  # at once: no process of the old one holds its memory
+        await server.start()  # the server can start at once, because no old process holds its shared memory
         await server.wait_until_serving()
         assert await server.execute("SELECT 1") == [(1,)]
 
@@ -43,7 +41,7 @@ async def test_all_processes_of_a_postgres_freeze_continue_and_are_killed(folder
 async def test_valkey_has_acknowledged_data_after_a_kill(tmp_path: Path, port: int) -> None:
     async with Valkey(tmp_path, port) as server:
         with redis.Redis.from_url(server.url) as client:
-            # With the default (everysec) a write is acknowledged before it is in the file while an fsync is slow.
+            # With the default, everysec, Valkey acknowledges writes before they are on disk.
             assert client.config_get("appendfsync") == {"appendfsync": "always"}
             client.set("kept", "1")
         server.kill()

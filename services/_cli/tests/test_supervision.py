@@ -51,7 +51,7 @@ async def test_a_service_is_only_serving_if_its_peers_reach_it_too(
     process: Process, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("no_proxy", raising=False)
-    monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")  # the channels of services use a proxy that is set
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")  # services use this proxy to call each other
     assert await process.is_serving() is None
 
 

@@ -1,5 +1,3 @@
-"""Stored traces: which ones are kept, found and summarized, and how Jaeger's API returns them."""
-
 import time
 from collections.abc import AsyncIterator
 
@@ -24,7 +22,7 @@ def filled(*spans: Span, max_important: int = 10**6, max_others: int = 10**6) ->
 
 
 def ids(store: TelemetryStore, query: TraceQuery | None = None) -> str:
-    """Return the ids of traces that match, each of one letter."""
+    """Return the matching traces' ids, which are single characters, as one string."""
     return "".join(found.trace_id for found in store.summaries(query or TraceQuery()))
 
 
@@ -100,7 +98,7 @@ def test_a_tree_has_parents_before_children_and_siblings_by_their_start() -> Non
     assert [(depth, found.span_id) for depth, found in tree_order(spans)] == [(0, "1"), (1, "2"), (2, "4"), (1, "3")]
 
 
-# The part of Jaeger's HTTP API v3.
+# Tests of Jaeger's HTTP API.
 
 
 @pytest.fixture

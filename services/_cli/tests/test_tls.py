@@ -1,4 +1,4 @@
-"""A service with TLS, seen by its health checks and by commands, whose errors say in one line what to do."""
+"""Health checks and commands against a service with TLS."""
 
 import asyncio
 import re
@@ -21,7 +21,6 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def cart(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Process]:
-    """The cart service with TLS."""
     folder = tmp_path_factory.mktemp("shop")
     identities = Identities.issue(folder / "tls", ["cart", "ad"])
     with reserved(1) as (port,):
@@ -31,7 +30,7 @@ async def cart(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Proces
 
 
 async def show_cart(cart: Process, tls_folder: str, *, release: str = "") -> tuple[int | None, str]:
-    """Run `shop cart show` with a folder of certificates; return its exit status and what it printed."""
+    """Run `shop cart show` with a certificate folder. Return its exit status and everything that it printed."""
     folder = str(Path(cart.environment["TLS_FOLDER"]).parent / tls_folder) if tls_folder else ""
     environment = {**cart.environment, "CART_ADDR": cart.address, "TLS_FOLDER": folder, "TLS_RELEASE": release}
     command = (sys.executable, "-m", "shop_cli", "cart", "show", "ada")

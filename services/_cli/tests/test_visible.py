@@ -1,4 +1,4 @@
-"""What customers and services supply reaches neither a terminal nor a page as a control or a change of direction."""
+"""Text from customers and services cannot control a terminal or reorder a page's text."""
 
 import io
 import json

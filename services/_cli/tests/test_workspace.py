@@ -67,7 +67,7 @@ def test_with_the_proposed_offset_no_outgoing_connection_can_take_a_port() -> No
 
 
 def local_ports(offset: int) -> list[int]:
-    """Return all ports of a shop with an offset."""
+    """Return all ports that a shop with this offset uses."""
     return [port + offset for port in (*default_ports(discover()).values(), CONTROL_ROOM)]
 
 

@@ -24,7 +24,7 @@ def test_sessions_arrive_at_the_rate_from_one_source_and_from_several(sources: i
 
 
 def test_times_between_arrivals_are_exponential() -> None:
-    """Of an exponential distribution the deviation equals the mean, and 1/e of all values exceed it."""
+    """In an exponential distribution, the standard deviation equals the mean, and 1/e of all values exceed the mean."""
     gaps = [after - before for before, after in itertools.pairwise(take(ArrivalPlan(50, "steady"), 200))]
     mean = statistics.fmean(gaps)
     exceeding = sum(gap > mean for gap in gaps) / len(gaps)
@@ -32,7 +32,7 @@ def test_times_between_arrivals_are_exponential() -> None:
 
 
 def test_arrivals_in_disjoint_seconds_are_a_poisson_count() -> None:
-    """The variance of the number per second equals its mean: neither evenly spaced nor in bursts."""
+    """In a Poisson process, the variance of the number of arrivals per second equals the mean."""
     counts = [0] * 500
     for at in take(ArrivalPlan(20, "steady"), 500):
         counts[int(at)] += 1

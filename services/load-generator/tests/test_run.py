@@ -13,14 +13,14 @@ from shop_kit.fake_storefront import FakeStorefront, serving
 from shop_kit.load_runs import LoadRun, figures_until, finish_load, run_load, start_load
 from shop_kit.waiting import wait_until
 
-# With this seed and 40 sources the first ten customers are of all kinds, two of them double clickers and two impatient.
+# With this seed and 40 sources, the first ten customers include all kinds: two double clickers and two impatient ones.
 SEED = 2142
 RATE = 40
 
 
 @dataclass(frozen=True, slots=True)
 class Visited:
-    """A shop that customers of all kinds have visited."""
+    """A shop after visits by customers of all kinds."""
 
     shop: FakeStorefront
     run: LoadRun
@@ -30,7 +30,7 @@ class Visited:
 def visited() -> Visited:
     async def visit() -> Visited:
         async with serving(FakeStorefront()) as storefront:
-            # Only those who have sent a form twice look at their orders.
+            # Only customers who have submitted a form twice open the list of their orders.
             return Visited(storefront, await run_until(storefront, lambda: storefront.paths["GET /orders"] >= 4))
 
     return asyncio.run(visit())
@@ -43,7 +43,7 @@ async def shop() -> AsyncIterator[FakeStorefront]:
 
 
 async def run_until(shop: FakeStorefront, condition: Callable[[], object]) -> LoadRun:
-    """Send customers without an end, and stop them with a signal when a condition holds."""
+    """Send customers until a condition holds, then stop the run with a signal."""
     process = await start_load(shop.url, rate=RATE, seed=SEED)
     await wait_until(condition)
     process.terminate()
@@ -51,7 +51,7 @@ async def run_until(shop: FakeStorefront, condition: Callable[[], object]) -> Lo
 
 
 async def run_script(script: str) -> list[str]:
-    """Run a script in a process of its own, which Locust may patch, and return the lines that it prints."""
+    """Run a script in another process, because Locust patches the standard library. Return the lines that it prints."""
     process = await asyncio.create_subprocess_exec(sys.executable, "-c", script, stdout=asyncio.subprocess.PIPE)
     output, _ = await process.communicate()
     return output.decode().splitlines()
@@ -65,7 +65,7 @@ def test_a_signal_ends_a_run_of_customers_of_all_kinds_who_met_no_errors(visited
 
 
 def test_orders_and_repeats_are_counted_as_the_shop_does(visited: Visited) -> None:
-    """Those who hang up have ordered without seeing it, if the run ends before they order again."""
+    """An impatient customer orders without seeing the order's page if the run ends between hanging up and retrying."""
     summary = visited.run.summary
     impatient = summary["personas"]["impatient"]
     assert 0 < summary["orders"] <= visited.shop.placed <= summary["orders"] + impatient
@@ -84,7 +84,7 @@ def test_a_form_is_posted_as_from_a_page_of_the_same_origin(visited: Visited) ->
 
 
 async def test_what_a_person_would_notice_is_an_error_with_its_page_and_reason(shop: FakeStorefront) -> None:
-    """A shop without keys places two orders of one form: after a double click, and after a customer hung up."""
+    """If the shop ignores idempotency keys, a form submitted twice leads to two orders."""
     shop.forgets_keys, shop.broken = True, "/categories/kitchen"
 
     def noticed() -> bool:
@@ -114,17 +114,17 @@ async def test_a_shop_that_does_not_listen_is_reported() -> None:
 async def test_a_stall_delays_no_arrival_and_no_planned_request_is_left_out_or_counts_from_when_it_was_sent(
     shop: FakeStorefront,
 ) -> None:
-    """In a closed loop the customers that wait for their answers would send nothing meanwhile.
+    """In a closed loop, customers who wait for a response would send nothing in the meantime.
 
-    Even the requests that should have started before the end of the run are sent after it; else a shop that hangs at
-    the end would look better than it is.
+    Requests that were due before the end of the run are sent even after it. Otherwise, a shop that hangs at the end
+    would look better than it is.
     """
     shop.stalled_until = math.inf
     process = await start_load(shop.url, rate=RATE, seed=SEED, think_seconds=0.1)
     await wait_until(lambda: len(shop.arrived) > RATE)
     assert set(shop.paths) == {"GET /"}
     process.terminate()
-    await wait_until(lambda: time.monotonic() > shop.arrived[-1] + 1)  # nobody arrives any more
+    await wait_until(lambda: time.monotonic() > shop.arrived[-1] + 1)  # no more customers arrive
     stalled_ms = (time.monotonic() - shop.arrived[0]) * 1000
     shop.stalled_until = 0
     summary = (await finish_load(process)).summary
@@ -195,7 +195,7 @@ async def test_workers_share_the_rate_and_the_master_has_the_figures_of_all(shop
         master.terminate()
         finished, *others = [await finish_load(process) for process in (master, *workers)]
     assert [run.status for run in (finished, *others)] == [0, 0, 0]
-    assert finished.summary["rate"] < 45  # two workers with the whole rate would have 60
+    assert finished.summary["rate"] < 45  # it would be 60 if each worker had the whole rate
     redirecting = [path for path in shop.paths if path.startswith("POST ") and path != "POST /checkout"]
     followed = sum(shop.paths[path] for path in redirecting)
     assert finished.summary["requests"] == pytest.approx(len(shop.arrived) - followed, abs=20)
@@ -242,7 +242,7 @@ async def test_locusts_page_shows_the_figures_and_takes_changes_from_its_own_ori
         finished = await finish_load(process)
     assert [response.status_code for response in refused] == [421, 421] + [403] * 6
     assert (linked.status_code, own.status_code, finished.errors) == (200, 200, "")
-    assert finished.summary["errors"] == []  # nobody visited the host that the request named
+    assert finished.summary["errors"] == []  # customers did not visit the host in the request
     names = {(entry["method"], entry["name"]) for entry in statistics["stats"]}
     assert "<title>Locust" in linked.text
     assert {("GET", "/"), ("session", "window shopper")} <= names

@@ -39,7 +39,7 @@ class Session:
     omission). Requests planned for after the end of the run are not sent.
 
     Attributes:
-        planned: when the next request should start, on the monotonic clock. Initially, when the session arrives.
+        planned: when the next request should start, on the monotonic clock; at first, when the session arrives.
         end: set to the monotonic time when the run ends.
         order_id: the id of the order that the session placed; None until the session has seen the order's page.
     """

@@ -12,7 +12,7 @@ from chassis.tls.certificates import Identity
 from shop_cli.local.child_process import CHECK_SECONDS
 from shop_cli.local.workspace import Program
 
-# This is the only reason why services report that they are not ready.
+# Services report that they are not ready only if their database does not answer.
 NO_DATABASE = "not ready: its database does not answer"
 _TIMEOUT_SECONDS = 3.0  # longer than an HTTP service waits for its database (2 s)
 # Connect with the options that services use: if they cannot reach a service, say due to a proxy, it isn't ready.

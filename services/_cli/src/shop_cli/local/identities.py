@@ -40,7 +40,7 @@ class Identities:
         """
         authority = Authority.create("local shop", _VALID)
         for name in (*names, OPERATOR, *(["lab"] if lab else ())):
-            names_of_host = ["localhost", f"shop-{name}"]  # the second is the host name in a cluster
+            names_of_host = ["localhost", f"shop-{name}"]  # in a cluster, `shop-<name>` is the host
             issued = authority.issue(names_of_host, _SPIFFE_ID.format(name), _VALID, ["127.0.0.1", "::1"])
             (folder / name).mkdir(mode=0o700, parents=True, exist_ok=True)
             files = {"tls.crt": issued.certificate, "tls.key": issued.key, "ca.crt": authority.certificate}
@@ -55,7 +55,7 @@ class Identities:
         return Certificates.load(str(self.folder / OPERATOR))
 
     def variables(self, name: str) -> dict[str, str]:
-        """Return the environment variables with a service's certificate folder and the calls that it allows."""
+        """Return the environment variables with a service's certificate folder and its allowed calls."""
         declared = _callers()[name]
         callers = {**declared, OPERATOR: sorted({method for methods in declared.values() for method in methods})}
         if self.lab:

@@ -35,7 +35,7 @@ async def receiver(port: int, sink: Sink) -> AsyncIterator[None]:
         yield
     finally:
         await server.stop(None)
-        del server  # otherwise, a traceback could keep the server alive after the loop, which its finalizer needs
+        del server  # its finalizer needs the event loop, so don't let a traceback keep the server alive
 
 
 def exporting_to(port: int, *, delay_milliseconds: int = 200) -> dict[str, str]:

@@ -145,7 +145,7 @@ class Shop:
         return self._processes[name]
 
     async def __aenter__(self) -> Self:
-        for process in self:  # start no process if another one cannot start
+        for process in self:  # check all ports before starting anything
             process.require_free_ports()
         try:
             await self._migrate()
@@ -159,7 +159,7 @@ class Shop:
     async def _migrate(self) -> None:
         """Migrate all databases in one process, so that services need not import Alembic, which takes a second.
 
-        Ignore errors, because each service reports those of its own database.
+        Ignore errors, because each service reports its own database's errors.
         """
         databases = {
             process.environment.get("DATABASE_URL", f"sqlite:///.shop/{process.name}.db"): str(migrations)
