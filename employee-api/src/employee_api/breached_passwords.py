@@ -1,7 +1,7 @@
 """Looks up passwords in a file of breached passwords, which may be larger than memory.
 
-The file's lines are sorted by bytes. Each line contains a password or its SHA-1 hash. `:` and a count may follow the
-hash, as in Have I Been Pwned files.
+The lines are sorted by bytes. Each line is a password, or a SHA-1 hash that may be followed by `:` and a count, as in
+Have I Been Pwned files.
 """
 
 import hashlib
@@ -16,10 +16,10 @@ _SAMPLES = 1000
 
 
 def is_breached(password: str, path: Path) -> bool:
-    """Return whether the file contains the password, using binary search. Raise OSError if the file can't be read."""
+    """Return whether the file contains the password. Raise OSError if the file can't be read."""
     with path.open("rb") as file:
         hashed = _has_hashes(file)
-        # Published lists contain SHA-1 hashes.
+        # Use SHA-1, because published lists do.
         sha1 = hashlib.sha1(password.encode(), usedforsecurity=False).hexdigest().upper()
         wanted = (sha1 if hashed else password).encode()
 
@@ -32,7 +32,7 @@ def is_breached(password: str, path: Path) -> bool:
 
 
 def parse_breached_passwords_file(name: str) -> Path:
-    """Return the path. Raise ValueError if the file can't be read or is empty, or if sampled lines are not sorted."""
+    """Return the path. Raise ValueError if the file can't be read, is empty, or has sampled lines out of order."""
     path = Path(name)
     try:
         with path.open("rb") as file:

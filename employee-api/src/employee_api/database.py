@@ -1,5 +1,3 @@
-"""Transactions, repositories, and connections for worker threads; `chassis.sql.engine` opens the connection pool."""
-
 import sqlite3
 import sys
 from collections.abc import AsyncIterator, Callable
@@ -26,7 +24,6 @@ _POSTGRES_AWAY = ("08", "53", "57P", "25006")
 MIGRATIONS = Path(__file__).parent / "migrations"
 
 Clock = Callable[[], datetime]
-"""Returns the current time; tests replace it."""
 
 
 def utc_now() -> datetime:
@@ -44,9 +41,10 @@ _shared: ContextVar[_Shared | None] = ContextVar("shared_transaction", default=N
 
 @asynccontextmanager
 async def shared_transaction() -> AsyncIterator[None]:
-    """Make every `transaction` in the block part of one shared transaction, which begins with the block's first.
+    """Run every `transaction` in the block as part of one shared transaction.
 
-    The shared transaction is committed at the end of the block, or rolled back if the block raises an error.
+    The shared transaction begins with the first `transaction` in the block. It commits when the block ends, or rolls
+    back if the block raises an error.
     """
     async with AsyncExitStack() as stack:
         token = _shared.set(_Shared(stack))
@@ -72,7 +70,7 @@ async def transaction(engine: AsyncEngine) -> AsyncIterator[AsyncConnection]:
 
 @dataclass
 class Repository:
-    """A feature's database access. Reads need no transaction; every change must be made in a `transaction`."""
+    """Gives a feature access to the database. Reads need no transaction; changes must be made in a `transaction`."""
 
     engine: AsyncEngine
     clock: Clock
@@ -83,12 +81,11 @@ class Repository:
         return self.engine.execution_options(isolation_level="AUTOCOMMIT")
 
     async def find_row(self, query: Executable) -> dict[str, Any] | None:
-        """Return the first row as a dictionary of its columns, or None if there is no row."""
+        """Return the first row by column name, or None if there is no row."""
         rows = await self.find_rows(query)
         return rows[0] if rows else None
 
     async def execute(self, statement: Executable) -> None:
-        """Execute a single statement in a `transaction`."""
         async with transaction(self.engine) as connection:
             await connection.execute(statement)
 
@@ -98,14 +95,14 @@ class Repository:
 
 
 def blocking_engine(engine: AsyncEngine) -> Engine:
-    """Return a synchronous engine for the same database, without a pool: each thread opens its own connection."""
+    """Return a synchronous engine for the same database. Each thread opens its own connection: there is no pool."""
     if engine.dialect.name == "postgresql":
         return create_engine(engine.url, poolclass=NullPool, connect_args=UNPREPARED)
     return create_engine(engine.url.set(drivername="sqlite"), poolclass=NullPool)
 
 
 def is_unique_violation(error: DBAPIError) -> bool:
-    """Return whether the error violates a unique constraint, the only kind that client input can violate."""
+    """Return whether a unique constraint was violated. Client input can violate no other constraint."""
     unique = (sqlite3.SQLITE_CONSTRAINT_UNIQUE, sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY)
     return getattr(error.orig, "sqlstate", "") == "23505" or getattr(error.orig, "sqlite_errorcode", 0) in unique
 
@@ -122,7 +119,7 @@ def is_away(error: BaseException) -> bool:
 
 
 def _is_postgres_away(error: BaseException) -> bool:
-    psycopg = sys.modules.get("psycopg")  # imported only for PostgreSQL: importing it takes 1/3 s
+    psycopg = sys.modules.get("psycopg")  # already imported if the database is PostgreSQL; importing takes 1/3 s
     if psycopg is None or not isinstance(error, psycopg.Error):
         return False
     if error.sqlstate is None:  # refused and lost connections have no SQLSTATE

@@ -11,7 +11,7 @@ _NO_USER = "is no user's id"
 
 
 class ApiError(DomainError):
-    """An error that a client sees. Its class has what is the same whenever it is raised."""
+    """An error that a client sees. Attributes that never vary are set on the class."""
 
     status: ClassVar[HTTPStatus]
     text: ClassVar[str]
@@ -60,18 +60,18 @@ class LastManagementUser(ApiError):
 
 
 def _error(name: str, status: int, text: str, *, reason: str | None = None, **constants: Any) -> type[ApiError]:
-    """Define an error class. Clients recognize an error by its reason, which derives from the name by default."""
+    """Define an error class. Clients recognize the error by its reason, which by default is derived from `name`."""
     attributes = {"status": HTTPStatus(status), "text": text, "__module__": __name__} | constants
     kind = cast("type[ApiError]", type(name, (ApiError,), attributes))
     kind.default_reason = reason or kind.default_reason
     return kind
 
 
-# Any request
+# Errors that any request may get
 PreflightRefused = _error("PreflightRefused", 400, "Disallowed CORS origin")
 AuthenticationRequired = _error("AuthenticationRequired", 401, "Authentication required")
 CrossSiteRequest = _error("CrossSiteRequest", 403, "Requests from other sites are not allowed")
-# Dashboards may depend on this reason, which is a label value of the metric `shop.employee_api.refusals`.
+# Keep the old reason, because dashboards may filter the metric `shop.employee_api.refusals` by it.
 ManagementRoleRequired = _error("ManagementRoleRequired", 403, "Not allowed", reason="LEADERS_ONLY")
 HigherRoleRequired = _error("HigherRoleRequired", 403, "Only a higher role may do this")
 ApprovalRequired = _error("ApprovalRequired", 403, "Your account awaits approval")
@@ -124,4 +124,4 @@ NOT_FOUND = {
     "tasks": TaskNotFound,
     "comments": CommentNotFound,
 }
-"""The error for an unknown id in a path, by the path segment before the id."""
+"""Maps the path segment before an id to the error for an unknown id."""

@@ -15,12 +15,12 @@ from employee_api.models import FailureCount
 
 @dataclass
 class FailureCounts(Repository):
-    """Counts failures by key. A key's count restarts once `window` has passed since the first failure in that count."""
+    """Counts failures by key. A count starts again from zero once `window` has passed since its first failure."""
 
     window: timedelta
 
     async def read(self, keys: Iterable[bytes]) -> Mapping[bytes, FailureCount]:
-        """Return the current non-zero counts of these keys."""
+        """Return the counts of these keys, without keys that have no failure in the current window."""
         current = col(FailureCount.begun_at) > self.clock() - self.window
         query = select(FailureCount).where(col(FailureCount.key_hash).in_(list(keys)), current)
         return {row["key_hash"]: FailureCount(**row) for row in await self.find_rows(query)}
@@ -39,7 +39,7 @@ class FailureCounts(Repository):
             "last_at": now,
         }
         add = insert(FailureCount).values(rows).on_conflict_do_update(index_elements=["key_hash"], set_=changed)
-        # Skip rows that another transaction has locked, instead of waiting for it.
+        # Don't wait for rows that another transaction has locked.
         deletable = select(col(FailureCount.key_hash)).where(ended).with_for_update(skip_locked=True)
         async with transaction(self.engine) as connection:
             counted = (await connection.execute(add.returning(FailureCount))).mappings()
@@ -52,5 +52,5 @@ class FailureCounts(Repository):
 
 
 def count_key(kind: str, value: str) -> bytes:
-    """Return a fixed-length hash as the key, because a login's e-mail may be as long as a request body."""
+    """Hash the value to a key of fixed length, because the e-mail of a login may be as long as a request body."""
     return hashlib.sha256(f"{kind} {value}".encode()).digest()

@@ -1,6 +1,6 @@
-"""Types for request and response fields, and SQL conditions for months.
+"""Types for request and response fields.
 
-Text may contain no control characters; passwords may contain all but NUL. The JSON parser rejects lone surrogates.
+Text must not contain control characters; passwords may contain all except NUL. The JSON parser rejects lone surrogates.
 """
 
 import re
@@ -26,7 +26,7 @@ _MONTH = re.compile(r"(?!0000)([0-9]{4})-(0[1-9]|1[0-2])")
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 BROKEN_RULE = "broken_rule"
 _MAX_SEARCH_WORDS = 10
-MAX_PASSWORD_LENGTH = 4096  # passlib's limit
+MAX_PASSWORD_LENGTH = 4096  # passlib's maximum
 
 
 def _text(min_length: int = 0, max_length: int | None = None, pattern: str = _NO_CONTROL) -> StringConstraints:
@@ -46,7 +46,7 @@ Title = Annotated[str, _text(1, 500), Field(examples=["Water the plants"])]
 
 
 def broken_rule(rule: str) -> PydanticCustomError:
-    """Return a validation error whose rule is shown to clients, such as "must be a UUID".
+    """Return a validation error whose `rule`, such as "must be a UUID", is shown to clients.
 
     The texts of other validation errors are not shown, because they may contain the client's value.
     """
@@ -103,12 +103,12 @@ def _parse_moment(value: Any) -> datetime:
 
 
 def email_key(email: str) -> str:
-    """Return the form in which to compare e-mails: it ignores case, Unicode composition and surrounding white space."""
+    """Return the form in which e-mails are compared: case-folded, in NFC, and stripped of surrounding white space."""
     return unicodedata.normalize("NFC", unicodedata.normalize("NFC", email.strip()).casefold())
 
 
 def normalize_password(password: str) -> str:
-    """Return the password in the form to hash: NFC, because systems compose the same characters differently."""
+    """Convert a password to NFC before hashing, because systems compose the same characters differently."""
     return unicodedata.normalize("NFC", password)
 
 
@@ -152,12 +152,11 @@ def month_range(month: str, zone: tzinfo = UTC) -> tuple[datetime, datetime]:
 def _in_utc(moment: datetime) -> datetime:
     try:
         return moment.astimezone(UTC)
-    except OverflowError:  # east of Greenwich, year 1 begins before the earliest UTC time of `datetime`
+    except OverflowError:  # east of Greenwich, year 1 begins before the earliest UTC `datetime`
         return datetime.min.replace(tzinfo=UTC)
 
 
 def in_month(column: Any, month: str, zone: tzinfo = UTC) -> ColumnElement[bool]:
-    """Return the SQL condition that the column's timestamp is in the month."""
     first, last = month_range(month, zone)
     condition: ColumnElement[bool] = column.between(first, last)
     return condition

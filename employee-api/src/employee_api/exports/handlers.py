@@ -1,5 +1,3 @@
-"""The operations that export tables as CSV files."""
-
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -36,8 +34,6 @@ def _require_zone(name: str) -> str:
 
 
 class ExportQuery(Input):
-    """Which rows to export, and how."""
-
     month: Month | None = Field(
         default=None, description="`YYYY-MM` by creation, in UTC or the zone `tz`; all rows when omitted"
     )
@@ -50,7 +46,7 @@ class ExportQuery(Input):
 
 @dataclass(frozen=True)
 class ExportParameters(QueryParameters):
-    """An export's query string. `error_text` describes only an invalid month, so errors name other parameters."""
+    """An export's query string. Only an invalid month gets `error_text`; other errors name the invalid parameter."""
 
     error_text: str | None = "Month must be YYYY-MM"
 
@@ -74,16 +70,16 @@ class ExportHandlers(CsvExporter):
         ]  # fmt: skip
 
     async def export(self, call: Call[ExportQuery]) -> Response:
-        """Stream the table that the last segment of the path names."""
+        """Stream the table that is named by the last segment of the path."""
         query, table = call.input, Table(call.request.url.path.rpartition("/")[2])
         headers = {"content-disposition": f'attachment; filename="{table}-{query.month or "all"}.csv"'}
         if call.request.method == "HEAD":
-            # HEAD must get the same headers as GET, so use a streaming response, which sends no Content-Length.
+            # Use a streaming response, which sends no Content-Length: HEAD must get the same headers as GET.
             return StreamingResponse(iter((b"",)), headers=headers, media_type=_CSV)
         separator = query.separator.replace("tab", "\t")
         zone = None if query.tz in (None, "UTC") else ZoneInfo(query.tz)
         chunks = self.stream(table, query.month, zone, bom=query.bom, separator=separator)
-        # Before the first chunk is sent, an error can still set the status; later it can only end the connection.
+        # Fetch the first chunk before responding: later an error can no longer set the status.
         first = await anext(chunks)
         return _ClosingResponse(_prepend(first, chunks), headers=headers, media_type=_CSV)
 
@@ -96,7 +92,7 @@ async def _prepend(first: bytes, chunks: AsyncGenerator[bytes]) -> AsyncGenerato
 
 
 class _ClosingResponse(StreamingResponse):
-    """Closes its source as soon as the client disconnects, instead of leaving that to garbage collection."""
+    """Closes the generator of chunks as soon as the client disconnects, instead of when it is garbage-collected."""
 
     body_iterator: AsyncGenerator[bytes]
 

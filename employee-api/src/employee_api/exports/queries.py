@@ -1,5 +1,3 @@
-"""Export queries for SQLite and PostgreSQL: each row of the result becomes a line of the file."""
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
@@ -14,7 +12,7 @@ from sqlmodel import col
 from employee_api.fields import in_month
 from employee_api.models import Activity, Entity, Task, User
 
-# Spreadsheets take text that begins with these for a formula. The last four are full-width forms of the first four.
+# Spreadsheets run text that begins with these characters as a formula. The last four are the full-width =, +, - and @.
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 # Some spreadsheets ignore these leading spaces: plain, no-break and ideographic.
 _SPACES = " \u00a0\u3000"
@@ -28,19 +26,20 @@ class Table(StrEnum):
 
 
 def zoned_timestamp(stored: str, zone: tzinfo) -> str:
-    """Convert a UTC timestamp from SQLite to a time zone, and format it."""
+    """Convert a UTC timestamp that SQLite stored to the time zone, and format it."""
     moment = datetime.fromisoformat(stored).replace(tzinfo=UTC).astimezone(zone)
     return moment.isoformat(timespec="microseconds")
 
 
 @dataclass(frozen=True)
 class Format:
-    """How an export query formats the file's cells.
+    """How an export query formats cells.
 
     Attributes:
-        dialect: the SQL dialect. On SQLite, `zone` requires the SQL function `zoned_timestamp` on the connection.
+        dialect: the SQL dialect. With SQLite and a zone, the connection must provide the SQL function
+            `zoned_timestamp`.
         defuse_formulas: whether free text that a spreadsheet would run as a formula gets a leading apostrophe.
-        zone: the time zone in which timestamps are written; None for UTC.
+        zone: the time zone of the timestamps in the file; None means UTC.
     """
 
     dialect: str = "sqlite"
@@ -55,7 +54,7 @@ class Format:
         return cast("Label[Any]", text.label(name or column.key))
 
     def timestamp(self, column: Any) -> Label[Any]:
-        """Format as in JSON (2026-01-31T23:59:59.000000Z), or in a zone, as 2026-02-01T00:59:59.000000+01:00."""
+        """Format a timestamp as 2026-01-31T23:59:59.000000Z, or in a zone as 2026-02-01T00:59:59.000000+01:00."""
         moment: Any = col(column)
         if self.dialect == "sqlite":
             text = func.zoned_timestamp(moment) if self.zone else func.replace(moment, " ", "T", type_=Text) + "Z"
@@ -67,7 +66,7 @@ class Format:
 
 
 def export_query(table: Table, month: str | None, form: Format) -> Select[Any]:
-    """Return the query for the rows created in a month (in the format's time zone), or for all rows, oldest first."""
+    """Select the rows created in `month` in the format's time zone, or all rows if it is None; oldest rows first."""
     query, model = _QUERIES[table](form)
     if month is not None:
         query = query.where(in_month(col(model.created_at), month, form.zone or UTC))
@@ -75,7 +74,7 @@ def export_query(table: Table, month: str | None, form: Format) -> Select[Any]:
 
 
 def csv_example(table: Table) -> str:
-    """Return an export's header line, as an example for the API description."""
+    """Return the header line of an export, which is the example in the API description."""
     query, _model = _QUERIES[table](Format())
     return ",".join(query.selected_columns.keys()) + "\r\n"
 

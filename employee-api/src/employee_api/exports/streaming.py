@@ -1,7 +1,7 @@
-"""Streams tables as CSV (RFC 4180, UTF-8) in constant memory: COPY on PostgreSQL, a cursor on SQLite.
+"""Streams tables as CSV (RFC 4180, UTF-8) in constant memory, with COPY on PostgreSQL and a cursor on SQLite.
 
-A worker thread produces each chunk when the client is ready for it. So the event loop never waits for rows, and a slow
-client keeps a cursor open, but takes up no memory.
+A worker thread produces a chunk whenever the client is ready for it, so the event loop never waits for rows, and a slow
+client costs an open cursor but no memory.
 """
 
 import codecs
@@ -40,9 +40,9 @@ _STREAMING_PLAN = "".join(
 
 
 class CsvExporter:
-    """Exports tables through separate database connections, so that exports don't use up the pool.
+    """Exports tables over separate database connections, so that exports don't use up the pool.
 
-    `active` is the number of exports that have not ended yet.
+    `active` is the number of exports in progress.
     """
 
     def __init__(self, engine: AsyncEngine, tracer: Tracer, *, defuse_formulas: bool) -> None:
@@ -54,9 +54,10 @@ class CsvExporter:
     async def stream(
         self, table: Table, month: str | None, zone: ZoneInfo | None = None, *, bom: bool = False, separator: str = ","
     ) -> AsyncGenerator[bytes]:
-        """Yield the file in chunks; `zone` applies to `month` and to the timestamps in the file.
+        """Yield the file in chunks. `zone` is the time zone of `month` and of the timestamps in the file.
 
-        Raise TooManyExports before the first chunk if too many exports are active. Any chunk can raise database errors.
+        Raise TooManyExports before the first chunk if too many exports are active. Any chunk can raise a database
+        error.
         """
         if self.active >= _MAX_CONCURRENT_EXPORTS:
             raise TooManyExports

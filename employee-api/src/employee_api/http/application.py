@@ -1,5 +1,3 @@
-"""The Starlette application: routes for all operations, and error responses."""
-
 from collections.abc import Awaitable, Callable, Sequence
 from functools import cache
 from http import HTTPStatus
@@ -70,7 +68,7 @@ def create_application(
 
 
 def _description_routes(describe: Callable[[], openapi.Json], mode: AuthMode) -> list[Route]:
-    # Generate the document on the first request, because that takes 40 ms and most processes never serve it.
+    # Generate the document on the first request: generating takes 40 ms, and most processes never serve it.
     document = cache(describe)
     rendered = cache(lambda: page(document(), mode))
 
@@ -111,7 +109,6 @@ async def _error_response(request: Request, error: Exception) -> Response:
         return error_response(request, errors.UnexpectedError())
     if error.status_code != HTTPStatus.METHOD_NOT_ALLOWED:
         return error_response(request, errors.PathNotFound())
-    # Only Starlette's error says which methods the path supports.
     methods = (error.headers or {})["Allow"].split(", ")
     response = error_response(request, errors.MethodNotAllowed())
     if request.method == "OPTIONS":

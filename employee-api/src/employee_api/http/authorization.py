@@ -1,5 +1,3 @@
-"""Authorizes requests by their session or API token, depending on `AUTH_MODE`."""
-
 import uuid
 from collections.abc import Awaitable, Callable
 
@@ -16,9 +14,10 @@ log = structlog.get_logger()
 
 
 class Authorizer:
-    """Authorizes requests by the role of the user whom `find_actor` returns, and by the scopes of their API token.
+    """Authorizes requests by the role of the session's or API token's user, and by the scopes of the API token.
 
-    The mode decides whether missing rights are ignored, counted, or also refused. SELF always requires a session.
+    Depending on `mode`, a request without the required rights is allowed, counted and allowed, or counted and refused.
+    Operations with Access.SELF require a session in every mode.
     """
 
     def __init__(
@@ -35,7 +34,7 @@ class Authorizer:
         self._refusals = telemetry.counter(semconv.EMPLOYEE_API_REFUSALS)
 
     async def authorize(self, request: Request, operation: str, access: Access, scope: Scope | None) -> Actor | None:
-        """Return the user whom the session or API token identifies, if any. Raise an error to refuse the request."""
+        """Return the user identified by the session or API token, if any. Raise an error to refuse the request."""
         actor = None if self.mode is AuthMode.OFF else await self._find_actor(request)
         if actor is not None:
             add_log_fields(actor.id)
@@ -49,12 +48,12 @@ class Authorizer:
         return actor
 
     def require_higher(self, actor: Actor | None, role: str | None, operation: str) -> None:
-        """Refuse to assign a role, or change a user with it, unless the actor outranks it. Allow a `role` of None."""
+        """Refuse the request unless the actor outranks the role. Allow it if there is no actor or the role is None."""
         if actor is not None and role is not None and not outranks(actor.role, role):
             self.refuse(errors.HigherRoleRequired(), operation)
 
     def refuse(self, error: errors.ApiError, operation: str) -> None:
-        """Count and log a refusal unless authorization is off; raise the error if authorization is enforced."""
+        """Count and log the refusal unless authorization is off. Raise the error if authorization is enforced."""
         if self.mode is AuthMode.OFF:
             return
         self._refusals.add(
@@ -71,7 +70,7 @@ class Authorizer:
 
 
 def add_log_fields(user_id: uuid.UUID) -> None:
-    """Add the user's id to all further log lines of the request."""
+    """Add the user's id to all further log lines for this request."""
     structlog.contextvars.bind_contextvars(**{semconv.USER_ID: str(user_id)})
 
 

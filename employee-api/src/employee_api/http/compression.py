@@ -1,5 +1,3 @@
-"""Compresses responses with gzip for clients that accept it; exports are compressed as they are produced."""
-
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -7,14 +5,14 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from employee_api.http.problems import accepted_qualities
 
 _LEVEL = 5
-# Compress larger bodies in a thread, because they would block the event loop for milliseconds.
+# Compress larger bodies in a thread, because compressing them would block the event loop for milliseconds.
 _MAX_BYTES_IN_LOOP = 16 * 1024
 
 
 class Compression:
-    """Starlette's compression, except that it respects `gzip;q=0` and never compresses a response with an entity tag.
+    """Starlette's gzip compression, but it respects `gzip;q=0` and never compresses a response with an entity tag.
 
-    A strong tag must identify the exact bytes, which compression changes, and `If-Match` never matches a weak tag.
+    A strong tag must identify the exact bytes, which compression changes, and a weak tag never matches `If-Match`.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -34,7 +32,7 @@ class Compression:
 
         if scope["type"] == "http":
             headers = MutableHeaders(scope=scope)
-            # Starlette only looks for the word "gzip", and would ignore its quality.
+            # Starlette only looks for the word "gzip", and ignores a quality of 0.
             headers["accept-encoding"] = "gzip" if _accepts_gzip(headers) else "identity"
         await GZipMiddleware(app, compresslevel=_LEVEL, thread_minimum_size=_MAX_BYTES_IN_LOOP)(scope, receive, send)
 

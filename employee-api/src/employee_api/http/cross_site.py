@@ -1,4 +1,4 @@
-"""Decides which other origins' pages may use the API; `chassis.http.checks` checks the host."""
+"""Decides which origins' pages may use the API. `chassis.http.checks` checks the request's host."""
 
 from dataclasses import dataclass, replace
 
@@ -32,7 +32,7 @@ _RESPONSE_HEADERS = (
 
 @dataclass(frozen=True)
 class CrossSitePolicy:
-    """Refuses changes requested by pages on other origins, which the headers that browsers add reveal.
+    """Refuses changes requested by pages on other origins, judging by headers that browsers add.
 
     Attributes:
         allowed_origins: other origins whose pages may use the API.
@@ -43,7 +43,7 @@ class CrossSitePolicy:
     refused_unenforced: bool = False
 
     def wrap(self, app: ASGIApp) -> ASGIApp:
-        """Add CORS to the application if other origins are allowed."""
+        """Add CORS headers to the application if other origins are allowed."""
         if not self.allowed_origins:
             return app
         return _Cors(
@@ -56,7 +56,7 @@ class CrossSitePolicy:
         )
 
     def check(self, headers: Headers, operation: Operation, authorizer: Authorizer) -> None:
-        """Refuse a change that a page on another origin may have caused (cross-site request forgery)."""
+        """Refuse a change that a page on another origin may have requested (cross-site request forgery)."""
         if operation.method in _SAFE_METHODS:
             return
         if self._is_foreign(headers):
@@ -68,7 +68,7 @@ class CrossSitePolicy:
             authorizer.refuse(JsonRequired(), operation.name)
 
     def documented(self, operation: Operation) -> Operation:
-        """Return the operation with the errors of `check` added to its failures."""
+        """Return the operation with the errors that `check` raises added to its failures."""
         if operation.method in _SAFE_METHODS:
             return operation
         failures, enforced = operation.failures, operation.enforced_failures
@@ -85,12 +85,12 @@ class CrossSitePolicy:
         origin, site = headers.get("origin"), headers.get("sec-fetch-site")
         if origin in self.allowed_origins:
             return False
-        # If the browser sent Sec-Fetch-Site, rely on it alone: proxies may change Host, but not this header.
+        # Compare Origin with Host only if there is no Sec-Fetch-Site, because a proxy may have changed Host.
         return is_foreign(origin if site is None else None, site, headers.get("host", ""))
 
 
 class _Cors(CORSMiddleware):
-    """CORS middleware whose errors have the same format as all other errors."""
+    """CORS middleware whose errors have the same format as all other API errors."""
 
     @override
     def preflight_response(self, request_headers: Headers) -> Response:

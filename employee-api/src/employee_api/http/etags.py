@@ -1,4 +1,4 @@
-"""Entity tags, which let clients detect changes, and avoid overwriting changes that they have not seen.
+"""Entity tags let clients detect changes, and avoid overwriting changes that they have not seen.
 
 Each tag is a hash of the JSON representation, so tags are strong and need no database column.
 """
@@ -17,7 +17,7 @@ _ANY = "*"
 
 
 def etag(model: BaseModel) -> str:
-    """Return a representation's entity tag, including the quotes."""
+    """Return the entity tag of a representation, in quotes."""
     digest = hashlib.sha256(model.model_dump_json().encode()).hexdigest()
     return f'"{digest[:_HASH_CHARACTERS]}"'
 

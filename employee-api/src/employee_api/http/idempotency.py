@@ -1,4 +1,4 @@
-"""Answers repetitions of a request (same Idempotency-Key) with the stored response, so that they change nothing."""
+"""Answers a repeated request (same Idempotency-Key) with the stored response, without making its changes again."""
 
 import hashlib
 import json
@@ -26,19 +26,19 @@ _VALID_KEY = re.compile("[!-~]{1,255}")  # visible ASCII
 _RULE = "must be 1 to 255 visible ASCII characters"
 _LIFETIME = timedelta(hours=24)
 _STORED_HEADERS = ("content-type", "etag", "location")
-# Storing a response also deletes expired rows, but only this many, so that the request is not delayed.
+# Storing a response also deletes expired rows, but at most this many, so that the request stays fast.
 _DELETED_AT_ONCE = 100
 
 
 class RepeatableRequest(NamedTuple):
-    """A request's identity: `key_hash` is the hash of caller, operation and key; `fingerprint` is the input's hash."""
+    """Identifies a request: `key_hash` hashes the caller, operation and key; `fingerprint` hashes the input."""
 
     key_hash: bytes
     fingerprint: bytes
 
 
 def identify(request: Request, operation: str, actor: Actor | None, read_input: BaseModel) -> RepeatableRequest | None:
-    """Return a request's identity if it has an Idempotency-Key. Raise BadRequest if the key is malformed."""
+    """Return the request's identity, or None without an Idempotency-Key. Raise BadRequest if the key is malformed."""
     keys = request.headers.getlist(IDEMPOTENCY_KEY)
     if not keys:
         return None
@@ -53,13 +53,16 @@ def identify(request: Request, operation: str, actor: Actor | None, read_input: 
 class StoredResponses(Repository):
     """Stores responses to requests with an Idempotency-Key for 24 hours.
 
-    A response is stored in the same transaction as the changes that it reports. Of concurrent requests with the same
-    key, only one can store its response; the others' changes are rolled back. Errors change nothing and are not stored,
-    so a repetition after an error is a new attempt.
+    A response is stored in the same transaction as the changes that it reports. If several requests with the same key
+    run at once, only one can store its response, and the changes of the rest are rolled back. Errors change nothing and
+    are not stored, so repeating a request after an error is a new attempt.
     """
 
     async def respond_once(self, request: RepeatableRequest, respond: Callable[[], Awaitable[Response]]) -> Response:
-        """Return the stored response, or else call `respond`, which must make every change in a `transaction`."""
+        """Return the stored response if there is one. Otherwise, return and store the response of `respond`.
+
+        `respond` must make every change in a `transaction`.
+        """
         if (stored := await self._find_response(request)) is not None:
             return stored
         try:
@@ -102,7 +105,7 @@ class StoredResponses(Repository):
 
 
 def _without_secrets(model: BaseModel) -> object:
-    """Return the fields in the request, except secrets. Omitted fields stay omitted: null may mean something else."""
+    """Return the request's fields except secrets. Omitted fields stay omitted: null may mean something else."""
     secret = {name for name, field in type(model).model_fields.items() if not field.repr}
     return model.model_dump(mode="json", exclude=secret, exclude_unset=True)
 

@@ -1,4 +1,4 @@
-"""Reads what operations need from requests: JSON bodies and query parameters, validated by pydantic models.
+"""Reads JSON bodies and query parameters, and validates them with pydantic models.
 
 Errors name the invalid fields, but never contain the client's values.
 """
@@ -56,7 +56,7 @@ class RequestInput:
     Attributes:
         model: the model that validates the input; None if the operation reads no input.
         error_text: the text of every error about invalid input; by default the text names the invalid fields.
-        ignores_query: whether unknown query parameters are ignored, as the contract demands for its operations.
+        ignores_query: whether unknown query parameters are ignored, as the contract demands for some operations.
     """
 
     model: type[BaseModel] | None = None
@@ -72,7 +72,7 @@ class RequestInput:
         return BadRequest((_describe(violations) if named else None) or self.error_text, violations)
 
     def is_named(self, violation: FieldViolation) -> bool:
-        """Return whether an error that could use `error_text` names this violation instead."""
+        """Return whether an error names this violation even if there is an `error_text`."""
         return False
 
     def validate(self, value: object) -> Any:
@@ -125,7 +125,7 @@ class JsonBody(RequestInput):
 
 @dataclass(frozen=True)
 class QueryParameters(RequestInput):
-    """Reads the query. Unknown or repeated parameters are errors, so that mistyped filters don't match everything."""
+    """Reads the query. Unknown or repeated parameters are errors, so a mistyped filter doesn't match everything."""
 
     @override
     async def read(self, request: Request) -> Any:
@@ -137,7 +137,7 @@ class QueryParameters(RequestInput):
 
 
 def _describe(violations: Iterable[FieldViolation]) -> str | None:
-    """Return a text that names each violation, or None if there are none."""
+    """Return a text that names each violation, or None if there is no violation."""
     return "; ".join(f"{violation.field or 'Request body'} {violation.rule}" for violation in violations) or None
 
 

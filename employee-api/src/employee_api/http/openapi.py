@@ -1,4 +1,4 @@
-"""Generates the OpenAPI 3.1 document of the API from its operations and their models."""
+"""Generates the API's OpenAPI 3.1 document from the operations and their models."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from http import HTTPStatus
@@ -24,13 +24,13 @@ EXAMPLE_ID = "3f1c8a6e-52d0-4b7e-9a44-0c6d1f2e7b58"
 _EXAMPLES_BY_FORMAT = {"uuid": EXAMPLE_ID, "date": "2026-03-31", "date-time": "2026-03-14T15:09:26.000000Z"}
 _EXAMPLES_BY_TYPE = {"boolean": True, "integer": 1, "number": 1.0, "string": "text", "null": None}
 _TEXT = {"type": "string"}
-# `document` contains the constant parts, including the probes that the chassis serves. `access` and `parameters`
-# describe required rights and request headers; these descriptions are copied into each operation that needs them.
+# `document` contains the constant parts, including the chassis's probes. `access` describes required rights and
+# `parameters` describes request headers; both are copied into each operation that needs them.
 _BASE: Json = orjson.loads(Path(__file__).with_name("openapi_base.json").read_bytes())
 
 
 def describe(operations: Sequence[Operation], mode: AuthMode, common: Sequence[ApiError] = ()) -> Json:
-    """Return the document for this mode; every operation can also return the `common` errors."""
+    """Return the document for this mode. Every operation can also return the `common` errors."""
     base: Json = _BASE["document"]
     description = _Description(operations, mode, common)
     paths: Json = {}
@@ -44,7 +44,7 @@ def describe(operations: Sequence[Operation], mode: AuthMode, common: Sequence[A
 
 
 class _Description:
-    """Describes operations. Their JSON Schemas refer to `definitions`, which contain each model once."""
+    """Describes operations. Their JSON Schemas refer to `definitions`, which contains each model once."""
 
     def __init__(self, operations: Sequence[Operation], mode: AuthMode, common: Sequence[ApiError]) -> None:
         self._mode = mode
@@ -152,7 +152,7 @@ class _Description:
         return dict(self._schemas[operation.input.model.__name__, "validation"])
 
     def _output(self, name: str) -> Json:
-        """Return the schema of an operation's output, or of an error's model."""
+        """Return the schema of an operation's output or of an error model."""
         return dict(self._schemas[name, "serialization"])
 
     def _media_type(self, schema: Json) -> Json:
@@ -160,17 +160,14 @@ class _Description:
 
 
 def _response(description: str, headers: Iterable[str], content: Json | None = None) -> Json:
-    """Describe a response with these headers and X-Request-ID."""
+    """Describe a response that has these headers and X-Request-ID."""
     names = sorted({*headers, "X-Request-ID"})
     references = {name: {"$ref": f"#/components/headers/{name}"} for name in names}
     return {"description": description, "headers": references} | ({"content": content} if content else {})
 
 
 def _example(schema: Json, definitions: dict[str, Json]) -> Any:
-    """Return a value that conforms to the schema: its own example, or else one for its type.
-
-    References in the schema are looked up in `definitions`.
-    """
+    """Return the schema's own example, or else a value of its type. `definitions` resolves references."""
     if "$ref" in schema:
         schema = definitions[schema["$ref"].rpartition("/")[2]] | schema
     for key in ("examples", "enum"):

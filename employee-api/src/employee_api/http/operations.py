@@ -1,4 +1,4 @@
-"""Operations: both the routes and the API description are generated from them, so the two always agree."""
+"""Defines operations. Both the routes and the API description are generated from them, so the two always agree."""
 
 import asyncio
 import re
@@ -30,9 +30,9 @@ _MAX_USER_AGENT_LENGTH = 300
 
 @dataclass
 class Call(Generic[InputT]):
-    """An authorized request with its validated input, and the ids in its path.
+    """An authorized request, with its validated input and the ids in its path.
 
-    `response_headers` and `cookies` are added to a JSON response.
+    `response_headers` and `cookies` are added to the operation's JSON response.
     """
 
     request: Request
@@ -44,25 +44,24 @@ class Call(Generic[InputT]):
 
     @property
     def user(self) -> Actor:
-        """The user who makes the request. With `Access.SELF`, an operation always has a user."""
+        """The user who makes the request. An operation with `Access.SELF` always has a user."""
         if self.actor is None:
             raise errors.AuthenticationRequired
         return self.actor
 
     @property
     def id(self) -> uuid.UUID:
-        """The first id in the path."""
         return self.ids["id"]
 
     @property
     def origin(self) -> dict[str, str]:
-        """The client's address and truncated user agent."""
+        """The client's address, and the first characters of its user agent."""
         client = self.request.client
         user_agent = self.request.headers.get("user-agent", "")[:_MAX_USER_AGENT_LENGTH]
         return {"address": client.host if client else "", "user_agent": user_agent}
 
     async def while_connected(self, work: Coroutine[Any, Any, T]) -> T:
-        """Await `work`, which may be queued. If the client leaves first, cancel `work` and raise ClientDisconnect."""
+        """Await `work`. If the client disconnects first, cancel `work` and raise ClientDisconnect."""
         working = asyncio.create_task(work)
         leaving = asyncio.create_task(_disconnected(self.request))
         try:
@@ -77,7 +76,6 @@ class Call(Generic[InputT]):
 
     @property
     def if_match(self) -> str | None:
-        """The `If-Match` header, for `require_match`; None if the request does not have it."""
         return _joined(self.request, "if-match")
 
 
@@ -86,7 +84,7 @@ Handler = Callable[[Call[Any]], Awaitable[Any]]
 
 @dataclass(frozen=True)
 class Operation:
-    """A method on a path. The handler's annotations define the types of its input and output.
+    """An HTTP method on a path. The handler's annotations define the types of its input and output.
 
     Attributes:
         named: the operation's unique name in the API; by default the handler's name.
@@ -95,11 +93,11 @@ class Operation:
         tagged: whether a success has an `ETag` header. A GET then also supports `If-None-Match`.
         sets_cookies: whether a success sets cookies unless authorization is off.
         csv_example: returns an example for the API description; set only if the handler responds with CSV.
-        repeatable: whether a repetition with the same Idempotency-Key gets the stored response. The response must not
-            contain a secret, and every change must be made in a `transaction`.
+        repeatable: whether a repeated request with the same Idempotency-Key gets the stored response. The response must
+            not contain a secret, and the handler must make every change in a `transaction`.
         failures: errors that clients can get in any mode, besides invalid input and unknown ids in the path. If they
             include PreconditionFailed, the operation supports `If-Match`.
-        enforced_failures: further errors that clients can get when authorization is enforced.
+        enforced_failures: further errors that clients can get if authorization is enforced.
     """
 
     method: str
@@ -124,12 +122,11 @@ class Operation:
 
     @cached_property
     def path_ids(self) -> dict[str, type[errors.ApiError]]:
-        """The error for an unknown id, by the name of the id in the path."""
+        """Maps the name of each id in the path to the error for an unknown id."""
         return {name: errors.NOT_FOUND[segment] for segment, name in re.findall(r"(\w+)/\{(\w+)\}", self.path)}
 
     @cached_property
     def input(self) -> RequestInput:
-        """The object that reads and validates a request's input."""
         call, _result = get_type_hints(self.handler).values()
         model = get_args(call)[0]
         if model is type(None):
@@ -138,12 +135,11 @@ class Operation:
 
     @cached_property
     def output(self) -> TypeAdapter[Any]:
-        """The type of the JSON response."""
         return TypeAdapter(get_type_hints(self.handler)["return"])
 
     @property
     def scope(self) -> Scope | None:
-        """The scope that an API token needs; None if the operation is open or accepts no API token."""
+        """The scope that an API token needs. None if the operation is open, or accepts no API token."""
         if self.access in (Access.OPEN, Access.SELF):
             return None
         resource = "users" if self.tag == "auth" else self.tag
@@ -184,7 +180,7 @@ class Operation:
         return failures
 
     async def respond(self, request: Request, authorizer: Authorizer, stored: StoredResponses) -> Response:
-        """Authorize the request and return the handler's response. Raise a documented error if either fails."""
+        """Authorize the request, and return the handler's response. Raise one of the documented errors on failure."""
         actor = await authorizer.authorize(request, self.name, self.access, self.scope)
         call = Call(request, actor, await self.input.read(request), self._parse_ids(request))
         if self.repeatable and (repeatable := identify(request, self.name, actor, call.input)):
@@ -219,6 +215,6 @@ async def _disconnected(request: Request) -> None:
 
 
 def _joined(request: Request, header: str) -> str | None:
-    # A client may spread the list over several header lines.
+    # A client may split a list of tags over several header lines.
     lines = request.headers.getlist(header)
     return ", ".join(lines) if lines else None

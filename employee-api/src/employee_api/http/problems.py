@@ -1,4 +1,4 @@
-"""Error responses: `{"error": …}`, or a problem document (RFC 9457) for clients whose `Accept` prefers one."""
+"""Renders an error as `{"error": …}`, or as a problem document (RFC 9457) if the `Accept` header prefers that."""
 
 import math
 import re
@@ -16,7 +16,6 @@ _QUALITY = re.compile(r"\s*q\s*=\s*(0(?:\.[0-9]{0,3})?|1(?:\.0{0,3})?)\s*", re.I
 
 
 def error_response(request: HTTPConnection, error: errors.ApiError) -> Response:
-    """Return the response for an error, in the format that the client prefers."""
     status = int(error.status)
     headers = {"vary": "Accept"}
     if error.retry_after_seconds is not None:

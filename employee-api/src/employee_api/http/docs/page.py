@@ -1,4 +1,4 @@
-"""Renders the page `/docs`, which needs no script and fetches nothing."""
+"""Renders the page `/docs`, which uses no scripts and loads no other files."""
 
 import json
 import re
@@ -25,7 +25,7 @@ _COOKIES = "cookies.txt"
 
 
 def page(document: Json, mode: AuthMode) -> str:
-    """Render an OpenAPI document as an HTML page, with a guide to the API in this mode.
+    """Render an OpenAPI document as an HTML page that explains how to sign in with this mode.
 
     The page contains a placeholder for the server's address, which `at_address` replaces.
     """
@@ -53,7 +53,7 @@ def page(document: Json, mode: AuthMode) -> str:
 
 
 def at_address(html: str, address: str) -> str:
-    """Insert the server's address, such as `https://api.example.com`, into the page's commands."""
+    """Replace the placeholder in the page's commands by the server's address, such as `https://api.example.com`."""
     return html.replace(_SERVER, escape(address))
 
 
@@ -73,7 +73,7 @@ def _operations(document: Json) -> Iterator[Json]:
 
 
 def _curl_command(method: str, path: str, operation: Json) -> str:
-    """Return a curl command with the operation's examples, and with the cookie file if it needs a session."""
+    """Return a curl command that sends the operation's example values, and a session's cookie if it needs one."""
     parts = ["curl"]
     body = operation.get("requestBody")
     if method != "get" and not (method == "post" and body):
@@ -101,5 +101,4 @@ def _target(path: str, parameters: list[Json]) -> str:
 
 
 def every_error() -> list[ApiError]:
-    """Return an instance of each error class."""
     return [kind() for kind in ApiError.__subclasses__()]
