@@ -1,4 +1,4 @@
-"""Database tables, the same on SQLite and PostgreSQL. Timestamps are UTC with microseconds; ids are UUIDs."""
+"""Database tables for SQLite and PostgreSQL. Timestamps are UTC with microseconds; ids are UUIDs."""
 
 import uuid
 from datetime import UTC, date, datetime
@@ -40,7 +40,7 @@ _TEXT: Any = Field(sa_type=Text)
 _TIMESTAMP: Any = Field(sa_type=UtcDateTime)
 _INDEXED_TIMESTAMP: Any = Field(sa_type=UtcDateTime, index=True)
 _OPTIONAL_TIMESTAMP: Any = Field(default=None, sa_type=UtcDateTime)
-# The database has a default because replicas of the previous release insert rows without the column.
+# The column has a server default, because replicas of the previous release insert rows without the column.
 _ADDED_TEXT: Any = Field(default="", sa_type=Text, sa_column_kwargs={"server_default": text("''")})
 # The database clears the column when the user is deleted.
 _USER_REFERENCE: Any = Field(default=None, foreign_key="users.id", ondelete="SET NULL", index=True)
@@ -49,8 +49,6 @@ _OWNER: Any = Field(foreign_key="users.id", ondelete="CASCADE", index=True)
 
 
 class Entity(SQLModel):
-    """A row with an id; lists are paged by creation time."""
-
     id: uuid.UUID = Field(primary_key=True)
     created_at: datetime = _TIMESTAMP
 
@@ -58,7 +56,7 @@ class Entity(SQLModel):
 class User(Entity, table=True):
     """An employee. Uniqueness and login use `email_key`; `email` is stored as entered.
 
-    A user who registered openly is `approved` once a management role gives them a role.
+    A user who registered without an invitation is not `approved` until a management user gives them a role.
     """
 
     __tablename__ = "users"
@@ -91,7 +89,7 @@ class Task(Entity, table=True):
 
 
 class Comment(Entity, table=True):
-    """A comment on a task: deleted with the task, but not with its author."""
+    """A comment on a task. It is deleted with the task, but not with its author."""
 
     __tablename__ = "comments"
     __table_args__ = (Index("ix_comments_task_id_created_at_id", "task_id", "created_at", "id"),)
@@ -103,7 +101,7 @@ class Comment(Entity, table=True):
 
 
 class Activity(Entity, table=True):
-    """A change to a user or task. It copies the subject's id and name because it outlives the subject."""
+    """A change to a user or task. The subject's id and name are copies, because the activity outlives the subject."""
 
     __tablename__ = "activities"
     __table_args__ = (
@@ -120,7 +118,7 @@ class Activity(Entity, table=True):
 
 
 class Session(SQLModel, table=True):
-    """A login session. Only a hash of its token is stored, so reading this table gives no access."""
+    """A login session. Only a hash of its token is stored, so read access to this table doesn't let anyone log in."""
 
     __tablename__ = "sessions"
 
@@ -134,7 +132,7 @@ class Session(SQLModel, table=True):
 
 
 class ApiToken(Entity, table=True):
-    """A token that lets a program act for a user. Its scopes are separated by spaces."""
+    """A token that lets a program act for a user. `scopes` are separated by spaces."""
 
     __tablename__ = "api_tokens"
 
@@ -162,8 +160,6 @@ class SingleUseLink(Entity, table=True):
 
 
 class SignIn(Entity, table=True):
-    """An attempt to sign in to an account, with its outcome."""
-
     __tablename__ = "sign_ins"
     __table_args__ = (Index("ix_sign_ins_created_at_id", "created_at", "id"),)
 
@@ -185,7 +181,7 @@ class Device(SQLModel, table=True):
 
 
 class FailureCount(SQLModel, table=True):
-    """The number of failures, such as failed logins to an account, in a window that began with the first failure."""
+    """Counts failures, such as failed logins to an account, in a window that begins with the first failure."""
 
     __tablename__ = "failure_counts"
 
@@ -196,10 +192,7 @@ class FailureCount(SQLModel, table=True):
 
 
 class StoredResponse(SQLModel, table=True):
-    """The response to a request with an Idempotency-Key, to be returned when the request is repeated.
-
-    `key_hash` is the SHA-256 hash of the caller, operation and key; `fingerprint` is that of the input.
-    """
+    """The response to a request with an Idempotency-Key, returned again if the request is repeated."""
 
     __tablename__ = "stored_responses"
 

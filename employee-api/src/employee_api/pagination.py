@@ -1,6 +1,6 @@
-"""Splits lists into pages, newest first by default.
+"""Splits lists into pages, newest rows first by default.
 
-A cursor identifies the last row of a page, so rows that are added later do not shift the following pages.
+A cursor identifies the last row of a page, so rows added later don't shift the pages that follow.
 """
 
 import base64
@@ -30,8 +30,6 @@ _CURSOR: TypeAdapter[tuple[str, Any, uuid.UUID]] = TypeAdapter(tuple[str, Any, u
 
 
 class PageQuery(Input):
-    """Which page of a list to return."""
-
     cursor: str | None = Field(default=None, description="`next` of the previous page")
     limit: Limit = 50
 
@@ -41,9 +39,9 @@ class SortKey:
     """What a list is sorted by. Rows with the same value are sorted by id; rows without a value come last.
 
     Attributes:
-        name: the name of this key in cursors. A cursor is valid only for the key and direction it was made for.
+        name: the name of this key in cursors. A cursor is valid only for the key and direction that it was made for.
         expression: the SQL expression to sort by.
-        values: validates cursors' values. It must refuse what the database can't store: clients may forge cursors.
+        values: validates the values in cursors. Clients may forge cursors, so refuse what the database can't store.
         optional: whether the expression may be NULL.
     """
 

@@ -1,6 +1,6 @@
 """Base classes for request and response models, and models that several features share.
 
-The API description is generated from these models and contains their docstrings.
+The API description is generated from the models, including their docstrings.
 """
 
 import uuid
@@ -30,7 +30,7 @@ def _without_defaults(schema: dict[str, Any]) -> None:
 
 
 class Patch(StrictInput):
-    """Changes to some fields: `model_dump(exclude_unset=True)` returns those in the request."""
+    """Changes to some fields. `model_dump(exclude_unset=True)` returns only the fields in the request."""
 
     model_config = ConfigDict(json_schema_extra=_without_defaults)
 

@@ -1,5 +1,3 @@
-"""Settings of the employee API, read from the environment."""
-
 import os
 from dataclasses import field
 from enum import StrEnum
@@ -16,7 +14,7 @@ from employee_api.breached_passwords import parse_breached_passwords_file
 
 
 class AuthMode(StrEnum):
-    """Whether authorization is off, only observed, or enforced."""
+    """`observe` counts and logs the requests that `enforce` would refuse."""
 
     OFF = "off"
     OBSERVE = "observe"
@@ -24,8 +22,6 @@ class AuthMode(StrEnum):
 
 
 class RegistrationMode(StrEnum):
-    """Who may register: anyone, only those with an invitation, or no one."""
-
     OPEN = "open"
     INVITE = "invite"
     CLOSED = "closed"
@@ -34,13 +30,13 @@ class RegistrationMode(StrEnum):
 _DEFAULT_PORTS = {"http": ":80", "https": ":443"}
 _MAX_PASSWORD_THREADS = 4
 _PASSWORD_MIN_LENGTH = 12
-_LONGEST_MIN_LENGTH = 64  # NIST SP 800-63B: passwords of 64 characters must be allowed
-# At most a century, because databases must be able to store the current time plus a duration.
+_LONGEST_MIN_LENGTH = 64  # NIST SP 800-63B requires allowing passwords of 64 characters
+# Limit durations to a century, because databases must be able to store the current time plus a duration.
 _Duration = Annotated[float, Meta(gt=0, le=100 * 365 * 24 * 3600)]
 
 
 def _password_threads() -> int:
-    """Return one thread per core, but leave one core for other work; at most 4, because each hash takes 19 MiB."""
+    """Leave one core for other work, and use at most 4 threads, because each hash takes 19 MiB."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return max(1, min(cores - 1, _MAX_PASSWORD_THREADS))
 
@@ -54,7 +50,7 @@ def _parse_origins(text: str) -> frozenset[str]:
 
 
 class EmployeeApiSettings(HttpServiceSettings):
-    """Process settings. Each is read from the environment variable with the field's name in capitals."""
+    """Settings. Each is read from the environment variable with the field's name in capitals."""
 
     port: Port = 8000
     database_url: DatabaseUrl = SecretStr("sqlite:///.shop/employee-api.db")
@@ -75,5 +71,5 @@ class EmployeeApiSettings(HttpServiceSettings):
 
     @property
     def min_password_length(self) -> int:
-        """The configured minimum; by default 12, or 1 if `AUTH_MODE` is `off`, which is documented without one."""
+        """The configured minimum, or else 12 (1 if `AUTH_MODE` is `off`, because the contract sets no minimum)."""
         return self.password_min_length or (1 if self.auth_mode is AuthMode.OFF else _PASSWORD_MIN_LENGTH)

@@ -1,4 +1,4 @@
-"""Alembic's command line (`alembic check`, `alembic revision --autogenerate`); the API migrates without it."""
+"""Serves Alembic's command line (`alembic check`, `alembic revision --autogenerate`). The API migrates without it."""
 
 from alembic import context
 

@@ -1,4 +1,4 @@
-"""Comments on tasks. Every change is recorded as a task activity, with the comment's id but not its text."""
+"""Handles comments on tasks. Activities record every change to a comment, but not the comment's text."""
 
 import uuid
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ from employee_api.tasks.tasks import get_task, lock_users
 
 @dataclass
 class CommentHandlers(Repository):
-    """Handles comments. Only the author may edit a comment; the author and management roles may delete it."""
+    """Only the author may edit a comment. The author and users with a management role may delete it."""
 
     authorizer: Authorizer
 
@@ -58,7 +58,7 @@ class CommentHandlers(Repository):
             return await _get_comment(connection, call)
 
     async def add_comment(self, call: Call[CommentInput]) -> CommentOutput:
-        """Add a comment. Its author is the caller, or, if the caller is unknown, the author named in the request."""
+        """Add a comment. Its author is the signed-in caller, or else the author that the request names."""
         task_id, now, body = call.id, self.clock(), call.input.body
         author_id = call.actor.id if call.actor else call.input.author_id
         comment = CommentOutput(
@@ -76,7 +76,7 @@ class CommentHandlers(Repository):
         return comment
 
     async def edit_comment(self, call: Call[CommentPatch]) -> CommentOutput:
-        """Replace the text and return the comment. If the text is the same, record no edit."""
+        """Replace the comment's text. If the text stays the same, record no edit."""
         await self._require_author(call, "edit_comment")
         now, body = self.clock(), call.input.body
         async with transaction(self.engine) as connection:
@@ -102,7 +102,7 @@ class CommentHandlers(Repository):
         return Deleted(id=comment.id)
 
     async def _require_author(self, call: Call[Any], operation: str) -> None:
-        # No lock is needed, because a comment never gets a different author.
+        # No lock is needed, because a comment never gets another author.
         comment = await self.get_comment(call)
         if call.actor is not None and comment.author_id != call.actor.id:
             self.authorizer.refuse(NotTheAuthor(), operation)

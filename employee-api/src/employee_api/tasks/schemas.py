@@ -1,5 +1,3 @@
-"""Request and response models for tasks and comments."""
-
 import uuid
 from datetime import date
 from enum import StrEnum
@@ -95,8 +93,6 @@ class Order(StrEnum):
 
 
 class TaskQuery(PageQuery):
-    """Which tasks to list, in which order."""
-
     q: SearchText | None = Field(
         default=None, description="Words that the title or description must contain, in upper or lower case"
     )

@@ -1,7 +1,7 @@
 """Filters, searches and sorts tasks, with the same results on SQLite and PostgreSQL.
 
-Searching and sorting by title ignore case (also outside ASCII, unless a PostgreSQL database has the locale `C`).
-Nothing else is normalized: "é" is not "e", "ß" is not "ss", and a composed "é" is not a decomposed "é".
+Searches and sorting by title ignore case, outside ASCII too unless a PostgreSQL database has the locale `C`. Nothing
+else is normalized: "é" is not "e", "ß" is not "ss", and a composed "é" is not a decomposed "é".
 """
 
 from datetime import date
@@ -22,7 +22,7 @@ from employee_api.tasks.schemas import Priority, Status, TaskOutput, TaskQuery, 
 
 
 class LowerCase(GenericFunction[str]):
-    """An SQL function that lower-cases text, and makes the database compare and sort it by code points."""
+    """The SQL function that lower-cases text. The database compares and sorts its result by code points."""
 
     type = Text()
     inherit_cache = True
@@ -39,7 +39,7 @@ def _on_sqlite(text: LowerCase, compiler: SQLCompiler, **options: Any) -> str:
 
 
 def register_functions(engine: AsyncEngine) -> None:
-    """Add `unicode_lower` to SQLite, whose own `lower` is limited to ASCII. Call this before the first connection."""
+    """Add `unicode_lower` to SQLite, whose own `lower` handles only ASCII. Call this before the first connection."""
     if engine.dialect.name == "sqlite":
 
         def register(connection: Any, _record: Any) -> None:
@@ -63,7 +63,6 @@ _EQUAL_COLUMNS = {
 
 
 def matching_tasks(query: TaskQuery) -> Select[Any]:
-    """Return a query for the tasks that match every filter in the request."""
     given = query.model_dump(include=set(_EQUAL_COLUMNS), exclude_none=True)
     conditions: list[ColumnElement[bool]] = [col(_EQUAL_COLUMNS[name]) == value for name, value in given.items()]
     if query.unassigned is not None:

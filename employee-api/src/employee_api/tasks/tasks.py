@@ -1,6 +1,6 @@
-"""Tasks. Every change is recorded as an activity in the same transaction.
+"""Handles tasks. Every change is recorded as an activity in the same transaction.
 
-Every transaction locks users before tasks, and both in id order, so that transactions can't deadlock.
+Transactions lock users before tasks, and both in the order of their ids, so that transactions can't deadlock.
 """
 
 import uuid
@@ -43,9 +43,9 @@ async def get_task(connection: AsyncConnection, task_id: uuid.UUID, *, lock: boo
 
 
 async def lock_users(connection: AsyncConnection, actor: Actor | None, *others: uuid.UUID | None) -> set[uuid.UUID]:
-    """Lock the actor and other users against deletion until the transaction ends; return the ids of existing users.
+    """Lock the actor and other users against deletion until the transaction ends. Return the ids of existing users.
 
-    Raise AuthenticationRequired if the actor was deleted.
+    Raise AuthenticationRequired if the actor has been deleted.
     """
     user_ids = {user_id for user_id in (actor and actor.id, *others) if user_id is not None}
     if not user_ids:

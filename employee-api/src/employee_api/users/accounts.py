@@ -1,4 +1,4 @@
-"""Users and their accounts. Every change is recorded as an activity in the same transaction."""
+"""Handles users' accounts. Every change is recorded as an activity in the same transaction."""
 
 import uuid
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ UserT = TypeVar("UserT", bound=UserOutput)
 
 @dataclass
 class UserHandlers(Repository):
-    """Handles users' own accounts, and user administration.
+    """Lets users manage their own account, and lets management users manage other accounts.
 
     If authorization is enforced, the last management user can't be deleted, and employees can't see others' e-mails.
     """
@@ -95,7 +95,7 @@ class UserHandlers(Repository):
         async with transaction(self.engine) as connection:
             ends_management = "deleted" if self.authorizer.enforced else None
             user = await lock_user(connection, user_id, actor, ends_management=ends_management)
-            # Users who delete themselves are gone when the activity is inserted, so the activity can't refer to them.
+            # If users delete themselves, the activity can't refer to them, because it is inserted after their deletion.
             remaining_actor = None if actor and actor.id == user_id else actor
             await _detach_from_tasks(connection, user_id, remaining_actor, now)
             await connection.execute(delete(User).where(col(User.id) == user_id))
@@ -123,11 +123,11 @@ class UserHandlers(Repository):
         return await self._end_access(call, "deactivated", self.clock(), ends_management="deactivated")
 
     async def reactivate_user(self, call: Call[None]) -> AccountOutput:
-        # Reactivation ends access again, because a login during the deactivation may have created a session.
+        # End access again, because a login that ran during the deactivation may have created a session.
         return await self._end_access(call, "reactivated", None)
 
     def _visible(self, user: UserT, reader: Actor | None) -> UserT:
-        """Return the user as the reader may see them: only management roles see other users' e-mails."""
+        """Return the user as the reader may see them. Only management users see other users' e-mails."""
         sees_all = not self.authorizer.enforced or reader is None or reader.manages or reader.id == user.id
         return user if sees_all else user.model_copy(update={"email": ""})
 
@@ -188,8 +188,8 @@ async def _detach_from_tasks(
     """Remove the user as assignee and reporter of tasks, and record an activity for each task."""
     assigned, reported = col(Task.assignee_id) == user_id, col(Task.reporter_id) == user_id
     fields = (col(Task.id), col(Task.title), col(Task.assignee_id), col(Task.reporter_id))
-    # Also lock the tasks on which the user has commented: deleting the user clears the author of these comments, which
-    # could deadlock with a concurrent deletion of such a task.
+    # Also lock the tasks on which the user has commented. Deleting the user changes these comments, which could
+    # otherwise deadlock with a concurrent deletion of their task.
     commented = col(Task.id).in_(select(col(Comment.task_id)).where(col(Comment.author_id) == user_id))
     affected = select(*fields).where(or_(assigned, reported, commented)).order_by(col(Task.id)).with_for_update()
     tasks = (await connection.execute(affected)).mappings().all()

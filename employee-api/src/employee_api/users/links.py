@@ -1,4 +1,4 @@
-"""Single-use links, which invite users or let them set a password. Only the hashes of their tokens are stored."""
+"""Single-use links invite people to register, or let users set a password. Only hashes of their tokens are stored."""
 
 import uuid
 from collections.abc import Collection
@@ -29,10 +29,10 @@ async def create_link(
     now: datetime,
     **allows: Any,
 ) -> tuple[SingleUseLink, str]:
-    """Create a link, and return it with its token, of which only a hash is stored. Also delete expired links.
+    """Create a link, and return it with its token. Only the token's hash is stored. Also delete expired links.
 
-    `allows` is the `role` and `dept` for an invitation, or the `user_id` for a password reset. The caller must already
-    have locked the creator and this user.
+    `allows` contains `role` and `dept` for an invitation, or `user_id` for a password reset. The caller must already
+    have locked the creator and the user with this id.
     """
     token = new_token()
     link = SingleUseLink(
@@ -58,10 +58,10 @@ async def is_usable(rows: Repository, purpose: LinkPurpose, token: str) -> bool:
 async def use_link(
     connection: AsyncConnection, purpose: LinkPurpose, token: str, now: datetime, *, require_manager: bool
 ) -> Row[Any] | None:
-    """Mark a link as used and return its columns, or None if the link is not usable. Lock its user and its creator.
+    """Mark a link as used and return its row, or return None if the link isn't usable. Lock its user and its creator.
 
-    With `require_manager` the creator must still be able to manage others, and must outrank the user or the invited
-    role. This rules out links from before authorization was enforced, and links from users who have left.
+    With `require_manager`, the creator must still be able to manage others, and must outrank the user or the invited
+    role. This rules out links that were created before authorization was enforced, and links of creators who have left.
     """
     usable = _usable(purpose, token, now)
     link = (await connection.execute(select(SingleUseLink).where(usable))).first()
@@ -77,9 +77,10 @@ async def use_link(
 
 
 async def end_access(connection: AsyncConnection, user_id: uuid.UUID, kept: Collection[bytes] = ()) -> None:
-    """Delete the user's sessions, API tokens and devices except those with `kept` hashes, and links for or by the user.
+    """Delete the user's sessions, API tokens and devices, and the links that are for the user or were created by them.
 
-    This ends everything that an intruder may have created with the user's password or session.
+    This ends all access that an intruder may have gained with the user's password or session. Sessions and devices
+    whose token hashes are in `kept` remain.
     """
     table: Any
     for table in (Session, ApiToken, Device):

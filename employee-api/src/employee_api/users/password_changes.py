@@ -1,5 +1,3 @@
-"""Password changes: by users who know their password, and with single-use links from management users."""
-
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -26,14 +24,14 @@ _RESET_LIFETIME = timedelta(hours=24)
 class PasswordHandlers(Repository):
     """Handles password changes. A new password ends all access that the old password gave.
 
-    If authorization is enforced, a link is valid only while its creator outranks the user.
+    If authorization is enforced, a link to reset a password is valid only while its creator outranks the user.
     """
 
     new_users: NewUserPreparer
     authorizer: Authorizer
 
     def operations(self, change_own_password: Handler) -> list[Operation]:
-        """Return the operations; `change_own_password` must verify the current password before it calls `change`."""
+        """Return the operations. `change_own_password` must verify the current password, and then call `change`."""
         return [
             Operation(
                 "PUT", "/api/auth/me/password", "Change your password, and end your other sessions",
@@ -52,7 +50,7 @@ class PasswordHandlers(Repository):
         ]  # fmt: skip
 
     async def change(self, call: Call[PasswordChangeInput], account: Account) -> None:
-        """Replace the user's own password, and end access elsewhere. Raise WrongPassword if the old one has changed."""
+        """Replace the user's password, and end access elsewhere. Raise WrongPassword if another request was faster."""
         password_hash = await call.while_connected(self.new_users.hash(call.input.new_password, "new_password"))
         async with transaction(self.engine) as connection:
             user = await lock_user(connection, account.user.id, call.user)
@@ -66,7 +64,7 @@ class PasswordHandlers(Repository):
             await record(connection, call.user, "changed_password", self.clock(), subject)
 
     async def allow_password_reset(self, call: Call[None]) -> CreatedPasswordReset:
-        """Create a link that lets the user set a password, and delete any older link."""
+        """Create a link that lets the user set a password, and delete earlier links for this user."""
         user_id, now = call.id, self.clock()
         if call.actor is not None and call.actor.id == user_id:  # a stolen session must not replace the password
             self.authorizer.refuse(errors.HigherRoleRequired(), "allow_password_reset")
@@ -82,7 +80,7 @@ class PasswordHandlers(Repository):
     async def reset_password(self, call: Call[PasswordResetInput]) -> Success:
         """Set the password of the link's user, and end all their access."""
         token = call.input.token
-        if not await is_usable(self, LinkPurpose.PASSWORD_RESET, token):  # check before hashing, which is expensive
+        if not await is_usable(self, LinkPurpose.PASSWORD_RESET, token):  # check before the expensive hashing
             raise errors.InvalidPasswordReset
         password_hash = await call.while_connected(self.new_users.hash(call.input.password))
         now = self.clock()

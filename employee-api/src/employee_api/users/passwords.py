@@ -21,7 +21,7 @@ from employee_api.fields import MAX_PASSWORD_LENGTH, normalize_password
 
 T = TypeVar("T")
 
-# How much nicer hashing threads are than the event loop, so that floods of logins don't slow down other requests.
+# Added to the niceness of hashing threads, so that floods of logins don't slow down other requests.
 _NICENESS = 10
 # A hash takes tens of milliseconds, so the last request in a full queue waits for a few seconds.
 _MAX_WAITING = 200
@@ -49,9 +49,9 @@ class BoundedSemaphore:
 
 
 class HashingQueue(Enum):
-    """The kinds of hashing work. Each has its own queue, so a flood of one kind at most triples waits for the others.
+    """Each kind of hashing work has its own queue. Floods of other kinds at most triple the wait in a queue.
 
-    Logins from known devices do not queue behind strangers' guesses.
+    Logins from known devices don't queue behind strangers' guesses.
     """
 
     KNOWN_DEVICE = "known device"
@@ -81,7 +81,7 @@ class PasswordHasher:
         self._tracer = (telemetry or Telemetry()).tracer
         self._executor = ThreadPoolExecutor(threads, thread_name_prefix="password", initializer=_lower_priority)
         self._threads = asyncio.Semaphore(threads)
-        # The queues take turns, because only the first call in each waits for a thread; the rest wait behind that call.
+        # Only the first call in each queue waits for a thread, so the queues take turns.
         self._first = {queue: BoundedSemaphore(1, _MAX_WAITING - 1) for queue in HashingQueue}
 
     async def hash(self, password: str) -> str:
@@ -102,7 +102,7 @@ class PasswordHasher:
         self._executor.shutdown(wait=False, cancel_futures=True)
 
     async def run(self, queue: HashingQueue, work: Callable[[], T]) -> T:
-        """Run `work` in a thread when its turn comes. Raise TooManyPasswords if 200 calls already wait in the queue."""
+        """Run `work` in a thread when its turn comes. Raise TooManyPasswords if the queue is full."""
         submitted = time.perf_counter()
         async with self._first[queue].slot():
             await self._threads.acquire()
@@ -110,7 +110,7 @@ class PasswordHasher:
         running = asyncio.get_running_loop().run_in_executor(self._executor, work)
         running.add_done_callback(lambda _: self._threads.release())
         record_wait(self._tracer, "password.wait", submitted, started)
-        # A hash computation that has begun can't be stopped, and occupies its thread until it ends.
+        # Hashing that has begun can't be stopped, so it occupies its thread even if the caller is cancelled.
         return await shared_result(running)
 
     def _verify(self, password: str, stored: str | None) -> tuple[bool, str | None]:

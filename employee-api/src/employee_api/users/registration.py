@@ -1,5 +1,3 @@
-"""Registration (open, by invitation, or closed), and checks of the passwords that users choose."""
-
 import asyncio
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -75,7 +73,7 @@ class NewUserPreparer:
         return NewUser(new.name, new.email, password_hash, new.role or DEFAULT_ROLE, new.dept or "")
 
     async def hash(self, password: str, field: str = "password") -> str:
-        """Hash a chosen password. If it breaks a rule, raise WeakPassword, which names the request's `field`."""
+        """Hash a password that a user chose. Raise WeakPassword, naming the request's `field`, if it breaks a rule."""
         normalized = normalize_password(password)
         if len(normalized) < self.min_length:
             raise errors.WeakPassword(f"must have at least {self.min_length} characters", field)
@@ -91,11 +89,11 @@ class RegistrationHandlers(Repository):
     """Decides who may register, and with which rights.
 
     If authorization is enforced, users who register without an invitation become employees who await approval, and only
-    management roles can invite.
+    management users can invite.
 
     Attributes:
-        mode: who may register. None means anyone, but with enforced authorization only until anyone can manage users.
-        per_address: the number of attempts to register that each network, and each invitation, has in a window.
+        mode: who may register. None means anyone, but with enforced authorization only until a user can manage others.
+        per_address: how many attempts to register each network and each invitation may make in a window.
     """
 
     users: UserRepository
@@ -136,7 +134,7 @@ class RegistrationHandlers(Repository):
         ]  # fmt: skip
 
     async def register(self, call: Call[RegistrationInput]) -> UserOutput:
-        """Create a user. An invitation decides their role; without one, they may have to await approval."""
+        """Create a user. An invitation sets their role; without an invitation, they may have to await approval."""
         invitation = call.input.invite or None
         await self._check(invitation)
         source = ("invitation", invitation) if invitation else ("registration", network(call.origin["address"]))
@@ -193,7 +191,7 @@ class RegistrationHandlers(Repository):
         return Deleted(id=call.id)
 
     async def _check(self, invitation: str | None) -> None:
-        """Refuse invalid registrations before their passwords are hashed, which is expensive."""
+        """Refuse invalid registrations before the expensive hashing of their passwords."""
         await self._check_open("register")
         if invitation is None:
             if self.mode is RegistrationMode.INVITE:
@@ -214,7 +212,7 @@ class RegistrationHandlers(Repository):
             return
         count = (await self.counts.read([key])).get(key)
         if count is None or count.failures < self.per_address:
-            # A separate transaction gives concurrent attempts distinct counts, which remain even if a request fails.
+            # A separate transaction makes the count visible to concurrent attempts, and keeps it if the request fails.
             async with shared_transaction():
                 count = (await self.counts.add([key]))[key]
             if count.failures <= self.per_address:

@@ -1,5 +1,3 @@
-"""Reads, stores and locks users in the database, and determines which users can manage others."""
-
 import random
 import uuid
 from dataclasses import asdict, dataclass
@@ -26,8 +24,6 @@ _CAN_MANAGE: ColumnElement[bool] = and_(
 
 @dataclass(frozen=True)
 class NewUser:
-    """A user to create, with the hash of their password."""
-
     name: str
     email: str
     password_hash: str
@@ -51,7 +47,7 @@ class UserRepository(Repository):
         async with self.reads.connect() as connection:
             query = select(*UserOutput.columns(User)).order_by(col(User.created_at), col(User.id))
             rows, names = await connection.execute(query), UserOutput.model_fields
-            # Validating thousands of stored values again would take most of the request's time.
+            # Don't validate stored values again: with thousands of users, that would take most of the request's time.
             return [UserOutput.model_construct(None, **dict(zip(names, row, strict=True))) for row in rows]
 
     async def find_account(self, **unique: object) -> Account | None:
@@ -72,7 +68,7 @@ class UserRepository(Repository):
         return await self.find_row(select(col(User.id)).where(_CAN_MANAGE).limit(1)) is not None
 
     async def update_password_hash(self, account: Account, password_hash: str) -> None:
-        """Store a new hash of the same password, unless the password has since changed."""
+        """Store a new hash of the same password, unless the password has changed meanwhile."""
         unchanged = (col(User.id) == account.user.id, col(User.password_hash) == account.password_hash)
         await self.execute(update(User).where(*unchanged).values(password_hash=password_hash))
 
@@ -84,14 +80,14 @@ class UserRepository(Repository):
             return (await connection.execute(query)).first() is not None
 
     async def add(self, new: NewUser, actor: Actor | None) -> UserOutput:
-        """Create a user and return them. Raise EmailTaken if another user has the e-mail."""
+        """Create and return a user. Raise EmailTaken if another user has the e-mail."""
         async with transaction(self.engine) as connection:
             return await self.add_within(connection, new, actor)
 
     async def add_within(
         self, connection: AsyncConnection, new: NewUser, actor: Actor | None, invitation_id: uuid.UUID | None = None
     ) -> UserOutput:
-        """Like `add`, but in the caller's transaction. The recorded activity names the invitation, if there is one."""
+        """Like `add`, but in the caller's transaction. The recorded activity names the invitation, if any."""
         now = self.clock()
         user = User(
             id=uuid.uuid4(),
@@ -129,11 +125,11 @@ async def lock_user(
 ) -> AccountOutput:
     """Lock a user and the actor until the transaction ends, and return the user.
 
-    If the change means that the user can't manage others, `ends_management` names it, such as "deleted". Then all
+    `ends_management` names a change after which the user can't manage others, such as "deleted". With it, all
     management users are locked, so that two concurrent changes can't remove the last two of them.
 
     Raise UserNotFound if there is no such user, LastManagementUser if no one else could manage others after the change,
-    and AuthenticationRequired if the actor was deleted or deactivated meanwhile.
+    and AuthenticationRequired if the actor has been deleted or deactivated.
     """
     conditions: list[ColumnElement[bool]] = [col(User.id).in_([user_id, *([actor.id] if actor else [])])]
     if ends_management is not None:
@@ -149,7 +145,7 @@ async def lock_user(
 
 
 async def lock_actor(connection: AsyncConnection, actor: Actor | None) -> None:
-    """Lock the actor, if there is one. Raise AuthenticationRequired if they were deleted or deactivated meanwhile."""
+    """Lock the actor, if there is one. Raise AuthenticationRequired if they have been deleted or deactivated."""
     if actor is not None:
         await lock_user(connection, actor.id, actor)
 

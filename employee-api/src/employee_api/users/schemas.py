@@ -1,5 +1,3 @@
-"""Request and response models for users."""
-
 import uuid
 
 from pydantic import Field

@@ -1,4 +1,4 @@
-"""Users, tasks, comments, activities and sessions."""
+"""Creates the tables for users, tasks, comments, activities and sessions."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -33,7 +33,7 @@ def _timestamp(name: str, *, index: bool = False) -> sa.Column[object]:
 
 
 def _user(table: str, column: str) -> sa.Column[object]:
-    """Return a reference to a user, without whom the row remains."""
+    """Return a reference to a user. If the user is deleted, the row remains."""
     user = sa.ForeignKey("users.id", name=f"fk_{table}_{column}_users", ondelete="SET NULL")
     return sa.Column(column, sa.Uuid(), user, nullable=True, index=True)
 

@@ -1,6 +1,6 @@
-"""Departments of invitations; e-mails are compared without white space around them.
+"""Adds departments to invitations, and strips surrounding white space from the keys that compare e-mails.
 
-Two users whose e-mails differ only in such white space keep their keys; the one with white space needs a new e-mail.
+If another user already has the stripped key, the key stays unchanged, and its user needs a new e-mail to log in again.
 """
 
 import sqlalchemy as sa

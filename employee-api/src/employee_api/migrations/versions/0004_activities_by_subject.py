@@ -1,4 +1,4 @@
-"""An index for the activities of one user or task, which a list had to find among all activities."""
+"""Adds an index for listing the activities of one user or task."""
 
 from alembic import op
 

@@ -1,4 +1,4 @@
-"""API tokens end 90 days after their creation at the latest."""
+"""Makes existing API tokens expire within 90 days of their creation."""
 
 from datetime import timedelta
 
