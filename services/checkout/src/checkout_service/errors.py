@@ -4,14 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from chassis.errors import (
-    REFUSALS,
-    Aborted,
-    DomainError,
-    FailedPrecondition,
-    InvalidArgument,
-    Unavailable,
-)
+from chassis.errors import REFUSALS, Aborted, DomainError, FailedPrecondition, InvalidArgument, Unavailable
 from chassis.values.money import Money
 from checkout_service.domain import Refusal, State
 from checkout_service.ports import Entry, JournalUnavailable

@@ -21,16 +21,7 @@ from checkout_service.failpoints import CART_EMPTIED, EMAIL_SENT, SETTLE
 from checkout_service.journal.sql import Journal
 from checkout_service.metrics import OrderMetrics
 from checkout_service.order_spans import links_to
-from checkout_service.ports import (
-    EMAIL,
-    EMPTY_CART,
-    OUTBOX_KINDS,
-    Entry,
-    JournalUnavailable,
-    OutboxItem,
-    Sender,
-    Sent,
-)
+from checkout_service.ports import EMAIL, EMPTY_CART, OUTBOX_KINDS, Entry, JournalUnavailable, OutboxItem, Sender, Sent
 from checkout_service.queue_workers import CircuitBreaker, PollTimer, circuits_of, retry_delay_seconds, workers
 
 log = structlog.get_logger()

@@ -22,14 +22,7 @@ from checkout_service.journal.sql import Journal
 from checkout_service.order_spans import current_traceparent, describe_order, describe_request
 from checkout_service.outcomes import BeginAgain, Outcome, Placed, Refused, Replayed, may_begin_again
 from checkout_service.ports import Entry, Quotes
-from checkout_service.requests import (
-    OrderRequest,
-    fingerprints,
-    require_address,
-    scope_of,
-    scope_of_key,
-    validate,
-)
+from checkout_service.requests import OrderRequest, fingerprints, require_address, scope_of, scope_of_key, validate
 from checkout_service.saga import SagaResult
 
 log = structlog.get_logger()

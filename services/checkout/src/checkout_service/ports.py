@@ -11,18 +11,7 @@ from chassis.values.addresses import Address
 from chassis.values.money import Money
 from chassis.values.paging import Position
 from checkout_service.commands import ChargeOutcome, ShipOutcome, VoidOutcome
-from checkout_service.domain import (
-    PLACED,
-    Card,
-    Cart,
-    CartLine,
-    Order,
-    OrderLine,
-    Refusal,
-    State,
-    charge_key,
-    ship_key,
-)
+from checkout_service.domain import PLACED, Card, Cart, CartLine, Order, OrderLine, Refusal, State, charge_key, ship_key
 
 # How long the worker that serves the caller leases an order by default. Recovery's leases are twice as long.
 LEASE_SECONDS = 15.0
