@@ -1,10 +1,10 @@
 -- Adds a quantity of a product to a cart, at most once per idempotency key.
 -- KEYS: the cart, the index of customers' carts; optionally the idempotency key.
--- ARGV: product, quantity, new etag, lifetime of a customer's cart, lifetime of an anonymous cart ('' for a customer's
--- addition), max lines, max quantity; with an idempotency key also the addition's fingerprint and the key's lifetime.
--- Returns 'repeated' if the same addition was made before with the key.
--- A cart is a hash of quantities by product. The field with the empty name is its etag, whose first 16 characters are
--- the generation. A cart without lines begins a new generation.
+-- ARGV: product, quantity, new etag, lifetime of a customer's cart, lifetime of an anonymous cart ('' if the addition is
+-- not anonymous), max lines, max quantity; with an idempotency key also the addition's fingerprint and the key's lifetime.
+-- Returns 'repeated' if an earlier call with the same key made the same addition.
+-- A cart is a hash that maps products to quantities. The field with the empty name holds the cart's etag, whose first 16
+-- characters are the generation. The first addition to an empty cart begins a new generation.
 local cart, index, key = KEYS[1], KEYS[2], KEYS[3]
 local product, quantity, etag, ttl = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local max_lines, max_quantity = tonumber(ARGV[6]), tonumber(ARGV[7])

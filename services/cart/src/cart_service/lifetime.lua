@@ -1,6 +1,7 @@
--- This precedes every script. Times are in ms.
--- An anonymous cart has a time to live, so a server whose memory is full may evict it (volatile-ttl). A customer's cart
--- has none and is never evicted: an index has when it ends, and each change of a customer's cart deletes two ended ones.
+-- Functions that precede every script. Times are in ms.
+-- An anonymous cart has a time to live, so a server whose memory is full may evict the cart (volatile-ttl). A customer's
+-- cart has none and is never evicted: an index stores when it expires, and each change to a customer's cart deletes up to
+-- two expired carts.
 local function is_customers(cart) return redis.call('PTTL', cart) == -1 end
 
 local function remove(cart, index)

@@ -1,8 +1,8 @@
--- Removes what an order bought from a cart of the ordered generation, and begins a new one, so a repeat has no effect.
--- The cart is a customer's from now on.
+-- Removes what an order bought, if the cart still has the ordered generation. Then begins a new generation, so a repeat
+-- has no effect, and the cart becomes a customer's cart.
 -- KEYS: the cart, the index of customers' carts.
 -- ARGV: ordered etag or generation, new etag, lifetime of a customer's cart; then product and quantity of each ordered line.
--- An emptied cart remains as a hash with only the field of the empty name: the ordered etag or generation.
+-- If the order emptied the cart, the hash keeps only the field with the empty name: the ordered etag or generation.
 local cart, index = KEYS[1], KEYS[2]
 local ordered, etag, ttl = ARGV[1], ARGV[2], ARGV[3]
 

@@ -1,4 +1,4 @@
-// The pages work without this script. It submits the choice of a currency or a quantity, and updates an order's page.
+// Pages work without this script, which submits the currency and quantity forms on change, and updates order pages live.
 "use strict";
 
 for (const form of document.querySelectorAll("form[data-submit-on-change]")) {
