@@ -45,7 +45,6 @@ class Figures:
         self._count(_ORDER, "repeated")
 
     def record_failure(self, page: Page, reason: str) -> None:
-        """Count a page with wrong content."""
         self._stats.log_error(page.method, page.name, reason)
 
     def live(self, in_flight: int) -> dict[str, Any]:
@@ -102,7 +101,6 @@ class Figures:
         del self._stats.history[:-_CHART_POINTS]
 
     def _count(self, kind: str, name: str) -> None:
-        """Count something without a latency."""
         self._entry(kind, name).log(None, 0)  # type: ignore[arg-type]  # Locust accepts None
 
     def _entry(self, kind: str, name: str) -> StatsEntry:

@@ -137,7 +137,6 @@ def waterfall(spans: Sequence[Span]) -> list[dict[str, Any]]:
 
 
 def _clock(nanos: int) -> str:
-    """Return the time of day in UTC, such as `10:30:00.000`."""
     return datetime.fromtimestamp(nanos / 1e9, UTC).strftime("%H:%M:%S.%f")[:-3]
 
 

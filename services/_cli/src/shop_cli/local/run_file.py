@@ -44,7 +44,6 @@ class Run:
 
     @property
     def link(self) -> str:
-        """The link to the control room, with its token."""
         return f"{self.control_room}/?token={self.token}"
 
     def url(self, name: str) -> str | None:

@@ -13,14 +13,7 @@ _OWN_FIELDS = frozenset({"event", "level", "time", "service", "trace_id", "span_
 
 @dataclass(frozen=True)
 class LogLine:
-    """A log line.
-
-    Attributes:
-        time, level: "" if the line is not JSON.
-        event: what happened; the whole line if it is not JSON.
-        trace_id: "" if the event belongs to no trace.
-        text: the line as it is in the file.
-    """
+    """A log line, whose original text is `text`. If it is not JSON, `event` is the text, and other fields are empty."""
 
     time: str
     level: str

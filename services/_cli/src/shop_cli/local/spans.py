@@ -11,8 +11,7 @@ class Span:
 
     Attributes:
         service, instance: `service.name` and `service.instance.id` of the exporting process; "" if not set.
-        trace_id, span_id: hex strings.
-        parent_id: the parent span's id, a hex string; "" for a root span.
+        parent_id: the parent span's id; "" for a root span. All ids are hex strings.
         started_nanos, ended_nanos: nanoseconds since 1970.
     """
 

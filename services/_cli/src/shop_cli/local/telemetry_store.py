@@ -26,8 +26,6 @@ class TraceSummary:
 
     Attributes:
         service, name, started_nanos, milliseconds: copied from the trace's first span.
-        spans: the number of spans.
-        failed: whether any span failed.
         order_id: the id of the order that the trace concerns; "" if there is none.
         has_root: whether the first span is a root span.
     """
@@ -143,7 +141,6 @@ class TelemetryStore:
         return tuple(found.spans) if found else ()
 
     def summaries(self, query: TraceQuery) -> list[TraceSummary]:
-        """Return summaries of the matching traces, in the query's order."""
         traces = (*self._important.traces.values(), *self._others.traces.values())
         found = [trace.summary for trace in traces if _matches(query, trace)]
         return heapq.nlargest(query.limit, found, key=attrgetter(SORT_KEYS[query.sort]))

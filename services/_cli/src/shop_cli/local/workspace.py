@@ -52,7 +52,6 @@ class Program:
 
     @property
     def internal_address_variable(self) -> str:
-        """The environment variable with the address of this program's internal services."""
         return self.address_variable.replace("_ADDR", "_INTERNAL_ADDR")
 
 
@@ -81,7 +80,6 @@ def discover(folder: Path | None = None) -> list[Program]:
 
 
 def discover_services(folder: Path | None = None) -> list[Program]:
-    """Return a workspace's gRPC services, sorted by port."""
     return [program for program in discover(folder) if program.protocol == "grpc"]
 
 

@@ -20,7 +20,6 @@ def print_next_steps(run: Run, folder: Path | None) -> None:
 
 
 def print_steps_after_demo() -> None:
-    """Print how to run a shop, and commands to try on it."""
     console.print("\nTo run the whole shop until Ctrl-C, with a control room to open in a browser, type")
     console.out(f"  make up\nand in another terminal for example\n{_examples()}")
 

@@ -122,7 +122,6 @@ def _fits(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
 
 
 def amount(money: money_pb2.Money) -> str:
-    """Return an amount with its currency, such as `12.50 EUR`."""
     return str(money_from_wire(money))
 
 
@@ -142,7 +141,6 @@ def print_order(order: order_pb2.OrderResult) -> None:
 
 
 def print_lines(order: order_pb2.OrderResult) -> None:
-    """Print an order's lines, shipping cost and total."""
     shipping = money_from_wire(order.shipping_cost)
     lines = [(line.item.product_id, str(line.item.quantity), amount(line.cost)) for line in order.items]
     paid = total(shipping.currency_code, [shipping, *(money_from_wire(line.cost) for line in order.items)])
