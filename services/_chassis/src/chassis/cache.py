@@ -18,8 +18,7 @@ K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 _MAX_ENTRIES = 10_000  # when the cache is full, a new entry evicts the oldest
-RETRY_SECONDS = 1.0
-"""How long to wait after a failed refresh before trying again."""
+RETRY_SECONDS = 1.0  # how long to wait after a failed refresh before trying again
 
 
 @dataclass(slots=True)
@@ -59,7 +58,6 @@ class TtlCache(Generic[K, V]):
         )
 
     async def get(self, *keys: K) -> list[V]:
-        """Return the keys' values, in the order of the keys. If a fetch fails, raise its error."""
         now = self._clock()
         entries = [self._usable(key, now) for key in keys]
         fetches = [

@@ -1,9 +1,7 @@
-"""The deadline of the call being served."""
-
 import asyncio
 from contextvars import ContextVar
 
-# In event loop time. None in background work, because no caller is waiting.
+# The deadline of the call being served, in event loop time. None in background work, as no caller is waiting.
 deadline: ContextVar[float | None] = ContextVar("deadline", default=None)
 
 

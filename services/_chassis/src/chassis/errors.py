@@ -1,8 +1,4 @@
-"""Kinds of errors that all services share. `chassis.rpc.status` maps each kind to a gRPC status and back.
-
-Each service subclasses these kinds. Callers branch on the reason, which is derived from the class name:
-`class ProductNotFound(NotFound)` reaches them as NOT_FOUND with the reason `PRODUCT_NOT_FOUND`.
-"""
+"""Kinds of errors that all services share. `chassis.rpc.status` maps each kind to a gRPC status and back."""
 
 import re
 from collections.abc import Mapping
@@ -13,9 +9,8 @@ from typing import ClassVar
 class DomainError(Exception):
     """An error that callers see. Its message must never contain a secret or the offending value.
 
-    Args:
-        reason: the code that callers branch on, in UPPER_SNAKE_CASE; derived from the class name by default.
-        retry_after_seconds: how long callers should wait before retrying, if known.
+    Callers branch on `reason`, which is derived from the class name by default: `class ProductNotFound(NotFound)`
+    reaches them as NOT_FOUND with the reason `PRODUCT_NOT_FOUND`.
     """
 
     default_reason: ClassVar[str] = "DOMAIN_ERROR"

@@ -77,24 +77,16 @@ class Failpoint:
 
 
 class Failpoints:
-    """The enabled failpoints, initially those in FAILPOINTS. Raise ValueError if the specification is malformed.
-
-    Attributes:
-        changeable: whether failpoints may be enabled at run time.
-        methods: the names of all service methods in this process.
-        enabled: the enabled failpoints by identifier. The identifier of a failpoint from FAILPOINTS is its name.
-        expiries: the timers that end failpoints enabled at run time, by identifier.
-    """
+    """The enabled failpoints, initially those in FAILPOINTS. Raise ValueError if the specification is malformed."""
 
     def __init__(self, specification: str = "") -> None:
-        self.changeable = False
-        self.methods: set[str] = set()
+        self.changeable = False  # whether failpoints may be enabled at run time
+        self.methods: set[str] = set()  # the names of all service methods in this process
         parsed = map(Failpoint, filter(None, specification.split(",")))
-        self.enabled = {failpoint.name: failpoint for failpoint in parsed}
-        self.expiries: dict[str, asyncio.TimerHandle] = {}
+        self.enabled = {failpoint.name: failpoint for failpoint in parsed}  # by identifier
+        self.expiries: dict[str, asyncio.TimerHandle] = {}  # the timers that end failpoints enabled at run time
 
     async def reach(self, name: str) -> None:
-        """Perform all actions that are enabled for the failpoint with this name."""
         for failpoint in tuple(self.enabled.values()):  # a copy, because waits let other tasks add or end failpoints
             if failpoint.name == name:
                 await failpoint.reach()

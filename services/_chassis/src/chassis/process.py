@@ -51,10 +51,7 @@ def run_process(
     """Configure the process and serve until SIGTERM or SIGINT. If `serving` raises OSErrors, exit with their messages.
 
     With the command-line argument `migrate`, migrate the database and exit. A service that has migrations may run
-    without a database; its `database_url` is then empty.
-
-    Args:
-        connect_seconds: how long to wait for PostgreSQL to accept a connection.
+    without a database; its `database_url` is then empty. Wait `connect_seconds` for PostgreSQL to accept a connection.
     """
     if migrations is not None and sys.argv[1:] == ["migrate"]:
         if url := load_database_url(settings_type):

@@ -43,10 +43,7 @@ class SecretStr:
 
 @dataclass(frozen=True)
 class Parse:
-    """Annotates a setting with a function that parses its text.
-
-    If the text is invalid, the function raises a ValueError that says what the text must be, without quoting a secret.
-    """
+    """Annotates a setting with a function that parses its text or raises ValueError, without quoting a secret."""
 
     function: Callable[[str], Any]
 

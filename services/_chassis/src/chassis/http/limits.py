@@ -108,10 +108,7 @@ class Connections:
 
 
 class HeadTimeoutProtocol(H11Protocol):
-    """Closes a connection when a request's headers take too long to arrive.
-
-    uvicorn alone would wait forever for the first request on a connection, and for the rest of a request.
-    """
+    """Closes a connection when a request's headers take too long to arrive; uvicorn alone would wait forever."""
 
     def __init__(self, *, head_seconds: float, all_open: Connections, **options: Any) -> None:
         super().__init__(**options)

@@ -71,7 +71,6 @@ class HttpService:
         self.is_draining = False
 
     def add_readiness_check(self, check: ReadinessCheck) -> None:
-        """Add a check of the service's own store, never of a peer; see `chassis.process.ReadinessCheck`."""
         self._checks.append(check)
 
     def add_unobserved_path(self, prefix: str) -> None:
@@ -79,7 +78,6 @@ class HttpService:
         self._unobserved.append(prefix)
 
     def wrap(self, app: ASGIApp) -> ASGIApp:
-        """Add limits, telemetry, `/healthz` and `/readyz` to an application."""
         settings = self.settings
         # Probes bypass the limits, or busy pods would be restarted, and the host check, as they name the pod's address.
         limited = with_limits(
@@ -91,7 +89,6 @@ class HttpService:
         return cast("ASGIApp", ProxyHeadersMiddleware(cast("Any", with_headers(probed)), [*settings.trusted_proxies]))
 
     async def is_ready(self) -> bool:
-        """Return whether the service isn't draining and all readiness checks succeed within two seconds."""
         if self.is_draining:
             return False
         try:
@@ -153,10 +150,7 @@ def run(
 async def serving(
     service: HttpService, resources: AbstractAsyncContextManager[ASGIApp]
 ) -> AsyncIterator[Mapping[str, int]]:
-    """Serve the application that `resources` yields, and yield the port. On exit, drain, then close the resources.
-
-    Raise OSError with the address if the port is in use.
-    """
+    """Serve the application that `resources` yields, and yield the port. On exit, drain, then close the resources."""
     settings = service.settings
     _raise_file_limit(settings.max_connections + _OTHER_FILES)
     async with resources as app:

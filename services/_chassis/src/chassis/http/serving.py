@@ -21,22 +21,17 @@ from chassis.telemetry.propagation import baggage_attributes, begin_trace
 
 log = structlog.get_logger()
 
-CLIENT_CLOSED_REQUEST = 499
-"""The status that nginx also records when a client leaves before the response is sent."""
-
+CLIENT_CLOSED_REQUEST = 499  # the status that nginx also records when a client leaves before the response is sent
 _REQUEST_ID_HEADER = "x-request-id"
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _METHODS = frozenset(HTTPMethod)
-# Without includeSubDomains, because the domain's other hosts aren't ours.
+# HSTS makes browsers refuse plain HTTP. Without includeSubDomains, because the domain's other hosts aren't ours.
 _TLS_HEADERS = {"strict-transport-security": "max-age=31536000"}
 _DEFAULT_HEADERS = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
 
 
 def with_headers(app: ASGIApp, headers: Mapping[str, str] = _DEFAULT_HEADERS) -> ASGIApp:
-    """Add headers to every response that lacks them. The default headers prevent caching and MIME sniffing.
-
-    Over TLS, also add HSTS, which makes browsers refuse plain HTTP and invalid certificates.
-    """
+    """Add headers, and HSTS over TLS, to responses that lack them. The default headers prevent caching and sniffing."""
 
     async def serve(scope: Scope, receive: Receive, send: Send) -> None:
         async def send_with_defaults(message: Message) -> None:
@@ -144,8 +139,6 @@ class ObservedApplication:
 
 @dataclass
 class _Exchange:
-    """Observes a request and its response, and adds the request id to the response."""
-
     _scope: Scope
     _receive: Receive
     _send: Send
@@ -176,10 +169,9 @@ class _Exchange:
 
 
 def _identify(scope: Scope) -> dict[str, str]:
-    """Return the request id and the client's address, keyed by attribute name.
+    """Return the client's address and the request id, keyed by attribute name.
 
-    The id comes from the X-Request-ID header if it has at most 64 letters, digits, dots, hyphens and underscores and no
-    card number. Otherwise, create an id.
+    Use the id in the X-Request-ID header, unless it is malformed or contains a card number.
     """
     received = Headers(scope=scope).get(_REQUEST_ID_HEADER, "")
     identity = {

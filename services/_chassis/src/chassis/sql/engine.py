@@ -17,9 +17,7 @@ from chassis.sql.url import sqlite_path
 from chassis.telemetry.instruments import Telemetry
 from chassis.telemetry.store_operations import PoolTelemetry, PoolUse, StoreTelemetry, sql_operation
 
-CONNECT_TIMEOUT_SECONDS = 5
-"""How long a request waits for a new PostgreSQL connection, unless the URL sets `connect_timeout`."""
-
+CONNECT_TIMEOUT_SECONDS = 5  # how long to wait for a new PostgreSQL connection, unless the URL sets `connect_timeout`
 _CONNECTIONS = 5
 _MORE_CONNECTIONS = 10  # opened under load and closed after use
 _MEASUREMENT = "_measurement"

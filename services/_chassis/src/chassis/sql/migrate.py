@@ -13,12 +13,8 @@ from pathlib import Path
 
 from chassis.sql.url import DatabaseUnusable, libpq_url, sqlite_path
 
-BUSY_TIMEOUT_SECONDS = 10
-"""How long to wait for a SQLite file's write lock."""
-
-CONNECT_TIMEOUT_SECONDS = 30
-"""How long a starting service waits for PostgreSQL, which may be starting at the same time."""
-
+BUSY_TIMEOUT_SECONDS = 10  # how long to wait for a SQLite file's write lock
+CONNECT_TIMEOUT_SECONDS = 30  # how long to wait for PostgreSQL, which may be starting at the same time
 STORED_REVISION = "SELECT version_num FROM alembic_version"
 
 _RETRY_SECONDS = 0.5
@@ -29,9 +25,8 @@ _REVISION = re.compile(r"""^(down_)?revision\b[^=\n]*=\s*["']([^"']+)["']""", re
 def migrate(url: str, migrations: Path, *, connect_seconds: float = CONNECT_TIMEOUT_SECONDS) -> None:
     """Upgrade the database to the newest revision in `migrations`. Create a missing SQLite file and its folder.
 
-    Several processes may call this at once. If the database's revision is not in the folder, a newer release has
-    migrated the database, so leave it unchanged. Raise DatabaseUnusable if PostgreSQL accepts no connection within
-    `connect_seconds`, or if the SQLite file can't be written.
+    Several processes may call this at once. Leave a database unchanged that a newer release has migrated. Raise
+    DatabaseUnusable if PostgreSQL accepts no connection within `connect_seconds`, or the SQLite file can't be written.
     """
     if needs_migration(url, migrations, connect_seconds=connect_seconds):
         from chassis.sql.upgrade import upgrade  # noqa: PLC0415 - Alembic takes 22 MiB and most of a second
@@ -40,7 +35,6 @@ def migrate(url: str, migrations: Path, *, connect_seconds: float = CONNECT_TIME
 
 
 def needs_migration(url: str, migrations: Path, *, connect_seconds: float = CONNECT_TIMEOUT_SECONDS) -> bool:
-    """Return whether `migrate` would change the database. Raise the same errors as `migrate`."""
     if (path := sqlite_path(url)) is not None:
         _require_writable(path)
     return is_pending(stored_revision(url, connect_seconds=connect_seconds), migrations)
@@ -55,18 +49,15 @@ def stored_revision(url: str, *, connect_seconds: float = CONNECT_TIMEOUT_SECOND
 def is_pending(stored: str | None, migrations: Path) -> bool:
     """Return whether a database at revision `stored` lacks a migration in this folder.
 
-    Return False if the folder lacks this revision: during a rollout, the new release migrates the database while pods
-    of the old release are still serving.
+    Return False if the folder lacks this revision: during a rollout, old pods serve from an already migrated database.
     """
     revisions, superseded = _revisions(migrations)
     return stored is None or (stored in revisions and stored in superseded)
 
 
 def _require_writable(path: Path) -> None:
-    """Create a SQLite file's folder if it is missing. Raise DatabaseUnusable if the file can't be written.
-
-    Don't open the file to find out, because closing it would release this process's locks on the file.
-    """
+    """Create a SQLite file's folder if it is missing. Raise DatabaseUnusable if the file can't be written."""
+    # Don't open the file to find out, because closing it would release this process's locks on the file.
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -23,9 +23,7 @@ from chassis.telemetry.store_operations import Operation, PoolTelemetry, PoolUse
 
 log = structlog.get_logger()
 
-ANSWER_WITHIN_SECONDS = 4
-"""How long to repeat a statement before giving up."""
-
+ANSWER_WITHIN_SECONDS = 4  # how long to repeat a statement before giving up
 _RETRY_SECONDS = 0.1
 _CONNECTIONS = 8
 _CLOSE_WITHIN_SECONDS = 1

@@ -19,15 +19,13 @@ _PAUSE_SECONDS = 0.2
 class Retention:
     """Deletes old rows in small batches, so that it doesn't delay other writes. Every replica does this.
 
-    Attributes:
-        delete_old: takes an age in seconds and a limit. Deletes up to `limit` older rows and returns their number.
-        rows: what logs call the rows.
+    `delete_old` takes an age in seconds and a limit, deletes up to that many older rows, and returns how many.
     """
 
     delete_old: Callable[[float, int], Awaitable[int]]
     _: KW_ONLY
     days: float
-    rows: str
+    rows: str  # what logs call the rows
 
     @property
     def complete_since(self) -> float:

@@ -22,9 +22,7 @@ from chassis.telemetry.store_operations import Operation, StoreTelemetry, sql_op
 
 log = structlog.get_logger()
 
-ANSWER_WITHIN_SECONDS = 4
-"""How long to wait for a lock that another process holds."""
-
+ANSWER_WITHIN_SECONDS = 4  # how long to wait for a lock that another process holds
 _RETRY_SECONDS = 0.01
 _CHECKPOINT_COMMITS = 100
 _LONGEST_LOG_PAGES = 20_000  # 80 MB; beyond this, commits checkpoint the log themselves
@@ -87,7 +85,6 @@ class SqliteDatabase(Database):
 
     @contextmanager
     def _running(self, operation: Operation) -> Iterator[None]:
-        """Measure an operation. If SQLite raises an error, raise the `unavailable` error instead."""
         try:
             with self._store.measure(operation):
                 yield
@@ -120,10 +117,7 @@ class SqliteDatabase(Database):
         return results
 
     def _checkpoint(self) -> None:
-        """Copy the write-ahead log into the file.
-
-        By default, SQLite does this during a commit, delaying it by a thousand page writes and extra flushes.
-        """
+        """Copy the write-ahead log into the file. By default, SQLite does this during commits, which delays them."""
         with suppress(sqlite3.DatabaseError):  # commits will report a full disk or a damaged file
             self._checkpointing.execute("PRAGMA wal_checkpoint(PASSIVE)")
 

@@ -47,10 +47,7 @@ def _migration_engine(url: str) -> Engine:
 
 
 def _upgrade(connection: Connection, migrations: Path) -> None:
-    """Run the pending migrations within the connection's transaction.
-
-    SQLite's foreign keys must be off here: rebuilding a table drops it, which could delete the rows that refer to it.
-    """
+    # SQLite's foreign keys must be off here: rebuilding a table drops it, which could delete rows that refer to it.
     config = Config(attributes={"connection": connection})
     config.set_main_option("script_location", _escaped(Path(__file__).parent / "migrations"))
     config.set_main_option("version_locations", _escaped(migrations / "versions"))
@@ -59,5 +56,4 @@ def _upgrade(connection: Connection, migrations: Path) -> None:
 
 
 def _escaped(path: Path) -> str:
-    """Escape percent signs, which Alembic's configuration would interpolate."""
-    return str(path).replace("%", "%%")
+    return str(path).replace("%", "%%")  # Alembic would interpolate percent signs

@@ -27,10 +27,7 @@ def sqlite_path(url: str) -> Path | None:
 
 
 def libpq_url(url: str) -> str:
-    """Return a PostgreSQL URL in libpq's format, without SQLAlchemy's driver name.
-
-    Raise ValueError for any other URL. The message doesn't quote the URL, which may contain a password.
-    """
+    """Remove SQLAlchemy's driver name from a PostgreSQL URL. Raise ValueError for other URLs, without quoting them."""
     scheme, separator, rest = url.partition("://")
     if not separator or scheme.partition("+")[0] not in {"postgresql", "postgres"}:
         raise ValueError("a database URL begins with sqlite:/// or postgresql://")

@@ -13,16 +13,13 @@ _CHECK_SECONDS = 1.0
 
 @dataclass(frozen=True)
 class Identity:
-    """A certificate, its key and the trusted authorities, all in PEM. Times are in seconds since 1970.
-
-    `expires_at` is when the certificate or the last authority expires, whichever is earlier.
-    """
+    """A certificate, its key and the trusted authorities, all in PEM. Times are in seconds since 1970."""
 
     certificate: bytes
     key: bytes = field(repr=False)
     authorities: bytes
     valid_from: float
-    expires_at: float
+    expires_at: float  # when the certificate or the last authority expires, whichever is earlier
 
 
 class Certificates:

@@ -32,5 +32,4 @@ _FORMATS = {
     for name, formats, *others in _LINES
     for spelling in (name, *others)
 }
-COUNTRY_NAMES = tuple(name for name, *_ in _LINES)
-"""All countries' names, in alphabetical order."""
+COUNTRY_NAMES = tuple(name for name, *_ in _LINES)  # in alphabetical order

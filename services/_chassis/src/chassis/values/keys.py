@@ -7,12 +7,9 @@ MIN_KEY_LENGTH = 32
 
 @dataclass(frozen=True, slots=True)
 class HmacKeys:
-    """One HMAC key, or several during a key change. Create HMACs with the first key; accept HMACs made with any key.
+    """One HMAC key, or several during a key change. Create HMACs with the first key; accept HMACs made with any key."""
 
-    Attributes:
-        keys: each key's HMAC of no data, by key id. The id is derived from the key but reveals nothing about it.
-    """
-
+    # Each key's HMAC of no data, by key id. The id is derived from the key but reveals nothing about it.
     keys: Mapping[str, hmac.HMAC] = field(repr=False)
 
     @classmethod

@@ -36,7 +36,6 @@ class Money:
 
     @property
     def units(self) -> int:
-        """The whole units, truncated towards zero."""
         return abs(self.total_nanos) // NANOS_PER_UNIT * (1 if self.total_nanos >= 0 else -1)
 
     @property

@@ -7,9 +7,7 @@ from chassis.errors import InvalidArgument
 from chassis.values.fields import limit_text
 
 PAGE_SIZE = 1_000
-MAX_SECONDS = 253_402_300_799
-"""The end of the year 9999 as a Unix time, the latest time that databases can store."""
-
+MAX_SECONDS = 253_402_300_799  # the end of the year 9999, the latest time that databases can store
 _MAX_TOKEN_LENGTH = 512
 
 
