@@ -16,7 +16,7 @@ log = structlog.get_logger()
 
 Serve = Callable[[Any, Any], Awaitable[bytes]]
 
-# Keys under which gRPC reports a verified certificate's names. It reports a SPIFFE ID only if there is no other URI.
+# gRPC's keys for a verified certificate's names. gRPC sets the SPIFFE ID only if the certificate has no other URI.
 _SPIFFE_ID, _URI, _DNS_NAME = "peer_spiffe_id", "peer_uri", "peer_dns"
 
 
@@ -33,7 +33,7 @@ def for_callers(method: str, callers: Callers, serve_allowed: Serve, telemetry: 
 
     async def serve(requests: object, context: ServicerContext) -> bytes:
         """Serve a call, or abort it before reading its request, so that a denied caller can't fill the memory."""
-        # Don't cache names by peer address, the only key there is: another caller may have the address by now.
+        # Don't cache these names by peer address, because another caller may reuse the address.
         names = _names(context.auth_context())
         if not allowed.isdisjoint(names):
             return await serve_allowed(requests, context)

@@ -40,7 +40,7 @@ OPTIONS = (
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 1_000),
     ("grpc.max_reconnect_backoff_ms", 1_000),
-    # Whenever a connection closes, gRPC looks up the name again, at most this often, and so finds new pods.
+    # When a connection closes, gRPC looks the name up again to find new pods. Allow that once a second.
     ("grpc.dns_min_time_between_resolutions_ms", 1_000),
     ("grpc.max_receive_message_length", 4 * 1024 * 1024),
     # Channels that share a connection may crash the process; see decisions/0008-channels-share-nothing.md.

@@ -39,7 +39,7 @@ def open_channel(target: str, identity: Identity | None, options: Sequence[tuple
 
 
 class Connection:
-    """The part of grpc.aio.Channel that the shop uses, in plaintext or with mutual TLS and the current certificates.
+    """Replaces grpc.aio.Channel: supports plaintext, and mutual TLS with certificates that change.
 
     `wrap` is called with each stub method's name, and returns an object that replaces the method. The connection sets
     the object's attribute `raw` to the method of the channel in use.
@@ -105,5 +105,5 @@ class Connection:
         self._channel = new
         for use in self._uses:
             use(new)
-        await old.close(_LONGEST_CALL_SECONDS)  # waits until no call is in flight
+        await old.close(_LONGEST_CALL_SECONDS)  # waits for calls in flight
         self._opened.remove(old)

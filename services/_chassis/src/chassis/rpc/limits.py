@@ -24,7 +24,7 @@ OPTIONS = (
     # Bound the memory of a stream that isn't read. With bdp_probe, gRPC would resize the buffer at run time.
     ("grpc.http2.bdp_probe", 0),
     ("grpc.http2.lookahead_bytes", 16 * 1024),
-    # Calls take memory before Python accepts them; gRPC refuses calls beyond these limits with CANCELLED.
+    # Limit the calls that wait for Python to accept them, because they take memory. gRPC cancels any further calls.
     ("grpc.server.max_pending_requests", 500),
     ("grpc.server.max_pending_requests_hard_limit", 500),
     ("grpc.server_handshake_timeout_ms", 10_000),

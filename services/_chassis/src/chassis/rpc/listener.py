@@ -62,7 +62,7 @@ class Listener:
             *limits.OPTIONS,
         ]
         self.limiter = Limiter(name, settings.max_concurrent_rpcs, telemetry)
-        # Each connection from our clients keeps a health watch open.
+        # Allow as many health calls as connections: our clients keep a health watch open on each connection.
         self._introspection = Introspection(telemetry, settings.max_connections)
         self._certificates = None if health else settings.tls_folder
         callers = settings.allowed_calls if self._certificates else None

@@ -48,7 +48,7 @@ class Service:
         self._public = Listener("public", settings, telemetry)
         self._internal: Listener | None = None
         self._listeners = [self._public]
-        # Observed here, not in each limiter, because OpenTelemetry keeps only a metric's first observer.
+        # Observe all limiters here, because OpenTelemetry keeps only a metric's first callback.
         telemetry.observe(semconv.ACTIVE_REQUESTS, lambda: [(at.in_flight, at.attributes) for at in self._limiters()])
         telemetry.observe(semconv.REQUEST_LIMIT, lambda: [(at.limit, at.attributes) for at in self._limiters()])
         self.port = 0

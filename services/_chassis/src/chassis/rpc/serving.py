@@ -88,7 +88,7 @@ class WrappingRegistrar:
 
 
 def _with_failpoint(name: str, handler: Handler, failpoints: Failpoints) -> Handler:
-    """Return a handler that reaches the method's failpoint first, or `handler` itself if the failpoint stays off."""
+    """Make a handler reach its method's failpoint first, unless that failpoint can never be enabled."""
     failpoints.methods.add(name)
     if not failpoints.changeable and name not in failpoints.enabled:
         return handler  # decided once, so that a disabled failpoint costs calls nothing
@@ -180,7 +180,7 @@ class _Method:
         if any(name == _PREVIOUS_ATTEMPTS for name, _ in metadata):
             self._retried.add(1, ((semconv.RPC_METHOD, self._name),))
         parent = self._propagation.extract(metadata)
-        # The contexts attached here are never detached, because every call runs in its own task.
+        # There is no need to detach these contexts, because every call runs in its own task.
         if self._follows_parents and is_unsampled(parent):
             otel_context.attach(parent)
             return trace.INVALID_SPAN

@@ -21,7 +21,7 @@ _HINTS = {
     "WRONG_VERSION_NUMBER": " (TLS_FOLDER is set here: does the peer serve plaintext?)",
     "CERTIFICATE_VERIFY_FAILED": " (the peer's certificate, by ca.crt in TLS_FOLDER)",
     "Hostname Verification Check failed": " (the peer's certificate has another name; TLS_FOLDER is set here)",
-    # The colon follows the address of a failed connection. Connections lost during a call have no address.
+    # The colon comes after an address. If a connection is lost during a call, the message has no address.
     ": Socket closed": _CLOSED,
     "recvmsg:Connection reset": _CLOSED,
     "Secure read failed": _CLOSED,

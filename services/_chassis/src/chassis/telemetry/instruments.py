@@ -43,7 +43,7 @@ class Telemetry:
         return counter
 
     def observe(self, metric: Metric, read: Read) -> None:
-        """Call `read` at each export for the metric's values. If `read` raises OSError, that export omits them."""
+        """Get the metric's values from `read` at each export, or leave the metric out if `read` raises OSError."""
 
         def callback(_options: CallbackOptions) -> Iterable[Observation]:
             try:

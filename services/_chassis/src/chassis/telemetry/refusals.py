@@ -1,4 +1,4 @@
-"""Counts requests that a port refuses to protect its process, and logs the counts at most every ten seconds."""
+"""Counts the requests that a port refuses because of its limits, and logs the counts at most every ten seconds."""
 
 import asyncio
 from collections import Counter

@@ -29,7 +29,7 @@ class ExporterWithHistograms:
     ) -> sdk.MetricExportResult:
         histograms = [_to_metric(histogram) for histogram in list(self._histograms.values()) if histogram.series]
         added = sdk.ScopeMetrics(InstrumentationScope(f"{SCOPE}.histograms"), histograms, "")
-        # The encoder keeps only one entry per resource, so the histograms become another scope in the SDK's entry.
+        # Add the histograms to the SDK's entry as a scope, because the encoder keeps only one entry per resource.
         scopes = [scope for metrics in metrics_data.resource_metrics for scope in metrics.scope_metrics]
         combined = sdk.MetricsData([sdk.ResourceMetrics(self._resource, [*scopes, added], "")])
         result = self._exporter.export(combined, timeout_millis=timeout_millis, **kwargs)

@@ -43,7 +43,7 @@ class Operation:
 
 @lru_cache(maxsize=1024)
 def sql_operation(text: str, *more: str) -> Operation:
-    """Describe the statements in one round trip or transaction by their operations and first tables."""
+    """Describe statements that are sent together, each by its operation and first table."""
     if not more:
         return Operation(*_describe(text))
     parts = [_describe(statement) for statement in (text, *more)]
