@@ -36,7 +36,7 @@ from chassis.telemetry.instruments import Telemetry
 MIGRATIONS = Path(__file__).parent / "migrations"
 
 MAX_ANONYMOUS = 150_000
-"""How many anonymous carts the store keeps; `clean` evicts the least recently changed ones beyond that number."""
+"""The maximum number of anonymous carts. Beyond it, `clean` evicts the least recently changed carts."""
 
 _CHECK_WITHIN_SECONDS = 1
 _CLEANING_SECONDS = 60.0

@@ -97,7 +97,7 @@ class Confirmation:
 
 
 def message_id_of(order_id: str) -> str:
-    """Return the id of an order's confirmation message: the order id, or its hash if it is unsafe in a mail header."""
+    """Return the id of an order's confirmation message: the order id or, if unsafe in a mail header, its hash."""
     if _PLAIN_ID.fullmatch(order_id):
         return order_id
     return "sha256-" + hashlib.sha256(order_id.encode()).hexdigest()

@@ -25,7 +25,7 @@ class LetterNotFound(NotFound):
 
 
 class MessageState(StrEnum):
-    """The progress of a message. While it is SENDING, the relay has its text but has not responded yet."""
+    """The state of a message. While a message is SENDING, the relay has its text but has not responded yet."""
 
     QUEUED = "QUEUED"
     SENDING = "SENDING"

@@ -109,7 +109,7 @@ class Entry:
 
     @property
     def existing(self) -> bool:
-        """Whether an earlier write stored the entry, perhaps one by an earlier attempt at this call."""
+        """Whether the entry was stored before this write, perhaps by an earlier attempt at the same call."""
         return bool(self.recorded_at)
 
     @property
@@ -132,7 +132,7 @@ class Ledger(Protocol):
         """Change the key's entry to VOIDED if it is CHARGED. Return the key's entry."""
 
     async def list_captured(self, after: Position, limit: int) -> list[Entry]:
-        """Return up to `limit` charges after a position, excluding voided ones."""
+        """Return up to `limit` charges after a position, excluding voided charges."""
 
     async def check(self) -> None:
         """Raise LedgerUnavailable if the ledger can't be read."""

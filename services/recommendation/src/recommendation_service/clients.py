@@ -25,7 +25,7 @@ class CachedCatalog:
         self._cache = TtlCache(self._fetch, ttl_seconds, "catalog", telemetry, serve_stale=True, clock=clock)
 
     async def current(self) -> Catalog:
-        """Return the latest catalog. Raise CatalogUnavailable if none has been read yet."""
+        """Return the latest catalog. Raise CatalogUnavailable if no catalog has been read yet."""
         try:
             (catalog,) = await self._cache.get(_ALL_PRODUCTS)
         except DomainError as error:

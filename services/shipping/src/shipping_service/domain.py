@@ -25,7 +25,7 @@ _TRACKING_IDS = uuid.UUID("b0a1d0de-5d5c-4d6b-8a52-3d0c1f7f5b1e")
 
 
 class ManifestUnavailable(Unavailable):
-    """The manifest can't be read or written. A write's outcome is unknown until it's retried with the same key."""
+    """The manifest doesn't respond. A write's outcome is unknown until the call is retried with the same key."""
 
     def __init__(self) -> None:
         super().__init__("the manifest is unavailable; the outcome is unknown, retry with the same key")
@@ -135,7 +135,7 @@ class Entry:
 
     @property
     def existing(self) -> bool:
-        """Whether an earlier write stored the entry, perhaps one by an earlier attempt at this call."""
+        """Whether the entry was stored before this write, perhaps by an earlier attempt at the same call."""
         return bool(self.recorded_at)
 
     @property

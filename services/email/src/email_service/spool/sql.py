@@ -43,7 +43,7 @@ async def open_spool(url: str, telemetry: Telemetry | None = None) -> AsyncItera
     """Migrate the database and open the spool in it. See chassis.sql.url for the URL formats."""
     migrate(url, MIGRATIONS)
     async with open_database(url, telemetry, unavailable=SpoolUnavailable) as opened:
-        if sqlite_path(url) is not None:  # only one process uses a file at a time, so all claims in it are stale
+        if sqlite_path(url) is not None:  # no other process uses the file, so all its claims are stale
             await log_errors(opened.write((statements.RELEASE_CLAIMS, {})), "claims remain until they expire")
         yield Spool(opened)
 

@@ -55,7 +55,7 @@ LIST_CAPTURED = f"""
 
 @asynccontextmanager
 async def open_ledger(url: str, telemetry: Telemetry | None = None) -> AsyncIterator[Ledger]:
-    """Migrate the database and open its ledger. chassis.sql.url describes the URLs."""
+    """Migrate the database and open its ledger. See chassis.sql.url for the URL formats."""
     migrate(url, MIGRATIONS)
     async with open_database(url, telemetry, unavailable=LedgerUnavailable) as opened:
         yield SqlLedger(opened)

@@ -50,7 +50,7 @@ DELETE_OLD = f"""
 
 @asynccontextmanager
 async def open_manifest(url: str, telemetry: Telemetry | None = None) -> AsyncIterator[Manifest]:
-    """Migrate the database and open its manifest. chassis.sql.url describes the URLs."""
+    """Migrate the database and open its manifest. See chassis.sql.url for the URL formats."""
     migrate(url, MIGRATIONS)
     async with open_database(url, telemetry, unavailable=ManifestUnavailable) as opened:
         yield SqlManifest(opened)

@@ -1,5 +1,3 @@
-"""Reads traces of orders through Jaeger's HTTP API v3."""
-
 import asyncio
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
@@ -23,7 +21,7 @@ _FAILED = {2, "STATUS_CODE_ERROR"}
 
 
 class TracesClient:
-    """Reads traces from the store at `url`, which may include a user and password. Without a URL, finds no traces."""
+    """Reads traces of orders through Jaeger's HTTP API v3. Without a URL, finds no traces."""
 
     def __init__(self, url: str | None, *, timeout_seconds: float) -> None:
         self._timeout_seconds = timeout_seconds

@@ -1,5 +1,3 @@
-"""Pages for browsing: home, search, categories and products."""
-
 import asyncio
 
 from starlette.requests import Request

@@ -1,1 +1,0 @@
-"""HTTP code that all pages share: sessions, forms, templates, static files and headers."""

@@ -20,8 +20,6 @@ def session_of(request: Request) -> Session:
 
 
 class ShopMiddleware:
-    """Opens the visitor's session, and lets `forbidden` respond to forms from other sites."""
-
     def __init__(self, app: ASGIApp, signer: SessionSigner, forbidden: ASGIApp, *, secure_cookie: bool) -> None:
         self._app = app
         self._signer = signer

@@ -24,8 +24,6 @@ class _File:
 
 
 class StaticFiles:
-    """Serves static files, which it reads only once, at startup."""
-
     def __init__(self) -> None:
         self._files = {path.relative_to(FOLDER).as_posix(): _read(path) for path in FOLDER.rglob("*") if path.is_file()}
         self._urls = {name: f"/static/{name}?v={file.version}" for name, file in self._files.items()}
