@@ -135,9 +135,7 @@ class Order:
 class Refusal:
     """Why an order was refused. Repeated requests with the same key get the same refusal, unless a field was malformed.
 
-    Attributes:
-        kind: the name of a class in chassis.errors.REFUSALS.
-        violations: the invalid fields, if `kind` is InvalidArgument.
+    `kind`: the name of a class in chassis.errors.REFUSALS. `violations`: the invalid fields, if it is InvalidArgument.
     """
 
     kind: str

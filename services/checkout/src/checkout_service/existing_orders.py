@@ -30,13 +30,12 @@ class ExistingOrders:
     ) -> Outcome:
         """Wait until the order that has the request's key or cart has an outcome, then return the request's outcome.
 
+        Raise OrderInProgress or OrderInFlight if the wait takes too long.
+
         Args:
-            existing: the existing order; None if it no longer exists.
-            request: possibly the request that began that order.
+            existing: the existing order, which this request may have begun; None if the order no longer exists.
             new: what this request would have ordered; None if the request was not quoted.
             replayed: False if this call began the order.
-
-        Raise OrderInProgress or OrderInFlight if the wait takes too long.
         """
         entry = existing
         while entry is not None:

@@ -232,10 +232,7 @@ def _end(before: State, after: State, refusal: Refusal | None = None, transactio
 
 
 def _update(transition: Transition) -> Generator[Command[Any], Any, bool]:
-    """Record a transition, first restoring an order that the journal has lost, if that is safe.
-
-    Return whether the transition was recorded.
-    """
+    """Record a transition. Restore a lost order first if that is safe. Return whether the transition was recorded."""
     updated: bool = yield Update(transition)
     # Restore only if this attempt was charged, which proves that no later attempt that the journal lost was charged.
     if not updated and transition.after in RESTORABLE and (yield Restore()):

@@ -24,10 +24,7 @@ class SettlementRefused(FailedPrecondition):
 async def settle(
     seen: Entry, transition: Transition, journal: Journal, payment: Payment, metrics: OrderMetrics
 ) -> None:
-    """Settle an order. Raise SettlementRefused if the order's state has changed or does not allow the settlement.
-
-    Raise Unavailable if payment fails.
-    """
+    """Settle an order. Raise SettlementRefused if the order's state forbids this, Unavailable if payment fails."""
     is_shipped = transition.after is State.SHIPPED
     allowed = seen.state in ({State.NEEDS_REVIEW} if is_shipped else NEEDS_OPERATOR)
     # Void a charge even if an operator has refunded it by hand: payment captures one charge per cart, so the cart could

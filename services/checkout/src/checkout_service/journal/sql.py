@@ -74,10 +74,7 @@ class Journal:
         return first_entry(await self._read(statements.FIND, scope=scope))
 
     async def find_of_cart(self, user_id: str, generation: str) -> Entry | None:
-        """Return the order that holds the cart: an order that is neither SETTLED nor in a RELEASED_CART state.
-
-        Return None for a cart without a generation (""), because no order holds such a cart.
-        """
+        """Return the order that holds the cart, if any. No order holds a cart without a generation ("")."""
         return first_entry(await self._read(statements.FIND_OF_CART, user_id=user_id, cart_etag=generation))
 
     async def read(self, order_id: str) -> Entry | None:
@@ -231,10 +228,7 @@ class Journal:
         return await self._heads["complete"].take(settle, _SETTLED_AT_ONCE)
 
     async def delete_old(self, older_than_seconds: float, limit: int) -> int:
-        """Delete up to `limit` finished orders that have not changed for this long. Return the number deleted.
-
-        Orders that need an operator are kept.
-        """
+        """Delete up to `limit` finished orders that have not changed for this long. Return how many were deleted."""
         values: dict[str, Any] = {"older_than_seconds": older_than_seconds}
 
         async def delete(limit: int, passed: int) -> Sequence[Row]:
