@@ -7,7 +7,6 @@ from checkout_service.commands import Command
 
 
 def around(command: type[Command[Any]]) -> tuple[str, str]:
-    """Return the failpoints before and after a saga command."""
     return f"checkout.{command.name}.before", f"checkout.{command.name}.after"
 
 

@@ -55,7 +55,6 @@ class Claim:
         return ship_key(self.order_id, self.attempt)
 
     def next_attempt(self) -> "Claim":
-        """Return the claim on the order's next attempt, with the same owner."""
         return replace(self, attempt=self.attempt + 1, epoch=self.epoch + 1)
 
 
@@ -122,7 +121,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """A step in an order's history. `at`: when it happened, in seconds since 1970."""
+    """A step in an order's history. `at`: the step's time, in seconds since 1970."""
 
     at: float
     step: str
@@ -154,7 +153,6 @@ class Statistics:
     Attributes:
         oldest_open_seconds: the longest that any open order has been in its current state.
         outbox_backlog: the number of items still to be sent, not counting dead letters.
-        dead_letters: the number of dead letters, by kind.
         oldest_item_seconds: the time since the order with the oldest unsent item was shipped.
         future_orders: the number of orders dated in the future, counted up to MAX_COUNTED.
         waiting_seconds: the longest that any order has waited for an operator, by state.

@@ -77,7 +77,6 @@ class Recovery:
         with tracer.start_as_current_span("recover order", Context(), links=links, attributes=attributes):
             describe_order(entry.order, attempt=entry.attempt)
             await self.failpoints.reach(TAKEN_OVER)
-            # A run without a card tries each step once. If the run fails, the order waits longer before each next run.
             delay = retry_delay_seconds(failures)
             result = await self.executor.start(entry, saga.recover(entry), release_delay_seconds=delay).task
         if result is SagaResult.SETTLED:

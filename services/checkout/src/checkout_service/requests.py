@@ -78,7 +78,6 @@ def fingerprints(request: OrderRequest, hmac_keys: HmacKeys) -> list[str]:
 
 
 def require_address(request: OrderRequest) -> Address:
-    """Return the request's address. Raise InvalidArgument if it has none."""
     if request.address is None:
         raise InvalidArgument.field("address", "must be given")
     return request.address

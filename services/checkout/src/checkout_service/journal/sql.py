@@ -81,10 +81,7 @@ class Journal:
         return first_entry(await self._read(statements.READ, order_id=order_id))
 
     async def insert(self, new: Entry) -> Entry | None:
-        """Record a new order as CHARGING, with a lease.
-
-        Return None if the order was recorded, otherwise the order that already has its scope or holds its cart.
-        """
+        """Record a new order as CHARGING, with a lease, or return the order that has its scope or holds its cart."""
         claim, order = new.claim, new.order
         for _ in range(_INSERTS):
             inserted, _ = await self._database.write(
@@ -298,7 +295,7 @@ class Journal:
     async def _claim(
         self, queue: str, limit: int, correction: str, *texts: str, failed: bool, **values: Any
     ) -> Sequence[Row]:
-        """If work is due, correct times that are too far ahead, run `texts`, and return the first statement's rows."""
+        """If work is due, correct times too far in the future, run `texts`, and return the first statement's rows."""
         if (queue, failed) not in await self._due_queues():
             return []
         with suppress(JournalUnavailable):  # even if the correction fails, other rows can be claimed

@@ -111,7 +111,7 @@ CLAIM_EVENTS = _events("'taken_over'", f"orders WHERE {_JUST_CLAIMED}", detail="
 
 @dataclass(frozen=True, slots=True)
 class Claims:
-    """SQL that claims orders and outbox items: NEW claims what has not failed yet, FAILED what has failed before.
+    """SQL that claims orders and outbox items: NEW for items that have never failed, FAILED for items that have.
 
     `tries`: the SQL condition that distinguishes NEW from FAILED. The partial indexes contain the same condition.
     """
