@@ -10,7 +10,6 @@ from typing import Self
 
 from chassis.errors import FailedPrecondition, Unavailable
 
-CHECK_SECONDS = 20.0
 START_SECONDS = 300.0  # long enough for a busy machine
 _STOP_SECONDS = 25.0  # a process that takes longer to stop is killed
 _POLL_SECONDS = 0.02
@@ -71,10 +70,6 @@ class ChildProcess:
     async def is_serving(self) -> bool | None:
         """Return whether the process reports that it is ready; None if it does not respond."""
         raise NotImplementedError
-
-    async def wait_for_change(self) -> None:
-        """Wait until a ready process may no longer be ready, other than by ending or being paused."""
-        await asyncio.sleep(CHECK_SECONDS)
 
     def require_free_ports(self) -> None:
         """Raise PortInUse if another program listens on one of this process's ports."""

@@ -1,5 +1,5 @@
 import asyncio
-from contextlib import closing, suppress
+from contextlib import closing
 from typing import Any
 
 import grpc
@@ -9,14 +9,11 @@ from grpc_health.v1.health_pb2_grpc import HealthStub
 from chassis.rpc.client import OPTIONS
 from chassis.rpc.connection import open_channel
 from chassis.tls.certificates import Identity
-from shop_cli.local.child_process import CHECK_SECONDS
 from shop_cli.local.workspace import Program
 
 # Services report that they are not ready only if their database does not answer.
 NO_DATABASE = "not ready: its database does not answer"
 _TIMEOUT_SECONDS = 3.0  # longer than an HTTP service waits for its database (2 s)
-# Connect with the options that services use: if they cannot reach a service, say due to a proxy, it isn't ready.
-_OPTIONS = (*OPTIONS, ("grpc.keepalive_time_ms", int(CHECK_SECONDS * 1000)))
 
 
 async def is_serving(program: Program, address: str, identity: Identity | None = None) -> bool | None:
@@ -35,18 +32,9 @@ async def is_serving(program: Program, address: str, identity: Identity | None =
         return None
 
 
-async def wait_for_change(address: str, identity: Identity | None = None) -> None:
-    """Wait until a gRPC service reports that it is not serving, or has not responded for about 20 s."""
-    with suppress(grpc.aio.AioRpcError):
-        async with open_channel(address, identity, _OPTIONS) as channel:
-            health: Any = HealthStub(channel)
-            async for response in health.Watch(HealthCheckRequest()):
-                if response.status != HealthCheckResponse.SERVING:
-                    return
-
-
 async def _grpc_is_serving(address: str, identity: Identity | None) -> bool:
-    async with open_channel(address, identity, _OPTIONS) as channel:
+    # Connect with the options that services use: if they cannot reach a service, say due to a proxy, it isn't ready.
+    async with open_channel(address, identity, OPTIONS) as channel:
         health: Any = HealthStub(channel)
         response = await health.Check(HealthCheckRequest())
     return bool(response.status == HealthCheckResponse.SERVING)

@@ -92,13 +92,6 @@ class Process(ChildProcess):
     async def is_serving(self) -> bool | None:
         return self.running and not self.paused and await health.is_serving(self.program, self.address, self.identity)
 
-    @override
-    async def wait_for_change(self) -> None:
-        if self.program.protocol == "grpc":
-            await health.wait_for_change(self.address, self.identity)
-        else:
-            await super().wait_for_change()
-
 
 class Shop:
     """A shop's processes, which are configured with each other's addresses.

@@ -10,6 +10,7 @@ from shop_cli.local.ports import PortInUse
 
 _STARTING_SECONDS = 10.0
 _CHECK_SECONDS = 0.25
+_READINESS_SECONDS = 5.0  # a readiness check takes some milliseconds, so check serving processes less often
 _FIRST_DELAY_SECONDS = 0.2
 _MAX_DELAY_SECONDS = 10.0
 _HEALTHY_SECONDS = 10.0
@@ -33,28 +34,16 @@ class Monitor:
                 tasks.create_task(self._observe(process, report), name=f"observe {process.name}")
 
     async def _observe(self, process: ChildProcess, report: Callable[[ChildProcess], None]) -> None:
-        starts = 0
+        starts, due = 0, 0.0
         while True:
-            state = await state_of(process)
-            if (state, process.starts) != (self.states[process.name], starts):
-                self.states[process.name], starts = state, process.starts
-                report(process)
-            if state == "serving":
-                await _wait_for_change(process)
-            else:
-                await asyncio.sleep(_CHECK_SECONDS)
-
-
-async def _wait_for_change(process: ChildProcess) -> None:
-    """Wait until a serving process has ended, been restarted or paused, or may have become unready."""
-    starts = process.starts
-    changing = asyncio.ensure_future(process.wait_for_change())
-    try:
-        while process.running and process.starts == starts and not process.paused and not changing.done():
-            await asyncio.wait([changing], timeout=_CHECK_SECONDS)
-    finally:
-        changing.cancel()
-        await asyncio.gather(changing, return_exceptions=True)
+            is_unchanged = process.starts == starts and process.running and not process.paused
+            if self.states[process.name] != "serving" or not is_unchanged or time.monotonic() > due:
+                state = await state_of(process)
+                due = time.monotonic() + _READINESS_SECONDS
+                if (state, process.starts) != (self.states[process.name], starts):
+                    self.states[process.name], starts = state, process.starts
+                    report(process)
+            await asyncio.sleep(_CHECK_SECONDS)
 
 
 async def state_of(process: ChildProcess) -> str:
@@ -63,7 +52,11 @@ async def state_of(process: ChildProcess) -> str:
     `not ready` includes the reason if the process responds. `ended` names a taken port that prevents a restart.
     """
     if not process.running:
-        return f"ended ({process.exit_code}){_taken_port(process)}"
+        try:
+            process.require_free_ports()
+        except PortInUse as error:
+            return f"ended ({process.exit_code}), port {error.metadata['port']} is in use"
+        return f"ended ({process.exit_code})"
     if process.paused:
         return "frozen"
     is_ready = await process.is_serving()
@@ -72,15 +65,6 @@ async def state_of(process: ChildProcess) -> str:
     if time.monotonic() - process.started_at < _STARTING_SECONDS:
         return "starting"
     return "not ready" if is_ready is None else NO_DATABASE
-
-
-def _taken_port(process: ChildProcess) -> str:
-    """Return the reason why the process cannot restart, such as `, port 50051 is in use`; "" if it can."""
-    try:
-        process.require_free_ports()
-    except PortInUse as error:
-        return f", port {error.metadata['port']} is in use"
-    return ""
 
 
 async def supervise(processes: Iterable[ChildProcess]) -> None:
