@@ -131,6 +131,14 @@ async def test_the_secrets_of_a_service_are_not_among_its_data(port: int, tmp_pa
         assert [path.name for path in data if key in path.read_bytes()] == []
 
 
+def test_a_secret_is_created_once_and_only_its_owner_can_read_it(ad: Program, tmp_path: Path) -> None:
+    program = replace(ad, secrets=("KEY",))
+    first, again = (Shop([program], tmp_path, {"ad": 1})["ad"].environment["KEY"] for _ in range(2))
+    assert (len(first), again) == (64, first)
+    (file,) = (tmp_path / ".shop-secrets" / "ad").iterdir()
+    assert file.stat().st_mode & 0o777 == 0o600
+
+
 async def test_a_shop_can_run_on_another_interpreter(ad: Program, port: int, tmp_path: Path) -> None:
     interpreter = tmp_path / "python"
     interpreter.write_text(f'#!/bin/sh\necho "$@" > "$0.arguments"\nexec {sys.executable} "$@"\n')

@@ -1,6 +1,7 @@
 import asyncio
 import json
 import os
+import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Self
@@ -12,7 +13,6 @@ from shop_cli.local import health
 from shop_cli.local.child_process import START_SECONDS, ChildProcess
 from shop_cli.local.identities import Identities
 from shop_cli.local.ports import HOST, require_free
-from shop_cli.local.secret_files import load_or_create
 from shop_cli.local.workspace import Program, UnknownService, internal_name
 
 # Services don't inherit these variables, whose values differ between services or may be meant for another program.
@@ -29,6 +29,8 @@ _DEFAULTS = {
     "DRAIN_SECONDS": "0",
     "ALLOWED_HOSTS": "localhost,127.0.0.1,[::1]",  # prevents DNS rebinding attacks
 }
+
+_SECRET_BYTES = 32
 
 
 class Process(ChildProcess):
@@ -59,9 +61,9 @@ class Process(ChildProcess):
         self.internal_port = internal_port
         self.internal_address = f"{HOST}:{internal_port}"
         missing = [variable for variable in program.secrets if variable not in environment]
-        secrets = {name: load_or_create(folder / ".shop-secrets" / program.name / name) for name in missing}
+        created = {name: _load_secret(folder / ".shop-secrets" / program.name / name) for name in missing}
         ports = {"PORT": str(port), "INTERNAL_PORT": str(internal_port)}
-        self.environment = {**environment, **secrets, "HOST": HOST, **ports}
+        self.environment = {**environment, **created, "HOST": HOST, **ports}
         self._folder = folder
         self.certificates = certificates
 
@@ -193,3 +195,14 @@ def addresses(programs: Sequence[Program], ports: Mapping[str, int]) -> dict[str
 def inherited(environment: Mapping[str, str]) -> dict[str, str]:
     """Return the variables that services inherit from an environment, on top of local defaults."""
     return {**_DEFAULTS, **{name: value for name, value in environment.items() if name not in _NOT_INHERITED}}
+
+
+def _load_secret(path: Path) -> str:
+    """Return the secret in a file that only its owner can read. Generate a secret if there is no file."""
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        draft = path.with_suffix(".new")
+        draft.touch(mode=0o600)
+        draft.write_text(secrets.token_hex(_SECRET_BYTES), encoding="ascii")
+        draft.replace(path)
+    return path.read_text(encoding="ascii")
