@@ -9,7 +9,7 @@ import errno
 import random
 import socket
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 
 from chassis.errors import FailedPrecondition, ResourceExhausted
 from shop_cli.local.workspace import own_command
@@ -41,14 +41,11 @@ def reserved(count: int) -> Iterator[list[int]]:
 def _reserve(locks: ExitStack) -> int:
     for port in random.sample(range(_FIRST, _LAST), _TRIES):
         lock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        try:
+        with suppress(OSError):
             lock.bind((HOST, port))
-        except OSError:
-            lock.close()
-            continue
-        if _is_free(port):
-            locks.enter_context(lock)
-            return port
+            if _is_free(port):
+                locks.enter_context(lock)
+                return port
         lock.close()
     message = f"no free port among {_TRIES} tried between {_FIRST} and {_LAST}"
     raise ResourceExhausted(message, reason="NO_FREE_PORT")
