@@ -71,6 +71,5 @@ def _error(status: int, body: bytes) -> DomainError:
         reason, message = described["reason"], described["message"]
     except (ValueError, KeyError, TypeError):
         return FailedPrecondition(f"the control room responded {status}", reason="CONTROL_ROOM_REFUSED")
-    if status == http.client.BAD_REQUEST:
-        return InvalidArgument(reason=reason, message=message)
-    return (NotFound if status == http.client.NOT_FOUND else FailedPrecondition)(message, reason=reason)
+    kinds: dict[int, type[DomainError]] = {http.client.BAD_REQUEST: InvalidArgument, http.client.NOT_FOUND: NotFound}
+    return kinds.get(status, FailedPrecondition)(message=message, reason=reason)

@@ -56,5 +56,4 @@ def _print(line: LogLine, *, as_json: bool) -> None:
         return
     fields = " ".join(f"{name}={value}" for name, value in line.fields.items())
     trace = f" trace={line.trace_id}" if line.trace_id else ""
-    text = f"{line.time[11:23]} {line.level:<8} {line.event} {fields}{trace}" if line.time else line.event
-    console.out(text)
+    console.out(f"{line.time[11:23]} {line.level:<8} {line.event} {fields}{trace}" if line.time else line.event)

@@ -19,13 +19,9 @@ _shared = lru_cache(maxsize=16_384)(str)
 _KINDS = {number: name.removeprefix("SPAN_KIND_") for name, number in WireSpan.SpanKind.items()}
 
 
-Sink = Callable[[Message], None]
-"""Handles an export request, which contains traces, metrics or logs."""
-
-
 @asynccontextmanager
-async def receiver(port: int, sink: Sink) -> AsyncIterator[None]:
-    """Receive OTLP over gRPC on a loopback port until the context exits."""
+async def receiver(port: int, sink: Callable[[Message], None]) -> AsyncIterator[None]:
+    """Pass export requests that arrive on a loopback port to `sink` until the context exits."""
     server = grpc.aio.server()
     signals = {"Trace": trace_service_pb2, "Metrics": metrics_service_pb2, "Logs": logs_service_pb2}
     server.add_generic_rpc_handlers([_handler(sink, signal, messages) for signal, messages in signals.items()])
@@ -51,7 +47,7 @@ def exporting_to(port: int, *, delay_milliseconds: int = 200) -> dict[str, str]:
     }
 
 
-def _handler(sink: Sink, signal: str, messages: Any) -> grpc.GenericRpcHandler:
+def _handler(sink: Callable[[Message], None], signal: str, messages: Any) -> grpc.GenericRpcHandler:
     request: Callable[[bytes], Message] = getattr(messages, f"Export{signal}ServiceRequest").FromString
     response: Message = getattr(messages, f"Export{signal}ServiceResponse")()
 

@@ -156,9 +156,7 @@ def _matches(query: TraceQuery, trace: _Trace) -> bool:
         and (not query.failed or first.failed)
         and (not query.service or any(span.service == query.service for span in spans))
         and (not query.operation or any(span.name == query.operation for span in spans))
-        and (not query.attributes or any(_has_attributes(span, query.attributes) for span in spans))
+        and any(
+            all(str(span.attributes.get(name)) == value for name, value in query.attributes.items()) for span in spans
+        )
     )
-
-
-def _has_attributes(span: Span, wanted: dict[str, str]) -> bool:
-    return all(name in span.attributes and str(span.attributes[name]) == value for name, value in wanted.items())
