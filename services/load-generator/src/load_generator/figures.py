@@ -39,7 +39,7 @@ class Figures:
 
     def record_order(self, milliseconds: float) -> None:
         """Count an order, with the time from the planned click until the customer saw the order's page."""
-        self._entry(_ORDER, "placed").log(round(milliseconds), 0)
+        self._stats.get("placed", _ORDER).log(round(milliseconds), 0)
 
     def record_repeat(self) -> None:
         self._count(_ORDER, "repeated")
@@ -61,14 +61,14 @@ class Figures:
             "requests_per_second": round(request_rate, 1),
             "p50_ms": _recent_percentile(total, 0.5),
             "p99_ms": _recent_percentile(total, 0.99),
-            "orders": self._entry(_ORDER, "placed").num_requests,
+            "orders": self._stats.get("placed", _ORDER).num_requests,
             "errors": sum(error.occurrences for error in self._failures()),
             "dropped": self._dropped(),
         }
 
     def summary(self) -> dict[str, Any]:
         seconds, sessions = time.monotonic() - self._began, self._total(_SESSION)
-        orders = self._entry(_ORDER, "placed")
+        orders = self._stats.get("placed", _ORDER)
         return {
             "seconds": round(seconds, 1),
             "sessions": sessions,
@@ -80,7 +80,7 @@ class Figures:
             "pages": self._pages(),
             "orders": orders.num_requests,
             "order_p99_ms": orders.get_response_time_percentile(0.99),
-            "repeats": self._entry(_ORDER, "repeated").num_requests,
+            "repeats": self._stats.get("repeated", _ORDER).num_requests,
             "dropped": self._dropped(),
             "errors": [
                 {"page": f"{error.method} {error.name}", "reason": str(error.error), "count": error.occurrences}
@@ -101,10 +101,7 @@ class Figures:
         del self._stats.history[:-_CHART_POINTS]
 
     def _count(self, kind: str, name: str) -> None:
-        self._entry(kind, name).log(None, 0)  # type: ignore[arg-type]  # Locust accepts None
-
-    def _entry(self, kind: str, name: str) -> StatsEntry:
-        return self._stats.get(name, kind)
+        self._stats.get(name, kind).log(None, 0)  # type: ignore[arg-type]  # Locust accepts None
 
     def _entries(self, kind: str) -> Iterator[StatsEntry]:
         return (entry for entry in list(self._stats.entries.values()) if entry.method == kind)

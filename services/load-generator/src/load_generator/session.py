@@ -1,6 +1,7 @@
 """A visit to the storefront. Requests have a schedule; cookies, redirects and forms work as in a browser."""
 
 import time
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from random import Random
@@ -90,12 +91,8 @@ class Session:
         """Post a form, and hang up unless a response arrives within `after_seconds`. Don't measure the request."""
         self._wait()
         agent = _agent(self._cookies, timeout_seconds=after_seconds, max_redirects=0)
-        try:
+        with closing(agent), suppress(*FAILURE_EXCEPTIONS):
             agent.urlopen(f"{self.origin}{form.action}", "POST", self._posting, {**form.hidden, **fields})
-        except FAILURE_EXCEPTIONS:
-            return
-        finally:
-            agent.close()
 
     def expect(self, condition: object, page: Page, reason: str) -> None:
         """If the condition is false, record the page as failed for this reason and raise SessionFailed."""
@@ -140,7 +137,8 @@ class Session:
         try:
             headers = self._posting if fields is not None else None
             response = cast("FastResponse", self._agent.urlopen(f"{self.origin}{path}", method, headers, fields))
-            text, final_path = response.text or "", _path(response.url or path)
+            text = response.text or ""
+            final_path = urlsplit(response.url or path)._replace(scheme="", netloc="").geturl()
         except FAILURE_EXCEPTIONS as error:
             reason = _reason(error)
         self.environment.events.request.fire(  # type: ignore[no-untyped-call]
@@ -177,7 +175,3 @@ def _reason(error: BaseException) -> str:
         return f"HTTP {error.__dict__['code']}"
     cause = getattr(error, "original", error)
     return f"no answer: {type(cause).__name__}"
-
-
-def _path(url: str) -> str:
-    return urlsplit(url)._replace(scheme="", netloc="").geturl()

@@ -1,5 +1,5 @@
 "use strict";
-// Replaces each section by the server's rendering when it has changed. Without this script, reload the page.
+// Shows the server's new rendering of each section that changes. Without this script, users must reload the page.
 const sections = new Map([...document.querySelectorAll("[data-live]")].map((each) => [each.dataset.live, each]));
 const connection = document.getElementById("connection");
 const source = new EventSource("/events?" + document.currentScript.dataset.query);
@@ -9,7 +9,7 @@ source.onerror = () => { connection.textContent = "not connected"; };
 source.onmessage = (event) => {
   for (const [name, html] of Object.entries(JSON.parse(event.data))) {
     const section = sections.get(name);
-    // What is being typed must not be replaced; the next change shows the rest.
+    // Don't replace a section while the user types in it. The section's next change will show everything.
     if (section && !section.querySelector("input:focus")) replace(section, html);
   }
 };
@@ -20,7 +20,7 @@ function replace(section, html) {
   if (label) section.querySelector(`[aria-label="${CSS.escape(label)}"]`)?.focus();
 }
 
-// A form's answer is the next event, so the page need not be loaded again.
+// Submit forms without loading the page again, because the next event shows what the form has changed.
 document.addEventListener("submit", async (event) => {
   const form = event.target;
   if (form.method !== "post") return;
