@@ -27,7 +27,6 @@ def window_shopper(session: Session) -> None:
 
 def buyer(session: Session) -> None:
     form, fields = _go_to_checkout(session)
-    session.think()
     session.ordered(session.submit(form, **fields))
 
 
@@ -55,7 +54,6 @@ def bargain_hunter(session: Session) -> None:
 def double_clicker(session: Session) -> None:
     """Double-click the order button, which must not place two orders."""
     form, fields = _go_to_checkout(session)
-    session.think()
     for page in session.submit_twice(form, **fields):
         session.ordered(page)
     _expect_one_order(session)
@@ -64,7 +62,6 @@ def double_clicker(session: Session) -> None:
 def impatient(session: Session) -> None:
     """Order, hang up before the response, and submit the same form again, which must not place another order."""
     form, fields = _go_to_checkout(session)
-    session.think()
     session.submit_and_hang_up(form, after_seconds=session.random.uniform(0.005, 0.1), **fields)
     session.think()
     session.ordered(session.submit(form, **fields))
@@ -103,12 +100,13 @@ def _fill_cart(session: Session, *, lines: int) -> Page:
 
 
 def _go_to_checkout(session: Session) -> tuple[Form, dict[str, str]]:
-    """Fill a cart and proceed to the total. Return the order form and what the customer types into it."""
+    """Fill a cart, proceed to the total and think. Return the order form and what the customer types into it."""
     _fill_cart(session, lines=session.random.randint(1, 3))
     session.think()
     form, address = session.form(session.open("/checkout"), "/checkout"), _address(session)
     session.think()
     form = session.form(session.submit(form, **address), "/orders")
+    session.think()
     return form, {**address, **_CARD, "credit_card_expiration_year": str(datetime.now(UTC).year + 1)}
 
 

@@ -102,10 +102,8 @@ class Session:
 
     def form(self, page: Page, action: str) -> Form:
         """Return the page's form with this action. Raise SessionFailed if there is none."""
-        form = page.forms.get(action)
-        self.expect(form, page, f"no form for {action}")
-        assert form is not None  # noqa: S101 - for the type checker
-        return form
+        self.expect(action in page.forms, page, f"no form for {action}")
+        return page.forms[action]
 
     def ordered(self, page: Page) -> None:
         """Check that the page shows the session's only order, and count the order the first time."""
