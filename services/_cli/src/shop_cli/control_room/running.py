@@ -44,7 +44,6 @@ async def running(
         folder: where data, logs and secrets are stored.
         port_offset: what to add to every default port; None to use any free ports.
         postgres: store everything in PostgreSQL and Valkey instead of SQLite files and memory.
-        tls: let services call each other over mutual TLS.
         lab: let services serve failpoints, and add plugins' sections to the page.
     """
     programs, telemetry = discover(), TelemetryStore()

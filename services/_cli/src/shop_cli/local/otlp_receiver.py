@@ -49,15 +49,12 @@ def exporting_to(port: int, *, delay_milliseconds: int = 200) -> dict[str, str]:
 
 def _handler(sink: Callable[[Message], None], signal: str, messages: Any) -> grpc.GenericRpcHandler:
     request: Callable[[bytes], Message] = getattr(messages, f"Export{signal}ServiceRequest").FromString
-    response: Message = getattr(messages, f"Export{signal}ServiceResponse")()
 
-    async def export(message: Message, _context: object) -> Message:
+    async def export(message: Message, _context: object) -> bytes:
         sink(message)
-        return response
+        return b""  # a response message without fields
 
-    handler: grpc.RpcMethodHandler[Any, Any] = grpc.unary_unary_rpc_method_handler(
-        export, request, type(response).SerializeToString
-    )
+    handler: grpc.RpcMethodHandler[Any, Any] = grpc.unary_unary_rpc_method_handler(export, request)
     service = f"opentelemetry.proto.collector.{signal.lower()}.v1.{signal}Service"
     return grpc.method_handlers_generic_handler(service, {"Export": handler})
 

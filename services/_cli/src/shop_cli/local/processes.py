@@ -102,11 +102,9 @@ class Shop:
     shop, because Linux kills the processes when the thread that started them ends.
 
     Args:
-        folder: see `Process`.
         ports: ports by program name, and ports for internal services by `internal_name`.
         environment: variables for all processes; by default, this process's environment.
         overrides: additional variables for individual processes, by program name.
-        identities: the services' certificates; None without TLS.
     """
 
     def __init__(

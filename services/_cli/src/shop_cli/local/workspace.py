@@ -29,11 +29,9 @@ class Program:
 
     Attributes:
         name: the name of its folder, such as `product-catalog`.
-        module: the module that `python -m` runs.
         port, internal_port: default local ports, for public and for internal services.
         secrets: environment variables that need a random value.
         migrations: the folder with its database migrations; None if it has no database.
-        python: the interpreter that runs the program.
     """
 
     name: str
