@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -27,6 +27,7 @@ class Section(Protocol):
         """Handle a form that the user submitted. Raise a DomainError to refuse the form."""
 
 
+@dataclass
 class ControlRoom:
     """A running shop, and the means to observe and disturb it.
 
@@ -37,21 +38,18 @@ class ControlRoom:
         closing: an event that is set when the shop stops.
     """
 
-    def __init__(
-        self,
-        run: Run,
-        shop: Shop,
-        stores: Sequence[ChildProcess],
-        telemetry: TelemetryStore,
-        reconciler: Reconciler,
-    ) -> None:
-        self.run, self.shop, self.stores = run, shop, stores
-        self.telemetry, self.reconciler = telemetry, reconciler
+    run: Run
+    shop: Shop
+    stores: Sequence[ChildProcess]
+    telemetry: TelemetryStore
+    reconciler: Reconciler
+    telemetry_elsewhere: str | None = None
+
+    def __post_init__(self) -> None:
         self.monitor = Monitor(self.processes)
-        self.customers = Customers(run.url("storefront"), Path(run.folder) / DATA / "log" / "customers.log")
-        fault_demo = FaultDemo(shop, reconciler, self.act, self._start)
+        self.customers = Customers(self.run.url("storefront"), Path(self.run.folder) / DATA / "log" / "customers.log")
+        fault_demo = FaultDemo(self.shop, self.reconciler, self.act, self._start)
         self.sections: dict[str, Section] = {"fault_demo": fault_demo, "customers": self.customers}
-        self.telemetry_elsewhere: str | None = None
         self.closing = asyncio.Event()
         self._tasks: set[asyncio.Task[object]] = set()
 

@@ -60,8 +60,7 @@ async def running(
         shop = Shop(programs, folder, ports, environment, overrides, identities=identities)
         await stack.enter_async_context(shop)
         reconciler = await stack.enter_async_context(open_reconciler(shop))
-        room = ControlRoom(run, shop, stores, telemetry, reconciler)
-        room.telemetry_elsewhere = os.environ.get(_ENDPOINT)
+        room = ControlRoom(run, shop, stores, telemetry, reconciler, os.environ.get(_ENDPOINT))
         for plugin in metadata.entry_points(group="shop_cli.sections") if lab else ():
             room.sections[plugin.name] = plugin.load()(room, folder)
         await stack.enter_async_context(in_background(partial(supervise, room.processes)))

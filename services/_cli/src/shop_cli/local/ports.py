@@ -52,7 +52,7 @@ def _reserve(locks: ExitStack) -> int:
 
 
 def _is_free(port: int) -> bool:
-    for family, host in ((socket.AF_INET, HOST), (socket.AF_INET6, "::1")):  # `localhost` may resolve to either
+    for family, host in ((socket.AF_INET, HOST), (socket.AF_INET6, "::1")):  # because `localhost` may resolve to either
         try:
             with socket.socket(family) as probe:
                 probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # ignore closed connections in TIME_WAIT

@@ -48,7 +48,7 @@ class Postgres(ChildProcess):
             stdout=asyncio.subprocess.DEVNULL,
             cwd="/",
             user=server._user,
-            start_new_session=True,  # so that Ctrl-C in the terminal doesn't reach it
+            start_new_session=True,  # so that Ctrl-C in the terminal doesn't reach initdb
         )
         if await child.wait() != 0:
             raise NotServing("initdb failed")
@@ -97,7 +97,7 @@ class Postgres(ChildProcess):
     async def wait(self) -> int:
         """Wait until the server and all its children have ended. The server cannot start again before then."""
         status = await super().wait()
-        while any(map(_is_running, self._killed)):  # noqa: ASYNC110 - they are not this process's children
+        while any(map(_is_running, self._killed)):  # noqa: ASYNC110 - a process cannot wait for its grandchildren
             await asyncio.sleep(_POLL_SECONDS)
         return status
 
