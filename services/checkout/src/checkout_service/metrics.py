@@ -1,9 +1,13 @@
 """Order metrics and logs."""
 
+from collections.abc import Iterable, Mapping
+from typing import Any
+
 import structlog
 
 from chassis.telemetry import semconv
 from chassis.telemetry.instruments import Telemetry
+from chassis.telemetry.metrics import Attributes
 from chassis.telemetry.semconv import NOTIFICATION_KIND, ORDER_CURRENCY, ORDER_STATE, ORDER_STEP
 from chassis.values.money import NANOS_PER_UNIT
 from checkout_service.domain import NEEDS_OPERATOR, Order, State
@@ -11,7 +15,7 @@ from checkout_service.ports import OUTBOX_KINDS, Statistics
 
 log = structlog.get_logger()
 
-# More currencies than exist: unlike our currency service, another implementation may accept unknown codes.
+# Limits the number of time series: unlike our currency service, another implementation may accept unknown codes.
 MAX_CURRENCIES = 200
 
 OTHER_CURRENCY = "other"
@@ -56,32 +60,22 @@ class OrderMetrics:
         self._recovered.add()
 
     def _bounded(self, currency_code: str) -> str:
-        # Each currency is a separate time series, and an unbounded number of series would exhaust the collector.
         if len(self._currencies) < MAX_CURRENCIES:
             self._currencies.add(currency_code)
         return currency_code if currency_code in self._currencies else OTHER_CURRENCY
 
     def _observe_statistics(self, telemetry: Telemetry) -> None:
-        unfinished = (State.CHARGING, State.VOIDING, State.SHIPPED, *sorted(NEEDS_OPERATOR))
-        observe = telemetry.observe
-        observe(
-            semconv.ORDERS,
-            lambda: [(self.statistics.orders.get(state, 0), ((ORDER_STATE, state.value),)) for state in unfinished],
-        )
-        observe(
-            semconv.OPERATOR_AGE,
-            lambda: [
-                (max(self.statistics.waiting_seconds.get(state, 0.0), 0.0), ((ORDER_STATE, state.value),))
-                for state in sorted(NEEDS_OPERATOR)
-            ],
-        )
+        observe, waiting = telemetry.observe, sorted(NEEDS_OPERATOR)
+        unfinished = (State.CHARGING, State.VOIDING, State.SHIPPED, *waiting)
+        observe(semconv.ORDERS, lambda: _by(ORDER_STATE, unfinished, self.statistics.orders))
+        observe(semconv.OPERATOR_AGE, lambda: _by(ORDER_STATE, waiting, self.statistics.waiting_seconds))
         observe(semconv.OLDEST_OPEN_ORDER, lambda: [(self.statistics.oldest_open_seconds, ())])
         observe(semconv.OUTBOX_BACKLOG, lambda: [(self.statistics.outbox_backlog, ())])
         observe(semconv.OUTBOX_AGE, lambda: [(self.statistics.oldest_item_seconds, ())])
-        observe(
-            semconv.DEAD_LETTERS,
-            lambda: [
-                (self.statistics.dead_letters.get(kind, 0), ((NOTIFICATION_KIND, kind),)) for kind in OUTBOX_KINDS
-            ],
-        )
+        observe(semconv.DEAD_LETTERS, lambda: _by(NOTIFICATION_KIND, OUTBOX_KINDS, self.statistics.dead_letters))
         observe(semconv.FUTURE_ORDERS, lambda: [(self.statistics.future_orders, ())])
+
+
+def _by(attribute: str, values: Iterable[str], measured: Mapping[Any, float]) -> list[tuple[float, Attributes]]:
+    """Return one point per attribute value. An age that is negative because the clock was set back counts as 0."""
+    return [(max(measured.get(value, 0), 0), ((attribute, str(value)),)) for value in values]
