@@ -50,7 +50,6 @@ class CircuitBreaker:
 
     @property
     def open(self) -> bool:
-        """Whether the circuit is open, so that only probes are admitted."""
         return self._failures >= _FAILURES_TO_OPEN
 
     def admit(self, wanted: int) -> int:
@@ -132,11 +131,12 @@ class QueueWorker(Generic[ItemT]):
     async def run(self) -> None:
         async with asyncio.TaskGroup() as tasks:
             while True:
-                if await self._start_claimed(tasks):
-                    # Wait for room for several items: claiming many at once is cheaper than claiming them one by one.
-                    await self._has_room.wait()
-                else:
+                if not await self._start_claimed(tasks):
                     await self.poll_timer.wait()
+                # Wait for room for several items: claiming many at once is cheaper than claiming them one by one.
+                elif self.circuit.in_progress > CONCURRENCY // 2:
+                    self._has_room.clear()
+                    await self._has_room.wait()
 
     async def _start_claimed(self, tasks: asyncio.TaskGroup) -> bool:
         """Start as many due items as there is room for. Return whether more items may be due."""
@@ -152,7 +152,6 @@ class QueueWorker(Generic[ItemT]):
             log.exception("work cannot be claimed")
         finally:
             self.circuit.release(limit - len(items))
-        self._update_room()
         for item in items:
             tasks.create_task(self._perform(item))
         return len(items) == limit and (limit > 0 or room == 0)
@@ -173,13 +172,8 @@ class QueueWorker(Generic[ItemT]):
             self.circuit.record_failure()
         finally:
             self.circuit.release(1)
-            self._update_room()
-
-    def _update_room(self) -> None:
-        if self.circuit.in_progress <= CONCURRENCY // 2:
-            self._has_room.set()
-        else:
-            self._has_room.clear()
+            if self.circuit.in_progress <= CONCURRENCY // 2:
+                self._has_room.set()
 
 
 def workers(
