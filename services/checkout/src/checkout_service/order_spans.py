@@ -2,14 +2,13 @@
 
 from opentelemetry import trace
 from opentelemetry.trace import Link
-from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from chassis.telemetry import semconv
+from chassis.telemetry.propagation import W3C
 from chassis.values.money import NANOS_PER_UNIT
 from checkout_service.domain import Order
 
 _TRACEPARENT = "traceparent"
-_PROPAGATOR = TraceContextTextMapPropagator()
 
 
 def describe_request(order_id: str, currency_code: str, item_count: int) -> None:
@@ -31,13 +30,11 @@ def describe_order(order: Order, *, attempt: int, replayed: bool | None = None) 
 
 def current_traceparent() -> str:
     """Return the current span's context as a traceparent, or an empty string if the span is not sampled."""
-    carrier: dict[str, str] = {}
-    if trace.get_current_span().get_span_context().trace_flags.sampled:
-        _PROPAGATOR.inject(carrier)
-    return carrier.get(_TRACEPARENT, "")
+    is_sampled = trace.get_current_span().get_span_context().trace_flags.sampled
+    return W3C.inject().get(_TRACEPARENT, "") if is_sampled else ""
 
 
 def links_to(traceparent: str) -> list[Link]:
     """Return a link to the traceparent's span, or no link if the traceparent is empty, invalid or not sampled."""
-    context = trace.get_current_span(_PROPAGATOR.extract({_TRACEPARENT: traceparent})).get_span_context()
+    context = trace.get_current_span(W3C.extract([(_TRACEPARENT, traceparent)])).get_span_context()
     return [Link(context)] if context.trace_flags.sampled else []
