@@ -2,7 +2,7 @@
 
 import math
 from collections import defaultdict
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from itertools import chain
@@ -40,7 +40,7 @@ CLOCK_SKEW_SECONDS = 300.0
 
 _MAX_LISTED = 1_000
 
-
+EffectT = TypeVar("EffectT", RecordedCharge, RecordedShipment)
 PageT = TypeVar(
     "PageT",
     orders_pb2.ScanOrdersResponse,
@@ -65,19 +65,6 @@ class Records:
 
 
 @dataclass(frozen=True, slots=True)
-class _Effects:
-    """Charges and shipments by order id, oldest first. `shipments_since`: see `CompleteSince.shipments`."""
-
-    charges: defaultdict[str, list[RecordedCharge]]
-    shipments: defaultdict[str, list[RecordedShipment]]
-    shipments_since: float
-
-    def order_ids_since(self, since: float) -> set[str]:
-        effects: chain[RecordedCharge | RecordedShipment] = chain(*self.charges.values(), *self.shipments.values())
-        return {_order_id(effect.key) for effect in effects if effect.recorded_at >= since}
-
-
-@dataclass(frozen=True, slots=True)
 class Reader:
     """Reads records through internal services. `confirmations`: None if the email service keeps no records."""
 
@@ -92,27 +79,27 @@ class Reader:
         For an older order that was charged or shipped since `since`, include the earlier records.
         """
         orders, orders_since = await self._orders(since)
-        effects = await self._effects(since)
-        recorded = effects.order_ids_since(since)
+        charges, (shipments, shipments_since) = await self._charges(since), await self._shipments(since)
+        effects: list[RecordedCharge | RecordedShipment] = [*charges, *shipments]
+        recorded = {_order_id(effect.key) for effect in effects if effect.recorded_at >= since}
         earlier = [order for order_id in recorded - orders.keys() if (order := await self._find(order_id))]
         begun = min((order.created_at for order in earlier), default=since)
         if begun < since:
-            effects = await self._effects(begun)
+            charges, (shipments, shipments_since) = await self._charges(begun), await self._shipments(begun)
         orders |= {order.order_id: order for order in earlier}
         order_ids = [*(recorded | orders.keys())]
         confirmations, confirmations_since = await self._find_confirmations(order_ids)
-        charges, shipments = effects.charges, effects.shipments
-        charged, shipped = (sum(map(len, by_order.values())) for by_order in (charges, shipments))
+        charged, shipped = _by_order(charges), _by_order(shipments)
         found = [
-            OrderRecords(id_, orders.get(id_), tuple(charges[id_]), tuple(shipments[id_]), confirmations.get(id_))
+            OrderRecords(id_, orders.get(id_), tuple(charged[id_]), tuple(shipped[id_]), confirmations.get(id_))
             for id_ in order_ids
         ]
         # Add older stuck orders. Their charges and shipments were not read, so don't compare them.
         stuck = await self.journal.ListOrders(orders_pb2.ListOrdersRequest(stuck=True, limit=_MAX_LISTED))
         older = [order for order in map(_order_from_wire, stuck.orders) if order.order_id not in orders]
         found += [OrderRecords(order.order_id, order, effects_are_read=False) for order in older]
-        complete_since = CompleteSince(orders_since, effects.shipments_since, confirmations_since)
-        return Records(found, charged, shipped, complete_since)
+        complete_since = CompleteSince(orders_since, shipments_since, confirmations_since)
+        return Records(found, len(charges), len(shipments), complete_since)
 
     async def _orders(self, since: float) -> tuple[dict[str, RecordedOrder], float]:
         orders: dict[str, RecordedOrder] = {}
@@ -122,23 +109,22 @@ class Reader:
             complete_since = _complete_since(page.complete_since)
         return orders, complete_since
 
-    async def _effects(self, since: float) -> _Effects:
-        charges: defaultdict[str, list[RecordedCharge]] = defaultdict(list)
-        shipments: defaultdict[str, list[RecordedShipment]] = defaultdict(list)
-        shipments_since = 0.0
+    async def _charges(self, since: float) -> list[RecordedCharge]:
         since -= CLOCK_SKEW_SECONDS
-        async for charged in _pages(self.ledger.ListCharges, payment_ledger_pb2.ListChargesRequest, since):
-            for charge in charged.charges:
-                amount, recorded_at = money_from_wire(charge.amount), _seconds(charge.recorded_at)
-                charges[_order_id(charge.charge_key)].append(RecordedCharge(charge.charge_key, amount, recorded_at))
-        async for shipped in _pages(self.manifest.ListShipments, shipment_manifest_pb2.ListShipmentsRequest, since):
-            for shipment in shipped.shipments:
-                recorded_at, digests = _seconds(shipment.recorded_at), _digests(shipment.digests)
-                shipments[_order_id(shipment.shipment_key)].append(
-                    RecordedShipment(shipment.shipment_key, shipment.tracking_id, recorded_at, digests)
-                )
-            shipments_since = _complete_since(shipped.complete_since)
-        return _Effects(charges, shipments, shipments_since)
+        return [
+            RecordedCharge(charge.charge_key, money_from_wire(charge.amount), _seconds(charge.recorded_at))
+            async for page in _pages(self.ledger.ListCharges, payment_ledger_pb2.ListChargesRequest, since)
+            for charge in page.charges
+        ]
+
+    async def _shipments(self, since: float) -> tuple[list[RecordedShipment], float]:
+        shipments: list[RecordedShipment] = []
+        complete_since = 0.0
+        since -= CLOCK_SKEW_SECONDS
+        async for page in _pages(self.manifest.ListShipments, shipment_manifest_pb2.ListShipmentsRequest, since):
+            shipments += map(_shipment_from_wire, page.shipments)
+            complete_since = _complete_since(page.complete_since)
+        return shipments, complete_since
 
     async def _find(self, order_id: str) -> RecordedOrder | None:
         try:
@@ -203,6 +189,18 @@ def _complete_since(at: Timestamp) -> float:
 def _order_id(key: str) -> str:
     """Return the order id from a charge or shipment key, which is `order_id` or `order_id:attempt`."""
     return key.partition(":")[0]
+
+
+def _by_order(effects: Iterable[EffectT]) -> defaultdict[str, list[EffectT]]:
+    found: defaultdict[str, list[EffectT]] = defaultdict(list)
+    for effect in effects:
+        found[_order_id(effect.key)].append(effect)
+    return found
+
+
+def _shipment_from_wire(shipment: shipment_manifest_pb2.RecordedShipment) -> RecordedShipment:
+    recorded_at, digests = _seconds(shipment.recorded_at), _digests(shipment.digests)
+    return RecordedShipment(shipment.shipment_key, shipment.tracking_id, recorded_at, digests)
 
 
 def _order_from_wire(order: orders_pb2.Order) -> RecordedOrder:

@@ -50,11 +50,6 @@ class RecordedOrder:
     is_settled: bool = False
     digests: Digests = field(default_factory=dict)
 
-    @property
-    def is_open(self) -> bool:
-        """Whether the order is unfinished or must be settled by an operator."""
-        return self.state not in {State.DONE, State.SETTLED, *RELEASED_CART}
-
 
 @dataclass(frozen=True, slots=True)
 class RecordedCharge:
@@ -132,10 +127,8 @@ class CompleteSince:
 def find_mismatches(records: OrderRecords, settled_before: float, complete_since: CompleteSince) -> Iterator[Mismatch]:
     """Yield the mismatches between an order's records.
 
-    Args:
-        records: all records of the order.
-        settled_before: records newer than this need no counterpart yet.
-        complete_since: records older than this may have lost their counterparts to retention.
+    Records newer than `settled_before` need no counterpart yet. The counterparts of records older than `complete_since`
+    may have been deleted because of their age.
     """
     counterparts_since = {
         Kind.UNKNOWN_ORDER: complete_since.orders,
@@ -147,7 +140,7 @@ def find_mismatches(records: OrderRecords, settled_before: float, complete_since
         found += [*_doubled(records), *_contradictions(records), *_differences(records)]
     if records.effects_are_read:
         found += _unconfirmed(records)
-    if order is not None and order.is_open:
+    if order is not None and order.state in {*OPEN, State.SHIPPED, *NEEDS_OPERATOR}:
         found.append((Kind.OPEN_TOO_LONG, order.changed_at, ""))
     # If the journal lost an order in progress, the order's charge or shipment may date from before the loss.
     in_progress_since = order.changed_at if order and order.state in OPEN else 0.0
