@@ -71,7 +71,7 @@ class CircuitBreaker:
             self._of_failed.record_success()
 
     def record_failure(self) -> None:
-        """Count a failure. Open the circuit after the fifth in a row; if it is already open, delay the next probe."""
+        """Count a failure. The fifth in a row opens the circuit, and later failures delay the next probe."""
         was_open = self.open
         # Don't count work that began before the circuit opened, because it was not a probe.
         if was_open and self._now() < self._probe_at:

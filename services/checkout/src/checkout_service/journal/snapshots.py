@@ -43,9 +43,9 @@ def load(row: Row) -> Order:
         fields = orjson.loads(snapshot)
         if not 1 <= fields["version"] <= VERSION:
             raise ValueError(f"order {row['order_id']} has a snapshot of unknown version {fields['version']}")
-        address, shipping_cost = Address(**fields["address"]), _load_money(fields["shipping_cost"])
+        address, shipping_cost = Address(**fields["address"]), Money.of(**fields["shipping_cost"])
         lines = tuple(
-            OrderLine(line["product_id"], line["quantity"], _load_money(line["cost"])) for line in fields["lines"]
+            OrderLine(line["product_id"], line["quantity"], Money.of(**line["cost"])) for line in fields["lines"]
         )
     return Order(row["order_id"], row["user_id"], row["email"], row["cart_etag"], address, lines, shipping_cost)
 
@@ -61,7 +61,3 @@ def _load_protobuf(snapshot: bytes) -> tuple[Address, tuple[OrderLine, ...], Mon
 
 def _dump_money(amount: Money) -> dict[str, Any]:
     return {"currency_code": amount.currency_code, "units": amount.units, "nanos": amount.nanos}
-
-
-def _load_money(fields: dict[str, Any]) -> Money:
-    return Money.of(fields["currency_code"], fields["units"], fields["nanos"])

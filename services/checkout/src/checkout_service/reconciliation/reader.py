@@ -133,7 +133,7 @@ class Reader:
             return None
 
     async def _find_confirmations(self, order_ids: Sequence[str]) -> tuple[dict[str, RecordedConfirmation], float]:
-        """Return confirmations by order id, and the time since which none has been deleted."""
+        """Return confirmations by order id, and the time since which no confirmation has been deleted."""
         if self.confirmations is None:
             return {}, math.inf
         confirmations: dict[str, RecordedConfirmation] = {}

@@ -36,9 +36,7 @@ Digests: TypeAlias = Mapping[str, bytes]
 class RecordedOrder:
     """An order in checkout's journal. All times in this module are seconds since 1970.
 
-    Attributes:
-        is_settled: whether an operator has settled the order, so that its charges and shipments are not compared.
-        changed_at: when the order's state last changed.
+    `is_settled`: whether an operator has settled the order, so that its charges and shipments are not compared.
     """
 
     order_id: str
@@ -209,5 +207,4 @@ def _unconfirmed(records: OrderRecords) -> Iterator[_Found]:
 
 
 def _differing(expected: Digests, found: Digests) -> str:
-    """Return the names of the parts whose digests differ."""
     return ", ".join(part for part, digest in found.items() if digest != expected.get(part, digest))
