@@ -1,4 +1,4 @@
-"""Orders, what is left to send for them, and their history. Times are seconds since 1970, by the database's clock."""
+"""Creates the tables of orders, outbox items and order events. Times are in seconds since 1970, by the database."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,4 +1,4 @@
-"""A random owner per worker's hold on an order, one live order per cart, the state NEEDS_REVIEW, listing by time."""
+"""Adds the owners of claims, one live order per cart, the state NEEDS_REVIEW, and an index for listing by time."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -10,8 +10,8 @@ _LIVE = "state IN ('CHARGING', 'VOIDING', 'SHIPPED', 'DONE', 'NEEDS_REFUND', 'NE
 _ACTIVE = sa.text("state IN ('CHARGING', 'VOIDING', 'SHIPPED', 'NEEDS_REFUND', 'NEEDS_REVIEW')")
 _LIVE_CART = sa.text(f"cart_etag <> '' AND {_LIVE}")
 
-# Earlier releases could order a cart twice, under two keys. The newest order keeps the cart; the etags of the others
-# become ones that no cart has.
+# Earlier releases could order a cart twice, under two keys. Leave the cart to the newest order, and give the older
+# orders etags that no cart has.
 _SEPARATE_ORDERS_OF_ONE_CART = f"""
     UPDATE orders SET cart_etag = cart_etag || '#' || order_id
     WHERE cart_etag <> '' AND {_LIVE} AND EXISTS (
@@ -30,7 +30,7 @@ def upgrade() -> None:
     op.create_index(
         "ix_orders_active", "orders", ["state", "lease_until"], sqlite_where=_ACTIVE, postgresql_where=_ACTIVE
     )
-    # For the update below, which would compare every order with every other one of its user without it.
+    # Without this index, the update below would compare each order with all other orders of its user.
     op.create_index("ix_orders_cart", "orders", ["user_id", "cart_etag"])
     op.execute(_SEPARATE_ORDERS_OF_ONE_CART)
     op.drop_index("ix_orders_cart", "orders")

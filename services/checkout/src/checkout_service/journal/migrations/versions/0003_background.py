@@ -1,4 +1,4 @@
-"""Dead letters, and an index for every query of operators and of the background loops."""
+"""Adds dead letters, and indexes for the queries of operators and background loops."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,7 +1,7 @@
-"""Drops the index of all orders by state, which every order paid for three times.
+"""Drops the index of all orders by state, which each order had to update three times.
 
-PostgreSQL also preferred it to the primary key. Operators find unfinished orders by ix_orders_active, finished ones by
-their time, and orders without effect, which are few, by an index of their own.
+PostgreSQL also preferred this index to the primary key. Queries by operators use ix_orders_active for unfinished
+orders, the creation time for finished orders, and a new index for the few orders that ended without effect.
 """
 
 import sqlalchemy as sa

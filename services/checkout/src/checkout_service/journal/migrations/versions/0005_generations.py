@@ -1,4 +1,4 @@
-"""Orders hold the generation of their cart, no longer one etag: the first half of the etags that our carts have."""
+"""Replaces the cart etags of unfinished orders with cart generations, which are the first half of our carts' etags."""
 
 from alembic import op
 
@@ -7,7 +7,7 @@ down_revision = "0004"
 
 
 def upgrade() -> None:
-    # Of finished orders no item is in a cart any more.
+    # Leave finished orders unchanged: none of their items are in a cart anymore.
     op.execute(
         "UPDATE orders SET cart_etag = substr(cart_etag, 1, 16) "
         "WHERE state IN ('CHARGING', 'VOIDING', 'SHIPPED', 'NEEDS_REFUND', 'NEEDS_REVIEW') AND length(cart_etag) = 32"

@@ -1,4 +1,4 @@
-"""Settled orders are listed by the index of orders that ended without being placed."""
+"""Adds settled orders to the index of orders that ended without being placed."""
 
 import sqlalchemy as sa
 from alembic import op
