@@ -34,7 +34,6 @@ class Figures:
         self._count(_SESSION, persona)
 
     def record_dropped_session(self) -> None:
-        """Count an arrival that was dropped because too many sessions were in flight."""
         self._stats.log_error(_SESSION, "arrival", "dropped: too many sessions in flight")
 
     def record_order(self, milliseconds: float) -> None:

@@ -41,7 +41,6 @@ def create_app(room: ControlRoom) -> Starlette:
 
 @contextlib.asynccontextmanager
 async def served(room: ControlRoom) -> AsyncIterator[None]:
-    """Serve the control room on its loopback port until the context exits."""
     server = Server(create_app(room), Telemetry())
     listener = socket.create_server((HOST, room.run.control_room_port))
     serving = asyncio.create_task(server.serve([listener]), name="control room")

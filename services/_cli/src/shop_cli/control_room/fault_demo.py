@@ -50,7 +50,6 @@ class FaultDemo:
         self._start(self._run())
 
     async def _run(self) -> None:
-        """Run the demonstration. If it fails, show the error as its last step."""
         try:
             await self._order_during_faults()
         except DomainError as error:

@@ -108,7 +108,6 @@ class Reconciler:
 
 @asynccontextmanager
 async def open_reconciler(shop: Shop) -> AsyncIterator[Reconciler]:
-    """Yield a reconciler that reads a shop's records through its internal services."""
 
     def channel(name: str, service: str, _method: str) -> grpc.aio.Channel:
         process = shop[name]

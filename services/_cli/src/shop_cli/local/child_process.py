@@ -141,6 +141,5 @@ class ChildProcess:
         return time.monotonic() - self.started_at
 
     def last_lines(self) -> str:
-        """Return the log's last lines, joined with ` | `."""
         lines = self.log_path.read_text(encoding="utf-8", errors="replace").splitlines()
         return " | ".join(lines[-_LAST_LINES:])

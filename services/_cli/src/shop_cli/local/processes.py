@@ -24,7 +24,7 @@ _NOT_INHERITED = (
 _DEFAULTS = {
     "GRPC_VERBOSITY": "NONE",  # gRPC's own log lines are not JSON, and quote what clients send
     "GRPC_ENABLE_FORK_SUPPORT": "0",
-    # The images set this too: see the chassis's decisions/0007-event-engine-off.md.
+    # The services' images set this too. The chassis's decisions/0007-event-engine-off.md explains why.
     "GRPC_EXPERIMENTS": "-event_engine_client,-event_engine_listener",
     "DRAIN_SECONDS": "0",
     "ALLOWED_HOSTS": "localhost,127.0.0.1,[::1]",  # prevents DNS rebinding attacks
