@@ -11,7 +11,7 @@ import pytest
 from chassis.failpoints import Failpoints
 from chassis.telemetry.instruments import Telemetry
 from email_service import queue_runner
-from email_service.failpoints import AFTER_OUTCOME, AFTER_SENDING, BEFORE_OUTCOME, BEFORE_SENDING
+from email_service.failpoints import OUTCOME, SENDING
 from email_service.messages import MessageState, NewMessage
 from email_service.metrics import MessageMetrics
 from email_service.queue_runner import QueueRunner, message_delay_seconds, retry_seconds
@@ -144,7 +144,7 @@ async def test_a_backlog_is_sent_concurrently(sqlite_url: str) -> None:
     assert len(set(inbox.message_ids())) == 3 * queue_runner.MAX_CONCURRENT
 
 
-@pytest.mark.parametrize("point", [BEFORE_SENDING, AFTER_SENDING, BEFORE_OUTCOME, AFTER_OUTCOME])
+@pytest.mark.parametrize("point", [*SENDING, *OUTCOME])
 async def test_a_message_survives_a_crash_and_is_sent_at_most_once(sqlite_url: str, point: str) -> None:
     """It is in doubt only if the relay may have had its text."""
     inbox = Inbox()
@@ -153,10 +153,10 @@ async def test_a_message_survives_a_crash_and_is_sent_at_most_once(sqlite_url: s
             await crashing.accept()
             await wait_until(lambda: crashing.runner._failpoints.enabled[point]._calls)
         async with running(sqlite_url, port) as restarted:
-            is_in_doubt = point in {AFTER_SENDING, BEFORE_OUTCOME}
+            is_in_doubt = point in {SENDING[1], OUTCOME[0]}
             assert await restarted.spool.give_up_overdue() == ["o-1"] * is_in_doubt
             await restarted.reaches(MessageState.IN_DOUBT if is_in_doubt else MessageState.SENT)
-    assert len(inbox.mails) == (0 if point == AFTER_SENDING else 1)
+    assert len(inbox.mails) == (0 if point == SENDING[1] else 1)
 
 
 async def test_a_message_whose_claim_was_lost_is_not_sent(sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> None:

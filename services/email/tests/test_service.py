@@ -14,7 +14,7 @@ from chassis.rpc.server import Service, serving
 from chassis.settings import load
 from chassis.telemetry.instruments import Telemetry
 from email_service.__main__ import Settings, build
-from email_service.failpoints import AFTER_ACCEPT, BEFORE_ACCEPT
+from email_service.failpoints import ACCEPT
 from email_service.messages import ClaimedMessage, MessageState
 from email_service.mime import Sender
 from email_service.spool.sql import Spool
@@ -249,11 +249,11 @@ async def test_a_batch_has_0_to_100_confirmations(running: Running) -> None:
     assert not await running.accept()
 
 
-@pytest.mark.parametrize("point", [BEFORE_ACCEPT, AFTER_ACCEPT])
+@pytest.mark.parametrize("point", ACCEPT)
 async def test_a_batch_repeated_after_a_crash_is_stored_once(sqlite_url: str, point: str) -> None:
     async with serve(database_url=sqlite_url, failpoints=f"{point}=error*1") as running:
         assert (await failure_of(running.accept(*map(confirmation, ORDER_IDS))))[0] is grpc.StatusCode.INTERNAL
-        assert await running.stored(*ORDER_IDS) == [*ORDER_IDS] * (point == AFTER_ACCEPT)
+        assert await running.stored(*ORDER_IDS) == [*ORDER_IDS] * (point == ACCEPT[1])
         assert not await running.accept(*map(confirmation, ORDER_IDS))
         assert await running.stored(*ORDER_IDS) == [*ORDER_IDS]
 

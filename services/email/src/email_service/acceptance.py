@@ -10,8 +10,8 @@ from chassis.rpc.wire import address_from_wire, parse_wire_money
 from chassis.sql.database import is_rejected
 from chassis.values.email_addresses import require_email_address
 from chassis.values.fields import require_present
+from email_service import failpoints
 from email_service.domain import Line, MailNotSent, Order, RecipientRefused, digests_of
-from email_service.failpoints import AFTER_ACCEPT, BEFORE_ACCEPT
 from email_service.messages import MessageState, NewMessage, SpoolUnavailable
 from email_service.mime import Sender, to_mime
 from email_service.product_names import ProductNames
@@ -55,7 +55,7 @@ class Acceptance:
         return NewMessage(confirmation.message_id, recipient, content, digests_of(recipient, order))
 
     async def _store(self, messages: Mapping[int, NewMessage]) -> dict[int, DomainError]:
-        await self.failpoints.reach(BEFORE_ACCEPT)
+        await self.failpoints.reach(failpoints.ACCEPT[0])
         try:
             states = await self.spool.add(list(messages.values()))
         except SpoolUnavailable as error:
@@ -63,7 +63,7 @@ class Acceptance:
                 # Only one confirmation may be at fault, so this error makes checkout send each in a separate call.
                 raise FailedPrecondition("not stored together", reason=MailNotSent.default_reason) from error
             raise MailNotSent("the spool can't be written") from error
-        await self.failpoints.reach(AFTER_ACCEPT)
+        await self.failpoints.reach(failpoints.ACCEPT[1])
         return {
             index: RecipientRefused("the mail relay has refused this confirmation")
             for index, message in messages.items()

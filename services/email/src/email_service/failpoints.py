@@ -4,11 +4,7 @@ A batch reaches `accept.before` when all its confirmations are rendered, and `ac
 `sending`, the relay doesn't have the complete message yet. At `outcome`, the attempt to send it has ended.
 """
 
-BEFORE_ACCEPT = "email.accept.before"
-AFTER_ACCEPT = "email.accept.after"
-BEFORE_SENDING = "email.sending.before"
-AFTER_SENDING = "email.sending.after"
-BEFORE_OUTCOME = "email.outcome.before"
-AFTER_OUTCOME = "email.outcome.after"
-
-FAILPOINTS = (BEFORE_ACCEPT, AFTER_ACCEPT, BEFORE_SENDING, AFTER_SENDING, BEFORE_OUTCOME, AFTER_OUTCOME)
+ACCEPT = ("email.accept.before", "email.accept.after")
+SENDING = ("email.sending.before", "email.sending.after")
+OUTCOME = ("email.outcome.before", "email.outcome.after")
+FAILPOINTS = ACCEPT + SENDING + OUTCOME

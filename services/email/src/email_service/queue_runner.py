@@ -93,9 +93,9 @@ class QueueRunner:
 
     async def _send(self, message: ClaimedMessage) -> None:
         async def begin_sending() -> bool:
-            await self._failpoints.reach(failpoints.BEFORE_SENDING)
+            await self._failpoints.reach(failpoints.SENDING[0])
             begun = await self._spool.begin_sending(message)
-            await self._failpoints.reach(failpoints.AFTER_SENDING)
+            await self._failpoints.reach(failpoints.SENDING[1])
             return begun
 
         try:
@@ -103,11 +103,11 @@ class QueueRunner:
         except SpoolUnavailable:
             log.warning("the spool is unavailable")  # the message is due again once its claim expires
             return
-        await self._failpoints.reach(failpoints.BEFORE_OUTCOME)
+        await self._failpoints.reach(failpoints.OUTCOME[0])
         self._metrics.record_attempt(message.message_id, attempt.outcome, attempt.reason)
         self._record_relay_state(attempt)
         await self._store_outcome(message, attempt)
-        await self._failpoints.reach(failpoints.AFTER_OUTCOME)
+        await self._failpoints.reach(failpoints.OUTCOME[1])
 
     def _record_relay_state(self, attempt: Attempt) -> None:
         now = asyncio.get_running_loop().time()
