@@ -14,7 +14,7 @@ from email_service import queue_runner
 from email_service.failpoints import OUTCOME, SENDING
 from email_service.messages import MessageState, NewMessage
 from email_service.metrics import MessageMetrics
-from email_service.queue_runner import QueueRunner, message_delay_seconds, retry_seconds
+from email_service.queue_runner import QueueRunner, delay_seconds, retry_seconds
 from email_service.smtp_relay import Relay, SmtpRelay
 from email_service.spool.sql import Spool, open_spool
 from shop_kit.databases import execute
@@ -121,7 +121,7 @@ async def test_messages_wait_for_a_relay_that_is_down(sqlite_url: str) -> None:
 async def test_a_deferred_message_is_sent_later_and_delays_no_other(
     sqlite_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(queue_runner, "FIRST_DELAY_SECONDS", 2.0)
+    monkeypatch.setattr(queue_runner, "delay_seconds", lambda _: 2.0)
     inbox = Inbox(data_responses=["451 greylisted"])
     async with relay(inbox) as port, running(sqlite_url, port) as shop:
         await shop.accept()
@@ -231,4 +231,4 @@ async def test_neither_address_nor_the_relay_s_text_is_logged(
 
 def test_delays_grow_up_to_a_limit() -> None:
     assert [retry_seconds(failures) for failures in (1, 2, 3, 100)] == [1, 2, 4, 60]
-    assert [message_delay_seconds(deferrals) for deferrals in (0, 1, 2, 100)] == [30, 60, 120, 3600]
+    assert [delay_seconds(deferrals) for deferrals in (1, 2, 3, 100)] == [30, 60, 120, 3600]

@@ -3,6 +3,7 @@
 import asyncio
 import itertools
 from contextlib import suppress
+from functools import partial
 
 import structlog
 
@@ -19,10 +20,9 @@ log = structlog.get_logger()
 MAX_CONCURRENT = 20  # relays reject clients with too many connections
 _MAX_UNSTORED = 1_000  # how far MAX_CONCURRENT may be exceeded while outcomes can't be stored
 _POLL_SECONDS = 1.0
-_FIRST_RETRY_SECONDS = 1.0
-_MAX_RETRY_SECONDS = 60.0
-FIRST_DELAY_SECONDS = 30.0
-_MAX_DELAY_SECONDS = 3_600.0
+# How long to wait after consecutive failures of the relay or the spool, and after deferrals of a message.
+retry_seconds = partial(backoff_seconds, first_seconds=1.0, longest_seconds=60.0)
+delay_seconds = partial(backoff_seconds, first_seconds=30.0, longest_seconds=3_600.0)
 _FINAL = {
     Outcome.SENT: MessageState.SENT,
     Outcome.REFUSED: MessageState.REFUSED,
@@ -137,15 +137,5 @@ class QueueRunner:
             await self._spool.finish(message, state, attempt.reason)
         elif attempt.outcome is not Outcome.CLAIM_LOST:
             deferred = attempt.outcome is Outcome.DEFERRED
-            delay = message_delay_seconds(message.deferrals) if deferred else 0.0
+            delay = delay_seconds(message.deferrals + 1) if deferred else 0.0
             await self._spool.postpone(message, delay_seconds=delay, reason=attempt.reason, deferred=deferred)
-
-
-def retry_seconds(failures: int) -> float:
-    """Return how long to wait after this many consecutive failures: 1 s, doubled each time, at most 60 s."""
-    return backoff_seconds(failures, _FIRST_RETRY_SECONDS, _MAX_RETRY_SECONDS)
-
-
-def message_delay_seconds(deferrals: int) -> float:
-    """Return how long a deferred message waits, given how often it has been deferred before."""
-    return backoff_seconds(deferrals + 1, FIRST_DELAY_SECONDS, _MAX_DELAY_SECONDS)
