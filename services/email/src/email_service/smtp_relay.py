@@ -21,7 +21,6 @@ _URL = re.compile(
 )
 _PORT, _SUBMISSION_PORT, _TLS_PORT = 25, 587, 465
 _START_INPUT, _COMPLETED, _SERVICE_NOT_AVAILABLE, _PERMANENT_FAILURE = 354, 250, 421, 500
-_FAILED = frozenset({Outcome.NOT_SENT, Outcome.DEFERRED, Outcome.REFUSED, Outcome.IN_DOUBT})
 _LEADING_DOT = re.compile(rb"^\.", re.MULTILINE)
 
 
@@ -34,13 +33,6 @@ class Relay:
     tls: bool = False
     user: str | None = None
     password: str | None = field(default=None, repr=False)
-
-    @property
-    def start_tls(self) -> bool | None:
-        """Whether to use STARTTLS: never over TLS, always with credentials, otherwise if the relay offers it (None)."""
-        if self.tls:
-            return False
-        return True if self.user else None
 
 
 @dataclass(frozen=True)
@@ -77,7 +69,7 @@ class SmtpRelay:
             # Don't let the SDK record errors: their text may quote an e-mail address.
             with trace.use_span(span, record_exception=False, set_status_on_exception=False):
                 attempt = await self._send(message, begin_sending)
-            problem = attempt.reason if attempt.outcome in _FAILED else ""
+            problem = attempt.reason
         except BaseException as error:
             problem = type(error).__name__
             raise
@@ -143,7 +135,7 @@ class SmtpRelay:
             username=relay.user,
             password=relay.password,
             use_tls=relay.tls,
-            start_tls=relay.start_tls,
+            start_tls=True if relay.user and not relay.tls else None,  # None: use STARTTLS if the relay offers it
             tls_context=self.tls,
             timeout=None,  # `reach_seconds` and `response_seconds` apply instead
         )
