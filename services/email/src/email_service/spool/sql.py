@@ -125,7 +125,7 @@ class Spool:
         }
 
     async def check(self) -> None:
-        await self._database.read(statements.CHECK, {})
+        await self.read("")
 
     async def _take(self, text: str, limit: int, parameters: Parameters) -> Sequence[Row]:
         async def take(limit: int, passed: int) -> Sequence[Row]:

@@ -82,5 +82,3 @@ STATISTICS = f"""
     SELECT state, COUNT(*) AS letters, {NOW} - MIN(changed_at) AS oldest_seconds FROM letters
     WHERE state <> 'SENT' GROUP BY state
 """
-
-CHECK = "SELECT 1 FROM letters WHERE letter_id = ''"
