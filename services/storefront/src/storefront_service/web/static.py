@@ -26,15 +26,11 @@ class _File:
 class StaticFiles:
     def __init__(self) -> None:
         self._files = {path.relative_to(FOLDER).as_posix(): _read(path) for path in FOLDER.rglob("*") if path.is_file()}
-        self._urls = {name: f"/static/{name}?v={file.version}" for name, file in self._files.items()}
-
-    def url(self, name: str) -> str:
-        """Return a file's URL, which changes with the file's content."""
-        return self._urls[name]
+        self.urls = {name: f"/static/{name}?v={file.version}" for name, file in self._files.items()}
 
     def picture(self, path: str) -> str:
         """Return the URL for a picture path from the catalog, or the placeholder's URL if there is no such picture."""
-        return self._urls.get(path.removeprefix("/static/"), self._urls["placeholder.svg"])
+        return self.urls.get(path.removeprefix("/static/"), self.urls["placeholder.svg"])
 
     async def serve(self, request: Request) -> Response:
         file = self._files.get(request.path_params["name"])

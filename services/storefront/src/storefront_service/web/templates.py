@@ -23,7 +23,7 @@ class Templates:
         )
         # Cache the lists of categories and currencies, which look the same on most pages.
         fragment = lru_cache(maxsize=1024)(self._fragment)
-        self._environment.globals.update(static=static.url, picture=static.picture, fragment=fragment)
+        self._environment.globals.update(static=static.urls.__getitem__, picture=static.picture, fragment=fragment)
         self._environment.filters.update(
             money=format_amount,
             time=lambda at: at.strftime("%H:%M:%S.%f")[:-3],
