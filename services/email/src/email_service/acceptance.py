@@ -61,7 +61,7 @@ class Acceptance:
         except SpoolUnavailable as error:
             if len(messages) > 1 and is_rejected(error):
                 # Only one confirmation may be at fault, so this error makes checkout send each in a separate call.
-                raise FailedPrecondition("not stored together", reason=MailNotSent.default_reason) from error
+                raise FailedPrecondition("the spool rejected the batch", reason=MailNotSent.default_reason) from error
             raise MailNotSent("the spool can't be written") from error
         await self.failpoints.reach(failpoints.ACCEPT[1])
         return {

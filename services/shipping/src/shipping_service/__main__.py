@@ -30,7 +30,7 @@ async def build(settings: Settings, service: Service) -> AsyncIterator[None]:
     """Open the manifest, register both servicers, and run the background tasks."""
     rate_card = DataFile(settings.rate_card_file, parse_rate_card)
     async with open_manifest(settings.database_url.get_secret_value(), service.telemetry) as manifest:
-        retention = Retention(manifest.delete_old, days=settings.retention_days, rows="entries of the manifest")
+        retention = Retention(manifest.delete_old, days=settings.retention_days, rows="manifest entries")
         shipper, failpoints = Shipper(manifest, lambda: retention.complete_since), service.failpoints
         service.add_readiness_check(manifest.check)
         service.add_servicer(

@@ -52,7 +52,7 @@ def parse_rate_card(raw: bytes) -> RateCard:
     zones: dict[str, Zone] = {}
     default_zones = [zone.to_domain() for zone in file.zones if zone.countries is None]
     if len(default_zones) != 1:
-        raise ValueError("exactly one zone must be without countries: it is for all others")
+        raise ValueError("there must be exactly one zone without countries, which covers all others")
     for entry in file.zones:
         zone = entry.to_domain()
         for country in map(normalize_country, entry.countries or ()):

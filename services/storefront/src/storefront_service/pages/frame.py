@@ -106,7 +106,7 @@ class Pages:
         try:
             return await self.clients.currencies.convert(amounts, currency)
         except DomainError as error:
-            log.info("page with prices of the catalog", reason=error.reason)
+            log.info("page with unconverted prices", reason=error.reason)
             return list(amounts)
 
     async def recommended(self, request: Request, product_ids: Sequence[str]) -> Recommended:
