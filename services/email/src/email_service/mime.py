@@ -23,10 +23,6 @@ class Sender:
     name: str
     address: str
 
-    @property
-    def header(self) -> str:
-        return formataddr((self.name, self.address))
-
 
 def parse_sender(text: str) -> Sender:
     """Parse `orders@shop.example` or `Shop <orders@shop.example>`. Raise ValueError if the address is invalid."""
@@ -42,7 +38,7 @@ def to_mime(confirmation: Confirmation, sender: Sender, sent_at: datetime) -> by
     """Encode a confirmation. Its recipient and subject must not contain line breaks."""
     lines = [
         f"Date: {format_datetime(sent_at)}",
-        f"From: {sender.header}",
+        f"From: {formataddr((sender.name, sender.address))}",
         f"To: {confirmation.recipient}",
         f"Subject: {_subject(confirmation.subject)}",
         f"Message-ID: <{confirmation.message_id}@shop>",
