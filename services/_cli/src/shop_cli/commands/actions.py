@@ -10,7 +10,7 @@ def kill(service: Service) -> None:
 
 
 def freeze(service: Service) -> None:
-    """Freeze a service (SIGSTOP): its connections remain, and it does not respond."""
+    """Freeze a service (SIGSTOP). Its connections stay open, but it does not respond."""
     control_room_client.act("freeze", service)
     console.out(f"{service} is frozen until `shop resume {service}`")
 

@@ -36,7 +36,7 @@ async def add_to_cart(
     key: Key = None,
     address: Address = None,
 ) -> None:
-    """Add a product to a cart, and print how many of it the cart has then."""
+    """Add a product to a cart, and print the product's new quantity."""
     products = await _read_products()
     if products:
         _require_product(product_id, products)
@@ -52,7 +52,7 @@ async def add_to_cart(
 @cart.command("show")
 @async_command
 async def show_cart(user: User, *, currency: Currency = None, as_json: Json = False, address: Address = None) -> None:
-    """Show a cart with names, prices and its total, which does not include shipping."""
+    """Show a cart with names, prices and the total without shipping."""
     async with cart_client(address) as client:
         found = await client.GetCart(cart_pb2.GetCartRequest(user_id=user))
     if as_json:

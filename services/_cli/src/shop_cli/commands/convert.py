@@ -23,7 +23,7 @@ async def convert(
     as_json: Json = False,
     address: Address = None,
 ) -> None:
-    """Convert an amount between currencies, as in `shop convert 12.50 USD EUR`; `--json` prints it unrounded."""
+    """Convert an amount between currencies, as in `shop convert 12.50 USD EUR`. `--json` does not round."""
     async with currency_client(address) as currency:
         converted = await convert_amount(currency, _parse_money(value, from_code.upper()), to_code)
     if as_json:

@@ -24,7 +24,7 @@ def logs(
     lines: Annotated[int, typer.Option(min=0, help="Number of lines to begin with.")] = 50,
     as_json: Json = False,
 ) -> None:
-    """Print the last lines of a service's log; `--json` prints the lines of the file."""
+    """Print the last lines of a service's log. `--json` prints them as they are in the file."""
     path = Path(require_run().folder) / ".shop" / "log" / f"{service}.log"
     if not path.exists():  # `find` would reject a store, which also has a log
         find(discover(), service)

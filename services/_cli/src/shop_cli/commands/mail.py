@@ -71,7 +71,7 @@ async def requeue_messages(
     *,
     address: InternalAddress = None,
 ) -> None:
-    """Send messages again that were refused or whose outcome is unknown."""
+    """Resend messages that were refused or whose outcome is unknown."""
     async with spool_client(address) as spool:
         request = letter_spool_pb2.RequeueLettersRequest(letter_ids=message_ids)
         requeued = (await spool.RequeueLetters(request)).requeued

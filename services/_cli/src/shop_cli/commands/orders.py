@@ -55,7 +55,7 @@ async def list_orders(
 @orders.command("show")
 @async_command
 async def show_order(order_id: OrderId, *, as_json: Json = False, address: InternalAddress = None) -> None:
-    """Show one order with its lines and its history, step by step."""
+    """Show an order with its lines and its history, step by step."""
     async with journal_client(address) as journal:
         found = await journal.GetOrder(orders_pb2.GetOrderRequest(order_id=order_id))
     if as_json:
@@ -72,7 +72,7 @@ async def show_order(order_id: OrderId, *, as_json: Json = False, address: Inter
 @orders.command("requeue")
 @async_command
 async def requeue_notifications(order_id: OrderId, *, as_json: Json = False, address: InternalAddress = None) -> None:
-    """Send an order's dead letters again: notifications that were refused, or failed too often."""
+    """Resend an order's dead letters: notifications that were refused or failed too often."""
     async with journal_client(address) as journal:
         request = orders_pb2.RequeueNotificationsRequest(order_id=order_id)
         response = await journal.RequeueNotifications(request)
@@ -112,7 +112,7 @@ async def settle_order(
 @orders.command("watch")
 @async_command
 async def watch_orders(*, limit: Watched = 100, as_json: Json = False, address: InternalAddress = None) -> None:
-    """Print a line for each order that begins or changes, until Ctrl-C."""
+    """Print a line for each new or changed order, until Ctrl-C."""
     seen: dict[str, orders_pb2.Order] | None = None
     async with journal_client(address) as journal:
         while True:

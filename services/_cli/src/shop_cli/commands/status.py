@@ -6,7 +6,7 @@ from shop_cli.output.printing import console, print_fields, print_json, print_ta
 
 
 def status(*, as_json: Json = False) -> None:
-    """Show the services of the running shop, their calls of the last minute, and whether all records agree."""
+    """Show the running shop's services, their calls in the last minute, and whether all records agree."""
     found = control_room_client.status()
     if as_json:
         print_json(found)

@@ -20,7 +20,7 @@ def traces(
     limit: Annotated[int, typer.Option(min=1, max=5_000, help="Maximum number of traces.")] = 20,
     as_json: Json = False,
 ) -> None:
-    """List the latest traces of the running shop, which stores those of orders and errors longest."""
+    """List the running shop's latest traces. It stores traces of orders and errors longest."""
     found = control_room_client.find_traces(
         service=service, min_ms=f"{min_ms:g}", errors="1" if errors else "", order=order, limit=str(limit)
     )
