@@ -1,9 +1,7 @@
-"""The smoke call of the ad service."""
-
 from shop.ad_pb2 import AdRequest
 from shop_smoke import SmokeCall
 
 
 def smoke_call(unique: str) -> SmokeCall:
-    """Get the ads of a page about kitchens."""
+    """Get ads for a page about kitchens."""
     return SmokeCall("shop.AdService/GetAds", AdRequest(context_keys=["kitchen"]))

@@ -17,7 +17,7 @@ INVENTORY = Inventory([PAN, HOUSE, KNIFE, TENT])
         # Neither case nor surrounding spaces matter.
         *(([key], [TENT]) for key in ("OUTDOORS", "Outdoors", " outdoors ", "STRASSE")),
         (["outdoors", "gifts", "kitchen", "KITCHEN"], [TENT, PAN, KNIFE]),
-        # Nothing matches.
+        # No context matches.
         *((keys, [HOUSE]) for keys in ([], ["submarines"], ["", " "])),
     ],
 )

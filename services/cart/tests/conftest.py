@@ -19,7 +19,7 @@ def migrations() -> Path:
 
 @pytest.fixture(params=["memory", "valkey", "sqlite", "postgres"])
 def open_store(request: pytest.FixtureRequest) -> OpenStore:
-    """Opens each kind of store in turn, empty: one suite tests them all."""
+    """Opens an empty store of each kind in turn, so that one suite tests all kinds."""
     if request.param == "memory":
         return lambda: nullcontext(MemoryCartStore(3600))
     if request.param == "valkey":

@@ -1,5 +1,3 @@
-"""The smoke call of the cart service."""
-
 from shop.cart_pb2 import GetCartRequest
 from shop_smoke import SmokeCall
 

@@ -1,4 +1,4 @@
-"""A store compared with a model, a dictionary, over random sequences of calls."""
+"""Compares each store with a model, a dictionary, over random sequences of calls."""
 
 import asyncio
 import uuid
@@ -21,15 +21,15 @@ KEYS = st.none() | st.sampled_from(["k1", "k2", "k3", "k4", "k5"])
 
 
 class CartMachine(RuleBasedStateMachine):
-    """A store and its model.
+    """A store and its model, which must agree after every call.
 
     Attributes:
-        carts: quantities by user and product.
+        carts: maps users to quantities by product.
         etags: the last seen etag of each cart that has lines.
         generations: the known generation of each cart that has lines.
-        ordered_etags: of carts that an order emptied.
-        keys: those used so far.
-        seen_etags: all etags seen so far, in this order.
+        ordered_etags: the ordered etag of each cart that an order emptied.
+        keys: the idempotency keys used so far, with their additions.
+        seen_etags: all etags seen so far, oldest first.
     """
 
     open_store: OpenStore
@@ -39,7 +39,7 @@ class CartMachine(RuleBasedStateMachine):
         self.runner = asyncio.Runner()
         self.opened = self.open_store()
         self.store = self.runner.run(self.opened.__aenter__())
-        self.prefix = uuid.uuid4().hex  # the server is shared with other machines
+        self.prefix = uuid.uuid4().hex  # other state machines use the same server
         self.carts: dict[str, dict[str, int]] = {"ada": {}, "bob": {}}
         self.etags: dict[str, str] = {}
         self.keys: dict[tuple[str, str], tuple[str, int]] = {}
@@ -135,7 +135,7 @@ class CartMachine(RuleBasedStateMachine):
         self.generations.pop(user, None)
 
 
-# SQL reads and writes whole carts, whose changes are those of the memory store.
+# SQL stores need few examples: they read and write whole carts, which they change with the code of the memory store.
 @pytest.mark.parametrize(
     ("open_store", "examples"),
     [("memory", 200), ("valkey", 200), ("sqlite", 20), ("postgres", 20)],

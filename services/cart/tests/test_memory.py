@@ -1,4 +1,4 @@
-"""What only the memory store has: a clock and limits on its size."""
+"""Tests of what only the memory store has: a clock and a maximum size."""
 
 import pytest
 

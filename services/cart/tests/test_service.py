@@ -30,7 +30,7 @@ ADA = cart_pb2.GetCartRequest(user_id="ada")
 
 @pytest.fixture
 def store() -> CartStore:
-    """The suite of stores tests their behaviour; here one is enough."""
+    """A memory store is enough here, because test_store.py tests how all stores behave."""
     return MemoryCartStore(ttl_seconds=3600)
 
 
@@ -66,7 +66,7 @@ async def add(stub: CartServiceStub, added: cart_pb2.CartItem = TWO_PANS, **meta
 
 
 async def read(stub: CartServiceStub, user_id: str = "ada") -> tuple[list[cart_pb2.CartItem], dict[str, str]]:
-    """Return the items of a cart, and its trailing metadata: the etags."""
+    """Return a cart's items, and the trailing metadata with its etags."""
     call = stub.GetCart(cart_pb2.GetCartRequest(user_id=user_id))
     items = list((await call).items)
     return items, {name: str(value) for name, value in await call.trailing_metadata()}

@@ -1,4 +1,4 @@
-"""What only the stores in databases have: replies of commits that are lost, and rows that nothing deletes by itself."""
+"""Tests of what only SQL stores have: lost replies to commits, and rows that the service itself must delete."""
 
 import subprocess
 import sys
@@ -48,7 +48,7 @@ async def test_an_addition_whose_reply_is_lost_takes_effect_once(
             await other.add(Addition("ada", product_id, quantity))
 
         async def write_twice(*batch: Statement) -> Sequence[Sequence[Row]]:
-            """Repeat the first transaction, as if its reply was lost, when something else has happened meanwhile."""
+            """Write the first transaction twice, as if its reply was lost, and call `meanwhile` in between."""
             monkeypatch.setattr(database, "write", write)
             await write(*batch)
             await meanwhile(other)

@@ -1,4 +1,4 @@
-"""The behaviour that all stores share, beside what test_machine.py covers; conftest.py lists the stores."""
+"""Tests of behaviour that all stores share and test_machine.py does not cover; conftest.py lists the stores."""
 
 import asyncio
 from collections.abc import Callable
@@ -57,7 +57,7 @@ async def test_a_cart_holds_at_most_two_hundred_products_and_more_of_each(store:
     await add(store, "product-7")
     assert (await quantities(store))["product-7"] == 2
     await store.empty("ada", None)
-    await add(store, "pan", key="k")  # the addition that was rejected has not used its key
+    await add(store, "pan", key="k")  # the rejected addition has not used its key
     assert await quantities(store) == {"pan": 1}
 
 

@@ -1,4 +1,4 @@
-"""What only the Valkey store has: a server that hangs and restarts."""
+"""Tests of what only the Valkey store has: a server that may hang or restart, and evicts entries."""
 
 import asyncio
 import signal
@@ -26,7 +26,7 @@ PAN = Addition("ada", "pan", 1)
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[ValkeyServer]:
-    """A server for one test, which may stop and restart it."""
+    """A server for a single test, which may stop and restart the server."""
     with ValkeyServer(port=0, unix_socket_path=tmp_path / "socket", data_dir=tmp_path / "data") as running:
         yield running
         if running._process is None:
@@ -35,7 +35,7 @@ def server(tmp_path: Path) -> Iterator[ValkeyServer]:
 
 @pytest.fixture
 async def operator(server: ValkeyServer) -> AsyncIterator[Redis]:
-    """A client that reads and writes past the store."""
+    """A client that bypasses the store to read and write the server directly."""
     async with Redis(unix_socket_path=str(server.unix_socket_path), decode_responses=True) as client:
         yield client
 
@@ -94,7 +94,7 @@ async def test_cancelled_calls_do_not_corrupt_the_responses_of_others(
 
 
 async def lives(operator: Redis) -> dict[str, int]:
-    """Return the seconds that each entry in the server lives, -1 for those that it must never delete."""
+    """Return how many seconds each entry in the server has left, or -1 if the server must never delete the entry."""
     return {str(key): await operator.ttl(key) for key in await operator.keys()}
 
 
@@ -133,7 +133,7 @@ async def test_a_customers_cart_ends_when_its_lifetime_is_over(server: ValkeySer
             await store.add(PAN)
             return set(await lives(operator)) == {"cart:ada", "carts"}
 
-        assert await wait_until(only_ada_is_left)  # lifetimes end with a second
+        assert await wait_until(only_ada_is_left)  # scripts compare whole seconds, so expiry may take a moment longer
 
 
 async def test_an_emptied_cart_leaves_nothing_in_the_server(store: ValkeyCartStore, operator: Redis) -> None:
@@ -186,7 +186,7 @@ async def test_an_operation_is_a_span_and_a_duration_without_values(recorded: Re
     assert [label["db.operation.name"] for label in labels] == ["EVALSHA", "HGETALL"]
     (waits,) = recorded.telemetry.histogram(semconv.POOL_WAIT).series.items()
     assert waits[0] == (("db.client.connection.pool.name", "redis/2"),)
-    assert sum(waits[1].counts) >= 2  # the first use of a script also loads it
+    assert sum(waits[1].counts) >= 2  # the first call of a script also loads the script
 
 
 async def test_a_hanging_server_is_a_timeout_in_the_trace(recorded: Recorded, server: ValkeyServer) -> None:
@@ -222,4 +222,4 @@ async def test_an_error_reply_is_that_of_the_store(store: ValkeyCartStore, opera
     for operation in (store.add(PAN), store.read("ada"), store.empty("ada", None)):
         with pytest.raises(StoreUnavailable) as refused:
             await operation
-        assert refused.value.__cause__ is None  # the caller gets no text of the server
+        assert refused.value.__cause__ is None  # callers must not see the server's text

@@ -1,5 +1,3 @@
-"""The smoke call of the currency service."""
-
 from shop.currency_pb2 import CurrencyConversionRequest
 from shop.money_pb2 import Money
 from shop_smoke import SmokeCall

@@ -37,7 +37,7 @@ def response(body: str | bytes, *, status: str = "200 OK", headers: str = "") ->
 
 @asynccontextmanager
 async def publishing(*responses: bytes, trickle: bool = False) -> AsyncIterator[str]:
-    """Serve responses over HTTP in turn, the last one repeatedly; if they trickle, none of them ends."""
+    """Serve the responses over HTTP in turn, repeating the last. If `trickle` is true, no response ever ends."""
     left, writers = list(responses), list[asyncio.StreamWriter]()
 
     async def respond(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -58,7 +58,7 @@ TWO_DAYS = f'<Cube time="2025-01-02">{USD}</Cube><Cube time="2025-01-03">{USD}</
         ),
         (feed(USD, USD), "quoted twice"),
         (feed(USD, '<Cube currency="EUR" rate="1"/>'), "quoted twice, or the euro"),
-        # Anything but the rates of one day.
+        # Files that do not have the rates of exactly one day.
         (feed(), "rates"),
         (feed(USD, day="soon"), "time"),
         (ENVELOPE.format("").encode(), "not of 0"),

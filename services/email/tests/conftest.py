@@ -1,4 +1,4 @@
-"""An empty spool of either kind."""
+"""Fixtures of the email tests: an empty spool on SQLite and on PostgreSQL."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path

@@ -1,5 +1,3 @@
-"""The smoke call of the email service."""
-
 from shop.address_pb2 import Address
 from shop.cart_pb2 import CartItem
 from shop.email_pb2 import SendOrderConfirmationRequest

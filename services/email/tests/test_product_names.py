@@ -1,4 +1,4 @@
-"""Names of products in confirmations, with a catalog over a real channel."""
+"""Product names in confirmations, read from a fake catalog over a real channel."""
 
 import time
 from collections.abc import AsyncIterator

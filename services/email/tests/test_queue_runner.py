@@ -1,4 +1,4 @@
-"""Messages on their way from the spool to a real SMTP server."""
+"""Tests that send messages from the spool to a real SMTP server."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
@@ -54,7 +54,7 @@ class Running:
 
 @asynccontextmanager
 async def running(url: str, port: int, failpoints: str = "") -> AsyncIterator[Running]:
-    """Run the queue runner on a spool, with a relay at this port."""
+    """Run the queue runner on a spool, with a relay that listens on this port."""
     async with open_spool(url) as spool:
         target = SmtpRelay(Relay("127.0.0.1", port), "orders@shop.example")
         runner = QueueRunner(spool, target, MessageMetrics(Telemetry()), Failpoints(failpoints))
@@ -73,7 +73,7 @@ def _poll_often(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_a_message_is_accepted_before_a_slow_relay_responds_and_delivered_once(sqlite_url: str) -> None:
-    """Callers wait for about a second; repeated requests during the delivery are the same message."""
+    """Repeated requests during the delivery do not create another message."""
     responding = asyncio.Event()
     inbox = Inbox(before_response=responding.wait)
     async with relay(inbox) as port, running(sqlite_url, port) as shop:
@@ -146,7 +146,7 @@ async def test_a_backlog_is_sent_concurrently(sqlite_url: str) -> None:
 
 @pytest.mark.parametrize("point", [*SENDING, *OUTCOME])
 async def test_a_message_survives_a_crash_and_is_sent_at_most_once(sqlite_url: str, point: str) -> None:
-    """It is in doubt only if the relay may have had its text."""
+    """The message is in doubt only if the relay may have received its text."""
     inbox = Inbox()
     async with relay(inbox) as port:
         async with running(sqlite_url, port, f"{point}=hang") as crashing:
@@ -194,7 +194,7 @@ async def test_an_error_while_sending_does_not_end_the_runner(sqlite_url: str) -
 
 
 async def test_rows_that_cannot_be_written_delay_no_other_message(database_url: str) -> None:
-    """Neither rows that cannot be claimed nor those whose outcome cannot be stored, however many there are."""
+    """Neither rows that cannot be claimed nor rows whose outcome cannot be stored block the queue, however many."""
     inbox = Inbox()
     async with open_spool(database_url) as spool:
         await spool.add(new_messages(2 * queue_runner.MAX_CONCURRENT))
@@ -208,7 +208,7 @@ async def test_rows_that_cannot_be_written_delay_no_other_message(database_url: 
 
 
 def refuse(url: str, condition: str) -> None:
-    """Let the database refuse updates under this condition."""
+    """Make the database refuse updates that match this SQL condition."""
     if url.startswith("postgresql"):
         body = "LANGUAGE plpgsql AS $$ BEGIN RAISE 'no' USING ERRCODE = 'XX000'; END $$"
         execute(url, f"CREATE FUNCTION refuse() RETURNS TRIGGER {body}")

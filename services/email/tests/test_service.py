@@ -1,4 +1,4 @@
-"""The public and internal services over real servers."""
+"""Tests of the public and internal services over real channels."""
 
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -122,7 +122,7 @@ async def claim(spool: Spool) -> ClaimedMessage:
     return message
 
 
-# What a confirmation contains, and which requests are refused.
+# Tests of what a confirmation contains, and of refused requests.
 
 
 async def test_a_confirmation_contains_the_whole_order(running: Running) -> None:
@@ -190,7 +190,7 @@ def test_an_invalid_setting_fails_the_start_without_quoting_its_value(
     assert "hunter2" not in message
 
 
-# Batches.
+# Tests of batches.
 
 
 async def test_a_repeated_batch_leaves_the_first_messages_as_they_are(running: Running) -> None:
@@ -259,7 +259,7 @@ async def test_a_batch_repeated_after_a_crash_is_stored_once(sqlite_url: str, po
 
 
 async def test_a_confirmation_that_cannot_be_stored_delays_no_other(running: Running, database_url: str) -> None:
-    """Checkout sends each by itself after an error that one of them may have caused."""
+    """If one confirmation may have failed a batch, checkout sends each confirmation in a separate call."""
     execute(database_url, REFUSE_THE_FIRST)
     together = await failure_of(running.accept(*map(confirmation, ("o-1", "o-2"))))
     alone = await failure_of(running.email.SendOrderConfirmation(confirmation("o-1")))
@@ -269,13 +269,13 @@ async def test_a_confirmation_that_cannot_be_stored_delays_no_other(running: Run
 
 
 async def test_a_batch_is_one_transaction_on_postgresql(postgres_url: str) -> None:
-    """All of its rows have the same `xmin`, the transaction that wrote them."""
+    """All rows of the batch have the same `xmin`, which identifies the transaction that wrote them."""
     async with serve(database_url=postgres_url) as running:
         await running.accept(*(confirmation(f"o-{number}") for number in range(20)))
     assert execute(postgres_url, "SELECT COUNT(*) FROM letters GROUP BY xmin::text") == [(20,)]
 
 
-# The spool with and without a relay, and its internal services.
+# Tests of the spool with and without a relay, and of its internal services.
 
 
 async def test_without_settings_messages_wait_in_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

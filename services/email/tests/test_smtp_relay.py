@@ -1,4 +1,4 @@
-"""What a real SMTP server receives, and how its responses are understood."""
+"""Tests of what a real SMTP server receives, and of how the client interprets the responses."""
 
 import asyncio
 import ssl
@@ -41,7 +41,7 @@ async def send(
     begin_sending: Callable[[], Awaitable[bool]] = succeed,
     **options: Any,
 ) -> Attempt:
-    """Send a message to a relay, or to the one at this port of loopback."""
+    """Send a message to a relay, or to the relay on this local port."""
     relay_url = target if isinstance(target, Relay) else Relay("127.0.0.1", target)
     return await SmtpRelay(relay_url, "orders@shop.example", **options).send(message, begin_sending)
 

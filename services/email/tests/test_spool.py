@@ -1,4 +1,4 @@
-"""One suite for the spool on SQLite and on PostgreSQL."""
+"""Tests of the spool, which run on both SQLite and PostgreSQL."""
 
 import asyncio
 import re
@@ -96,7 +96,7 @@ async def test_a_message_that_was_claimed_again_is_neither_sent_nor_changed_by_t
     monkeypatch.setattr(sql, "CLAIM_SECONDS", -1.0)
     await add(spool)
     first, second = await claim(spool), await claim(spool)
-    # Repeatable, because a transaction is repeated when its connection breaks.
+    # `begin_sending` must be repeatable, because a transaction is repeated if its connection breaks.
     assert [await spool.begin_sending(claimed) for claimed in (first, second, second)] == [False, True, True]
     await spool.finish(first, REFUSED, "RELAY_550")
     await spool.postpone(first, delay_seconds=-1.0, reason="RELAY_450", deferred=True)

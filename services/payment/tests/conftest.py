@@ -1,4 +1,4 @@
-"""Fixtures of the payment tests: an empty ledger of either kind."""
+"""Fixtures of the payment tests: an empty ledger on SQLite and on PostgreSQL."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path

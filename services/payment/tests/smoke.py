@@ -1,5 +1,3 @@
-"""The smoke call of the payment service."""
-
 from shop.money_pb2 import Money
 from shop.payment_pb2 import ChargeRequest, CreditCardInfo
 from shop_smoke import SmokeCall

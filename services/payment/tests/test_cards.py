@@ -108,7 +108,7 @@ def test_a_brand_is_recognized_by_prefix_and_length(number: str, brand: Brand | 
         (card(year=2026, month=11), ALL_BRANDS, date(2027, 1, 1), Decline.CARD_EXPIRED),
         (card(year=2027, month=1), ALL_BRANDS, TODAY, None),
         (card("378282246310005"), {Brand.VISA}, TODAY, Decline.BRAND_NOT_ACCEPTED),
-        # A number of no known brand is declined even if all brands are accepted.
+        # A number that belongs to no known brand is declined even if all brands are accepted.
         (card("9" * 16), ALL_BRANDS, TODAY, Decline.BRAND_NOT_ACCEPTED),
     ],
 )

@@ -35,7 +35,7 @@ def make_request(**changed: Any) -> ChargeRequest:
 
 @pytest.fixture
 def declines() -> list[str]:
-    """The reasons that were counted."""
+    """The decline reasons that have been counted, oldest first."""
     return []
 
 
@@ -60,10 +60,10 @@ def test_a_key_has_the_same_transaction_id_in_every_release() -> None:
 @pytest.mark.parametrize(
     ("change", "rules"),
     [
-        # Separators and the security code do not make another request.
+        # Different separators or security codes do not make a different request.
         ({"number": "4242424242424242"}, {}),
         ({"cvv": 321}, {}),
-        # The card would be declined by now.
+        # By now, the rules would decline the card.
         ({}, {"today": lambda: date(2031, 1, 1)}),
         ({}, {"accepted_brands": {Brand.JCB}}),
     ],

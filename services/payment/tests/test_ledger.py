@@ -1,4 +1,4 @@
-"""One suite for the ledger on SQLite and on PostgreSQL."""
+"""Tests of the ledger, which run on both SQLite and PostgreSQL."""
 
 import asyncio
 import time
@@ -92,7 +92,7 @@ async def test_captured_charges_are_listed_from_a_position_or_the_time_on_at_whi
 
 @pytest.mark.parametrize("round_number", range(2))
 async def test_of_a_concurrent_charge_and_fence_exactly_one_wins(database_url: str, round_number: int) -> None:
-    """Two replicas write at once; which one starts alternates from round to round."""
+    """Two replicas write at the same time, and take turns at writing first."""
     keys = [f"key-{number}" for number in range(20)]
     charges = [Entry(key, State.CHARGED, PAYMENT) for key in keys]
     fences = [Entry(key, State.FENCED) for key in keys]

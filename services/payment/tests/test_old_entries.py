@@ -1,4 +1,4 @@
-"""Entries of the release before, which stored the last four digits of a card and no key id."""
+"""Tests of entries that the previous release wrote, with the last four digits of the card and without a key id."""
 
 import hmac
 import shutil
@@ -32,7 +32,7 @@ def insert_old_entry(url: str) -> None:
 
 @pytest.fixture(scope="module")
 def migrations() -> None:
-    """Begin with empty databases."""
+    """Begin with empty databases, because these tests run the migrations themselves."""
 
 
 async def charge(url: str) -> State:

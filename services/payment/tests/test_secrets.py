@@ -1,4 +1,4 @@
-"""Card numbers and security codes appear in no file, log, span or response."""
+"""Tests that card numbers and security codes never appear in files, logs, spans or responses."""
 
 import sqlite3
 from collections.abc import Iterable
@@ -40,7 +40,7 @@ def request(
 
 
 def requests() -> Iterable[tuple[payment_pb2.ChargeRequest, str | None]]:
-    """Charged, declined, malformed and repeated requests, with card numbers in the right and in wrong fields."""
+    """Return requests that are charged, declined, malformed or repeated, some with card numbers in wrong fields."""
     separated = f"{VISA[:4]} {VISA[4:8]}-{VISA[8:]}"
     for number in (VISA, separated, AMEX, MALFORMED, VISA + VISA, f"{VISA}\n"):
         yield request(number), "key"
@@ -52,7 +52,7 @@ def requests() -> Iterable[tuple[payment_pb2.ChargeRequest, str | None]]:
 
 
 async def send_all(stub: PaymentServiceStub) -> list[str]:
-    """Send every request; return all that the caller receives."""
+    """Send every request. Return everything that the caller receives."""
     received: list[str] = []
     for sent, key in requests():
         try:
@@ -70,7 +70,7 @@ async def test_no_card_is_in_a_file_log_span_or_response(
     settings: dict[str, Any] = {"database_url": sqlite_url, "failpoints": failpoints, "hmac_key": KEY}
     async with program(Settings, build, recorded.telemetry, **settings) as channel:
         received = await send_all(PaymentServiceStub(channel))
-        files = {path.name: path.read_bytes() for path in tmp_path.iterdir()}  # noqa: ASYNC240 - local, at once
+        files = {path.name: path.read_bytes() for path in tmp_path.iterdir()}  # noqa: ASYNC240 - local files
         with closing(sqlite3.connect(tmp_path / "test.db")) as connection:
             rows = {value for row in connection.execute("SELECT * FROM charges") for value in row}
     assert "test.db-wal" in files

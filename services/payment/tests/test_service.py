@@ -29,7 +29,7 @@ KEYS = HmacKeys.parse("k" * 32)
 
 @dataclass(frozen=True)
 class Payments:
-    """Stubs of both services of one process."""
+    """Stubs of the public and the internal service in one process."""
 
     public: PaymentServiceStub
     internal: PaymentLedgerStub
@@ -48,7 +48,7 @@ class Payments:
 
 
 def charge_request(year: int = 2030) -> payment_pb2.ChargeRequest:
-    """Make a request to charge 12.34 EUR to a card that is valid until that year."""
+    """Make a request to charge 12.34 EUR to a card that expires in this year."""
     return payment_pb2.ChargeRequest(
         amount=money_pb2.Money(currency_code="EUR", units=12, nanos=340_000_000),
         credit_card=payment_pb2.CreditCardInfo(
@@ -146,7 +146,7 @@ async def test_a_void_returns_the_transaction_it_voided_and_a_resolution_what_wa
 @pytest.mark.parametrize("action", ["error", "hang"])
 @pytest.mark.parametrize("point", FAILPOINTS)
 async def test_a_call_that_failed_or_hung_has_one_effect_when_retried(sqlite_url: str, point: str, action: str) -> None:
-    """Charge, resolve, void: whichever of them fails and is retried, there is one voided charge."""
+    """Whichever call fails and is retried (charge, resolve or void), there is one voided charge in the end."""
     async with open_ledger(sqlite_url) as ledger, serving(ledger, f"{point}={action}*1") as payments:
         charged = await retried(lambda: payments.charge("key"))
         await retried(lambda: payments.resolve("key"))

@@ -1,5 +1,3 @@
-"""The smoke call of the product catalog."""
-
 from shop.product_catalog_pb2 import GetProductRequest
 from shop_smoke import SmokeCall
 

@@ -11,7 +11,7 @@ from shop_kit.clock import Clock
 
 
 class ProductCatalog:
-    """A stub of a small catalog; tests change its products or make it fail (`is_down`)."""
+    """A stub of a small product catalog. Tests change its products, or set `is_down` to make it fail."""
 
     def __init__(self) -> None:
         self.categories = {"pan": ["kitchen"], "knife": ["kitchen"], "tent": ["outdoors"]}
@@ -30,6 +30,6 @@ def product_catalog() -> ProductCatalog:
 
 @pytest.fixture
 async def catalog(product_catalog: Any, clock: Clock) -> AsyncIterator[CachedCatalog]:
-    """The cached catalog, which expires after ten seconds."""
+    """A catalog cache whose content expires after ten seconds."""
     async with aclosing(CachedCatalog(product_catalog, ttl_seconds=10, clock=clock)) as cached:
         yield cached

@@ -1,5 +1,3 @@
-"""The smoke call of the recommendation service."""
-
 from shop.recommendation_pb2 import ListRecommendationsRequest
 from shop_smoke import SmokeCall
 

@@ -53,7 +53,7 @@ def test_v2_recommends_first_what_was_bought_most_often_with_the_given_products(
     [("kitchen-1", {"kitchen-0"}), ("kitchen-3", {"kitchen-4"}), ("kitchen-5", {"kitchen-6", "kitchen-7"})],
 )
 def test_v3_recommends_first_what_is_in_the_same_price_band(given_id: str, band: set[str]) -> None:
-    # Prices are 0, 20, 40, …; bands begin at 0, 25, 50 and 100 dollars.
+    # Prices are 0, 20, 40, …; price bands begin at 0, 25, 50 and 100 dollars.
     chosen = recommended(given_id, rank=same_price_band, catalog=Catalog(KITCHEN))
     assert set(chosen[: len(band)]) == band
 

@@ -1,4 +1,4 @@
-"""Fixtures of the shipping tests: a valid parcel, a rate card of round prices, and an empty manifest of either kind."""
+"""Fixtures of the shipping tests: a valid parcel, a rate card, and an empty manifest on SQLite and PostgreSQL."""
 
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
@@ -22,7 +22,7 @@ def usd(units: int) -> Money:
 
 @pytest.fixture
 def parcel() -> Callable[..., Parcel]:
-    """A function that creates a parcel of three pieces to Germany, with changed items or parts of the address."""
+    """A function that makes a parcel of three pieces to Germany, or with other items or parts of the address."""
 
     def make(items: tuple[Item, ...] = ITEMS, **changed: Any) -> Parcel:
         return Parcel(replace(ADDRESS, **changed), items)
@@ -32,7 +32,7 @@ def parcel() -> Callable[..., Parcel]:
 
 @pytest.fixture
 def rate_card() -> RateCard:
-    """Germany: 10 for up to 2 pieces, 20 for up to 5, 3 for each further one. Elsewhere: 50 and 9."""
+    """Germany: $10 for up to 2 pieces, $20 for up to 5, $3 for each further piece. Elsewhere: $50, then $9 each."""
     germany = Zone("germany", (Bracket(2, usd(10)), Bracket(5, usd(20))), usd(3))
     return RateCard({"germany": germany, "de": germany}, Zone("elsewhere", (Bracket(1, usd(50)),), usd(9)))
 

@@ -1,4 +1,4 @@
-"""One suite for the manifest on SQLite and on PostgreSQL."""
+"""Tests of the manifest, which run on both SQLite and PostgreSQL."""
 
 import asyncio
 import time
@@ -42,7 +42,7 @@ async def test_shipments_are_listed_from_the_time_on_at_which_they_were_recorded
 async def test_of_a_concurrent_shipment_and_fence_exactly_one_wins(
     database_url: str, parcel: MakeParcel, round_number: int
 ) -> None:
-    """Two replicas write at once; which one starts alternates from round to round."""
+    """Two replicas write at the same time, and take turns at writing first."""
     keys = [f"key-{number}" for number in range(20)]
     async with open_manifest(database_url) as one, open_manifest(database_url) as other:
         writes = [(one, [Entry(key, parcel()) for key in keys]), (other, [Entry(key) for key in keys])]

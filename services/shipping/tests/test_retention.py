@@ -1,4 +1,4 @@
-"""Old entries of the manifest are deleted, on SQLite and on PostgreSQL."""
+"""Tests that old manifest entries are deleted, on SQLite and on PostgreSQL."""
 
 import json
 import re
@@ -39,7 +39,7 @@ SOME_DAYS_AGO = {"sqlite": "datetime('now', '-{} days')", "postgresql": "now() -
 
 
 def age(url: str, key: str, days: int) -> None:
-    """Make an entry older than it is."""
+    """Change an entry as if it had been recorded this many days ago."""
     then = SOME_DAYS_AGO[url.partition(":")[0]].format(days)
     execute(url, f"UPDATE shipments SET recorded_at = {then} WHERE shipment_key = '{key}'")  # noqa: S608 - constants
 
@@ -99,7 +99,7 @@ def test_sqlite_finds_old_entries_by_an_index(sqlite_url: str) -> None:
 
 
 async def test_postgresql_finds_old_entries_by_an_index(postgres_url: str) -> None:
-    """A hundred thousand entries of a year and a half, of which a third is old."""
+    """The table has 100,000 entries from a year and a half, a third of them older than the retention."""
     migrate(postgres_url, MIGRATIONS)
     with psycopg.connect(postgres_url) as connection:
         connection.execute(

@@ -36,7 +36,7 @@ NO_ITEM = cart_pb2.CartItem(product_id="pan", quantity=0)
 
 @dataclass(frozen=True)
 class Shipping:
-    """Stubs of both services of one process."""
+    """Stubs of the public and the internal service in one process."""
 
     public: ShippingServiceStub
     internal: ShipmentManifestStub

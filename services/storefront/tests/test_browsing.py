@@ -33,7 +33,7 @@ async def test_search_shows_the_best_match_first_and_all_products_without_a_word
 
 
 async def heading_of_recommendations(visitor: Visitor, path: str, wanted: str = "") -> str:
-    """Return it, as soon as a page does not leave out the recommendations because their service is slow."""
+    """Return the heading, retrying while the page leaves out recommendations because their service is slow."""
 
     async def heading() -> str:
         page = await visitor.get(path, headers={"shop-version": wanted})
@@ -70,7 +70,7 @@ async def test_the_ad_on_a_product_page_leads_to_another_page(visitor: Visitor) 
 @pytest.mark.parametrize(
     ("path", "status", "target"),
     [
-        ("/product/wool-blanket", 308, "/products/wool-blanket"),  # ads of other shops
+        ("/product/wool-blanket", 308, "/products/wool-blanket"),  # ads for other shops use this path
         ("/cart/", 307, "/cart"),
         ("/orders//", 307, "/orders"),
         ("//evil.example/", 307, "/evil.example"),

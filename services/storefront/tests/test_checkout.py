@@ -19,7 +19,7 @@ from shop_kit.storefront_backends import Backends
 
 
 async def submit(visitor: Visitor, **changes: str) -> tuple[dict[str, str], httpx2.Response]:
-    """Order one pan; return the form and the response."""
+    """Order one pan. Return the submitted form and the response."""
     await visitor.add_to_cart()
     form = await visitor.checkout_form(**changes)
     return form, await visitor.post("/orders", data=form)
@@ -194,7 +194,7 @@ async def test_a_total_that_has_changed_is_shown_before_anything_is_ordered(
 @pytest.mark.parametrize(
     ("error", "status", "text"),
     [
-        (None, 503, "charged at most once"),  # no response
+        (None, 503, "charged at most once"),  # checkout does not respond
         (DeadlineExceeded("slow"), 503, "charged at most once"),
         (Unavailable("down", reason="JOURNAL_UNAVAILABLE"), 503, "charged at most once"),
         (IdempotencyKeyReused(), 409, "Look at your orders"),

@@ -1,4 +1,4 @@
-"""Pages are well-formed: what a browser repairs, and axe in tests/browser therefore does not see."""
+"""Tests that pages are well-formed: browsers repair such errors, so axe in tests/browser cannot find them."""
 
 from html.parser import HTMLParser
 
@@ -21,7 +21,7 @@ VOID = {"meta", "link", "input", "img", "br", "hr"}
 
 
 class Parser(HTMLParser):
-    """Collects ids, what refers to them, and tags that do not match."""
+    """Collects ids, references to ids, and tags that do not match."""
 
     def __init__(self, page: str) -> None:
         super().__init__()
@@ -47,7 +47,7 @@ class Parser(HTMLParser):
 
 
 async def pages(visitor: Visitor) -> dict[str, str]:
-    """Return all pages, by path, of a visitor with two lines in the cart and an order."""
+    """Return all pages by path, for a visitor with two lines in the cart and one order."""
     order = (await visitor.order()).headers["location"]
     await visitor.add_to_cart("wool-blanket")
     found = {path: await visitor.get(path) for path in (*PATHS, order)}

@@ -1,4 +1,4 @@
-"""Limits of the storefront on orders, declined cards and letters: by session, network and mailbox."""
+"""Tests of the limits on orders and declined cards per session, network and mailbox."""
 
 import asyncio
 
@@ -19,7 +19,7 @@ DECLINED = FailedPrecondition("the card has expired", reason="CARD_EXPIRED")
 
 
 def order(limits: OrderLimits, session: str, address: str, email: str, error: DomainError | None = None) -> str:
-    """Place an order, which fails with this error; return the reason why it was not placed, "" if it was."""
+    """Place an order, which fails if `error` is given. Return the error's reason, or "" if the order was placed."""
     try:
         with limits.order(session, address, email):
             if error:

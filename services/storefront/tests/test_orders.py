@@ -77,7 +77,7 @@ async def test_a_journal_that_is_down_or_hangs_says_that_orders_continue(
 
 
 async def test_the_page_of_an_order_is_shown_without_a_catalog(visitor: Visitor, backends: Backends) -> None:
-    await visitor.add_to_cart()  # begins the session
+    await visitor.add_to_cart()  # adding an item begins the session
     backends.catalog.fail(Unavailable("down"))
     order_id = backends.checkout.record(visitor.user_id)
     assert "cast-iron-pan" in await visitor.page(f"/orders/{order_id}")
@@ -92,7 +92,7 @@ async def test_the_page_explains_every_state_and_steps_have_the_names_of_what_is
     assert '<h2 id="state">' in page
     steps = re.findall("<li class=.*>(.*)</li>", page.partition('class="steps"')[2].partition("</ol>")[0])
     assert steps == STEPS.get(state, steps)
-    if state == orders_pb2.ORDER_STATE_CHARGING:  # can be followed without a script
+    if state == orders_pb2.ORDER_STATE_CHARGING:  # visitors can follow the order without a script
         assert ("In progress" in page, "Refresh it" in page) == (True, True)
 
 

@@ -1,6 +1,6 @@
 import json
 import re
-import xml.etree.ElementTree as ET  # our own files
+import xml.etree.ElementTree as ET  # only parses our own files
 from pathlib import Path
 
 import pytest

@@ -34,7 +34,7 @@ FORGERIES: list[Callable[[str], str]] = [
     str.swapcase,
     lambda cookie: cookie[1:],
     lambda cookie: "A" * 22 + cookie[22:],
-    lambda cookie: cookie.replace(".", ".9", 1),  # ends later
+    lambda cookie: cookie.replace(".", ".9", 1),  # a session that ends later
     lambda cookie: f"{cookie[:22]}.{cookie.rpartition('.')[2]}",
     lambda cookie: cookie.replace(".", ".\u0661", 1),
     lambda _: "\x00",
@@ -91,7 +91,7 @@ async def test_two_replicas_with_one_key_share_sessions() -> None:
 
 
 async def planted(shop: Storefront, attacker: Visitor) -> Visitor:
-    """Return a visitor with the cookie of the attacker's session, whose cart the attacker emptied."""
+    """Return a visitor with the session cookie of an attacker, who has filled and emptied the cart."""
     await attacker.add_to_cart()
     await attacker.post("/cart/empty", data={})
     victim = shop.visitor()

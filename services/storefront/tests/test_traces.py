@@ -1,4 +1,4 @@
-"""Traces of orders, from a store that serves the subset of Jaeger's HTTP API v3 that is used."""
+"""Tests of order traces, with a fake store that serves the parts of Jaeger's HTTP API v3 that pages use."""
 
 import base64
 import json
@@ -55,7 +55,7 @@ def no_trace(_request: Request, _order_id: str) -> Response:
     return JSONResponse(document())
 
 
-# Responses of stores that fail.
+# Responses from failing trace stores.
 FAILURES = {
     "malformed": JSONResponse({"result": {"resourceSpans": [{"resource": {}}]}}),
     "not JSON": Response("<html>"),
@@ -66,7 +66,7 @@ FAILURES = {
 
 @asynccontextmanager
 async def shop_with_traces(answer: Answer) -> AsyncIterator[tuple[Storefront, list[Request]]]:
-    """A storefront, and the requests that its store of traces received; each gets this answer about the last order."""
+    """Yield a storefront and the requests to its trace store, which calls `answer` with the latest order."""
     requests: list[Request] = []
     shops: list[Storefront] = []
 
@@ -92,7 +92,7 @@ async def test_the_page_of_an_order_shows_its_trace_as_a_waterfall() -> None:
     assert calls == sorted(calls)
     assert "Call9" not in page
     assert f"{TRACE}</code>: 3 spans, 100 ms" in page
-    assert '<rect x="100.0" width="150.0"' in page  # where the span begins, and as long as it
+    assert '<rect x="100.0" width="150.0"' in page  # the bar starts where the span does, and is as long
     assert page.count('class="failed"') == 1
     query = requests[0].query_params
     assert query["query.service_name"] == "checkout"
