@@ -34,7 +34,6 @@ def bearer_token(request: Request) -> str | None:
 
 
 def session_token(request: Request) -> str:
-    """Return the bearer token, or else the session cookie, or else an empty string."""
     return bearer_token(request) or request.cookies.get(SESSION_COOKIE, "")
 
 

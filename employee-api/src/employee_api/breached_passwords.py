@@ -54,7 +54,7 @@ def _has_hashes(file: BinaryIO) -> bool:
 
 
 def _key_from(file: BinaryIO, offset: int, *, hashed: bool) -> bytes | None:
-    """Return the password or hash in the first line that begins at or after the offset; None at the end of the file."""
+    """Return the password or hash in the first line that begins at or after the offset, or None after the last line."""
     file.seek(max(offset - 1, 0))
     if offset:
         file.readline(_MAX_LINE_BYTES)

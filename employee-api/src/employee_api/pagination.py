@@ -1,7 +1,4 @@
-"""Splits lists into pages, newest rows first by default.
-
-A cursor identifies the last row of a page, so rows added later don't shift the pages that follow.
-"""
+"""Splits lists into pages. A cursor names the last row of a page, so rows added later don't shift the next pages."""
 
 import base64
 import uuid
@@ -95,10 +92,7 @@ async def fetch_page(
     *,
     key: SortKey | None = None,
 ) -> OutputT:
-    """Return a page of the query's rows as an `output`. The query must select the `id` of `model`.
-
-    By default the newest rows come first. Raise BadRequest if the cursor is invalid.
-    """
+    """Return a page of the query's rows, newest first by default. The query must select the `id` of `model`."""
     row_id, key = col(model.id), key or SortKey("created_at", col(model.created_at), TIMESTAMPS)
     query = key.sort(query.add_columns(key.expression.label("sort_value")), row_id)
     if page.cursor is not None:

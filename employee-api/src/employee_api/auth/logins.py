@@ -1,6 +1,6 @@
 """Operations that verify the user's password: logging in, changing the password, and creating an API token.
 
-Unless `AUTH_MODE` is `off`, attempts are also recorded, and checked against the limits on failures.
+Unless `AUTH_MODE` is `off`, attempts are also recorded. With `enforce`, too many failures make clients wait.
 """
 
 from collections.abc import AsyncIterator
@@ -124,7 +124,7 @@ class LoginHandlers:
             if not correct:
                 await self._record_failure(call, attempt, Outcome.WRONG_PASSWORD)
                 raise errors.WrongPassword
-            await self.limiter.counts.reset([attempt.own])  # the counts of the e-mail and network may be an attacker's
+            await self.limiter.counts.reset([attempt.own])  # an attacker may have raised the network's count
         return account
 
     @asynccontextmanager
@@ -170,7 +170,7 @@ class LoginHandlers:
                 device_token = call.request.cookies[DEVICE_COOKIE]
                 await self.devices.use(attempt.device)
             await self.sign_ins.record(attempt.email, Outcome.SUCCESS, call.origin)
-            await self.limiter.counts.reset([attempt.own])  # the counts of the e-mail and network may be an attacker's
+            await self.limiter.counts.reset([attempt.own])  # an attacker may have raised the network's count
         call.cookies.append(_cookie(SESSION_COOKIE, token, self.sessions.absolute))
         call.cookies.append(_cookie(DEVICE_COOKIE, device_token, DEVICE_LIFETIME))
 

@@ -1,4 +1,4 @@
-"""Logs sign-in attempts, and remembers users' devices by a cookie for a year."""
+"""Logs sign-in attempts, and recognizes users' devices by a cookie that lasts a year."""
 
 import uuid
 from datetime import timedelta
@@ -46,7 +46,7 @@ class SignInHandlers(Repository):
     async def record(self, email_key: str, outcome: Outcome, origin: dict[str, str]) -> None:
         """Record an attempt if a user has this e-mail, and delete attempts older than 90 days.
 
-        This takes as long for unknown e-mails, because response times must not reveal which e-mails are registered.
+        Unknown e-mails take the same time, because response times must not reveal which e-mails are registered.
         """
         now = self.clock()
         row = {"id": uuid.uuid4(), "outcome": outcome, **origin, "created_at": now}
@@ -62,10 +62,7 @@ class SignInHandlers(Repository):
 
 
 class DeviceRepository(Repository):
-    """Stores the devices from which users have logged in.
-
-    A device's token gives no access. It only spares its user the waits that other people's failed logins cause.
-    """
+    """Stores users' devices. A device token gives no access; it spares its user waits after others' failed logins."""
 
     async def find(self, token: str | None, email_key: str) -> bytes | None:
         """Return the token's hash if this user has logged in from the device before, or else None."""

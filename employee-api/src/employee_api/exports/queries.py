@@ -36,8 +36,7 @@ class Format:
     """How an export query formats cells.
 
     Attributes:
-        dialect: the SQL dialect. With SQLite and a zone, the connection must provide the SQL function
-            `zoned_timestamp`.
+        dialect: the SQL dialect. A zone on SQLite requires the SQL function `zoned_timestamp` on the connection.
         defuse_formulas: whether free text that a spreadsheet would run as a formula gets a leading apostrophe.
         zone: the time zone of the timestamps in the file; None means UTC.
     """
@@ -74,7 +73,7 @@ def export_query(table: Table, month: str | None, form: Format) -> Select[Any]:
 
 
 def csv_example(table: Table) -> str:
-    """Return the header line of an export, which is the example in the API description."""
+    """Return the header line of an export, which the API description shows as an example."""
     query, _model = _QUERIES[table](Format())
     return ",".join(query.selected_columns.keys()) + "\r\n"
 

@@ -40,10 +40,7 @@ _STREAMING_PLAN = "".join(
 
 
 class CsvExporter:
-    """Exports tables over separate database connections, so that exports don't use up the pool.
-
-    `active` is the number of exports in progress.
-    """
+    """Exports tables over separate database connections, so that exports don't use up the pool."""
 
     def __init__(self, engine: AsyncEngine, tracer: Tracer, *, defuse_formulas: bool) -> None:
         self._engine = blocking_engine(engine)

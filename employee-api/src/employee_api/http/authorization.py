@@ -14,7 +14,7 @@ log = structlog.get_logger()
 
 
 class Authorizer:
-    """Authorizes requests by the role of the session's or API token's user, and by the scopes of the API token.
+    """Authorizes requests by the caller's role, and by the scopes of the caller's API token if there is one.
 
     Depending on `mode`, a request without the required rights is allowed, counted and allowed, or counted and refused.
     Operations with Access.SELF require a session in every mode.

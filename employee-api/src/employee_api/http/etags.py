@@ -17,7 +17,6 @@ _ANY = "*"
 
 
 def etag(model: BaseModel) -> str:
-    """Return the entity tag of a representation, in quotes."""
     digest = hashlib.sha256(model.model_dump_json().encode()).hexdigest()
     return f'"{digest[:_HASH_CHARACTERS]}"'
 

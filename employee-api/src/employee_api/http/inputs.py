@@ -1,7 +1,4 @@
-"""Reads JSON bodies and query parameters, and validates them with pydantic models.
-
-Errors name the invalid fields, but never contain the client's values.
-"""
+"""Validates JSON bodies and query parameters. Errors name the invalid fields, but never contain the client's values."""
 
 import unicodedata
 from collections.abc import Container, Iterable, Sequence

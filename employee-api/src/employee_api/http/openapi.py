@@ -152,7 +152,6 @@ class _Description:
         return dict(self._schemas[operation.input.model.__name__, "validation"])
 
     def _output(self, name: str) -> Json:
-        """Return the schema of an operation's output or of an error model."""
         return dict(self._schemas[name, "serialization"])
 
     def _media_type(self, schema: Json) -> Json:

@@ -30,10 +30,7 @@ _MAX_USER_AGENT_LENGTH = 300
 
 @dataclass
 class Call(Generic[InputT]):
-    """An authorized request, with its validated input and the ids in its path.
-
-    `response_headers` and `cookies` are added to the operation's JSON response.
-    """
+    """An authorized request. `response_headers` and `cookies` are added to the operation's JSON response."""
 
     request: Request
     actor: Actor | None

@@ -52,10 +52,7 @@ def _prefers_problems(request: HTTPConnection) -> bool:
 
 
 def accepted_qualities(lines: Iterable[str]) -> dict[str, float]:
-    """Return the quality of each value in `Accept` or `Accept-Encoding` headers (RFC 9110, section 12.4.2).
-
-    Values are lower-cased; a malformed quality counts as 0.
-    """
+    """Return the quality of each lower-cased value in `Accept` or `Accept-Encoding` headers; 0 if malformed."""
     qualities: dict[str, float] = {}
     for element in ",".join(lines).split(","):
         value, *parameters = element.split(";")

@@ -1,7 +1,4 @@
-"""Handles tasks. Every change is recorded as an activity in the same transaction.
-
-Transactions lock users before tasks, and both in the order of their ids, so that transactions can't deadlock.
-"""
+"""Transactions lock users before tasks, and both in the order of their ids, so that transactions can't deadlock."""
 
 import uuid
 from dataclasses import replace

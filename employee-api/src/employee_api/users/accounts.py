@@ -1,5 +1,3 @@
-"""Handles users' accounts. Every change is recorded as an activity in the same transaction."""
-
 import uuid
 from dataclasses import dataclass
 from datetime import datetime
@@ -31,10 +29,7 @@ UserT = TypeVar("UserT", bound=UserOutput)
 
 @dataclass
 class UserHandlers(Repository):
-    """Lets users manage their own account, and lets management users manage other accounts.
-
-    If authorization is enforced, the last management user can't be deleted, and employees can't see others' e-mails.
-    """
+    """With enforced authorization, only management users see others' e-mails, and the last one can't be deleted."""
 
     users: UserRepository
     new_users: NewUserPreparer
@@ -170,7 +165,6 @@ class UserHandlers(Repository):
         action: str,
         changed: dict[str, Any],
     ) -> AccountOutput:
-        """Store the changed fields and the fields derived from them, record the activity, and return the account."""
         values = dict(changed)
         if "name" in changed:
             values["avatar"] = avatar(changed["name"])
@@ -185,7 +179,6 @@ class UserHandlers(Repository):
 async def _detach_from_tasks(
     connection: AsyncConnection, user_id: uuid.UUID, actor: Actor | None, now: datetime
 ) -> None:
-    """Remove the user as assignee and reporter of tasks, and record an activity for each task."""
     assigned, reported = col(Task.assignee_id) == user_id, col(Task.reporter_id) == user_id
     fields = (col(Task.id), col(Task.title), col(Task.assignee_id), col(Task.reporter_id))
     # Also lock the tasks on which the user has commented. Deleting the user changes these comments, which could

@@ -50,7 +50,6 @@ async def create_link(
 
 
 async def is_usable(rows: Repository, purpose: LinkPurpose, token: str) -> bool:
-    """Return whether the token belongs to an unused, unexpired link for this purpose."""
     query = select(col(SingleUseLink.id)).where(_usable(purpose, token, rows.clock()))
     return await rows.find_row(query) is not None
 

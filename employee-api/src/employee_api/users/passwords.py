@@ -49,10 +49,7 @@ class BoundedSemaphore:
 
 
 class HashingQueue(Enum):
-    """Each kind of hashing work has its own queue. Floods of other kinds at most triple the wait in a queue.
-
-    Logins from known devices don't queue behind strangers' guesses.
-    """
+    """Each kind of hashing work has its own queue, so that strangers' guesses don't delay logins from known devices."""
 
     KNOWN_DEVICE = "known device"
     LOGIN = "login"

@@ -43,7 +43,6 @@ class Account:
 
 class UserRepository(Repository):
     async def list_all(self) -> list[UserOutput]:
-        """Return all users, oldest first."""
         async with self.reads.connect() as connection:
             query = select(*UserOutput.columns(User)).order_by(col(User.created_at), col(User.id))
             rows, names = await connection.execute(query), UserOutput.model_fields
@@ -125,8 +124,8 @@ async def lock_user(
 ) -> AccountOutput:
     """Lock a user and the actor until the transaction ends, and return the user.
 
-    `ends_management` names a change after which the user can't manage others, such as "deleted". With it, all
-    management users are locked, so that two concurrent changes can't remove the last two of them.
+    `ends_management` names a change after which the user can't manage others, such as "deleted". Before such a change,
+    all management users are locked, so that two concurrent changes can't remove the last two of them.
 
     Raise UserNotFound if there is no such user, LastManagementUser if no one else could manage others after the change,
     and AuthenticationRequired if the actor has been deleted or deactivated.

@@ -25,10 +25,7 @@ _COOKIES = "cookies.txt"
 
 
 def page(document: Json, mode: AuthMode) -> str:
-    """Render an OpenAPI document as an HTML page that explains how to sign in with this mode.
-
-    The page contains a placeholder for the server's address, which `at_address` replaces.
-    """
+    """Render an OpenAPI document as an HTML page that explains how to sign in with this mode."""
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).parent),
         autoescape=True,
@@ -53,7 +50,7 @@ def page(document: Json, mode: AuthMode) -> str:
 
 
 def at_address(html: str, address: str) -> str:
-    """Replace the placeholder in the page's commands by the server's address, such as `https://api.example.com`."""
+    """Replace the placeholder in the page's commands with the server's address, such as `https://api.example.com`."""
     return html.replace(_SERVER, escape(address))
 
 
@@ -73,7 +70,7 @@ def _operations(document: Json) -> Iterator[Json]:
 
 
 def _curl_command(method: str, path: str, operation: Json) -> str:
-    """Return a curl command that sends the operation's example values, and a session's cookie if it needs one."""
+    """Return a curl command that sends the operation's example values, with a session cookie if one is needed."""
     parts = ["curl"]
     body = operation.get("requestBody")
     if method != "get" and not (method == "post" and body):
