@@ -2,10 +2,10 @@
 
 import re
 from contextlib import suppress
+from datetime import timedelta
 from typing import cast
 
 import grpc
-from google.protobuf.duration_pb2 import Duration
 from google.protobuf.message import DecodeError, Message
 from google.rpc import error_details_pb2, status_pb2
 from grpc_status import rpc_status
@@ -13,7 +13,7 @@ from grpc_status import rpc_status
 from chassis import errors
 from shop_internal.error_reasons_pb2 import ErrorReason
 
-DOMAIN = "shop"
+_DOMAIN = "shop"
 
 # Hints added to gRPC's connection errors, for people who have just set TLS_FOLDER.
 _CLOSED = " (does the peer require TLS, or not accept the certificate in TLS_FOLDER?)"
@@ -27,23 +27,15 @@ _HINTS = {
     "Secure read failed": _CLOSED,
 }
 
-_CODES: dict[type[errors.DomainError], grpc.StatusCode] = {
-    errors.InvalidArgument: grpc.StatusCode.INVALID_ARGUMENT,
-    errors.NotFound: grpc.StatusCode.NOT_FOUND,
-    errors.AlreadyExists: grpc.StatusCode.ALREADY_EXISTS,
-    errors.FailedPrecondition: grpc.StatusCode.FAILED_PRECONDITION,
-    errors.Aborted: grpc.StatusCode.ABORTED,
-    errors.OutOfRange: grpc.StatusCode.OUT_OF_RANGE,
-    errors.ResourceExhausted: grpc.StatusCode.RESOURCE_EXHAUSTED,
-    errors.PermissionDenied: grpc.StatusCode.PERMISSION_DENIED,
-    errors.Unavailable: grpc.StatusCode.UNAVAILABLE,
-    errors.DeadlineExceeded: grpc.StatusCode.DEADLINE_EXCEEDED,
-    errors.Unimplemented: grpc.StatusCode.UNIMPLEMENTED,
-    errors.Internal: grpc.StatusCode.INTERNAL,
+# Each kind in `chassis.errors` is named after its status code, such as NotFound after NOT_FOUND.
+_CODES = {
+    kind: grpc.StatusCode[kind.default_reason]
+    for kind in errors.DomainError.__subclasses__()
+    if kind.__module__ == errors.__name__
 }
-KINDS = {code: kind for kind, code in _CODES.items()}
+_KINDS = {code: kind for kind, code in _CODES.items()}
 # A service that may not call its peer is misconfigured: its own callers aren't at fault, and can retry later.
-KINDS[grpc.StatusCode.PERMISSION_DENIED] = errors.Unavailable
+_KINDS[grpc.StatusCode.PERMISSION_DENIED] = errors.Unavailable
 # No eight digits in a row, even with underscores between them, so that a reason can't contain a card number.
 _REASON = re.compile(r"(?!.*[0-9](?:_*[0-9]){7})[A-Z0-9_]{1,63}")
 # Only these reasons are recorded, because a peer outside this project may send anything.
@@ -78,29 +70,19 @@ def to_status(error: errors.DomainError) -> grpc.Status:
     if code is grpc.StatusCode.INTERNAL:
         return rpc_status.to_status(status_pb2.Status(code=code.value[0], message="internal error"))
     status = status_pb2.Status(code=code.value[0], message=error.message)
-    for detail in _details(error):
-        status.details.add().Pack(detail)
-    return rpc_status.to_status(status)
-
-
-def _details(error: errors.DomainError) -> list[Message]:
     details: list[Message] = [
-        error_details_pb2.ErrorInfo(reason=error.reason, domain=DOMAIN, metadata=error.metadata),
+        error_details_pb2.ErrorInfo(reason=error.reason, domain=_DOMAIN, metadata=error.metadata),
     ]
     if isinstance(error, errors.InvalidArgument) and error.violations:
-        details.append(
-            error_details_pb2.BadRequest(
-                field_violations=[
-                    error_details_pb2.BadRequest.FieldViolation(field=violation.field, description=violation.rule)
-                    for violation in error.violations
-                ]
-            )
-        )
+        bad_request = error_details_pb2.BadRequest()
+        for violation in error.violations:
+            bad_request.field_violations.add(field=violation.field, description=violation.rule)
+        details.append(bad_request)
     if error.retry_after_seconds is not None:
-        delay = Duration()
-        delay.FromNanoseconds(int(error.retry_after_seconds * 1e9))
-        details.append(error_details_pb2.RetryInfo(retry_delay=delay))
-    return details
+        details.append(error_details_pb2.RetryInfo(retry_delay=timedelta(seconds=error.retry_after_seconds)))
+    for detail in details:
+        status.details.add().Pack(detail)
+    return rpc_status.to_status(status)
 
 
 def from_rpc_error(error: grpc.aio.AioRpcError) -> errors.DomainError:
@@ -113,7 +95,7 @@ def from_rpc_error(error: grpc.aio.AioRpcError) -> errors.DomainError:
     for packed in status.details if status else ():
         for detail in (info, bad_request, retry):
             packed.Unpack(detail)  # does nothing if the type differs
-    kind = KINDS.get(error.code(), errors.Internal)
+    kind = _KINDS.get(error.code(), errors.Internal)
     message = error.details() or error.code().name
     message += "".join(hint for text, hint in _HINTS.items() if text in message)
     reason = reason_from_peer(info.reason or error.code().name)
