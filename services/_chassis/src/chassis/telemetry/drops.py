@@ -25,11 +25,10 @@ _PHRASES = {status.phrase: f"HTTP {status.value}" for status in HTTPStatus}
 
 
 class FailureReasons(logging.Filter):
-    """Suppresses the exporters' log records, because they may quote the collector's response.
+    """Suppresses the exporters' log records, because they may quote the collector's response."""
 
-    `last` is the status of the last failed export, such as `UNAVAILABLE` or `HTTP 503`, or its exception type.
-    """
-
+    last = "unknown"
+    """The status of the last failed export, such as `UNAVAILABLE` or `HTTP 503`, or its exception type."""
     _LOGGERS = (
         "opentelemetry.exporter.otlp.proto.grpc.exporter",
         "opentelemetry.exporter.otlp.proto.http._log_exporter",
@@ -37,10 +36,6 @@ class FailureReasons(logging.Filter):
         "opentelemetry.exporter.otlp.proto.http.trace_exporter",
         "opentelemetry.util.re",  # quotes malformed headers
     )
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.last = "unknown"
 
     def install(self) -> None:
         for name in self._LOGGERS:
@@ -69,23 +64,20 @@ class DropCounter:
         self._dropped = dropped
         self._reasons = reasons
         self._lock = threading.Lock()
-        self._not_logged = 0
-        self._logged_at = -_LOG_INTERVAL_SECONDS
-        dropped.add(0, self._attributes)  # export 0 from the start, or alerts would miss the first increase
+        self._logged, self._logged_at = 0.0, -_LOG_INTERVAL_SECONDS
+        self.add(0)  # export 0 from the start, or alerts would miss the first increase
 
     def add(self, items: int) -> None:
         with self._lock:
             self._dropped.add(items, self._attributes)
-            self._not_logged += items
 
     def log(self) -> None:
         """Log how many items were lost since the last log line, unless that line is less than a minute old."""
-        now = time.monotonic()
-        with self._lock:
-            if self._not_logged == 0 or now - self._logged_at < _LOG_INTERVAL_SECONDS:
-                return
-            items, self._not_logged, self._logged_at = self._not_logged, 0, now
-        log.warning("telemetry dropped", signal=self._signal, items=items, reason=self._reasons.last)
+        now, total = time.monotonic(), self._dropped.values[self._attributes]
+        if total > self._logged and now - self._logged_at >= _LOG_INTERVAL_SECONDS:
+            items = int(total - self._logged)
+            self._logged, self._logged_at = total, now
+            log.warning("telemetry dropped", signal=self._signal, items=items, reason=self._reasons.last)
 
 
 class _CountedExporter:
@@ -94,25 +86,20 @@ class _CountedExporter:
     This class also limits the batch processor's queue, because the SDK's own limit drops the oldest item silently.
     """
 
-    def __init__(self, exporter: SpanExporter | LogRecordExporter, drops: DropCounter, max_waiting: int) -> None:
-        self._exporter: Any = exporter  # both kinds have the same methods
+    def __init__(self, exporter: Any, drops: DropCounter, queue: int) -> None:
+        self._exporter = exporter
         self._drops = drops
-        self._max_waiting = max_waiting
-        self._waiting = 0
-        self._lock = threading.Lock()
+        self._room = threading.Semaphore(queue)
 
     def admit(self) -> bool:
         """Return whether another item may be queued. If not, count it as lost."""
-        with self._lock:
-            if self._waiting < self._max_waiting:
-                self._waiting += 1
-                return True
-        self._drops.add(1)
-        return False
+        has_room = self._room.acquire(blocking=False)
+        if not has_room:
+            self._drops.add(1)
+        return has_room
 
     def export(self, batch: Sequence[Any]) -> None:
-        with self._lock:
-            self._waiting -= len(batch)
+        self._room.release(len(batch))
         try:
             is_delivered = self._exporter.export(batch).name == "SUCCESS"
         except Exception as error:  # noqa: BLE001 - the SDK would log the message, which may quote a secret header
