@@ -9,7 +9,7 @@ from structlog.testing import capture_logs
 
 from chassis.settings import Settings, load
 from chassis.telemetry import semconv
-from chassis.telemetry.replaced_exporter import observe_certificates
+from chassis.telemetry.process_metrics import observe_certificates
 from chassis.tls import certificates
 from chassis.tls.certificates import Certificates
 from shop_cli.local.authority import Authority

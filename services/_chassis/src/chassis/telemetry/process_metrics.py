@@ -1,4 +1,4 @@
-"""Process metrics: CPU, memory, threads, files, garbage collection and event loop lag."""
+"""Process metrics: CPU, memory, threads, files, garbage collection, event loop lag and the certificate."""
 
 import asyncio
 import gc
@@ -13,6 +13,7 @@ from pathlib import Path
 from chassis.telemetry import semconv
 from chassis.telemetry.instruments import Telemetry
 from chassis.telemetry.metrics import Attributes, Histogram
+from chassis.tls.certificates import Certificates
 
 _IDLE_INTERVAL_SECONDS = 1.0
 _BUSY_INTERVAL_SECONDS = 0.1
@@ -56,6 +57,16 @@ def _pause_recorder(pauses: Histogram) -> Callable[[str, dict[str, int]], None]:
             pauses.record(time.perf_counter() - started)
 
     return record
+
+
+def observe_certificates(telemetry: Telemetry, certificates: Certificates) -> None:
+    def lifetime() -> float:
+        return certificates.current.expires_at - certificates.current.valid_from
+
+    # Call refresh() here, because a process that neither serves nor makes calls never reloads the files otherwise.
+    telemetry.observe(semconv.CERTIFICATE_EXPIRY, lambda: [(certificates.refresh().expires_at, ())])
+    telemetry.observe(semconv.CERTIFICATE_LIFETIME, lambda: [(lifetime(), ())])
+    telemetry.observe(semconv.FAILED_RELOADS, lambda: [(certificates.failed_reloads, ())])
 
 
 @contextmanager

@@ -23,8 +23,7 @@ from chassis.telemetry import semconv
 from chassis.telemetry.drops import CountedLogRecords, CountedSpans, DropCounter, FailureReasons
 from chassis.telemetry.instruments import SCOPE, Telemetry
 from chassis.telemetry.metrics import Counter, Histogram
-from chassis.telemetry.process_metrics import observe_process
-from chassis.telemetry.replaced_exporter import ReplacedExporter, observe_certificates
+from chassis.telemetry.process_metrics import observe_certificates, observe_process
 from chassis.telemetry.sdk_histograms import ExporterWithHistograms
 from chassis.telemetry.settings import OtlpSettings
 from chassis.tls.certificates import Certificates
@@ -85,6 +84,25 @@ def _resource(service_name: str) -> Resource:
     return Resource.create(defaults).merge(OTELResourceDetector().detect()).merge(named)
 
 
+class _ReplacedExporter:
+    """Wraps an exporter, and recreates it when the certificates have changed: OpenTelemetry reads them only once."""
+
+    def __init__(self, create: Callable[[], Any], certificates: Certificates) -> None:
+        self._create = create
+        self._certificates = certificates
+        self._identity = certificates.refresh()
+        self._exporter = create()
+
+    def export(self, batch: Any, **options: Any) -> Any:
+        if (identity := self._certificates.refresh()) is not self._identity:
+            replaced, self._exporter, self._identity = self._exporter, self._create(), identity
+            replaced.shutdown()  # no export uses it now: a signal's exports never overlap
+        return self._exporter.export(batch, **options)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._exporter, name)
+
+
 def open_exporters(
     protocol: str, certificates: Certificates | None = None
 ) -> tuple[SpanExporter, MetricExporter, LogRecordExporter]:
@@ -98,7 +116,7 @@ def open_exporters(
         # Import by name: the other protocol's modules would waste memory.
         found = import_module(f"opentelemetry.exporter.otlp.proto.{protocol.partition('/')[0]}.{module}")
         create = getattr(found, name)
-        return create() if certificates is None else ReplacedExporter(create, certificates)
+        return create() if certificates is None else _ReplacedExporter(create, certificates)
 
     return (
         load("trace_exporter", "OTLPSpanExporter"),
