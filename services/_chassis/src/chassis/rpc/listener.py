@@ -2,9 +2,6 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
-from dataclasses import replace
-from typing import Any
 
 import grpc
 import structlog
@@ -36,8 +33,6 @@ _POLL_SECONDS = 0.1
 # How long a crashed server or a late request may go unnoticed.
 _CHECK_SECONDS = 0.5
 
-Register = Callable[[Any, Any], None]
-
 
 class Listener:
     """A gRPC server with its own port and limits.
@@ -66,12 +61,8 @@ class Listener:
         self._introspection = Introspection(telemetry, settings.max_connections)
         self._certificates = None if health else settings.tls_folder
         callers = settings.allowed_calls if self._certificates else None
-        self._registrar = WrappingRegistrar(telemetry, self.limiter, settings.failpoints, callers)
+        self.registrar = WrappingRegistrar(telemetry, self.limiter, settings.failpoints, callers)
         self.health = health or Health()
-
-    def add_servicer(self, register: Register, servicer: object, *, observed: bool = True) -> None:
-        """Serve a servicer. Record telemetry for its calls only if `observed` is set."""
-        register(servicer, self._registrar if observed else replace(self._registrar, telemetry=Telemetry()))
 
     async def start(self, port: int, setting: str) -> int:
         """Serve on a port (0 picks a free one) and return it. If the port is in use, raise OSError with the setting."""
@@ -86,9 +77,9 @@ class Listener:
 
     async def _serve(self, port: int) -> int:
         # Don't wrap health and reflection, or probes would count towards the limit and clutter the telemetry.
-        names = self._registrar.service_names
+        names = self.registrar.service_names
         reflected = self._introspection.reflection(names) if names else []
-        self._server = grpc.aio.server(handlers=[*self._registrar.handlers, *reflected], options=self._options)
+        self._server = grpc.aio.server(handlers=[*self.registrar.handlers, *reflected], options=self._options)
         # Unlike other handlers, health is registered by name, so that a probe doesn't wait behind a backlog of calls.
         self._server.add_registered_method_handlers(SERVICE_NAME, self._introspection.health(self.health))
         address = f"{self._host}:{port}"
@@ -117,7 +108,7 @@ class Listener:
     def set_readiness(self, *, ready: bool) -> None:
         """Report readiness for every service on this port and, under the empty name, for the process."""
         status = health_pb2.HealthCheckResponse.SERVING if ready else health_pb2.HealthCheckResponse.NOT_SERVING
-        for name in ("", *self._registrar.service_names):
+        for name in ("", *self.registrar.service_names):
             self.health.set(name, status)
 
     async def stop(self, grace_seconds: float) -> None:

@@ -5,6 +5,7 @@ import ctypes
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -17,7 +18,7 @@ from chassis.process import ReadinessCheck, run_process
 from chassis.rpc import client
 from chassis.rpc.failpoints import FailpointControl
 from chassis.rpc.limits import Limiter
-from chassis.rpc.listener import Listener, Register
+from chassis.rpc.listener import Listener
 from chassis.rpc.status import recorded_reason
 from chassis.settings import ServiceSettings
 from chassis.telemetry import semconv
@@ -32,6 +33,7 @@ _CHECKS_UNTIL_NOT_READY = 3
 _TRIM_SECONDS = 5.0
 
 SettingsT = TypeVar("SettingsT", bound=ServiceSettings)
+Register = Callable[[Any, Any], None]
 
 
 class Service:
@@ -60,14 +62,11 @@ class Service:
 
     def add_servicer(self, register: Register, servicer: object) -> None:
         """Serve a servicer; `register` is its generated `add_..._to_server`."""
-        self._public.add_servicer(register, servicer)
+        register(servicer, self._public.registrar)
 
-    def add_internal_servicer(self, register: Register, servicer: object, *, observed: bool = True) -> None:
+    def add_internal_servicer(self, register: Register, servicer: object) -> None:
         """Serve a servicer for our own services and operators, on a port that the shop's clients can't reach."""
-        if self._internal is None:
-            self._internal = Listener("internal", self.settings, self.telemetry)
-            self._listeners.append(self._internal)
-        self._internal.add_servicer(register, servicer, observed=observed)
+        register(servicer, self._internal_listener().registrar)
 
     def add_readiness_check(self, check: ReadinessCheck) -> None:
         """Add a check for the service's own store, never for a peer; see `chassis.process.ReadinessCheck`."""
@@ -89,10 +88,9 @@ class Service:
     async def start(self) -> None:
         """Start serving. Raise OSError with the address if a port is in use."""
         if self.settings.lab:
-            control = FailpointControl(self.failpoints)
             # Don't observe this servicer: traces and metrics must not give away when a fault was injected.
-            register = failpoints_pb2_grpc.add_FailpointsServicer_to_server
-            self.add_internal_servicer(register, control, observed=False)
+            unobserved: Any = replace(self._internal_listener().registrar, telemetry=Telemetry())
+            failpoints_pb2_grpc.add_FailpointsServicer_to_server(FailpointControl(self.failpoints), unobserved)
         if self._internal is not None:
             self.internal_port = await self._listen(self._internal, self.settings.internal_port, "INTERNAL_PORT")
         self.port = await self._listen(self._public, self.settings.port, "PORT")
@@ -101,6 +99,12 @@ class Service:
             self.health_port = await self._listen(probed, self.settings.health_port, "HEALTH_PORT")
         # Check readiness now, not a second later: a pod gets calls only once it is ready.
         await self._update_readiness()
+
+    def _internal_listener(self) -> Listener:
+        if self._internal is None:
+            self._internal = Listener("internal", self.settings, self.telemetry)
+            self._listeners.append(self._internal)
+        return self._internal
 
     async def _listen(self, listener: Listener, port: int, setting: str) -> int:
         bound = await listener.start(port, setting)
