@@ -1,6 +1,6 @@
 """Limits each method to the callers that ALLOWED_CALLS lists for it, identified by the names in their certificates."""
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import structlog
@@ -34,7 +34,8 @@ def for_callers(method: str, callers: Callers, serve_allowed: Serve, telemetry: 
     async def serve(requests: object, context: ServicerContext) -> bytes:
         """Serve a call, or abort it before reading its request, so that a denied caller can't fill the memory."""
         # Don't cache these names by peer address, because another caller may reuse the address.
-        names = _names(context.auth_context())
+        certificate = context.auth_context()
+        names = tuple(certificate.get(_SPIFFE_ID if _URI in certificate else _DNS_NAME, ()))
         if not allowed.isdisjoint(names):
             return await serve_allowed(requests, context)
         denied.add(1, attributes)
@@ -47,8 +48,3 @@ def for_callers(method: str, callers: Callers, serve_allowed: Serve, telemetry: 
         raise error  # not reached: abort raises
 
     return serve
-
-
-def _names(certificate: Mapping[str, Iterable[bytes]]) -> Sequence[bytes]:
-    """Return a verified certificate's SPIFFE ID or, if it has no URI, its DNS names."""
-    return tuple(certificate.get(_SPIFFE_ID if _URI in certificate else _DNS_NAME, ()))

@@ -13,6 +13,8 @@ _FOLLOW_SECONDS = 1.0  # how often to check for new certificates
 _CONNECT_SECONDS = 0.1  # how often to check whether the new channel is connected
 _LONGEST_CALL_SECONDS = 60.0
 
+Options = Sequence[tuple[str, Any]]
+
 
 def server_credentials(certificates: Certificates) -> grpc.ServerCredentials:
     """Return credentials that require client certificates. Each new connection uses the current files."""
@@ -30,7 +32,7 @@ def server_credentials(certificates: Certificates) -> grpc.ServerCredentials:
     return grpc.dynamic_ssl_server_credentials(changed(), changed, require_client_authentication=True)
 
 
-def open_channel(target: str, identity: Identity | None, options: Sequence[tuple[str, Any]] = ()) -> grpc.aio.Channel:
+def open_channel(target: str, identity: Identity | None, options: Options = ()) -> grpc.aio.Channel:
     """Open a channel, with mutual TLS if an identity is given. gRPC can't replace an open channel's identity."""
     if identity is None:
         return grpc.aio.insecure_channel(target, options=options)
@@ -46,11 +48,7 @@ class Connection:
     """
 
     def __init__(
-        self,
-        target: str,
-        options: Sequence[tuple[str, Any]],
-        certificates: Certificates | None,
-        wrap: Callable[[str], Any],
+        self, target: str, options: Options, certificates: Certificates | None, wrap: Callable[[str], Any]
     ) -> None:
         self._target = target
         self._options = options
