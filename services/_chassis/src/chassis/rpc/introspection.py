@@ -72,7 +72,6 @@ class Introspection:
         }
 
     def reflection(self, service_names: Sequence[str]) -> list[grpc.GenericRpcHandler]:
-        """Return the reflection handlers, which list these services, health and reflection."""
         names = [*service_names, SERVICE_NAME, reflection.SERVICE_NAME]
         servicer = reflection.aio.ReflectionServicer(names)
         handler = self._handler(reflection_pb2.ServerReflectionRequest, servicer.ServerReflectionInfo)

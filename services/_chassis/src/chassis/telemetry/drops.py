@@ -114,8 +114,6 @@ class _CountedExporter:
 
 
 class CountedSpans(BatchSpanProcessor):
-    """A batch span processor that counts lost spans."""
-
     def __init__(self, exporter: SpanExporter, drops: DropCounter, queue: int, batch: int, delay: float) -> None:
         self._counted = _CountedExporter(exporter, drops, queue)
         # Use min(), because the SDK rejects a batch that is larger than the queue; the same goes for log records below.
@@ -128,8 +126,6 @@ class CountedSpans(BatchSpanProcessor):
 
 
 class CountedLogRecords(BatchLogRecordProcessor):
-    """A batch log record processor that counts lost records."""
-
     def __init__(self, exporter: LogRecordExporter, drops: DropCounter, queue: int, batch: int, delay: float) -> None:
         self._counted = _CountedExporter(exporter, drops, queue)
         super().__init__(cast("LogRecordExporter", self._counted), delay, min(batch, queue), max_queue_size=queue)

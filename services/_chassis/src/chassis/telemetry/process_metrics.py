@@ -7,7 +7,6 @@ import resource
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 
 from chassis.telemetry import semconv
@@ -20,16 +19,14 @@ _BUSY_INTERVAL_SECONDS = 0.1
 _BUSY_SHARE = 0.02  # a process that uses more than this share of a CPU is busy
 
 
-def observe_process(telemetry: Telemetry) -> Callable[[], None]:
-    """Export this process's metrics (some only if /proc exists). Return a function that stops recording."""
+def observe_process(telemetry: Telemetry) -> None:
+    """Export this process's metrics until it ends. Some of them need /proc."""
     telemetry.observe(semconv.PROCESS_CPU, _cpu_seconds)
     telemetry.observe(semconv.PROCESS_MEMORY, _resident_bytes)
     telemetry.observe(semconv.PROCESS_THREADS, lambda: [(len(os.listdir("/proc/self/task")), ())])  # noqa: PTH208
     telemetry.observe(semconv.PROCESS_FILES, lambda: [(len(os.listdir("/proc/self/fd")), ())])  # noqa: PTH208
     telemetry.observe(semconv.GC_COLLECTIONS, _collections)
-    record_pause = _pause_recorder(telemetry.histogram(semconv.GC_PAUSE))
-    gc.callbacks.append(record_pause)
-    return partial(gc.callbacks.remove, record_pause)
+    gc.callbacks.append(_pause_recorder(telemetry.histogram(semconv.GC_PAUSE)))
 
 
 def _resident_bytes() -> list[tuple[float, Attributes]]:

@@ -14,8 +14,6 @@ _LOG_SECONDS = 10
 
 
 class Refusals:
-    """Counts a port's refusals by reason."""
-
     def __init__(self, port_name: str, telemetry: Telemetry, *reasons: str) -> None:
         self._port_name = port_name
         self._counter = telemetry.counter(semconv.SHED_REQUESTS)

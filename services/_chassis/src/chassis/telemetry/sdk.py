@@ -64,12 +64,11 @@ def start_export(service_name: str, settings: OtlpSettings) -> Telemetry:
         follows_parents=isinstance(tracers.sampler, ParentBased),
         is_exported=True,
         shutdown=lambda: _shut_down(
-            stop_observing,
-            {tracers.shutdown: spans_to, loggers.shutdown: logs_to, meters.shutdown: metrics_to},
+            {tracers.shutdown: spans_to, loggers.shutdown: logs_to, meters.shutdown: metrics_to}
         ),
     )
     telemetry.observe(semconv.TELEMETRY_DROPPED, dropped.points)
-    stop_observing = observe_process(telemetry)
+    observe_process(telemetry)
     if settings.tls_folder is not None:
         observe_certificates(telemetry, settings.tls_folder)
     return telemetry
@@ -125,13 +124,12 @@ def open_exporters(
     )
 
 
-def _shut_down(stop_observing: Callable[[], None], exporters: Mapping[Callable[[], object], Any]) -> None:
+def _shut_down(exporters: Mapping[Callable[[], object], Any]) -> None:
     """Export the remaining telemetry of all signals concurrently, within three seconds.
 
     If the collector hangs, the SDK would wait up to 30 s for each signal in turn. `exporters` maps each provider's
     shutdown function to its exporter.
     """
-    stop_observing()
     deadline = time.monotonic() + _SHUTDOWN_SECONDS
     threads = {threading.Thread(target=shut_down, daemon=True): exporter for shut_down, exporter in exporters.items()}
     for thread in threads:
