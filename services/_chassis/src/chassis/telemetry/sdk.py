@@ -4,17 +4,14 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any, cast
-from uuid import uuid4
 
 from opentelemetry.sdk._logs import LoggerProvider
 from opentelemetry.sdk._logs.export import LogRecordExporter
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import MetricExporter, PeriodicExportingMetricReader
-from opentelemetry.sdk.resources import OTELResourceDetector, Resource
+from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SpanExporter
 from opentelemetry.sdk.trace.sampling import ParentBased
@@ -37,7 +34,8 @@ _SHUTDOWN_SECONDS = 3.0
 
 def start_export(service_name: str, settings: OtlpSettings) -> Telemetry:
     """Export traces, metrics and logs to OTEL_EXPORTER_OTLP_ENDPOINT until `Telemetry.shutdown` is called."""
-    resource = _resource(service_name)
+    # Resource.create adds an instance id and OTEL_RESOURCE_ATTRIBUTES, which can't override the service name.
+    resource = Resource({"service.namespace": "shop"}).merge(Resource.create({"service.name": service_name}))
     dropped, reasons = Counter(semconv.TELEMETRY_DROPPED), FailureReasons()
     reasons.install()
     traces, metrics, logs = (DropCounter(signal, dropped, reasons) for signal in ("traces", "metrics", "logs"))
@@ -72,15 +70,6 @@ def start_export(service_name: str, settings: OtlpSettings) -> Telemetry:
     if settings.tls_folder is not None:
         observe_certificates(telemetry, settings.tls_folder)
     return telemetry
-
-
-def _resource(service_name: str) -> Resource:
-    """Return this process's resource attributes. OTEL_RESOURCE_ATTRIBUTES overrides all but the service name."""
-    defaults = {"service.namespace": "shop", "service.instance.id": str(uuid4())}
-    with suppress(PackageNotFoundError):  # images have no package metadata, so the chart sets the version
-        defaults["service.version"] = version("shop-chassis")  # all of the project's packages have the same version
-    named = Resource({"service.name": service_name})
-    return Resource.create(defaults).merge(OTELResourceDetector().detect()).merge(named)
 
 
 class _ReplacedExporter:
