@@ -8,16 +8,16 @@ from importlib import import_module
 from typing import Any, cast
 
 from opentelemetry.sdk._logs import LoggerProvider
-from opentelemetry.sdk._logs.export import LogRecordExporter
+from opentelemetry.sdk._logs.export import BatchLogRecordProcessor, LogRecordExporter
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import MetricExporter, PeriodicExportingMetricReader
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import SpanExporter
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter
 from opentelemetry.sdk.trace.sampling import ParentBased
 
 from chassis.telemetry import semconv
-from chassis.telemetry.drops import CountedLogRecords, CountedSpans, DropCounter, FailureReasons
+from chassis.telemetry.drops import CountedExporter, DropCounter, SdkLogs
 from chassis.telemetry.instruments import SCOPE, Telemetry
 from chassis.telemetry.metrics import Counter, Histogram
 from chassis.telemetry.process_metrics import observe_certificates, observe_process
@@ -36,18 +36,22 @@ def start_export(service_name: str, settings: OtlpSettings) -> Telemetry:
     """Export traces, metrics and logs to OTEL_EXPORTER_OTLP_ENDPOINT until `Telemetry.shutdown` is called."""
     # Resource.create adds an instance id and OTEL_RESOURCE_ATTRIBUTES, which can't override the service name.
     resource = Resource({"service.namespace": "shop"}).merge(Resource.create({"service.name": service_name}))
-    dropped, reasons = Counter(semconv.TELEMETRY_DROPPED), FailureReasons()
-    reasons.install()
-    traces, metrics, logs = (DropCounter(signal, dropped, reasons) for signal in ("traces", "metrics", "logs"))
+    dropped, sdk_logs = Counter(semconv.TELEMETRY_DROPPED), SdkLogs()
+    traces, metrics, logs = (DropCounter(signal, dropped, sdk_logs) for signal in ("traces", "metrics", "logs"))
+    sdk_logs.install({"Span": traces, "Log": logs})
     spans_to, metrics_to, logs_to = open_exporters(settings.otel_exporter_otlp_protocol, settings.tls_folder)
     histograms: dict[str, Histogram] = {}
     # The SDK reads the sampler and the span limits from the environment.
     tracers = TracerProvider(resource=resource, shutdown_on_exit=False)
-    sizes = (settings.otel_bsp_max_queue_size, settings.otel_bsp_max_export_batch_size)
-    tracers.add_span_processor(CountedSpans(spans_to, traces, *sizes, settings.otel_bsp_schedule_delay))
+    counted: Any = CountedExporter(spans_to, traces)
+    # Use min(), because the SDK rejects a batch that is larger than the queue; the same goes for log records below.
+    queue, batch = settings.otel_bsp_max_queue_size, settings.otel_bsp_max_export_batch_size
+    tracers.add_span_processor(BatchSpanProcessor(counted, queue, settings.otel_bsp_schedule_delay, min(batch, queue)))
     loggers = LoggerProvider(resource, shutdown_on_exit=False)
-    sizes = (settings.otel_blrp_max_queue_size, settings.otel_blrp_max_export_batch_size)
-    loggers.add_log_record_processor(CountedLogRecords(logs_to, logs, *sizes, settings.otel_blrp_schedule_delay))
+    counted = CountedExporter(logs_to, logs)
+    queue, batch = settings.otel_blrp_max_queue_size, settings.otel_blrp_max_export_batch_size
+    delay = settings.otel_blrp_schedule_delay
+    loggers.add_log_record_processor(BatchLogRecordProcessor(counted, delay, min(batch, queue), max_queue_size=queue))
     reader = PeriodicExportingMetricReader(
         cast("MetricExporter", ExporterWithHistograms(metrics_to, resource, histograms, metrics))
     )
