@@ -12,6 +12,8 @@ from checkout_service.commands import (
     Forgotten,
     Insert,
     KeyReused,
+    Refused,
+    Released,
     Resolve,
     ResolveShipment,
     Restore,
@@ -76,3 +78,10 @@ def test_an_old_charge_whose_shipment_is_forgotten_is_not_shipped_and_kept(resul
     *_, to_shipping, update = commands
     assert to_shipping == shipment
     assert (update.transition.after, update.transition.transaction_id) == (State.NEEDS_REVIEW, "transaction")
+
+
+@pytest.mark.parametrize(("found", "after"), [(Released(), State.CHARGING), (OLD, State.NEEDS_REFUND)])
+def test_a_refused_void_may_repeat_one_that_succeeded(found: Any, after: State) -> None:
+    steps = saga.release(saga.RELEASED)
+    commands: list[Any] = [next(steps), steps.send(Refused(saga.RELEASED)), steps.send(found)]
+    assert (type(commands[1]), commands[2].transition.after) == (Resolve, after)

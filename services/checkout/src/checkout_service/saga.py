@@ -19,6 +19,7 @@ from typing import Any, TypeAlias
 from checkout_service.commands import (
     Charge,
     Charged,
+    ChargeOutcome,
     Command,
     Fenced,
     Forgotten,
@@ -38,6 +39,7 @@ from checkout_service.commands import (
     Unsupported,
     Update,
     Void,
+    VoidOutcome,
     Wait,
 )
 from checkout_service.domain import RESTORABLE, Refusal, State, Transition
@@ -141,17 +143,21 @@ def resolve(after: State = State.ABANDONED, refusal: Refusal | None = None) -> S
 
 def release(refusal: Refusal) -> Saga:
     """Void the charge of a VOIDING order, which was not shipped and can no longer be shipped."""
+    outcome: ChargeOutcome | VoidOutcome
     outcome, _ = yield from _until_certain(Void())
+    if isinstance(outcome, Refused):
+        # An earlier void whose response was lost may have succeeded.
+        outcome, _ = yield from _until_certain(Resolve())
     match outcome:
         case Released():
             # The journal may have lost a later attempt that was charged, so resolve later attempts before ending.
             if not (yield from _begin_next_attempt(State.VOIDING, refusal, State.VOIDED)):
                 return SagaResult.SUPERSEDED
             return (yield from resolve(State.VOIDED, refusal))
-        case Refused() | Unsupported():
-            return (yield from _end(State.VOIDING, State.NEEDS_REFUND, refusal))
         case InDoubt():
             return SagaResult.UNFINISHED
+        case _:
+            return (yield from _end(State.VOIDING, State.NEEDS_REFUND, refusal))
 
 
 def _ship(charged: Charged, *, resumed: bool) -> Saga:
