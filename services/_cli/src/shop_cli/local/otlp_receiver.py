@@ -1,3 +1,4 @@
+import os
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager
 from functools import lru_cache
@@ -19,6 +20,9 @@ _shared = lru_cache(maxsize=16_384)(str)
 _KINDS = {number: name.removeprefix("SPAN_KIND_") for name, number in WireSpan.SpanKind.items()}
 
 
+_SAMPLER = ("OTEL_TRACES_SAMPLER", "OTEL_TRACES_SAMPLER_ARG")
+
+
 @asynccontextmanager
 async def receiver(port: int, sink: Callable[[Message], None]) -> AsyncIterator[None]:
     """Pass export requests that arrive on a loopback port to `sink` until the context exits."""
@@ -35,11 +39,16 @@ async def receiver(port: int, sink: Callable[[Message], None]) -> AsyncIterator[
 
 
 def exporting_to(port: int, *, delay_milliseconds: int = 200) -> dict[str, str]:
-    """Return environment variables that make services export all telemetry to a receiver on a local port."""
+    """Return environment variables that make services export all telemetry to a receiver on a local port.
+
+    OTEL_TRACES_SAMPLER and OTEL_TRACES_SAMPLER_ARG in this process's environment choose the traces; by default, all.
+    """
+    sampler = {name: os.environ[name] for name in _SAMPLER if name in os.environ}
     return {
         "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{port}",
         "OTEL_EXPORTER_OTLP_INSECURE": "true",
         "OTEL_TRACES_SAMPLER": "parentbased_always_on",
+        **sampler,
         "OTEL_SPAN_ATTRIBUTE_VALUE_LENGTH_LIMIT": "1024",  # a URL can be 64 kB long
         "OTEL_BSP_SCHEDULE_DELAY": str(delay_milliseconds),
         "OTEL_BLRP_SCHEDULE_DELAY": str(delay_milliseconds),
