@@ -23,12 +23,18 @@ def idempotency_key(context: ServicerContext) -> str | None:
     return None if given is None else parse_idempotency_key(given)
 
 
+def span_attributes(attributes: Attributes) -> dict[str, str | int]:
+    """Return the attributes to start a call's span with. `record_call` changes the status of a call that fails."""
+    return {**dict(attributes), semconv.RPC_STATUS: "OK"}
+
+
 def record_call(
     span: Span, durations: Histogram, attributes: Attributes, code: str, seconds: float, *, failed: bool
 ) -> None:
     """End the call's span and record the call's duration, both with an error type if the call failed."""
     attributes = (*attributes, (semconv.RPC_STATUS, code))
-    span.set_attribute(semconv.RPC_STATUS, code)
+    if code != "OK":
+        span.set_attribute(semconv.RPC_STATUS, code)
     if failed:
         attributes = (*attributes, (semconv.ERROR_TYPE, code))
         span.set_attribute(semconv.ERROR_TYPE, code)

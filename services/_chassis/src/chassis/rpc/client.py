@@ -11,6 +11,7 @@ from typing import Any, TypeAlias, cast
 import grpc
 from google.protobuf.message import Message
 from grpc.aio import Metadata
+from opentelemetry import context as otel_context
 from opentelemetry import trace
 from opentelemetry.trace import Span, SpanKind
 
@@ -24,7 +25,7 @@ from chassis.settings import Balancing
 from chassis.telemetry import semconv
 from chassis.telemetry.instruments import Telemetry
 from chassis.telemetry.metrics import Attributes
-from chassis.telemetry.propagation import baggage_attributes, is_unsampled
+from chassis.telemetry.propagation import baggage_attributes, is_unsampled, unsampled_traceparent
 from chassis.tls.certificates import Certificates
 
 Check: TypeAlias = Callable[[Any, Any, Mapping[str, str]], Iterable[tuple[str, bool]]]
@@ -127,7 +128,9 @@ class _Method:
             (semconv.RPC_METHOD, name),
             (semconv.SERVER_ADDRESS, host.strip("[]") or target),
         )
-        self._port = {semconv.SERVER_PORT: int(port)} if port.isdecimal() else {}
+        self._span_attributes = calls.span_attributes(self.attributes)
+        if port.isdecimal():
+            self._span_attributes[semconv.SERVER_PORT] = int(port)
 
     def __call__(
         self, request: Message, *, timeout: float | None = None, metadata: Sequence[tuple[str, str]] = ()
@@ -150,15 +153,17 @@ class _Method:
                 log.error("peer broken", method=self.name, part=part)
                 raise PeerBroken(f"{self.name} returned an invalid {part}")
 
-    def start_span(self) -> tuple[Span, Mapping[str, str]]:
+    def start_span(self) -> tuple[Span, Iterable[tuple[str, str]]]:
         """Return a call's span (an invalid span in an unsampled trace) and the headers that propagate it."""
-        telemetry = self._telemetry
-        if telemetry.follows_parents and is_unsampled():
-            return trace.INVALID_SPAN, telemetry.propagation.inject()
-        attributes = {**dict(self.attributes), **self._port, **baggage_attributes()}
-        span = telemetry.tracer.start_span(self.name, None, SpanKind.CLIENT, attributes)
+        if traceparent := unsampled_traceparent.get():
+            return trace.INVALID_SPAN, (("traceparent", traceparent),)
+        telemetry, context = self._telemetry, otel_context.get_current()
+        if telemetry.follows_parents and is_unsampled(context):
+            return trace.INVALID_SPAN, telemetry.propagation.inject(context).items()
+        attributes = {**self._span_attributes, **baggage_attributes(context)}
+        span = telemetry.tracer.start_span(self.name, context, SpanKind.CLIENT, attributes)
         # Don't make the span current: whatever else the caller does during this call doesn't belong under the span.
-        return span, telemetry.propagation.inject(trace.set_span_in_context(span))
+        return span, telemetry.propagation.inject(trace.set_span_in_context(span, context)).items()
 
 
 @dataclass
@@ -185,7 +190,7 @@ class _Call:
         started = time.perf_counter()
         code = "OK"
         try:
-            metadata = Metadata(*self._metadata, *headers.items())  # gRPC would check and convert any other type
+            metadata = Metadata(*self._metadata, *headers)  # gRPC would check and convert any other type
             self._raw = method.raw(self._request, timeout=timeout_seconds, metadata=metadata)
             response = await self._raw
             if method.check is not None:

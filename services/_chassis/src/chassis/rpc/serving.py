@@ -132,6 +132,7 @@ class _Method:
         self._retried = telemetry.counter(semconv.RETRIED_REQUESTS)
         self._limiter = limiter
         self._attributes: Attributes = ((semconv.RPC_SYSTEM, "grpc"), (semconv.RPC_METHOD, name))
+        self._span_attributes = calls.span_attributes(self._attributes)
 
     async def serve(self, _requests: object, context: ServicerContext) -> bytes:
         """Serve one call. Raise only what grpc.aio expects: AbortError and CancelledError."""
@@ -176,15 +177,28 @@ class _Method:
 
     def _start_span(self, context: ServicerContext) -> Span:
         """Start the call's span and make it current. In an unsampled trace, just make the caller's span current."""
-        metadata = context.invocation_metadata() or ()
-        if any(name == _PREVIOUS_ATTEMPTS for name, _ in metadata):
-            self._retried.add(1, ((semconv.RPC_METHOD, self._name),))
-        parent = self._propagation.extract(metadata)
+        headers = self._trace_headers(context)
+        if self._follows_parents and self._propagation.pass_on(headers):
+            return trace.INVALID_SPAN
+        parent = self._propagation.extract(headers)
         # There is no need to detach these contexts, because every call runs in its own task.
         if self._follows_parents and is_unsampled(parent):
             otel_context.attach(parent)
             return trace.INVALID_SPAN
-        attributes = {**dict(self._attributes), **baggage_attributes(parent)}
-        span = self._tracer.start_span(self._name, parent, SpanKind.SERVER, attributes)
-        otel_context.attach(trace.set_span_in_context(span, parent))
+        span = self._tracer.start_span(
+            self._name, parent, SpanKind.SERVER, {**self._span_attributes, **baggage_attributes(parent)}
+        )
+        current = trace.set_span_in_context(span, parent)
+        is_dropped = self._follows_parents and not span.is_recording()
+        if not (is_dropped and self._propagation.pass_on([*self._propagation.inject(current).items()])):
+            otel_context.attach(current)
         return span
+
+    def _trace_headers(self, context: ServicerContext) -> list[tuple[str, str]]:
+        headers = []
+        for name, value in context.invocation_metadata() or ():
+            if name in self._propagation.headers:
+                headers.append((name, str(value)))
+            elif name == _PREVIOUS_ATTEMPTS:
+                self._retried.add(1, ((semconv.RPC_METHOD, self._name),))
+        return headers

@@ -5,15 +5,14 @@ A flush takes between a fraction of a millisecond and several milliseconds, howe
 
 import asyncio
 import math
+import threading
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from queue import SimpleQueue
 from typing import Generic, TypeAlias, TypeVar
 
 from chassis.telemetry import semconv
 from chassis.telemetry.instruments import Telemetry
-from chassis.telemetry.store_operations import record_wait
 
 # Flush to a fast disk on the event loop, because a thread adds 50 µs. A slow disk would block the loop for too long.
 _ON_EVENT_LOOP_SECONDS = 0.001
@@ -29,17 +28,7 @@ The second argument is how many seconds to wait for another process's lock. If i
 """
 
 
-@dataclass(slots=True, eq=False)
-class _Pending(Generic[WorkT, ResultT]):
-    """An item of work and its result. Times are from time.perf_counter; `started` is 0 until the batch starts."""
-
-    work: WorkT
-    result: asyncio.Future[ResultT]
-    arrived: float = field(default_factory=time.perf_counter)
-    started: float = 0.0
-
-
-_Batch: TypeAlias = list[_Pending[WorkT, ResultT]]
+_Batch: TypeAlias = list[tuple[WorkT, asyncio.Future[ResultT]]]
 _Outcome: TypeAlias = Sequence[ResultT] | Exception
 
 
@@ -52,58 +41,60 @@ class GroupCommit(Generic[WorkT, ResultT]):
     def __init__(self, commit: Commit[WorkT, ResultT], store: str = "", telemetry: Telemetry | None = None) -> None:
         telemetry = telemetry or Telemetry()
         self._commit = commit
-        self._tracer = telemetry.tracer
         self._durations = telemetry.histogram(semconv.FLUSH_DURATION)
         self._sizes = telemetry.histogram(semconv.FLUSH_SIZE)
         self._labels = ((semconv.FLUSH_STORE, store),)
         self._pending: _Batch[WorkT, ResultT] = []
         self._last_seconds = 0.0
-        self._committing: asyncio.Task[None] | None = None
-        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="commit")
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._thread: threading.Thread | None = None
+        self._batches: SimpleQueue[_Batch[WorkT, ResultT] | None] = SimpleQueue()
 
     async def run(self, work: WorkT) -> ResultT:
         """Commit the work and return its result once it is on disk. Cancelling the caller doesn't cancel the work."""
         loop = asyncio.get_running_loop()
-        pending: _Pending[WorkT, ResultT] = _Pending(work, loop.create_future())
-        self._pending.append(pending)
-        if self._committing is None:
-            # The task starts in the loop's next iteration, so its batch includes work that other tasks add by then.
-            self._committing = loop.create_task(self._commit_pending(), name="commit")
-        try:
-            return await pending.result
-        finally:
-            record_wait(self._tracer, "flush.wait", pending.arrived, pending.started)
+        result: asyncio.Future[ResultT] = loop.create_future()
+        self._pending.append((work, result))
+        if self._idle.is_set():
+            self._idle.clear()
+            # Commit in the loop's next iteration, so that the batch includes what other tasks add until then.
+            loop.call_soon(self._commit_pending, loop)
+        return await result
 
     async def close(self) -> None:
         """Finish the pending work and stop the thread."""
-        if self._committing is not None:
-            await self._committing
-        self._thread.shutdown()
+        await self._idle.wait()
+        self._batches.put(None)
 
-    async def _commit_pending(self) -> None:
-        loop = asyncio.get_running_loop()
-        while self._pending:
-            batch, self._pending = self._pending, []
-            outcome: _Outcome[ResultT] = BlockingIOError()
-            if len(batch) == 1 and self._last_seconds <= _ON_EVENT_LOOP_SECONDS:
-                outcome = self._perform(batch, 0)
-            if isinstance(outcome, BlockingIOError):
-                outcome = await loop.run_in_executor(self._thread, self._perform, batch, math.inf)
+    def _commit_pending(self, loop: asyncio.AbstractEventLoop) -> None:
+        batch, self._pending = self._pending, []
+        outcome: _Outcome[ResultT] = BlockingIOError()
+        if len(batch) == 1 and self._last_seconds <= _ON_EVENT_LOOP_SECONDS:
+            outcome = self._perform(batch, 0)
+        if not isinstance(outcome, BlockingIOError):
+            self._finish(loop, [(batch, outcome)])
+            return
+        if self._thread is None:
+            # A queue hands a batch over in a third of the time that an executor takes.
+            self._thread = threading.Thread(target=self._work, args=[loop], name="commit", daemon=True)
+            self._thread.start()
+        self._batches.put(batch)
+
+    def _work(self, loop: asyncio.AbstractEventLoop) -> None:
+        while batch := self._batches.get():
+            outcome = self._perform(batch, math.inf)
+            parts = [(batch, outcome)]
             if isinstance(outcome, Exception) and len(batch) > 1 and self._last_seconds < _WAITED_SECONDS:
-                for pending in batch:  # a bad item must not fail the other items
-                    outcome = await loop.run_in_executor(self._thread, self._perform, [pending], math.inf)
-                    self._finish([pending], outcome)
-            else:
-                self._finish(batch, outcome)
-        self._committing = None
+                # One bad item must not fail the rest of the batch.
+                parts = [([pending], self._perform([pending], math.inf)) for pending in batch]
+            loop.call_soon_threadsafe(self._finish, loop, parts)
 
     def _perform(self, batch: _Batch[WorkT, ResultT], wait_seconds: float) -> _Outcome[ResultT]:
         started = time.perf_counter()
-        for pending in batch:
-            pending.started = started
         outcome: _Outcome[ResultT]
         try:
-            outcome = self._commit([pending.work for pending in batch], wait_seconds)
+            outcome = self._commit([work for work, _ in batch], wait_seconds)
         except BlockingIOError as error:
             return error
         except Exception as error:  # noqa: BLE001 - raised in all callers that wait for the batch
@@ -113,11 +104,20 @@ class GroupCommit(Generic[WorkT, ResultT]):
         self._sizes.record(len(batch), self._labels)
         return outcome
 
-    def _finish(self, batch: _Batch[WorkT, ResultT], outcome: _Outcome[ResultT]) -> None:
-        for index, pending in enumerate(batch):
-            if pending.result.cancelled():
-                continue
-            if isinstance(outcome, Exception):
-                pending.result.set_exception(outcome)
-            else:
-                pending.result.set_result(outcome[index])
+    def _finish(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        parts: Sequence[tuple[_Batch[WorkT, ResultT], _Outcome[ResultT]]],
+    ) -> None:
+        for batch, outcome in parts:
+            for index, (_, result) in enumerate(batch):
+                if result.cancelled():
+                    continue
+                if isinstance(outcome, Exception):
+                    result.set_exception(outcome)
+                else:
+                    result.set_result(outcome[index])
+        if self._pending:
+            loop.call_soon(self._commit_pending, loop)
+        else:
+            self._idle.set()

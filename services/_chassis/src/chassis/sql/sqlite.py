@@ -4,9 +4,9 @@ import asyncio
 import re
 import sqlite3
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, suppress
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
@@ -69,32 +69,30 @@ class SqliteDatabase(Database):
 
     @override
     async def write(self, *batch: Statement) -> list[list[Row]]:
-        with self._running(sql_operation(*dict.fromkeys(text for text, _ in batch))):
-            return await self._commits.run(batch)
+        operation = sql_operation(*{text: None for text, _ in batch})
+        try:
+            with self._store.measure(operation):
+                return await self._commits.run(batch)
+        except sqlite3.Error as error:
+            raise self._unavailable() from _cause(error, operation)
 
     @override
     async def read(self, text: str, parameters: Parameters, *, within_seconds: float | None = None) -> list[Row]:
-        with self._running(sql_operation(text)):
-            return fetch(self._reader, text, parameters)
+        operation = sql_operation(text)
+        try:
+            with self._store.measure(operation):
+                return fetch(self._reader, text, parameters)
+        except sqlite3.Error as error:
+            raise self._unavailable() from _cause(error, operation)
 
     @override
     async def report(self, text: str, parameters: Parameters) -> list[Row]:
-        loop = asyncio.get_running_loop()
-        with self._running(sql_operation(text)):
-            return await loop.run_in_executor(self._reporting, fetch, self._reporter, text, parameters)
-
-    @contextmanager
-    def _running(self, operation: Operation) -> Iterator[None]:
+        loop, operation = asyncio.get_running_loop(), sql_operation(text)
         try:
             with self._store.measure(operation):
-                yield
+                return await loop.run_in_executor(self._reporting, fetch, self._reporter, text, parameters)
         except sqlite3.Error as error:
-            cause: Exception = error
-            if primary_code(error) not in AWAY:
-                name = getattr(error, "sqlite_errorname", type(error).__name__)
-                log.error("statement rejected", operation=operation.summary, error=name)  # noqa: TRY400
-                cause = StatementRejected(str(error))
-            raise self._unavailable() from cause
+            raise self._unavailable() from _cause(error, operation)
 
     def _commit(self, batch: Sequence[Sequence[Statement]], wait_seconds: float) -> list[list[list[Row]]]:
         connection = self._writer
@@ -160,6 +158,15 @@ def _execute_unlocked(connection: sqlite3.Connection, text: str, within_seconds:
 
 def _is_locked(error: sqlite3.OperationalError) -> bool:
     return primary_code(error) == sqlite3.SQLITE_BUSY
+
+
+def _cause(error: sqlite3.Error, operation: Operation) -> Exception:
+    """Return the cause of the store's `unavailable` error: this error, or StatementRejected if the file is usable."""
+    if primary_code(error) in AWAY:
+        return error
+    name = getattr(error, "sqlite_errorname", type(error).__name__)
+    log.error("statement rejected", operation=operation.summary, error=name)
+    return StatementRejected(str(error))
 
 
 def primary_code(error: sqlite3.Error) -> int:

@@ -14,9 +14,10 @@ from typing import Any
 
 import orjson
 import structlog
-from opentelemetry import trace
 from opentelemetry._logs import Logger, LogRecord, SeverityNumber
 from typing_extensions import override
+
+from chassis.telemetry.propagation import current_context, current_span_context
 
 Event = MutableMapping[str, Any]
 
@@ -70,7 +71,7 @@ def _format_traceback(exc_info: structlog.typing.ExcInfo) -> str:
 
 
 def _add_trace_ids(_logger: Any, _method: str, event: Event) -> Event:
-    context = trace.get_current_span().get_span_context()
+    context = current_span_context()
     if context.is_valid:
         event["trace_id"] = f"{context.trace_id:032x}"
         event["span_id"] = f"{context.span_id:016x}"
@@ -83,6 +84,7 @@ def _export(logger: Logger, _logger: Any, _method: str, event: Event) -> Event:
     skipped = ("event", "level", "time", "trace_id", "span_id")
     logger.emit(
         LogRecord(
+            context=current_context(),
             severity_text=level,
             severity_number=SeverityNumber[_SEVERITIES.get(level, level)],
             body=str(event["event"]),

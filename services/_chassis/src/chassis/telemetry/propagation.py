@@ -5,7 +5,9 @@ service passes baggage on, and adds the entries listed in BAGGAGE_ATTRIBUTES to 
 """
 
 import logging
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Sequence
+from contextvars import ContextVar
 from importlib.metadata import entry_points
 
 from opentelemetry import baggage, trace
@@ -14,19 +16,25 @@ from opentelemetry.baggage.propagation import W3CBaggagePropagator
 from opentelemetry.context import Context
 from opentelemetry.propagators.composite import CompositePropagator
 from opentelemetry.propagators.textmap import TextMapPropagator
-from opentelemetry.trace import Link, SpanContext
+from opentelemetry.trace import Link, NonRecordingSpan, SpanContext, TraceFlags
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from chassis.telemetry import semconv
 
 BAGGAGE_ATTRIBUTES = (semconv.SESSION_ID, semconv.SYNTHETIC_REQUEST)
+_TRACEPARENT = "traceparent"
 _BAGGAGE_HEADER = "baggage"
+_W3C_HEADERS = frozenset({_TRACEPARENT, "tracestate", _BAGGAGE_HEADER})
+_UNSAMPLED = re.compile(r"00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f][02468ace]")
 # gRPC rejects calls with more than 8 KiB of metadata, so a client's overlong baggage would make our own calls fail.
 _MAX_BAGGAGE_CHARACTERS = 2048
 
 # Silence these loggers' warnings, because they quote malformed headers, which may contain secrets.
 for _quoting in ("opentelemetry.baggage", "opentelemetry.trace", "opentelemetry.propagators"):
     logging.getLogger(_quoting).setLevel(logging.ERROR)
+
+unsampled_traceparent: ContextVar[str] = ContextVar("unsampled_traceparent", default="")
+"""The traceparent of an unsampled call, which needs no SDK context, only this header in its own calls; otherwise ""."""
 
 
 class Propagation:
@@ -35,6 +43,7 @@ class Propagation:
     def __init__(self, *propagators: TextMapPropagator) -> None:
         self._propagator = CompositePropagator(propagators)
         self.headers = frozenset(name.lower() for name in self._propagator.fields)
+        self._is_w3c = self.headers <= _W3C_HEADERS
 
     def extract(self, headers: Iterable[tuple[str, object]]) -> Context:
         """Parse trace context and baggage from headers, ignoring malformed headers and overlong baggage."""
@@ -43,6 +52,16 @@ class Propagation:
             del known[_BAGGAGE_HEADER]
         # Start from an empty context: nothing in the current context belongs to the caller's trace.
         return self._propagator.extract(known, Context())
+
+    def pass_on(self, headers: Sequence[tuple[str, object]]) -> bool:
+        """Make an unsampled call's headers `unsampled_traceparent`. Return False if only the SDK can represent them."""
+        if not self._is_w3c or len(headers) != 1 or headers[0][0] != _TRACEPARENT:
+            return False
+        traceparent = str(headers[0][1])
+        if _UNSAMPLED.fullmatch(traceparent) is None:
+            return False
+        unsampled_traceparent.set(traceparent)
+        return True
 
     def inject(self, context: Context | None = None) -> dict[str, str]:
         """Return the headers that propagate a context (default: the current context)."""
@@ -80,9 +99,31 @@ def is_unsampled(context: Context | None = None) -> bool:
     return span.is_valid and not span.trace_flags.sampled
 
 
+def is_sampled() -> bool:
+    """Return whether the current trace is sampled."""
+    return not unsampled_traceparent.get() and trace.get_current_span().get_span_context().trace_flags.sampled
+
+
+def current_span_context() -> SpanContext:
+    """Return the ids of the current trace and span, whether the trace is sampled or not."""
+    traceparent = unsampled_traceparent.get()
+    if not traceparent:
+        return trace.get_current_span().get_span_context()
+    _, trace_id, span_id, flags = traceparent.split("-")
+    return SpanContext(int(trace_id, 16), int(span_id, 16), is_remote=True, trace_flags=TraceFlags(int(flags, 16)))
+
+
+def current_context() -> Context:
+    """Return the current trace and baggage as an SDK context."""
+    if not unsampled_traceparent.get():
+        return otel_context.get_current()
+    return trace.set_span_in_context(NonRecordingSpan(current_span_context()), Context())
+
+
 def add_baggage(name: str, value: str) -> None:
     """Add an entry to the current baggage and, if its name is in BAGGAGE_ATTRIBUTES, to the current span."""
-    otel_context.attach(baggage.set_baggage(name, value))
+    otel_context.attach(baggage.set_baggage(name, value, current_context()))
+    unsampled_traceparent.set("")
     if name in BAGGAGE_ATTRIBUTES:
         trace.get_current_span().set_attribute(name, value)
 

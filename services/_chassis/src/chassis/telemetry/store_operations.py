@@ -7,7 +7,7 @@ descriptions come from its text, which has placeholders instead.
 import re
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -17,6 +17,7 @@ from opentelemetry.trace import Span, SpanKind, StatusCode, Tracer
 from chassis.telemetry import semconv
 from chassis.telemetry.instruments import Telemetry
 from chassis.telemetry.metrics import Attributes
+from chassis.telemetry.propagation import is_sampled
 
 # Nearly every operation waits a few microseconds. Spans for waits this short would only clutter traces.
 _MIN_WAIT_SECONDS = 0.001
@@ -81,25 +82,11 @@ class StoreTelemetry:
         if port:
             self.span_attributes[semconv.SERVER_PORT] = port
 
-    @contextmanager
-    def measure(self, operation: Operation) -> Iterator[None]:
-        """Record the time spent in this context as one operation, with its own span if the trace is sampled."""
-        labels: Attributes = ((semconv.DB_SYSTEM, self.system), (semconv.DB_OPERATION, operation.name))
-        span = self._start_span(operation) if is_sampled() else trace.INVALID_SPAN
-        started = time.perf_counter()
-        try:
-            with _use_span(span):
-                yield
-        except BaseException as error:
-            problem = _error_type(error)
-            labels = (*labels, (semconv.ERROR_TYPE, problem))
-            _set_error(span, problem, getattr(error, "sqlstate", None))
-            raise
-        finally:
-            span.end()
-            self.durations.record(time.perf_counter() - started, labels, span.get_span_context())
+    def measure(self, operation: Operation) -> "_Measurement":
+        """Return a context whose duration is recorded as an operation, in a sampled trace also as a span."""
+        return _Measurement(self, operation)
 
-    def _start_span(self, operation: Operation) -> Span:
+    def start_span(self, operation: Operation) -> Span:
         attributes = {
             **self.span_attributes,
             semconv.DB_OPERATION: operation.name,
@@ -108,6 +95,30 @@ class StoreTelemetry:
         if operation.batch_size > 1:
             attributes[semconv.DB_BATCH_SIZE] = operation.batch_size
         return self.tracer.start_span(operation.summary, None, SpanKind.CLIENT, attributes)
+
+
+class _Measurement:
+    """A running operation."""
+
+    __slots__ = ("_labels", "_span", "_started", "_store")
+
+    def __init__(self, store: StoreTelemetry, operation: Operation) -> None:
+        self._store = store
+        self._labels: Attributes = ((semconv.DB_SYSTEM, store.system), (semconv.DB_OPERATION, operation.name))
+        self._span = store.start_span(operation) if is_sampled() else trace.INVALID_SPAN
+        self._started = time.perf_counter()
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _type: object, error: BaseException | None, _traceback: object) -> None:
+        seconds = time.perf_counter() - self._started
+        if error is not None:
+            problem = _error_type(error)
+            self._labels = (*self._labels, (semconv.ERROR_TYPE, problem))
+            _set_error(self._span, problem, getattr(error, "sqlstate", None))
+        self._span.end()
+        self._store.durations.record(seconds, self._labels, self._span.get_span_context())
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,18 +177,6 @@ def record_wait(tracer: Tracer, name: str, started: float, ended: float, error: 
     if error is not None:
         _set_error(span, _error_type(error))
     span.end(origin + int(ended * 1e9))
-
-
-def _use_span(span: Span) -> AbstractContextManager[object]:
-    """Make a span current. In an unsampled trace, where the span is invalid, do nothing."""
-    if not span.is_recording():
-        return nullcontext()
-    # By default, OpenTelemetry would record the error's message, and PostgreSQL's messages quote rows.
-    return trace.use_span(span, record_exception=False, set_status_on_exception=False)
-
-
-def is_sampled() -> bool:
-    return trace.get_current_span().get_span_context().trace_flags.sampled
 
 
 def _error_type(error: BaseException) -> str:
