@@ -5,6 +5,7 @@ from typing import Any
 
 import grpc
 import pytest
+import structlog
 from opentelemetry import context as otel_context
 from opentelemetry import trace
 from opentelemetry.context import Context as OtelContext
@@ -12,6 +13,7 @@ from opentelemetry.sdk.trace.sampling import ALWAYS_ON
 from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags
 
 from chassis.rpc import client
+from chassis.telemetry import logging as chassis_logging
 from chassis.telemetry import propagation
 from chassis.telemetry.instruments import Telemetry
 from shop import cart_pb2, cart_pb2_grpc
@@ -40,6 +42,7 @@ class Chained(Carts):
         self.add_baggage = ""
 
     async def answer(self, context: Context) -> cart_pb2.Cart:
+        structlog.get_logger().info("called")
         metadata = dict(context.invocation_metadata() or ())
         self.received.append(str(metadata.get("traceparent", "")))
         if self.following is None:
@@ -85,7 +88,9 @@ async def test_an_unsampled_trace_passes_through_without_spans_and_with_baggage_
     async with serving_chain(recorded.telemetry) as (channel, first, second):
         assert await call(channel, traceparent=UNSAMPLED, baggage="experiment=blue") == "experiment=blue"
         assert (first.received, second.received) == ([UNSAMPLED], [UNSAMPLED])
-        assert await call(channel, traceparent=OTHER_UNSAMPLED) == ""
+        with structlog.testing.capture_logs(processors=[chassis_logging._add_trace_ids]) as lines:
+            assert await call(channel, traceparent=OTHER_UNSAMPLED) == ""
+        assert [(line["trace_id"], line["span_id"]) for line in lines] == [(TRACE[::-1], SPAN)] * 2
         assert second.received == [UNSAMPLED, OTHER_UNSAMPLED]
         first.add_baggage = "experiment"
         assert await call(channel, traceparent=UNSAMPLED) == "experiment=added"
