@@ -77,8 +77,9 @@ def main() -> int:
     runner.stop()
     customers.wait_for_workers()
     runner.quit()
-    _print("summary", **figures.summary())
-    return 1 if figures.failed() else 0
+    summary = figures.summary()
+    _print("summary", **summary)
+    return 1 if summary["errors"] or summary["dropped"] else 0
 
 
 def _create_runner(environment: Environment, settings: LoadSettings) -> LocalRunner | MasterRunner:

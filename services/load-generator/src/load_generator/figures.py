@@ -87,9 +87,6 @@ class Figures:
             ],
         }
 
-    def failed(self) -> bool:
-        return bool(self._stats.errors)
-
     def trim(self) -> None:
         """Delete old per-second counts and chart points, because Locust never does."""
         oldest = int(time.time()) - _PER_SECOND_HISTORY
