@@ -41,7 +41,7 @@ async def receiver(port: int, sink: Callable[[Message], None]) -> AsyncIterator[
 def exporting_to(port: int, *, delay_milliseconds: int = 200) -> dict[str, str]:
     """Return environment variables that make services export all telemetry to a receiver on a local port.
 
-    OTEL_TRACES_SAMPLER and OTEL_TRACES_SAMPLER_ARG in this process's environment choose the traces; by default, all.
+    Services sample all traces, unless this process's OTEL_TRACES_SAMPLER and OTEL_TRACES_SAMPLER_ARG say otherwise.
     """
     sampler = {name: os.environ[name] for name in _SAMPLER if name in os.environ}
     return {
