@@ -8,6 +8,8 @@ from typing import Self
 
 import psycopg
 
+from shop_kit.waiting import close_listener
+
 _SSL_REQUEST, _READY, _KEY, _AUTHENTICATION = 80_877_103, b"Z", b"K", b"R"
 _DONE = {0, 12}  # kinds of authentication messages that expect no response
 _AWAITS_READY = {b"Q", b"S"}  # a query, and the end of a pipeline
@@ -43,7 +45,7 @@ class Relay:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        self.listener.close()
+        await close_listener(self.listener)
         for task in self.tasks:
             task.cancel()
         await asyncio.gather(*self.tasks, return_exceptions=True)

@@ -14,6 +14,8 @@ from typing import Any, Literal, cast
 
 from aiosmtpd.smtp import SMTP, AuthResult, Envelope, LoginPassword, Session
 
+from shop_kit.waiting import close_listener
+
 RelayMode = Literal["accept", "slow", "defer", "hang up"]
 _SLOW_SECONDS = 3.0
 
@@ -104,7 +106,7 @@ async def relay(
     try:
         yield server.sockets[0].getsockname()[1]
     finally:
-        server.close()
+        await close_listener(server)
         for open_connection in connections:
             if open_connection.transport is not None:
                 cast("asyncio.Transport", open_connection.transport).abort()

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from shop_cli.local.ports import HOST
+from shop_kit.waiting import close_listener
 
 Mode = Literal["pass", "delay", "blackhole", "reset", "half-open", "duplicate"]
 _CHUNK_BYTES = 65_536
@@ -161,5 +162,5 @@ async def tcp_proxy(target: str) -> AsyncIterator[TcpProxy]:
     try:
         yield proxy
     finally:
-        server.close()
+        await close_listener(server)
         await proxy.close()

@@ -24,3 +24,10 @@ async def wait_until(condition: Callable[[], T | Awaitable[T]], timeout_seconds:
             if result := await value if isinstance(value, Awaitable) else value:
                 return result
             await asyncio.sleep(_POLL_SECONDS)
+
+
+async def close_listener(server: asyncio.Server) -> None:
+    """Close a listener, and let the connections that it has accepted reach their handlers in the next turns."""
+    server.close()
+    for _ in range(3):
+        await asyncio.sleep(0)
