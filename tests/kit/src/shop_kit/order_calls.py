@@ -1,7 +1,4 @@
-"""Place orders, one after the other, and count the Python functions they call in services that share one process.
-
-`python -m shop_kit.order_calls FOLDER RATIO` prints the calls of one order as JSON, by function.
-"""
+"""`python -m shop_kit.order_calls FOLDER RATIO` prints how often an order calls each Python function, as JSON."""
 
 import asyncio
 import json
