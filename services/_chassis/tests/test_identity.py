@@ -48,7 +48,6 @@ def folders(tmp_path: Path) -> dict[str, Path]:
 def look_at_each_refresh(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(certificates, "_CHECK_SECONDS", 0)
     monkeypatch.setattr(connection, "_FOLLOW_SECONDS", 0.01)
-    monkeypatch.setattr(connection, "_CONNECT_SECONDS", 0.01)
 
 
 def serving(folder: Path, carts: Carts | None = None, **options: Any) -> AbstractAsyncContextManager[server.Service]:

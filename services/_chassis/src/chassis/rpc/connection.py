@@ -9,8 +9,7 @@ import grpc
 from chassis.background import repeat
 from chassis.tls.certificates import Certificates, Identity
 
-_FOLLOW_SECONDS = 1.0  # how often to check for new certificates
-_CONNECT_SECONDS = 0.1  # how often to check whether the new channel is connected
+_FOLLOW_SECONDS = 1.0  # how often to check for new certificates, and whether a new channel is connected
 _LONGEST_CALL_SECONDS = 60.0
 
 Options = Sequence[tuple[str, Any]]
@@ -84,24 +83,21 @@ class Connection:
             await channel.close(grace)
 
     async def _follow(self, certificates: Certificates) -> None:
-        """If the certificates have changed, replace the channel once a backend has accepted the new certificates.
+        """Open another channel if the certificates have changed, and use it once a backend has accepted them.
 
         Until then, keep using the old certificates: while authorities are changing, some peers don't know the new
         authority yet.
         """
         identity = certificates.refresh()
-        if identity is self._identity:
+        if identity is not self._identity:
+            self._identity = identity
+            self._opened.append(open_channel(self._target, identity, self._options))
+        newest = self._opened[-1]
+        if newest is self._channel or newest.get_state(try_to_connect=True) is not grpc.ChannelConnectivity.READY:
             return
-        self._identity = identity
-        old, new = self._channel, open_channel(self._target, identity, self._options)
-        self._opened.append(new)
-        while new.get_state(try_to_connect=True) is not grpc.ChannelConnectivity.READY:
-            await asyncio.sleep(_CONNECT_SECONDS)
-            if certificates.refresh() is not identity:
-                old, new = new, old  # the certificates have changed again: the next round opens another channel
-                break
-        self._channel = new
+        self._channel = newest
         for use in self._uses:
-            use(new)
-        await old.close(_LONGEST_CALL_SECONDS)  # waits for calls in flight
-        self._opened.remove(old)
+            use(newest)
+        while self._opened[0] is not newest:
+            await self._opened[0].close(_LONGEST_CALL_SECONDS)  # waits for calls in flight
+            del self._opened[0]

@@ -70,8 +70,6 @@ ATTRIBUTES = tuple(value for name, value in list(globals().items()) if name.isup
 
 
 class Kind(Enum):
-    """A metric's kind, which determines how Prometheus stores it."""
-
     COUNTER = "counter"
     UP_DOWN_COUNTER = "up_down_counter"
     GAUGE = "gauge"
