@@ -100,8 +100,7 @@ def open_exporters(
 ) -> tuple[SpanExporter, MetricExporter, LogRecordExporter]:
     """Create OpenTelemetry's exporters for `grpc` or `http/protobuf`. They read their settings from the environment.
 
-    If `certificates` is given, recreate an exporter when they change: OTEL_EXPORTER_OTLP_CERTIFICATE,
-    OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE and OTEL_EXPORTER_OTLP_CLIENT_KEY name files in the same folder.
+    If `certificates` is given, recreate an exporter whenever they change.
     """
 
     def load(module: str, name: str) -> Any:
