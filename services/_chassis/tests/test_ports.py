@@ -56,6 +56,7 @@ async def connected(
 
 async def test_a_port_serves_describes_and_reports_its_own_services_alone() -> None:
     async with connected() as (service, public, internal):
+        serving = health_pb2.HealthCheckResponse(status=health_pb2.HealthCheckResponse.SERVING)
         for channel, port, own, other in (
             (public, service.port, PUBLIC, INTERNAL),
             (internal, service.internal_port, INTERNAL, PUBLIC),
@@ -65,8 +66,11 @@ async def test_a_port_serves_describes_and_reports_its_own_services_alone() -> N
             assert {name: await outcome(call) for name, call in calls.items()} == {own: "OK", other: "UNIMPLEMENTED"}
             methods = await asyncio.to_thread(methods_at, f"127.0.0.1:{port}")
             assert {str(method.containing_service.full_name) for method in methods} == {own}
-            statuses = [await health(channel, name) for name in ("", "liveness", own, other)]
-            assert statuses == [*["SERVING"] * 3, "NOT_FOUND"]
+            healthy = ("", "liveness", own)
+            assert [await health(channel, name) for name in (*healthy, other)] == [*["SERVING"] * 3, "NOT_FOUND"]
+            stub: Any = health_pb2_grpc.HealthStub(channel)
+            listed = (await stub.List(health_pb2.HealthListRequest())).statuses  # type: ignore[attr-defined]
+            assert dict(listed) == dict.fromkeys(healthy, serving)
 
 
 async def test_a_full_port_sheds_calls_and_the_other_one_serves_them() -> None:
@@ -93,8 +97,8 @@ async def test_a_full_port_sheds_calls_and_the_other_one_serves_them() -> None:
 
 
 @pytest.mark.parametrize("version", ["v1", "v1alpha"])
-@pytest.mark.parametrize("symbol", ["shop.CartService", "shop.CartItem.quantity"])
-async def test_reflection_of_both_versions_describes_services_and_fields(version: str, symbol: str) -> None:
+@pytest.mark.parametrize("symbol", ["shop.CartService", "shop.CartService.GetCart", "shop.CartItem.quantity"])
+async def test_reflection_of_both_versions_describes_services_methods_and_fields(version: str, symbol: str) -> None:
     async with connected() as (_, public, _):
         reflect: Any = public.stream_stream(
             f"/grpc.reflection.{version}.ServerReflection/ServerReflectionInfo",

@@ -5,6 +5,8 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
 import grpc
+from google.protobuf.descriptor import FileDescriptor
+from google.protobuf.descriptor_pool import Default
 from google.protobuf.message import Message
 from grpc_health.v1 import health_pb2
 from grpc_health.v1.health import SERVICE_NAME
@@ -44,6 +46,11 @@ class Health:
                 await context.abort(grpc.StatusCode.NOT_FOUND)
             yield health_pb2.HealthCheckResponse(status=self._statuses[request.service])
 
+    async def list(self, requests: AsyncIterator[Any], _context: object) -> AsyncIterator[Message]:
+        async for _ in requests:
+            found = {name: health_pb2.HealthCheckResponse(status=status) for name, status in self._statuses.items()}
+            yield health_pb2.HealthListResponse(statuses=found)  # type: ignore[attr-defined]
+
     async def watch(self, requests: AsyncIterator[Any], _context: object) -> AsyncIterator[Message]:
         async for request in requests:
             sent = None
@@ -54,6 +61,19 @@ class Health:
                     yield health_pb2.HealthCheckResponse(status=status)
                 sent = status
                 await changed.wait()
+
+
+class _Descriptors:
+    """The default descriptor pool, extended to find files by method name, for clients that describe a method."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(Default(), name)
+
+    def FindFileContainingSymbol(self, symbol: str) -> FileDescriptor:
+        try:
+            return Default().FindFileContainingSymbol(symbol)
+        except KeyError:
+            return Default().FindMethodByName(symbol).containing_service.file
 
 
 class Introspection:
@@ -68,12 +88,13 @@ class Introspection:
     def health(self, health: Health) -> "dict[str, grpc.RpcMethodHandler[Any, Any]]":
         return {
             "Check": self._handler(health_pb2.HealthCheckRequest, health.check),
+            "List": self._handler(health_pb2.HealthListRequest, health.list),  # type: ignore[attr-defined]
             "Watch": self._handler(health_pb2.HealthCheckRequest, health.watch),
         }
 
     def reflection(self, service_names: Sequence[str]) -> list[grpc.GenericRpcHandler]:
         names = [*service_names, SERVICE_NAME, reflection.SERVICE_NAME]
-        servicer = reflection.aio.ReflectionServicer(names)
+        servicer = reflection.aio.ReflectionServicer(names, _Descriptors())
         handler = self._handler(reflection_pb2.ServerReflectionRequest, servicer.ServerReflectionInfo)
         return [grpc.method_handlers_generic_handler(name, {"ServerReflectionInfo": handler}) for name in _REFLECTION]
 
