@@ -32,7 +32,7 @@ from shop_kit.settings import load_settings
 
 WARM, ORDERS = 3, 20
 PRODUCTS = ("linen-shirt", "merino-beanie", "rain-jacket")
-_NEVER = 1e9
+LONG = 1e9
 calls: Counter[str] = Counter()
 counting, done = threading.Event(), asyncio.Event()
 
@@ -52,7 +52,7 @@ class Metrics(OrderMetrics):
 async def place_orders(folder: Path, ratio: float) -> None:
     addresses: dict[str, object] = {"hmac_key": "k" * 32}
     provider = TracerProvider(ParentBasedTraceIdRatio(ratio), shutdown_on_exit=False)
-    provider.add_span_processor(BatchSpanProcessor(InMemorySpanExporter(), schedule_delay_millis=_NEVER))
+    provider.add_span_processor(BatchSpanProcessor(InMemorySpanExporter(), schedule_delay_millis=LONG))
     async with AsyncExitStack() as stack:
         for name in ("cart", "product_catalog", "currency", "shipping", "payment", "email", "checkout"):
             main = import_module(f"{name}_service.__main__")
@@ -83,8 +83,7 @@ async def place_orders(folder: Path, ratio: float) -> None:
 if __name__ == "__main__":
     logging.configure("shop", level="error")
     import_module("checkout_service.__main__").OrderMetrics = Metrics  # type: ignore[attr-defined]
-    listener._CHECK_SECONDS = quotes.PRICE_TTL_SECONDS = _NEVER
-    quotes.CONVERSION_TTL_SECONDS = quotes.QUOTE_TTL_SECONDS = _NEVER
+    listener._CHECK_SECONDS = quotes.PRICE_TTL_SECONDS = quotes.CONVERSION_TTL_SECONDS = quotes.QUOTE_TTL_SECONDS = LONG
     threading.setprofile(count)
     sys.setprofile(count)
     uvloop.run(place_orders(Path(sys.argv[1]), float(sys.argv[2])))
