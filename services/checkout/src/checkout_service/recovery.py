@@ -42,10 +42,9 @@ class Recovery:
     metrics: OrderMetrics
     telemetry: Telemetry
     failpoints: Failpoints
-    _circuits: dict[State, dict[bool, CircuitBreaker]] = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._circuits = {state: circuits_of(f"recovery of {state.value}") for state in OPEN}
+    _circuits: dict[State, dict[bool, CircuitBreaker]] = field(
+        default_factory=lambda: {state: circuits_of(f"recovery of {state.value}") for state in OPEN}, init=False
+    )
 
     async def run(self) -> None:
         """Recover orders until cancelled. First release the leases that this replica held before a restart."""
