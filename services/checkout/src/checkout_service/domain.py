@@ -135,7 +135,7 @@ class Order:
 class Refusal:
     """Why an order was refused. Repeated requests with the same key get the same refusal, unless a field was malformed.
 
-    `kind`: the name of a class in chassis.errors.REFUSALS. `violations`: the invalid fields, if it is InvalidArgument.
+    `kind`: the name of a class in chassis.errors.REFUSALS. `violations`: the invalid fields of an InvalidArgument.
     """
 
     kind: str
@@ -148,9 +148,8 @@ class Refusal:
 class Transition:
     """A change of an order's state, and the details to record. A change to CHARGING begins the next attempt.
 
-    Attributes:
-        refused_as: the state in which the refused order ends once its next attempt is fenced.
-        step, detail: an operator's decision for the history: the decision's name, and who decided and why.
+    `refused_as`: the state in which a refused order ends once its next attempt is fenced. `step` and `detail` describe
+    an operator's decision in the history: the decision's name, and who decided and why.
     """
 
     before: State

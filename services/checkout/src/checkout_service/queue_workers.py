@@ -117,9 +117,8 @@ class PollTimer:
 class QueueWorker(Generic[ItemT]):
     """Claims a queue's items and works on up to CONCURRENCY at a time, pausing only when no more items are due.
 
-    Attributes:
-        claim: claims and returns due items, up to a limit. May raise JournalUnavailable.
-        work: handles one item; returns whether the item's peer works, or None if that is unknown.
+    `claim` returns due items, up to a limit, or raises JournalUnavailable. `work` handles one item and returns whether
+    the item's peer works, or None if that is unknown.
     """
 
     poll_timer: PollTimer

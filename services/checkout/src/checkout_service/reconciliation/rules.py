@@ -98,9 +98,8 @@ class OrderRecords:
 class Mismatch:
     """A disagreement between an order's records.
 
-    Attributes:
-        state: the order's state in the journal; empty if the journal does not have the order.
-        since: the time of the record whose counterpart is missing or wrong.
+    `state`: the order's state in the journal; empty if the journal does not have the order. `since`: the time of the
+    record whose counterpart is missing or wrong.
     """
 
     kind: Kind
