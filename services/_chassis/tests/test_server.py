@@ -24,6 +24,7 @@ import asyncio
 import gc
 import os
 from contextlib import asynccontextmanager
+from chassis.background import in_background
 from chassis.rpc.server import run
 from chassis.settings import ServiceSettings
 from shop import cart_pb2, cart_pb2_grpc
@@ -41,10 +42,8 @@ async def build(settings, service):
     print("proxies", *sorted(name for name in os.environ if name.lower() in ("http_proxy", "all_proxy")), flush=True)
     service.add_servicer(cart_pb2_grpc.add_CartServiceServicer_to_server, Carts())
     service.add_internal_servicer(cart_pb2_grpc.add_CartServiceServicer_to_server, Carts())
-    async with asyncio.TaskGroup() as tasks:
-        watch = tasks.create_task(asyncio.Event().wait())
+    async with in_background(asyncio.Event().wait):
         yield
-        watch.cancel()
     print("frozen", gc.get_freeze_count(), flush=True)
     print("closed", flush=True)
 

@@ -15,11 +15,13 @@ Loop: TypeAlias = Callable[[], Coroutine[Any, Any, None]]
 @asynccontextmanager
 async def in_background(*loops: Loop) -> AsyncIterator[None]:
     """Run the loops until the context exits. Log a loop's error and restart the loop, so that the process survives."""
-    async with asyncio.TaskGroup() as tasks:
-        running = [tasks.create_task(repeat(loop, _RESTART_SECONDS, "background work failed")) for loop in loops]
+    running = [asyncio.create_task(repeat(loop, _RESTART_SECONDS, "background work failed")) for loop in loops]
+    try:
         yield
+    finally:
         for task in running:
             task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
 
 
 async def repeat(work: Callable[[], Awaitable[object]], seconds: float, event: str, **details: str) -> None:

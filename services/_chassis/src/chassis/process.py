@@ -5,7 +5,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import TypeVar
@@ -30,7 +30,6 @@ _RELOAD_SECONDS = 0.5
 _GC_THRESHOLD = 10_000
 
 SettingsT = TypeVar("SettingsT", bound=ServerSettings)
-T = TypeVar("T")
 
 ReadinessCheck = Callable[[], Awaitable[None]]
 """Raises an error, usually a DomainError, while the service is not ready.
@@ -50,7 +49,7 @@ def run_process(
     migrations: Path | None = None,
     connect_seconds: float = CONNECT_TIMEOUT_SECONDS,
 ) -> None:
-    """Configure the process and serve until SIGTERM or SIGINT. If `serving` raises OSErrors, exit with their messages.
+    """Configure the process and serve until SIGTERM or SIGINT. If `serving` raises OSError, exit with its message.
 
     With the command-line argument `migrate`, migrate the database and exit. A service that has migrations may run
     without a database; its `database_url` is then empty. Wait `connect_seconds` for PostgreSQL to accept a connection.
@@ -69,16 +68,13 @@ def run_process(
     logging.configure(name, level=settings.log_level, logger=telemetry.logger, final=True)
     if url:
         observe_volume(telemetry, url)
-    problems: list[str] = []
     try:
         # uvloop serves 15 % more calls per second than asyncio's own loop.
         uvloop.run(_serve_until_stopped(serving, settings, telemetry))
-    except* OSError as group:  # task groups may wrap the error
-        problems = [*_messages(group)]
+    except OSError as error:
+        sys.exit(str(error))
     finally:
         telemetry.shutdown()
-    if problems:
-        sys.exit("; ".join(problems))
 
 
 def _migrate(url: str, migrations: Path, connect_seconds: float) -> None:
@@ -91,14 +87,6 @@ def _migrate(url: str, migrations: Path, connect_seconds: float) -> None:
         command, databases = [sys.executable, "-P", "-m", "chassis.sql.migrate"], json.dumps({url: str(migrations)})
         if subprocess.run(command, input=databases, text=True, check=False).returncode:  # noqa: S603
             sys.exit(1)
-
-
-def _messages(error: BaseException) -> Iterator[str]:
-    if isinstance(error, BaseExceptionGroup):
-        for nested in error.exceptions:
-            yield from _messages(nested)
-    else:
-        yield str(error)
 
 
 async def _serve_until_stopped(serving: Serving[SettingsT], settings: SettingsT, telemetry: Telemetry) -> None:
