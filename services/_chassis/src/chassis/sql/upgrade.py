@@ -3,8 +3,9 @@
 import sqlite3
 from pathlib import Path
 
-from alembic import command
-from alembic.config import Config
+from alembic.operations import Operations
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
@@ -48,12 +49,9 @@ def _migration_engine(url: str) -> Engine:
 
 def _upgrade(connection: Connection, migrations: Path) -> None:
     # SQLite's foreign keys must be off here: rebuilding a table drops it, which could delete rows that refer to it.
-    config = Config(attributes={"connection": connection})
-    config.set_main_option("script_location", _escaped(Path(__file__).parent / "migrations"))
-    config.set_main_option("version_locations", _escaped(migrations / "versions"))
-    config.set_main_option("path_separator", "os")
-    command.upgrade(config, "head")
-
-
-def _escaped(path: Path) -> str:
-    return str(path).replace("%", "%%")  # Alembic would interpolate percent signs
+    scripts = ScriptDirectory(str(migrations))
+    context = MigrationContext.configure(connection)
+    with Operations.context(context):
+        for script in reversed([*scripts.iterate_revisions("head", context.get_current_revision())]):
+            script.module.upgrade()
+    context.stamp(scripts, "head")
