@@ -4,20 +4,21 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, PoolProxiedConnection, event
+from sqlalchemy import Connection, Engine, PoolProxiedConnection, event
 from sqlalchemy.engine import ExceptionContext
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from sqlalchemy.pool import AsyncAdaptedQueuePool
 from typing_extensions import override
 
 from chassis.sql.migrate import BUSY_TIMEOUT_SECONDS, STORED_REVISION, is_pending
+from chassis.sql.postgres import store_telemetry
 from chassis.sql.sqlalchemy_url import UNPREPARED, sqlalchemy_url
 from chassis.sql.sqlite import use_write_ahead_log
-from chassis.sql.url import sqlite_path
+from chassis.sql.url import libpq_url, sqlite_path
 from chassis.telemetry.instruments import Telemetry
 from chassis.telemetry.store_operations import PoolTelemetry, PoolUse, StoreTelemetry, sql_operation
 
-CONNECT_TIMEOUT_SECONDS = 5  # how long to wait for a new PostgreSQL connection, unless the URL sets `connect_timeout`
+_CONNECT_SECONDS = "5"  # how long to wait for a new PostgreSQL connection, unless the URL sets `connect_timeout`
 _CONNECTIONS = 5
 _MORE_CONNECTIONS = 10  # opened under load and closed after use
 _MEASUREMENT = "_measurement"
@@ -29,7 +30,7 @@ def open_engine(url: str, telemetry: Telemetry | None = None) -> AsyncEngine:
     A SQLite transaction takes the write lock when it begins: if it took the lock later, it could fail instead of
     waiting. To read without the lock, use `engine.execution_options(isolation_level="AUTOCOMMIT")`.
     """
-    path = sqlite_path(url)
+    path, telemetry = sqlite_path(url), telemetry or Telemetry()
     options: dict[str, Any] = {
         "poolclass": MeasuredPool,
         "pool_size": _CONNECTIONS,
@@ -37,17 +38,17 @@ def open_engine(url: str, telemetry: Telemetry | None = None) -> AsyncEngine:
         "hide_parameters": True,
     }
     if path is None:
-        target = sqlalchemy_url(url)
-        if "connect_timeout" not in target.query:
-            target = target.update_query_dict({"connect_timeout": str(CONNECT_TIMEOUT_SECONDS)})
+        target = sqlalchemy_url(url, connect_timeout=_CONNECT_SECONDS)
         created = create_async_engine(target, pool_pre_ping=True, connect_args=UNPREPARED, **options)
+        store = store_telemetry(libpq_url(url), telemetry)
     else:
         path.parent.mkdir(parents=True, exist_ok=True)
         options["connect_args"] = {"timeout": BUSY_TIMEOUT_SECONDS}
         created = create_async_engine(f"sqlite+aiosqlite:///{path}", **options)
         event.listen(created.sync_engine, "connect", _set_up_sqlite)
         event.listen(created.sync_engine, "begin", _begin_immediate)
-    _measure(created, telemetry or Telemetry())
+        store = StoreTelemetry(telemetry, "sqlite", path.name)
+    _measure(created.sync_engine, store, telemetry)
     return created
 
 
@@ -75,13 +76,7 @@ class MeasuredPool(AsyncAdaptedQueuePool):
         return PoolUse(self.checkedout(), self.checkedin(), _CONNECTIONS + _MORE_CONNECTIONS)
 
 
-def _measure(engine: AsyncEngine, telemetry: Telemetry) -> None:
-    url = engine.url
-    system, database = url.get_backend_name(), url.database or ""
-    namespace = Path(database).name if system == "sqlite" else database
-    hosts = url.host or url.query.get("host") or ""
-    address = hosts if isinstance(hosts, str) else ",".join(hosts)
-    store = StoreTelemetry(telemetry, system, namespace, address, url.port)
+def _measure(engine: Engine, store: StoreTelemetry, telemetry: Telemetry) -> None:
     if isinstance(engine.pool, MeasuredPool):
         engine.pool.measure(telemetry, store.name)
 
@@ -98,9 +93,9 @@ def _measure(engine: AsyncEngine, telemetry: Telemetry) -> None:
         if measurement is not None:
             measurement.__exit__(type(error), error, None)
 
-    event.listen(engine.sync_engine, "before_cursor_execute", begin)
-    event.listen(engine.sync_engine, "after_cursor_execute", finish)
-    event.listen(engine.sync_engine, "handle_error", fail)
+    event.listen(engine, "before_cursor_execute", begin)
+    event.listen(engine, "after_cursor_execute", finish)
+    event.listen(engine, "handle_error", fail)
 
 
 def _set_up_sqlite(connection: Any, _record: Any) -> None:

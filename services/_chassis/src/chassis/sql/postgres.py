@@ -7,7 +7,7 @@ import socket
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cache
-from typing import Any, Self
+from typing import Self
 
 import psycopg
 import structlog
@@ -64,7 +64,7 @@ class Connection(psycopg.AsyncConnection[DictRow]):
 class PostgresDatabase(Database):
     def __init__(self, url: str, telemetry: Telemetry, unavailable: Callable[[], Exception]) -> None:
         self._unavailable = unavailable
-        self._store = _store_telemetry(conninfo_to_dict(url), telemetry)
+        self._store = store_telemetry(url, telemetry)
         self._pool: AsyncConnectionPool[Connection] = AsyncConnectionPool(
             make_conninfo(url, connect_timeout=_CONNECT_WITHIN_SECONDS),
             connection_class=Connection,
@@ -218,7 +218,8 @@ def _without_values(error: psycopg.Error) -> StatementRejected:
     return StatementRejected(f"{type(error).__name__}: {error.diag.message_primary or error}")
 
 
-def _store_telemetry(parameters: dict[str, Any], telemetry: Telemetry) -> StoreTelemetry:
+def store_telemetry(url: str, telemetry: Telemetry) -> StoreTelemetry:
+    parameters = conninfo_to_dict(url)
     hosts, ports = str(parameters.get("host") or ""), str(parameters.get("port") or "")
     port = int(ports) if ports and "," not in hosts + ports else None
     return StoreTelemetry(telemetry, "postgresql", str(parameters.get("dbname") or ""), hosts or None, port)
