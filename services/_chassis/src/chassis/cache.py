@@ -30,10 +30,8 @@ class _Entry(Generic[V]):
 class TtlCache(Generic[K, V]):
     """A cache whose entries expire. Concurrent lookups of a missing key share one fetch, and its error if it fails.
 
-    Args:
-        fetch: loads a key's value.
-        serve_stale: whether to return an expired value at once and refresh it in the background. If the refresh fails,
-            the expired value stays in use. By default, an expired value counts as missing.
+    With `serve_stale`, return an expired value at once and refresh it in the background. If the refresh fails, the
+    expired value stays in use.
     """
 
     def __init__(

@@ -36,9 +36,7 @@ class DomainError(Exception):
 
 @dataclass(frozen=True)
 class FieldViolation:
-    """A request field's path, such as `item.quantity`, and the rule that the field violates."""
-
-    field: str
+    field: str  # a path, such as `item.quantity`
     rule: str
 
 
@@ -123,7 +121,5 @@ write is unknown."""
 
 
 class IdempotencyKeyReused(InvalidArgument):
-    """The idempotency key was already used for a different request."""
-
     def __init__(self) -> None:
         super().__init__(FieldViolation("idempotency-key", "was already used for a different request"))

@@ -32,10 +32,8 @@ _GC_THRESHOLD = 10_000
 SettingsT = TypeVar("SettingsT", bound=ServerSettings)
 
 ReadinessCheck = Callable[[], Awaitable[None]]
-"""Raises an error, usually a DomainError, while the service is not ready.
-
-A check may query the service's own store, but never a peer: an outage of one service must not make its callers unready.
-"""
+"""Raises an error while the service is not ready. A check may query the service's own store, but never a peer: an
+outage of one service must not make its callers unready."""
 
 Serving = Callable[[SettingsT, Telemetry], AbstractAsyncContextManager[Mapping[str, int | None]]]
 """Returns a context manager that yields the ports, serves until its context exits, and then drains."""

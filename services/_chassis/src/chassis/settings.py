@@ -114,10 +114,7 @@ class ServiceSettings(ServerSettings):
 
 
 def load(settings: type[SettingsT], environment: Mapping[str, str] = os.environ) -> SettingsT:
-    """Read settings from the environment. An empty variable counts as unset.
-
-    If variables are missing or invalid, print a line for each of them and exit with status 2.
-    """
+    """Read settings from the environment. If variables are missing or invalid, print a line for each, and exit."""
     return settings(**_load_fields(settings, fields(settings), environment))
 
 
@@ -136,7 +133,7 @@ def _load_fields(
     for setting in chosen:
         variable = setting.name.upper()
         try:
-            if text := environment.get(variable):
+            if text := environment.get(variable):  # an empty variable counts as unset
                 values[setting.name] = _parse(text, hints[setting.name])
             elif setting.default is MISSING and setting.default_factory is MISSING:
                 problems.append(f"{variable}: Field required")

@@ -82,14 +82,11 @@ class _TimedRequest:
 
 @dataclass
 class Connections:
-    """A server's open connections, in the order in which they last received data.
-
-    At the limit, a new connection replaces the one that has been idle longest, or is closed if none is idle.
-    """
+    """Open connections. At the limit, a new connection replaces the longest idle one, or is closed if none is idle."""
 
     _limit: int
     _refusals: Refusals
-    _open: "dict[HeadTimeoutProtocol, None]" = field(default_factory=dict)
+    _open: "dict[HeadTimeoutProtocol, None]" = field(default_factory=dict)  # in the order of the last received data
 
     def add(self, added: "HeadTimeoutProtocol") -> None:
         """Add a connection, or move it to the end when it receives data."""

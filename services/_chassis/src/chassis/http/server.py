@@ -134,10 +134,7 @@ def run(
     build: Build[HttpSettingsT],
     **options: Any,
 ) -> None:
-    """Run an HTTP service until SIGTERM or SIGINT. `options` are passed to `run_process`.
-
-    `build` opens stores and channels, starts tasks, and yields the application. Its context exits after the drain.
-    """
+    """Serve the application that `build` yields until SIGTERM or SIGINT. Exit `build`'s context after the drain."""
 
     def start(settings: HttpSettingsT, telemetry: Telemetry) -> AbstractAsyncContextManager[Mapping[str, int]]:
         service = HttpService(settings, telemetry)

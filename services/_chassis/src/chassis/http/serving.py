@@ -51,10 +51,8 @@ class ObservedApplication:
     """Records a span, a duration and a log line per request, except for paths that begin with an `unobserved` prefix.
 
     Errors are logged with their tracebacks, and raised again unless the response is complete: the server then sends
-    status 500 or, if a response has begun, closes the connection.
-
-    With `trusts`, a request continues the client's trace and baggage. Otherwise, it starts a trace that links to the
-    client's trace.
+    status 500 or, if a response has begun, closes the connection. With `trusts`, a request continues the client's trace
+    and baggage. Otherwise, it starts a trace that links to the client's trace.
     """
 
     def __init__(
@@ -88,7 +86,8 @@ class ObservedApplication:
                 if not exchange.complete:
                     raise
             finally:
-                self._record(scope, span, exchange.recorded_status, error_type, time.perf_counter() - started)
+                status = CLIENT_CLOSED_REQUEST if exchange.client_left else exchange.status
+                self._record(scope, span, status, error_type, time.perf_counter() - started)
 
     @contextmanager
     def _context(self, scope: Scope, identity: Mapping[str, str]) -> Iterator[Span]:
@@ -143,13 +142,9 @@ class _Exchange:
     _receive: Receive
     _send: Send
     _request_id: str
-    _status: int = HTTPStatus.INTERNAL_SERVER_ERROR  # what the server sends if the application sends nothing
+    status: int = HTTPStatus.INTERNAL_SERVER_ERROR  # what the server sends if the application sends nothing
     complete: bool = False
     client_left: bool = False
-
-    @property
-    def recorded_status(self) -> int:
-        return CLIENT_CLOSED_REQUEST if self.client_left else self._status
 
     async def receive(self) -> Message:
         message = await self._receive()
@@ -159,7 +154,7 @@ class _Exchange:
 
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
-            self._status = message["status"]
+            self.status = message["status"]
             MutableHeaders(scope=message)[_REQUEST_ID_HEADER] = self._request_id
         is_last = message["type"] == "http.response.body" and not message.get("more_body", False)
         if is_last:  # after a disconnect, the server drops this message silently
@@ -169,10 +164,7 @@ class _Exchange:
 
 
 def _identify(scope: Scope) -> dict[str, str]:
-    """Return the client's address and the request id, keyed by attribute name.
-
-    Use the id in the X-Request-ID header, unless it is malformed or contains a card number.
-    """
+    """Return the client's address and the request id. Ignore an X-Request-ID that is malformed or has a card number."""
     received = Headers(scope=scope).get(_REQUEST_ID_HEADER, "")
     identity = {
         semconv.REQUEST_ID: received

@@ -25,10 +25,7 @@ class Row(Protocol):
 
 
 class StatementRejected(Exception):
-    """The database is up but has rejected a statement, for example because a row or table is missing.
-
-    The message is logged, so it never quotes parameters or rows.
-    """
+    """The database is up but has rejected a statement. The message is logged, so it never quotes parameters or rows."""
 
 
 def is_rejected(error: BaseException) -> bool:
@@ -39,14 +36,12 @@ def is_rejected(error: BaseException) -> bool:
 class Database(Protocol):
     """Runs statements. When a method fails, it raises the `unavailable` error passed to `opening.open_database`.
 
-    The outcome of a failed write is unknown, unless `is_rejected(error)`: then nothing was written.
+    The outcome of a failed write is unknown, unless `is_rejected(error)`: then nothing was written. Statements must be
+    idempotent, because they are repeated after a connection is lost.
     """
 
     async def write(self, *batch: Statement) -> Sequence[Sequence[Row]]:
-        """Run statements in one transaction, flush it to disk, and return each statement's rows.
-
-        Statements must be idempotent, because they are repeated after a connection is lost.
-        """
+        """Run statements in one transaction, flush it to disk, and return each statement's rows."""
 
     async def read(self, text: str, parameters: Parameters, *, within_seconds: float | None = None) -> Sequence[Row]:
         """Run a query that uses an index. A slow query would block the event loop, because SQLite runs it there.

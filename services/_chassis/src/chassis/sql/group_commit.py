@@ -1,7 +1,4 @@
-"""Group commit: work that arrives during a flush to disk shares the next flush.
-
-A flush takes between a fraction of a millisecond and several milliseconds, however much it writes.
-"""
+"""Group commit: work that arrives during a flush to disk shares the next flush, which takes no longer for more work."""
 
 import asyncio
 import math

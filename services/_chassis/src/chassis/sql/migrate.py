@@ -47,9 +47,9 @@ def stored_revision(url: str, *, connect_seconds: float = CONNECT_TIMEOUT_SECOND
 
 
 def is_pending(stored: str | None, migrations: Path) -> bool:
-    """Return whether a database at revision `stored` lacks a migration in this folder.
+    """Return whether a migration in this folder has not run. Return False if a newer release has migrated the database.
 
-    Return False if the folder lacks this revision: during a rollout, old pods serve from an already migrated database.
+    During a rollout, pods of the old release serve from a database that the new release has migrated.
     """
     revisions, superseded = _revisions(migrations)
     return stored is None or (stored in revisions and stored in superseded)

@@ -45,10 +45,7 @@ _LISTED = re.compile(r"\bIN \((SELECT value->>'\w+' FROM json_each\(:\w+\))\)")
 
 
 class Connection(psycopg.AsyncConnection[DictRow]):
-    """A connection to a server, or to a pooler such as PgBouncer.
-
-    A pooler may run each transaction in a different session, which lacks earlier settings and prepared statements.
-    """
+    """A connection to a server, or to a pooler, which may run each transaction in a different session."""
 
     is_pooled: bool | None = None
 

@@ -17,11 +17,9 @@ _PAUSE_SECONDS = 0.2
 
 @dataclass(frozen=True)
 class Retention:
-    """Deletes old rows in small batches, so that it doesn't delay other writes. Every replica does this.
+    """Deletes old rows in small batches, so that it doesn't delay other writes. Every replica does this."""
 
-    `delete_old` takes an age in seconds and a limit, deletes up to that many older rows, and returns how many.
-    """
-
+    # Takes an age in seconds and a limit, deletes up to that many older rows, and returns how many.
     delete_old: Callable[[float, int], Awaitable[int]]
     _: KW_ONLY
     days: float

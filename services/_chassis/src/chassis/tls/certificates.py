@@ -23,10 +23,7 @@ class Identity:
 
 
 class Certificates:
-    """The identity in a folder with tls.crt, tls.key and ca.crt, such as a mounted cert-manager Secret.
-
-    The files may be replaced while the process runs. If the new files are unusable, the old identity stays in use.
-    """
+    """The identity in a folder such as a mounted cert-manager Secret. If new files are unusable, keep the old ones."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

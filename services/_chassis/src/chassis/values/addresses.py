@@ -18,10 +18,7 @@ class Address:
 
 
 def check_address(address: Address, field: str, *, is_complete: bool = True) -> None:
-    """Raise InvalidArgument for the first part of an address that is too long, has a card number or is missing.
-
-    Only a complete address needs a street, a city, a country and a non-negative postal code.
-    """
+    """Raise InvalidArgument for the first part of an address that is too long, has a card number or is missing."""
     for name in ("street_address", "city", "state", "country"):
         path = f"{field}.{name}"
         check = require_words if is_complete and name != "state" else limit_text

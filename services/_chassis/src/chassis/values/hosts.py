@@ -10,15 +10,12 @@ LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
 
 
 def parse_authority(authority: str) -> tuple[str, str] | None:
-    """Split a `Host` header into the host, in lower case, and the port. Return None if the header is malformed.
-
-    Ports 80 and 443 become "", because browsers omit these ports, but some proxies add them.
-    """
+    """Split a `Host` header into the host, in lower case, and the port. Return None if the header is malformed."""
     match = _AUTHORITY.fullmatch(authority.lower())
     if match is None:
         return None
     port = match["port"] or ""
-    return match["host"], "" if port in {"80", "443"} else port
+    return match["host"], "" if port in {"80", "443"} else port  # browsers omit these ports, but some proxies add them
 
 
 def is_foreign(origin: str | None, site: str | None, host: str) -> bool:

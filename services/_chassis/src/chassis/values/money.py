@@ -91,7 +91,7 @@ def divide_half_even(dividend: int, divisor: int) -> int:
 
 def round_to_minor_unit(amount: Money) -> Money:
     """Round half-even to the currency's minor unit. Raise AmountOutOfRange if the units don't fit into 64 bits."""
-    step = 10 ** (9 - _minor_unit_digits(amount.currency_code))
+    step = 10 ** (9 - _MINOR_UNIT_DIGITS.get(amount.currency_code, 2))
     return Money(amount.currency_code, divide_half_even(amount.total_nanos, step) * step).in_range()
 
 
@@ -101,8 +101,4 @@ def format_amount(amount: Money) -> str:
     symbol = _SYMBOLS.get(code) or f"{code}\u00a0"
     sign = "-" if amount.total_nanos < 0 else ""
     value = Decimal(abs(amount.total_nanos)).scaleb(-9)
-    return f"{sign}{symbol}{value:,.{_minor_unit_digits(code)}f}"
-
-
-def _minor_unit_digits(currency_code: str) -> int:
-    return _MINOR_UNIT_DIGITS.get(currency_code, 2)
+    return f"{sign}{symbol}{value:,.{_MINOR_UNIT_DIGITS.get(code, 2)}f}"

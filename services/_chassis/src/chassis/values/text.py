@@ -1,5 +1,4 @@
 import re
-from typing import Any
 
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
@@ -8,8 +7,7 @@ from chassis.errors import InvalidArgument
 from chassis.values.fields import CONTROL, has_control
 
 # Only these fields may contain line breaks and tabs.
-FREE_TEXT_FIELDS = frozenset({"street_address", "query"})
-
+_FREE_TEXT_FIELDS = frozenset({"street_address", "query"})
 _CONTROL_BUT_TAB_AND_LINE_FEED = re.compile(rf"[\r{CONTROL}]")
 
 
@@ -23,17 +21,10 @@ def check_text(message: Message) -> None:
 
 def _check_fields(message: Message, prefix: str) -> None:
     for field, value in message.ListFields():
-        if field.type not in (FieldDescriptor.TYPE_STRING, FieldDescriptor.TYPE_MESSAGE):
-            continue
-        if not field.is_repeated:
-            _check_value(field, value, prefix + field.name)
-            continue
-        for index, element in enumerate(value):
-            _check_value(field, element, f"{prefix}{field.name}[{index}]")
-
-
-def _check_value(field: FieldDescriptor, value: Any, path: str) -> None:
-    if field.type == FieldDescriptor.TYPE_MESSAGE:
-        _check_fields(value, f"{path}.")
-    elif _CONTROL_BUT_TAB_AND_LINE_FEED.search(value) or (field.name not in FREE_TEXT_FIELDS and has_control(value)):
-        raise InvalidArgument.field(path, "must not contain control characters")
+        has_forbidden = _CONTROL_BUT_TAB_AND_LINE_FEED.search if field.name in _FREE_TEXT_FIELDS else has_control
+        for index, element in enumerate(value if field.is_repeated else [value]):
+            path = f"{prefix}{field.name}[{index}]" if field.is_repeated else prefix + field.name
+            if field.type == FieldDescriptor.TYPE_MESSAGE:
+                _check_fields(element, f"{path}.")
+            elif field.type == FieldDescriptor.TYPE_STRING and has_forbidden(element):
+                raise InvalidArgument.field(path, "must not contain control characters")
