@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 import pytest
 from msgspec import Meta
 
-from chassis.settings import FilePath, HmacKeySettings, Port, PositiveFloat, SecretStr, Settings, load
+from chassis.settings import FilePath, HmacKeySetting, Port, PositiveFloat, SecretStr, Settings, load
 from chassis.sql.settings import DatabaseUrl, load_database_url
 
 SECRET = "a-secret-that-must-not-leak"
@@ -29,7 +29,8 @@ class Example(Settings):
     token: SecretStr | None = None
 
 
-class Stored(HmacKeySettings):
+class Stored(Settings):
+    hmac_key: HmacKeySetting
     database_url: DatabaseUrl = SecretStr("sqlite:///default.db")
     name: str
 

@@ -82,11 +82,6 @@ class Settings:
 HmacKeySetting = Annotated[HmacKeys, Parse(HmacKeys.parse)]
 
 
-class HmacKeySettings(Settings):
-    # A setting rather than a row, so that a copy of the database doesn't contain the key.
-    hmac_key: HmacKeySetting
-
-
 class ServerSettings(Settings):
     host: str = "[::]"
     port: Port

@@ -6,7 +6,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 from chassis.background import in_background
 from chassis.rpc.server import Service, run
-from chassis.settings import HmacKeySettings, PositiveFloat, SecretStr, ServiceSettings
+from chassis.settings import HmacKeySetting, PositiveFloat, SecretStr, ServiceSettings
 from chassis.sql.retention import Retention
 from chassis.sql.settings import DatabaseUrl
 from checkout_service.executor import Executor
@@ -24,7 +24,8 @@ from shop.checkout_pb2_grpc import add_CheckoutServiceServicer_to_server
 from shop_internal.orders_pb2_grpc import add_OrderJournalServicer_to_server, add_OrderQuotesServicer_to_server
 
 
-class Settings(Addresses, HmacKeySettings, ServiceSettings):
+class Settings(Addresses, ServiceSettings):
+    hmac_key: HmacKeySetting
     database_url: DatabaseUrl = SecretStr("sqlite:///.shop/checkout.db")
     # How long a worker owns an order before recovery may take the order over. Safety does not depend on this value.
     lease_seconds: PositiveFloat = LEASE_SECONDS

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Annotated
 
 from chassis.rpc.server import Service, run
-from chassis.settings import HmacKeySettings, Parse, SecretStr, ServiceSettings
+from chassis.settings import HmacKeySetting, Parse, SecretStr, ServiceSettings
 from chassis.sql.settings import DatabaseUrl
 from chassis.telemetry import semconv
 from payment_service.cards import Brand
@@ -24,7 +24,8 @@ def _parse_brands(text: str) -> frozenset[Brand]:
         raise ValueError(f"must be some of {', '.join(Brand)}, separated by commas") from error
 
 
-class Settings(HmacKeySettings, ServiceSettings):
+class Settings(ServiceSettings):
+    hmac_key: HmacKeySetting
     database_url: DatabaseUrl = SecretStr("sqlite:///.shop/payment.db")
     accepted_brands: Annotated[frozenset[Brand], Parse(_parse_brands)] = frozenset({Brand.VISA, Brand.MASTERCARD})
 
