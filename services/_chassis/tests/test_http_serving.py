@@ -208,7 +208,7 @@ async def test_probes_and_unobserved_paths_are_neither_traced_nor_logged_nor_mea
     recorded: Recorded, path: str, body: str
 ) -> None:
     served = service(recorded.telemetry)
-    served.add_unobserved_path("/things/")
+    served.unobserved.append("/things/")
     with structlog.testing.capture_logs() as logs:
         response = await fetch(served, path)
     assert (response.text, response.headers["x-content-type-options"]) == (body, "nosniff")

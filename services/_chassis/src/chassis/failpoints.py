@@ -1,10 +1,8 @@
 """Failpoints: named places in the code where tests can kill the process, or make a task hang, wait, fail or use CPU.
 
-Tests enable failpoints in the environment, separated by commas: `FAILPOINTS="payment.charge.after=kill"`. `=error*2`
-fails only twice, and `=stall:1.5` waits for 1.5 seconds. Every service method is also a failpoint, reached before the
-method's handler runs: `FAILPOINTS="shop.AdService/GetAds=stall:0.5"`.
-
-With LAB=1, the service `shop.internal.Failpoints` enables failpoints at run time; its .proto file lists all actions.
+Tests set `FAILPOINTS="payment.charge.after=kill"`, for example. `=error*2` fails only twice, and `=stall:1.5` waits for
+1.5 seconds. Every service method is also a failpoint, reached before its handler: `shop.AdService/GetAds=stall:0.5`.
+With LAB=1, `shop.internal.Failpoints` enables failpoints at run time; its .proto file lists all actions.
 """
 
 import asyncio
@@ -21,6 +19,7 @@ _MAX_LEAK_BYTES = 2**30
 # `%percent` picks calls by multiples of the golden ratio modulo 1, which are spread evenly and never repeat.
 _GOLDEN_RATIO = 0.6180339887498949
 _KINDS = {kind.default_reason: kind for kind in DomainError.__subclasses__()}
+_SYNTAX = "name=kill|hang|error|error:CODE|stall:seconds|burn:seconds|leak:MiB, optionally with %percent, *times"
 _ENTRY = re.compile(
     r"(?P<name>[^=]+)="
     rf"(?P<action>kill|hang|error(:({'|'.join(_KINDS)}))?|stall:\d{{1,3}}(\.\d+)?|burn:\d(\.\d+)?|leak:\d\d?)"
@@ -38,10 +37,7 @@ class Failpoint:
     def __init__(self, specification: str) -> None:
         entry = _ENTRY.fullmatch(specification.strip())
         if entry is None:
-            syntax = (
-                "name=kill|hang|error|error:CODE|stall:seconds|burn:seconds|leak:MiB, optionally with %percent, *times"
-            )
-            raise ValueError(f"a failpoint is {syntax}, not {specification!r}")
+            raise ValueError(f"a failpoint is {_SYNTAX}, not {specification!r}")
         self.specification, self.name, self.ended = specification, entry["name"], asyncio.Event()
         self._action, _, self._argument = str(entry["action"]).partition(":")
         self._share = int(entry["percent"] or 100) / 100

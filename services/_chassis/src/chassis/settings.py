@@ -78,7 +78,6 @@ class Settings:
         dataclass(frozen=True, kw_only=True)(cls)
 
 
-# One key, or several separated by commas while the key is being changed.
 HmacKeySetting = Annotated[HmacKeys, Parse(HmacKeys.parse)]
 
 

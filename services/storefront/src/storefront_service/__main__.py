@@ -81,7 +81,7 @@ async def build(settings: Settings, service: HttpService) -> AsyncIterator[ASGIA
         for closing in (clients.catalog, clients.currencies, clients.traces):
             stack.push_async_callback(closing.aclose)
         # Don't trace static files: a page loads a dozen pictures, and their spans would bury the page's own span.
-        service.add_unobserved_path("/static/")
+        service.unobserved.append("/static/")
         yield create_app(settings, clients, service.telemetry)
 
 

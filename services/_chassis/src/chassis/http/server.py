@@ -38,7 +38,6 @@ _SPARE_CONNECTIONS = 100  # for health probes, and to answer excess requests wit
 
 
 def _parse_networks(text: str) -> tuple[str, ...]:
-    """Parse comma-separated addresses and networks of trusted proxies into the form that uvicorn expects."""
     try:
         networks = [ipaddress.ip_network(item.strip()) for item in text.split(",") if item.strip()]
     except ValueError as error:
@@ -66,16 +65,12 @@ class HttpService:
         self.settings = settings
         self.telemetry = telemetry
         self._checks: list[ReadinessCheck] = []
-        self._unobserved: list[str] = []
+        self.unobserved: list[str] = []  # prefixes of paths without spans, durations and log lines
         self.refusals = Refusals("http", telemetry, *REFUSED)
         self.is_draining = False
 
     def add_readiness_check(self, check: ReadinessCheck) -> None:
         self._checks.append(check)
-
-    def add_unobserved_path(self, prefix: str) -> None:
-        """Record no spans, durations or log lines for paths with this prefix, such as pictures."""
-        self._unobserved.append(prefix)
 
     def wrap(self, app: ASGIApp) -> ASGIApp:
         settings = self.settings
@@ -84,7 +79,7 @@ class HttpService:
             app, self.refusals, max_requests=settings.max_connections, body_seconds=settings.body_timeout_seconds
         )
         checked = with_allowed_hosts(limited, settings.allowed_hosts, self.telemetry)
-        observed = ObservedApplication(checked, self.telemetry, self._unobserved, trusts=settings.trust_traces)
+        observed = ObservedApplication(checked, self.telemetry, self.unobserved, trusts=settings.trust_traces)
         probed = with_probes(observed, self.is_ready)
         return cast("ASGIApp", ProxyHeadersMiddleware(cast("Any", with_headers(probed)), [*settings.trusted_proxies]))
 
@@ -128,12 +123,7 @@ class Server(uvicorn.Server):
 Build = Callable[[HttpSettingsT, HttpService], AbstractAsyncContextManager[ASGIApp]]
 
 
-def run(
-    name: str,
-    settings_type: type[HttpSettingsT],
-    build: Build[HttpSettingsT],
-    **options: Any,
-) -> None:
+def run(name: str, settings_type: type[HttpSettingsT], build: Build[HttpSettingsT], **options: Any) -> None:
     """Serve the application that `build` yields until SIGTERM or SIGINT. Exit `build`'s context after the drain."""
 
     def start(settings: HttpSettingsT, telemetry: Telemetry) -> AbstractAsyncContextManager[Mapping[str, int]]:

@@ -55,9 +55,7 @@ class ObservedApplication:
     and baggage. Otherwise, it starts a trace that links to the client's trace.
     """
 
-    def __init__(
-        self, app: ASGIApp, telemetry: Telemetry, unobserved: Sequence[str] = (), *, trusts: bool = False
-    ) -> None:
+    def __init__(self, app: ASGIApp, telemetry: Telemetry, unobserved: Sequence[str], *, trusts: bool) -> None:
         self._app = app
         self._trusts = trusts
         self._unobserved = tuple(unobserved)

@@ -10,6 +10,7 @@ import sys
 import time
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 from chassis.sql.url import DatabaseUnusable, libpq_url, sqlite_path
 
@@ -43,16 +44,14 @@ def needs_migration(url: str, migrations: Path, *, connect_seconds: float = CONN
 def stored_revision(url: str, *, connect_seconds: float = CONNECT_TIMEOUT_SECONDS) -> str | None:
     """Return the database's revision, or None before the first migration. Raise DatabaseUnusable if reading fails."""
     path = sqlite_path(url)
-    return _postgres_revision(libpq_url(url), connect_seconds) if path is None else _sqlite_revision(path)
+    row = _read_postgres(libpq_url(url), connect_seconds) if path is None else _read_sqlite(path)
+    return None if row is None else str(row[0])
 
 
 def is_pending(stored: str | None, migrations: Path) -> bool:
-    """Return whether a migration in this folder has not run. Return False if a newer release has migrated the database.
-
-    During a rollout, pods of the old release serve from a database that the new release has migrated.
-    """
-    revisions, superseded = _revisions(migrations)
-    return stored is None or (stored in revisions and stored in superseded)
+    """Return whether a migration in this folder has not run. If a newer release has migrated the database, all have."""
+    superseded = _superseded(migrations)
+    return stored is None or stored in superseded
 
 
 def _require_writable(path: Path) -> None:
@@ -70,7 +69,7 @@ def _require_writable(path: Path) -> None:
         raise DatabaseUnusable(f"can't write to the folder {path.parent}")
 
 
-def _postgres_revision(url: str, connect_seconds: float) -> str | None:
+def _read_postgres(url: str, connect_seconds: float) -> tuple[Any, ...] | None:
     import psycopg  # noqa: PLC0415 - takes 9 MB, and is only needed for PostgreSQL
 
     deadline = time.monotonic() + connect_seconds
@@ -84,31 +83,30 @@ def _postgres_revision(url: str, connect_seconds: float) -> str | None:
             time.sleep(_RETRY_SECONDS)
     with connection:
         try:
-            row = connection.execute(STORED_REVISION).fetchone()
+            return connection.execute(STORED_REVISION).fetchone()
         except psycopg.errors.UndefinedTable:
             return None
         except psycopg.Error as error:
             raise DatabaseUnusable(error) from error
-    return None if row is None else str(row[0])
 
 
-def _sqlite_revision(path: Path) -> str | None:
+def _read_sqlite(path: Path) -> tuple[Any, ...] | None:
     if not path.exists():
         return None
     import sqlite3  # noqa: PLC0415 - takes 1 MB, and is only needed for SQLite
 
     with closing(sqlite3.connect(path, timeout=BUSY_TIMEOUT_SECONDS)) as connection:
         try:
-            row = connection.execute(STORED_REVISION).fetchone()
+            row: tuple[Any, ...] | None = connection.execute(STORED_REVISION).fetchone()
         except sqlite3.DatabaseError as error:
             if "no such table" in str(error):
                 return None
             raise DatabaseUnusable(f"{path}: {error}") from error
-    return None if row is None else str(row[0])
+    return row
 
 
-def _revisions(migrations: Path) -> tuple[set[str], set[str]]:
-    """Return a folder's revisions, and those that have a successor. Alembic could do this, but is slow to import."""
+def _superseded(migrations: Path) -> set[str]:
+    """Return the revisions in a folder that have a successor. Alembic could do this, but is slow to import."""
     revisions: set[str] = set()
     superseded: set[str] = set()
     for file in (migrations / "versions").glob("*.py"):
@@ -116,7 +114,7 @@ def _revisions(migrations: Path) -> tuple[set[str], set[str]]:
             (superseded if is_predecessor else revisions).add(revision)
     if len(revisions - superseded) != 1:
         raise ValueError(f"{migrations} must have one newest revision, not {sorted(revisions - superseded)}")
-    return revisions, superseded
+    return superseded
 
 
 if __name__ == "__main__":

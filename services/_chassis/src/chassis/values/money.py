@@ -40,7 +40,6 @@ class Money:
 
     @property
     def nanos(self) -> int:
-        """The remainder after the whole units. Negative if the amount is negative."""
         return abs(self.total_nanos) % NANOS_PER_UNIT * (1 if self.total_nanos >= 0 else -1)
 
     def __add__(self, other: "Money") -> "Money":
