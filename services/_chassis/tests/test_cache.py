@@ -11,7 +11,7 @@ from shop_kit.waiting import wait_until
 
 
 class Source:
-    """Returns each key with the number of times it was fetched; waits while `gate` is closed."""
+    """Fetches a key as the key plus the number of its fetches so far. Waits while `gate` is closed."""
 
     def __init__(self) -> None:
         self.fetches: dict[str, int] = defaultdict(int)
@@ -42,7 +42,7 @@ async def test_a_fetched_value_is_cached_until_it_expires(source: Source, clock:
 
 
 async def refreshed(cache: TtlCache[str, str]) -> list[str]:
-    """Return the value after the refresh in the background has ended, if one is due."""
+    """Wait for any background refresh, and return the value."""
     await cache.get("a")
     await asyncio.gather(*cache._fetches.values(), return_exceptions=True)
     return await cache.get("a")
@@ -95,7 +95,7 @@ async def test_an_error_that_every_caller_has_left_is_not_reported(source: Sourc
     left.cancel()
     source.gate.set()
     await asyncio.wait([left, *cache._fetches.values()])
-    del left  # which refers to the fetch
+    del left  # this task refers to the fetch
     gc.collect()
     assert reported == []
 

@@ -1,5 +1,3 @@
-"""Certificates that are replaced on disk, by good ones and by bad ones."""
-
 import time
 from pathlib import Path
 

@@ -26,7 +26,6 @@ class CartLost(errors.NotFound):
 
 
 def stub(address: str, **options: Any) -> Any:
-    """Return a stub on a channel with these options."""
     return cart_pb2_grpc.CartServiceStub(client.channel(address, "shop.CartService", timeout_seconds=60, **options))
 
 
@@ -166,7 +165,7 @@ async def test_calls_are_balanced_over_all_backends_and_none_fails_while_one_of_
         serve(Carts(lambda _: counts.update("b"))) as second,
         AsyncExitStack() as stack,
     ):
-        # Long enough for the client to receive NOT_SERVING, on a busy machine too.
+        # Drain long enough for the client to receive NOT_SERVING, even on a busy machine.
         third = await stack.enter_async_context(serve(Carts(lambda _: counts.update("c")), drain_seconds=3))
         carts = stub(f"ipv4:///{first},{second},{third}")
         while len(counts) < 3:
@@ -193,7 +192,7 @@ async def test_calls_are_balanced_over_all_backends_and_none_fails_while_one_of_
 
 async def test_behind_a_mesh_a_backend_that_is_not_healthy_fails_no_call() -> None:
     async with serve(Carts()) as address:
-        unhealthy = "shop.AdService"  # which this backend does not serve
+        unhealthy = "shop.AdService"  # the backend does not serve this service
         for balancing in get_args(Balancing):
             channel = client.channel(address, unhealthy, timeout_seconds=60, balancing=balancing)
             carts = cart_pb2_grpc.CartServiceStub(channel)
@@ -220,7 +219,7 @@ async def test_a_channel_without_calls_closes_its_connection_until_the_next_call
 
 
 async def test_keepalive_pings_of_an_idle_client_do_not_end_its_connection() -> None:
-    """The client pings once a second; a server that considers this abuse ends the connection at the third ping."""
+    # The client pings every second. A server that considers this abuse closes the connection at the third ping.
     async with serve(Carts()) as address, tcp_proxy(address) as proxy:
         carts = stub(proxy.address)
         await carts.GetCart(cart_pb2.GetCartRequest())

@@ -17,7 +17,7 @@ from chassis.values.countries import COUNTRY_NAMES, format_postal_code, normaliz
         (950, "POL", "00-950"),
         (11455, "Sweden", "114 55"),
         (800, "AU", "0800"),
-        (12345, "Austria", "12345"),  # longer than its codes are
+        (12345, "Austria", "12345"),  # too long for an Austrian code
         (2134, "United Kingdom", "2134"),
         (2134, "Atlantis", "2134"),
         (0, "Germany", ""),

@@ -86,7 +86,6 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 @pytest.fixture
 async def opened(url: str, migrations: Path) -> AsyncIterator[AsyncEngine]:
-    """A database that four replicas have migrated at once."""
     with ThreadPoolExecutor(4) as replicas:
         list(replicas.map(lambda _: migrate(url, migrations), range(4)))
     engine = open_engine(url)

@@ -1,5 +1,3 @@
-"""Digests of contents that services compare without reading them."""
-
 from dataclasses import dataclass
 
 from chassis.values.digests import digest, items_digest

@@ -9,7 +9,7 @@ from chassis.sql.group_commit import GroupCommit
 
 
 class Disk:
-    """Doubles numbers, one flush at a time. Waits while `free` is not set; a negative number fails the flush."""
+    """Doubles numbers in each flush, waiting until `free` is set. A negative number makes the flush fail."""
 
     def __init__(self) -> None:
         self.batches: list[list[int]] = []

@@ -1,5 +1,3 @@
-"""Requests that are slow, malformed, too many or abandoned, over real sockets."""
-
 import asyncio
 import sys
 from collections.abc import AsyncIterator, Callable
@@ -29,7 +27,7 @@ WAIT, ENDLESS = GET.replace(b"/ ", b"/wait "), GET.replace(b"/ ", b"/endless ")
 
 @pytest.fixture
 def advance(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
-    """Moves the event loop's clock forward by seconds; other tests' loops are not affected."""
+    """Moves the clock of this test's event loop forward by some seconds."""
     ahead = 0.0
 
     def add(seconds: float) -> None:
@@ -44,8 +42,6 @@ def advance(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
 
 @dataclass
 class Client:
-    """A raw connection to the server."""
-
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
 
@@ -54,13 +50,12 @@ class Client:
         await self.writer.drain()
 
     async def response(self) -> tuple[int, bytes]:
-        """Return the status and the body of the next response."""
         head = await self.reader.readuntil(b"\r\n\r\n")
         length = int(head.lower().partition(b"content-length: ")[2].split(b"\r\n")[0])
         return int(head.split()[1]), await self.reader.readexactly(length)
 
     async def rest(self) -> bytes:
-        """Return what the server sends until it closes the connection."""
+        """Return all data that the server sends before it closes the connection."""
         try:
             return await self.reader.read()
         except ConnectionResetError:
@@ -69,7 +64,7 @@ class Client:
 
 @dataclass
 class Server:
-    """A running server, whose `/wait` responds when `released` is set."""
+    """A running server. Its page `/wait` responds once `released` is set."""
 
     telemetry: Telemetry = field(default_factory=Telemetry)
     port: int = 0
@@ -109,7 +104,7 @@ class Server:
         return client
 
     async def recorded(self, count: int = 1) -> list[tuple[str, str]]:
-        """Wait for so many requests to end; return the status and the error type of each series of durations."""
+        """Wait until `count` requests have ended. Return the status and error type of each series of durations."""
         durations = self.telemetry.histogram(semconv.HTTP_SERVER_DURATION)
         await wait_until(lambda: sum(sum(found.counts) for found in durations.series.values()) >= count)
         series = [dict(attributes) for attributes in durations.series]
@@ -128,7 +123,7 @@ async def serving(**settings: Any) -> AsyncIterator[Server]:
 
 
 async def settle(server: Server) -> None:
-    """Return when the server has read all that was sent to it before, on connections that have been accepted."""
+    """Wait until the server has read everything that accepted connections have sent so far."""
     for _ in range(3):
         client = await server.connect(GET)
         await client.response()
@@ -142,7 +137,7 @@ async def test_a_connection_whose_head_takes_too_long_is_closed(head: bytes, adv
         await settle(server)
         advance(9)
         await settle(server)
-        await client.send(b"X")  # does not extend the time
+        await client.send(b"X")  # this must not restart the timer
         await settle(server)
         advance(2)
         assert await client.rest() == b""

@@ -1,5 +1,3 @@
-"""What surrounds each request of an HTTP service, over its ASGI interface."""
-
 import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
@@ -69,7 +67,6 @@ def service(telemetry: Telemetry | None = None, **settings: Any) -> HttpService:
 
 
 async def fetch(served: HttpService, path: str, method: str = "GET", app: Any = APP, **options: Any) -> httpx2.Response:
-    """Return the response to one request."""
     transport = httpx2.ASGITransport(served.wrap(app))
     async with httpx2.AsyncClient(transport=transport, base_url="https://shop.test") as client:
         return await client.request(method, path, **options)
@@ -91,7 +88,7 @@ async def test_a_request_for_another_host_is_refused_and_counted_but_not_probes(
 async def test_a_request_begins_a_trace_that_links_to_its_clients(recorded: Recorded) -> None:
     sent = {"traceparent": f"00-{TRACE_ID}-{PARENT_ID}-00", "tracestate": "shop=keep", "baggage": "session.id=x"}
     served = service(recorded.telemetry)
-    await fetch(served, "/things/kettle", headers=sent)  # not sampled, if it were up to the client
+    await fetch(served, "/things/kettle", headers=sent)  # the client asks not to be sampled
     await fetch(served, "/things/kettle", headers={"traceparent": "00-x"})
     linked, unlinked = recorded.spans()
     assert (linked.parent, unlinked.parent, unlinked.links) == (None, None, ())
@@ -193,7 +190,7 @@ async def test_an_unexpected_error_gets_the_applications_response_and_is_logged_
     [span] = recorded.spans()
     assert span.status.status_code is StatusCode.ERROR
     assert (span.attributes or {})["error.type"] == "RuntimeError"
-    assert span.events == ()  # an exception's text may contain anything
+    assert span.events == ()  # the text of an exception may contain secrets
 
 
 async def test_an_error_in_the_middle_of_a_response_reaches_the_server() -> None:

@@ -1,5 +1,3 @@
-"""Who may call what by mutual TLS, and calls while certificates are replaced."""
-
 import asyncio
 import json
 from collections.abc import AsyncIterator, Sequence
@@ -40,7 +38,7 @@ DNS_NAME = "shop-checkout.shop.svc.cluster.local"
 
 @pytest.fixture
 def folders(tmp_path: Path) -> dict[str, Path]:
-    """The folders of a server, of a caller that it lists, and of one that it does not."""
+    """The certificate folders of a server, an allowed caller and another caller."""
     return {name: renew(tmp_path / name, AUTHORITY, name) for name in ("cart", "checkout", "ad")}
 
 
@@ -51,7 +49,7 @@ def look_at_each_refresh(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def serving(folder: Path, carts: Carts | None = None, **options: Any) -> AbstractAsyncContextManager[server.Service]:
-    """Serve carts to the checkout, though the table also lists a method of another release."""
+    """Serve carts to checkout. The table of allowed calls also has a method that only another release serves."""
     listed = [GET_CART, REMOVE, "shop.CartService/GetCarts"]
     allowed = json.dumps({spiffe_id("checkout"): listed, DNS_NAME: [GET_CART]})
     options = {"tls_folder": folder, "allowed_calls": allowed, **options}
@@ -72,7 +70,7 @@ async def calling(
 
 @asynccontextmanager
 async def presenting(port: int, issued: Issued | None, authorities: bytes) -> AsyncIterator[grpc.aio.Channel]:
-    """Open a plain channel whose certificate no folder of ours may have."""
+    """Open a channel with a certificate that `Certificates` would refuse to load."""
     pair = (issued.key, issued.certificate) if issued else (None, None)
     credentials = grpc.ssl_channel_credentials(authorities, *pair)
     async with grpc.aio.secure_channel(f"127.0.0.1:{port}", credentials) as channel:
@@ -112,7 +110,7 @@ async def test_a_caller_may_make_the_calls_that_the_table_lists_and_no_others(fo
         "shop.CartService/AddItem": 1,
         REMOVE: 1,
     }
-    assert denied["shop.CartService/EmptyCart"] == 0  # an alert sees only increases of a series
+    assert denied["shop.CartService/EmptyCart"] == 0  # an alert only sees increases, so the series must start at 0
 
 
 @pytest.mark.parametrize(
@@ -287,7 +285,7 @@ async def test_calls_do_not_fail_while_certificates_and_their_authority_are_repl
 
     async def renew_both(issuer: Authority, *trusted: Authority) -> None:
         renew(folders["cart"], issuer, "cart", *trusted)
-        # A server that kept its old certificate would not be connected to by the client's new one.
+        # The client's new certificate could not connect to a server that still used its old certificate.
         renew(folders["checkout"], issuer, "checkout", *trusted)
         used, before = stub.GetCart.raw, calls
         await wait_until(lambda: stub.GetCart.raw is not used and calls > before)

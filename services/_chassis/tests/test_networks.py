@@ -1,5 +1,3 @@
-"""Services are reached over both versions of IP, where a machine has both; which proxies are believed."""
-
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, nullcontext
@@ -23,7 +21,7 @@ from shop_kit.serving import serve
 from shop_kit.settings import load_settings
 
 ipv6 = pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="IPv6 is off")
-# How people write all addresses of a machine; None is the default.
+# Spellings of "all addresses of this machine"; None leaves HOST unset.
 HOSTS = [None, "0.0.0.0", pytest.param("::", marks=ipv6), pytest.param("[::]", marks=ipv6)]
 
 
@@ -46,14 +44,14 @@ async def http_service(**settings: Any) -> AsyncIterator[int]:
 
 
 async def client_seen(address: str, port: int) -> str:
-    """Return the client's address as the service at this address sees it."""
+    """Call the service at this address, and return the client address that the service sees."""
     host = f"[{address}]" if ":" in address else address
     async with httpx2.AsyncClient() as opened:
         return (await opened.get(f"http://{host}:{port}")).text
 
 
 async def cart_at(address: str) -> tuple[str, str]:
-    """Call a cart service; return the user of the cart, and the address in the metric of the call."""
+    """Call a cart service. Return the cart's user and the server address in the call's metric."""
     telemetry = Telemetry()
     channel = client.channel(address, "shop.CartService", timeout_seconds=60, telemetry=telemetry)
     cart = await cart_pb2_grpc.CartServiceStub(channel).GetCart(cart_pb2.GetCartRequest(user_id="u"))
@@ -86,7 +84,6 @@ async def test_where_ipv6_is_off_an_http_service_listens_on_ipv4(monkeypatch: py
 
 
 async def response_to(connection: str, trusted: str, *headers: tuple[str, str]) -> httpx2.Response:
-    """Return the response to a request from an address, by a service that trusts these proxies."""
     transport = httpx2.ASGITransport(service_with(trusted_proxies=trusted).wrap(APP), client=(connection, 1234))
     async with httpx2.AsyncClient(transport=transport, base_url="http://test") as client:
         return await client.get("/", headers=[*headers])
@@ -98,7 +95,7 @@ CLIENT = "198.51.100.7"
 @pytest.mark.parametrize(
     ("connection", "trusted", "forwarded", "client"),
     [
-        # Nothing is believed by default or from other addresses.
+        # By default, and from any other address, the header is ignored.
         *((address, "", [CLIENT], address) for address in ("127.0.0.1", "10.0.0.1", "203.0.113.9")),
         ("203.0.113.9", "10.0.0.0/8", [CLIENT], "203.0.113.9"),
         ("10.0.0.1", "10.0.0.0/8", [CLIENT], CLIENT),
@@ -106,15 +103,15 @@ CLIENT = "198.51.100.7"
         ("::1", "::1/128", [CLIENT], CLIENT),
         ("10.0.0.1", "192.0.2.1, 10.0.0.0/8,", [CLIENT], CLIENT),
         ("2001:db8::1", "10.0.0.0/8,2001:db8::/64", [CLIENT], CLIENT),
-        # What comes before the last untrusted address may be invented.
+        # Clients may invent the addresses before the last untrusted address.
         ("10.0.0.1", "10.0.0.0/8", [f"192.0.2.66, {CLIENT}"], CLIENT),
         ("10.0.0.1", "10.0.0.0/8", ["192.0.2.66", CLIENT], CLIENT),
         ("10.0.0.1", "10.0.0.0/8", [f"'; DROP TABLE, {CLIENT}"], CLIENT),
         ("10.0.0.1", "10.0.0.0/8", [f"127.0.0.1, {CLIENT}, 10.0.0.2"], CLIENT),
-        # A client among the proxies.
+        # The client is in the network of the proxies.
         ("10.0.0.1", "10.0.0.0/8", ["10.0.0.3, 10.0.0.2"], "10.0.0.3"),
         ("10.0.0.1", "10.0.0.0/8", ["2001:db8::7"], "2001:db8::7"),
-        # No address at all.
+        # The last address is missing.
         ("10.0.0.1", "10.0.0.0/8", [""], "10.0.0.1"),
         ("10.0.0.1", "10.0.0.0/8", [f"{CLIENT},"], "10.0.0.1"),
     ],
@@ -122,7 +119,6 @@ CLIENT = "198.51.100.7"
 async def test_the_client_is_the_last_address_that_is_no_trusted_proxy(
     connection: str, trusted: str, forwarded: list[str], client: str
 ) -> None:
-    """As the application sees it, of a request with these lines of X-Forwarded-For."""
     response = await response_to(connection, trusted, *(("x-forwarded-for", line) for line in forwarded))
     assert response.text == client
 

@@ -1,5 +1,3 @@
-"""Export over both protocols of OTLP, to collectors that take telemetry, refuse it or hang."""
-
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -51,7 +49,7 @@ def lost(telemetry: Telemetry, signal: str) -> float:
 
 
 def dropped(collector: Collector) -> dict[str, float]:
-    """Return what was dropped of each signal, by the latest export."""
+    """Return the latest number of dropped items, by signal."""
     points = collector.metrics[DROPPED].sum.data_points
     return {point.attributes[0].value.string_value: point.as_double or point.as_int for point in points}
 
@@ -72,7 +70,7 @@ async def test_telemetry_arrives_while_certificates_and_their_authority_are_repl
     for issuer, *others in ((old,), (old, new), (new, old), (new,)):
         for name, folder in folders.items():
             renew(folder, issuer, name, *others)
-        # Each exporter must connect anew.
+        # Restarting the collector makes every exporter reconnect.
         with grpc_collector(credentials, port) as collector:
             if port == 0:
                 monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.url)
@@ -109,7 +107,7 @@ REFUSALS: dict[str, list[tuple[grpc.StatusCode | int, str]]] = {
         (grpc.StatusCode.UNAVAILABLE, "UNAVAILABLE"),
         (grpc.StatusCode.PERMISSION_DENIED, "PERMISSION_DENIED"),
     ],
-    # The exporter reports the status of a refusal that it would repeat only when it repeats the request.
+    # The HTTP exporter reports a retryable status only once it retries, which is after the timeout.
     "http/protobuf": [(503, "unknown"), (403, "HTTP 403")],
 }
 
@@ -122,14 +120,14 @@ async def test_what_a_collector_refuses_is_counted_logged_once_and_exported_when
     monkeypatch: pytest.MonkeyPatch,
     capsysbinary: pytest.CaptureFixture[bytes],
 ) -> None:
-    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "0.5")  # shorter than the pause before another attempt
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "0.5")  # shorter than the pause before a retry
     monkeypatch.setenv("OTEL_METRIC_EXPORT_INTERVAL", "20")
     collector.refusal, reason = REFUSALS[protocol][kind]
     telemetry = start()
     for number in (1, 2, 3):
         telemetry.tracer.start_span("a span").end()
         await wait_until(partial(lambda expected: lost(telemetry, "traces") == expected, number))
-    await wait_until(lambda: lost(telemetry, "logs") >= 1)  # the line about the spans
+    await wait_until(lambda: lost(telemetry, "logs") >= 1)  # the log line about the lost spans
     await wait_until(lambda: lost(telemetry, "metrics") >= 2)
     collector.refusal = None
     telemetry.shutdown()

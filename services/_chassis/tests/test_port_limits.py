@@ -1,5 +1,3 @@
-"""What a client that floods a gRPC port is refused, and that others are served meanwhile."""
-
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -28,7 +26,7 @@ ALONE = [("grpc.use_local_subchannel_pool", 1)]
 
 @dataclass
 class Port:
-    """The public port of a running service, the internal one, which serves the same, and that of probes."""
+    """A running service's public port, its internal port, which serves the same methods, and its health port."""
 
     number: int
     internal: int
@@ -42,7 +40,7 @@ class Port:
         return connection
 
     async def serves(self) -> bool:
-        """Return whether a client that just came is served."""
+        """Return whether a new client is served."""
         async with grpc.aio.insecure_channel(f"127.0.0.1:{self.number}", ALONE) as channel:
             stub = cart_pb2_grpc.CartServiceStub(channel)
             return await outcome(stub.GetCart(cart_pb2.GetCartRequest(), wait_for_ready=True)) == "OK"
@@ -69,7 +67,7 @@ async def port() -> AsyncIterator[Port]:
 
 
 def begun(count: int, first: int = 1, path: bytes = GET_CART) -> bytes:
-    """Return calls that have no request yet."""
+    """Return the bytes of calls without a request message."""
     return b"".join(call(path, stream=first + 2 * number, body=None) for number in range(count))
 
 
@@ -116,7 +114,7 @@ async def test_of_the_calls_that_wait_for_their_requests_the_oldest_yields(path:
         clients = [await port.connect(PREFACE + begun(90, path=path)) for _ in range(2)]
         await wait_until(lambda: sum(len(client.ended) for client in clients) == 80)
         statuses = [b"".join(client.received.values()) for client in clients if client.ended]
-        assert all(b"grpc-status\x018" in found for found in statuses)  # later ones refer to it
+        assert all(b"grpc-status\x018" in found for found in statuses)  # HPACK shortens repeated headers
         assert port.refused("no_request", "public" if path == GET_CART else "health") == 80
         assert await port.serves()
 
@@ -178,7 +176,7 @@ async def test_of_more_watches_than_connections_the_oldest_ends() -> None:
 async def test_a_watch_that_is_not_read_holds_nothing_up(port: Port) -> None:
     watch = call(b"/grpc.health.v1.Health/Watch", body=message(b""))
     unread = await port.connect(PREFACE + settings(_4=0) + watch)
-    await wait_until(lambda: unread.received[1])  # its headers
+    await wait_until(lambda: unread.received[1])  # the response headers of the watch
     async with grpc.aio.insecure_channel(f"127.0.0.1:{port.number}") as channel:
         stub: Any = health_pb2_grpc.HealthStub(channel)
         reader = stub.Watch(health_pb2.HealthCheckRequest())

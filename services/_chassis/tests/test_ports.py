@@ -1,8 +1,3 @@
-"""What the ports of a service serve, describe and report as healthy.
-
-Internal services are on a port of their own: clients of the public port can neither call nor find them.
-"""
-
 import asyncio
 import gc
 from collections.abc import AsyncIterator
@@ -44,7 +39,7 @@ class Store:
 async def connected(
     *, carts: Carts | None = None, **options: Any
 ) -> AsyncIterator[tuple[server.Service, grpc.aio.Channel, grpc.aio.Channel]]:
-    """Run a service; yield it with channels to its public port and to its internal one."""
+    """Run a service. Yield the service, a channel to its public port, and a channel to its internal port."""
     options = {"internal": [OrderedCarts()], "checks": [Store().ping], **options}
     async with (
         running(carts or Carts(), **options) as service,
@@ -120,7 +115,7 @@ async def test_readiness_follows_the_store_and_liveness_does_not() -> None:
     async with connected(checks=[store.ping]) as (service, public, internal):
         checked = [(public, ""), (public, PUBLIC), (internal, INTERNAL), (public, "liveness")]
         unready, ready = [*["NOT_SERVING"] * 3, "SERVING"], ["SERVING"] * 4
-        assert [await health(*name) for name in checked] == unready  # it has never responded
+        assert [await health(*name) for name in checked] == unready  # no check has succeeded yet
         store.broken = False
         await service._update_readiness()
         assert [await health(*name) for name in checked] == ready
@@ -156,7 +151,7 @@ async def test_a_check_with_a_defect_makes_the_service_not_ready_and_is_repeated
 async def test_a_stop_waits_for_calls_in_flight_and_not_for_streams_that_clients_hold_open() -> None:
     carts = HeldCarts()
     async with (
-        asyncio.timeout(PATIENCE_SECONDS),  # well before the grace period ends
+        asyncio.timeout(PATIENCE_SECONDS),  # this is shorter than the grace period
         connected(carts=carts, grace_seconds=3 * PATIENCE_SECONDS) as (service, channel, _),
     ):
         health: Any = health_pb2_grpc.HealthStub(channel)
@@ -166,7 +161,7 @@ async def test_a_stop_waits_for_calls_in_flight_and_not_for_streams_that_clients
         call = cart_pb2_grpc.CartServiceStub(channel).GetCart(GET_CART)
         await wait_until(lambda: carts.entered)
         drained = asyncio.ensure_future(service.drain())
-        await asyncio.sleep(1)  # longer than a stop waits when no call is in flight
+        await asyncio.sleep(1)  # without calls in flight, the stop would have ended
         carts.released.set()
         assert (await call).user_id == "held"
         await drained
@@ -180,10 +175,10 @@ async def test_a_service_goes_on_after_a_method_name_that_is_not_utf_8(caplog: p
         watch = held.Watch(health_pb2.HealthCheckRequest())
         await watch.read()
         client = await Connection.open(service.port, PREFACE + call(path=b"/\xffsecret"))
-        await client.closed.wait()  # though neither client leaves
+        await client.closed.wait()  # the server closes the connection, not the client
         stub = cart_pb2_grpc.CartServiceStub(public)
 
-        async def is_served() -> bool:  # calls on the old connection may fail until it has ended
+        async def is_served() -> bool:  # calls may fail until the old connection is closed
             return await outcome(stub.GetCart(GET_CART)) == "OK"
 
         await wait_until(is_served)

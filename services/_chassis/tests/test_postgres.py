@@ -35,7 +35,6 @@ class Unavailable(Exception):
 
 
 def opened(url: str, options: str = "") -> AbstractAsyncContextManager[Database]:
-    """Open a database whose URL has these options, too."""
     return open_database(f"{url}{'&' if '?' in url else '?'}{options}" if options else url, unavailable=Unavailable)
 
 
@@ -46,7 +45,7 @@ def admin(postgres_url: str) -> Iterator[psycopg.Connection]:
 
 
 def set_by_default(admin: psycopg.Connection, setting: str) -> None:
-    """Change a setting of all sessions that begin from now on."""
+    """Change a setting for all future sessions."""
     admin.execute(f"ALTER DATABASE {admin.info.dbname} SET {setting}")
 
 
@@ -148,7 +147,7 @@ async def test_migrating_waits_for_a_server_that_is_starting(postgres_url: str, 
 async def test_a_write_that_is_refused_as_read_only_is_repeated_on_a_new_connection(
     server: Database, admin: psycopg.Connection
 ) -> None:
-    """As after a failover, when the old server still accepts connections."""
+    # After a failover, the old server may still accept connections but refuse writes.
     set_by_default(admin, "default_transaction_read_only = on")
     terminate_others(admin)
     writing = asyncio.create_task(server.write((INSERT, {"id": 1, "text": "one"})))
@@ -223,7 +222,7 @@ async def test_a_statement_is_prepared_without_a_pooler_and_again_after_a_migrat
 
 @dataclass(eq=False)
 class UnreliableRelay(Relay):
-    """Can refuse connections, or drop everything silently as a machine that vanished."""
+    """A relay that can refuse connections, or drop all data silently, like an unreachable machine."""
 
     vanished: bool = False
     refusing: bool = False
@@ -248,13 +247,13 @@ class UnreliableRelay(Relay):
 
 
 async def test_a_server_that_vanishes_is_noticed_within_the_time_limit(postgres_url: str) -> None:
-    # TCP itself would try for a quarter of an hour.
+    # TCP alone would retry for a quarter of an hour.
     async with UnreliableRelay(postgres_url) as relay, asyncio.timeout(90), opened(relay.url()) as vanishing:
         await asyncio.gather(*(vanishing.read("SELECT pg_sleep(0.1)", {}) for _ in range(3)))
         relay.vanished = True
         with pytest.raises(Unavailable):
             await vanishing.read(ONE, {}, within_seconds=1)
-        relay.vanished = False  # the others of its connections have lost data
+        relay.vanished = False  # the pool's other connections have lost data
         assert await vanishing.read(ONE, {})
         relay.vanished = True
         with pytest.raises(Unavailable):
@@ -269,7 +268,6 @@ async def test_a_server_that_never_answers_does_not_hide_the_next_one(postgres_u
 
 
 async def test_a_server_that_is_back_is_noticed_at_once(postgres_url: str) -> None:
-    """However long it was away: the pool's own delays grow up to minutes."""
     async with UnreliableRelay(postgres_url) as relay, opened(relay.url()) as server:
         relay.refusing = True
         for _ in range(2):
@@ -278,7 +276,7 @@ async def test_a_server_that_is_back_is_noticed_at_once(postgres_url: str) -> No
         reading = asyncio.create_task(server.read(ONE, {}))
         await asyncio.sleep(1)
         relay.refusing = False
-        assert await reading  # the pool's next try of its own would be later than the statement's time limit
+        assert await reading  # the pool itself would reconnect only after the statement's time limit
 
 
 @pytest.mark.parametrize(

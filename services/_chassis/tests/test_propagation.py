@@ -28,11 +28,11 @@ BAGGAGE = "session.id=5f3a,synthetic_request=true,experiment=blue"
 
 
 class Chained(Carts):
-    """GetCart calls the next service, if there is one; the last returns the baggage that it receives.
+    """GetCart calls the next service, if any; the last service returns the baggage that it receives.
 
     Attributes:
         received: the trace contexts of the calls so far.
-        add_baggage: a member that GetCart adds and sends in a second call.
+        add_baggage: a baggage member that GetCart adds before it calls the next service again.
     """
 
     def __init__(self, following: Any = None) -> None:
@@ -57,7 +57,7 @@ class Chained(Carts):
 
 @asynccontextmanager
 async def serving_chain(telemetry: Telemetry) -> AsyncIterator[tuple[grpc.aio.Channel, Chained, Chained]]:
-    """Serve a service that calls another one; yield a channel to the first, and both."""
+    """Serve two services, the first of which calls the second. Yield a channel to the first, and both services."""
     second = Chained()
     async with serve(second, telemetry=telemetry) as last:
         between = client.channel(last, "shop.CartService", timeout_seconds=60, telemetry=telemetry)
@@ -68,7 +68,7 @@ async def serving_chain(telemetry: Telemetry) -> AsyncIterator[tuple[grpc.aio.Ch
 
 
 async def call(channel: grpc.aio.Channel, **metadata: str) -> str:
-    """Return the baggage that the last service received."""
+    """Call GetCart, and return the baggage that the last service received."""
     stub = cart_pb2_grpc.CartServiceStub(channel)
     return (await stub.GetCart(cart_pb2.GetCartRequest(), metadata=[*metadata.items()])).user_id
 

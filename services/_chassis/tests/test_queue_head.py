@@ -10,7 +10,7 @@ from chassis.sql.queue_head import QueueHead
 
 
 class Queue:
-    """Numbered rows in their order; a transaction that writes one of the `refused` is rejected."""
+    """A queue of numbered rows. The database rejects any transaction that includes a row in `refused`."""
 
     def __init__(self, count: int, *refused: int) -> None:
         self.rows = list(range(count))
@@ -33,7 +33,7 @@ async def test_rows_that_cannot_be_written_delay_no_other() -> None:
     head, queue = QueueHead(), Queue(10, 0, 1, 5)
     assert await head.take(queue.take, 4) == [2, 3, 4, 6]
     assert await head.take(queue.take, 4) == [7, 8, 9]
-    head, queue = QueueHead(), Queue(60, *range(50))  # more of them than one call puts up with
+    head, queue = QueueHead(), Queue(60, *range(50))  # one call gives up after 20 rejected rows
     taken = [row for _ in range(4) for row in await head.take(queue.take, 20)]
     assert taken == list(range(50, 60))
 

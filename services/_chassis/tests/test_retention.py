@@ -12,7 +12,7 @@ from shop_kit.waiting import wait_until
 
 
 class Rows:
-    """A store with so many old rows. It is unavailable for the first `failures` calls."""
+    """A store with `old` old rows. It is unavailable for the first `failures` calls."""
 
     def __init__(self, old: int, *, failures: int = 0) -> None:
         self.old = old

@@ -53,7 +53,6 @@ run("cart", ServiceSettings, build)
 
 @contextmanager
 def process(tmp_path: Path, **environment: str) -> Iterator[tuple[subprocess.Popen[str], IO[str]]]:
-    """Run the program; yield it and its output."""
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)
     settings = {"HOST": "127.0.0.1", "PORT": "0", "INTERNAL_PORT": "0", "DRAIN_SECONDS": "0.2", **environment}
@@ -84,7 +83,7 @@ def test_sigterm_finishes_the_calls_in_flight_and_exits_with_status_0(tmp_path: 
         assert running.wait() == 0
         lines = output.readlines()
     assert "closed\n" in lines
-    # The objects that the start creates are exempt from garbage collection.
+    # Objects created before serving are exempt from garbage collection.
     [frozen] = [line.split()[1] for line in lines if line.startswith("frozen")]
     assert int(frozen) > 10_000
 
@@ -128,7 +127,7 @@ async def test_freed_memory_is_returned_to_the_system(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(server, "_TRIM_SECONDS", 0.05)
     blocks = [b"block" * 2_000 for _ in range(5_000)]
-    del blocks[:-1]  # the last is the end of the heap
+    del blocks[:-1]  # keep the last block, so that the heap cannot shrink from its end
     held = resident_bytes()
     async with server.serving(server.Service(load_settings(ServiceSettings, {}), Telemetry()), nullcontext()):
         await wait_until(lambda: resident_bytes() < held - 40_000_000)

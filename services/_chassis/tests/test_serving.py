@@ -53,7 +53,7 @@ async def test_malformed_bytes_are_an_invalid_argument(raw: bytes) -> None:
         get_cart: Any = channel.unary_unary("/shop.CartService/GetCart")
         failure = await error_of(get_cart(raw))
     assert failure.code() is grpc.StatusCode.INVALID_ARGUMENT
-    status = rpc_status.from_call(cast("grpc.Call", failure))  # an AioRpcError has all that is read
+    status = rpc_status.from_call(cast("grpc.Call", failure))  # from_call only reads what an AioRpcError also has
     assert status.details[0].Unpack(info := error_details_pb2.ErrorInfo())
     assert (info.reason, info.domain) == ("MALFORMED_MESSAGE", "shop")
 
@@ -76,21 +76,21 @@ async def test_a_control_character_is_rejected_in_any_string() -> None:
 
 async def test_a_probe_does_not_wait_behind_a_backlog_of_calls() -> None:
     backlog = 500
-    alone = [("grpc.use_local_subchannel_pool", 1)]  # a connection has 100 calls at most
+    alone = [("grpc.use_local_subchannel_pool", 1)]  # a separate connection, because each carries at most 100 calls
     async with (
         serve(Carts()) as address,
         grpc.aio.insecure_channel(address) as channel,
         grpc.aio.insecure_channel(address, alone) as prober,
     ):
         stub = cart_pb2_grpc.CartServiceStub(channel)
-        await stub.GetCart(cart_pb2.GetCartRequest())  # opens the connections
+        await stub.GetCart(cart_pb2.GetCartRequest())  # opens the connection
         await prober.channel_ready()
         calls_in_flight = [asyncio.ensure_future(stub.GetCart(cart_pb2.GetCartRequest())) for _ in range(backlog)]
         await asyncio.sleep(0)
         assert await health(prober, "liveness") == "SERVING"
         answered = sum(call.done() for call in calls_in_flight)
         await asyncio.gather(*calls_in_flight)
-    assert answered < backlog / 2  # usually one or three; from one queue for all methods it would be nearly all
+    assert answered < backlog / 2  # usually up to 3; with one queue for all methods, nearly all of them
 
 
 async def test_the_handler_sees_the_caller_s_deadline() -> None:

@@ -1,5 +1,3 @@
-"""Failpoints in FAILPOINTS, and those that a laboratory sets in a running process."""
-
 import asyncio
 import json
 import time
@@ -34,7 +32,7 @@ def wanted(action: str, seconds: float = 600, identifier: str = "7", name: str =
 
 @asynccontextmanager
 async def laboratory(**options: Any) -> AsyncIterator[tuple[Any, Any]]:
-    """Serve carts, by default without internal services of their own; yield stubs of carts and failpoints."""
+    """Serve carts with LAB=1. Yield stubs of the cart service and the failpoint service."""
     async with (
         running(Carts(), **{"lab": True, **options}) as service,
         grpc.aio.insecure_channel(f"127.0.0.1:{service.port}") as public,
@@ -44,7 +42,6 @@ async def laboratory(**options: Any) -> AsyncIterator[tuple[Any, Any]]:
 
 
 async def get_cart(carts: Any, timeout_seconds: float = PATIENCE_SECONDS) -> str:
-    """Return the name of the status."""
     return await outcome(carts.GetCart(cart_pb2.GetCartRequest(user_id="u"), timeout=timeout_seconds))
 
 
@@ -153,7 +150,7 @@ async def test_a_share_of_the_calls_is_affected_and_always_the_same_ones(percent
     first = await failing()
     assert first == await failing()
     assert abs(len(first) - failures) <= 2
-    assert len({call % 7 for call in first}) == 7  # whatever the pattern of the calls
+    assert len({call % 7 for call in first}) == 7  # a repeating pattern of calls is hit at every place
 
 
 @pytest.mark.parametrize(

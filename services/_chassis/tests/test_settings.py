@@ -36,7 +36,7 @@ class Stored(Settings):
 
 
 def problems(settings: type[Settings], capsys: pytest.CaptureFixture[str], **environment: str) -> list[str]:
-    """Load invalid settings and return the printed lines."""
+    """Load invalid settings, and return the lines that are printed."""
     with pytest.raises(SystemExit) as exited:
         load(settings, environment)
     assert exited.value.code == 2

@@ -89,7 +89,7 @@ async def test_a_full_disk_fails_writes_and_loses_none(database: Database, anoth
     ((row,),) = await database.write(("PRAGMA page_count", {}))
     await database.write((f"PRAGMA max_page_count = {row['page_count'] + 2}", {}))
     written = 0
-    with pytest.raises(OSError, match="^$"):  # noqa: PT012 - any of them may fail first
+    with pytest.raises(OSError, match="^$"):  # noqa: PT012 - any of the writes may fail first
         while written < 100_000:
             await database.write(*[INSERT] * 100)
             written += 100
@@ -101,7 +101,7 @@ async def test_a_full_disk_fails_writes_and_loses_none(database: Database, anoth
 
 @pytest.mark.parametrize("method", ["read", "report"])
 async def test_queries_write_nothing(database: Database, method: str) -> None:
-    with pytest.raises(OSError):  # noqa: PT011 - the error that the test gave
+    with pytest.raises(OSError):  # noqa: PT011 - the test chose this error type
         await getattr(database, method)(*INSERT)
 
 
@@ -138,7 +138,7 @@ async def test_reports_do_not_delay_other_queries(path: Path, monkeypatch: pytes
 
 
 async def test_the_log_is_moved_into_the_file_beside_the_commits(path: Path, database: Database) -> None:
-    before = path.stat().st_size  # noqa: ASYNC240 - at once
+    before = path.stat().st_size  # noqa: ASYNC240 - takes no time
     for _ in range(100):
         await database.write(INSERT)
     assert await wait_until(lambda: path.stat().st_size > before)

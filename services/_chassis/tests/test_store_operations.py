@@ -1,5 +1,3 @@
-"""What is recorded of statements, of waits for a connection or a flush, and of nothing else."""
-
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractContextManager
@@ -100,20 +98,20 @@ async def test_a_statement_on_postgresql_is_a_client_span_below_its_call(
 
 
 async def test_a_failed_statement_says_why_without_its_values(recorded: Recorded, postgres: PostgresDatabase) -> None:
-    with sampled_call(recorded) as call, pytest.raises(OSError):  # noqa: PT011 - the error that the test gave
+    with sampled_call(recorded) as call, pytest.raises(OSError):  # noqa: PT011 - the test chose this error type
         await postgres.write(("INSERT INTO notes (id) VALUES (:id)", {"id": None}))
     (span,) = [span for span in children(recorded, call) if span.kind is SpanKind.CLIENT]
     attributes = span.attributes or {}
     assert (attributes["error.type"], attributes["db.response.status_code"]) == ("NotNullViolation", "23502")
     assert (span.status.status_code, span.status.description, len(span.events)) == (StatusCode.ERROR, None, 0)
-    with pytest.raises(OSError):  # noqa: PT011 - the error that the test gave
+    with pytest.raises(OSError):  # noqa: PT011 - the test chose this error type
         await postgres.read("SELECT pg_sleep(60)", {}, within_seconds=0.3)
     assert [dict(labels)["error.type"] for labels in durations(recorded)] == ["NotNullViolation", "TimeoutError"]
 
 
 async def test_a_server_that_is_down_is_a_failed_wait_for_a_connection(recorded: Recorded) -> None:
     async with PostgresDatabase("postgresql://127.0.0.1:1/none", recorded.telemetry, OSError) as server:
-        with sampled_call(recorded) as call, pytest.raises(OSError):  # noqa: PT011 - the error that the test gave
+        with sampled_call(recorded) as call, pytest.raises(OSError):  # noqa: PT011 - the test chose this error type
             await server.read("SELECT 1", {}, within_seconds=0.2)
     spans = children(recorded, call)
     assert {(span.name, span.kind) for span in spans} == {("pool.wait", SpanKind.INTERNAL)}
@@ -131,7 +129,7 @@ async def test_a_wait_for_a_connection_is_a_span_before_that_of_the_statement(
     with sampled_call(recorded) as call:
         waiting = asyncio.create_task(insert(postgres))
         await wait_until(lambda: postgres._waits.waiting)
-        await asyncio.sleep(0.01)  # a wait of less than a millisecond is no span
+        await asyncio.sleep(0.01)  # a wait of less than a millisecond gets no span
         await asyncio.gather(*map(postgres._pool.putconn, connections))
         await waiting
     wait, statement = sorted(children(recorded, call), key=lambda span: span.start_time or 0)
@@ -158,7 +156,7 @@ async def test_statements_outside_of_a_sampled_trace_are_counted_but_no_spans(
 
 async def test_a_transaction_on_sqlite_is_a_span(recorded: Recorded, tmp_path: Path) -> None:
     async with SqliteDatabase(tmp_path / "notes.db", recorded.telemetry, OSError) as database:
-        with sampled_call(recorded) as failed, pytest.raises(OSError):  # noqa: PT011 - the error that the test gave
+        with sampled_call(recorded) as failed, pytest.raises(OSError):  # noqa: PT011 - the test chose this error type
             await insert(database)
         await database.write(("CREATE TABLE notes (text TEXT)", {}))
         with sampled_call(recorded) as call:

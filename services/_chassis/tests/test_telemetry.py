@@ -64,7 +64,7 @@ def test_the_sampler_of_the_environment_decides(
     monkeypatch.setenv("OTEL_TRACES_SAMPLER", sampler)
     telemetry = otlp.configure("cart")
     assert telemetry.tracer.start_span("call", OtelContext()).is_recording() == is_recorded
-    # Calls of unsampled traces need no spans only if the sampler follows parents.
+    # Only if the sampler follows parents may calls in unsampled traces go without spans.
     assert telemetry.follows_parents is follows_parents
     telemetry.shutdown()
 
@@ -87,7 +87,7 @@ async def test_a_blocked_event_loop_is_recorded_as_lag_if_that_is_exported() -> 
     telemetry, unexported = Telemetry(is_exported=True), Telemetry()
     lags = telemetry.histogram(semconv.LOOP_LAG)
     with process_metrics.observe_loop_lag(telemetry), process_metrics.observe_loop_lag(unexported):
-        await asyncio.sleep(0)  # the timer starts
+        await asyncio.sleep(0)  # lets the timer start
         time.sleep(0.3)  # noqa: ASYNC251 - the timer is due after 0.1 s
         await wait_until(lambda: lags.series)
     assert lags.series[()].maximum > 0.19
@@ -121,7 +121,7 @@ def test_only_what_a_process_needs_is_imported(program: str, not_needed: tuple[s
 
 
 def events(capsysbinary: pytest.CaptureFixture[bytes]) -> list[dict[str, Any]]:
-    """Return the events of the lines that were logged, without their times."""
+    """Return the logged events without their times."""
     logged = [orjson.loads(line) for line in capsysbinary.readouterr().out.splitlines()]
     for event in logged:
         del event["time"]

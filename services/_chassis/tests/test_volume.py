@@ -10,7 +10,7 @@ from shop_kit.metrics import measured
 
 
 def exported(url: str) -> dict[str, float]:
-    """Return the values of all gauges of a database by name."""
+    """Return the values of a database's gauges, by name."""
     telemetry, metrics = measured()
     observe_volume(telemetry, url)
     return {name: value for (name,), value in metrics().items()}
