@@ -53,7 +53,6 @@ def open_engine(url: str, telemetry: Telemetry | None = None) -> AsyncEngine:
 
 
 async def is_current(engine: AsyncEngine, migrations: Path) -> bool:
-    """Return whether every migration in this folder has run."""
     async with engine.execution_options(isolation_level="AUTOCOMMIT").connect() as connection:
         stored = (await connection.exec_driver_sql(STORED_REVISION)).scalar_one_or_none()
     return not is_pending(stored, migrations)

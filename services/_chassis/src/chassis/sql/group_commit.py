@@ -19,11 +19,8 @@ _WAITED_SECONDS = 1.0
 WorkT = TypeVar("WorkT")
 ResultT = TypeVar("ResultT")
 Commit: TypeAlias = Callable[[Sequence[WorkT], float], Sequence[ResultT]]
-"""Performs a batch, flushes it to disk, and returns one result per item.
-
-The second argument is how many seconds to wait for another process's lock. If it is 0, raise BlockingIOError instead.
-"""
-
+"""Performs a batch, flushes it to disk, and returns one result per item. Waits up to the given number of seconds for
+another process's lock; with 0, raises BlockingIOError if the lock is held."""
 
 _Batch: TypeAlias = list[tuple[WorkT, asyncio.Future[ResultT]]]
 _Outcome: TypeAlias = Sequence[ResultT] | Exception
@@ -60,7 +57,6 @@ class GroupCommit(Generic[WorkT, ResultT]):
         return await result
 
     async def close(self) -> None:
-        """Finish the pending work and stop the thread."""
         await self._idle.wait()
         self._batches.put(None)
 

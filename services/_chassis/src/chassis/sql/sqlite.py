@@ -42,10 +42,7 @@ _ROW_LOCK = re.compile(r"FOR UPDATE( SKIP LOCKED)?")
 
 
 class SqliteDatabase(Database):
-    """A SQLite file. Reads run on the event loop, because reading through an index is faster than a change of threads.
-
-    Writes run on the event loop or a `GroupCommit` thread, and reports on a third thread. Writers don't block readers.
-    """
+    """A SQLite file. Reads run on the event loop: reading through an index is faster than a change of threads."""
 
     def __init__(self, path: Path, telemetry: Telemetry, unavailable: Callable[[], Exception]) -> None:
         self._unavailable = unavailable

@@ -1,7 +1,4 @@
-"""Database URLs: `sqlite:///relative.db`, `sqlite:////absolute.db`, or any `postgresql://` URL that libpq accepts.
-
-`postgresql://user@one,two/name?target_session_attrs=read-write` connects to whichever of two servers is the primary.
-"""
+"""Database URLs: `sqlite:///relative.db`, `sqlite:////absolute.db`, or any `postgresql://` URL that libpq accepts."""
 
 from pathlib import Path
 

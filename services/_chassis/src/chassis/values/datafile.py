@@ -14,10 +14,7 @@ _CHECK_INTERVAL_SECONDS = 1.0
 
 
 class DataFile(Generic[T]):
-    """A data file that is reloaded when it changes. `value` is its parsed content.
-
-    `parse` raises ValueError if the file is invalid. The constructor then raises OSError, which stops the start.
-    """
+    """A data file that is reloaded when it changes. The constructor raises OSError if `parse` raises ValueError."""
 
     def __init__(self, path: Path, parse: Callable[[bytes], T]) -> None:
         self._path = path
