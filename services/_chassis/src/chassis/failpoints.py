@@ -66,7 +66,7 @@ class Failpoint:
             case "leak":
                 if len(self._leaked) < _MAX_LEAK_BYTES:
                     self._leaked += b"\x01" * (int(self._argument) * 2**20)  # the kernel allocates no memory for zeros
-            case _ if self._argument:  # a DomainError is logged without a traceback, so the log doesn't reveal it
+            case _ if self._argument:  # a DomainError is logged without a traceback, which would reveal the failpoint
                 raise _KINDS[self._argument](message=self._argument.lower().replace("_", " "))
             case _:
                 raise FailpointReached(self.name)

@@ -98,7 +98,7 @@ class ServiceSettings(ServerSettings):
     allowed_calls: Annotated[Callers, Parse(parse_callers)] = field(default_factory=dict)
     # A plaintext port for health checks only: probes succeed even while clients exhaust the other ports.
     health_port: Port | None = None
-    # Clients find new pods only when a connection closes, so new pods have their full load after this long.
+    # Clients find new pods only when a connection closes, so new pods get their share of the load after this long.
     max_connection_age_seconds: PositiveFloat = 60
     max_concurrent_rpcs: PositiveInt = 256
     max_connections: PositiveInt = 500

@@ -25,7 +25,7 @@ CLIENT_CLOSED_REQUEST = 499  # the status that nginx also records when a client 
 _REQUEST_ID_HEADER = "x-request-id"
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _METHODS = frozenset(HTTPMethod)
-# HSTS makes browsers refuse plain HTTP. Without includeSubDomains, because the domain's other hosts aren't ours.
+# HSTS makes browsers refuse plain HTTP. Leave out includeSubDomains, because the domain's other hosts aren't ours.
 _TLS_HEADERS = {"strict-transport-security": "max-age=31536000"}
 _DEFAULT_HEADERS = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
 

@@ -186,7 +186,7 @@ def _date_part(_epoch: str, moment: float | str) -> float:
 
 
 def _to_timestamp(seconds: float) -> str:
-    # CURRENT_TIMESTAMP also has whole seconds.
+    # Drop fractions of seconds, because CURRENT_TIMESTAMP has none.
     return datetime.fromtimestamp(seconds, UTC).replace(tzinfo=None).isoformat(" ", "seconds")
 
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 _MAX_PORT = 65_535
-# Checked here because libpq checks these parameters only when it connects.
+# Check these parameters here, because libpq checks them only when it connects.
 _CHOICES = {
     "sslmode": ("allow", "disable", "prefer", "require", "verify-ca", "verify-full"),
     "target_session_attrs": ("any", "read-only", "read-write", "primary", "standby", "prefer-standby"),

@@ -8,7 +8,7 @@ from chassis.errors import InvalidArgument
 # Spaces, dashes and invisible characters, which card numbers copied from a web page contain.
 SEPARATORS = re.compile(r"[\s\u00ad\u200b-\u200f\u2010-\u2015\u202a-\u202e\u2060\u2212\ufeff-]+")
 _LONG_NUMBER = re.compile(rf"[0-9](?:(?:{SEPARATORS.pattern})?[0-9]){{12,}}")
-# Ignored because e-mail addresses may contain UUIDs, and their random digits may look like a card number.
+# Ignore UUIDs, because e-mail addresses may contain them and their random digits may look like a card number.
 _UUID = re.compile(r"[0-9a-f]{8}-?(?:[0-9a-f]{4}-?){3}[0-9a-f]{12}", re.IGNORECASE)
 _MIN_DIGITS, _MAX_DIGITS = 13, 19
 

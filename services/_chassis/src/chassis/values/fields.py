@@ -5,7 +5,7 @@ from collections.abc import Sized
 
 from chassis.errors import InvalidArgument
 
-# gRPC metadata may change other characters.
+# Allow only visible ASCII, because gRPC metadata may change other characters.
 _IDEMPOTENCY_KEY = re.compile(r"[\x21-\x7e]{1,255}")
 _SECONDS = re.compile(r"[0-9]{1,11}(?:\.[0-9]{1,9})?")
 
