@@ -51,7 +51,6 @@ def require_between(value: int, field: str, lowest: int, highest: int) -> int:
 
 
 def require_present(present: bool, field: str) -> None:
-    """Require a message field. `present` is the result of `HasField`."""
     if not present:
         raise InvalidArgument.field(field, "must be given")
 

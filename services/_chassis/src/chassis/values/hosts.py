@@ -45,7 +45,6 @@ def host_problem(host: str | None, allowed: frozenset[str]) -> tuple[int, str] |
 
 
 def parse_host_patterns(text: str) -> frozenset[str]:
-    """Parse comma-separated host names, such as `api.example.com,*.example.com`."""
     hosts = frozenset(part.strip().lower() for part in text.split(",") if part.strip())
     if not all(_HOST_PATTERN.fullmatch(host) for host in hosts):
         raise ValueError(

@@ -1,4 +1,5 @@
 import re
+from collections.abc import Callable
 
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
@@ -21,7 +22,8 @@ def check_text(message: Message) -> None:
 
 def _check_fields(message: Message, prefix: str) -> None:
     for field, value in message.ListFields():
-        has_forbidden = _CONTROL_BUT_TAB_AND_LINE_FEED.search if field.name in _FREE_TEXT_FIELDS else has_control
+        is_free = field.name in _FREE_TEXT_FIELDS
+        has_forbidden: Callable[[str], object] = _CONTROL_BUT_TAB_AND_LINE_FEED.search if is_free else has_control
         for index, element in enumerate(value if field.is_repeated else [value]):
             path = f"{prefix}{field.name}[{index}]" if field.is_repeated else prefix + field.name
             if field.type == FieldDescriptor.TYPE_MESSAGE:
