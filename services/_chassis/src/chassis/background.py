@@ -14,7 +14,7 @@ Loop: TypeAlias = Callable[[], Coroutine[Any, Any, None]]
 
 @asynccontextmanager
 async def in_background(*loops: Loop) -> AsyncIterator[None]:
-    """Run the loops until the context exits. Log a loop's error and restart the loop, so that the process survives."""
+    """Run the loops until the context exits. If one fails, log the error and restart it, so the process survives."""
     running = [asyncio.create_task(repeat(loop, _RESTART_SECONDS, "background work failed")) for loop in loops]
     try:
         yield
@@ -32,7 +32,7 @@ async def repeat(work: Callable[[], Awaitable[object]], seconds: float, event: s
 
 
 async def log_errors(work: Awaitable[object], event: str, **details: str) -> bool:
-    """Await the work and return whether it succeeded. Log its error as `event`."""
+    """Await the work and return whether it succeeded. If it failed, log the error as `event`."""
     try:
         await work
     except Unavailable:

@@ -116,7 +116,7 @@ REFUSALS: tuple[type[DomainError], ...] = (
     OutOfRange,
     Unimplemented,
 )
-"""With one of these errors, the peer has done nothing and a retry won't help. After any other error, the outcome of a
+"""These errors mean that the peer has done nothing and that a retry won't help. After any other error, the outcome of a
 write is unknown."""
 
 

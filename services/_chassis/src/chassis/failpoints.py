@@ -16,7 +16,7 @@ from chassis.errors import DomainError
 
 _ALWAYS = 1_000_000
 _MAX_LEAK_BYTES = 2**30
-# `%percent` picks calls by multiples of the golden ratio modulo 1, which are spread evenly and never repeat.
+# To pick calls for `%percent`, use multiples of the golden ratio modulo 1: they are spread evenly and never repeat.
 _GOLDEN_RATIO = 0.6180339887498949
 _KINDS = {kind.default_reason: kind for kind in DomainError.__subclasses__()}
 _SYNTAX = "name=kill|hang|error|error:CODE|stall:seconds|burn:seconds|leak:MiB, optionally with %percent, *times"
@@ -32,7 +32,7 @@ class FailpointReached(Exception):
 
 
 class Failpoint:
-    """A failpoint and its action. Set `ended` to end all waits. Raise ValueError if the specification is malformed."""
+    """A failpoint and its action. Setting `ended` ends all waits at it. A malformed specification raises ValueError."""
 
     def __init__(self, specification: str) -> None:
         entry = _ENTRY.fullmatch(specification.strip())
@@ -73,7 +73,7 @@ class Failpoint:
 
 
 class Failpoints:
-    """The enabled failpoints, initially those in FAILPOINTS. Raise ValueError if the specification is malformed."""
+    """The enabled failpoints, initially those in FAILPOINTS. A malformed specification raises ValueError."""
 
     def __init__(self, specification: str = "") -> None:
         self.changeable = False  # whether failpoints may be enabled at run time
@@ -83,12 +83,12 @@ class Failpoints:
         self.expiries: dict[str, asyncio.TimerHandle] = {}  # the timers that end failpoints enabled at run time
 
     async def reach(self, name: str) -> None:
-        for failpoint in tuple(self.enabled.values()):  # a copy, because waits let other tasks add or end failpoints
+        for failpoint in tuple(self.enabled.values()):  # a copy: during waits, other tasks may add or end failpoints
             if failpoint.name == name:
                 await failpoint.reach()
 
     def enable(self, identifier: str, specification: str, seconds: float) -> None:
-        """Enable a failpoint for `seconds`, replacing the one with this identifier. Raise ValueError if malformed."""
+        """Enable a failpoint for `seconds`, replacing any with this identifier. Raise ValueError if it is invalid."""
         failpoint = Failpoint(specification)
         if "/" in failpoint.name and failpoint.name not in self.methods:
             raise ValueError("this process has no such method")

@@ -108,7 +108,7 @@ async def _serve_until_stopped(serving: Serving[SettingsT], settings: SettingsT,
 
 async def _stop_on_change(stopped: asyncio.Event, before: dict[Path, float]) -> None:
     """Stop when a source file changes. In development, changed files are copied into the pod."""
-    while _modification_times() == before:  # noqa: ASYNC110 - files send no events
+    while _modification_times() == before:  # noqa: ASYNC110 - changes to files trigger no event
         await asyncio.sleep(_RELOAD_SECONDS)
     stopped.set()
 

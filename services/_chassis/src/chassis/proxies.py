@@ -4,6 +4,6 @@ _VARIABLES = frozenset({"http_proxy", "https_proxy", "grpc_proxy", "all_proxy"})
 
 
 def ignore_proxies() -> None:
-    """Remove proxies from the environment, or gRPC, httpx and requests would use them for peers and loopback too."""
+    """Unset proxy variables, or gRPC, httpx and requests would use proxies even for peers and loopback addresses."""
     for name in [name for name in os.environ if name.lower() in _VARIABLES]:
         del os.environ[name]

@@ -43,7 +43,7 @@ class SecretStr:
 
 @dataclass(frozen=True)
 class Parse:
-    """Annotates a setting with a function that parses its text or raises ValueError, without quoting a secret."""
+    """Annotates a setting with its parser. The parser raises ValueError for invalid text, without quoting secrets."""
 
     function: Callable[[str], Any]
 
@@ -98,7 +98,7 @@ class ServiceSettings(ServerSettings):
     allowed_calls: Annotated[Callers, Parse(parse_callers)] = field(default_factory=dict)
     # A plaintext port for health checks only: probes succeed even while clients exhaust the other ports.
     health_port: Port | None = None
-    # Clients find new pods only when a connection closes, so new pods get their share of the load after this long.
+    # Clients find new pods only when a connection closes, so a new pod may take this long to get its share of calls.
     max_connection_age_seconds: PositiveFloat = 60
     max_concurrent_rpcs: PositiveInt = 256
     max_connections: PositiveInt = 500

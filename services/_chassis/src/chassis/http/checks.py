@@ -13,7 +13,7 @@ log = structlog.get_logger()
 
 
 def with_allowed_hosts(app: ASGIApp, allowed: frozenset[str], telemetry: Telemetry) -> ASGIApp:
-    """Refuse other hosts with 421, and malformed hosts with 400. Starlette's own middleware sends 400 for both."""
+    """Refuse disallowed hosts with 421, and malformed hosts with 400. Starlette's middleware always sends 400."""
 
     async def serve(scope: Scope, receive: Receive, send: Send) -> None:
         problem = host_problem(Headers(scope=scope).get("host"), allowed)  # h11 refuses repeated Host headers
@@ -24,7 +24,7 @@ def with_allowed_hosts(app: ASGIApp, allowed: frozenset[str], telemetry: Telemet
 
 
 def with_one_length(app: ASGIApp, telemetry: Telemetry) -> ASGIApp:
-    """Refuse requests with both Content-Length and Transfer-Encoding, which request smuggling needs."""
+    """Refuse requests that have both Content-Length and Transfer-Encoding, because request smuggling relies on them."""
 
     async def serve(scope: Scope, receive: Receive, send: Send) -> None:
         has_both = {"content-length", "transfer-encoding"}.issubset(Headers(scope=scope).keys())

@@ -86,7 +86,7 @@ class Connections:
 
     _limit: int
     _refusals: Refusals
-    _open: "dict[HeadTimeoutProtocol, None]" = field(default_factory=dict)  # in the order of the last received data
+    _open: "dict[HeadTimeoutProtocol, None]" = field(default_factory=dict)  # least recently active first
 
     def add(self, added: "HeadTimeoutProtocol") -> None:
         """Add a connection, or move it to the end when it receives data."""

@@ -51,7 +51,7 @@ class HttpServiceSettings(ServerSettings):
     body_timeout_seconds: PositiveFloat = 30
     max_connections: PositiveInt = 1000
     trusted_proxies: Annotated[tuple[str, ...], Parse(_parse_networks)] = ()
-    # Continue clients' traces and baggage. Only safe behind a gateway that removes trace headers from outside.
+    # Continue clients' traces and baggage. This is safe only behind a gateway that removes clients' trace headers.
     trust_traces: bool = False
     # The host names that requests may use. An empty set allows all names.
     allowed_hosts: Annotated[frozenset[str], Parse(parse_host_patterns)] = frozenset()
@@ -65,7 +65,7 @@ class HttpService:
         self.settings = settings
         self.telemetry = telemetry
         self._checks: list[ReadinessCheck] = []
-        self.unobserved: list[str] = []  # prefixes of paths without spans, durations and log lines
+        self.unobserved: list[str] = []  # prefixes of paths whose requests get no spans, durations or log lines
         self.refusals = Refusals("http", telemetry, *REFUSED)
         self.is_draining = False
 
@@ -74,7 +74,7 @@ class HttpService:
 
     def wrap(self, app: ASGIApp) -> ASGIApp:
         settings = self.settings
-        # Probes bypass the limits, so that busy pods aren't restarted, and the host check: they name the pod's address.
+        # Probes bypass the limits, or busy pods would restart, and the host check, because they name the pod's address.
         limited = with_limits(
             app, self.refusals, max_requests=settings.max_connections, body_seconds=settings.body_timeout_seconds
         )

@@ -50,9 +50,9 @@ def with_headers(app: ASGIApp, headers: Mapping[str, str] = _DEFAULT_HEADERS) ->
 class ObservedApplication:
     """Records a span, a duration and a log line per request, except for paths that begin with an `unobserved` prefix.
 
-    Errors are logged with their tracebacks, and raised again unless the response is complete: the server then sends
-    status 500 or, if a response has begun, closes the connection. With `trusts`, a request continues the client's trace
-    and baggage. Otherwise, it starts a trace that links to the client's trace.
+    Errors are logged with their tracebacks. If the response isn't complete, they are also raised again, so that the
+    server sends status 500 or, after the response has begun, closes the connection. With `trusts`, a request continues
+    the client's trace and baggage. Otherwise, it starts a trace that links to the client's trace.
     """
 
     def __init__(self, app: ASGIApp, telemetry: Telemetry, unobserved: Sequence[str], *, trusts: bool) -> None:
@@ -116,7 +116,7 @@ class ObservedApplication:
         milliseconds = round(seconds * 1000, 1)
         path = mask_cards(scope["path"])
         log.info("request", method=_method(scope), path=path, status=status, milliseconds=milliseconds)
-        # Record the route, because paths contain ids, and each id would create another time series.
+        # Record the route instead of the path, because each id in a path would create another time series.
         route: str | None = getattr(scope.get("route"), "path", None)
         attributes: dict[str, str | int] = {
             semconv.HTTP_METHOD: _method(scope),

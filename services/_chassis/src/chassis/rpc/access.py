@@ -40,7 +40,7 @@ def for_callers(method: str, callers: Callers, serve_allowed: Serve, telemetry: 
             return await serve_allowed(requests, context)
         denied.add(1, attributes)
         caller = b", ".join(names)
-        if caller not in logged:  # once per caller, however often the caller retries
+        if caller not in logged:  # log each caller only once, however often it retries
             logged.add(caller)
             log.warning("caller not allowed", caller=caller.decode() or "unknown", method=method)
         error = CallerNotAllowed(f"this caller may not call {method}: ALLOWED_CALLS does not list it")

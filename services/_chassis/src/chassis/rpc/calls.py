@@ -24,7 +24,7 @@ def idempotency_key(context: ServicerContext) -> str | None:
 
 
 def span_attributes(attributes: Attributes) -> dict[str, str | int]:
-    """Return the attributes to start a call's span with. `record_call` changes the status of a call that fails."""
+    """Return the attributes to start a call's span with. If the call fails, `record_call` changes the status."""
     return {**dict(attributes), semconv.RPC_STATUS: "OK"}
 
 

@@ -40,7 +40,7 @@ def open_channel(target: str, identity: Identity | None, options: Options = ()) 
 
 
 class Connection:
-    """Replaces grpc.aio.Channel: supports plaintext, and mutual TLS with certificates that change.
+    """A replacement for grpc.aio.Channel that supports plaintext, and mutual TLS with changing certificates.
 
     `wrap` is called with each stub method's name, and returns an object that replaces the method. The connection sets
     the object's attribute `raw` to the method of the channel in use.

@@ -64,7 +64,7 @@ class Health:
 
 
 class _Descriptors:
-    """The default descriptor pool, extended to find files by method name, for clients that describe a method."""
+    """The default descriptor pool, extended to find files by method name, because clients may ask about a method."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(Default(), name)
@@ -80,7 +80,7 @@ class Introspection:
     """Creates health and reflection handlers, which abort the oldest call if more than `max_calls` are open."""
 
     def __init__(self, telemetry: Telemetry, max_calls: int) -> None:
-        # Probes have their own limits: if clients that exhaust a service's limits broke probes, the pod would restart.
+        # Limit probes separately: otherwise, clients that exhaust a service's limits would get the pod restarted.
         refusals = Refusals("health", telemetry, NO_REQUEST, "open_call")
         self.requests = Waits(refusals, NO_REQUEST, MAX_WAITS)
         self._calls = Waits(refusals, "open_call", max_calls)

@@ -19,12 +19,12 @@ T = TypeVar("T")
 
 OPTIONS = (
     ("grpc.max_concurrent_streams", 100),
-    # By default, ended streams count until their memory is freed, so gRPC refuses clients that are within the limit.
+    # By default, ended streams count until their memory is freed, so gRPC would refuse clients within the limit.
     ("grpc.http.overload_protection", 0),
     # Bound the memory of a stream that isn't read. With bdp_probe, gRPC would resize the buffer at run time.
     ("grpc.http2.bdp_probe", 0),
     ("grpc.http2.lookahead_bytes", 16 * 1024),
-    # Limit the calls that wait for Python to accept them, because they take memory. gRPC cancels any further calls.
+    # Limit the calls that wait for Python to accept them, because they take memory. gRPC cancels excess calls.
     ("grpc.server.max_pending_requests", 500),
     ("grpc.server.max_pending_requests_hard_limit", 500),
     ("grpc.server_handshake_timeout_ms", 10_000),
@@ -111,7 +111,7 @@ class Waits:
             self._started.pop(task, None)
 
     def refuse_late(self) -> None:
-        """Abort calls that have waited for ten seconds. Polled, because a timer would slow down every call."""
+        """Abort calls that have waited for ten seconds. This is polled, because a timer would slow down every call."""
         latest = time.monotonic() - _REQUEST_SECONDS
         for task in [task for task, started in self._started.items() if started <= latest]:
             self._refuse(task)

@@ -37,7 +37,7 @@ _CHECK_SECONDS = 0.5
 class Listener:
     """A gRPC server with its own port and limits.
 
-    With another listener's `health`, serve only health, in plaintext: Kubernetes can't probe over mutual TLS.
+    If given another listener's `health`, it serves only health, in plaintext: Kubernetes can't probe over mutual TLS.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class Listener:
         self.health = health or Health()
 
     async def start(self, port: int, setting: str) -> int:
-        """Serve on a port (0 picks a free one) and return it. If the port is in use, raise OSError with the setting."""
+        """Serve on a port (0 picks a free one) and return it. If it is in use, raise OSError, naming the setting."""
         try:
             bound = await self._serve(port)
         except RuntimeError as error:
@@ -114,7 +114,7 @@ class Listener:
     async def stop(self, grace_seconds: float) -> None:
         """Stop accepting calls, and give calls in flight `grace_seconds` to finish.
 
-        Clients may keep health watches open forever, so close these half a second after the last servicer call.
+        Clients may keep health watches open forever, so these are closed half a second after the last other call.
         """
         self._serving.cancel()
         stopping = asyncio.create_task(self._server.stop(grace_seconds), name="stop")

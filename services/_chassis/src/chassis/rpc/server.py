@@ -39,7 +39,7 @@ Register = Callable[[Any, Any], None]
 class Service:
     """A process that serves RPCs: `__main__` adds its servicers, channels and readiness checks.
 
-    `start` sets the ports; `internal_port` stays None without internal services, `health_port` if HEALTH_PORT is unset.
+    `start` sets the ports. `internal_port` stays None without internal services, and `health_port` without HEALTH_PORT.
     """
 
     def __init__(self, settings: ServiceSettings, telemetry: Telemetry) -> None:

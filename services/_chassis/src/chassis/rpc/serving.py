@@ -91,7 +91,7 @@ def _with_failpoint(name: str, handler: Handler, failpoints: Failpoints) -> Hand
     """Make a handler reach its method's failpoint first, unless that failpoint can never be enabled."""
     failpoints.methods.add(name)
     if not failpoints.changeable and name not in failpoints.enabled:
-        return handler  # decided once, so that a disabled failpoint costs calls nothing
+        return handler  # decided once, so that a disabled failpoint doesn't slow calls down
 
     async def reach_and_handle(request: Message, context: ServicerContext) -> Message:
         await failpoints.reach(name)

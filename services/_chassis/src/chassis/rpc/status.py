@@ -21,7 +21,7 @@ _HINTS = {
     "WRONG_VERSION_NUMBER": " (TLS_FOLDER is set here: does the peer serve plaintext?)",
     "CERTIFICATE_VERIFY_FAILED": " (the peer's certificate, by ca.crt in TLS_FOLDER)",
     "Hostname Verification Check failed": " (the peer's certificate has another name; TLS_FOLDER is set here)",
-    # The colon comes after an address. If a connection is lost during a call, the message has no address.
+    # The colon follows an address. If a connection is lost during a call, the message has no address and gets no hint.
     ": Socket closed": _CLOSED,
     "recvmsg:Connection reset": _CLOSED,
     "Secure read failed": _CLOSED,
@@ -36,7 +36,7 @@ _CODES = {
 _KINDS = {code: kind for kind, code in _CODES.items()}
 # A service that may not call its peer is misconfigured: its own callers aren't at fault, and can retry later.
 _KINDS[grpc.StatusCode.PERMISSION_DENIED] = errors.Unavailable
-# No eight digits in a row, even with underscores between them, so that a reason can't contain a card number.
+# Reject eight digits in a row, even with underscores between them, so that a reason can't contain a card number.
 _REASON = re.compile(r"(?!.*[0-9](?:_*[0-9]){7})[A-Z0-9_]{1,63}")
 # Only these reasons are recorded, because a peer outside this project may send anything.
 _REASONS = frozenset(ErrorReason.keys()) | {code.name for code in grpc.StatusCode}
@@ -86,7 +86,7 @@ def to_status(error: errors.DomainError) -> grpc.Status:
 
 
 def from_rpc_error(error: grpc.aio.AioRpcError) -> errors.DomainError:
-    """Convert a peer's status to a domain error. A status code without a kind becomes Internal (outcome unknown)."""
+    """Convert a peer's status to a domain error. If no kind has its code, return Internal: the outcome is unknown."""
     info, bad_request = error_details_pb2.ErrorInfo(), error_details_pb2.BadRequest()
     retry = error_details_pb2.RetryInfo()
     status = None

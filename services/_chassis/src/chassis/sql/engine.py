@@ -59,7 +59,7 @@ async def is_current(engine: AsyncEngine, migrations: Path) -> bool:
 
 
 class MeasuredPool(AsyncAdaptedQueuePool):
-    """A connection pool. After `measure`, it exports its usage and how long callers wait for a connection."""
+    """A connection pool. After a call to `measure`, it exports its usage and how long callers wait for a connection."""
 
     _telemetry: PoolTelemetry | None = None
 

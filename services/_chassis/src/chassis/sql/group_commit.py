@@ -1,4 +1,4 @@
-"""Group commit: work that arrives during a flush to disk shares the next flush, which takes no longer for more work."""
+"""Group commit: work that arrives during a flush to disk shares the next one, and a larger flush takes no longer."""
 
 import asyncio
 import math
@@ -27,7 +27,7 @@ _Outcome: TypeAlias = Sequence[ResultT] | Exception
 
 
 class GroupCommit(Generic[WorkT, ResultT]):
-    """Runs work in batches, in order of arrival. Lone items run on the event loop while the disk is fast.
+    """Runs work in batches, in order of arrival. While the disk is fast, a single item runs on the event loop.
 
     If `commit` raises an error, each item in the batch is retried alone, unless the batch was waiting for a lock.
     """

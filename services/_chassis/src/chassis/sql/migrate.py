@@ -26,7 +26,7 @@ _REVISION = re.compile(r"""^(down_)?revision\b[^=\n]*=\s*["']([^"']+)["']""", re
 def migrate(url: str, migrations: Path, *, connect_seconds: float = CONNECT_TIMEOUT_SECONDS) -> None:
     """Upgrade the database to the newest revision in `migrations`. Create a missing SQLite file and its folder.
 
-    Several processes may call this at once. Leave a database unchanged that a newer release has migrated. Raise
+    Several processes may call this at once. If a newer release has migrated the database, leave it unchanged. Raise
     DatabaseUnusable if PostgreSQL accepts no connection within `connect_seconds`, or the SQLite file can't be written.
     """
     if needs_migration(url, migrations, connect_seconds=connect_seconds):
@@ -49,7 +49,7 @@ def stored_revision(url: str, *, connect_seconds: float = CONNECT_TIMEOUT_SECOND
 
 
 def is_pending(stored: str | None, migrations: Path) -> bool:
-    """Return whether a migration in this folder has not run. If a newer release has migrated the database, all have."""
+    """Return whether any migration has not run yet. If a newer release has migrated the database, all have run."""
     superseded = _superseded(migrations)
     return stored is None or stored in superseded
 

@@ -23,11 +23,11 @@ from chassis.telemetry.store_operations import Operation, PoolTelemetry, PoolUse
 
 log = structlog.get_logger()
 
-ANSWER_WITHIN_SECONDS = 4  # how long to repeat a statement before giving up
+ANSWER_WITHIN_SECONDS = 4  # how long to keep retrying a statement before giving up
 _RETRY_SECONDS = 0.1
 _CONNECTIONS = 8
 _CLOSE_WITHIN_SECONDS = 1
-# Each server in the URL gets this long, so that an unreachable one doesn't block the next. psycopg allows no less.
+# Try each server in the URL for this long, so that an unreachable one doesn't block the next. psycopg's minimum is 2.
 _CONNECT_WITHIN_SECONDS = 2
 # With this timeout, the server ends statements that this process has given up on and can no longer cancel.
 _SETTINGS = f"SET synchronous_commit = on; SET statement_timeout = '{ANSWER_WITHIN_SECONDS}s'"
@@ -50,7 +50,7 @@ class Connection(psycopg.AsyncConnection[DictRow]):
     is_pooled: bool | None = None
 
     async def set_up(self) -> None:
-        """Before the first statement, detect a pooler by comparing its process id with the server's."""
+        """Before the first statement, detect a pooler: its process id differs from the server's."""
         (row,) = await _rows(await send(self, "SELECT pg_backend_pid() AS id", {}))
         self.is_pooled = row["id"] != self.info.backend_pid
         if not self.is_pooled:
@@ -127,7 +127,7 @@ class PostgresDatabase(Database):
         loop = asyncio.get_running_loop()
         with self._waits.measure_wait():
             connection = await self._pool.getconn(deadline - loop.time())
-        # Don't use asyncio.timeout: a cancelled psycopg call waits for the server. Shutting its socket down ends it.
+        # Don't use asyncio.timeout: a cancelled psycopg call still waits for the server, until its socket is shut down.
         giving_up = loop.call_at(deadline, _hang_up, connection)
         try:
             with self._store.measure(_operation(batch)):
@@ -179,8 +179,8 @@ async def _rows(cursor: psycopg.AsyncCursor[DictRow]) -> list[DictRow]:
 def in_psycopgs_style(text: str) -> bytes:
     """Rewrite a statement in psycopg's parameter style, with arrays instead of list subqueries.
 
-    PostgreSQL expects 100 rows from a list subquery, so it plans to scan a small table, and a prepared statement keeps
-    this plan as the table grows. From an array, PostgreSQL expects only ten rows.
+    PostgreSQL expects 100 rows from a list subquery, so it plans a full scan while the table is small, and a prepared
+    statement keeps this plan when the table grows. From an array, PostgreSQL expects only ten rows.
     """
     text = _LISTED.sub(r"= ANY(ARRAY(\1))", text)
     return _PARAMETER.sub(r"%(\1)s", text.replace("%", "%%")).encode()

@@ -11,7 +11,7 @@ RowT = TypeVar("RowT")
 
 _FIRST_PAUSE_SECONDS = 1.0
 _LONGEST_PAUSE_SECONDS = 60.0
-_REJECTIONS = 20  # per call of `take`; the next call continues where this call stopped
+_REJECTIONS = 20  # the limit per call of `take`; the next call continues where this one stopped
 
 
 @dataclass

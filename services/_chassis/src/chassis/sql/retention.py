@@ -19,15 +19,15 @@ _PAUSE_SECONDS = 0.2
 class Retention:
     """Deletes old rows in small batches, so that it doesn't delay other writes. Every replica does this."""
 
-    # Takes an age in seconds and a limit, deletes up to that many older rows, and returns how many.
+    # Takes an age in seconds and a limit. Deletes older rows, up to the limit, and returns how many it deleted.
     delete_old: Callable[[float, int], Awaitable[int]]
     _: KW_ONLY
     days: float
-    rows: str  # what logs call the rows
+    rows: str  # the name of the rows in logs
 
     @property
     def complete_since(self) -> float:
-        """The time since which no rows have been deleted, in seconds since 1970."""
+        """The start of the period whose rows are all still stored, in seconds since 1970."""
         return max(time.time() - self.days * _DAY_SECONDS, 0.0)
 
     async def run(self) -> None:

@@ -1,4 +1,4 @@
-"""PostgreSQL URLs for SQLAlchemy. Not part of `engine`, which needs greenlet, because most images lack greenlet."""
+"""PostgreSQL URLs for SQLAlchemy. They aren't in `engine`, because it needs greenlet, which most images lack."""
 
 from psycopg.conninfo import conninfo_to_dict
 from sqlalchemy.engine import URL

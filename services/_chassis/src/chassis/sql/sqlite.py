@@ -42,7 +42,7 @@ _ROW_LOCK = re.compile(r"FOR UPDATE( SKIP LOCKED)?")
 
 
 class SqliteDatabase(Database):
-    """A SQLite file. Reads run on the event loop: reading through an index is faster than a change of threads."""
+    """A SQLite file. Reads run on the event loop: reading through an index is faster than switching threads."""
 
     def __init__(self, path: Path, telemetry: Telemetry, unavailable: Callable[[], Exception]) -> None:
         self._unavailable = unavailable
@@ -167,12 +167,12 @@ def _cause(error: sqlite3.Error, operation: Operation) -> Exception:
 
 
 def primary_code(error: sqlite3.Error) -> int:
-    """Return the error's primary code, or SQLITE_ERROR for errors without a code, which Python raises."""
+    """Return the error's primary code, or SQLITE_ERROR for an error from Python itself, which has no code."""
     return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
 
 
 def add_functions(connection: sqlite3.Connection) -> None:
-    """Add PostgreSQL's time functions. Times are seconds since 1970, or texts like those of CURRENT_TIMESTAMP."""
+    """Add PostgreSQL's time functions. Times are seconds since 1970, or strings in the format of CURRENT_TIMESTAMP."""
     # SQLite's own clock has a resolution of milliseconds, which is too coarse to order events.
     connection.create_function("clock_timestamp", 0, time.time)
     connection.create_function("date_part", 2, _date_part, deterministic=True)

@@ -36,7 +36,7 @@ def validate_url(url: str) -> None:
     if sqlite_path(url) is not None:
         return
     libpq = libpq_url(url)
-    # libpq takes part of an unescaped password for the host or the database, and would quote it in errors.
+    # libpq mistakes part of an unescaped password for the host or the database, and would quote it in errors.
     server = libpq.partition("://")[2].partition("?")[0]
     if "@" in server.partition("@")[2] or "@" in server.partition("/")[2]:
         raise ValueError("special characters of a password must be percent-encoded")

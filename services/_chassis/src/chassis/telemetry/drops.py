@@ -38,7 +38,7 @@ class SdkLogs(logging.Filter):
     )
 
     def install(self, queues: "Mapping[str, DropCounter]") -> None:
-        """Start reading. `queues` maps the SDK's name for an item to the counter of items that a full queue loses."""
+        """Start reading. `queues` has the counters of items lost to full queues, by the SDK's name for the items."""
         self._queues = queues
         for name in self._LOGGERS:
             logger = logging.getLogger(name)

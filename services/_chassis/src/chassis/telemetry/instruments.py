@@ -48,7 +48,7 @@ class Telemetry:
         def callback(_options: CallbackOptions) -> Iterable[Observation]:
             try:
                 return [Observation(value, dict(attributes)) for value, attributes in read()]
-            except OSError:  # such as a file that doesn't exist yet, which must not stop the export of other metrics
+            except OSError:  # for example, a file doesn't exist yet; the other metrics must still be exported
                 return []
 
         create = getattr(self.meter, f"create_observable_{metric.kind.value}")

@@ -60,7 +60,7 @@ def observe_certificates(telemetry: Telemetry, certificates: Certificates) -> No
     def lifetime() -> float:
         return certificates.current.expires_at - certificates.current.valid_from
 
-    # Call refresh() here, because a process that neither serves nor makes calls never reloads the files otherwise.
+    # Call refresh() here: otherwise, a process that neither serves nor makes calls would never reload the files.
     telemetry.observe(semconv.CERTIFICATE_EXPIRY, lambda: [(certificates.refresh().expires_at, ())])
     telemetry.observe(semconv.CERTIFICATE_LIFETIME, lambda: [(lifetime(), ())])
     telemetry.observe(semconv.FAILED_RELOADS, lambda: [(certificates.failed_reloads, ())])

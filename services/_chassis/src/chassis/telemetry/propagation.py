@@ -34,7 +34,7 @@ for _quoting in ("opentelemetry.baggage", "opentelemetry.trace", "opentelemetry.
     logging.getLogger(_quoting).setLevel(logging.ERROR)
 
 unsampled_traceparent: ContextVar[str] = ContextVar("unsampled_traceparent", default="")
-"""The traceparent of an unsampled call, which needs no SDK context, only this header in its own calls; otherwise ""."""
+"""The traceparent of an unsampled call, otherwise "". The call just passes this header on, without an SDK context."""
 
 
 class Propagation:
@@ -54,7 +54,7 @@ class Propagation:
         return self._propagator.extract(known, Context())
 
     def pass_on(self, headers: Sequence[tuple[str, object]]) -> bool:
-        """Make an unsampled call's headers `unsampled_traceparent`. Return False if only the SDK can represent them."""
+        """If the headers are just an unsampled W3C traceparent, set `unsampled_traceparent` and return True."""
         if not self._is_w3c or len(headers) != 1 or headers[0][0] != _TRACEPARENT:
             return False
         traceparent = str(headers[0][1])

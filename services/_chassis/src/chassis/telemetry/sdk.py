@@ -129,4 +129,4 @@ def _shut_down(exporters: Mapping[Callable[[], object], Any]) -> None:
     for thread, exporter in threads.items():
         thread.join(max(0.0, deadline - time.monotonic()))
         if thread.is_alive():
-            exporter.shutdown()  # abort the hanging export, and refuse further exports
+            exporter.shutdown()  # abort the hanging export and refuse any others

@@ -86,7 +86,7 @@ class Metric:
     """A metric that the project exports.
 
     Attributes:
-        unit: a UCUM unit: `s`, `By`, or what is counted, in braces.
+        unit: a UCUM unit: `s`, `By`, or the counted items in braces, such as `{request}`.
         attributes: the keys that data points may have. Values come from a fixed set, never from ids or user input.
         bounds: the upper bounds of a histogram's buckets, in the metric's unit.
     """

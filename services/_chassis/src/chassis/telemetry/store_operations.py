@@ -83,7 +83,7 @@ class StoreTelemetry:
             self.span_attributes[semconv.SERVER_PORT] = port
 
     def measure(self, operation: Operation) -> "_Measurement":
-        """Return a context whose duration is recorded as an operation, in a sampled trace also as a span."""
+        """Return a context manager that records an operation's duration and, in a sampled trace, its span."""
         return _Measurement(self, operation)
 
     def start_span(self, operation: Operation) -> Span:

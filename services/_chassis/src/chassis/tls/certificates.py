@@ -23,7 +23,7 @@ class Identity:
 
 
 class Certificates:
-    """The identity in a folder such as a mounted cert-manager Secret. If new files are unusable, keep the old ones."""
+    """The identity in a folder, such as a mounted cert-manager Secret. Unusable new files leave it unchanged."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

@@ -18,7 +18,7 @@ class Address:
 
 
 def check_address(address: Address, field: str, *, is_complete: bool = True) -> None:
-    """Raise InvalidArgument for the first part of an address that is too long, has a card number or is missing."""
+    """Raise InvalidArgument for the first part of the address that is missing, too long or contains a card number."""
     for name in ("street_address", "city", "state", "country"):
         path = f"{field}.{name}"
         check = require_words if is_complete and name != "state" else limit_text

@@ -5,7 +5,7 @@ from stdnum import luhn
 
 from chassis.errors import InvalidArgument
 
-# Spaces, dashes and invisible characters, which card numbers copied from a web page contain.
+# Spaces, dashes and invisible characters, which card numbers copied from a web page may contain.
 SEPARATORS = re.compile(r"[\s\u00ad\u200b-\u200f\u2010-\u2015\u202a-\u202e\u2060\u2212\ufeff-]+")
 _LONG_NUMBER = re.compile(rf"[0-9](?:(?:{SEPARATORS.pattern})?[0-9]){{12,}}")
 # Ignore UUIDs, because e-mail addresses may contain them and their random digits may look like a card number.
@@ -14,7 +14,7 @@ _MIN_DIGITS, _MAX_DIGITS = 13, 19
 
 
 def has_card_number(text: str) -> bool:
-    """Return whether a text contains 13 to 19 digits, possibly in groups, with a valid check digit."""
+    """Return whether `text` contains 13 to 19 digits, possibly in groups, with a valid check digit."""
     return any(_has_card(SEPARATORS.split(number)) for number in _LONG_NUMBER.findall(_UUID.sub("x", text)))
 
 

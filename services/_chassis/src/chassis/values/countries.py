@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def normalize_country(country: str) -> str:
-    """Convert a country to lower case, without dots and with single spaces: `U.S.` becomes `us`."""
+    """Convert a country's name to lower case, remove dots and collapse spaces: `U.S.` becomes `us`."""
     return " ".join(country.casefold().replace(".", "").split())
 
 

@@ -8,7 +8,7 @@ import orjson
 
 
 def digest(*parts: object) -> bytes:
-    """Return a 4-byte digest. Parts may be texts, numbers, dataclasses and other digests."""
+    """Return a 4-byte digest of the parts, which may be strings, numbers, dataclasses and other digests."""
     return hashlib.sha256(orjson.dumps(parts, bytes.hex)).digest()[:4]
 
 

@@ -8,14 +8,14 @@ from chassis.values.cards import refuse_card_number
 from chassis.values.fields import require_text
 
 _MAX_LENGTH = 254
-# Refuse quoted local parts, comments and lists (RFC 5321), so that headers and SMTP commands see only one mailbox.
+# Refuse quoted local parts, comments and lists (RFC 5321): headers and SMTP commands must name just one mailbox.
 _ATOM = r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+"
 _LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
 _ADDRESS = re.compile(rf"(?=.{{1,64}}@){_ATOM}(?:\.{_ATOM})*@{_LABEL}(?:\.{_LABEL})*")
 
 
 def require_email_address(value: str, field: str) -> str:
-    """Return an address with its domain in IDNA. Raise InvalidArgument if the address is invalid or still not ASCII."""
+    """Convert the domain to ASCII (IDNA) and return the address. Raise InvalidArgument if it isn't a valid address."""
     local, at, domain = value.rpartition("@")
     if not domain.isascii() and len(value) <= _MAX_LENGTH:
         with contextlib.suppress(UnicodeError):  # the base class of IDNAError

@@ -16,7 +16,7 @@ _CONTROL = re.compile(rf"[\t\n\r{CONTROL}]")
 
 
 def has_control(text: str) -> bool:
-    """Return whether a text contains a control character. Tabs and line feeds count as control characters here."""
+    """Return whether `text` contains a control character. Tabs, line feeds and carriage returns also count."""
     return _CONTROL.search(text) is not None
 
 

@@ -21,8 +21,8 @@ def parse_authority(authority: str) -> tuple[str, str] | None:
 def is_foreign(origin: str | None, site: str | None, host: str) -> bool:
     """Return whether another origin's page sent a request, given its `Origin`, `Sec-Fetch-Site` and `Host` headers.
 
-    Pages can't change these headers. Browsers send `Origin` with forms, `Sec-Fetch-Site` over HTTPS or to localhost.
-    Other programs send neither. Schemes aren't compared, because a proxy that terminates TLS changes the scheme.
+    Pages can't change these headers. Browsers send `Origin` with forms, and `Sec-Fetch-Site` over HTTPS or to
+    localhost. Other programs send neither. Schemes aren't compared, because a proxy that terminates TLS changes them.
     """
     named = ORIGIN.fullmatch((origin or "").lower())  # `null` doesn't match
     is_other = origin is not None and (named is None or parse_authority(named["authority"]) != parse_authority(host))
@@ -30,7 +30,7 @@ def is_foreign(origin: str | None, site: str | None, host: str) -> bool:
 
 
 def host_problem(host: str | None, allowed: frozenset[str]) -> tuple[int, str] | None:
-    """Return the status and text for refusing a request with this `Host` header, or None to serve the request.
+    """Return the status and message to refuse a request with this `Host` header, or None if the host is allowed.
 
     This prevents DNS rebinding: an attacker's domain may resolve to our address, but `Host` still names that domain. An
     empty set allows every host; `*.example.com` allows any subdomain. HTTP/1.0 requests may lack the header.

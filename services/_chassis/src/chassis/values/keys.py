@@ -9,7 +9,7 @@ MIN_KEY_LENGTH = 32
 class HmacKeys:
     """One HMAC key, or several during a key change. Create HMACs with the first key; accept HMACs made with any key."""
 
-    # Each key's HMAC of no data, by key id. The id is derived from the key but reveals nothing about it.
+    # By key id, an HMAC object with the key and no data yet. The id is derived from the key but doesn't reveal it.
     keys: Mapping[str, hmac.HMAC] = field(repr=False)
 
     @classmethod
@@ -27,7 +27,7 @@ class HmacKeys:
         return next(iter(self.keys))
 
     def digests(self, data: bytes) -> list[bytes]:
-        """Return the data's HMAC-SHA256 under each key, the current key first."""
+        """Return the data's HMAC-SHA256 under each key, starting with the current key."""
         return [_digest(key, data) for key in self.keys.values()]
 
 
