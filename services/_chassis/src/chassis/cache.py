@@ -28,7 +28,7 @@ class _Entry(Generic[V]):
 
 
 class TtlCache(Generic[K, V]):
-    """A cache whose entries expire. Concurrent lookups of a missing key share one fetch, and its error if it fails.
+    """A cache whose entries expire. Concurrent lookups of a missing key share one fetch and, if it fails, its error.
 
     With `serve_stale`, return an expired value at once and refresh it in the background. If the refresh fails, the
     expired value stays in use.

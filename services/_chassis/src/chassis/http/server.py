@@ -162,7 +162,7 @@ async def serving(
 
 
 def _raise_file_limit(needed: int) -> None:
-    """Raise the limit on open files as far as the hard limit allows. Each connection needs an open file."""
+    """Raise the limit on open files to `needed`, or to a lower hard limit. Each connection counts as an open file."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     allowed = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
     if soft != resource.RLIM_INFINITY and soft < allowed:

@@ -28,7 +28,7 @@ class Health:
     """Reports the status of each service and, under the empty name, of the process.
 
     This replaces grpcio-health-checking's servicer, which holds a lock while it writes: a client that stopped reading
-    would block everyone's health checks.
+    would block all other clients' health checks.
     """
 
     def __init__(self) -> None:

@@ -95,7 +95,7 @@ class Waits:
     _started: dict[Any, float] = field(default_factory=dict)
 
     async def wait(self, context: ServicerContext, awaitable: Awaitable[T]) -> T:
-        """Await something in a call's task. The call may be aborted with RESOURCE_EXHAUSTED while it waits."""
+        """Await `awaitable` in a call's task. The call may be aborted with RESOURCE_EXHAUSTED while it waits."""
         task = asyncio.current_task()
         if len(self._started) >= self._limit:
             self._refuse(next(iter(self._started)))

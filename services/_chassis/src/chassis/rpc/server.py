@@ -1,4 +1,4 @@
-"""Runs a gRPC service: start, readiness, drain. `python -m <name>_service` only calls `run(...)`."""
+"""Starts a gRPC service, reports its readiness, and drains it. `python -m <name>_service` only calls `run(...)`."""
 
 import asyncio
 import ctypes

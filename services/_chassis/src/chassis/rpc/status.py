@@ -34,7 +34,7 @@ _CODES = {
     if kind.__module__ == errors.__name__
 }
 _KINDS = {code: kind for kind, code in _CODES.items()}
-# A service that may not call its peer is misconfigured: its own callers aren't at fault, and can retry later.
+# A service that isn't allowed to call its peer is misconfigured: its own callers aren't at fault, and can retry later.
 _KINDS[grpc.StatusCode.PERMISSION_DENIED] = errors.Unavailable
 # Reject eight digits in a row, even with underscores between them, so that a reason can't contain a card number.
 _REASON = re.compile(r"(?!.*[0-9](?:_*[0-9]){7})[A-Z0-9_]{1,63}")

@@ -2,7 +2,7 @@
 
 - `:name` is a parameter.
 - NOW is the current time. SQLite connections have PostgreSQL's time functions.
-- A list is one parameter, a JSON object (see `listed`); `json_each(:items)` returns one row per element.
+- To pass a list, use `listed`, which encodes it as one parameter; `json_each(:items)` returns one row per element.
 - `FOR UPDATE` and `FOR UPDATE SKIP LOCKED` are removed for SQLite, where write transactions don't overlap.
 """
 

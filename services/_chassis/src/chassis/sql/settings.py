@@ -11,7 +11,7 @@ def _parse_database_url(url: str) -> SecretStr:
     return SecretStr(url)
 
 
-# A URL such as `sqlite:///file.db` or `postgresql://user:password@host/name`. Secret, as it may contain a password.
+# A URL such as `sqlite:///file.db` or `postgresql://user:password@host/name`. It may contain a password.
 DatabaseUrl = Annotated[SecretStr, Parse(_parse_database_url)]
 
 

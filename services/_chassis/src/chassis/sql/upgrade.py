@@ -39,7 +39,7 @@ def _migration_engine(url: str) -> Engine:
     path = sqlite_path(url)
     if path is None:
         return create_engine(sqlalchemy_url(url), poolclass=NullPool, connect_args=UNPREPARED)
-    # Wait this long because another process may be migrating, which takes much longer than an ordinary write.
+    # Wait up to a minute, because another process may be migrating, which takes much longer than an ordinary write.
     target = create_engine(f"sqlite:///{path}", poolclass=NullPool, connect_args={"timeout": 60})
     # By default, a transaction begins at the first write, so two processes could both run a pending migration.
     event.listen(target, "connect", lambda connection, _: setattr(connection, "isolation_level", None))

@@ -1,7 +1,7 @@
 """Records spans and durations for operations on SQL databases and Valkey.
 
 Every operation is timed, but only sampled traces get spans. Spans and metrics never contain a statement's values: their
-descriptions come from its text, which has placeholders instead.
+descriptions come from the statement's text, which has placeholders instead of values.
 """
 
 import re
@@ -129,7 +129,7 @@ class PoolUse:
 
 
 class PoolTelemetry:
-    """Exports a connection pool's metrics, and spans for waits. The export thread calls `read`."""
+    """Exports a connection pool's metrics, and records spans for waits. The export thread calls `read`."""
 
     def __init__(self, telemetry: Telemetry, name: str, read: Callable[[], PoolUse]) -> None:
         self._tracer = telemetry.tracer
