@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module, metadata
 from typing import Annotated
 
-# gRPC reads these variables on import. Without them, it logs a warning whenever this process starts another.
+# gRPC reads these variables on import. Without them, gRPC logs a warning whenever this process starts a child.
 os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 
@@ -39,7 +39,7 @@ COMMANDS = {
 }
 """Maps each command to its summary in `shop --help` and its module, relative to `shop_cli.commands`.
 
-Plugins add such mappings through entry points in the group `shop_cli.commands`, but with full module names.
+Plugins add their own mappings, with absolute module names, through entry points in the group `shop_cli.commands`.
 """
 
 _OTHER_FAILURE = 1
@@ -75,7 +75,7 @@ def _exit_code(error: errors.DomainError) -> int:
 def app(arguments: Sequence[str]) -> typer.Typer:
     """Return the Typer application, importing only the command that the first argument names.
 
-    Importing all commands would take longer than most commands run.
+    Importing all commands would take longer than most commands take to run.
     """
     created = typer.Typer(
         no_args_is_help=True,

@@ -42,8 +42,8 @@ async def _client(
 ) -> AsyncIterator[T]:
     """Open a client for a gRPC service of the program `name`.
 
-    `at` is `host:port` or a process; None means `default_address`. Errors that gRPC itself raises get advice for the
-    user and a more specific reason: TLS_FAILED, NOT_READY, NOTHING_LISTENS or NO_RESPONSE.
+    `at` is `host:port` or a process; None means `default_address`. Replace errors that gRPC itself raises with errors
+    that advise the user and have a more specific reason: TLS_FAILED, NOT_READY, NOTHING_LISTENS or NO_RESPONSE.
     """
     is_internal = service.startswith("shop.internal.")
     if at is None or isinstance(at, str):
@@ -97,7 +97,7 @@ async def fill_cart(shop: "Shop", user_id: str, lines: int) -> list[Product]:
 def default_address(name: str, *, internal: bool) -> str:
     """Return the address of a program's public or internal services.
 
-    The program's environment variable comes first, then the shop running in the current folder, then the default port.
+    Try the program's environment variable first, then the shop running in the current folder, then the default port.
     """
     programs = discover()
     program = find(programs, name)
@@ -114,7 +114,7 @@ def tls_of(address: str, name: str) -> dict[str, Any]:
     """Return the TLS options for a channel to a program; an empty dict means plaintext.
 
     Load certificates from $TLS_FOLDER or, if the address belongs to the running shop, from that shop's TLS folder.
-    With $TLS_FOLDER, a loopback address is a forwarded port, so the certificate must name the program, not the host.
+    With $TLS_FOLDER, treat a loopback address as a forwarded port: the certificate must name the program, not the host.
     Raise InvalidArgument if $TLS_FOLDER does not contain valid certificates.
     """
     if folder := os.environ.get("TLS_FOLDER"):

@@ -1,4 +1,4 @@
-"""A sample address and a test card, for orders that need any."""
+"""A sample address and a test card, for orders that don't need real ones."""
 
 import re
 from datetime import UTC, datetime

@@ -64,7 +64,7 @@ def load(
     }
     # Use a separate process: Locust patches the standard library for gevent, and gRPC doesn't work with the patches.
     command = [sys.executable, "-P", "-m", "load_generator"]
-    # In a session of its own, the process doesn't get Ctrl-C from the terminal in addition to the signal sent below.
+    # Start a new session: otherwise, Ctrl-C in the terminal would reach the process in addition to the signal below.
     with subprocess.Popen(  # noqa: S603 - our own program
         command, env={**os.environ, **settings}, stdout=subprocess.PIPE, text=True, start_new_session=True
     ) as process:

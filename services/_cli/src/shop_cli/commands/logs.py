@@ -26,7 +26,7 @@ def logs(
 ) -> None:
     """Print the last lines of a service's log. `--json` prints them as they are in the file."""
     path = Path(require_run().folder) / ".shop" / "log" / f"{service}.log"
-    if not path.exists():  # `find` would reject a store, which also has a log
+    if not path.exists():  # stores have logs too, but `find` knows only services
         find(discover(), service)
     end = path.stat().st_size if path.exists() else 0
     for line in read_log(path, lines, trace) if lines else ():

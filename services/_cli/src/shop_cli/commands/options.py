@@ -37,7 +37,7 @@ def parse_state(states: Any, name: str) -> Any:
 
 
 def async_command(command: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, T]:
-    """Wrap an async function in a plain one with the same parameters, because Typer cannot run async functions."""
+    """Wrap an async function in a synchronous one with the same parameters: Typer cannot run async functions."""
 
     @wraps(command)
     def run(*args: P.args, **kwargs: P.kwargs) -> T:

@@ -16,7 +16,7 @@ from shop_cli.output.printing import print_json, print_order
 from shop_cli.sample_order import ADDRESS, TEST_CARD, TEST_CVV, card_info
 
 _PLACE_ORDER = "shop.CheckoutService/PlaceOrder"
-# Services export spans once a second, so don't look for the trace earlier.
+# Services export spans once a second, so wait this long before looking for the trace.
 _EXPORT_SECONDS = 1.5
 _TRACE_SECONDS = 10.0
 _POLL_SECONDS = 0.2

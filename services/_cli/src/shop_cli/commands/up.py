@@ -16,7 +16,7 @@ from shop_cli.local.workspace import MAX_PORT_OFFSET, PORT_STEP, root
 from shop_cli.output.next_steps import print_next_steps
 from shop_cli.output.printing import console
 
-# Exit codes after a normal stop. SIGTERM kills a service that has not installed its signal handler yet.
+# Exit codes of a normal stop. -SIGTERM is one: the signal kills a service that has not installed its handler yet.
 _STOPPED = (0, -signal.SIGTERM)
 
 Offset = Annotated[

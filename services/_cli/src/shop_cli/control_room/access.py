@@ -1,7 +1,7 @@
 """Controls who can use the control room.
 
 Every user of this machine, and every web page in their browsers, can reach loopback. So each request must carry the
-run's token and, to prevent DNS rebinding, a local Host header. Pages of other origins cannot change anything.
+run's token and, to prevent DNS rebinding, a local Host header. Pages from other origins cannot change anything.
 """
 
 import base64
@@ -57,7 +57,7 @@ class AccessControl:
         has_header = self._is_token(_token_in_header(request))
         if not has_header and not self._is_token(request.cookies.get(self._cookie, "")):
             return self._unauthorized()
-        # Browsers send an Origin header with every POST request, but programs needn't send any.
+        # Browsers send an Origin header with every POST request, but other programs needn't send one.
         own_origin = f"http://{request.headers['host']}"
         if not is_read and request.headers.get("origin", own_origin if has_header else "") != own_origin:
             return PlainTextResponse("a change must come from the control room's own page\n", 403)

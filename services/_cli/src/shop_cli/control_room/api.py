@@ -56,7 +56,7 @@ def require_trace(room: ControlRoom, trace_id: str) -> Sequence[Span]:
 
 
 def trace_query(request: Request) -> TraceQuery:
-    """Parse the parameters `service`, `min_ms`, `errors`, `order`, `sort` and `limit`, or raise InvalidArgument."""
+    """Parse `service`, `min_ms`, `errors`, `order`, `sort` and `limit`. Raise InvalidArgument if one is invalid."""
     given = request.query_params
     order_id = given.get("order", "").strip()
     sort = given.get("sort", "started")

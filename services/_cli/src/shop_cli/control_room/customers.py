@@ -25,7 +25,7 @@ class Customers(ChildProcess):
 
     @property
     def rate(self) -> float:
-        """The number of sessions that begin per second; 0 while no customers arrive."""
+        """The number of sessions that start per second; 0 while `shop load` is not running."""
         return self._rate if self.running else 0.0
 
     @override
@@ -43,7 +43,7 @@ class Customers(ChildProcess):
         await self.set_rate(rate)
 
     async def set_rate(self, sessions_per_second: float) -> None:
-        """Set how many sessions begin per second. Raise FailedPrecondition if the shop has no storefront."""
+        """Set how many sessions start per second. Raise FailedPrecondition if the shop has no storefront."""
         if self._storefront is None:
             raise FailedPrecondition("this shop has no storefront", reason="NO_CUSTOMERS")
         await self.stop()

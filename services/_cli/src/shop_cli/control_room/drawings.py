@@ -26,6 +26,6 @@ def places(calls: Collection[tuple[str, str]]) -> dict[str, tuple[float, float]]
 
 
 def sparkline(values: Sequence[float]) -> str:
-    """Return a line's SVG points, in an area 60 wide and 16 high."""
+    """Return the points of an SVG polyline in an area 60 wide and 16 high."""
     highest, step = max(values) or 1.0, 60 / (len(values) - 1)
     return " ".join(f"{step * index:.0f},{15 - 14 * value / highest:.1f}" for index, value in enumerate(values))

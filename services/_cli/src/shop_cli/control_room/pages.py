@@ -72,7 +72,7 @@ class _Pages:
     async def trace(self, request: Request) -> Response:
         trace_id = request.path_params["trace_id"]
         lines = await asyncio.to_thread(lines_of_trace, [process.log_path for process in self._room.shop], trace_id)
-        # Logs outlive spans, so a trace may still have log lines but no spans.
+        # Logs are kept longer than spans, so a trace may have log lines but no spans.
         spans = self._room.telemetry.trace(trace_id) if lines else require_trace(self._room, trace_id)
         return self._render("trace", trace_id=trace_id, bars=waterfall(spans), lines=lines)
 

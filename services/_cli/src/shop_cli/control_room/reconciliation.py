@@ -18,7 +18,7 @@ from checkout_service.reconciliation.rules import Mismatch
 from shop_cli.local.processes import Shop
 
 WINDOW_SECONDS = 15 * 60
-# How long records may disagree: another worker takes over a dead worker's order after 15 s, or later during a fault.
+# How long records may disagree. If a worker dies, another takes over its order after 15 s, or later during a fault.
 GRACE_SECONDS = 60
 _CALL_SECONDS = 2.0
 _FRESH_SECONDS = 2.0
@@ -32,8 +32,8 @@ class Reconciliation:
 
     Attributes:
         declined: the number of orders that ended without a charge.
-        settling: the number of orders whose records disagree, but may still come to agree.
-        mismatches: disagreements older than GRACE_SECONDS, which no further step is expected to resolve.
+        settling: the number of orders whose records do not agree yet, but may agree soon.
+        mismatches: disagreements older than GRACE_SECONDS, which are not expected to resolve themselves.
         unread: why the records could not be read; "" if they were read.
     """
 

@@ -36,7 +36,7 @@ Variables = Mapping[str, Mapping[str, str]]
 async def running(
     folder: Path, port_offset: int | None, *, postgres: bool = False, tls: bool = False, lab: bool = False
 ) -> AsyncIterator[ControlRoom]:
-    """Start the shop and its control room, restart services that end, and stop everything on leaving the context.
+    """Start the shop and its control room, restart services that end, and stop everything when the context exits.
 
     Raise FailedPrecondition, for example PortInUse, if the shop cannot start.
 
@@ -104,7 +104,7 @@ async def _start_stores(stack: AsyncExitStack, folder: Path) -> tuple[Sequence[C
 
 
 async def _environment(stack: AsyncExitStack, telemetry: TelemetryStore) -> Mapping[str, str]:
-    """Return the services' environment. Services export to this process unless the environment sets an endpoint."""
+    """Return the services' environment. Services export to this process unless $OTEL_EXPORTER_OTLP_ENDPOINT is set."""
     # Local addresses never change, so services need not renew their connections.
     defaults = {"MAX_CONNECTION_AGE_SECONDS": "3600"}
     if not os.environ.get(_ENDPOINT):
@@ -123,7 +123,7 @@ def without_effect() -> list[str]:
 
 
 def _links(run: Run) -> Variables:
-    """Return variables that link the storefront to traces, and emails to the storefront, unless already set."""
+    """Return variables that link the storefront to traces, and emails to the storefront. Leave out any already set."""
     traces = f"http://shop:{run.token}@{HOST}:{run.control_room_port}"
     links = {"storefront": {"TRACES_URL": traces}, "email": {"STOREFRONT_URL": run.url("storefront") or ""}}
     return {name: found for name, found in links.items() if os.environ.keys().isdisjoint(found)}

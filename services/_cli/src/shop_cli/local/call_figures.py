@@ -9,7 +9,7 @@ from chassis.telemetry import semconv
 from shop_cli.local.spans import Span
 
 WINDOW_SECONDS, SLICE_SECONDS = 60, 5
-# Figures leave out the latest seconds, because services have not exported all spans from these seconds yet.
+# Leave this many of the latest seconds out, because services may not have exported all their spans yet.
 EXPORT_SECONDS = 2
 # Each duration bucket is 5 % wider than the previous one, so percentiles are accurate to 5 %.
 _GROWTH = math.log(1.05)
@@ -38,9 +38,9 @@ class CallFigures:
 
     def __init__(self) -> None:
         self._served: defaultdict[str, _Seconds] = defaultdict(dict)
-        # The keys are the caller, and the method or database system that it called.
+        # Each key is a caller, and the method or database system that it called.
         self._made: defaultdict[tuple[str, str], _Seconds] = defaultdict(dict)
-        # Maps methods to services. Server spans reveal which service serves a method, even after it has gone down.
+        # Maps each method to the service that has sent a server span for it. Entries remain when a service goes down.
         self._callees = dict(_STORES)
 
     def count(self, span: Span) -> None:
@@ -92,7 +92,7 @@ def _figures(counted: Iterable[_Seconds], now: float) -> Figures:
 
 
 def _percentile(counts: _Counts, share: float) -> float:
-    """Return a percentile of call durations in milliseconds, such as the p99 for `share` 0.99; 0 without calls."""
+    """Return a percentile of call durations in milliseconds, such as the p99 for `share` 0.99; 0 if there were none."""
     left = share * counts.total()
     for (bucket, _), count in sorted(counts.items()):
         left -= count

@@ -77,9 +77,9 @@ class ChildProcess:
     async def spawn(
         self, *command: str, folder: Path, environment: Mapping[str, str] | None = None, user: str | None = None
     ) -> None:
-        """Start the child by running a command in a folder. Environment and user default to this process's."""
+        """Start the child by running a command in a folder. By default, use this process's environment and user."""
         self.log_path.parent.mkdir(parents=True, exist_ok=True)
-        # On Linux, the kernel kills the child when this process ends, even if it crashes.
+        # On Linux, make the kernel kill the child when this process ends, even if this process crashes.
         bound = ["setpriv", "--pdeathsig=KILL"] if sys.platform == "linux" else []
         if user is not None:
             bound += [f"--reuid={user}", f"--regid={user}", "--clear-groups"]
@@ -130,7 +130,7 @@ class ChildProcess:
             return await self.wait()
 
     async def wait_until_serving(self, timeout_seconds: float = START_SECONDS) -> float:
-        """Return the seconds from start until ready. Raise ProcessDied if the process ends, NotServing on timeout."""
+        """Wait until the process is ready. Return the seconds it took. Raise ProcessDied or NotServing if it fails."""
         deadline = time.monotonic() + timeout_seconds
         while not await self.is_serving():
             if not self.running:

@@ -33,7 +33,7 @@ async def is_serving(program: Program, address: str, identity: Identity | None =
 
 
 async def _grpc_is_serving(address: str, identity: Identity | None) -> bool:
-    # Connect with the options that services use: if they cannot reach a service, say due to a proxy, it isn't ready.
+    # Use the options that services use: if services can't reach this one, say because of a proxy, it isn't ready.
     async with open_channel(address, identity, OPTIONS) as channel:
         health: Any = HealthStub(channel)
         response = await health.Check(HealthCheckRequest())

@@ -27,7 +27,7 @@ _SPIFFE_ID = "spiffe://shop.local/ns/local/sa/{}"
 
 @dataclass(frozen=True)
 class Identities:
-    """Certificates for services and the operator, in subfolders of `folder` that bear their names."""
+    """Certificates for services and the operator, in subfolders of `folder` named after them."""
 
     folder: Path
     lab: bool = False
@@ -36,7 +36,7 @@ class Identities:
     def issue(cls, folder: Path, names: Iterable[str], *, lab: bool = False) -> "Identities":
         """Issue certificates to the services, the operator and, with `lab`, the laboratory, which sets failpoints.
 
-        Earlier certificates are replaced and become invalid, because each call creates an authority of its own.
+        This replaces and invalidates earlier certificates, because each call creates a new authority.
         """
         authority = Authority.create("local shop", _VALID)
         for name in (*names, OPERATOR, *(["lab"] if lab else ())):
@@ -55,7 +55,7 @@ class Identities:
         return Certificates.load(str(self.folder / OPERATOR))
 
     def variables(self, name: str) -> dict[str, str]:
-        """Return the environment variables with a service's certificate folder and its allowed calls."""
+        """Return environment variables that tell a service its certificate folder and which calls to allow."""
         declared = _callers()[name]
         callers = {**declared, OPERATOR: sorted({method for methods in declared.values() for method in methods})}
         if self.lab:

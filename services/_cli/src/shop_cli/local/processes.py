@@ -196,7 +196,7 @@ def inherited(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def _load_secret(path: Path) -> str:
-    """Return the secret in a file that only its owner can read. Generate a secret if there is no file."""
+    """Return the secret in a file. If there is no file, generate a secret and save it, readable by its owner only."""
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         draft = path.with_suffix(".new")

@@ -92,7 +92,7 @@ def published(run: Run) -> Iterator[None]:
 
 
 def find_run() -> Run | None:
-    """Return the shop that runs in the current folder, the closest parent folder or the workspace, if there is one."""
+    """Look for a running shop in the current folder, its parents and the workspace. Return the first one, or None."""
     for folder in (Path.cwd(), *Path.cwd().parents, root()):
         if run := read_run(folder):
             return run
@@ -100,7 +100,7 @@ def find_run() -> Run | None:
 
 
 def read_run(folder: Path) -> Run | None:
-    """Return the shop that runs in a folder; None if there is none. Ignore a run file that a killed shop left."""
+    """Return the shop that runs in a folder, or None. Ignore a run file that a killed shop left behind."""
     with suppress(OSError, ValueError, TypeError):
         run = Run(**json.loads((folder / DATA / _RUN).read_text()))
         with (folder / DATA / _LOCK).open("a+") as lock:
@@ -111,7 +111,7 @@ def read_run(folder: Path) -> Run | None:
 def _lock(file: IO[str], tries: int = 1) -> bool:
     """Lock a file until it is closed; return False if another process holds the lock.
 
-    More than one try is useful, because a command that looks for a running shop briefly holds the lock.
+    Retrying helps, because a command that looks for a running shop holds the lock only briefly.
     """
     for number in range(tries):
         time.sleep(_RETRY_SECONDS if number else 0)

@@ -13,7 +13,7 @@ _OWN_FIELDS = frozenset({"event", "level", "time", "service", "trace_id", "span_
 
 @dataclass(frozen=True)
 class LogLine:
-    """A log line, whose original text is `text`. If it is not JSON, `event` is the text, and other fields are empty."""
+    """A log line; `text` is the original. If it is not JSON, `event` is the text too, and only `service` is known."""
 
     time: str
     level: str

@@ -14,7 +14,7 @@ from shop_cli.local.child_process import ChildProcess
 from shop_cli.local.ports import HOST, reserved
 from shop_cli.local.postgres import Postgres
 
-# The services that the chart gives a PostgreSQL database.
+# The services that use a PostgreSQL database, as in the chart.
 DATABASES = ("checkout", "payment", "shipping", "email", "employee-api")
 # Some systems limit a Unix socket's path to 103 bytes, and `/.s.PGSQL.5432` takes 14 of them.
 _MAX_PATH = 89

@@ -20,7 +20,7 @@ from chassis.values.money import total
 from shop import money_pb2, order_pb2
 from shop_cli.output.visible import visible
 
-# Don't wrap rows in a pipe: `grep` and `awk` expect whole rows.
+# Don't wrap rows if the output is piped: `grep` and `awk` expect whole rows.
 _UNLIMITED_WIDTH = 1_000
 _HAS_WIDTH = sys.stdout.isatty() or "COLUMNS" in os.environ
 _MIN_VALUE_WIDTH = 20
@@ -62,7 +62,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
 
     If the terminal is too narrow for that, print a block of names and values for each row instead.
     """
-    found = [[visible(cell) for cell in row] for row in rows]  # escape before measuring, because escapes are wider
+    found = [[visible(cell) for cell in row] for row in rows]  # escape before measuring, because escaped text is wider
     shown = [index for index in range(len(columns)) if not found or any(row[index] for row in found)]
     names, found = [columns[index] for index in shown], [[row[index] for index in shown] for row in found]
     if _fits(names, found):
@@ -100,7 +100,7 @@ def print_fields(fields: Iterable[tuple[str, str]]) -> None:
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
-    """Return a table, without interpreting Rich markup. A column whose name ends with a space is right-aligned."""
+    """Return a table that shows Rich markup as plain text. A column whose name ends with a space is right-aligned."""
     result = Table(header_style="bold", pad_edge=False, box=None)
     for index, column in enumerate(columns):
         is_number = column.endswith(" ")
@@ -113,7 +113,7 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
 
 
 def _fits(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
-    """Return whether the terminal is wide enough for the table without splitting words or numbers."""
+    """Return whether the terminal is wide enough to show the table without splitting words or numbers."""
     widths = []
     for name, *cells in zip(columns, *rows, strict=True):
         words = cells if name.endswith(" ") else " ".join(cells).split(" ")
