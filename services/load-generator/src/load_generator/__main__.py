@@ -1,4 +1,4 @@
-"""Entry point: send customers to the storefront until the time limit or a signal."""
+"""Entry point: simulate customers of the storefront until the time limit or a signal."""
 
 import json
 import math
@@ -38,13 +38,13 @@ class LoadSettings(Settings):
     seed: str = field(default_factory=lambda: secrets.token_hex(4))
     # The mean time between a customer's requests.
     think_seconds: NonNegativeFloat = 2
-    # To limit memory use, further arrivals are dropped while this many sessions are open.
+    # To limit memory use, new arrivals are dropped while this many sessions are open.
     max_sessions: PositiveInt = 1000
     # Where to serve Locust's page, which has no login. Port 0 turns the page off.
     web_host: str = "127.0.0.1"
     web_port: Port = 8089
     allowed_hosts: Annotated[frozenset[str], Parse(parse_host_patterns)] = LOOPBACK
-    # If not 0, run as a master that waits for this many workers, which then send the customers.
+    # If not 0, run as a master that waits for this many workers, which then simulate the customers.
     workers: Annotated[int, Meta(ge=0)] = 0
     master_port: Port = 5557
     # If set, run as a worker of the master at this `host:port`.
@@ -57,7 +57,7 @@ def main() -> int:
     """Run until the time limit or a signal. Return 1 if there were errors or dropped sessions, else 0."""
     settings = load(LoadSettings)
     logging.configure("load-generator", level=settings.log_level)
-    sources = math.ceil(settings.rate)  # a source starts at most one session per second
+    sources = math.ceil(settings.rate)  # so that each source's nominal rate is at most one session per second
     plan = ArrivalPlan(settings.rate / sources, settings.shape, settings.duration_seconds)
     environment = Environment(host=settings.storefront_url)
     figures = Figures(environment)
@@ -100,7 +100,7 @@ def _create_runner(environment: Environment, settings: LoadSettings) -> LocalRun
 
 
 def _work(environment: Environment, master_addr: str) -> int:
-    """Send customers as a worker until the master quits or a signal arrives."""
+    """Run as a Locust worker that simulates customers until the master quits or a signal arrives."""
     host, _, port = master_addr.rpartition(":")
     runner = environment.create_worker_runner(host, int(port))
     _call_on_signals(runner.quit)

@@ -26,7 +26,7 @@ class Shape:
 
 
 def _daily(fraction: float) -> float:
-    """Return a fifth of the full rate at midnight, and the full rate at noon."""
+    """Return the factor for a time of day: 0.2 at midnight, 1 at noon."""
     return 0.6 - 0.4 * math.cos(2 * math.pi * fraction)
 
 

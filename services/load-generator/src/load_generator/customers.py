@@ -36,7 +36,7 @@ class Customers:
         self._end: AsyncResult[float] = AsyncResult()
         self._began = time.monotonic()
         self._sources = 0
-        # Read `host` only here, because requests to Locust's page can replace it.
+        # Read `host` only once, because requests to Locust's page can change it.
         self._origin = (self.environment.host or "").rstrip("/")
         events = self.environment.events
         events.test_start.add_listener(lambda **_: self._start())  # type: ignore[no-untyped-call]
@@ -49,7 +49,7 @@ class Customers:
         return len(self._sessions) + sum(int(report["in_flight"]) for report in self._workers.values())
 
     def wait_for_workers(self) -> None:
-        """Wait, for at most a minute, until all workers have reported that their sessions are over."""
+        """Wait until all workers have reported that their sessions are over, but at most a minute."""
         deadline = time.monotonic() + 2 * PATIENCE_SECONDS
         while any(report["in_flight"] or not report["ended"] for report in self._workers.values()):
             if time.monotonic() > deadline:

@@ -1,4 +1,4 @@
-"""Records figures in Locust's statistics, which appear on Locust's page and reach the master from all workers."""
+"""Records figures in Locust's statistics, which Locust's page shows and workers send to the master."""
 
 import time
 from collections.abc import Iterator

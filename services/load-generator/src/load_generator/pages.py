@@ -1,4 +1,4 @@
-"""Finds the links and forms on the storefront's pages, in which all attributes are quoted."""
+"""Finds links and forms on the storefront's pages. This is simple, because the pages quote all attributes."""
 
 import html
 import re
@@ -22,7 +22,7 @@ class Form:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """The links and forms on a page, without its text, because hundreds of sessions have a page in memory.
+    """The links and forms on a page. The text isn't kept, because hundreds of sessions each have a page in memory.
 
     Attributes:
         method: the request's HTTP method, before any redirects.

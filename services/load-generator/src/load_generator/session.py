@@ -1,4 +1,4 @@
-"""A visit to the storefront. Requests have a schedule; cookies, redirects and forms work as in a browser."""
+"""A visit to the storefront. Requests follow a schedule; cookies, redirects and forms work as in a browser."""
 
 import time
 from contextlib import closing, suppress
@@ -24,7 +24,7 @@ _HEADERS = {"User-Agent": "shop-load-generator", "Accept": "text/html", "baggage
 
 
 class SessionFailed(Exception):
-    """A request failed or returned a wrong page, which has been recorded."""
+    """A request failed or returned a wrong page. The failure has already been recorded."""
 
 
 class SessionStopped(Exception):
@@ -35,13 +35,13 @@ class SessionStopped(Exception):
 class Session:
     """A session that plans when each request starts, independently of responses.
 
-    Each request is planned a think time after the planned start of the previous one. If the previous response is late,
-    the request is sent late. Latency counts from the planned start, so it includes this delay (no coordinated
+    Each request is planned to start a think time after the previous request's planned start. If the previous response
+    is late, the request is sent late. Latency counts from the planned start, so it includes this delay (no coordinated
     omission). Requests planned for after the end of the run are not sent.
 
     Attributes:
         planned: when the next request should start, on the monotonic clock; at first, when the session arrives.
-        end: set to the monotonic time when the run ends.
+        end: when the run ended, on the monotonic clock; not set before then.
         order_id: the id of the order that the session placed; None until the session has seen the order's page.
     """
 
