@@ -44,7 +44,7 @@ class OrderLimits:
         self._clock = clock
         self._full_at: dict[tuple[str, str], float] = {}
         self._refusals = telemetry.counter(semconv.HTTP_REFUSALS)
-        for name in per_hour:  # export zeros from the start: alerts only notice increases of a series that exists
+        for name in per_hour:  # export zeros from the start: alerts notice increases only in existing series
             self._refusals.add(0, ((semconv.HTTP_REFUSAL_REASON, name),))
 
     @contextmanager
@@ -52,8 +52,8 @@ class OrderLimits:
         """Raise LimitReached if a limit is reached. Otherwise, run the `with` block and count its order.
 
         If the block raises DomainError, its order does not count, but a declined card does. If the block calls the
-        yielded function, its order does not count either. Networks of private addresses are not limited: such an
-        address may belong to a proxy that all customers share.
+        yielded function, its order does not count either. Network limits don't apply to private addresses, because a
+        private address may belong to a proxy that all customers share.
         """
         by = {"session": user_id, "network": public_network(address)}
         orders = [(f"orders_per_{name}", key) for name, key in by.items() if key]
@@ -87,6 +87,6 @@ class OrderLimits:
 
 
 def _mailbox(email: str) -> str:
-    """Return the same text for addresses of one mailbox: most providers ignore dots and anything after a plus sign."""
+    """Return the same key for all addresses of a mailbox: most providers ignore dots and anything after a plus sign."""
     local, _, domain = email.lower().rpartition("@")
     return f"{local.partition('+')[0].replace('.', '')}@{domain}"

@@ -32,7 +32,7 @@ class OrderForm:
 
 
 class InvalidForm(Exception):
-    """Form fields are missing or invalid. `problems` maps the name of each such field to a text for the customer."""
+    """Form fields are missing or invalid. `problems` maps the name of each such field to a message for the customer."""
 
     def __init__(self, problems: Mapping[str, str]) -> None:
         super().__init__("the form has invalid fields")

@@ -1,6 +1,6 @@
 """Sessions: a signed cookie holds a random id, which is the user id of the visitor's cart and orders.
 
-The first item in a cart begins a session with a new id, so an attacker gains nothing by planting a cookie.
+Adding the first item to a cart starts a session with a new id, so an attacker gains nothing by planting a cookie.
 """
 
 import base64

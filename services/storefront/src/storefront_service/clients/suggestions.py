@@ -13,7 +13,7 @@ from storefront_service.domain import Ad, Recommended, is_local_path
 log = structlog.get_logger()
 
 _MAX_PRODUCTS, _MAX_RECOMMENDED = 100, 5
-# Version names are untrusted: calls send the name from the visitor's request, and pages show the service's response.
+# Check version names: calls pass on the name in the visitor's request, and pages show the name that the service sent.
 _VERSION = re.compile(r"[a-z0-9][a-z0-9.-]{0,15}", re.ASCII)
 
 

@@ -32,7 +32,7 @@ class TracesClient:
         return self._client is not None
 
     async def of_order(self, order_id: str, created_at: datetime) -> Trace | None:
-        """Return the trace of placing an order, or None if the store has no such trace, is slow or fails."""
+        """Return the trace of the request that placed an order, or None if the store has none, is slow or fails."""
         if self._client is None:
             return None
         try:
@@ -84,7 +84,7 @@ def _start(span: Mapping[str, Any]) -> int:
 
 
 def _trace_of(order_id: str, spans: Sequence[Mapping[str, Any]]) -> Trace | None:
-    """Return the earliest trace with a span for the order. Later traces are of recoveries and repeated requests."""
+    """Return the earliest trace with a span for the order. Later traces belong to recoveries and repeated requests."""
     marked = [span for span in spans if _attributes(span).get(semconv.ORDER_ID) == order_id]
     if not marked:
         return None

@@ -45,7 +45,7 @@ class Rejection:
     """Why the form is shown again.
 
     Attributes:
-        order_id: the id of the declined order; empty if no order was begun.
+        order_id: the id of the declined order; empty if no order was created.
         problems: the text to show beside each invalid field, by field name.
         repeatable: whether the form may be sent again with the same key.
     """

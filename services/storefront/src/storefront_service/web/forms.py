@@ -1,4 +1,4 @@
-"""Reads forms in memory, because a library for multipart forms would write long forms to disk."""
+"""Reads forms in memory, because a multipart form parser would write long forms to disk."""
 
 from urllib.parse import parse_qsl
 

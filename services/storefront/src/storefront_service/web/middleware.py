@@ -12,7 +12,7 @@ from chassis.values.hosts import is_foreign
 from storefront_service.domain import session_label
 from storefront_service.sessions import LIFETIME_SECONDS, Session, SessionSigner
 
-_STATIC = "/static/"  # shared caches store responses below this path, so those set no cookie
+_STATIC = "/static/"  # shared caches store responses below this path, so these responses must not set cookies
 
 
 def session_of(request: Request) -> Session:
