@@ -11,7 +11,7 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True)
 class Charged:
-    """The card was charged. `charged_at`: in seconds since 1970; 0 if unknown or if this call charged the card."""
+    """The card was charged. `charged_at`: when, in seconds since 1970; 0 if unknown or if this call charged it."""
 
     transaction_id: str
     charged_at: float = 0.0
@@ -28,7 +28,7 @@ class Refused:
 class Fenced:
     """The key is fenced: no charge or shipment under this key has succeeded or can succeed.
 
-    `existing`: whether an earlier call set the fence. Other peer implementations may leave this False.
+    `existing`: whether an earlier call set the fence. Other implementations of the peer may leave this False.
     """
 
     existing: bool = False
@@ -41,7 +41,7 @@ class Released:
 
 @dataclass(frozen=True, slots=True)
 class KeyReused:
-    """The key was already used for a different charge or shipment: another amount, card, address or lines.
+    """The key was already used for a different charge or shipment, with another amount, card, address or lines.
 
     `transaction_id` and `charged_at` describe the different charge if it was captured, otherwise they are "" and 0.
     """
@@ -69,7 +69,7 @@ class Shipped:
 
 @dataclass(frozen=True, slots=True)
 class Forgotten:
-    """Shipping has no record of the key, but the charge is older than its oldest record: the order may have shipped."""
+    """Shipping has no record of the key, but its records don't reach back to the charge: the order may have shipped."""
 
 
 ChargeOutcome: TypeAlias = Charged | Refused | Fenced | Released | KeyReused | InDoubt | Unsupported
@@ -137,7 +137,7 @@ class Restore(Command[bool]):
 
 
 class Send(Command[None]):
-    """Start sending the confirmation, and wait for the cart removal. An item that fails stays in the outbox."""
+    """Start sending the confirmation, and wait for the cart removal. If either fails, it stays in the outbox."""
 
 
 @dataclass(frozen=True, slots=True)

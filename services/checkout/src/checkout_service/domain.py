@@ -55,8 +55,8 @@ REFUSED = frozenset({State.DECLINED, State.VOIDED, State.SETTLED}) | NEEDS_OPERA
 # order holds its cart.
 RELEASED_CART = frozenset({State.ABANDONED, State.DECLINED, State.VOIDED})
 
-# An order that the journal has lost is recorded again only for a change to one of these states. The change proves that
-# the current attempt was charged, so no later attempt can have been charged.
+# If the journal has lost an order, record the order again only when it changes to one of these states: then its current
+# attempt was charged, so no later attempt can have been charged.
 RESTORABLE = frozenset({State.SHIPPED, State.VOIDING, State.NEEDS_REVIEW})
 
 
@@ -78,7 +78,7 @@ class CartLine:
 
 @dataclass(frozen=True, slots=True)
 class Cart:
-    """A cart. Other implementations of the cart service may lack `etag`, and never provide the last two attributes.
+    """A cart. With other cart services, `etag` may be None, and the last two attributes always are.
 
     Attributes:
         etag: changes whenever the lines change.
@@ -148,8 +148,8 @@ class Refusal:
 class Transition:
     """A change of an order's state, and the details to record. A change to CHARGING begins the next attempt.
 
-    `refused_as`: the state in which a refused order ends once its next attempt is fenced. `step` and `detail` describe
-    an operator's decision in the history: the decision's name, and who decided and why.
+    `refused_as`: the state in which a refused order ends once its next attempt is fenced. If an operator decided on the
+    change, the history gets `step`, the decision's name, and `detail`, which says who decided and why.
     """
 
     before: State
@@ -174,7 +174,7 @@ def order_id_of(scope: str) -> str:
 
 
 def charge_key(order_id: str, attempt: int) -> str:
-    """Return the idempotency key for an attempt's charge. Each attempt has its own key, so a fence ends one attempt."""
+    """Return the idempotency key of an attempt's charge. Each attempt has its own, so a fence ends only one attempt."""
     return f"{order_id}:{attempt}"
 
 

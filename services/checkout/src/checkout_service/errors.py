@@ -20,14 +20,14 @@ def _repeat(order_id: str) -> dict[str, Any]:
 
 
 class OrderInProgress(Unavailable):
-    """The order has begun and completes in the background. Repeating the request returns the order's outcome."""
+    """The order is in progress and will complete in the background. Repeating the request returns its outcome."""
 
     def __init__(self, order_id: str) -> None:
         super().__init__("the order is in progress; repeat the request to learn its outcome", **_repeat(order_id))
 
 
 class OrderInFlight(Aborted):
-    """Another call is placing this order or this cart and has no outcome yet."""
+    """Another call is placing this order, or an order for this cart, and has no outcome yet."""
 
     def __init__(self, order_id: str) -> None:
         super().__init__("another call is placing this order or cart; repeat the request", **_repeat(order_id))
@@ -41,15 +41,15 @@ class CartOrdered(FailedPrecondition):
 
 
 class OrderNeedsReview(FailedPrecondition):
-    """The card was charged, but it is unknown whether the order shipped, or the shipment differs from this request."""
+    """The card was charged, but the order may not have shipped, or the shipment differs from this request."""
 
 
 class OrderSettled(FailedPrecondition):
-    """An operator has closed the order. Without a key, the cart must change before it can be ordered again."""
+    """An operator closed the order. Without an idempotency key, the cart can't be ordered again until it changes."""
 
 
 class TotalChanged(FailedPrecondition):
-    """The order would cost a different amount from what the customer was shown. Nothing was done."""
+    """The order's total differs from the total that the customer was shown. Nothing was done."""
 
     def __init__(self, total: Money) -> None:
         super().__init__(f"the total is now {total}", metadata={"total": str(total)})

@@ -40,7 +40,7 @@ class Run:
     Attributes:
         entry: the order, with all transitions that this run has recorded.
         card: the card to charge; None in recovery, which tries each step once.
-        release_delay_seconds: how long another worker must wait to claim the order if this run leaves it open.
+        release_delay_seconds: how long other workers must wait before claiming the order if this run leaves it open.
         recorded: whether the order is in the journal.
         preceded_by: the existing order that kept this order from being recorded, because it has the same scope or cart.
         task: runs the saga. Raises an error only if the order is not in the journal.
@@ -84,7 +84,7 @@ class Executor:
         run = Run(entry, card, release_delay_seconds)
         # Use a task, so that neither a cancelled call nor its deadline stops the saga between charge and shipment.
         run.task = asyncio.create_task(self._run(run, steps), name=f"order {entry.order_id}")
-        # Equal requests may start several runs of one order at once: track the first until a run records the order.
+        # Equal requests may start several runs of one order at once. Track the first until one records the order.
         if not entry.is_new or entry.order_id not in self.running:
             self.running[entry.order_id] = run
         run.task.add_done_callback(lambda _: self._forget(run))

@@ -20,7 +20,7 @@ _POLL_SECONDS = 0.1
 
 @dataclass(frozen=True, slots=True)
 class ExistingOrders:
-    """Waits for orders that other calls began, and continues orders that no worker holds."""
+    """Waits for orders that other calls are placing, and continues orders that no worker holds."""
 
     journal: Journal
     executor: Executor
@@ -28,18 +28,18 @@ class ExistingOrders:
     async def join(
         self, existing: Entry | None, request: OrderRequest, *, new: Entry | None = None, replayed: bool = True
     ) -> Outcome:
-        """Wait until the order that has the request's key or cart has an outcome, then return the request's outcome.
+        """Wait for the outcome of the order that has the request's key or cart, then return the request's outcome.
 
         Raise OrderInProgress or OrderInFlight if the wait takes too long.
 
         Args:
-            existing: the existing order, which this request may have begun; None if the order no longer exists.
-            new: what this request would have ordered; None if the request was not quoted.
-            replayed: False if this call began the order.
+            existing: the existing order, which may be this request's own; None if the order no longer exists.
+            new: the order that this request would have placed; None if no prices were read for it.
+            replayed: whether another call started the order.
         """
         entry = existing
         while entry is not None:
-            # If the cart has changed since the order began, even an equal request asks for a different order.
+            # If the cart has changed since the order was started, even an equal request is for a different order.
             is_own = request.began(entry.fingerprint) and (new is None or new.scope == entry.scope)
             if is_own:
                 describe_order(entry.order, attempt=entry.attempt, replayed=replayed)

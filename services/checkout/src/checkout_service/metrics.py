@@ -15,7 +15,7 @@ from checkout_service.ports import OUTBOX_KINDS, Statistics
 
 log = structlog.get_logger()
 
-# Limits the number of time series: unlike our currency service, another implementation may accept unknown codes.
+# Limits the number of time series: another implementation of the currency service may accept any code.
 MAX_CURRENCIES = 200
 
 OTHER_CURRENCY = "other"

@@ -10,14 +10,14 @@ from checkout_service.domain import Order
 
 
 def describe_request(order_id: str, currency_code: str, item_count: int) -> None:
-    """Set the current span's order attributes that are known before the order has prices."""
+    """Set the order attributes of the current span that are known before the order has prices."""
     trace.get_current_span().set_attributes(
         {semconv.ORDER_ID: order_id, semconv.ORDER_CURRENCY: currency_code, semconv.ORDER_ITEM_COUNT: item_count}
     )
 
 
 def describe_order(order: Order, *, attempt: int, replayed: bool | None = None) -> None:
-    """Set the current span's order attributes. `replayed`: whether another call began the order; None in recovery."""
+    """Set the current span's order attributes. `replayed`: whether another call started the order; None in recovery."""
     total = order.total
     describe_request(order.order_id, total.currency_code, len(order.lines))
     trace.get_current_span().set_attributes(

@@ -77,7 +77,7 @@ class Outbox:
         return self._track(removal)
 
     async def send_now(self, entry: Entry, removal: asyncio.Future[None]) -> None:
-        """Start sending the confirmation, and wait for the cart removal. An item that fails stays in the outbox."""
+        """Start sending the confirmation, and wait for the cart removal. If either fails, it stays in the outbox."""
         # Don't make the caller wait for the confirmation, which is safe in the outbox.
         confirmation = self.senders[EMAIL](entry)
         self._track(asyncio.create_task(self._try_once(EMAIL, entry.order_id, confirmation, SEND_EMAIL_SECONDS)))
@@ -111,7 +111,7 @@ class Outbox:
                 await self.failpoints.reach(SETTLE[0])
                 done = await self.journal.settle(batch)
                 await self.failpoints.reach(SETTLE[1])
-            except JournalUnavailable:  # keep the items, because items that are never settled are sent again
+            except JournalUnavailable:  # keep the items: if they were never settled, they would be sent again
                 self._sent.extendleft(batch)
                 log.warning("the outbox cannot be settled")
                 return
@@ -130,12 +130,12 @@ class Outbox:
             except TimeoutError:
                 at_least = 1
             self._batch_complete.clear()
-            # A settlement that hangs must not block later settlements, so give it up. Its items are sent again.
+            # If a settlement hangs, give up on it, so that it doesn't block later ones. Its items are sent again.
             settling = asyncio.wait_for(self.settle(at_least), _SETTLE_WITHIN_SECONDS)
             await log_errors(settling, "the outbox cannot be settled")
 
     async def _try_once(self, kind: str, order_id: str, sending: Awaitable[None], within_seconds: float) -> None:
-        """Finish sending a new order's item, even if the circuit is open. Leave an item that fails in the outbox."""
+        """Finish sending a new order's item, even if the circuit is open. If sending fails, leave it in the outbox."""
         try:
             async with asyncio.timeout(within_seconds):
                 await self._finish(kind, order_id, sending)
@@ -196,7 +196,7 @@ class Outbox:
                 raise
 
     async def _finish(self, kind: str, order_id: str, sending: Awaitable[None]) -> None:
-        """Wait until an item is sent, or make it a dead letter if its peer permanently refuses. Raise other errors."""
+        """Wait until an item is sent. If its peer permanently refuses it, make it a dead letter. Raise other errors."""
         try:
             await sending
         except Unimplemented:  # not a refusal by the peer: a proxy without a route also returns UNIMPLEMENTED
@@ -207,7 +207,7 @@ class Outbox:
         await self.failpoints.reach(EMAIL_SENT if kind == EMAIL else CART_EMPTIED)
         self._sent.append(Sent(order_id, kind))
         self._unsettled.set()
-        if len(self._sent) == _BATCH:  # not >=: while the journal is down, each further item would cause another try
+        if len(self._sent) == _BATCH:  # >= would try to settle again for every new item while the journal is down
             self._batch_complete.set()
 
     async def _set_dead(self, order_id: str, kind: str, reason: str) -> None:

@@ -57,7 +57,7 @@ class Decision(Enum):
 
 
 _DECISIONS = {
-    # order state: (decision if the same request began the order, decision if another request for its cart did)
+    # order state: (decision if this request started the order, decision if another request for its cart did)
     State.CHARGING: (Decision.WAIT, Decision.WAIT),
     State.VOIDING: (Decision.WAIT, Decision.WAIT),
     State.SHIPPED: (Decision.REPLAY, Decision.SHARE_CART),
@@ -72,7 +72,7 @@ _DECISIONS = {
 
 
 def decide(existing: Entry, request: OrderRequest, *, is_own: bool) -> Decision:
-    """Decide what to do with a request whose key or cart has this order. `is_own`: whether the request began it."""
+    """Decide what to do with a request whose key or cart has this order. `is_own`: whether the request started it."""
     of_same_request, of_other_request = _DECISIONS[existing.state]
     if is_own:
         return of_same_request

@@ -30,7 +30,7 @@ log = structlog.get_logger()
 T = TypeVar("T")
 
 READ_WITHIN_SECONDS = 1.0
-# Answer a call that has no deadline within this time.
+# If a call has no deadline, answer it within this time.
 ANSWER_WITHIN_SECONDS = 15.0
 
 ANSWER_BEFORE_DEADLINE_SECONDS = 0.1
@@ -51,7 +51,7 @@ class OrderPlacer:
         self._existing = ExistingOrders(self.journal, self.executor)
 
     async def place(self, request: OrderRequest) -> Placed | Replayed:
-        """Place the requested order. If an earlier call began the order, wait for its outcome.
+        """Place the requested order. If an earlier call started the order, wait for the outcome.
 
         Without an idempotency key, the cart's etag is the key. Every error is a DomainError. OrderInProgress and
         OrderInFlight mean that the order may still be placed, and so does JournalUnavailable if an earlier call
@@ -82,7 +82,7 @@ class OrderPlacer:
         scope = scope_of_key(request) if request.key is not None else None
         before = await self.journal.find(scope) if scope is not None else None
         if before is not None and not may_begin_again(before, request):
-            # Join before validating: a repeated request must get the same answer even if validation became stricter.
+            # Don't validate a repeated request: it must get the same answer even if validation has become stricter.
             return await self._existing.join(before, request)
         request = validate(request)
         cart = await _read(self.quotes.cart(request.user_id), read_until, "the cart")
@@ -134,15 +134,15 @@ class OrderPlacer:
         if cart.etag is None and not self._warned_of_etags:
             log.warning("carts have no etag: every call without an idempotency-key is a new order")
             self._warned_of_etags = True
-        # Existing journals contain scopes that were hashed with this "0:", so it must stay.
+        # Keep the "0:", because the scopes in existing journals were hashed with it.
         return scope_of(user_id, "cart", f"0:{cart.etag or uuid.uuid4()}")
 
     async def _find_of_cart(self, request: OrderRequest, cart: Cart, scope: str) -> Entry | None:
         """Return the cart's order, if any. Raise CartEmpty for an empty cart unless this request's order emptied it."""
         if cart.lines:
             return await self.journal.find(scope)
-        # Return an order only if the cart service says that this order emptied the cart: a cart is also empty once it
-        # has expired or its store is lost.
+        # Return an order only if the cart service says that this order emptied the cart: the cart may also be empty
+        # because it has expired or the cart service has lost its data.
         etag = cart.ordered_etag
         existing = await self.journal.find_of_cart(request.user_id, etag) if etag else None
         if existing is None or not request.began(existing.fingerprint):

@@ -13,7 +13,7 @@ from chassis.values.paging import Position
 from checkout_service.commands import ChargeOutcome, ShipOutcome, VoidOutcome
 from checkout_service.domain import PLACED, Card, Cart, CartLine, Order, OrderLine, Refusal, State, charge_key, ship_key
 
-# How long the worker that serves the caller leases an order by default. Recovery's leases are twice as long.
+# By default, the worker that serves the caller leases an order for this long. Recovery's leases are twice as long.
 LEASE_SECONDS = 15.0
 
 EMAIL = "email"
@@ -68,8 +68,8 @@ class Entry:
 
     Attributes:
         scope: a hash of the method, the user and the idempotency key; each scope has one order.
-        fingerprint: identifies the request that began the order.
-        traceparent: the context of the span that began the order; empty if that span was not sampled.
+        fingerprint: identifies the request that started the order.
+        traceparent: the context of the span in which the order was started; empty if that span was not sampled.
         leased: whether a worker currently has a lease on the order.
         failures: the number of failed recovery attempts since the state last changed.
         reason: why the order was refused or last failed; empty if neither happened.
@@ -139,7 +139,7 @@ class Sent:
 
 @dataclass(frozen=True, slots=True)
 class OutboxItem:
-    """An outbox item that is due. `failures`: how often sending was tried, including the try that is about to begin."""
+    """An outbox item that is due. `failures`: how often sending was tried, including the try that is about to start."""
 
     kind: str
     failures: int

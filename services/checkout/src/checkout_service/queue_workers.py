@@ -107,7 +107,7 @@ class PollTimer:
     async def wait(self) -> None:
         if self._next.is_set():
             self._next = asyncio.Event()
-            # Randomize, so that replicas that started together do not keep claiming at the same moment.
+            # Randomize the pause, so that replicas that started together do not keep claiming at the same moment.
             seconds = POLL_SECONDS * random.uniform(0.8, 1.2)  # noqa: S311 - not a secret
             asyncio.get_running_loop().call_later(seconds, self._next.set)
         await self._next.wait()
@@ -166,7 +166,7 @@ class QueueWorker(Generic[ItemT]):
                 self.circuit.record_failure()
         except JournalUnavailable:
             log.warning("the result of background work is not recorded")
-        except Exception:  # one item's bug must not stop the worker
+        except Exception:  # a bug that one item triggers must not stop the worker
             log.exception("background work failed")
             self.circuit.record_failure()
         finally:

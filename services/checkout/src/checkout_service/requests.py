@@ -38,12 +38,12 @@ class OrderRequest:
     answer_by: float = 0.0
 
     def began(self, fingerprint: str) -> bool:
-        """Return whether this request began the order with this fingerprint, under the current or an older HMAC key."""
+        """Return whether this request started the order with this fingerprint, whichever HMAC key made it."""
         return fingerprint in self.fingerprints
 
 
 def validate(request: OrderRequest, *, needs_card: bool = True) -> OrderRequest:
-    """Return the validated request, with its e-mail address spelled the way relays accept. Quotes need no card.
+    """Validate a request, and return it with its e-mail address in a form that relays accept. Quotes need no card.
 
     Raise InvalidArgument for the first invalid field. Payment decides whether the card can be charged.
     """

@@ -7,8 +7,8 @@ succeed. The journal rejects updates without the order's current claim. The leas
 
 An attempt is one charge and one shipment, each with its own key. The next attempt begins only once the current charge
 is declined, voided or fenced, so at most one attempt stays charged. If the journal has lost attempts, a worker finds
-them again by resolving one attempt after another. Once an order has been refused, no worker charges it again. It ends
-only after a worker has set a new fence, which proves that no later attempt was charged.
+them again by resolving one attempt after another. Once an order has been refused, no worker charges it again. The order
+ends only after a worker has set a new fence: then no later attempt, even a lost one, was charged.
 """
 
 from collections.abc import Generator
@@ -52,14 +52,14 @@ class SagaResult(Enum):
     SETTLED = auto()
     """The order has an outcome to return to its callers."""
     SUPERSEDED = auto()
-    """Another worker or order has taken over, or the journal has lost the order."""
+    """Another worker has the order, another order has its scope or cart, or the journal has lost the order."""
     UNFINISHED = auto()
     """The order is still open; recovery continues it."""
 
 
 Saga: TypeAlias = Generator[Command[Any], Any, SagaResult]
 
-# A worker begins or resolves at most this many attempts before it leaves the order to the next worker.
+# A worker starts or resolves at most this many attempts before it leaves the order to the next worker.
 MAX_ATTEMPTS_OF_RUN = 16
 
 RELEASED = Refusal("FailedPrecondition", "CHARGE_VOIDED", "the charge of this order was voided")
@@ -87,7 +87,7 @@ def recover(entry: Entry) -> Saga:
 
 
 def charge(*, resumed: bool) -> Saga:
-    """Charge and ship an order in CHARGING. `resumed`: whether another worker may have shipped this attempt."""
+    """Charge and ship a CHARGING order. `resumed`: whether an earlier worker may have shipped it in this attempt."""
     for _ in range(MAX_ATTEMPTS_OF_RUN):
         outcome, _ = yield from _until_certain(Charge(retry=False), again=Charge(retry=True))
         match outcome:
@@ -112,7 +112,7 @@ def charge(*, resumed: bool) -> Saga:
 
 
 def resolve(after: State = State.ABANDONED, refusal: Refusal | None = None) -> Saga:
-    """Continue a CHARGING order without charging its card: ship the order, or end it in the state `after`.
+    """Continue a CHARGING order without charging its card: ship it if it was charged, otherwise end it as `after`.
 
     An old fence, a decline or a voided charge is not enough to end the order: the journal may have lost a later attempt
     that was charged. So end the order only once this worker has set a new fence, or if payment cannot set fences.
@@ -126,7 +126,7 @@ def resolve(after: State = State.ABANDONED, refusal: Refusal | None = None) -> S
                 return (yield from _displace(outcome))
             case Fenced(existing=False):
                 return (yield from _end(State.CHARGING, after, refusal))
-            case Unsupported() if refusal:  # payment without our ledger cannot set fences, so its refusal must suffice
+            case Unsupported() if refusal:  # payment without our ledger can't fence keys, so treat its refusal as final
                 return (yield from _end(State.CHARGING, after, refusal))
             case InDoubt() | Unsupported():
                 break
@@ -146,11 +146,11 @@ def release(refusal: Refusal) -> Saga:
     outcome: ChargeOutcome | VoidOutcome
     outcome, _ = yield from _until_certain(Void())
     if isinstance(outcome, Refused):
-        # An earlier void whose response was lost may have succeeded.
+        # Perhaps an earlier call voided the charge, but its response was lost.
         outcome, _ = yield from _until_certain(Resolve())
     match outcome:
         case Released():
-            # The journal may have lost a later attempt that was charged, so resolve later attempts before ending.
+            # The journal may have lost later attempts that were charged, so resolve these before ending the order.
             if not (yield from _begin_next_attempt(State.VOIDING, refusal, State.VOIDED)):
                 return SagaResult.SUPERSEDED
             return (yield from resolve(State.VOIDED, refusal))
@@ -167,7 +167,7 @@ def _ship(charged: Charged, *, resumed: bool) -> Saga:
         case Shipped(tracking_id):
             return (yield from _finish(transaction_id, tracking_id))
         case Refused(refusal):
-            # An earlier try whose outcome no worker has learned may have succeeded.
+            # An earlier try may have succeeded without any worker learning of it.
             certain = not resumed and tries == 0
             return (yield from _resolve_refused_shipment(charged, refusal, certain=certain))
         case KeyReused():
@@ -181,7 +181,7 @@ def _ship(charged: Charged, *, resumed: bool) -> Saga:
 
 
 def _resolve_refused_shipment(charged: Charged, refusal: Refusal, *, certain: bool) -> Saga:
-    """Void the charge once the shipment is fenced. `certain`: whether no other try to ship can have succeeded."""
+    """Void the charge once the shipment is fenced. `certain`: whether no other try can have shipped the order."""
     transaction_id = charged.transaction_id
     outcome, _ = yield from _until_certain(ResolveShipment(charged.charged_at))
     match outcome:
@@ -198,7 +198,7 @@ def _resolve_refused_shipment(charged: Charged, refusal: Refusal, *, certain: bo
 
 
 def _displace(charged: Charged | KeyReused) -> Saga:
-    """Void a charge made under this order's key for other content, or leave the order to an operator if it shipped."""
+    """Void a charge whose key was used for other content, or leave it to an operator if a parcel may have shipped."""
     transaction_id = charged.transaction_id
     outcome, _ = yield from _until_certain(ResolveShipment(charged.charged_at))
     match outcome:
@@ -238,9 +238,9 @@ def _end(before: State, after: State, refusal: Refusal | None = None, transactio
 
 
 def _update(transition: Transition) -> Generator[Command[Any], Any, bool]:
-    """Record a transition. Restore a lost order first if that is safe. Return whether the transition was recorded."""
+    """Record a transition, restoring an order that the journal lost if that is safe. Return whether it was recorded."""
     updated: bool = yield Update(transition)
-    # Restore only if this attempt was charged, which proves that no later attempt that the journal lost was charged.
+    # Restore the order only if this attempt was charged: then no later attempt, even one the journal lost, was charged.
     if not updated and transition.after in RESTORABLE and (yield Restore()):
         updated = yield Update(transition)
     return updated
@@ -251,8 +251,8 @@ def _until_certain(
 ) -> Generator[Command[Any], Any, tuple[R, int]]:
     """Repeat a command until its outcome is certain or the worker must stop trying.
 
-    Return the last outcome and the number of earlier tries, all with unknown outcomes. `again` replaces the command
-    from the second try on.
+    Return the last outcome and the number of tries before it, whose outcomes are unknown. `again`: the command for all
+    tries after the first.
     """
     for tries in count():
         outcome: R = yield command if tries == 0 or again is None else again

@@ -1,4 +1,4 @@
-"""Settles orders that need an operator, as the operator decides."""
+"""Settles orders that need an operator, according to the operator's decision."""
 
 import re
 from dataclasses import replace
@@ -27,8 +27,8 @@ async def settle(
     """Settle an order. Raise SettlementRefused if the order's state forbids this, Unavailable if payment fails."""
     is_shipped = transition.after is State.SHIPPED
     allowed = seen.state in ({State.NEEDS_REVIEW} if is_shipped else NEEDS_OPERATOR)
-    # Void a charge even if an operator has refunded it by hand: payment captures one charge per cart, so the cart could
-    # otherwise not be ordered again.
+    # Void a charge even if an operator has refunded it by hand: payment captures only one charge per cart, so
+    # otherwise the cart could not be ordered again.
     if allowed and transition.step == REFUNDED and isinstance(await payment.void(seen.claim.charge_key), InDoubt):
         raise Unavailable("payment does not answer; settle the order again")
     if not allowed or not await journal.update(seen.claim, replace(transition, before=seen.state)):
@@ -41,14 +41,14 @@ async def settle(
 
 
 def settlement(outcome: str, text: str, by: str) -> Transition:
-    """Return the transition for an outcome: `refunded`, `shipped` or `dismissed`. Raise InvalidArgument for a bad text.
+    """Return the transition for an outcome: `refunded`, `shipped` or `dismissed`.
 
-    `text`: the tracking id for `shipped`, otherwise the reason. `by`: who decided.
+    `text`: the tracking id if `shipped`, else the reason. `by`: who decided. Raise InvalidArgument if one is invalid.
     """
     is_shipped = outcome == "shipped"
     for field, value in (("by", by), (outcome, text)):
         require_words(value, field, max_length=_MAX_LENGTH)
-        # Card numbers must not be stored, but a tracking id may legitimately have this many digits.
+        # Card numbers must not be stored, but a tracking id may legitimately have eight digits in a row.
         if _CARD_NUMBER.search(value) and not (is_shipped and field == outcome):
             raise InvalidArgument.field(field, "must not contain eight digits in a row")
     after, tracking_id = (State.SHIPPED, text) if is_shipped else (State.SETTLED, "")

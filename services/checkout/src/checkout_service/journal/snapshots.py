@@ -1,6 +1,6 @@
 """Encodes the parts of an order that have no columns of their own, as versioned JSON for the column `snapshot`.
 
-Older releases stored a shop.PlaceOrderResponse in this column, and a copy in the column `answer`, now unused.
+Older releases stored a shop.PlaceOrderResponse in this column, and a copy in `answer`, a column that is now unused.
 """
 
 from typing import Any
@@ -17,7 +17,7 @@ from shop.checkout_pb2 import PlaceOrderResponse
 VERSION = 2
 """Version 1 has the same fields, but the releases that wrote it used one shipment key for all attempts of an order."""
 
-# A PlaceOrderResponse begins with the tag of its only field, `order`, and JSON with a brace.
+# A PlaceOrderResponse begins with the tag of its only field, `order`; JSON begins with a brace.
 _FIRST_BYTE_OF_PROTOBUF = b"\x0a"
 
 

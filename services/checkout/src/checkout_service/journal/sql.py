@@ -66,8 +66,8 @@ class Journal:
         self._lease_seconds = lease_seconds
         self._heads: defaultdict[object, QueueHead] = defaultdict(QueueHead)
         self._reading_due: asyncio.Task[set[tuple[str, bool]]] | None = None
-        # Ignore times further ahead than this. The limit is twice the longest delay that statements add to the current
-        # time, to allow for small clock adjustments.
+        # Ignore times further in the future than this. The limit is twice the longest delay that statements add to the
+        # current time, to allow for small clock adjustments.
         self._max_ahead_seconds = 2 * max(_RECOVERY_LEASES * lease_seconds, MAX_RETRY_DELAY_SECONDS)
 
     async def find(self, scope: str) -> Entry | None:
@@ -97,7 +97,7 @@ class Journal:
         raise JournalUnavailable("the cart's orders change too fast")
 
     async def take_over(self, seen: Entry) -> Entry | None:
-        """Lease a CHARGING order whose lease has expired. Return None if the order no longer equals `seen`."""
+        """Lease a CHARGING order whose lease has expired. Return None if the order has changed since `seen`."""
         claim = replace(seen.claim, epoch=seen.epoch + 1, owner=new_owner())
         taken, _ = await self._database.write(
             self._statement(statements.TAKE_OVER, **claim_to_row(seen.claim), new_owner=claim.owner),
@@ -202,7 +202,7 @@ class Journal:
         return sorted(row["kind"] for row in requeued)
 
     async def settle(self, sent: Collection[Sent]) -> list[str]:
-        """Delete sent outbox items. Skip items that the database rejects. Return the ids of orders now DONE."""
+        """Delete sent outbox items. Skip items that the database rejects. Return the ids of the orders now DONE."""
         items = [{"order_id": item.order_id, "kind": item.kind, "step": SENT_STEPS[item.kind]} for item in sent]
         try:
             return await self._set_done(items, statements.DELETE_SENT, statements.SENT_EVENTS)

@@ -21,7 +21,7 @@ _LIVE_CART = """
     cart_etag <> '' AND state IN ('CHARGING', 'VOIDING', 'SHIPPED', 'DONE', 'NEEDS_REFUND', 'NEEDS_REVIEW')
 """
 
-# The clock may have been set back, so ignore times further ahead than any worker sets.
+# The clock may have been set back, so ignore times further in the future than any that workers set.
 _LEASED = f"(lease_until > {NOW} AND lease_until <= {NOW} + :max_ahead_seconds)"
 _UNCHANGED = f"(updated_at < {NOW} - :stuck_seconds OR updated_at > {NOW} + :stuck_seconds)"
 _STUCK = f"({_ACTIVE} AND (state IN ('NEEDS_REFUND', 'NEEDS_REVIEW') OR {_UNCHANGED}))"
@@ -171,7 +171,7 @@ _QUEUES = [(state.value, "lease_until", f"orders WHERE {_OPEN} AND state = '{sta
 _QUEUES += [(kind, "due_at", f"outbox WHERE dead_at IS NULL AND kind = '{kind}'") for kind in OUTBOX_KINDS]
 
 # Lists the queues (order states and outbox item kinds) with something to claim. Reading first saves write transactions,
-# which SQLite runs one at a time. A time further ahead than any worker sets counts as due.
+# which SQLite runs one at a time. A time further in the future than any that workers set counts as due.
 DUE_QUEUES = " UNION ALL ".join(
     f"""
     SELECT '{queue}' AS queue, {failed} AS failed

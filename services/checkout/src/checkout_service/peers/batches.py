@@ -1,4 +1,4 @@
-"""Sends items that arrive within a short time in one call."""
+"""Collects items that arrive within a short time, and sends them in one call."""
 
 import asyncio
 import contextvars
@@ -87,7 +87,7 @@ class Batches(Generic[ItemT]):
             call.add_done_callback(self._end)
 
     def _end(self, call: "asyncio.Task[None]") -> None:
-        # Send items that arrived during an eager call now, without the rest of their delay.
+        # Send the items that arrived during an eager call now, without waiting for the rest of their delay.
         self._calls.discard(call)
         if self.eager and self._waiting:
             self._begin_all()

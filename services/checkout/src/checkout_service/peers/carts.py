@@ -22,9 +22,9 @@ DELAY_SECONDS = 0.02
 class CartClient:
     """Removes the ordered items from many carts in one internal call.
 
-    If the cart service lacks the internal service, call EmptyCart instead, which skips carts that have changed since
-    the order. Carts without etags are emptied even if they have changed. A cart that still has the ordered generation
-    proves that the internal service exists, so the removal fails and is retried later.
+    If the cart service lacks the internal service, EmptyCart is called instead, which skips carts that have changed
+    since the order. Carts without etags are emptied even if they have changed. Only a cart service with the internal
+    service issues generations, so if the cart still has the ordered one, the removal fails and is retried later.
     """
 
     def __init__(self, carts: CartServiceStub, ordered_carts: OrderedCartStub, telemetry: Telemetry) -> None:

@@ -27,7 +27,7 @@ _NUMBER = re.compile(r"\d(?:[\W_]?\d){2,}")
 
 
 class DependencyUnavailable(Unavailable):
-    """A peer failed before the order began. Nothing was done."""
+    """A peer failed while we read the cart or the prices. Nothing was done."""
 
     def __init__(self, peer: str) -> None:
         super().__init__(f"{peer} is not available", metadata={"peer": peer}, retry_after_seconds=1.0)
@@ -45,7 +45,7 @@ def reading(peer: str, *refusals: type[DomainError]) -> Iterator[None]:
 
 
 def refusal_from_error(error: DomainError) -> Refusal:
-    """Convert an error that is one of REFUSALS, keeping the peer's code and reason."""
+    """Convert an error of a class in REFUSALS to a Refusal, keeping the peer's code and reason."""
     kind = next(kind.__name__ for kind in type(error).__mro__ if kind in REFUSALS)
     violations = error.violations if isinstance(error, InvalidArgument) else ()
     # The journal must never hold a card number, and a peer's message may quote one.

@@ -38,7 +38,7 @@ class ShopQuotes(Quotes):
     A quote with DEPENDS_ON is reused only while shipping is healthy. While shipping is down, every quote needs a call,
     which fails and so prevents charging an order that cannot be shipped.
 
-    Every method raises DependencyUnavailable or PeerBroken if a peer fails instead of refusing.
+    Every method raises DependencyUnavailable or PeerBroken if a peer fails, as opposed to refusing the request.
 
     Args:
         can_ship: returns whether a shipping replica is connected and healthy.

@@ -1,6 +1,6 @@
 """`python -m checkout_service.reconciliation` compares order records, logs mismatches, and exits.
 
-It waits for peers that are still starting, and reads everything again if a peer fails while its records are read.
+It waits for peers that are still starting, and reads everything again if a peer fails while its records are being read.
 Exit status: 0 if all records agree, 1 if some disagree, 2 if the records could not be read in time.
 """
 
@@ -90,7 +90,7 @@ async def _read(settings: ReconciliationSettings, telemetry: Telemetry) -> Recor
 async def _read_in_time(
     reader: Reader, channels: Mapping[str, grpc.aio.Channel], settings: ReconciliationSettings
 ) -> Records:
-    """Read once all peers are healthy, and again if a peer fails. If time runs out, raise the last error."""
+    """Read records once all peers are healthy, and again if a peer fails. If time runs out, raise the last error."""
     until = time.monotonic() + settings.wait_seconds
     while True:
         missing = await _wait_for(channels, until)

@@ -74,9 +74,9 @@ class Reader:
     confirmations: MailRecordsStub | None
 
     async def read(self, since: float) -> Records:
-        """Return the records of all orders that were created, charged or shipped since `since`, or are stuck.
+        """Return the records of all orders that were created, charged or shipped since `since`, or that are stuck.
 
-        For an older order that was charged or shipped since `since`, include the earlier records.
+        If an older order was charged or shipped since `since`, also return its earlier records.
         """
         orders, orders_since = await self._orders(since)
         charges, (shipments, shipments_since) = await self._charges(since), await self._shipments(since)

@@ -111,7 +111,7 @@ class Mismatch:
 
 @dataclass(frozen=True, slots=True)
 class CompleteSince:
-    """The times since which no orders, shipments or confirmations were deleted for age. Charges are never deleted.
+    """The times since which no orders, shipments or confirmations were deleted due to age. Charges are never deleted.
 
     `confirmations` is infinite if the email service keeps no confirmation records.
     """

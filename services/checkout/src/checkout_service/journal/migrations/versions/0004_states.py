@@ -1,4 +1,4 @@
-"""Drops the index of all orders by state, which each order had to update three times.
+"""Drops the index of all orders by state, which had to be updated three times per order.
 
 PostgreSQL also preferred this index to the primary key. Queries by operators use ix_orders_active for unfinished
 orders, the creation time for finished orders, and a new index for the few orders that ended without effect.
