@@ -21,6 +21,7 @@ from opentelemetry.sdk.trace.sampling import ParentBasedTraceIdRatio
 from chassis.rpc import listener, server
 from chassis.telemetry import logging
 from chassis.telemetry.instruments import SCOPE, Telemetry
+from checkout_service import queue_workers
 from checkout_service.domain import State
 from checkout_service.metrics import OrderMetrics
 from checkout_service.peers import quotes
@@ -83,7 +84,8 @@ async def place_orders(folder: Path, ratio: float) -> None:
 if __name__ == "__main__":
     logging.configure("shop", level="error")
     import_module("checkout_service.__main__").OrderMetrics = Metrics  # type: ignore[attr-defined]
-    listener._CHECK_SECONDS = quotes.PRICE_TTL_SECONDS = quotes.CONVERSION_TTL_SECONDS = quotes.QUOTE_TTL_SECONDS = LONG
+    listener._CHECK_SECONDS = queue_workers.POLL_SECONDS = LONG
+    quotes.PRICE_TTL_SECONDS = quotes.CONVERSION_TTL_SECONDS = quotes.QUOTE_TTL_SECONDS = LONG
     threading.setprofile(count)
     sys.setprofile(count)
     uvloop.run(place_orders(Path(sys.argv[1]), float(sys.argv[2])))
