@@ -19,7 +19,7 @@ API_TOKEN_PREFIX = "shop_"  # noqa: S105 - not a secret
 
 
 def new_token() -> str:
-    """Return a random 256-bit token. Unlike a password, it is safe to store as a fast hash."""
+    """Return a random 256-bit token. Unlike a password, it can safely be stored as a fast hash."""
     return secrets.token_urlsafe(32)
 
 

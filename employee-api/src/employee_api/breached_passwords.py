@@ -1,6 +1,6 @@
 """Looks up passwords in a file of breached passwords, which may be larger than memory.
 
-The lines are sorted by bytes. Each line is a password, or a SHA-1 hash that may be followed by `:` and a count, as in
+The lines are in byte order. Each line is a password, or a SHA-1 hash that may be followed by `:` and a count, as in
 Have I Been Pwned files.
 """
 
@@ -19,7 +19,7 @@ def is_breached(password: str, path: Path) -> bool:
     """Return whether the file contains the password. Raise OSError if the file can't be read."""
     with path.open("rb") as file:
         hashed = _has_hashes(file)
-        # Use SHA-1, because published lists do.
+        # Use SHA-1, because published lists of breached passwords contain SHA-1 hashes.
         sha1 = hashlib.sha1(password.encode(), usedforsecurity=False).hexdigest().upper()
         wanted = (sha1 if hashed else password).encode()
 
@@ -32,7 +32,7 @@ def is_breached(password: str, path: Path) -> bool:
 
 
 def parse_breached_passwords_file(name: str) -> Path:
-    """Return the path. Raise ValueError if the file can't be read, is empty, or has sampled lines out of order."""
+    """Return `name` as a path. Raise ValueError if the file is unreadable, empty or, judging by samples, not sorted."""
     path = Path(name)
     try:
         with path.open("rb") as file:

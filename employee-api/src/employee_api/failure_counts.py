@@ -20,7 +20,7 @@ class FailureCounts(Repository):
     window: timedelta
 
     async def read(self, keys: Iterable[bytes]) -> Mapping[bytes, FailureCount]:
-        """Return the counts of these keys, without keys that have no failure in the current window."""
+        """Return the counts of these keys, omitting keys that have no failures in the current window."""
         current = col(FailureCount.begun_at) > self.clock() - self.window
         query = select(FailureCount).where(col(FailureCount.key_hash).in_(list(keys)), current)
         return {row["key_hash"]: FailureCount(**row) for row in await self.find_rows(query)}
@@ -52,5 +52,5 @@ class FailureCounts(Repository):
 
 
 def count_key(kind: str, value: str) -> bytes:
-    """Hash the value to a key of fixed length, because the e-mail of a login may be as long as a request body."""
+    """Hash the value into a key of fixed length, because a login request may contain a very long e-mail."""
     return hashlib.sha256(f"{kind} {value}".encode()).digest()

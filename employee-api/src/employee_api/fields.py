@@ -1,6 +1,6 @@
 """Types for request and response fields.
 
-Text must not contain control characters; passwords may contain all except NUL. The JSON parser rejects lone surrogates.
+Text must not contain control characters; passwords may contain any except NUL. The JSON parser rejects lone surrogates.
 """
 
 import re
@@ -108,7 +108,7 @@ def email_key(email: str) -> str:
 
 
 def normalize_password(password: str) -> str:
-    """Convert a password to NFC before hashing, because systems compose the same characters differently."""
+    """Convert a password to NFC before hashing, because the same characters may arrive composed or decomposed."""
     return unicodedata.normalize("NFC", password)
 
 
@@ -137,7 +137,7 @@ Limit = Annotated[int, Field(ge=1, le=MAX_PAGE_SIZE)]
 
 
 def month_range(month: str, zone: tzinfo = UTC) -> tuple[datetime, datetime]:
-    """Return the first and last moment, in UTC, of a month in this zone. Raise ValueError if `month` is not YYYY-MM."""
+    """Return the first and last moments, in UTC, of a month in a zone. Raise ValueError if `month` is not YYYY-MM."""
     match = _MONTH.fullmatch(month)
     if match is None:
         raise broken_rule("must be YYYY-MM")

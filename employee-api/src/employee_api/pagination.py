@@ -33,7 +33,7 @@ class PageQuery(Input):
 
 @dataclass(frozen=True)
 class SortKey:
-    """What a list is sorted by. Rows with the same value are sorted by id; rows without a value come last.
+    """A key to sort a list by. Rows with the same value are sorted by id; rows without a value come last.
 
     Attributes:
         name: the name of this key in cursors. A cursor is valid only for the key and direction that it was made for.

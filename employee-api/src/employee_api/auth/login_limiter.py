@@ -12,10 +12,10 @@ from employee_api.failure_counts import FailureCounts, count_key
 from employee_api.models import FailureCount
 from employee_api.users.passwords import BoundedSemaphore, HashingQueue
 
-# At the limit, a client must wait before its next attempt. Each further failure doubles the wait, up to the maximum.
+# At the limit, a client must wait before its next attempt. Each later failure doubles the wait, up to the maximum.
 _FIRST_WAIT_SECONDS = 5
 _MAX_WAIT_SECONDS = 60
-# At this many times the limit, failures from all networks make the user wait everywhere except on known devices.
+# If an e-mail's failures from all networks reach this many times the limit, only known devices don't have to wait.
 _NETWORKS_PER_EMAIL = 10
 
 # Allow one attempt at a time per account and network; otherwise concurrent guesses could exceed the limits.
@@ -31,7 +31,7 @@ class Attempt:
     Attributes:
         device: the device's token hash if the user has logged in from this device before, else None.
         own: the key that counts failures on the known device, or else failures for this e-mail from this network.
-        address: the key that counts the network's failures, which delay no one on their own.
+        address: the key that counts the network's failures, which on their own don't delay anyone.
         limits: by key, the number of failures at which the client must wait.
         slots: by key, the number of attempts that may run at once. Slots are acquired in this order.
     """
@@ -53,8 +53,8 @@ class LoginLimiter:
     """Counts failed logins, and makes clients wait after too many failures. Accounts are never locked.
 
     Failures on a known device count only for that device, and failures elsewhere never delay that device. Honest users
-    may share an attacker's network, so even after too many failures there, an account waits only once it has failed
-    itself. Replicas share the counts, but each replica limits concurrent attempts on its own.
+    may share an attacker's network, so even after too many failures there, users must wait only after a failed login to
+    their own account. Replicas share the counts, but each replica limits concurrent attempts on its own.
     """
 
     counts: FailureCounts
@@ -68,7 +68,7 @@ class LoginLimiter:
             return Attempt(email, device, key, b"", {key: self.per_email}, {key: _MAX_ATTEMPTS})
         by_address, by_email = count_key("address", network(address)), count_key("email", email)
         own = count_key("email at address", f"{network(address)} {email}")
-        # Acquire the account's own slot first, so that an attempt waiting for it holds no slot of a shared address.
+        # Acquire the account's own slot first: an attempt that waits for it must not hold slots that others need.
         slots = {own: _MAX_ATTEMPTS, by_email: _MAX_SHARED_ATTEMPTS, by_address: _MAX_SHARED_ATTEMPTS}
         limits = {own: self.per_email, by_email: self.per_email * _NETWORKS_PER_EMAIL}
         return Attempt(email, device, own, by_address, limits, slots)
@@ -82,7 +82,7 @@ class LoginLimiter:
             yield
 
     async def exceeded(self, attempt: Attempt) -> ApiError | None:
-        """Return an error that says how long the client must wait, or None if it need not wait."""
+        """Return an error that says how long the client must wait, or None if there is no need to wait."""
         counts, limits = await self.counts.read(attempt.slots), dict(attempt.limits)
         if attempt.address in counts and counts[attempt.address].failures >= self.per_address:
             limits[attempt.own] = 1

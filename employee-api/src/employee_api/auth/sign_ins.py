@@ -46,7 +46,7 @@ class SignInHandlers(Repository):
     async def record(self, email_key: str, outcome: Outcome, origin: dict[str, str]) -> None:
         """Record an attempt if a user has this e-mail, and delete attempts older than 90 days.
 
-        Unknown e-mails take the same time, because response times must not reveal which e-mails are registered.
+        Unknown e-mails take equally long, because response times must not reveal which e-mails are registered.
         """
         now = self.clock()
         row = {"id": uuid.uuid4(), "outcome": outcome, **origin, "created_at": now}
@@ -62,7 +62,7 @@ class SignInHandlers(Repository):
 
 
 class DeviceRepository(Repository):
-    """Stores users' devices. A device token gives no access; it spares its user waits after others' failed logins."""
+    """Stores users' devices. A device token gives no access, but others' failed logins don't make its user wait."""
 
     async def find(self, token: str | None, email_key: str) -> bytes | None:
         """Return the token's hash if this user has logged in from the device before, or else None."""
@@ -81,7 +81,7 @@ class DeviceRepository(Repository):
         await self.execute(update(Device).where(col(Device.token_hash) == device).values(last_used_at=self.clock()))
 
     async def add(self, user_id: uuid.UUID) -> str:
-        """Add a device and return its token. Delete expired devices, and all but the user's 50 last used."""
+        """Add a device and return its token. Delete expired devices, and all but the user's 50 most recently used."""
         now = self.clock()
         token = new_token()
         own = col(Device.user_id) == user_id

@@ -79,7 +79,7 @@ class ExportHandlers(CsvExporter):
         separator = query.separator.replace("tab", "\t")
         zone = None if query.tz in (None, "UTC") else ZoneInfo(query.tz)
         chunks = self.stream(table, query.month, zone, bom=query.bom, separator=separator)
-        # Fetch the first chunk before responding: later an error can no longer set the status.
+        # Fetch the first chunk before responding: once the response has started, an error can't change the status.
         first = await anext(chunks)
         return _ClosingResponse(_prepend(first, chunks), headers=headers, media_type=_CSV)
 

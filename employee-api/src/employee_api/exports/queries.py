@@ -36,7 +36,7 @@ class Format:
     """How an export query formats cells.
 
     Attributes:
-        dialect: the SQL dialect. A zone on SQLite requires the SQL function `zoned_timestamp` on the connection.
+        dialect: the SQL dialect. With SQLite, a zone requires the SQL function `zoned_timestamp` on the connection.
         defuse_formulas: whether free text that a spreadsheet would run as a formula gets a leading apostrophe.
         zone: the time zone of the timestamps in the file; None means UTC.
     """
@@ -65,7 +65,7 @@ class Format:
 
 
 def export_query(table: Table, month: str | None, form: Format) -> Select[Any]:
-    """Select the rows created in `month` in the format's time zone, or all rows if it is None; oldest rows first."""
+    """Select the rows created in `month` (in the format's time zone), or all rows if `month` is None; oldest first."""
     query, model = _QUERIES[table](form)
     if month is not None:
         query = query.where(in_month(col(model.created_at), month, form.zone or UTC))

@@ -70,7 +70,7 @@ class Authorizer:
 
 
 def add_log_fields(user_id: uuid.UUID) -> None:
-    """Add the user's id to all further log lines for this request."""
+    """Add the user's id to all later log lines for this request."""
     structlog.contextvars.bind_contextvars(**{semconv.USER_ID: str(user_id)})
 
 

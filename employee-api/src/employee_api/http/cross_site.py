@@ -43,7 +43,7 @@ class CrossSitePolicy:
     refused_unenforced: bool = False
 
     def wrap(self, app: ASGIApp) -> ASGIApp:
-        """Add CORS headers to the application if other origins are allowed."""
+        """Add CORS headers to the application's responses if other origins are allowed."""
         if not self.allowed_origins:
             return app
         return _Cors(

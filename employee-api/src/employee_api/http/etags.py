@@ -22,7 +22,7 @@ def etag(model: BaseModel) -> str:
 
 
 def require_match(if_match: str | None, current: BaseModel) -> None:
-    """Raise PreconditionFailed if an `If-Match` lists neither the current tag nor `*`.
+    """Raise PreconditionFailed if an `If-Match` header lists neither the current tag nor `*`.
 
     Call this in the transaction that makes the change, with the row locked. Weak tags never match (RFC 9110, 13.1.1).
     """
@@ -33,6 +33,6 @@ def require_match(if_match: str | None, current: BaseModel) -> None:
 
 
 def is_unchanged(if_none_match: str | None, tag: str) -> bool:
-    """Return whether an `If-None-Match` is `*`, or lists the tag in its weak or strong form."""
+    """Return whether an `If-None-Match` header is `*`, or lists the tag in its weak or strong form."""
     listed = if_none_match or ""
     return listed.strip() == _ANY or tag in {strong for _, strong in _ENTITY_TAG.findall(listed)}

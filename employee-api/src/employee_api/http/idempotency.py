@@ -38,7 +38,7 @@ class RepeatableRequest(NamedTuple):
 
 
 def identify(request: Request, operation: str, actor: Actor | None, read_input: BaseModel) -> RepeatableRequest | None:
-    """Return the request's identity, or None without an Idempotency-Key. Raise BadRequest if the key is malformed."""
+    """Return the request's identity, or None if it has no Idempotency-Key. Raise BadRequest if the key is malformed."""
     keys = request.headers.getlist(IDEMPOTENCY_KEY)
     if not keys:
         return None

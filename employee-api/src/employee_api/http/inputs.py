@@ -48,7 +48,7 @@ _RULES = {
 
 @dataclass(frozen=True)
 class RequestInput:
-    """Reads no input: query parameters are errors, and a body is ignored. Subclasses read the query or the body.
+    """Reads no input: refuses query parameters, and ignores a body. Subclasses read the query or the body.
 
     Attributes:
         model: the model that validates the input; None if the operation reads no input.
@@ -134,7 +134,7 @@ class QueryParameters(RequestInput):
 
 
 def _describe(violations: Iterable[FieldViolation]) -> str | None:
-    """Return a text that names each violation, or None if there is no violation."""
+    """Return a message that lists the violations, or None if there are none."""
     return "; ".join(f"{violation.field or 'Request body'} {violation.rule}" for violation in violations) or None
 
 

@@ -148,7 +148,7 @@ class _Description:
             yield parameter | ({} if example is None else {"example": example})
 
     def _input(self, operation: Operation) -> Json:
-        assert operation.input.model is not None  # noqa: S101 - only called if it reads input
+        assert operation.input.model is not None  # noqa: S101 - only called if the operation reads input
         return dict(self._schemas[operation.input.model.__name__, "validation"])
 
     def _output(self, name: str) -> Json:
@@ -177,7 +177,7 @@ def _example(schema: Json, definitions: dict[str, Json]) -> Any:
             return schema[key]
     if "anyOf" in schema:
         example = _example(schema["anyOf"][0], definitions)
-        # Where null is allowed, it is a better example than an arbitrary text or id.
+        # Where null is allowed, it is a better example than an arbitrary string or id.
         unknown = example in (_EXAMPLES_BY_TYPE["string"], EXAMPLE_ID)
         return None if unknown and {"type": "null"} in schema["anyOf"] else example
     if schema.get("type") == "array":

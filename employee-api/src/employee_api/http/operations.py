@@ -94,7 +94,7 @@ class Operation:
             not contain a secret, and the handler must make every change in a `transaction`.
         failures: errors that clients can get in any mode, besides invalid input and unknown ids in the path. If they
             include PreconditionFailed, the operation supports `If-Match`.
-        enforced_failures: further errors that clients can get if authorization is enforced.
+        enforced_failures: additional errors that clients can get if authorization is enforced.
     """
 
     method: str

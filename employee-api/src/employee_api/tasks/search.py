@@ -1,6 +1,6 @@
 """Filters, searches and sorts tasks, with the same results on SQLite and PostgreSQL.
 
-Searches and sorting by title ignore case, outside ASCII too unless a PostgreSQL database has the locale `C`. Nothing
+Searching and sorting by title ignore case, even beyond ASCII (unless a PostgreSQL database has the locale `C`). Nothing
 else is normalized: "é" is not "e", "ß" is not "ss", and a composed "é" is not a decomposed "é".
 """
 

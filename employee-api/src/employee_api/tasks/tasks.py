@@ -1,4 +1,4 @@
-"""Transactions lock users before tasks, and both in the order of their ids, so that transactions can't deadlock."""
+"""Handles tasks. To avoid deadlocks, transactions lock users before tasks, and lock both in the order of their ids."""
 
 import uuid
 from dataclasses import replace

@@ -29,7 +29,7 @@ UserT = TypeVar("UserT", bound=UserOutput)
 
 @dataclass
 class UserHandlers(Repository):
-    """With enforced authorization, only management users see others' e-mails, and the last one can't be deleted."""
+    """With enforced authorization, only management users see others' e-mails, and the last of them can't be deleted."""
 
     users: UserRepository
     new_users: NewUserPreparer
@@ -122,7 +122,7 @@ class UserHandlers(Repository):
         return await self._end_access(call, "reactivated", None)
 
     def _visible(self, user: UserT, reader: Actor | None) -> UserT:
-        """Return the user as the reader may see them. Only management users see other users' e-mails."""
+        """Return what the reader may see of the user. Only management users see other users' e-mails."""
         sees_all = not self.authorizer.enforced or reader is None or reader.manages or reader.id == user.id
         return user if sees_all else user.model_copy(update={"email": ""})
 

@@ -60,7 +60,7 @@ async def use_link(
     """Mark a link as used and return its row, or return None if the link isn't usable. Lock its user and its creator.
 
     With `require_manager`, the creator must still be able to manage others, and must outrank the user or the invited
-    role. This rules out links that were created before authorization was enforced, and links of creators who have left.
+    role. This rules out links that were created before authorization was enforced, and links whose creators have left.
     """
     usable = _usable(purpose, token, now)
     link = (await connection.execute(select(SingleUseLink).where(usable))).first()

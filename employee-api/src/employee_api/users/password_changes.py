@@ -50,7 +50,7 @@ class PasswordHandlers(Repository):
         ]  # fmt: skip
 
     async def change(self, call: Call[PasswordChangeInput], account: Account) -> None:
-        """Replace the user's password, and end access elsewhere. Raise WrongPassword if another request was faster."""
+        """Change the password, and end access elsewhere. Raise WrongPassword if another request has just changed it."""
         password_hash = await call.while_connected(self.new_users.hash(call.input.new_password, "new_password"))
         async with transaction(self.engine) as connection:
             user = await lock_user(connection, account.user.id, call.user)
@@ -66,7 +66,7 @@ class PasswordHandlers(Repository):
     async def allow_password_reset(self, call: Call[None]) -> CreatedPasswordReset:
         """Create a link that lets the user set a password, and delete earlier links for this user."""
         user_id, now = call.id, self.clock()
-        if call.actor is not None and call.actor.id == user_id:  # a stolen session must not replace the password
+        if call.actor is not None and call.actor.id == user_id:  # a stolen session must not allow a password reset
             self.authorizer.refuse(errors.HigherRoleRequired(), "allow_password_reset")
         async with transaction(self.engine) as connection:
             user = await lock_user(connection, user_id, call.actor)

@@ -57,7 +57,7 @@ class HashingQueue(Enum):
 
 
 class PasswordHasher:
-    """Hashes at most `threads` passwords at once; further calls wait in queues that take turns.
+    """Hashes at most `threads` passwords at once; other calls wait in queues that take turns.
 
     Each hash takes `memory_kib` of memory and makes `passes` passes over it. Waits are recorded as spans. Use a hasher
     from one event loop only. A call that is cancelled while waiting leaves its queue.

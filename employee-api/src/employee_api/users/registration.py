@@ -42,7 +42,7 @@ _INVITATIONS = col(SingleUseLink.purpose) == LinkPurpose.INVITATION
 
 @dataclass(frozen=True)
 class NewUserBody(JsonBody):
-    """A new user. With `strict`, errors also name fields that are too long, and a blank e-mail counts as empty."""
+    """Data for a new user. With `strict`, errors also name fields that are too long, and a blank e-mail is refused."""
 
     error_text: str | None = "Name, email and password required"
     ignores_query: bool = True
@@ -92,8 +92,8 @@ class RegistrationHandlers(Repository):
     management users can invite.
 
     Attributes:
-        mode: who may register. None means anyone, but with enforced authorization only until a user can manage others.
-        per_address: how many attempts to register each network and each invitation may make in a window.
+        mode: who may register. None means anyone, unless authorization is enforced and some user can manage others.
+        per_address: how many attempts to register are allowed per window: from each network, or with each invitation.
     """
 
     users: UserRepository
