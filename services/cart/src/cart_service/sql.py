@@ -41,8 +41,8 @@ MAX_ANONYMOUS = 150_000
 _CHECK_WITHIN_SECONDS = 1
 _CLEANING_SECONDS = 60.0
 _DELETED_AT_ONCE = 500
-# How long to keep the rows of removed carts, and the random keys of additions without an idempotency key. Must exceed
-# the time for which the database client repeats a transaction whose reply was lost.
+# How long to keep the rows of removed carts, and the random keys of additions without an idempotency key. This must be
+# longer than the database client keeps retrying a transaction whose reply was lost.
 _REPEATED_WITHIN_SECONDS = 60.0
 
 FIND = f"""

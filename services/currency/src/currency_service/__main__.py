@@ -32,7 +32,7 @@ def _parse_url(text: str) -> SecretStr:
 
 class Settings(ServiceSettings):
     rates_file: FilePath = Path(__file__).parent / "data" / "rates.xml"
-    # Secret because the URL may contain an API key.
+    # The URL is a secret, because it may contain an API key.
     rates_url: Annotated[SecretStr, Parse(_parse_url)] | None = None
     rates_refresh_seconds: Annotated[float, Meta(ge=1)] = 6 * 3600
 

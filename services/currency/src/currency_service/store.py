@@ -13,7 +13,7 @@ from currency_service.domain import BASE, RATE_DIGITS, Rates
 
 _CUBE = "{http://www.ecb.int/vocabulary/2002-08-01/eurofxref}Cube"
 
-# Currencies that the ECB once quoted and that no longer exist.
+# Currencies that the ECB once quoted, but that no longer exist.
 _ENDED = frozenset({"BGN", "CYP", "EEK", "GRD", "HRK", "LTL", "LVL", "MTL", "ROL", "SIT", "SKK", "TRL"})
 
 _SMALLEST_RATE = Decimal(1).scaleb(-RATE_DIGITS)

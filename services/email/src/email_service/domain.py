@@ -41,7 +41,7 @@ class Line:
 
 
 def label(address: Address) -> list[str]:
-    """Return an address as the lines of an address label, none of them blank."""
+    """Return the lines of an address label, omitting blank lines."""
     region = " ".join(filter(None, [address.state, format_postal_code(address.zip_code, address.country)]))
     lines = [*address.street_address.splitlines(), ", ".join(filter(None, [address.city, region])), address.country]
     return [line for line in map(str.strip, lines) if line]

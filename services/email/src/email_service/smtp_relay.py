@@ -106,7 +106,7 @@ class SmtpRelay:
             client.close()
 
     async def _write(self, client: SMTP, message: ClaimedMessage) -> None:
-        """Send everything but the end of the message. If the connection closes now, the relay discards the message."""
+        """Send all but the end of the message. If the connection closes before that, the relay discards the message."""
         await client.connect()
         await client.mail(self.sender)
         await client.rcpt(message.recipient)

@@ -27,7 +27,7 @@ class Brand(StrEnum):
     DINERS = "diners"
 
 
-# Each row has a brand, the first and last prefix of a range (equally long), and the valid lengths of card numbers.
+# Each row has a brand, a range's first and last prefixes (of the same length), and the valid card number lengths.
 # Source: the ISO/IEC 7812 issuer ranges that the card schemes publish.
 _RANGES: tuple[tuple[Brand, str, str, Collection[int]], ...] = (
     (Brand.VISA, "4", "4", (13, 16, 19)),
@@ -96,7 +96,7 @@ def decline_reason(card: Card, brand: Brand | None, accepted: Collection[Brand],
 
 
 def brand_of(digits: str) -> Brand | None:
-    """Return the brand that issues card numbers with this prefix and length, or None if no brand does."""
+    """Return the brand whose card numbers have the prefix and length of `digits`, or None if there is none."""
     for brand, first, last, lengths in _RANGES:
         if len(digits) in lengths and first <= digits[: len(first)] <= last:
             return brand

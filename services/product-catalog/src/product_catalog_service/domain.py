@@ -86,13 +86,13 @@ class _WordIndex:
         self._variants: dict[str, dict[int, int]] = {}
         self._prefixable: dict[str, dict[int, int]] = {}
         for position, product in enumerate(products):
-            # Index fields in rising rank, so that the most important field overwrites the others.
+            # Index the least important field first, so that the most important field overwrites the others.
             for field, text in enumerate((" ".join(product.categories), product.description, product.name)):
                 self._add(position, field * _RANKS, list(_words(text)))
         self._vocabulary = sorted(self._prefixable)
 
     def scores(self, words: Sequence[str]) -> _Ranks:
-        """Rank the products that match all words. A product may write two or three consecutive words as one."""
+        """Rank the products that match all words, even if their text writes two or three consecutive words as one."""
         found: list[_Ranks] = [self._all]  # found[n] ranks products that match the first n words
         for end in range(1, len(words) + 1):
             starts = range(max(0, end - _MAX_JOINED), end)
@@ -130,7 +130,7 @@ def _both(first: _Ranks, second: _Ranks) -> _Ranks:
 
 
 def _words(text: str) -> Iterator[str]:
-    """Split text into words of letters, marks and digits, ignoring case and Unicode normalization."""
+    """Split text into words of letters, marks and digits, ignoring differences in case and Unicode normalization."""
     folded = unicodedata.normalize("NFC", unicodedata.normalize("NFC", text).casefold())
     return iter("".join(c if unicodedata.category(c)[0] in "LMN" else " " for c in folded).split())
 

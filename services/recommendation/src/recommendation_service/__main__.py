@@ -19,7 +19,7 @@ from shop import product_catalog_pb2_grpc, recommendation_pb2_grpc
 class Settings(ServiceSettings):
     product_catalog_addr: str
     catalog_ttl_seconds: PositiveFloat = 60
-    # v1 recommends products of the same category, v2 products bought together, v3 products in the same price band.
+    # v1 recommends products in the same category, v2 products bought together, v3 products in the same price band.
     recommendation_version: Literal["v1", "v2", "v3"] = "v1"
     purchases_file: FilePath = Path(__file__).parent / "data" / "purchases.json"
 

@@ -11,7 +11,7 @@ _ALL_PRODUCTS = "all products"
 
 
 class CachedCatalog:
-    """Caches the product catalog. Callers wait for the first read only: a stale catalog is served during a refresh."""
+    """Caches the product catalog. Callers wait only for the first read: a stale catalog is served during a refresh."""
 
     def __init__(
         self,

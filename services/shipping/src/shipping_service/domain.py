@@ -165,7 +165,7 @@ class Manifest(Protocol):
 class Shipper:
     """Accepts parcels, once per idempotency key, and records them in the manifest.
 
-    Times are in seconds since 1970. `charged_at` is when the order was charged, before shipping it; 0 if unknown.
+    Times are in seconds since 1970. `charged_at` is when the order was charged, always before it ships; 0 if unknown.
 
     Attributes:
         complete_since: returns a time; the manifest still has every entry recorded after that time.

@@ -92,7 +92,7 @@ class Spool:
         await self._write(statements.POSTPONE, **_claim_of(message), **values)
 
     async def give_up_overdue(self) -> Sequence[str]:
-        """Change a batch of messages that have been SENDING for too long to IN_DOUBT. Return their ids."""
+        """Find a batch of messages that have been SENDING for too long, mark them as IN_DOUBT, and return their ids."""
         rows = await self._take(statements.GIVE_UP_OVERDUE, _MAX_CHANGES, {"horizon_seconds": _HORIZON_SECONDS})
         return [row["letter_id"] for row in rows]
 

@@ -51,7 +51,7 @@ GIVE_UP_OVERDUE = f"""
     ) AND state = 'SENDING' RETURNING letter_id
 """
 
-# Runs at startup if no other process uses the spool. Return no rows: hundreds of thousands of messages may be waiting.
+# Runs at startup if no other process uses the spool. Don't add RETURNING: there may be hundreds of thousands of rows.
 RELEASE_CLAIMS = f"""
     UPDATE letters SET due_at = {NOW} WHERE state <> 'SENT' AND state IN ('QUEUED', 'SENDING')
 """
