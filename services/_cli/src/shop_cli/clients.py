@@ -137,7 +137,7 @@ def _checked(address: str) -> str:
 
 
 def key_metadata(key: str | None) -> tuple[tuple[str, str], ...]:
-    """Return call metadata with the idempotency key, if given. Raise InvalidArgument if the key is invalid."""
+    """Return call metadata with the idempotency key, if there is one. Raise InvalidArgument if the key is invalid."""
     return (("idempotency-key", parse_idempotency_key(key)),) if key is not None else ()
 
 

