@@ -41,7 +41,7 @@ class InvalidForm(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _Field:
-    """A field's validation rule, and the messages for a missing value (None if optional) and for an invalid value."""
+    """A field's validation rule and error messages. `missing` is None if the field is optional."""
 
     missing: str | None
     invalid: str = ""

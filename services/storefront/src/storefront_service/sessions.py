@@ -34,7 +34,7 @@ class Session:
     _sign: Callable[[str, int], str]
 
     def begin(self) -> None:
-        """Begin a new session: the response to this request sets its cookie."""
+        """Start a new session. The response to this request sets its cookie."""
         self.user_id = secrets.token_urlsafe(_ID_BYTES)
         self.cookie = self._sign(self.user_id, int(time.time()) + LIFETIME_SECONDS)
 

@@ -11,7 +11,7 @@ from shop_internal.mail_records_pb2_grpc import MailRecordsStub
 
 @dataclass(frozen=True, slots=True)
 class Confirmation:
-    """The e-mail that confirms an order. `state` is QUEUED, SENT or FAILED; `message` is None once SENT."""
+    """The e-mail that confirms an order. `state` is QUEUED, SENT or FAILED. A SENT e-mail's `message` is None."""
 
     state: str
     message: EmailMessage | None

@@ -48,7 +48,7 @@ class ErrorPages(Pages):
             case PartDown():
                 response = await self._page(request, 503, _STILL_WORKS[str(error)])
                 response.headers["retry-after"] = "5"
-            case HTTPException():  # such as those that Starlette raises for unknown paths
+            case HTTPException():  # for example, Starlette raises it for unknown paths
                 response = await self._page(request, error.status_code, _TEXTS.get(error.status_code, ""))
                 response.headers.update(error.headers or {})
             case DomainError():
