@@ -71,15 +71,12 @@ def outranks(role: str, other: str) -> bool:
 
 @dataclass(frozen=True)
 class Actor:
-    """The user who makes the request, with their current role.
-
-    `scopes` contains the API token's scopes; it is None if the request has a session instead.
-    """
+    """The user who makes the request, with their current role."""
 
     id: uuid.UUID
     role: str
     approved: bool = True
-    scopes: frozenset[str] | None = None
+    scopes: frozenset[str] | None = None  # the scopes of the API token; None with a session
 
     @property
     def manages(self) -> bool:

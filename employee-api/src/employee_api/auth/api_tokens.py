@@ -50,7 +50,7 @@ class ApiTokenHandlers(Repository):
             ),
             Operation(
                 "DELETE", f"{of_user}/{{token_id}}", "Revoke an employee's API token",
-                self.revoke_token_of_user, Access.SUBORDINATE,
+                self.revoke_token, Access.SUBORDINATE, named="revoke_token_of_user",
             ),
         ]  # fmt: skip
 
@@ -88,20 +88,16 @@ class ApiTokenHandlers(Repository):
         return [TokenOutput.model_validate(row | {"scopes": row["scopes"].split()}) for row in rows]
 
     async def revoke_token(self, call: Call[None]) -> Deleted:
-        return await self._revoke(call.user.id, call.id, call.user)
-
-    async def revoke_token_of_user(self, call: Call[None]) -> Deleted:
-        return await self._revoke(call.id, call.ids["token_id"], call.actor)
-
-    async def _revoke(self, user_id: uuid.UUID, token_id: uuid.UUID, actor: Actor | None) -> Deleted:
+        *users, token_id = call.ids.values()
+        user_id = users[0] if users else call.user.id
         async with transaction(self.engine) as connection:
-            user = await lock_user(connection, user_id, actor)
+            user = await lock_user(connection, user_id, call.actor)
             deletion = delete(ApiToken).where(col(ApiToken.id) == token_id, col(ApiToken.user_id) == user_id)
             name = (await connection.execute(deletion.returning(col(ApiToken.name)))).scalar()
             if name is None:
                 raise errors.TokenNotFound
             revoked = Subject("user", user_id, user.name, before={"token_id": token_id, "name": name})
-            await record(connection, actor, "revoked_token", self.clock(), revoked)
+            await record(connection, call.actor, "revoked_token", self.clock(), revoked)
         return Deleted(id=token_id)
 
     async def find_actor(self, token: str) -> Actor | None:

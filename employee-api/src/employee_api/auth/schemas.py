@@ -1,13 +1,10 @@
 import uuid
-from typing import Annotated
 
 from pydantic import Field
 
 from employee_api.access import Scope
 from employee_api.fields import Moment, NonEmptyText, Timestamp, TokenName
 from employee_api.schemas import Input, Output, Page, StrictInput, Success
-
-Scopes = Annotated[list[Scope], Field(min_length=1, max_length=len(Scope))]
 
 
 class LoginInput(Input):
@@ -54,7 +51,9 @@ class TokenInput(StrictInput):
 
     current_password: NonEmptyText = Field(repr=False, examples=["nine brown otters swim"])
     name: TokenName = Field(description="What it is for", examples=["nightly report"])
-    scopes: Scopes = Field(description="What it may do at most, as far as its user's role allows it")
+    scopes: list[Scope] = Field(
+        min_length=1, max_length=len(Scope), description="What it may do at most, as far as its user's role allows it"
+    )
     expires_at: Moment | None = Field(
         default=None, description="At most 90 days ahead, which is the default", examples=[None]
     )

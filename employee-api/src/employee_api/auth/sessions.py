@@ -2,7 +2,7 @@ import uuid
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from sqlalchemy import ColumnElement, delete, insert, or_, select, update
+from sqlalchemy import ColumnElement, delete, func, insert, or_, select, update
 from sqlmodel import col
 
 from employee_api.access import Access, Actor, hash_token, new_token, session_token
@@ -17,6 +17,8 @@ from employee_api.users.repository import lock_user
 
 # Update `last_seen_at` at most this many times per idle time, because writing on every request would cost too much.
 _UPDATES_PER_IDLE_TIME = 20
+# A session's id is the first half of the token's hash, which doesn't reveal the token.
+_ID_BYTES = 16
 
 
 @dataclass
@@ -85,18 +87,16 @@ class SessionHandlers(Repository):
         query = select(Session).where(col(Session.user_id) == user_id, *self._active(self.clock()))
         rows = await self.find_rows(query.order_by(col(Session.created_at).desc()))
         for row in rows:
-            row.update(id=_session_id(row["token_hash"]), current=row["token_hash"] == current)
+            row.update(id=uuid.UUID(bytes=row["token_hash"][:_ID_BYTES]), current=row["token_hash"] == current)
         return [SessionOutput.model_validate(row) for row in rows]
 
     async def end_session(self, call: Call[None]) -> Deleted:
-        of_user = col(Session.user_id) == call.user.id
+        same_id = func.substr(col(Session.token_hash), 1, _ID_BYTES) == call.id.bytes
+        ending = delete(Session).where(col(Session.user_id) == call.user.id, same_id)
         async with transaction(self.engine) as connection:
             user = await lock_user(connection, call.user.id, call.user)
-            hashes = await connection.execute(select(col(Session.token_hash)).where(of_user))
-            token_hash = next((found for found in hashes.scalars() if _session_id(found) == call.id), None)
-            if token_hash is None:
+            if (await connection.execute(ending)).rowcount == 0:
                 raise SessionNotFound
-            await connection.execute(delete(Session).where(col(Session.token_hash) == token_hash))
             ended = Subject("user", user.id, user.name, before={"session_id": call.id})
             await record(connection, call.user, "ended_session", self.clock(), ended)
         return Deleted(id=call.id)
@@ -123,11 +123,6 @@ class SessionHandlers(Repository):
 
     def _active(self, now: datetime) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
         return col(Session.expires_at) > now, col(Session.last_seen_at) > now - self.idle
-
-
-def _session_id(token_hash: bytes) -> uuid.UUID:
-    # Half of the token's hash is enough to identify the session, and doesn't reveal the token.
-    return uuid.UUID(bytes=token_hash[:16])
 
 
 async def user_of(call: Call[InputT], rows: Repository) -> uuid.UUID:
