@@ -25,7 +25,6 @@ from employee_api import app
 from employee_api.access import MANAGEMENT_ROLES
 from employee_api.database import MIGRATIONS, utc_now
 from employee_api.errors import ApiError
-from employee_api.health import check_database
 from employee_api.http.inputs import JsonBody
 from employee_api.settings import AuthMode, EmployeeApiSettings
 from employee_api.users.passwords import PasswordHasher
@@ -77,7 +76,7 @@ async def build(settings: EmployeeApiSettings, service: HttpService) -> AsyncIte
         log.warning("AUTH_MODE is off: every client has full access")
     engine = open_engine(settings.database_url.get_secret_value(), service.telemetry)
     password_hasher = PasswordHasher(settings.password_threads, service.telemetry)
-    service.add_readiness_check(partial(check_database, engine))
+    service.add_readiness_check(partial(app.check_database, engine))
     try:
         yield app.build(settings, engine, password_hasher, service.telemetry)
     finally:

@@ -1,9 +1,11 @@
 from datetime import timedelta
 from functools import partial
 
+from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncEngine
 from starlette.applications import Starlette
 
+from chassis.sql.engine import is_current
 from chassis.telemetry.instruments import Telemetry
 from employee_api.activities import ActivityHandlers
 from employee_api.auth.api_tokens import ApiTokenHandlers, find_actor
@@ -11,7 +13,8 @@ from employee_api.auth.login_limiter import LoginLimiter
 from employee_api.auth.logins import LoginHandlers
 from employee_api.auth.sessions import SessionHandlers
 from employee_api.auth.sign_ins import DeviceRepository, SignInHandlers
-from employee_api.database import Clock, utc_now
+from employee_api.database import MIGRATIONS, Clock, utc_now
+from employee_api.errors import NotReady
 from employee_api.exports.handlers import ExportHandlers
 from employee_api.failure_counts import FailureCounts
 from employee_api.http.application import create_application
@@ -27,6 +30,16 @@ from employee_api.users.password_changes import PasswordHandlers
 from employee_api.users.passwords import PasswordHasher
 from employee_api.users.registration import NewUserPreparer, RegistrationHandlers
 from employee_api.users.repository import UserRepository
+
+
+async def check_database(engine: AsyncEngine) -> None:
+    """Raise NotReady if the database does not answer or lacks a migration."""
+    try:
+        current = await is_current(engine, MIGRATIONS)
+    except SQLAlchemyError as error:
+        raise NotReady from error
+    if not current:
+        raise NotReady
 
 
 def build(

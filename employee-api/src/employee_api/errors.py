@@ -1,6 +1,6 @@
 """API errors. Names, statuses and texts are part of the contract; `http/docs/errors.json` explains each error."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from http import HTTPStatus
 from typing import Any, ClassVar, cast
 
@@ -23,11 +23,10 @@ class ApiError(DomainError):
         text: str | None = None,
         violations: Sequence[FieldViolation] = (),
         *,
-        metadata: Mapping[str, str] | None = None,
         retry_after_seconds: float | None = None,
     ) -> None:
         wait_seconds = self.wait_seconds if retry_after_seconds is None else retry_after_seconds
-        super().__init__(text or self.text, metadata=metadata, retry_after_seconds=wait_seconds)
+        super().__init__(text or self.text, retry_after_seconds=wait_seconds)
         self.violations = violations or ([self.violation] if self.violation else [])
 
 
@@ -49,7 +48,7 @@ class ScopeRequired(ApiError):
     status = HTTPStatus.FORBIDDEN
 
     def __init__(self, scope: str = "tasks:read") -> None:
-        super().__init__(f"The API token lacks the scope {scope}", metadata={"scope": scope})
+        super().__init__(f"The API token lacks the scope {scope}")
 
 
 class LastManagementUser(ApiError):

@@ -6,6 +6,7 @@ Text must not contain control characters; passwords may contain any except NUL. 
 import re
 import unicodedata
 import uuid
+from collections.abc import Callable
 from datetime import UTC, date, datetime, tzinfo
 from typing import Annotated, Any
 
@@ -22,7 +23,7 @@ _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _MOMENT = re.compile(
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?(Z|[+-][0-9]{2}:[0-9]{2})", re.IGNORECASE
 )
-_MONTH = re.compile(r"(?!0000)([0-9]{4})-(0[1-9]|1[0-2])")
+_MONTH = "(?!0000)[0-9]{4}-(0[1-9]|1[0-2])"
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 BROKEN_RULE = "broken_rule"
 _MAX_SEARCH_WORDS = 10
@@ -75,21 +76,15 @@ def _parse_calendar_date(value: Any) -> date:
         raise broken_rule("must be a date of the calendar") from error
 
 
-def _require_month(value: str) -> str:
-    month_range(value)
-    return value
+def require(is_valid: Callable[[str], object], rule: str) -> AfterValidator:
+    """Return a validator for text. If `is_valid` returns a false value, clients are shown the rule."""
 
+    def validate(text: str) -> str:
+        if not is_valid(text):
+            raise broken_rule(rule)
+        return text
 
-def _limit_words(value: str) -> str:
-    if len(value.split()) > _MAX_SEARCH_WORDS:
-        raise broken_rule(f"has too many words: at most {_MAX_SEARCH_WORDS}")
-    return value
-
-
-def _require_visible(email: str) -> str:
-    if not email_key(email):
-        raise broken_rule("must not be white space")
-    return email
+    return AfterValidator(validate)
 
 
 def _parse_moment(value: Any) -> datetime:
@@ -118,7 +113,7 @@ def format_timestamp(timestamp: datetime) -> str:
 
 
 Id = Annotated[uuid.UUID, BeforeValidator(_require_canonical_id)]
-VisibleEmail = Annotated[Email, AfterValidator(_require_visible)]
+VisibleEmail = Annotated[Email, require(email_key, "must not be white space")]
 CalendarDate = Annotated[date, BeforeValidator(_parse_calendar_date)]
 Moment = Annotated[datetime, BeforeValidator(_parse_moment)]
 Timestamp = Annotated[
@@ -128,20 +123,22 @@ Timestamp = Annotated[
 ]
 Month = Annotated[
     str,
-    AfterValidator(_require_month),
-    Field(json_schema_extra={"pattern": "^(?!0000)[0-9]{4}-(0[1-9]|1[0-2])$"}, examples=["2026-03"]),
+    require(re.compile(_MONTH).fullmatch, "must be YYYY-MM"),
+    Field(json_schema_extra={"pattern": f"^{_MONTH}$"}, examples=["2026-03"]),
 ]
-SearchText = Annotated[str, _text(1, 200), AfterValidator(_limit_words), Field(examples=["water plants"])]
+SearchText = Annotated[
+    str,
+    _text(1, 200),
+    require(lambda text: len(text.split()) <= _MAX_SEARCH_WORDS, f"has too many words: at most {_MAX_SEARCH_WORDS}"),
+    Field(examples=["water plants"]),
+]
 MAX_PAGE_SIZE = 200
 Limit = Annotated[int, Field(ge=1, le=MAX_PAGE_SIZE)]
 
 
 def month_range(month: str, zone: tzinfo = UTC) -> tuple[datetime, datetime]:
-    """Return the first and last moments, in UTC, of a month in a zone. Raise ValueError if `month` is not YYYY-MM."""
-    match = _MONTH.fullmatch(month)
-    if match is None:
-        raise broken_rule("must be YYYY-MM")
-    year, number = int(match[1]), int(match[2])
+    """Return the first and last moment, in UTC, of a month (YYYY-MM) in this zone."""
+    year, number = map(int, month.split("-"))
     first = _in_utc(datetime(year, number, 1, tzinfo=zone))
     if (year, number) == (9999, 12):  # `datetime` can't represent the following month
         return first, datetime.max.replace(tzinfo=UTC)

@@ -5,7 +5,7 @@ from functools import cache, partial
 from typing import Annotated, Literal
 from zoneinfo import ZoneInfo, available_timezones
 
-from pydantic import AfterValidator, Field
+from pydantic import Field
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Send
 from typing_extensions import override
@@ -15,7 +15,7 @@ from employee_api.access import Access
 from employee_api.errors import ZONE_RULE, TooManyExports
 from employee_api.exports.queries import Table, csv_example
 from employee_api.exports.streaming import CsvExporter
-from employee_api.fields import Month, broken_rule
+from employee_api.fields import Month, require
 from employee_api.http.inputs import QueryParameters
 from employee_api.http.operations import Call, Operation
 from employee_api.schemas import Input
@@ -27,17 +27,11 @@ def _zones() -> set[str]:
     return available_timezones() - {"localtime", "Factory"}
 
 
-def _require_zone(name: str) -> str:
-    if name not in _zones():
-        raise broken_rule(ZONE_RULE)
-    return name
-
-
 class ExportQuery(Input):
     month: Month | None = Field(
         default=None, description="`YYYY-MM` by creation, in UTC or the zone `tz`; all rows when omitted"
     )
-    tz: Annotated[str, AfterValidator(_require_zone)] | None = Field(
+    tz: Annotated[str, require(lambda name: name in _zones(), ZONE_RULE)] | None = Field(
         default=None, description="time zone of `month` and of timestamps, such as `Europe/Berlin`; UTC when omitted"
     )
     bom: bool = Field(default=False, description="begin with a byte order mark, by which Excel recognizes UTF-8")
@@ -79,16 +73,8 @@ class ExportHandlers(CsvExporter):
         separator = query.separator.replace("tab", "\t")
         zone = None if query.tz in (None, "UTC") else ZoneInfo(query.tz)
         chunks = self.stream(table, query.month, zone, bom=query.bom, separator=separator)
-        # Fetch the first chunk before responding: once the response has started, an error can't change the status.
-        first = await anext(chunks)
-        return _ClosingResponse(_prepend(first, chunks), headers=headers, media_type=_CSV)
-
-
-async def _prepend(first: bytes, chunks: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:
-    async with aclosing(chunks):
-        yield first
-        async for chunk in chunks:
-            yield chunk
+        await anext(chunks)  # after the response has begun, an error can no longer set its status
+        return _ClosingResponse(chunks, headers=headers, media_type=_CSV)
 
 
 class _ClosingResponse(StreamingResponse):

@@ -53,8 +53,8 @@ class CsvExporter:
     ) -> AsyncGenerator[bytes]:
         """Yield the file in chunks. `zone` is the time zone of `month` and of the timestamps in the file.
 
-        Raise TooManyExports before the first chunk if too many exports are active. Any chunk can raise a database
-        error.
+        The first chunk is empty, and comes when the query has begun to return rows. Raise TooManyExports before it if
+        too many exports are active. Every chunk can raise a database error.
         """
         if self.active >= _MAX_CONCURRENT_EXPORTS:
             raise TooManyExports
@@ -68,8 +68,11 @@ class CsvExporter:
         span = self._tracer.start_span(f"export {table}", None, SpanKind.CLIENT, attributes)
         self.active += 1
         try:
-            while (chunk := await to_thread.run_sync(next, chunks, None)) is not None:
+            chunk = await to_thread.run_sync(next, chunks, None)
+            yield b""
+            while chunk is not None:
                 yield chunk
+                chunk = await to_thread.run_sync(next, chunks, None)
         finally:
             self.active -= 1
             span.end()

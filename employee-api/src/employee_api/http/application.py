@@ -79,10 +79,8 @@ def _description_routes(describe: Callable[[], openapi.Json], mode: AuthMode) ->
         html = at_address(rendered(), str(request.base_url).rstrip("/"))
         return HTMLResponse(html, headers={"content-security-policy": CONTENT_SECURITY_POLICY})
 
-    async def redirect(_request: Request) -> Response:
-        return RedirectResponse("/docs")
-
-    return [Route("/openapi.json", serve_document), Route("/docs", serve_page), Route("/", redirect)]
+    root = Route("/", RedirectResponse("/docs"), methods=["GET"])
+    return [Route("/openapi.json", serve_document), Route("/docs", serve_page), root]
 
 
 def _operation_routes(

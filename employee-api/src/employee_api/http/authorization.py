@@ -56,14 +56,8 @@ class Authorizer:
         """Count and log the refusal unless authorization is off. Raise the error if authorization is enforced."""
         if self.mode is AuthMode.OFF:
             return
-        self._refusals.add(
-            1,
-            (
-                (semconv.REFUSAL_REASON, error.reason),
-                (semconv.REFUSED_OPERATION, operation),
-                (semconv.REFUSAL_ENFORCED, self.enforced),
-            ),
-        )
+        labels = {semconv.REFUSAL_REASON: error.reason, semconv.REFUSED_OPERATION: operation}
+        self._refusals.add(1, (*labels.items(), (semconv.REFUSAL_ENFORCED, self.enforced)))
         log.info("refused" if self.enforced else "would refuse", operation=operation, reason=error.reason)
         if self.enforced:
             raise error

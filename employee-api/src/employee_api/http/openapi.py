@@ -25,7 +25,7 @@ _EXAMPLES_BY_FORMAT = {"uuid": EXAMPLE_ID, "date": "2026-03-31", "date-time": "2
 _EXAMPLES_BY_TYPE = {"boolean": True, "integer": 1, "number": 1.0, "string": "text", "null": None}
 _TEXT = {"type": "string"}
 # `document` contains the constant parts, including the chassis's probes. `access` describes required rights and
-# `parameters` describes request headers; both are copied into each operation that needs them.
+# `parameters` describes ids and headers; both are copied into each operation that needs them.
 _BASE: Json = orjson.loads(Path(__file__).with_name("openapi_base.json").read_bytes())
 
 
@@ -49,18 +49,17 @@ class _Description:
     def __init__(self, operations: Sequence[Operation], mode: AuthMode, common: Sequence[ApiError]) -> None:
         self._mode = mode
         self._common = common
-        bodies = {operation.input.model for operation in operations if isinstance(operation.input, JsonBody)}
-        queries = {operation.input.model for operation in operations if isinstance(operation.input, QueryParameters)}
-        models = sorted(filter(None, bodies | queries), key=str)
+        models = {operation.input.model for operation in operations}
         adapters: list[tuple[str, JsonSchemaMode, TypeAdapter[Any]]] = [
-            *((model.__name__, "validation", TypeAdapter(model)) for model in models),
+            *((model.__name__, "validation", TypeAdapter(model)) for model in sorted(filter(None, models), key=str)),
             *((found.name, "serialization", found.output) for found in operations if found.csv_example is None),
             *((model.__name__, "serialization", TypeAdapter(model)) for model in (Error, Problem)),
         ]
         self._schemas, generated = TypeAdapter.json_schemas(adapters, ref_template="#/components/schemas/{model}")
         self._all: dict[str, Json] = generated["$defs"]
         # Query models need no definition, because their parameters are described one by one.
-        unused = {model.__name__ for model in filter(None, queries - bodies)}
+        queries = {operation.input.model for operation in operations if isinstance(operation.input, QueryParameters)}
+        unused = {model.__name__ for model in filter(None, queries)}
         self.definitions = {name: schema for name, schema in self._all.items() if name not in unused}
 
     def of_operation(self, operation: Operation) -> Json:
@@ -71,7 +70,7 @@ class _Description:
             "tags": [operation.tag],
             "responses": self._responses(operation),
         }
-        ids = [_path_id(name) for name in operation.path_ids]
+        ids = [_BASE["parameters"]["id"] | {"name": name} for name in operation.path_ids]
         headers = [_BASE["parameters"][name] for name in _header_parameters(operation)]
         if parameters := [*ids, *self._query_parameters(operation), *headers]:
             described["parameters"] = parameters
@@ -194,14 +193,3 @@ def _header_parameters(operation: Operation) -> Iterator[str]:
         yield "If-Match"
     if operation.revalidates:
         yield "If-None-Match"
-
-
-def _path_id(name: str) -> Json:
-    return {
-        "name": name,
-        "in": "path",
-        "required": True,
-        "schema": _TEXT,
-        "description": "A UUID",
-        "example": EXAMPLE_ID,
-    }

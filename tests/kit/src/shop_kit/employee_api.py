@@ -20,7 +20,6 @@ from chassis.sql.engine import open_engine
 from chassis.telemetry.instruments import Telemetry
 from employee_api import app
 from employee_api.access import SESSION_COOKIE
-from employee_api.health import check_database
 from employee_api.settings import EmployeeApiSettings
 from employee_api.users.passwords import PasswordHasher
 from employee_api.users.repository import NewUser, UserRepository
@@ -178,7 +177,7 @@ def api_starter(database_url: str, clock: Clock) -> StartApi:
         hasher = password_hasher()
         loaded = load_settings(EmployeeApiSettings, settings)
         service = HttpService(loaded, telemetry)
-        service.add_readiness_check(partial(check_database, engine))
+        service.add_readiness_check(partial(app.check_database, engine))
         asgi = app.build(loaded, engine, hasher, service.telemetry, clock)
         transport = httpx2.ASGITransport(service.wrap(asgi))
         try:
