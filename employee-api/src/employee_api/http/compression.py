@@ -30,10 +30,9 @@ class Compression:
 
             await self._app(scope, receive, send_or_compress)
 
-        if scope["type"] == "http":
-            headers = MutableHeaders(scope=scope)
-            # Starlette only looks for the word "gzip", and ignores a quality of 0.
-            headers["accept-encoding"] = "gzip" if _accepts_gzip(headers) else "identity"
+        headers = MutableHeaders(scope=scope)
+        # Starlette only looks for the word "gzip", and ignores a quality of 0.
+        headers["accept-encoding"] = "gzip" if _accepts_gzip(headers) else "identity"
         await GZipMiddleware(app, compresslevel=_LEVEL, thread_minimum_size=_MAX_BYTES_IN_LOOP)(scope, receive, send)
 
 

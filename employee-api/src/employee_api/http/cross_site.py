@@ -32,15 +32,10 @@ _RESPONSE_HEADERS = (
 
 @dataclass(frozen=True)
 class CrossSitePolicy:
-    """Refuses changes requested by pages on other origins, judging by headers that browsers add.
-
-    Attributes:
-        allowed_origins: other origins whose pages may use the API.
-        refused_unenforced: whether changes from other origins are refused even if authorization is not enforced.
-    """
+    """Refuses changes requested by pages on other origins, judging by headers that browsers add."""
 
     allowed_origins: frozenset[str] = frozenset()
-    refused_unenforced: bool = False
+    refused_unenforced: bool = False  # whether changes are refused even if authorization is not enforced
 
     def wrap(self, app: ASGIApp) -> ASGIApp:
         """Add CORS headers to the application's responses if other origins are allowed."""

@@ -29,7 +29,7 @@ UserT = TypeVar("UserT", bound=UserOutput)
 
 @dataclass
 class UserHandlers(Repository):
-    """With enforced authorization, only management users see others' e-mails, and the last of them can't be deleted."""
+    """With enforced authorization, the last management user can't be deleted, and employees see no others' e-mails."""
 
     users: UserRepository
     new_users: NewUserPreparer
@@ -145,7 +145,7 @@ class UserHandlers(Repository):
             changed = {name: value for name, value in requested.items() if value != getattr(account, name)}
             if not changed:
                 return account
-            return await self._save(connection, actor, account, "updated", changed)
+            return await self._save(connection, actor, account, "updated", **changed)
 
     async def _end_access(
         self, call: Call[None], action: str, deactivated_at: datetime | None, *, ends_management: str | None = None
@@ -155,15 +155,10 @@ class UserHandlers(Repository):
             if (account.deactivated_at is None) == (deactivated_at is None):
                 return account
             await end_access(connection, call.id)
-            return await self._save(connection, call.actor, account, action, {"deactivated_at": deactivated_at})
+            return await self._save(connection, call.actor, account, action, deactivated_at=deactivated_at)
 
     async def _save(
-        self,
-        connection: AsyncConnection,
-        actor: Actor | None,
-        account: AccountOutput,
-        action: str,
-        changed: dict[str, Any],
+        self, connection: AsyncConnection, actor: Actor | None, account: AccountOutput, action: str, **changed: Any
     ) -> AccountOutput:
         values = dict(changed)
         if "name" in changed:

@@ -36,16 +36,14 @@ def page(document: Json, mode: AuthMode) -> str:
     environment.filters |= {"text": _text, "code": _code, "anchor": error_anchor, "meaning": meanings.__getitem__}
     errors = sorted(every_error(), key=lambda error: (error.status, error.reason))
     return environment.get_template("page.html").render(
-        info=document["info"],
+        document=document,
         mode=mode,
         server=_SERVER,
         cookies=_COOKIES,
-        tags=document["tags"],
         operations=list(_operations(document)),
         max_body=MAX_BODY_BYTES // 1024,
         max_page=MAX_PAGE_SIZE,
         errors=errors,
-        schemas=document["components"]["schemas"],
     )
 
 
