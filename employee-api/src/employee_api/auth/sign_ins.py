@@ -62,7 +62,7 @@ class SignInHandlers(Repository):
 
 
 class DeviceRepository(Repository):
-    """Stores users' devices. Their tokens give no access, but spare users the waits after other people's failures."""
+    """Stores users' devices. A device token gives no access, but others' failed logins don't make its user wait."""
 
     async def find(self, token: str | None, email_key: str) -> bytes | None:
         """Return the token's hash if this user has logged in from the device before, or else None."""

@@ -59,7 +59,7 @@ class StoredResponses(Repository):
     """
 
     async def respond_once(self, request: RepeatableRequest, respond: Callable[[], Awaitable[Response]]) -> Response:
-        """Return the stored response, or else that of `respond`, which must make every change in a `transaction`."""
+        """Return the stored response, or else call `respond`, which must make every change in a `transaction`."""
         if (stored := await self._find_response(request)) is not None:
             return stored
         try:

@@ -23,7 +23,6 @@ Json = dict[str, Any]
 EXAMPLE_ID = "3f1c8a6e-52d0-4b7e-9a44-0c6d1f2e7b58"
 _EXAMPLES_BY_FORMAT = {"uuid": EXAMPLE_ID, "date": "2026-03-31", "date-time": "2026-03-14T15:09:26.000000Z"}
 _EXAMPLES_BY_TYPE = {"boolean": True, "integer": 1, "number": 1.0, "string": "text", "null": None}
-_TEXT = {"type": "string"}
 # `document` contains the constant parts, including the chassis's probes. `access` describes required rights and
 # `parameters` describes ids and headers; both are copied into each operation that needs them.
 _BASE: Json = orjson.loads(Path(__file__).with_name("openapi_base.json").read_bytes())
@@ -112,7 +111,7 @@ class _Description:
         headers |= {"ETag"} if operation.tagged else set()
         headers |= {"Set-Cookie"} if operation.sets_cookies and self._mode is not AuthMode.OFF else set()
         if operation.csv_example is not None:
-            csv = {"schema": _TEXT, "example": operation.csv_example()}
+            csv = {"schema": {"type": "string"}, "example": operation.csv_example()}
             return _response("RFC 4180", headers | {"Content-Disposition"}, {"text/csv": csv})
         return _response(operation.status.phrase, headers, {JSON: self._media_type(self._output(operation.name))})
 

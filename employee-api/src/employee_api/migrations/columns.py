@@ -1,4 +1,4 @@
-"""Parts of tables that several migrations create. Changing them would give new databases other tables than old ones."""
+"""Columns that several migrations create. Don't change them, or new databases would differ from old ones."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -4,7 +4,7 @@ from datetime import datetime
 from functools import partial
 from typing import Any, TypeVar
 
-from sqlalchemy import RowMapping, delete, or_, select, update
+from sqlalchemy import delete, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlmodel import col
 
@@ -29,7 +29,7 @@ UserT = TypeVar("UserT", bound=UserOutput)
 
 @dataclass
 class UserHandlers(Repository):
-    """With enforced authorization, the last management user can't be deleted, and employees see no others' e-mails."""
+    """With enforced authorization, only management users see others' e-mails, and the last of them can't be deleted."""
 
     users: UserRepository
     new_users: NewUserPreparer
@@ -183,10 +183,9 @@ async def _detach_from_tasks(
     tasks = (await connection.execute(affected)).mappings().all()
     await connection.execute(update(Task).where(assigned).values(assignee_id=None, updated_at=now))
     await connection.execute(update(Task).where(reported).values(reporter_id=None, updated_at=now))
-    cleared = [task for task in tasks if user_id in (task["assignee_id"], task["reporter_id"])]
-    await record(connection, actor, "updated", now, *(_detached(task, user_id) for task in cleared))
-
-
-def _detached(task: RowMapping, user_id: uuid.UUID) -> Subject:
-    cleared = [name for name in ("assignee_id", "reporter_id") if task[name] == user_id]
-    return Subject("task", task["id"], task["title"], before=dict.fromkeys(cleared, user_id))
+    subjects = [
+        Subject("task", task["id"], task["title"], before=dict.fromkeys(cleared, user_id))
+        for task in tasks
+        if (cleared := [name for name in ("assignee_id", "reporter_id") if task[name] == user_id])
+    ]
+    await record(connection, actor, "updated", now, *subjects)

@@ -83,10 +83,9 @@ class PasswordHandlers(Repository):
         if not await is_usable(self, LinkPurpose.PASSWORD_RESET, token):  # check before the expensive hashing
             raise errors.InvalidPasswordReset
         password_hash = await call.while_connected(self.new_users.hash(call.input.password))
-        now = self.clock()
+        now, enforced = self.clock(), self.authorizer.enforced
         async with transaction(self.engine) as connection:
-            purpose, enforced = LinkPurpose.PASSWORD_RESET, self.authorizer.enforced
-            link = await use_link(connection, purpose, token, now, require_manager=enforced)
+            link = await use_link(connection, LinkPurpose.PASSWORD_RESET, token, now, require_manager=enforced)
             if link is None:
                 raise errors.InvalidPasswordReset
             user = await lock_user(connection, link.user_id, None)

@@ -149,11 +149,9 @@ class RegistrationHandlers(Repository):
         return user
 
     async def _add_invited(self, new: NewUser, invitation: str, actor: Actor | None) -> UserOutput:
-        enforced = self.authorizer.enforced
+        now, enforced = self.clock(), self.authorizer.enforced
         async with transaction(self.engine) as connection:
-            link = await use_link(
-                connection, LinkPurpose.INVITATION, invitation, self.clock(), require_manager=enforced
-            )
+            link = await use_link(connection, LinkPurpose.INVITATION, invitation, now, require_manager=enforced)
             if link is None:
                 raise errors.InvalidInvitation
             invited = replace(new, role=link.role, dept=link.dept or new.dept)
