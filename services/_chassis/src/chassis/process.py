@@ -26,8 +26,6 @@ from chassis.telemetry.process_metrics import observe_loop_lag
 log = structlog.get_logger()
 
 _RELOAD_SECONDS = 0.5
-# With Python's default of 700, garbage collection takes 6 % of an order's CPU time.
-_GC_THRESHOLD = 10_000
 
 SettingsT = TypeVar("SettingsT", bound=ServerSettings)
 
@@ -97,7 +95,6 @@ async def _serve_until_stopped(serving: Serving[SettingsT], settings: SettingsT,
         async with serving(settings, telemetry) as ports:
             # Exempt existing objects from garbage collection, because scanning them blocks the loop for 40 to 84 ms.
             gc.freeze()
-            gc.set_threshold(_GC_THRESHOLD)
             log.info("serving", **ports)
             await stopped.wait()
             log.info("draining")
