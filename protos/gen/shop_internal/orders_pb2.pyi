@@ -34,7 +34,7 @@ class _OrderStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_OrderState
     ORDER_STATE_CHARGING: _OrderState.ValueType  # 1
     """The charge was requested; its outcome is not recorded yet."""
     ORDER_STATE_SHIPPED: _OrderState.ValueType  # 2
-    """Charged and shipped, with the response recorded; the confirmation or the removal from the cart is still pending."""
+    """Charged and shipped; the confirmation or the removal from the cart is still pending."""
     ORDER_STATE_DONE: _OrderState.ValueType  # 3
     """Complete."""
     ORDER_STATE_DECLINED: _OrderState.ValueType  # 4
@@ -58,7 +58,7 @@ ORDER_STATE_UNSPECIFIED: OrderState.ValueType  # 0
 ORDER_STATE_CHARGING: OrderState.ValueType  # 1
 """The charge was requested; its outcome is not recorded yet."""
 ORDER_STATE_SHIPPED: OrderState.ValueType  # 2
-"""Charged and shipped, with the response recorded; the confirmation or the removal from the cart is still pending."""
+"""Charged and shipped; the confirmation or the removal from the cart is still pending."""
 ORDER_STATE_DONE: OrderState.ValueType  # 3
 """Complete."""
 ORDER_STATE_DECLINED: OrderState.ValueType  # 4
@@ -103,7 +103,7 @@ class Order(_message.Message):
     attempt: _builtins.int
     """Number of attempts, each with its own keys: 1, plus one for each that was abandoned, declined or voided."""
     epoch: _builtins.int
-    """Number of workers that have owned the order."""
+    """Increases with each worker that takes the order over, and with each attempt."""
     tracking_id: _builtins.str
     """Empty until the order is shipped."""
     stuck: _builtins.bool

@@ -19,7 +19,7 @@ DESCRIPTOR: _descriptor.FileDescriptor
 @_typing.final
 class RecordDigests(_message.Message):
     """Digests of the contents of an order, shipment or confirmation, so that reconciliation reads no addresses and
-    recipients. Equal contents have equal digests of 8 bytes; empty ones are not compared.
+    recipients. Equal contents have equal digests of 4 bytes; empty ones are not compared.
     """
 
     DESCRIPTOR: _descriptor.Descriptor

@@ -50,7 +50,9 @@ async def test_the_page_of_an_order_shows_lines_total_journal_and_takeovers(
     assert [text for text in shown if text not in page] == []
     assert page.index("Cast-iron pan") < page.index("<summary>") < page.index("inserted")
     (found,) = backends.checkout.orders.values()
-    found.order.epoch = 2
+    found.order.epoch = 2  # as after an attempt that was declined
+    assert "taken over" not in await visitor.page(path)
+    found.history.add(step="taken_over", state=found.order.state, attempt=1, epoch=2)
     assert "taken over by another worker." in await visitor.page(path)
 
 

@@ -26,7 +26,7 @@ class Table(StrEnum):
 
 
 def zoned_timestamp(stored: str, zone: tzinfo) -> str:
-    """Convert a UTC timestamp that SQLite stored to the time zone, and format it."""
+    """Convert a UTC timestamp from SQLite to this time zone and format it."""
     moment = datetime.fromisoformat(stored).replace(tzinfo=UTC).astimezone(zone)
     return moment.isoformat(timespec="microseconds")
 

@@ -42,8 +42,8 @@ async def _client(
 ) -> AsyncIterator[T]:
     """Open a client for a gRPC service of the program `name`.
 
-    `at` is `host:port` or a process; None means `default_address`. Replace errors that gRPC itself raises with errors
-    that advise the user and have a more specific reason: TLS_FAILED, NOT_READY, NOTHING_LISTENS or NO_RESPONSE.
+    `at` is `host:port` or a process; None means `default_address`. Errors from gRPC itself
+    become errors that say what to do, with a specific reason: TLS_FAILED, NOT_READY, NOTHING_LISTENS or NO_RESPONSE.
     """
     is_internal = service.startswith("shop.internal.")
     if at is None or isinstance(at, str):

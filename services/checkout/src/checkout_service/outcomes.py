@@ -72,7 +72,7 @@ _DECISIONS = {
 
 
 def decide(existing: Entry, request: OrderRequest, *, is_own: bool) -> Decision:
-    """Decide what to do with a request whose key or cart has this order. `is_own`: whether the request started it."""
+    """Decide how to answer a request if its key or cart already has this order, which may be its own."""
     of_same_request, of_other_request = _DECISIONS[existing.state]
     if is_own:
         return of_same_request

@@ -188,7 +188,7 @@ class Payment(Protocol):
     async def charge(self, key: str, order: Order, card: Card, *, fingerprint: str, retry: bool) -> ChargeOutcome:
         """Charge the order's total to the card, for the request with this fingerprint.
 
-        Return Unsupported for a retry if the peer might not deduplicate by key.
+        If this is a retry and the peer might not deduplicate by key, do nothing and return Unsupported.
         """
 
     async def resolve(self, key: str, order: Order, *, fingerprint: str) -> ChargeOutcome:

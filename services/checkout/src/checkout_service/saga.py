@@ -99,7 +99,7 @@ def charge(*, resumed: bool) -> Saga:
             case Released():
                 return (yield from resolve(State.VOIDED, RELEASED))
             case KeyReused():
-                # The journal must have lost an order that used this key for other content or for another request.
+                # The key was used before, with other content or by another request: the journal has lost that order.
                 outcome, _ = yield from _until_certain(Resolve())
                 if isinstance(outcome, Charged | KeyReused):
                     return (yield from _displace(outcome))
@@ -198,7 +198,7 @@ def _resolve_refused_shipment(charged: Charged, refusal: Refusal, *, certain: bo
 
 
 def _displace(charged: Charged | KeyReused) -> Saga:
-    """Void a charge whose key was used for other content, or leave it to an operator if a parcel may have shipped."""
+    """Void a charge whose content differs from the order's. If a parcel may have shipped, leave it to an operator."""
     transaction_id = charged.transaction_id
     outcome, _ = yield from _until_certain(ResolveShipment(charged.charged_at))
     match outcome:

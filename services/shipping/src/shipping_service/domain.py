@@ -25,7 +25,7 @@ _TRACKING_IDS = uuid.UUID("b0a1d0de-5d5c-4d6b-8a52-3d0c1f7f5b1e")
 
 
 class ManifestUnavailable(Unavailable):
-    """The manifest doesn't respond. A write's outcome is unknown until the call is retried with the same key."""
+    """The manifest's database did not respond. Retry with the same key to learn whether a write took effect."""
 
     def __init__(self) -> None:
         super().__init__("the manifest is unavailable; the outcome is unknown, retry with the same key")

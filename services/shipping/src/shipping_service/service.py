@@ -35,7 +35,7 @@ class ShippingService(shipping_pb2_grpc.ShippingServiceServicer):
     async def GetQuote(
         self, request: shipping_pb2.GetQuoteRequest, context: ServicerContext
     ) -> shipping_pb2.GetQuoteResponse:
-        """Quote the cost, naming in trailing metadata what the cost depends on, so that callers can reuse the quote."""
+        """Return a quote. Trailing metadata lists what the cost depends on, so that callers know when to reuse it."""
         context.set_trailing_metadata(_QUOTE_DEPENDS_ON)
         cost = self._rate_card.value.quote(_parcel_from_wire(request))
         return shipping_pb2.GetQuoteResponse(cost_usd=money_to_wire(cost))

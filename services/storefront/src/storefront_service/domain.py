@@ -91,7 +91,7 @@ class Step:
     name: str
     state: str
     attempt: int
-    worker_number: int
+    epoch: int
     detail: str
 
 
@@ -123,20 +123,23 @@ class Order:
         state: a name from `shop.internal.OrderState`, without the prefix `ORDER_STATE_`.
         lines: what was ordered; set only in lists of orders, which have no receipts.
         receipt: None in lists of orders, and for old orders whose details have been deleted.
-        workers: the number of workers that have owned the order, more than one after a takeover.
     """
 
     order_id: str
     user_id: str
     state: str
     total: Money
-    workers: int
     created_at: datetime
     tracking_id: str
     reason: str
     lines: tuple[CartLine, ...] = ()
     history: tuple[Step, ...] = ()
     receipt: Receipt | None = None
+
+    @property
+    def takeovers(self) -> int:
+        """How many times a worker has taken the order over from another worker."""
+        return sum(step.name == "taken_over" for step in self.history)
 
     @property
     def is_final(self) -> bool:

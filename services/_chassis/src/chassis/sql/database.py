@@ -44,7 +44,7 @@ class Database(Protocol):
         """Run statements in one transaction, flush it to disk, and return each statement's rows."""
 
     async def read(self, text: str, parameters: Parameters, *, within_seconds: float | None = None) -> Sequence[Row]:
-        """Run a query that uses an index. A slow query would block the event loop, because SQLite runs it there.
+        """Run a query. It must use an index: on SQLite it runs on the event loop, which a slow query would block.
 
         `within_seconds` limits the wait for a PostgreSQL server; the default is `postgres.ANSWER_WITHIN_SECONDS`.
         """

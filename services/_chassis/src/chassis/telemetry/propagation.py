@@ -75,7 +75,7 @@ W3C = Propagation(TraceContextTextMapPropagator(), W3CBaggagePropagator())
 
 
 def load_propagation(names: str) -> Propagation:
-    """Load the propagators that OTEL_PROPAGATORS names from installed packages. Raise ValueError for unknown names."""
+    """Load the propagators listed in OTEL_PROPAGATORS. Raise ValueError if no installed package provides one."""
     chosen = dict.fromkeys(name.strip() for name in names.split(","))
     if [*chosen] == ["none"]:
         return Propagation()

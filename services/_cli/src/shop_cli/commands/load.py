@@ -64,7 +64,7 @@ def load(
     }
     # Use a separate process: Locust patches the standard library for gevent, and gRPC doesn't work with the patches.
     command = [sys.executable, "-P", "-m", "load_generator"]
-    # Start a new session: otherwise, Ctrl-C in the terminal would reach the process in addition to the signal below.
+    # Start a new session. Otherwise Ctrl-C would signal the process directly, in addition to the handler below.
     with subprocess.Popen(  # noqa: S603 - our own program
         command, env={**os.environ, **settings}, stdout=subprocess.PIPE, text=True, start_new_session=True
     ) as process:

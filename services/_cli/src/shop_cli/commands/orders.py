@@ -129,7 +129,7 @@ def _print_change(order: orders_pb2.Order, *, as_json: bool) -> None:
     if as_json:
         print_json(order)
         return
-    notes = [f"attempt {order.attempt}", f"owner {order.epoch}", *([order.reason] if order.reason else [])]
+    notes = [f"attempt {order.attempt}", f"epoch {order.epoch}", *([order.reason] if order.reason else [])]
     waiting = f", waiting: {', '.join(order.outbox)}" if order.outbox else ""
     state = f"{state_name(orders_pb2.OrderState, order.state):<12}"
     text = f"{order.order_id}  {state} {amount(order.total)}  {', '.join(notes)}{waiting}"

@@ -41,7 +41,7 @@ def new_order_to_row(new: Entry) -> dict[str, Any]:
         "fingerprint": new.fingerprint,
         "user_id": order.user_id,
         "email": order.email,
-        "cart_etag": order.cart_generation,
+        "cart_etag": order.cart_generation,  # the column is older than generations
         "currency_code": total.currency_code,
         "total_units": total.units,
         "total_nanos": total.nanos,

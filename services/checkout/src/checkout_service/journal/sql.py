@@ -257,7 +257,7 @@ class Journal:
         )
 
     async def list_of_user(self, user_id: str, limit: int) -> list[Entry]:
-        """Return a user's orders that hold a cart, newest first."""
+        """Return a user's orders whose carts can't be ordered again yet, newest first."""
         return readable_entries(await self._report(statements.LIST_OF_USER, user_id=user_id, limit=limit))
 
     async def list_orders(self, states: Sequence[State], *, stuck: bool, limit: int) -> list[Entry]:

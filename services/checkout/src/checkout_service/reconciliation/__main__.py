@@ -90,7 +90,7 @@ async def _read(settings: ReconciliationSettings, telemetry: Telemetry) -> Recor
 async def _read_in_time(
     reader: Reader, channels: Mapping[str, grpc.aio.Channel], settings: ReconciliationSettings
 ) -> Records:
-    """Read records once all peers are healthy, and again if a peer fails. If time runs out, raise the last error."""
+    """Wait until all peers are healthy, then read the records. Start over if a peer fails, until time runs out."""
     until = time.monotonic() + settings.wait_seconds
     while True:
         missing = await _wait_for(channels, until)

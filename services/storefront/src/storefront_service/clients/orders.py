@@ -86,7 +86,6 @@ def _from_wire(
         user_id=order.user_id,
         state=_state_from_wire(order.state),
         total=money_from_wire(order.total),
-        workers=order.epoch,
         created_at=order.created_at.ToDatetime(UTC),
         tracking_id=order.tracking_id,
         reason=order.reason,

@@ -13,7 +13,7 @@ from storefront_service.domain import Ad, Recommended, is_local_path
 log = structlog.get_logger()
 
 _MAX_PRODUCTS, _MAX_RECOMMENDED = 100, 5
-# Check version names: calls pass on the name in the visitor's request, and pages show the name that the service sent.
+# Don't trust version names: one comes from the visitor's request and is passed on, pages show one from the service.
 _VERSION = re.compile(r"[a-z0-9][a-z0-9.-]{0,15}", re.ASCII)
 
 

@@ -104,7 +104,7 @@ class CheckoutPages(Pages):
         return _order_page(placed.order_id, repeated=placed.repeated)
 
     async def _lead_to_total(self, request: Request, fields: Mapping[str, str]) -> Response:
-        """Redirect to the form with the total. After a redirect, visitors can reload the page or return to it."""
+        """Redirect to the form with the total, so that visitors can reload that page without sending the form again."""
         entered = {name: text for name, text in fields.items() if name in order_form.DELIVERY_FIELDS}
         cookie = urlencode({**entered, _OF_SESSION: session_label(session_of(request).user_id)})
         if len(cookie) > _MAX_COOKIE:
