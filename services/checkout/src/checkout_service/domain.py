@@ -104,7 +104,11 @@ class OrderLine:
 
 @dataclass(frozen=True)
 class Order:
-    """An order with frozen prices. `cart_generation`: the cart's generation, else the cart's etag, else empty."""
+    """An order with frozen prices. `cart_generation`: the cart's generation, else the cart's etag, else empty.
+
+    A new field also needs `peers.wire`, a default for older rows in `journal.snapshots`, and `requests.fingerprints`,
+    which may include it only if it is set: otherwise, repeats of older requests would no longer match.
+    """
 
     order_id: str
     user_id: str

@@ -30,12 +30,9 @@ class ExistingOrders:
     ) -> Outcome:
         """Wait for the outcome of the order that has the request's key or cart, then return the request's outcome.
 
+        `existing` may be the request's own order; it is None if the order no longer exists. `new` is the order that the
+        request would have placed; None if no prices were read for it. `replayed`: whether another call started it.
         Raise OrderInProgress or OrderInFlight if the wait takes too long.
-
-        Args:
-            existing: the existing order, which may be this request's own; None if the order no longer exists.
-            new: the order that this request would have placed; None if no prices were read for it.
-            replayed: whether another call started the order.
         """
         entry = existing
         while entry is not None:

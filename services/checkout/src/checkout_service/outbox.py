@@ -74,19 +74,18 @@ class Outbox:
         removal = self.senders[EMPTY_CART](entry)
         # If the order cannot be recorded as shipped, nothing awaits this future. The next worker repeats the removal.
         removal.add_done_callback(mark_retrieved)
-        return self._track(removal)
+        self._sending.add(removal)
+        removal.add_done_callback(self._sending.discard)
+        return removal
 
     async def send_now(self, entry: Entry, removal: asyncio.Future[None]) -> None:
         """Start sending the confirmation, and wait for the cart removal. If either fails, it stays in the outbox."""
         # Don't make the caller wait for the confirmation, which is safe in the outbox.
         confirmation = self.senders[EMAIL](entry)
-        self._track(asyncio.create_task(self._try_once(EMAIL, entry.order_id, confirmation, SEND_EMAIL_SECONDS)))
-        await self._try_once(EMPTY_CART, entry.order_id, removal, SEND_NOW_SECONDS)
-
-    def _track(self, sending: asyncio.Future[None]) -> asyncio.Future[None]:
+        sending = asyncio.create_task(self._try_once(EMAIL, entry.order_id, confirmation, SEND_EMAIL_SECONDS))
         self._sending.add(sending)
         sending.add_done_callback(self._sending.discard)
-        return sending
+        await self._try_once(EMPTY_CART, entry.order_id, removal, SEND_NOW_SECONDS)
 
     async def run(self) -> None:
         """Send due items and settle sent items, until cancelled."""

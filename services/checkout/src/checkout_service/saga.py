@@ -143,8 +143,7 @@ def resolve(after: State = State.ABANDONED, refusal: Refusal | None = None) -> S
 
 def release(refusal: Refusal) -> Saga:
     """Void the charge of a VOIDING order, which was not shipped and can no longer be shipped."""
-    outcome: ChargeOutcome | VoidOutcome
-    outcome, _ = yield from _until_certain(Void())
+    outcome: ChargeOutcome | VoidOutcome = (yield from _until_certain(Void()))[0]
     if isinstance(outcome, Refused):
         # Perhaps an earlier call voided the charge, but its response was lost.
         outcome, _ = yield from _until_certain(Resolve())
