@@ -3,7 +3,7 @@ import asyncio
 import pytest
 
 from chassis import background
-from chassis.background import in_background
+from chassis.background import in_background, log_errors
 from shop_kit.waiting import wait_until
 
 
@@ -28,3 +28,13 @@ async def test_a_loop_that_fails_starts_again_and_ends_no_other(monkeypatch: pyt
         await wait_until(lambda: starts >= 3)
         assert not cancelled
     assert cancelled
+
+
+async def test_work_that_ends_as_its_caller_is_cancelled_does_not_hide_the_cancellation() -> None:
+    work: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    caller = asyncio.create_task(log_errors(work, "failed", within_seconds=300))
+    await asyncio.sleep(0)
+    work.set_result(None)
+    caller.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await caller

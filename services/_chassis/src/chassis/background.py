@@ -24,17 +24,21 @@ async def in_background(*loops: Loop) -> AsyncIterator[None]:
         await asyncio.gather(*running, return_exceptions=True)
 
 
-async def repeat(work: Callable[[], Awaitable[object]], seconds: float, event: str, **details: str) -> None:
+async def repeat(work: Callable[[], Awaitable[object]], seconds: float, event: str, **details: Any) -> None:
     """Repeat the work until cancelled, pausing for `seconds` after each run. Log errors as `event`."""
     while True:
         await log_errors(work(), event, **details)
         await asyncio.sleep(seconds)
 
 
-async def log_errors(work: Awaitable[object], event: str, **details: str) -> bool:
-    """Await the work and return whether it succeeded. If it failed, log the error as `event`."""
+async def log_errors(
+    work: Awaitable[object], event: str, *, within_seconds: float | None = None, **details: Any
+) -> bool:
+    """Await the work and return whether it succeeded. If it failed or took too long, log the error as `event`."""
     try:
-        await work
+        # Don't use wait_for: before Python 3.12, work that ends at the same moment makes it ignore a cancellation.
+        async with asyncio.timeout(within_seconds):
+            await work
     except Unavailable:
         log.warning(event, **details)
     except Exception:  # noqa: BLE001 - logged

@@ -58,7 +58,8 @@ class Failpoint:
                 await self.ended.wait()
             case "stall":
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(self.ended.wait(), float(self._argument))
+                    async with asyncio.timeout(float(self._argument)):
+                        await self.ended.wait()
             case "burn":
                 end = time.thread_time() + float(self._argument)
                 while time.thread_time() < end:

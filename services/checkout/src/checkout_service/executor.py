@@ -216,7 +216,8 @@ class Executor:
         if asyncio.get_running_loop().time() + pause >= retry_until:
             return False
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._closing.wait(), pause)
+            async with asyncio.timeout(pause):
+                await self._closing.wait()
         return not self._closing.is_set()
 
     async def _release(self, run: Run) -> None:

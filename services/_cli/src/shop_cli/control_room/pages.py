@@ -95,7 +95,8 @@ class _Pages:
             sent = fragments
             yield f"data: {json.dumps(changed)}\n\n" if changed else ": unchanged\n\n"
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._room.closing.wait(), _UPDATE_SECONDS)
+                async with asyncio.timeout(_UPDATE_SECONDS):
+                    await self._room.closing.wait()
 
     async def _values(self, request: Request) -> dict[str, Any]:
         room, query = self._room, trace_query(request)

@@ -124,7 +124,8 @@ class ChildProcess:
         self.send(self.stop_signal)
         self.resume()
         try:
-            return await asyncio.wait_for(self.wait(), _STOP_SECONDS)
+            async with asyncio.timeout(_STOP_SECONDS):
+                return await self.wait()
         except TimeoutError:
             self.kill()
             return await self.wait()
