@@ -88,8 +88,8 @@ class ApiTokenHandlers(Repository):
         return [TokenOutput.model_validate(row | {"scopes": row["scopes"].split()}) for row in rows]
 
     async def revoke_token(self, call: Call[None]) -> Deleted:
-        *users, token_id = call.ids.values()
-        user_id = users[0] if users else call.user.id
+        is_own = "token_id" not in call.ids
+        user_id, token_id = (call.user.id, call.id) if is_own else (call.id, call.ids["token_id"])
         async with transaction(self.engine) as connection:
             user = await lock_user(connection, user_id, call.actor)
             deletion = delete(ApiToken).where(col(ApiToken.id) == token_id, col(ApiToken.user_id) == user_id)
