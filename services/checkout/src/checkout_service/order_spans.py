@@ -4,7 +4,7 @@ from opentelemetry import trace
 from opentelemetry.trace import Link
 
 from chassis.telemetry import semconv
-from chassis.telemetry.propagation import W3C
+from chassis.telemetry.propagation import TRACEPARENT, W3C
 from chassis.values.money import NANOS_PER_UNIT
 from checkout_service.domain import Order
 
@@ -29,10 +29,10 @@ def describe_order(order: Order, *, attempt: int, replayed: bool | None = None) 
 def current_traceparent() -> str:
     """Return the current span's context as a traceparent, or an empty string if the span is not sampled."""
     is_sampled = trace.get_current_span().get_span_context().trace_flags.sampled
-    return W3C.inject().get("traceparent", "") if is_sampled else ""
+    return W3C.inject().get(TRACEPARENT, "") if is_sampled else ""
 
 
 def links_to(traceparent: str) -> list[Link]:
     """Return a link to the traceparent's span, or no link if the traceparent is empty, invalid or not sampled."""
-    context = trace.get_current_span(W3C.extract([("traceparent", traceparent)])).get_span_context()
+    context = trace.get_current_span(W3C.extract([(TRACEPARENT, traceparent)])).get_span_context()
     return [Link(context)] if context.trace_flags.sampled else []

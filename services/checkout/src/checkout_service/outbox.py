@@ -130,8 +130,9 @@ class Outbox:
                 at_least = 1
             self._batch_complete.clear()
             # If a settlement hangs, give up on it, so that it doesn't block later ones. Its items are sent again.
-            settling, event = self.settle(at_least), "the outbox cannot be settled"
-            await log_errors(settling, event, within_seconds=_SETTLE_WITHIN_SECONDS)
+            await log_errors(
+                self.settle(at_least), "the outbox cannot be settled", within_seconds=_SETTLE_WITHIN_SECONDS
+            )
 
     async def _try_once(self, kind: str, order_id: str, sending: Awaitable[None], within_seconds: float) -> None:
         """Finish sending a new order's item, even if the circuit is open. If sending fails, leave it in the outbox."""

@@ -25,7 +25,7 @@ from chassis.settings import Balancing
 from chassis.telemetry import semconv
 from chassis.telemetry.instruments import Telemetry
 from chassis.telemetry.metrics import Attributes
-from chassis.telemetry.propagation import baggage_attributes, is_unsampled, unsampled_traceparent
+from chassis.telemetry.propagation import TRACEPARENT, baggage_attributes, is_unsampled, unsampled_traceparent
 from chassis.tls.certificates import Certificates
 
 Check: TypeAlias = Callable[[Any, Any, Mapping[str, str]], Iterable[tuple[str, bool]]]
@@ -156,7 +156,7 @@ class _Method:
     def start_span(self) -> tuple[Span, Iterable[tuple[str, str]]]:
         """Return a call's span (an invalid span in an unsampled trace) and the headers that propagate it."""
         if traceparent := unsampled_traceparent.get():
-            return trace.INVALID_SPAN, (("traceparent", traceparent),)
+            return trace.INVALID_SPAN, ((TRACEPARENT, traceparent),)
         telemetry, context = self._telemetry, otel_context.get_current()
         if telemetry.follows_parents and is_unsampled(context):
             return trace.INVALID_SPAN, telemetry.propagation.inject(context).items()

@@ -22,9 +22,9 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 from chassis.telemetry import semconv
 
 BAGGAGE_ATTRIBUTES = (semconv.SESSION_ID, semconv.SYNTHETIC_REQUEST)
-_TRACEPARENT = "traceparent"
+TRACEPARENT = "traceparent"
 _BAGGAGE_HEADER = "baggage"
-_W3C_HEADERS = frozenset({_TRACEPARENT, "tracestate", _BAGGAGE_HEADER})
+_W3C_HEADERS = frozenset({TRACEPARENT, "tracestate", _BAGGAGE_HEADER})
 _UNSAMPLED = re.compile(r"00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f][02468ace]")
 # gRPC rejects calls with more than 8 KiB of metadata, so a client's overlong baggage would make our own calls fail.
 _MAX_BAGGAGE_CHARACTERS = 2048
@@ -55,7 +55,7 @@ class Propagation:
 
     def pass_on(self, headers: Sequence[tuple[str, object]]) -> bool:
         """If the headers are just an unsampled W3C traceparent, set `unsampled_traceparent` and return True."""
-        if not self._is_w3c or len(headers) != 1 or headers[0][0] != _TRACEPARENT:
+        if not self._is_w3c or len(headers) != 1 or headers[0][0] != TRACEPARENT:
             return False
         traceparent = str(headers[0][1])
         if _UNSAMPLED.fullmatch(traceparent) is None:
