@@ -122,12 +122,25 @@ async def test_a_password_is_never_sent_without_tls() -> None:
         (Inbox(rcpt_response="550 no such user"), Attempt(Outcome.REFUSED, "RELAY_550")),
         (Inbox(rcpt_response="450 greylisted"), Attempt(Outcome.DEFERRED, "RELAY_450")),
         (Inbox(rcpt_response="421 shutting down"), Attempt(Outcome.NOT_SENT, "RELAY_421")),
+        (Inbox(data_response="252 will try to deliver"), Attempt(Outcome.SENT)),
+        (Inbox(mail_response="253 fine", rcpt_response="252 not verified"), Attempt(Outcome.SENT)),
         (Inbox(data_response="451 disk full"), Attempt(Outcome.DEFERRED, "RELAY_451")),
         (Inbox(data_response="421 shutting down"), Attempt(Outcome.NOT_SENT, "RELAY_421")),
         (Inbox(data_response="554 no"), Attempt(Outcome.REFUSED, "RELAY_554")),
         (Inbox(mode="hang up"), Attempt(Outcome.IN_DOUBT, "NO_RESPONSE")),
     ],
-    ids=["sender 550", "rcpt 550", "rcpt 450", "rcpt 421", "data 451", "data 421", "data 554", "hangs up"],
+    ids=[
+        "sender 550",
+        "rcpt 550",
+        "rcpt 450",
+        "rcpt 421",
+        "data 252",
+        "rcpt 252",
+        "data 451",
+        "data 421",
+        "data 554",
+        "hangs up",
+    ],
 )
 async def test_a_response_decides_whether_a_message_is_sent_again(inbox: Inbox, expected: Attempt) -> None:
     async with relay(inbox) as port:

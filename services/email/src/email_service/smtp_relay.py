@@ -7,7 +7,14 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from urllib.parse import unquote
 
-from aiosmtplib import SMTP, SMTPDataError, SMTPException, SMTPRecipientRefused, SMTPServerDisconnected
+from aiosmtplib import (
+    SMTP,
+    SMTPDataError,
+    SMTPException,
+    SMTPRecipientRefused,
+    SMTPResponseException,
+    SMTPServerDisconnected,
+)
 from aiosmtplib.protocol import SMTPProtocol
 from opentelemetry import trace
 from opentelemetry.trace import Span, SpanKind, StatusCode
@@ -20,7 +27,7 @@ _URL = re.compile(
     r"(?P<scheme>smtps?)://((?P<user>[^:@/]+):(?P<password>[^:@/]+)@)?(?P<host>[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:(?P<port>[0-9]{1,5}))?/?"
 )
 _PORT, _SUBMISSION_PORT, _TLS_PORT = 25, 587, 465
-_START_INPUT, _COMPLETED, _SERVICE_NOT_AVAILABLE, _PERMANENT_FAILURE = 354, 250, 421, 500
+_START_INPUT, _SERVICE_NOT_AVAILABLE, _PERMANENT_FAILURE = 354, 421, 500
 _LEADING_DOT = re.compile(rb"^\.", re.MULTILINE)
 
 
@@ -108,8 +115,8 @@ class SmtpRelay:
     async def _write(self, client: SMTP, message: ClaimedMessage) -> None:
         """Send all but the end of the message. If the connection closes before that, the relay discards the message."""
         await client.connect()
-        await client.mail(self.sender)
-        await client.rcpt(message.recipient)
+        await _accepted(client.mail(self.sender))
+        await _accepted(client.rcpt(message.recipient))
         response = await client.execute_command(b"DATA")
         if response.code != _START_INPUT:
             raise SMTPDataError(response.code, response.message)
@@ -121,7 +128,7 @@ class SmtpRelay:
                 response = await client.execute_command(b".")
         except (SMTPException, OSError, TimeoutError):
             return Attempt(Outcome.IN_DOUBT, NO_RESPONSE)
-        if response.code != _COMPLETED:
+        if not _is_success(response.code):
             return _refusal(response.code)
         with contextlib.suppress(SMTPException):
             _protocol(client).write(b"QUIT\r\n")  # don't wait for a response: the relay already has the message
@@ -145,6 +152,19 @@ def _protocol(client: SMTP) -> SMTPProtocol:
     if client.protocol is None:
         raise SMTPServerDisconnected("the connection is closed")
     return client.protocol
+
+
+async def _accepted(command: Awaitable[object]) -> None:
+    """Await a command, accepting success codes that aiosmtplib refuses because it expects only 250."""
+    try:
+        await command
+    except SMTPResponseException as error:
+        if not _is_success(error.code):
+            raise
+
+
+def _is_success(code: int) -> bool:
+    return code // 100 == 2  # noqa: PLR2004 - the first digit decides (RFC 5321, section 4.2.1)
 
 
 def _refusal(code: int) -> Attempt:

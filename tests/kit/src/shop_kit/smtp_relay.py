@@ -22,7 +22,7 @@ _SLOW_SECONDS = 3.0
 
 @dataclass
 class Inbox:
-    """Handler of a relay. A response to RCPT or DATA other than 250 refuses the mail.
+    """Handler of a relay. A response to RCPT or DATA that does not begin with 2 refuses the mail.
 
     Attributes:
         mails: accepted ones, with envelopes and the use of TLS in the same order.
@@ -67,7 +67,7 @@ class Inbox:
         response = self.data_responses.pop(0) if self.data_responses else self.data_response
         if self.mode == "defer":
             response = "451 try again later"
-        if response.startswith("250"):
+        if response.startswith("2"):
             self.mails.append(content)
             self.envelopes.append((envelope.mail_from, envelope.rcpt_tos))
             transport = server.transport
