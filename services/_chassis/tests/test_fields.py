@@ -13,11 +13,14 @@ def test_a_required_text_is_not_empty_and_its_length_counts_code_points() -> Non
     assert fields.limit_text("", "name", max_length=8) == ""
 
 
-@pytest.mark.parametrize("text", ["", " ", "\t\n", "\u00a0\u3000", "x" * 9, " " * 9])
-def test_words_are_text_that_is_not_white_space_alone(text: str) -> None:
+@pytest.mark.parametrize(
+    "text", ["", " ", "\t\n", "\u00a0\u3000", "x" * 9, " " * 9, "\u200b", "\u00ad", "\u2800", "\u3164", ".", "-"]
+)
+def test_words_have_a_visible_letter_or_digit(text: str) -> None:
     with pytest.raises(InvalidArgument, match="name: must"):
         fields.require_words(text, "name", max_length=8)
-    assert fields.require_words(" a b ", "name", max_length=8) == " a b "
+    for word in (" a b ", "서울", "№ 7"):
+        assert fields.require_words(word, "name", max_length=8) == word
 
 
 @pytest.mark.parametrize("value", [0, 11])

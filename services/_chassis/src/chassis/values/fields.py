@@ -12,6 +12,8 @@ _SECONDS = re.compile(r"[0-9]{1,11}(?:\.[0-9]{1,9})?")
 # Characters that no text may contain, because they control terminals or reorder text. The direction marks of Hebrew and
 # Arabic are allowed. Written for use inside [...] in a regular expression.
 CONTROL = r"\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069"
+# Letters of Hangul that nobody sees.
+_FILLERS = dict.fromkeys(map(ord, "\u115f\u1160\u3164\uffa0"))
 _CONTROL = re.compile(rf"[\t\n\r{CONTROL}]")
 
 
@@ -28,8 +30,10 @@ def require_text(value: str, field: str, *, max_length: int) -> str:
 
 
 def require_words(value: str, field: str, *, max_length: int) -> str:
-    """Require at most `max_length` code points, not all of them white space."""
+    """Require at most `max_length` code points, among them a visible letter or digit."""
     require_text(value.strip(), field, max_length=max_length)
+    if not any(map(str.isalnum, value.translate(_FILLERS))):
+        raise InvalidArgument.field(field, "must contain a letter or a digit")
     return limit_text(value, field, max_length=max_length)
 
 
