@@ -43,7 +43,7 @@ async def test_what_cannot_be_ordered_has_no_quote(checkout: Checkout, changed: 
 
 
 @pytest.mark.parametrize("key", [None, "key-1"])
-@pytest.mark.parametrize("shown", ["45.94 EUR", "45.95 USD", ""])
+@pytest.mark.parametrize("shown", ["45.94 EUR", "45.95 USD"])
 async def test_an_order_of_another_total_is_not_placed(checkout: Checkout, shown: str, key: str | None) -> None:
     error = await checkout.refused(key, expected_total=shown)
     assert (type(error), error.reason, error.metadata["total"]) == (FailedPrecondition, "TOTAL_CHANGED", TOTAL)
@@ -51,10 +51,15 @@ async def test_an_order_of_another_total_is_not_placed(checkout: Checkout, shown
     assert checkout.peers.payment.calls["Charge"] == 0
 
 
+@pytest.mark.parametrize("text", ["", "45.95", "EUR 45.95", "45,95 EUR", "nan EUR"])
+async def test_an_expected_total_that_is_no_amount_is_refused(checkout: Checkout, text: str) -> None:
+    assert (await checkout.refused("key", expected_total=text)).message.startswith("expected-total: must be an amount")
+
+
 async def test_an_order_of_the_expected_total_is_placed_and_repeated_although_prices_have_changed(
     checkout: Checkout,
 ) -> None:
-    placed = await checkout.place("key-1", expected_total=TOTAL)
+    placed = await checkout.place("key-1", expected_total="45.9500 EUR")
     checkout.peers.cart.fill("ann", mug=5)
     again = await checkout.place("key-1", expected_total=TOTAL)
     assert (placed.replayed, again.replayed, again.response) == (False, True, placed.response)

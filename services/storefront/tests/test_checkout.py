@@ -133,6 +133,7 @@ async def test_a_form_that_is_sent_again_or_twice_at_once_orders_once_and_says_s
         (Unavailable("in progress", reason="ORDER_IN_PROGRESS"), ""),
         (Aborted("in flight", reason="ORDER_IN_FLIGHT"), ""),
         (FailedPrecondition("needs review", reason="ORDER_NEEDS_REVIEW"), ""),
+        (FailedPrecondition("needs a refund", reason="ORDER_NEEDS_REFUND"), ""),
         (FailedPrecondition("ordered in another window", reason="CART_ORDERED"), "?repeated=1"),
     ],
 )

@@ -44,6 +44,10 @@ class OrderNeedsReview(FailedPrecondition):
     """The card was charged, but the order may not have shipped, or the shipment differs from this request."""
 
 
+class OrderNeedsRefund(FailedPrecondition):
+    """The card was charged, but the order can't be shipped, and payment could not void the charge."""
+
+
 class OrderSettled(FailedPrecondition):
     """An operator closed the order. Without an idempotency key, the cart can't be ordered again until it changes."""
 
@@ -77,6 +81,9 @@ def error_of(entry: Entry) -> DomainError:
     if entry.state is State.NEEDS_REVIEW:
         message = "the order was charged and must be settled by an operator; do not order again"
         return OrderNeedsReview(message, metadata=metadata)
+    if entry.state is State.NEEDS_REFUND:
+        message = "the order can't be shipped; the card was charged and must be refunded by an operator"
+        return OrderNeedsRefund(message, metadata=metadata)
     if entry.state is State.SETTLED:
         return OrderSettled("an operator has closed this order", metadata=metadata)
     # Pass on only payment's violations: shipping's violations name fields that the caller's request does not have.

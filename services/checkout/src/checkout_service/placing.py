@@ -55,8 +55,8 @@ class OrderPlacer:
 
         Without an idempotency key, the cart's etag is the key. Every error is a DomainError. OrderInProgress and
         OrderInFlight mean that the order may still be placed, and so does JournalUnavailable if an earlier call
-        recorded the order. After OrderNeedsReview, or a refusal whose charge could not be voided, the card stays
-        charged and an operator must settle the order. Any other error means that this call has charged no card.
+        recorded the order. After OrderNeedsReview and OrderNeedsRefund, the card stays charged, and an operator
+        must settle the order. Any other error means that this call has charged no card.
         """
         remaining = remaining_seconds()
         seconds = ANSWER_WITHIN_SECONDS if remaining is None else remaining - ANSWER_BEFORE_DEADLINE_SECONDS
@@ -104,7 +104,7 @@ class OrderPlacer:
         order_id = order_id_of(scope)
         describe_request(order_id, request.user_currency, len(cart.lines))
         order = await _read(price(order_id, request, cart, self.quotes), read_until, "prices")
-        if request.expected_total is not None and request.expected_total != str(order.total):
+        if request.expected_total is not None and request.expected_total != order.total:
             raise TotalChanged(order.total)
         if asyncio.get_running_loop().time() >= request.answer_by:
             raise QuotesTooSlow("the deadline leaves too little time to place the order; nothing was ordered")

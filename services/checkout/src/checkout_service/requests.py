@@ -9,7 +9,7 @@ from chassis.values.addresses import Address, check_address
 from chassis.values.email_addresses import require_email_address
 from chassis.values.fields import require_text
 from chassis.values.keys import HmacKeys
-from chassis.values.money import is_currency_code
+from chassis.values.money import Money, is_currency_code
 from checkout_service.domain import Card
 
 MAX_USER_ID_LENGTH = 128
@@ -22,7 +22,7 @@ class OrderRequest:
 
     Attributes:
         key: the idempotency key; None if the caller sent none.
-        expected_total: the total that the customer was shown, such as `69.50 USD`; None if the caller sent none.
+        expected_total: the total that the customer was shown; None if the caller sent none.
         fingerprints: the request's fingerprints, one per HMAC key, the current key's first.
         answer_by: when the caller must have an answer, by the event loop's clock.
     """
@@ -33,7 +33,7 @@ class OrderRequest:
     email: str
     card: Card | None = field(repr=False)
     key: str | None = None
-    expected_total: str | None = None
+    expected_total: Money | None = None
     fingerprints: Sequence[str] = ()
     answer_by: float = 0.0
 

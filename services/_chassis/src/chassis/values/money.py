@@ -1,3 +1,4 @@
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import Decimal
@@ -10,6 +11,7 @@ MAX_NANOS = NANOS_PER_UNIT - 1
 MAX_UNITS = 2**63 - 1
 MIN_UNITS = -(2**63)
 _LARGEST = MAX_UNITS * NANOS_PER_UNIT + MAX_NANOS
+_AMOUNT = re.compile(r"([0-9]{1,19}(?:\.[0-9]{1,9})?) ([A-Z]{3})")
 _SMALLEST = MIN_UNITS * NANOS_PER_UNIT - MAX_NANOS
 
 # Each line has a code (ISO 4217), the number of minor unit digits, and the American English symbol (CLDR). Currencies
@@ -71,6 +73,13 @@ def parse_money(currency_code: str, units: int, nanos: int, *, field: str) -> Mo
     if (units > 0 > nanos) or (units < 0 < nanos):
         raise InvalidArgument.field(f"{field}.nanos", "must have the sign of units")
     return Money.of(currency_code, units, nanos)
+
+
+def parse_amount(text: str, field: str) -> Money:
+    """Parse an amount such as `69.50 USD` or `163 JPY`. Raise InvalidArgument if `text` is not one."""
+    if not (parts := _AMOUNT.fullmatch(text)):
+        raise InvalidArgument.field(field, "must be an amount and a currency, such as 69.50 USD")
+    return Money(parts[2], int(Decimal(parts[1]).scaleb(9)))
 
 
 def is_currency_code(code: str) -> bool:

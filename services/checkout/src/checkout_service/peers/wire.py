@@ -6,6 +6,7 @@ from dataclasses import asdict
 
 from chassis.rpc.wire import address_from_wire, money_to_wire
 from chassis.values.addresses import Address
+from chassis.values.money import parse_amount
 from checkout_service.domain import Card, CartLine, OrderLine
 from checkout_service.ports import Entry
 from checkout_service.requests import OrderRequest
@@ -15,7 +16,7 @@ from shop import address_pb2, cart_pb2, checkout_pb2, order_pb2, payment_pb2
 def request_from_wire(
     request: checkout_pb2.PlaceOrderRequest, key: str | None = None, expected_total: str | None = None
 ) -> OrderRequest:
-    """Convert a request without validating it."""
+    """Convert a request without validating it. Raise InvalidArgument if `expected_total` is not an amount."""
     return OrderRequest(
         request.user_id,
         request.user_currency,
@@ -23,7 +24,7 @@ def request_from_wire(
         request.email,
         _card_from_wire(request.credit_card) if request.HasField("credit_card") else None,
         key,
-        expected_total,
+        parse_amount(expected_total, "expected-total") if expected_total is not None else None,
     )
 
 

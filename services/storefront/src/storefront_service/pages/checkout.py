@@ -3,10 +3,8 @@
 import asyncio
 import contextlib
 import math
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from decimal import Decimal
 from urllib.parse import parse_qsl, urlencode
 
 import structlog
@@ -17,7 +15,7 @@ from starlette.routing import Route
 from chassis.errors import REFUSALS, DomainError, InvalidArgument
 from chassis.values.countries import COUNTRY_NAMES
 from chassis.values.fields import parse_idempotency_key
-from chassis.values.money import Money
+from chassis.values.money import Money, parse_amount
 from storefront_service import order_form
 from storefront_service.domain import Receipt, session_label
 from storefront_service.limits import LimitReached, OrderLimits
@@ -34,10 +32,16 @@ _MINUTE_SECONDS = 60
 _INVALID, _DECLINED, _CONFLICT, _TOO_MANY, _UNAVAILABLE = 422, 402, 409, 429, 503
 _ORDERED_BEFORE = "CART_ORDERED"
 # Errors with these reasons mean that the order already exists, so redirect to its page, which shows the outcome.
-_EXISTS = {"ORDER_IN_PROGRESS", "ORDER_IN_FLIGHT", "ORDER_NEEDS_REVIEW", "ORDER_SETTLED", _ORDERED_BEFORE}
+_EXISTS = {
+    "ORDER_IN_PROGRESS",
+    "ORDER_IN_FLIGHT",
+    "ORDER_NEEDS_REFUND",
+    "ORDER_NEEDS_REVIEW",
+    "ORDER_SETTLED",
+    _ORDERED_BEFORE,
+}
 _OF_SESSION = "session"
 _MAX_COOKIE = 3500  # browsers drop cookies larger than 4096 bytes
-_TOTAL = re.compile(r"([0-9]{1,18}\.[0-9]{2,9}) ([A-Z]{3})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,8 +169,9 @@ class CheckoutPages(Pages):
 
 
 def _shown_total(request: Request, fields: Mapping[str, str]) -> Money | None:
-    match = _TOTAL.fullmatch(fields.get("total", "") if request.url.path == "/orders" else "")
-    return Money(match[2], int(Decimal(match[1]).scaleb(9))) if match else None
+    with contextlib.suppress(InvalidArgument):
+        return parse_amount(fields.get("total", ""), "total") if request.url.path == "/orders" else None
+    return None
 
 
 def rejection_of(error: DomainError) -> Rejection:
