@@ -48,7 +48,7 @@ class _OrderStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_OrderState
     ORDER_STATE_ABANDONED: _OrderState.ValueType  # 8
     """Never charged, and fenced so that this attempt never will be; the client may retry with the same key."""
     ORDER_STATE_NEEDS_REVIEW: _OrderState.ValueType  # 9
-    """Charged, and whether it was shipped is unknown; an operator must settle it."""
+    """Whether it was charged or shipped is unknown; an operator must settle it."""
     ORDER_STATE_SETTLED: _OrderState.ValueType  # 10
     """Closed by an operator. It no longer holds its cart, for which payment accepts a charge once this one is released."""
 
@@ -72,7 +72,7 @@ ORDER_STATE_NEEDS_REFUND: OrderState.ValueType  # 7
 ORDER_STATE_ABANDONED: OrderState.ValueType  # 8
 """Never charged, and fenced so that this attempt never will be; the client may retry with the same key."""
 ORDER_STATE_NEEDS_REVIEW: OrderState.ValueType  # 9
-"""Charged, and whether it was shipped is unknown; an operator must settle it."""
+"""Whether it was charged or shipped is unknown; an operator must settle it."""
 ORDER_STATE_SETTLED: OrderState.ValueType  # 10
 """Closed by an operator. It no longer holds its cart, for which payment accepts a charge once this one is released."""
 Global___OrderState: _TypeAlias = OrderState  # noqa: Y015

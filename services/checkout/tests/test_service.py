@@ -1,15 +1,14 @@
 """PlaceOrder as its callers see it, over real channels, with peers that fail on demand."""
 
 import asyncio
-from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-import grpc
 import pytest
 
 from chassis.errors import (
     Aborted,
+    AlreadyExists,
     DomainError,
     FailedPrecondition,
     Internal,
@@ -520,18 +519,14 @@ async def test_without_a_ledger_a_charge_in_doubt_is_not_retried(
     assert (error.reason, peers.payment.calls["Charge"]) == ("ORDER_IN_PROGRESS", 1)
 
 
-async def test_without_a_ledger_an_order_in_doubt_continues_when_its_caller_retries(
-    peers: FakePeers, start: Start
+@pytest.mark.parametrize("then", [None, Fault(EXPIRED), Fault(AlreadyExists("charged", reason="CHARGE_EXISTS"))])
+async def test_without_a_ledger_a_charge_in_doubt_is_neither_repeated_nor_believed_to_be_refused(
+    peers: FakePeers, start: Start, then: Fault | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    peers.payment.faults["Charge"] = Fault(DOWN, times=1, after=True)
+    monkeypatch.setattr(internal_service, "ABSENT_AFTER_SECONDS", 0.0)
+    peers.payment.faults["Charge"] = Fault(DOWN, times=1, after=True, then=then)
     async with start(left_out=["ledger"]) as checkout:
         await checkout.refused("key")
-
-        async def placed() -> bool:
-            with suppress(grpc.aio.AioRpcError):
-                await checkout.place("key", within=3)
-                return True
-            return False
-
-        await wait_until(placed)
-    assert len(peers.payment.captured) == len(peers.shipping.shipments) == 1
+        await checkout.until_states("NEEDS_REVIEW")
+        assert (await checkout.refused("key")).reason == "ORDER_NEEDS_REVIEW"
+    assert (peers.payment.calls["Charge"], peers.shipping.shipments) == (1, {})

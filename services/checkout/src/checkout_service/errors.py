@@ -41,7 +41,7 @@ class CartOrdered(FailedPrecondition):
 
 
 class OrderNeedsReview(FailedPrecondition):
-    """The card was charged, but the order may not have shipped, or the shipment differs from this request."""
+    """The card may have been charged and the order shipped, perhaps with other content, so an operator must decide."""
 
 
 class OrderNeedsRefund(FailedPrecondition):
@@ -79,7 +79,7 @@ def error_of(entry: Entry) -> DomainError:
     """Return the error to raise for a refused order, with the code and reason from the peer that refused."""
     refusal, metadata = entry.refusal or _UNSPECIFIED, {"order_id": entry.order_id}
     if entry.state is State.NEEDS_REVIEW:
-        message = "the order was charged and must be settled by an operator; do not order again"
+        message = "the card may have been charged; an operator must settle the order; do not order again"
         return OrderNeedsReview(message, metadata=metadata)
     if entry.state is State.NEEDS_REFUND:
         message = "the order can't be shipped; the card was charged and must be refunded by an operator"

@@ -63,6 +63,7 @@ Saga: TypeAlias = Generator[Command[Any], Any, SagaResult]
 MAX_ATTEMPTS_OF_RUN = 16
 
 RELEASED = Refusal("FailedPrecondition", "CHARGE_VOIDED", "the charge of this order was voided")
+IN_DOUBT = Refusal("FailedPrecondition", "CHARGE_IN_DOUBT", "payment cannot say whether it charged the card")
 FORGOTTEN = Refusal("FailedPrecondition", "SHIPMENT_FORGOTTEN", "charged before shipping's oldest records")
 OTHER_CONTENT = Refusal("FailedPrecondition", "IDEMPOTENCY_KEY_REUSED", "charged or shipped before, with other content")
 
@@ -87,17 +88,18 @@ def recover(entry: Entry) -> Saga:
 
 
 def charge(*, resumed: bool) -> Saga:
-    """Charge and ship a CHARGING order. `resumed`: whether an earlier worker may have shipped it in this attempt."""
+    """Charge and ship a CHARGING order. `resumed`: whether an earlier worker may have charged or shipped it."""
     for _ in range(MAX_ATTEMPTS_OF_RUN):
-        outcome, _ = yield from _until_certain(Charge(retry=False), again=Charge(retry=True))
+        outcome, tries = yield from _until_certain(Charge(retry=resumed), again=Charge(retry=True))
+        certain = not resumed and tries == 0
         match outcome:
             case Charged():
                 return (yield from _ship(outcome, resumed=resumed))
             case Refused(refusal):
                 # An earlier try whose outcome is unknown may still succeed, so only a fence makes the refusal final.
-                return (yield from resolve(State.DECLINED, refusal))
+                return (yield from resolve(State.DECLINED, refusal, certain=certain))
             case Released():
-                return (yield from resolve(State.VOIDED, RELEASED))
+                return (yield from resolve(State.VOIDED, RELEASED, certain=certain))
             case KeyReused():
                 # The key was used before, with other content or by another request: the journal has lost that order.
                 outcome, _ = yield from _until_certain(Resolve())
@@ -111,11 +113,12 @@ def charge(*, resumed: bool) -> Saga:
     return SagaResult.UNFINISHED
 
 
-def resolve(after: State = State.ABANDONED, refusal: Refusal | None = None) -> Saga:
+def resolve(after: State = State.ABANDONED, refusal: Refusal | None = None, *, certain: bool = False) -> Saga:
     """Continue a CHARGING order without charging its card: ship it if it was charged, otherwise end it as `after`.
 
     An old fence, a decline or a voided charge is not enough to end the order: the journal may have lost a later attempt
-    that was charged. So end the order only once this worker has set a new fence, or if payment cannot set fences.
+    that was charged. So end the order only once this worker has set a new fence. If payment cannot set fences, only a
+    `certain` refusal ends the order: no other try can have charged the card. Otherwise, leave the order to an operator.
     """
     for _ in range(MAX_ATTEMPTS_OF_RUN):
         outcome, _ = yield from _until_certain(Resolve())
@@ -126,9 +129,9 @@ def resolve(after: State = State.ABANDONED, refusal: Refusal | None = None) -> S
                 return (yield from _displace(outcome))
             case Fenced(existing=False):
                 return (yield from _end(State.CHARGING, after, refusal))
-            case Unsupported() if refusal:  # payment without our ledger can't fence keys, so treat its refusal as final
-                return (yield from _end(State.CHARGING, after, refusal))
-            case InDoubt() | Unsupported():
+            case Unsupported():  # payment without our ledger
+                return (yield from _end(State.CHARGING, after if certain else State.NEEDS_REVIEW, refusal or IN_DOUBT))
+            case InDoubt():
                 break
             case Refused(declined) if refusal is None:
                 after, refusal = State.DECLINED, declined

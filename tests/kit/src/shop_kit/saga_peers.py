@@ -32,7 +32,7 @@ class Content(NamedTuple):
 
 @dataclass
 class PaymentModel:
-    """Charges once per key, and never under a fenced key.
+    """Charges once per key, and never under a fenced key; without a ledger, charges whenever it is called.
 
     Attributes:
         declined: fingerprints of requests whose card is declined.
@@ -55,7 +55,7 @@ class PaymentModel:
             if self.records_declines:
                 self.ledger[key] = "DECLINED", content
             return REFUSED
-        if key not in self.ledger:
+        if key not in self.ledger or not self.has_ledger:
             self.ledger[key] = "CHARGED", content
             self.captured.append(key)
         state, charged = self.ledger[key]
