@@ -169,23 +169,20 @@ async def test_a_stop_waits_for_calls_in_flight_and_not_for_streams_that_clients
         assert [await outcome(ending) for ending in (watch.read(), never_sent)] == ["UNAVAILABLE"] * 2
 
 
-async def test_a_service_goes_on_after_a_method_name_that_is_not_utf_8(caplog: pytest.LogCaptureFixture) -> None:
+async def test_of_a_call_whose_method_name_is_not_utf_8_no_other_call_learns(caplog: pytest.LogCaptureFixture) -> None:
     async with connected() as (service, public, _):
         held: Any = health_pb2_grpc.HealthStub(public)
         watch = held.Watch(health_pb2.HealthCheckRequest())
         await watch.read()
-        client = await Connection.open(service.port, PREFACE + call(path=b"/\xffsecret"))
-        await client.closed.wait()  # the server closes the connection, not the client
-        stub = cart_pb2_grpc.CartServiceStub(public)
-
-        async def is_served() -> bool:  # calls may fail until the old connection is closed
-            return await outcome(stub.GetCart(GET_CART)) == "OK"
-
-        await wait_until(is_served)
-        assert await health(public, PUBLIC) == "SERVING"
+        client = await Connection.open(service.port, PREFACE + call(path=b"/\xffsecret") + call(stream=3))
+        await wait_until(lambda: client.ended == {1, 3})
+        assert b"grpc-status\x0212" in client.received[1]  # UNIMPLEMENTED
+        assert await outcome(cart_pb2_grpc.CartServiceStub(public).GetCart(GET_CART)) == "OK"
+        assert not watch.done()
+        watch.cancel()
         client.close()
         gc.collect()
-        assert "secret" not in caplog.text
+    assert "secret" not in caplog.text
 
 
 async def test_a_service_without_internal_services_has_no_internal_port() -> None:

@@ -92,11 +92,11 @@ class Introspection:
             "Watch": self._handler(health_pb2.HealthCheckRequest, health.watch),
         }
 
-    def reflection(self, service_names: Sequence[str]) -> list[grpc.GenericRpcHandler]:
+    def reflection(self, service_names: Sequence[str]) -> "dict[str, dict[str, grpc.RpcMethodHandler[Any, Any]]]":
         names = [*service_names, SERVICE_NAME, reflection.SERVICE_NAME]
         servicer = reflection.aio.ReflectionServicer(names, _Descriptors())
         handler = self._handler(reflection_pb2.ServerReflectionRequest, servicer.ServerReflectionInfo)
-        return [grpc.method_handlers_generic_handler(name, {"ServerReflectionInfo": handler}) for name in _REFLECTION]
+        return {name: {"ServerReflectionInfo": handler} for name in _REFLECTION}
 
     def _handler(self, kind: Any, serve: Callable[[Any, Any], Any]) -> "grpc.RpcMethodHandler[Any, Any]":
         decode = decoder(kind.FromString, kind.DESCRIPTOR)

@@ -3,25 +3,20 @@
 import asyncio
 import logging
 
-import grpc
-import structlog
 from grpc_health.v1 import health_pb2
 from grpc_health.v1.health import SERVICE_NAME
 
 from chassis.rpc import limits
 from chassis.rpc.connection import server_credentials
+from chassis.rpc.grpc_server import Server
 from chassis.rpc.introspection import Health, Introspection
 from chassis.rpc.limits import Limiter
 from chassis.rpc.serving import WrappingRegistrar
 from chassis.settings import ServiceSettings
 from chassis.telemetry.instruments import Telemetry
 
-log = structlog.get_logger()
-
 # Drop the traceback that gRPC logs whenever a client leaves before reading its response.
 logging.getLogger("grpc._cython.cygrpc").addFilter(lambda record: "ExecuteBatchError" not in record.getMessage())
-# Drop a crashed server's traceback, because it quotes what a client sent.
-logging.getLogger("asyncio").addFilter(lambda record: "UnicodeDecodeError" not in record.getMessage())
 
 # Kubernetes restarts a pod that is not live. An unready pod must stay live: a restart doesn't repair a store.
 _LIVENESS = "liveness"
@@ -30,7 +25,7 @@ _MAX_REQUEST_BYTES, _MAX_INTERNAL_BYTES = 64 * 1024, 4 * 1024 * 1024
 # While stopping, close the remaining streams after this long without an RPC.
 _IDLE_SECONDS = 0.5
 _POLL_SECONDS = 0.1
-# How long a crashed server or a late request may go unnoticed.
+# How long a late request may go unnoticed.
 _CHECK_SECONDS = 0.5
 
 
@@ -72,16 +67,18 @@ class Listener:
             address = f"{self._host}:{port}"  # gRPC doesn't say what is wrong
             raise OSError(f"{setting}: can't listen on {address}: is the port in use, or HOST wrong?") from error
         self.health.set(_LIVENESS, health_pb2.HealthCheckResponse.SERVING)
-        self._serving = asyncio.create_task(self._watch(bound), name="watch")
+        self._serving = asyncio.create_task(self._watch(), name="watch")
         return bound
 
     async def _serve(self, port: int) -> int:
         # Don't wrap health and reflection, or probes would count towards the limit and clutter the telemetry.
         names = self.registrar.service_names
-        reflected = self._introspection.reflection(names) if names else []
-        self._server = grpc.aio.server(handlers=[*self.registrar.handlers, *reflected], options=self._options)
-        # Unlike other handlers, health is registered by name, so that a probe doesn't wait behind a backlog of calls.
-        self._server.add_registered_method_handlers(SERVICE_NAME, self._introspection.health(self.health))
+        methods = {**self.registrar.methods, SERVICE_NAME: self._introspection.health(self.health)}
+        if names:
+            methods |= self._introspection.reflection(names)
+        self._server = Server(self._options)
+        for service, handlers in methods.items():
+            self._server.add_registered_method_handlers(service, handlers)
         address = f"{self._host}:{port}"
         if self._certificates is None:
             bound = self._server.add_insecure_port(address)
@@ -90,20 +87,11 @@ class Listener:
         await self._server.start()
         return bound
 
-    async def _watch(self, port: int) -> None:
-        """Refuse late requests, and replace the server if a method name that isn't UTF-8 crashes it."""
+    async def _watch(self) -> None:
         while True:
-            try:  # while clients are connected, a crash surfaces only at the timeout
-                while await self._server.wait_for_termination(_CHECK_SECONDS):
-                    self.limiter.requests.refuse_late()
-                    self._introspection.requests.refuse_late()
-            except UnicodeDecodeError:
-                log.warning("server replaced", port=port)
-                await asyncio.sleep(_POLL_SECONDS)  # let the server stop by itself first, or stop() would fail
-                await self._server.stop(None)
-                await self._serve(port)
-            else:
-                return
+            await asyncio.sleep(_CHECK_SECONDS)
+            self.limiter.requests.refuse_late()
+            self._introspection.requests.refuse_late()
 
     def set_readiness(self, *, ready: bool) -> None:
         """Report readiness for every service on this port and, under the empty name, for the process."""

@@ -56,7 +56,7 @@ class WrappingRegistrar:
     Attributes:
         callers: which callers may call which methods; None lets every caller call everything.
         service_names: the full names of the added services.
-        handlers: the services' wrapped methods.
+        methods: each service's wrapped methods, by name.
     """
 
     telemetry: Telemetry
@@ -64,7 +64,7 @@ class WrappingRegistrar:
     failpoints: Failpoints
     callers: Callers | None
     service_names: list[str] = field(default_factory=list)
-    handlers: list[grpc.GenericRpcHandler] = field(default_factory=list)
+    methods: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def add_generic_rpc_handlers(self, generic_rpc_handlers: Any) -> None:
         """Do nothing: generated code also passes the methods and their names to add_registered_method_handlers."""
@@ -83,8 +83,7 @@ class WrappingRegistrar:
             # Use a stream, because grpc.aio never ends a unary call whose client half-closes it without a message.
             wrapped[name] = grpc.stream_unary_rpc_method_handler(serve)
         self.service_names.append(service_name)
-        # Don't register methods by name, because grpc.aio would set up a wait for every registered method at each call.
-        self.handlers.append(grpc.method_handlers_generic_handler(service_name, wrapped))
+        self.methods[service_name] = wrapped
 
 
 def _with_failpoint(name: str, handler: Handler, failpoints: Failpoints) -> Handler:

@@ -1,0 +1,70 @@
+"""A grpc.aio server on which one broken call can't harm the others, and which can end a call at any time."""
+# ruff: noqa: SLF001 - grpc.aio has no public way to do this; uv.lock pins its version
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
+import grpc
+from grpc._cython import cygrpc
+from grpc.aio import _server
+from typing_extensions import override
+
+Task = asyncio.Task[Any]
+
+
+class Server(_server.Server):
+    """Serves streams only: handlers made by `grpc.stream_unary_rpc_method_handler` or its streaming sibling."""
+
+    def __init__(self, options: list[tuple[str, Any]]) -> None:
+        self._loop = cygrpc.get_working_loop()
+        self._server = _AioServer(self._loop, None, (), (), (*options,), None)
+
+    def end_call(self, task: Task) -> None:
+        """End the call that `task` serves: reset its stream, and free a response that its client doesn't read."""
+        self._server.end_call(task)
+
+
+class _AioServer(cygrpc.AioServer):  # type: ignore[misc]
+    """Accepts the calls of each method in a loop of its own.
+
+    grpc.aio accepts all calls in one loop, which decodes the method's name. If the name isn't UTF-8, this ends the loop
+    and the server. It also waits anew for every registered method at each call.
+    """
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._handlers: dict[str, grpc.RpcMethodHandler[Any, Any]] = {}
+        self._calls: dict[Task, Task] = {}  # the task that serves a call, and the task that waits for its end
+
+    @override
+    def add_registered_method_handlers(self, method_handlers: dict[str, Any]) -> None:
+        super().add_registered_method_handlers(method_handlers)
+        self._handlers |= method_handlers
+
+    @override
+    async def _request_registered_call(self, method: bytes) -> None:
+        name, loop = method.decode(), asyncio.get_running_loop()
+        handler = self._handlers[name]
+        serve = cygrpc._handle_stream_stream_rpc if handler.response_streaming else cygrpc._handle_stream_unary_rpc
+        while True:
+            state = await super()._request_registered_call(method)
+            self._start_call(serve(handler, state, loop), state, loop, name)
+
+    @override
+    async def _request_call(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            state = await super()._request_call()
+            context = cygrpc._ServicerContext(state, None, None, loop)
+            refuse = context.abort(grpc.StatusCode.UNIMPLEMENTED, "Method not found!")
+            self._start_call(refuse, state, loop, "unknown")
+
+    def _start_call(self, serve: Coroutine[Any, Any, None], state: Any, loop: Any, name: str) -> None:
+        task = loop.create_task(cygrpc._handle_exceptions(state, serve, loop, name))
+        self._calls[task] = loop.create_task(cygrpc._handle_cancellation_from_core(task, state, loop))
+        task.add_done_callback(self._calls.pop)
+
+    def end_call(self, task: Task) -> None:
+        self._calls[task].cancel()
+        task.cancel()
