@@ -2,12 +2,15 @@
 
 import json
 import re
+import time
+import unicodedata
 from typing import Any
 
 import pytest
 
 from shop_kit.employee_api import PASSWORD, UNKNOWN_ID, Api, StartApi, on_each_database, status_and_body
 
+JSON = "application/json"
 LOGIN, REGISTER, USERS = "/api/auth/login", "/api/auth/register", "/api/auth/users"
 TEXTS = {
     LOGIN: "Email and password required",
@@ -86,6 +89,27 @@ async def test_every_character_of_a_long_password_counts(api: Api) -> None:
     await api.add_user(email="ada@x", password=password)
     for attempt, status in [(password, 200), (password[:-1], 401), (password + "x", 401), ("x" * 1_000_000, 401)]:
         assert (await api.attempt_login("ada@x", attempt)).status_code == status
+
+
+async def test_no_operation_normalizes_a_text_before_it_checks_its_length(start_api: StartApi) -> None:
+    text = "\u0301" * 15_000 + "\u0316" * 15_000  # normalizing takes time by the square of the length
+    started = time.process_time()
+    unicodedata.normalize("NFC", text)
+    seconds = time.process_time() - started
+    taken = {}
+    async with start_api(auth_mode="enforce") as api:
+        await api.store_user("ada@x", "ceo")
+        headers = {"content-type": JSON} | await api.log_in("ada@x")
+        for method, path, described in await api.operations():
+            example = described["requestBody"]["content"][JSON]["example"] if "requestBody" in described else {}
+            for name in [*example, *(one["name"] for one in described.get("parameters", []) if one["in"] == "query")]:
+                body = json.dumps(example | {name: text}, ensure_ascii=False) if name in example else ""
+                query = {} if name in example else {name: text[:10_000]}
+                started, url = time.process_time(), re.sub("{.*?}", UNKNOWN_ID, path)
+                await api.client.request(method, url, headers=headers, content=body, params=query)
+                taken[method, path, name] = time.process_time() - started
+    assert len(taken) > 40
+    assert [operation for operation, of_it in taken.items() if of_it > seconds / 3] == []
 
 
 @on_each_database

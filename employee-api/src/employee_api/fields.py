@@ -27,6 +27,7 @@ _MONTH = "(?!0000)[0-9]{4}-(0[1-9]|1[0-2])"
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 BROKEN_RULE = "broken_rule"
 _MAX_SEARCH_WORDS = 10
+MAX_EMAIL_LENGTH = 320
 MAX_PASSWORD_LENGTH = 4096  # passlib's maximum
 
 
@@ -36,7 +37,7 @@ def _text(min_length: int = 0, max_length: int | None = None, pattern: str = _NO
 
 NonEmptyText = Annotated[str, _text(1, pattern=_NO_NUL)]
 Name = Annotated[str, _text(1, 1000), Field(examples=["Grace Hopper"])]
-Email = Annotated[str, _text(1, 320), Field(examples=["grace@example.com"])]
+Email = Annotated[str, _text(1, MAX_EMAIL_LENGTH), Field(examples=["grace@example.com"])]
 NewPassword = Annotated[str, _text(1, MAX_PASSWORD_LENGTH, _NO_NUL), Field(examples=["nine brown otters swim"])]
 TokenName = Annotated[str, _text(1, 100)]
 ShortText = Annotated[str, _text(0, 1000)]

@@ -8,7 +8,7 @@ from employee_api.schemas import Input, Output, Page, StrictInput, Success
 
 
 class LoginInput(Input):
-    """Credentials of any length: a password that is too long is a wrong one."""
+    """Credentials of any length: an e-mail or a password that is too long is a wrong one."""
 
     email: NonEmptyText = Field(examples=["grace@example.com"])
     password: NonEmptyText = Field(repr=False, examples=["nine brown otters swim"])

@@ -13,7 +13,7 @@ from starlette.requests import Request
 from typing_extensions import override
 
 from chassis.errors import FieldViolation
-from employee_api.errors import BadRequest
+from employee_api.errors import ApiError, BadRequest
 from employee_api.fields import BROKEN_RULE
 
 MAX_BODY_BYTES = 64 * 1024
@@ -96,9 +96,7 @@ ANY_QUERY = partial(RequestInput, ignores_query=True)
 
 @dataclass(frozen=True)
 class JsonBody(RequestInput):
-    """Reads a JSON body of at most `max_bytes`, whatever its content type."""
-
-    max_bytes: int = MAX_BODY_BYTES
+    """Reads a JSON body of at most `MAX_BODY_BYTES`, whatever its content type."""
 
     @override
     async def read(self, request: Request) -> Any:
@@ -106,9 +104,13 @@ class JsonBody(RequestInput):
         raw = bytearray()
         async for chunk in request.stream():
             raw += chunk
-            if len(raw) > self.max_bytes:
-                raise self.error([FieldViolation("", f"is too long: at most {self.max_bytes} bytes")])
+            if len(raw) > MAX_BODY_BYTES:
+                raise self.too_long(bytes(raw))
         return self.parse(bytes(raw))
+
+    def too_long(self, start: bytes) -> ApiError:
+        """Return the error for a body that is too long. So far, only its start has been read."""
+        return self.error([FieldViolation("", f"is too long: at most {MAX_BODY_BYTES} bytes")])
 
     def parse(self, raw: bytes) -> Any:
         """Return the validated body. Raise BadRequest if the body is not JSON or is invalid."""

@@ -12,7 +12,7 @@ from pydantic.json_schema import JsonSchemaMode
 from employee_api.access import Access
 from employee_api.errors import ApiError, AuthenticationRequired, PreconditionFailed, UnexpectedError
 from employee_api.http.idempotency import IDEMPOTENCY_KEY, REPLAYED
-from employee_api.http.inputs import JsonBody, QueryParameters
+from employee_api.http.inputs import MAX_BODY_BYTES, JsonBody, QueryParameters
 from employee_api.http.operations import Operation
 from employee_api.http.problems import JSON, PROBLEM_JSON, problem
 from employee_api.schemas import Error, Problem
@@ -76,7 +76,7 @@ class _Description:
         if isinstance(operation.input, JsonBody):
             described["requestBody"] = {
                 "required": True,
-                "description": f"At most {operation.input.max_bytes // 1024} KiB",
+                "description": f"At most {MAX_BODY_BYTES // 1024} KiB",
                 "content": {JSON: self._media_type(self._input(operation))},
             }
         if self._mode is not AuthMode.OFF and operation.access is not Access.OPEN:
