@@ -28,6 +28,7 @@ class _MailState:
 class _MailStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_MailState.ValueType], _builtins.type):
     DESCRIPTOR: _descriptor.EnumDescriptor
     MAIL_STATE_UNSPECIFIED: _MailState.ValueType  # 0
+    """The spool's record cannot be decoded."""
     MAIL_STATE_QUEUED: _MailState.ValueType  # 1
     """To be sent."""
     MAIL_STATE_SENT: _MailState.ValueType  # 2
@@ -38,6 +39,7 @@ class _MailStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_MailState.V
 class MailState(_MailState, metaclass=_MailStateEnumTypeWrapper): ...
 
 MAIL_STATE_UNSPECIFIED: MailState.ValueType  # 0
+"""The spool's record cannot be decoded."""
 MAIL_STATE_QUEUED: MailState.ValueType  # 1
 """To be sent."""
 MAIL_STATE_SENT: MailState.ValueType  # 2

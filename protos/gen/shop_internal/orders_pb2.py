@@ -30,41 +30,41 @@ from shop import order_pb2 as shop_dot_order__pb2
 from shop_internal import record_digests_pb2 as shop__internal_dot_record__digests__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1ashop_internal/orders.proto\x12\rshop.internal\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x0fshop/cart.proto\x1a\x13shop/checkout.proto\x1a\x10shop/money.proto\x1a\x10shop/order.proto\x1a\"shop_internal/record_digests.proto\"\xaa\x03\n\x05Order\x12\x10\n\x08order_id\x18\x01 \x01(\t\x12(\n\x05state\x18\x02 \x01(\x0e\x32\x19.shop.internal.OrderState\x12\x0f\n\x07user_id\x18\x03 \x01(\t\x12\x1a\n\x05total\x18\x04 \x01(\x0b\x32\x0b.shop.Money\x12\x0f\n\x07\x61ttempt\x18\x05 \x01(\x05\x12\r\n\x05\x65poch\x18\x06 \x01(\x05\x12.\n\ncreated_at\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\nupdated_at\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x13\n\x0btracking_id\x18\t \x01(\t\x12\x0e\n\x06outbox\x18\n \x03(\t\x12\r\n\x05stuck\x18\x0b \x01(\x08\x12\x10\n\x08\x66\x61ilures\x18\x0c \x01(\x05\x12\x0e\n\x06reason\x18\r \x01(\t\x12\x14\n\x0c\x64\x65\x61\x64_letters\x18\x0e \x03(\t\x12-\n\x07\x64igests\x18\x0f \x01(\x0b\x32\x1c.shop.internal.RecordDigests\x12\x1d\n\x05items\x18\x10 \x03(\x0b\x32\x0e.shop.CartItem\"\x9c\x01\n\nOrderEvent\x12&\n\x02\x61t\x18\x01 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0c\n\x04step\x18\x02 \x01(\t\x12(\n\x05state\x18\x03 \x01(\x0e\x32\x19.shop.internal.OrderState\x12\x0f\n\x07\x61ttempt\x18\x04 \x01(\x05\x12\r\n\x05\x65poch\x18\x05 \x01(\x05\x12\x0e\n\x06\x64\x65tail\x18\x06 \x01(\t\"m\n\x11ListOrdersRequest\x12)\n\x06states\x18\x01 \x03(\x0e\x32\x19.shop.internal.OrderState\x12\r\n\x05stuck\x18\x02 \x01(\x08\x12\r\n\x05limit\x18\x03 \x01(\x05\x12\x0f\n\x07user_id\x18\x04 \x01(\t\":\n\x12ListOrdersResponse\x12$\n\x06orders\x18\x01 \x03(\x0b\x32\x14.shop.internal.Order\"#\n\x0fGetOrderRequest\x12\x10\n\x08order_id\x18\x01 \x01(\t\"\x86\x01\n\x10GetOrderResponse\x12#\n\x05order\x18\x01 \x01(\x0b\x32\x14.shop.internal.Order\x12*\n\x07history\x18\x02 \x03(\x0b\x32\x19.shop.internal.OrderEvent\x12!\n\x06result\x18\x03 \x01(\x0b\x32\x11.shop.OrderResult\"/\n\x1bRequeueNotificationsRequest\x12\x10\n\x08order_id\x18\x01 \x01(\t\"0\n\x1cRequeueNotificationsResponse\x12\x10\n\x08requeued\x18\x01 \x03(\t\"y\n\x12SettleOrderRequest\x12\x10\n\x08order_id\x18\x01 \x01(\t\x12\n\n\x02\x62y\x18\x02 \x01(\t\x12\x12\n\x08refunded\x18\x03 \x01(\tH\x00\x12\x11\n\x07shipped\x18\x04 \x01(\tH\x00\x12\x13\n\tdismissed\x18\x05 \x01(\tH\x00\x42\t\n\x07outcome\":\n\x13SettleOrderResponse\x12#\n\x05order\x18\x01 \x01(\x0b\x32\x14.shop.internal.Order\"R\n\x11ScanOrdersRequest\x12)\n\x05since\x18\x01 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x12\n\npage_token\x18\x02 \x01(\t\"\x87\x01\n\x12ScanOrdersResponse\x12$\n\x06orders\x18\x01 \x03(\x0b\x32\x14.shop.internal.Order\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\x12\x32\n\x0e\x63omplete_since\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp*\xad\x02\n\nOrderState\x12\x1b\n\x17ORDER_STATE_UNSPECIFIED\x10\x00\x12\x18\n\x14ORDER_STATE_CHARGING\x10\x01\x12\x17\n\x13ORDER_STATE_SHIPPED\x10\x02\x12\x14\n\x10ORDER_STATE_DONE\x10\x03\x12\x18\n\x14ORDER_STATE_DECLINED\x10\x04\x12\x17\n\x13ORDER_STATE_VOIDING\x10\x05\x12\x16\n\x12ORDER_STATE_VOIDED\x10\x06\x12\x1c\n\x18ORDER_STATE_NEEDS_REFUND\x10\x07\x12\x19\n\x15ORDER_STATE_ABANDONED\x10\x08\x12\x1c\n\x18ORDER_STATE_NEEDS_REVIEW\x10\t\x12\x17\n\x13ORDER_STATE_SETTLED\x10\n2\xc8\x03\n\x0cOrderJournal\x12Q\n\nListOrders\x12 .shop.internal.ListOrdersRequest\x1a!.shop.internal.ListOrdersResponse\x12Q\n\nScanOrders\x12 .shop.internal.ScanOrdersRequest\x1a!.shop.internal.ScanOrdersResponse\x12K\n\x08GetOrder\x12\x1e.shop.internal.GetOrderRequest\x1a\x1f.shop.internal.GetOrderResponse\x12o\n\x14RequeueNotifications\x12*.shop.internal.RequeueNotificationsRequest\x1a+.shop.internal.RequeueNotificationsResponse\x12T\n\x0bSettleOrder\x12!.shop.internal.SettleOrderRequest\x1a\".shop.internal.SettleOrderResponse2G\n\x0bOrderQuotes\x12\x38\n\nQuoteOrder\x12\x17.shop.PlaceOrderRequest\x1a\x11.shop.OrderResultb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1ashop_internal/orders.proto\x12\rshop.internal\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x0fshop/cart.proto\x1a\x13shop/checkout.proto\x1a\x10shop/money.proto\x1a\x10shop/order.proto\x1a\"shop_internal/record_digests.proto\"\xd2\x03\n\x05Order\x12\x10\n\x08order_id\x18\x01 \x01(\t\x12(\n\x05state\x18\x02 \x01(\x0e\x32\x19.shop.internal.OrderState\x12\x0f\n\x07user_id\x18\x03 \x01(\t\x12\x1a\n\x05total\x18\x04 \x01(\x0b\x32\x0b.shop.Money\x12\x0f\n\x07\x61ttempt\x18\x05 \x01(\x05\x12\r\n\x05\x65poch\x18\x06 \x01(\x05\x12.\n\ncreated_at\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\nupdated_at\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x13\n\x0btracking_id\x18\t \x01(\t\x12\x0e\n\x06outbox\x18\n \x03(\t\x12\r\n\x05stuck\x18\x0b \x01(\x08\x12\x10\n\x08\x66\x61ilures\x18\x0c \x01(\x05\x12\x0e\n\x06reason\x18\r \x01(\t\x12\x14\n\x0c\x64\x65\x61\x64_letters\x18\x0e \x03(\t\x12-\n\x07\x64igests\x18\x0f \x01(\x0b\x32\x1c.shop.internal.RecordDigests\x12\x1d\n\x05items\x18\x10 \x03(\x0b\x32\x0e.shop.CartItem\x12\x12\n\nunreadable\x18\x11 \x01(\t\x12\x12\n\nsettlement\x18\x12 \x01(\t\"\x9c\x01\n\nOrderEvent\x12&\n\x02\x61t\x18\x01 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0c\n\x04step\x18\x02 \x01(\t\x12(\n\x05state\x18\x03 \x01(\x0e\x32\x19.shop.internal.OrderState\x12\x0f\n\x07\x61ttempt\x18\x04 \x01(\x05\x12\r\n\x05\x65poch\x18\x05 \x01(\x05\x12\x0e\n\x06\x64\x65tail\x18\x06 \x01(\t\"m\n\x11ListOrdersRequest\x12)\n\x06states\x18\x01 \x03(\x0e\x32\x19.shop.internal.OrderState\x12\r\n\x05stuck\x18\x02 \x01(\x08\x12\r\n\x05limit\x18\x03 \x01(\x05\x12\x0f\n\x07user_id\x18\x04 \x01(\t\":\n\x12ListOrdersResponse\x12$\n\x06orders\x18\x01 \x03(\x0b\x32\x14.shop.internal.Order\"#\n\x0fGetOrderRequest\x12\x10\n\x08order_id\x18\x01 \x01(\t\"\x86\x01\n\x10GetOrderResponse\x12#\n\x05order\x18\x01 \x01(\x0b\x32\x14.shop.internal.Order\x12*\n\x07history\x18\x02 \x03(\x0b\x32\x19.shop.internal.OrderEvent\x12!\n\x06result\x18\x03 \x01(\x0b\x32\x11.shop.OrderResult\"/\n\x1bRequeueNotificationsRequest\x12\x10\n\x08order_id\x18\x01 \x01(\t\"0\n\x1cRequeueNotificationsResponse\x12\x10\n\x08requeued\x18\x01 \x03(\t\"y\n\x12SettleOrderRequest\x12\x10\n\x08order_id\x18\x01 \x01(\t\x12\n\n\x02\x62y\x18\x02 \x01(\t\x12\x12\n\x08refunded\x18\x03 \x01(\tH\x00\x12\x11\n\x07shipped\x18\x04 \x01(\tH\x00\x12\x13\n\tdismissed\x18\x05 \x01(\tH\x00\x42\t\n\x07outcome\":\n\x13SettleOrderResponse\x12#\n\x05order\x18\x01 \x01(\x0b\x32\x14.shop.internal.Order\"e\n\x11ScanOrdersRequest\x12)\n\x05since\x18\x01 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x12\n\npage_token\x18\x02 \x01(\t\x12\x11\n\torder_ids\x18\x03 \x03(\t\"\x87\x01\n\x12ScanOrdersResponse\x12$\n\x06orders\x18\x01 \x03(\x0b\x32\x14.shop.internal.Order\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\x12\x32\n\x0e\x63omplete_since\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp*\xad\x02\n\nOrderState\x12\x1b\n\x17ORDER_STATE_UNSPECIFIED\x10\x00\x12\x18\n\x14ORDER_STATE_CHARGING\x10\x01\x12\x17\n\x13ORDER_STATE_SHIPPED\x10\x02\x12\x14\n\x10ORDER_STATE_DONE\x10\x03\x12\x18\n\x14ORDER_STATE_DECLINED\x10\x04\x12\x17\n\x13ORDER_STATE_VOIDING\x10\x05\x12\x16\n\x12ORDER_STATE_VOIDED\x10\x06\x12\x1c\n\x18ORDER_STATE_NEEDS_REFUND\x10\x07\x12\x19\n\x15ORDER_STATE_ABANDONED\x10\x08\x12\x1c\n\x18ORDER_STATE_NEEDS_REVIEW\x10\t\x12\x17\n\x13ORDER_STATE_SETTLED\x10\n2\xc8\x03\n\x0cOrderJournal\x12Q\n\nListOrders\x12 .shop.internal.ListOrdersRequest\x1a!.shop.internal.ListOrdersResponse\x12Q\n\nScanOrders\x12 .shop.internal.ScanOrdersRequest\x1a!.shop.internal.ScanOrdersResponse\x12K\n\x08GetOrder\x12\x1e.shop.internal.GetOrderRequest\x1a\x1f.shop.internal.GetOrderResponse\x12o\n\x14RequeueNotifications\x12*.shop.internal.RequeueNotificationsRequest\x1a+.shop.internal.RequeueNotificationsResponse\x12T\n\x0bSettleOrder\x12!.shop.internal.SettleOrderRequest\x1a\".shop.internal.SettleOrderResponse2G\n\x0bOrderQuotes\x12\x38\n\nQuoteOrder\x12\x17.shop.PlaceOrderRequest\x1a\x11.shop.OrderResultb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'shop_internal.orders_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_ORDERSTATE']._serialized_start=1626
-  _globals['_ORDERSTATE']._serialized_end=1927
+  _globals['_ORDERSTATE']._serialized_start=1685
+  _globals['_ORDERSTATE']._serialized_end=1986
   _globals['_ORDER']._serialized_start=189
-  _globals['_ORDER']._serialized_end=615
-  _globals['_ORDEREVENT']._serialized_start=618
-  _globals['_ORDEREVENT']._serialized_end=774
-  _globals['_LISTORDERSREQUEST']._serialized_start=776
-  _globals['_LISTORDERSREQUEST']._serialized_end=885
-  _globals['_LISTORDERSRESPONSE']._serialized_start=887
-  _globals['_LISTORDERSRESPONSE']._serialized_end=945
-  _globals['_GETORDERREQUEST']._serialized_start=947
-  _globals['_GETORDERREQUEST']._serialized_end=982
-  _globals['_GETORDERRESPONSE']._serialized_start=985
-  _globals['_GETORDERRESPONSE']._serialized_end=1119
-  _globals['_REQUEUENOTIFICATIONSREQUEST']._serialized_start=1121
-  _globals['_REQUEUENOTIFICATIONSREQUEST']._serialized_end=1168
-  _globals['_REQUEUENOTIFICATIONSRESPONSE']._serialized_start=1170
-  _globals['_REQUEUENOTIFICATIONSRESPONSE']._serialized_end=1218
-  _globals['_SETTLEORDERREQUEST']._serialized_start=1220
-  _globals['_SETTLEORDERREQUEST']._serialized_end=1341
-  _globals['_SETTLEORDERRESPONSE']._serialized_start=1343
-  _globals['_SETTLEORDERRESPONSE']._serialized_end=1401
-  _globals['_SCANORDERSREQUEST']._serialized_start=1403
-  _globals['_SCANORDERSREQUEST']._serialized_end=1485
-  _globals['_SCANORDERSRESPONSE']._serialized_start=1488
-  _globals['_SCANORDERSRESPONSE']._serialized_end=1623
-  _globals['_ORDERJOURNAL']._serialized_start=1930
-  _globals['_ORDERJOURNAL']._serialized_end=2386
-  _globals['_ORDERQUOTES']._serialized_start=2388
-  _globals['_ORDERQUOTES']._serialized_end=2459
+  _globals['_ORDER']._serialized_end=655
+  _globals['_ORDEREVENT']._serialized_start=658
+  _globals['_ORDEREVENT']._serialized_end=814
+  _globals['_LISTORDERSREQUEST']._serialized_start=816
+  _globals['_LISTORDERSREQUEST']._serialized_end=925
+  _globals['_LISTORDERSRESPONSE']._serialized_start=927
+  _globals['_LISTORDERSRESPONSE']._serialized_end=985
+  _globals['_GETORDERREQUEST']._serialized_start=987
+  _globals['_GETORDERREQUEST']._serialized_end=1022
+  _globals['_GETORDERRESPONSE']._serialized_start=1025
+  _globals['_GETORDERRESPONSE']._serialized_end=1159
+  _globals['_REQUEUENOTIFICATIONSREQUEST']._serialized_start=1161
+  _globals['_REQUEUENOTIFICATIONSREQUEST']._serialized_end=1208
+  _globals['_REQUEUENOTIFICATIONSRESPONSE']._serialized_start=1210
+  _globals['_REQUEUENOTIFICATIONSRESPONSE']._serialized_end=1258
+  _globals['_SETTLEORDERREQUEST']._serialized_start=1260
+  _globals['_SETTLEORDERREQUEST']._serialized_end=1381
+  _globals['_SETTLEORDERRESPONSE']._serialized_start=1383
+  _globals['_SETTLEORDERRESPONSE']._serialized_end=1441
+  _globals['_SCANORDERSREQUEST']._serialized_start=1443
+  _globals['_SCANORDERSREQUEST']._serialized_end=1544
+  _globals['_SCANORDERSRESPONSE']._serialized_start=1547
+  _globals['_SCANORDERSRESPONSE']._serialized_end=1682
+  _globals['_ORDERJOURNAL']._serialized_start=1989
+  _globals['_ORDERJOURNAL']._serialized_end=2445
+  _globals['_ORDERQUOTES']._serialized_start=2447
+  _globals['_ORDERQUOTES']._serialized_end=2518
 # @@protoc_insertion_point(module_scope)

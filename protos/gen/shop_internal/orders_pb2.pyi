@@ -97,6 +97,8 @@ class Order(_message.Message):
     DEAD_LETTERS_FIELD_NUMBER: _builtins.int
     DIGESTS_FIELD_NUMBER: _builtins.int
     ITEMS_FIELD_NUMBER: _builtins.int
+    UNREADABLE_FIELD_NUMBER: _builtins.int
+    SETTLEMENT_FIELD_NUMBER: _builtins.int
     order_id: _builtins.str
     state: Global___OrderState.ValueType
     user_id: _builtins.str
@@ -112,6 +114,12 @@ class Order(_message.Message):
     """Number of failed recovery attempts since the order last made progress."""
     reason: _builtins.str
     """Reason of the last failure or refusal, as in ErrorInfo. Empty if there was none."""
+    unreadable: _builtins.str
+    """Only if the order's content cannot be decoded: what is stored, without runs of 8 or more digits. Such an order is
+    stuck, has no items and no digests, and its requests fail with ORDER_NEEDS_REVIEW.
+    """
+    settlement: _builtins.str
+    """The latest decision of an operator in the history, such as settled_refunded. Only in the responses of ScanOrders."""
     @_builtins.property
     def total(self) -> _money_pb2.Money:
         """The amount to charge."""
@@ -155,10 +163,12 @@ class Order(_message.Message):
         dead_letters: _abc.Iterable[_builtins.str] | None = ...,
         digests: _record_digests_pb2.RecordDigests | None = ...,
         items: _abc.Iterable[_cart_pb2.CartItem] | None = ...,
+        unreadable: _builtins.str = ...,
+        settlement: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at", "digests", b"digests", "total", b"total", "updated_at", b"updated_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "created_at", b"created_at", "dead_letters", b"dead_letters", "digests", b"digests", "epoch", b"epoch", "failures", b"failures", "items", b"items", "order_id", b"order_id", "outbox", b"outbox", "reason", b"reason", "state", b"state", "stuck", b"stuck", "total", b"total", "tracking_id", b"tracking_id", "updated_at", b"updated_at", "user_id", b"user_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "created_at", b"created_at", "dead_letters", b"dead_letters", "digests", b"digests", "epoch", b"epoch", "failures", b"failures", "items", b"items", "order_id", b"order_id", "outbox", b"outbox", "reason", b"reason", "settlement", b"settlement", "state", b"state", "stuck", b"stuck", "total", b"total", "tracking_id", b"tracking_id", "unreadable", b"unreadable", "updated_at", b"updated_at", "user_id", b"user_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -415,21 +425,27 @@ class ScanOrdersRequest(_message.Message):
 
     SINCE_FIELD_NUMBER: _builtins.int
     PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    ORDER_IDS_FIELD_NUMBER: _builtins.int
     page_token: _builtins.str
     """The next_page_token of the previous response; empty for the first page."""
     @_builtins.property
     def since(self) -> _timestamp_pb2.Timestamp:
         """Only orders created at this time or later."""
 
+    @_builtins.property
+    def order_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Up to 1,000: returns these orders instead, on one page."""
+
     def __init__(
         self,
         *,
         since: _timestamp_pb2.Timestamp | None = ...,
         page_token: _builtins.str = ...,
+        order_ids: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["since", b"since"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["page_token", b"page_token", "since", b"since"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["order_ids", b"order_ids", "page_token", b"page_token", "since", b"since"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

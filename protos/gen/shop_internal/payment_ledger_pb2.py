@@ -24,37 +24,38 @@ _sym_db = _symbol_database.Default()
 
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 from shop import money_pb2 as shop_dot_money__pb2
+from shop_internal import record_digests_pb2 as shop__internal_dot_record__digests__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\"shop_internal/payment_ledger.proto\x12\rshop.internal\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x10shop/money.proto\"+\n\x15ResolveOrFenceRequest\x12\x12\n\ncharge_key\x18\x01 \x01(\t\"\xcd\x01\n\x16ResolveOrFenceResponse\x12)\n\x07\x63harged\x18\x01 \x01(\x0b\x32\x16.shop.internal.ChargedH\x00\x12\'\n\x06\x66\x65nced\x18\x02 \x01(\x0b\x32\x15.shop.internal.FencedH\x00\x12\'\n\x06voided\x18\x03 \x01(\x0b\x32\x15.shop.internal.VoidedH\x00\x12+\n\x08\x64\x65\x63lined\x18\x04 \x01(\x0b\x32\x17.shop.internal.DeclinedH\x00\x42\t\n\x07outcome\"\xa1\x01\n\x07\x43harged\x12\x16\n\x0etransaction_id\x18\x01 \x01(\t\x12\x1b\n\x06\x61mount\x18\x02 \x01(\x0b\x32\x0b.shop.Money\x12\x1b\n\x13request_fingerprint\x18\x03 \x01(\t\x12/\n\x0brecorded_at\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x13\n\x0bpurchase_id\x18\x05 \x01(\t\"\x1a\n\x06\x46\x65nced\x12\x10\n\x08\x65xisting\x18\x01 \x01(\x08\" \n\x06Voided\x12\x16\n\x0etransaction_id\x18\x01 \x01(\t\"\x1a\n\x08\x44\x65\x63lined\x12\x0e\n\x06reason\x18\x01 \x01(\t\"!\n\x0bVoidRequest\x12\x12\n\ncharge_key\x18\x01 \x01(\t\"&\n\x0cVoidResponse\x12\x16\n\x0etransaction_id\x18\x01 \x01(\t\"S\n\x12ListChargesRequest\x12)\n\x05since\x18\x01 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x12\n\npage_token\x18\x02 \x01(\t\"^\n\x13ListChargesResponse\x12.\n\x07\x63harges\x18\x01 \x03(\x0b\x32\x1d.shop.internal.CapturedCharge\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\x8a\x01\n\x0e\x43\x61pturedCharge\x12\x12\n\ncharge_key\x18\x01 \x01(\t\x12\x16\n\x0etransaction_id\x18\x02 \x01(\t\x12\x1b\n\x06\x61mount\x18\x03 \x01(\x0b\x32\x0b.shop.Money\x12/\n\x0brecorded_at\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp2\x85\x02\n\rPaymentLedger\x12]\n\x0eResolveOrFence\x12$.shop.internal.ResolveOrFenceRequest\x1a%.shop.internal.ResolveOrFenceResponse\x12?\n\x04Void\x12\x1a.shop.internal.VoidRequest\x1a\x1b.shop.internal.VoidResponse\x12T\n\x0bListCharges\x12!.shop.internal.ListChargesRequest\x1a\".shop.internal.ListChargesResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\"shop_internal/payment_ledger.proto\x12\rshop.internal\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x10shop/money.proto\x1a\"shop_internal/record_digests.proto\"+\n\x15ResolveOrFenceRequest\x12\x12\n\ncharge_key\x18\x01 \x01(\t\"\xcd\x01\n\x16ResolveOrFenceResponse\x12)\n\x07\x63harged\x18\x01 \x01(\x0b\x32\x16.shop.internal.ChargedH\x00\x12\'\n\x06\x66\x65nced\x18\x02 \x01(\x0b\x32\x15.shop.internal.FencedH\x00\x12\'\n\x06voided\x18\x03 \x01(\x0b\x32\x15.shop.internal.VoidedH\x00\x12+\n\x08\x64\x65\x63lined\x18\x04 \x01(\x0b\x32\x17.shop.internal.DeclinedH\x00\x42\t\n\x07outcome\"\xa1\x01\n\x07\x43harged\x12\x16\n\x0etransaction_id\x18\x01 \x01(\t\x12\x1b\n\x06\x61mount\x18\x02 \x01(\x0b\x32\x0b.shop.Money\x12\x1b\n\x13request_fingerprint\x18\x03 \x01(\t\x12/\n\x0brecorded_at\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x13\n\x0bpurchase_id\x18\x05 \x01(\t\"\x1a\n\x06\x46\x65nced\x12\x10\n\x08\x65xisting\x18\x01 \x01(\x08\" \n\x06Voided\x12\x16\n\x0etransaction_id\x18\x01 \x01(\t\"\x1a\n\x08\x44\x65\x63lined\x12\x0e\n\x06reason\x18\x01 \x01(\t\"!\n\x0bVoidRequest\x12\x12\n\ncharge_key\x18\x01 \x01(\t\"&\n\x0cVoidResponse\x12\x16\n\x0etransaction_id\x18\x01 \x01(\t\"f\n\x12ListChargesRequest\x12)\n\x05since\x18\x01 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x12\n\npage_token\x18\x02 \x01(\t\x12\x11\n\torder_ids\x18\x03 \x03(\t\"^\n\x13ListChargesResponse\x12.\n\x07\x63harges\x18\x01 \x03(\x0b\x32\x1d.shop.internal.CapturedCharge\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\xb9\x01\n\x0e\x43\x61pturedCharge\x12\x12\n\ncharge_key\x18\x01 \x01(\t\x12\x16\n\x0etransaction_id\x18\x02 \x01(\t\x12\x1b\n\x06\x61mount\x18\x03 \x01(\x0b\x32\x0b.shop.Money\x12/\n\x0brecorded_at\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12-\n\x07\x64igests\x18\x05 \x01(\x0b\x32\x1c.shop.internal.RecordDigests2\x85\x02\n\rPaymentLedger\x12]\n\x0eResolveOrFence\x12$.shop.internal.ResolveOrFenceRequest\x1a%.shop.internal.ResolveOrFenceResponse\x12?\n\x04Void\x12\x1a.shop.internal.VoidRequest\x1a\x1b.shop.internal.VoidResponse\x12T\n\x0bListCharges\x12!.shop.internal.ListChargesRequest\x1a\".shop.internal.ListChargesResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'shop_internal.payment_ledger_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_RESOLVEORFENCEREQUEST']._serialized_start=104
-  _globals['_RESOLVEORFENCEREQUEST']._serialized_end=147
-  _globals['_RESOLVEORFENCERESPONSE']._serialized_start=150
-  _globals['_RESOLVEORFENCERESPONSE']._serialized_end=355
-  _globals['_CHARGED']._serialized_start=358
-  _globals['_CHARGED']._serialized_end=519
-  _globals['_FENCED']._serialized_start=521
-  _globals['_FENCED']._serialized_end=547
-  _globals['_VOIDED']._serialized_start=549
-  _globals['_VOIDED']._serialized_end=581
-  _globals['_DECLINED']._serialized_start=583
-  _globals['_DECLINED']._serialized_end=609
-  _globals['_VOIDREQUEST']._serialized_start=611
-  _globals['_VOIDREQUEST']._serialized_end=644
-  _globals['_VOIDRESPONSE']._serialized_start=646
-  _globals['_VOIDRESPONSE']._serialized_end=684
-  _globals['_LISTCHARGESREQUEST']._serialized_start=686
-  _globals['_LISTCHARGESREQUEST']._serialized_end=769
-  _globals['_LISTCHARGESRESPONSE']._serialized_start=771
-  _globals['_LISTCHARGESRESPONSE']._serialized_end=865
-  _globals['_CAPTUREDCHARGE']._serialized_start=868
-  _globals['_CAPTUREDCHARGE']._serialized_end=1006
-  _globals['_PAYMENTLEDGER']._serialized_start=1009
-  _globals['_PAYMENTLEDGER']._serialized_end=1270
+  _globals['_RESOLVEORFENCEREQUEST']._serialized_start=140
+  _globals['_RESOLVEORFENCEREQUEST']._serialized_end=183
+  _globals['_RESOLVEORFENCERESPONSE']._serialized_start=186
+  _globals['_RESOLVEORFENCERESPONSE']._serialized_end=391
+  _globals['_CHARGED']._serialized_start=394
+  _globals['_CHARGED']._serialized_end=555
+  _globals['_FENCED']._serialized_start=557
+  _globals['_FENCED']._serialized_end=583
+  _globals['_VOIDED']._serialized_start=585
+  _globals['_VOIDED']._serialized_end=617
+  _globals['_DECLINED']._serialized_start=619
+  _globals['_DECLINED']._serialized_end=645
+  _globals['_VOIDREQUEST']._serialized_start=647
+  _globals['_VOIDREQUEST']._serialized_end=680
+  _globals['_VOIDRESPONSE']._serialized_start=682
+  _globals['_VOIDRESPONSE']._serialized_end=720
+  _globals['_LISTCHARGESREQUEST']._serialized_start=722
+  _globals['_LISTCHARGESREQUEST']._serialized_end=824
+  _globals['_LISTCHARGESRESPONSE']._serialized_start=826
+  _globals['_LISTCHARGESRESPONSE']._serialized_end=920
+  _globals['_CAPTUREDCHARGE']._serialized_start=923
+  _globals['_CAPTUREDCHARGE']._serialized_end=1108
+  _globals['_PAYMENTLEDGER']._serialized_start=1111
+  _globals['_PAYMENTLEDGER']._serialized_end=1372
 # @@protoc_insertion_point(module_scope)

@@ -9,6 +9,7 @@ from google.protobuf import message as _message
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
 from shop import money_pb2 as _money_pb2
+from shop_internal import record_digests_pb2 as _record_digests_pb2
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -212,21 +213,27 @@ class ListChargesRequest(_message.Message):
 
     SINCE_FIELD_NUMBER: _builtins.int
     PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    ORDER_IDS_FIELD_NUMBER: _builtins.int
     page_token: _builtins.str
     """The next_page_token of the previous response; empty for the first page."""
     @_builtins.property
     def since(self) -> _timestamp_pb2.Timestamp:
         """Only charges recorded at this time or later."""
 
+    @_builtins.property
+    def order_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Up to 1,000: returns all charges of these orders instead, on one page."""
+
     def __init__(
         self,
         *,
         since: _timestamp_pb2.Timestamp | None = ...,
         page_token: _builtins.str = ...,
+        order_ids: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["since", b"since"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["page_token", b"page_token", "since", b"since"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["order_ids", b"order_ids", "page_token", b"page_token", "since", b"since"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -264,13 +271,18 @@ class CapturedCharge(_message.Message):
     TRANSACTION_ID_FIELD_NUMBER: _builtins.int
     AMOUNT_FIELD_NUMBER: _builtins.int
     RECORDED_AT_FIELD_NUMBER: _builtins.int
+    DIGESTS_FIELD_NUMBER: _builtins.int
     charge_key: _builtins.str
     """The idempotency-key of the Charge request."""
     transaction_id: _builtins.str
     @_builtins.property
-    def amount(self) -> _money_pb2.Money: ...
+    def amount(self) -> _money_pb2.Money:
+        """Unset if the ledger's entry cannot be decoded."""
+
     @_builtins.property
     def recorded_at(self) -> _timestamp_pb2.Timestamp: ...
+    @_builtins.property
+    def digests(self) -> _record_digests_pb2.RecordDigests: ...
     def __init__(
         self,
         *,
@@ -278,10 +290,11 @@ class CapturedCharge(_message.Message):
         transaction_id: _builtins.str = ...,
         amount: _money_pb2.Money | None = ...,
         recorded_at: _timestamp_pb2.Timestamp | None = ...,
+        digests: _record_digests_pb2.RecordDigests | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["amount", b"amount", "recorded_at", b"recorded_at"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["amount", b"amount", "digests", b"digests", "recorded_at", b"recorded_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["amount", b"amount", "charge_key", b"charge_key", "recorded_at", b"recorded_at", "transaction_id", b"transaction_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["amount", b"amount", "charge_key", b"charge_key", "digests", b"digests", "recorded_at", b"recorded_at", "transaction_id", b"transaction_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -24,13 +24,13 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\"shop_internal/record_digests.proto\x12\rshop.internal\"X\n\rRecordDigests\x12\x0f\n\x07\x61\x64\x64ress\x18\x01 \x01(\x0c\x12\r\n\x05items\x18\x02 \x01(\x0c\x12\x11\n\trecipient\x18\x03 \x01(\x0c\x12\x14\n\x0c\x63onfirmation\x18\x04 \x01(\x0c\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\"shop_internal/record_digests.proto\x12\rshop.internal\"\xb2\x01\n\rRecordDigests\x12\x0f\n\x07\x61\x64\x64ress\x18\x01 \x01(\x0c\x12\r\n\x05items\x18\x02 \x01(\x0c\x12\x11\n\trecipient\x18\x03 \x01(\x0c\x12\x14\n\x0c\x63onfirmation\x18\x04 \x01(\x0c\x12\x0e\n\x06prices\x18\x05 \x01(\x0c\x12\x10\n\x08purchase\x18\x06 \x01(\x0c\x12\x0f\n\x07request\x18\x07 \x01(\x0c\x12\x13\n\x0btransaction\x18\x08 \x01(\x0c\x12\x10\n\x08tracking\x18\t \x01(\x0c\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'shop_internal.record_digests_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_RECORDDIGESTS']._serialized_start=53
-  _globals['_RECORDDIGESTS']._serialized_end=141
+  _globals['_RECORDDIGESTS']._serialized_start=54
+  _globals['_RECORDDIGESTS']._serialized_end=232
 # @@protoc_insertion_point(module_scope)

@@ -18,7 +18,7 @@ DESCRIPTOR: _descriptor.FileDescriptor
 
 @_typing.final
 class RecordDigests(_message.Message):
-    """Digests of the contents of an order, shipment or confirmation, so that reconciliation reads no addresses and
+    """Digests of the contents of an order, charge, shipment or confirmation, so that reconciliation reads no addresses and
     recipients. Equal contents have equal digests of 4 bytes; empty ones are not compared.
     """
 
@@ -28,6 +28,11 @@ class RecordDigests(_message.Message):
     ITEMS_FIELD_NUMBER: _builtins.int
     RECIPIENT_FIELD_NUMBER: _builtins.int
     CONFIRMATION_FIELD_NUMBER: _builtins.int
+    PRICES_FIELD_NUMBER: _builtins.int
+    PURCHASE_FIELD_NUMBER: _builtins.int
+    REQUEST_FIELD_NUMBER: _builtins.int
+    TRANSACTION_FIELD_NUMBER: _builtins.int
+    TRACKING_FIELD_NUMBER: _builtins.int
     address: _builtins.bytes
     """Shipping address."""
     items: _builtins.bytes
@@ -36,6 +41,16 @@ class RecordDigests(_message.Message):
     """Recipient of the confirmation."""
     confirmation: _builtins.bytes
     """Contents of the confirmation: tracking id, items, total and address."""
+    prices: _builtins.bytes
+    """What each item and the shipping cost."""
+    purchase: _builtins.bytes
+    """What the charge pays for: the user and the generation of the cart."""
+    request: _builtins.bytes
+    """The first 12 characters of the request's fingerprint."""
+    transaction: _builtins.bytes
+    """The charge's transaction id."""
+    tracking: _builtins.bytes
+    """The shipment's tracking id."""
     def __init__(
         self,
         *,
@@ -43,10 +58,15 @@ class RecordDigests(_message.Message):
         items: _builtins.bytes = ...,
         recipient: _builtins.bytes = ...,
         confirmation: _builtins.bytes = ...,
+        prices: _builtins.bytes = ...,
+        purchase: _builtins.bytes = ...,
+        request: _builtins.bytes = ...,
+        transaction: _builtins.bytes = ...,
+        tracking: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "confirmation", b"confirmation", "items", b"items", "recipient", b"recipient"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "confirmation", b"confirmation", "items", b"items", "prices", b"prices", "purchase", b"purchase", "recipient", b"recipient", "request", b"request", "tracking", b"tracking", "transaction", b"transaction"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -26,7 +26,7 @@ from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__
 from shop_internal import record_digests_pb2 as shop__internal_dot_record__digests__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n%shop_internal/shipment_manifest.proto\x12\rshop.internal\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\"shop_internal/record_digests.proto\"^\n\x16ResolveShipmentRequest\x12\x14\n\x0cshipment_key\x18\x01 \x01(\t\x12.\n\ncharged_at\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\x81\x01\n\x17ResolveShipmentResponse\x12*\n\x07shipped\x18\x01 \x01(\x0b\x32\x17.shop.internal.ShipmentH\x00\x12/\n\x06\x66\x65nced\x18\x02 \x01(\x0b\x32\x1d.shop.internal.ShipmentFencedH\x00\x42\t\n\x07outcome\"\x1f\n\x08Shipment\x12\x13\n\x0btracking_id\x18\x01 \x01(\t\"\"\n\x0eShipmentFenced\x12\x10\n\x08\x65xisting\x18\x01 \x01(\x08\"U\n\x14ListShipmentsRequest\x12)\n\x05since\x18\x01 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x12\n\npage_token\x18\x02 \x01(\t\"\x98\x01\n\x15ListShipmentsResponse\x12\x32\n\tshipments\x18\x01 \x03(\x0b\x32\x1f.shop.internal.RecordedShipment\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\x12\x32\n\x0e\x63omplete_since\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\x9d\x01\n\x10RecordedShipment\x12\x14\n\x0cshipment_key\x18\x01 \x01(\t\x12\x13\n\x0btracking_id\x18\x02 \x01(\t\x12/\n\x0brecorded_at\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12-\n\x07\x64igests\x18\x04 \x01(\x0b\x32\x1c.shop.internal.RecordDigests2\xcf\x01\n\x10ShipmentManifest\x12_\n\x0eResolveOrFence\x12%.shop.internal.ResolveShipmentRequest\x1a&.shop.internal.ResolveShipmentResponse\x12Z\n\rListShipments\x12#.shop.internal.ListShipmentsRequest\x1a$.shop.internal.ListShipmentsResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n%shop_internal/shipment_manifest.proto\x12\rshop.internal\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\"shop_internal/record_digests.proto\"^\n\x16ResolveShipmentRequest\x12\x14\n\x0cshipment_key\x18\x01 \x01(\t\x12.\n\ncharged_at\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\x81\x01\n\x17ResolveShipmentResponse\x12*\n\x07shipped\x18\x01 \x01(\x0b\x32\x17.shop.internal.ShipmentH\x00\x12/\n\x06\x66\x65nced\x18\x02 \x01(\x0b\x32\x1d.shop.internal.ShipmentFencedH\x00\x42\t\n\x07outcome\"\x1f\n\x08Shipment\x12\x13\n\x0btracking_id\x18\x01 \x01(\t\"\"\n\x0eShipmentFenced\x12\x10\n\x08\x65xisting\x18\x01 \x01(\x08\"h\n\x14ListShipmentsRequest\x12)\n\x05since\x18\x01 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x12\n\npage_token\x18\x02 \x01(\t\x12\x11\n\torder_ids\x18\x03 \x03(\t\"\x98\x01\n\x15ListShipmentsResponse\x12\x32\n\tshipments\x18\x01 \x03(\x0b\x32\x1f.shop.internal.RecordedShipment\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\x12\x32\n\x0e\x63omplete_since\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\x9d\x01\n\x10RecordedShipment\x12\x14\n\x0cshipment_key\x18\x01 \x01(\t\x12\x13\n\x0btracking_id\x18\x02 \x01(\t\x12/\n\x0brecorded_at\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12-\n\x07\x64igests\x18\x04 \x01(\x0b\x32\x1c.shop.internal.RecordDigests2\xcf\x01\n\x10ShipmentManifest\x12_\n\x0eResolveOrFence\x12%.shop.internal.ResolveShipmentRequest\x1a&.shop.internal.ResolveShipmentResponse\x12Z\n\rListShipments\x12#.shop.internal.ListShipmentsRequest\x1a$.shop.internal.ListShipmentsResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -42,11 +42,11 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_SHIPMENTFENCED']._serialized_start=386
   _globals['_SHIPMENTFENCED']._serialized_end=420
   _globals['_LISTSHIPMENTSREQUEST']._serialized_start=422
-  _globals['_LISTSHIPMENTSREQUEST']._serialized_end=507
-  _globals['_LISTSHIPMENTSRESPONSE']._serialized_start=510
-  _globals['_LISTSHIPMENTSRESPONSE']._serialized_end=662
-  _globals['_RECORDEDSHIPMENT']._serialized_start=665
-  _globals['_RECORDEDSHIPMENT']._serialized_end=822
-  _globals['_SHIPMENTMANIFEST']._serialized_start=825
-  _globals['_SHIPMENTMANIFEST']._serialized_end=1032
+  _globals['_LISTSHIPMENTSREQUEST']._serialized_end=526
+  _globals['_LISTSHIPMENTSRESPONSE']._serialized_start=529
+  _globals['_LISTSHIPMENTSRESPONSE']._serialized_end=681
+  _globals['_RECORDEDSHIPMENT']._serialized_start=684
+  _globals['_RECORDEDSHIPMENT']._serialized_end=841
+  _globals['_SHIPMENTMANIFEST']._serialized_start=844
+  _globals['_SHIPMENTMANIFEST']._serialized_end=1051
 # @@protoc_insertion_point(module_scope)

@@ -117,21 +117,27 @@ class ListShipmentsRequest(_message.Message):
 
     SINCE_FIELD_NUMBER: _builtins.int
     PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    ORDER_IDS_FIELD_NUMBER: _builtins.int
     page_token: _builtins.str
     """The next_page_token of the previous response; empty for the first page."""
     @_builtins.property
     def since(self) -> _timestamp_pb2.Timestamp:
         """Only shipments recorded at this time or later."""
 
+    @_builtins.property
+    def order_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Up to 1,000: returns all shipments of these orders instead, on one page."""
+
     def __init__(
         self,
         *,
         since: _timestamp_pb2.Timestamp | None = ...,
         page_token: _builtins.str = ...,
+        order_ids: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["since", b"since"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["page_token", b"page_token", "since", b"since"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["order_ids", b"order_ids", "page_token", b"page_token", "since", b"since"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -181,7 +187,9 @@ class RecordedShipment(_message.Message):
     @_builtins.property
     def recorded_at(self) -> _timestamp_pb2.Timestamp: ...
     @_builtins.property
-    def digests(self) -> _record_digests_pb2.RecordDigests: ...
+    def digests(self) -> _record_digests_pb2.RecordDigests:
+        """Unset if the manifest's entry cannot be decoded."""
+
     def __init__(
         self,
         *,

@@ -368,6 +368,24 @@ async def test_recipient_and_content_are_recognized_after_they_were_deleted(runn
     assert {len(mail.digests.recipient) for mail in after} == {4}
 
 
+@pytest.mark.parametrize(
+    ("change", "differs"),
+    [("recipient = 'eve@example.com'", "recipient"), ("message = CAST('Hello' AS BLOB)", "confirmation")],
+)
+async def test_a_message_that_was_changed_after_its_acceptance_is_recognized(
+    running: Running, spool: Spool, database_url: str, change: str, differs: str
+) -> None:
+    await running.accept(confirmation("o-1"))
+    (accepted,) = await running.mails("o-1")
+    execute(database_url, f"UPDATE letters SET {change}")  # noqa: S608 - constants
+    (changed,) = await running.mails("o-1")
+    await spool.finish(await claim(spool), MessageState.SENT)
+    (sent,) = await running.mails("o-1")
+    assert changed.digests == sent.digests
+    digests = zip(accepted.digests.ListFields(), sent.digests.ListFields(), strict=True)
+    assert [field.name for (field, before), (_, after) in digests if before != after] == [differs]
+
+
 async def test_records_are_complete_since_their_retention(running: Running) -> None:
     found = await running.records.FindMails(records_pb2.FindMailsRequest())
     assert found.complete_since.seconds == pytest.approx(time.time() - 90 * 86_400, abs=60)

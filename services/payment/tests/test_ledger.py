@@ -11,6 +11,7 @@ from chassis.values.paging import Position
 from payment_service.cards import Brand, Decline
 from payment_service.domain import CartOrdered, Entry, Ledger, Payment, State
 from payment_service.ledger.sql import open_ledger
+from shop_kit.databases import execute
 
 PAYMENT = Payment(Money.of("EUR", 12, 340_000_000), b"\x00\xff" * 16, "0a1b2c3d", Brand.VISA)
 CHARGE = Entry("key", State.CHARGED, PAYMENT)
@@ -88,6 +89,17 @@ async def test_captured_charges_are_listed_from_a_position_or_the_time_on_at_whi
     assert [charge.recorded_at for charge in charges] == [pytest.approx(now, abs=300)] * 3
     assert await ledger.list_captured(Position(now - 300), 10) == charges
     assert await ledger.list_captured(Position(now + 300), 10) == []
+
+
+async def test_the_charges_of_orders_are_listed_even_if_they_cannot_be_decoded(database_url: str) -> None:
+    keys = ["id", "id:1", "id:20", "id-2:1", "id2:1", "ic:9"]
+    async with open_ledger(database_url) as ledger:
+        for key in keys:
+            await ledger.record(replace(CHARGE, key=key))
+        execute(database_url, "UPDATE charges SET units = NULL WHERE charge_key IN ('id:20', 'id2:1')")
+        listed = await ledger.list_of_orders(["id", "id-2"])
+        assert [entry for entry in await ledger.list_captured(Position(0), 10) if entry.key in keys[:4]] == listed
+    assert {entry.key: entry.payment for entry in listed} == dict.fromkeys(keys[:4], PAYMENT) | {"id:20": None}
 
 
 @pytest.mark.parametrize("round_number", range(2))

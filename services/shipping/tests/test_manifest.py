@@ -9,6 +9,7 @@ import pytest
 from chassis.values.paging import Position
 from shipping_service.domain import Entry, Item, Manifest, Parcel
 from shipping_service.manifest.sql import open_manifest
+from shop_kit.databases import execute
 
 MakeParcel = Callable[..., Parcel]
 
@@ -36,6 +37,18 @@ async def test_shipments_are_listed_from_the_time_on_at_which_they_were_recorded
     (shipment,) = await manifest.list_shipments(Position(now - 60), 10)
     assert shipment.recorded_at == pytest.approx(now, abs=60)
     assert await manifest.list_shipments(Position(now + 60), 10) == []
+
+
+async def test_the_shipments_of_orders_are_listed_even_if_they_cannot_be_decoded(
+    database_url: str, parcel: MakeParcel
+) -> None:
+    async with open_manifest(database_url) as manifest:
+        for key in ("id", "id:2", "id2"):
+            await manifest.record(Entry(key, parcel()))
+        execute(database_url, "UPDATE shipments SET parcel = '{' WHERE shipment_key = 'id:2'")
+        listed = await manifest.list_of_orders(["id"])
+        assert {entry.key: entry.parcel for entry in listed} == {"id": parcel(), "id:2": None}
+        assert len(await manifest.list_shipments(Position(0), 10)) == 3
 
 
 @pytest.mark.parametrize("round_number", range(2))

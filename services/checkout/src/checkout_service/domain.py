@@ -2,6 +2,7 @@
 
 import base64
 import hashlib
+import re
 import uuid
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -12,6 +13,9 @@ from chassis.values.addresses import Address
 from chassis.values.money import Money, total
 
 _RANDOM_ID_VERSION = 7
+
+# Matches text that could be a card number.
+CARD_NUMBER = re.compile(r"\d(?:[\W_]*\d){7,}")
 
 
 class CartEmpty(FailedPrecondition):

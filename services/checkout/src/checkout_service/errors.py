@@ -78,7 +78,7 @@ def already_recorded(order_id: str) -> Iterator[None]:
 def error_of(entry: Entry) -> DomainError:
     """Return the error to raise for a refused order, with the code and reason from the peer that refused."""
     refusal, metadata = entry.refusal or _UNSPECIFIED, {"order_id": entry.order_id}
-    if entry.state is State.NEEDS_REVIEW:
+    if entry.state is State.NEEDS_REVIEW or entry.unreadable:
         message = "the card may have been charged; an operator must settle the order; do not order again"
         return OrderNeedsReview(message, metadata=metadata)
     if entry.state is State.NEEDS_REFUND:

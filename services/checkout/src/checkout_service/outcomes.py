@@ -73,7 +73,7 @@ _DECISIONS = {
 
 def decide(existing: Entry, request: OrderRequest, *, is_own: bool) -> Decision:
     """Decide how to answer a request if its key or cart already has this order, which may be its own."""
-    of_same_request, of_other_request = _DECISIONS[existing.state]
+    of_same_request, of_other_request = _DECISIONS[State.NEEDS_REVIEW if existing.unreadable else existing.state]
     if is_own:
         return of_same_request
     is_of_key = request.key is not None and existing.scope == scope_of_key(request)

@@ -75,6 +75,8 @@ class Entry:
         reason: why the order was refused or last failed; empty if neither happened.
         refused_as: while CHARGING, the state in which a refused order ends once its attempt is fenced.
         stuck: whether the order needs operator attention.
+        unreadable: what is stored of an order that can't be decoded; empty otherwise. `order` is then incomplete.
+        recorded_total: the total in columns of its own, which must equal the order's.
         created_at, updated_at: seconds since 1970; updated_at is when the state last changed.
     """
 
@@ -91,10 +93,13 @@ class Entry:
     reason: str = ""
     refusal: Refusal | None = None
     refused_as: State | None = None
+    transaction_id: str = field(default="", compare=False)
     tracking_id: str = ""
     created_at: float = 0.0
     updated_at: float = 0.0
     stuck: bool = False
+    unreadable: str = ""
+    recorded_total: Money | None = field(default=None, compare=False)
 
     @property
     def order_id(self) -> str:

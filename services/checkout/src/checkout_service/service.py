@@ -9,8 +9,8 @@ from chassis.rpc.calls import ServicerContext, idempotency_key, metadata_value
 from chassis.rpc.wire import money_to_wire, parse_wire_time, time_to_wire
 from chassis.sql.retention import Retention
 from chassis.values import paging
-from chassis.values.digests import digest, items_digest
-from chassis.values.fields import limit_text, require_between, require_text
+from chassis.values.digests import FINGERPRINT_LENGTH, digest, items_digest, optional_digest, prices_digest
+from chassis.values.fields import limit_count, limit_text, require_between, require_text
 from checkout_service.domain import State
 from checkout_service.journal.sql import Journal
 from checkout_service.metrics import OrderMetrics
@@ -84,13 +84,21 @@ class OrderJournal(orders_pb2_grpc.OrderJournalServicer):
     async def ScanOrders(
         self, request: orders_pb2.ScanOrdersRequest, _context: ServicerContext
     ) -> orders_pb2.ScanOrdersResponse:
-        after = paging.parse_position(parse_wire_time(request.since, field="since"), request.page_token)
+        limit_count(request.order_ids, "order_ids", max_count=paging.PAGE_SIZE)
+        if request.order_ids:
+            page = await self._journal.read_many(request.order_ids)
+        else:
+            after = paging.parse_position(parse_wire_time(request.since, field="since"), request.page_token)
+            page = await self._journal.scan(after, paging.PAGE_SIZE)
+        closed = [entry for entry in page if entry.state is State.SETTLED or entry.reason.startswith("SETTLED")]
+        settlements = await self._journal.settlements(entry.order_id for entry in closed)
         # Don't read the outboxes: a scan may read the whole journal, and reconciliation does not need outboxes.
-        page = await self._journal.scan(after, paging.PAGE_SIZE)
         orders = [_entry_to_wire(entry, {}, digests=True) for entry in page]
+        for order in orders:
+            order.settlement = settlements.get(order.order_id, "")
         return orders_pb2.ScanOrdersResponse(
             orders=orders,
-            next_page_token=paging.next_page_token(page),
+            next_page_token="" if request.order_ids else paging.next_page_token(page),
             complete_since=time_to_wire(self._retention.complete_since),
         )
 
@@ -161,19 +169,30 @@ def _entry_to_wire(entry: Entry, outbox: dict[str, bool], *, digests: bool = Fal
         stuck=entry.stuck,
         failures=entry.failures,
         reason=entry.reason,
-        digests=_digests_of(entry) if digests else None,
+        digests=_digests_of(entry) if digests and not entry.unreadable else None,
+        unreadable=entry.unreadable or (_contradiction(entry) if digests else ""),
         items=() if digests else lines_to_wire(entry.order.lines),
     )
 
 
+def _contradiction(entry: Entry) -> str:
+    is_same = entry.recorded_total == entry.order.total
+    return "" if is_same else f"the recorded total is {entry.recorded_total}, that of its lines {entry.order.total}"
+
+
 def _digests_of(entry: Entry) -> record_digests_pb2.RecordDigests:
+    """Return digests of the order's content. While an order is not placed, it may belong to an earlier attempt."""
     order, items = entry.order, items_digest(entry.order.lines)
-    return record_digests_pb2.RecordDigests(
-        address=digest(order.address),
-        items=items,
-        recipient=digest(order.order_id, order.email),
-        confirmation=digest(order.order_id, entry.tracking_id, str(order.total), items, order.address),
-    )
+    digests = record_digests_pb2.RecordDigests(address=digest(order.address), items=items)
+    if entry.is_placed:
+        digests.recipient = digest(order.order_id, order.email)
+        digests.confirmation = digest(order.order_id, entry.tracking_id, str(order.total), items, order.address)
+        digests.prices = prices_digest(order.lines, order.shipping_cost)
+        digests.purchase = optional_digest(order.purchase_id)
+        digests.request = digest(entry.fingerprint[:FINGERPRINT_LENGTH])
+        digests.transaction = digest(entry.transaction_id)
+        digests.tracking = digest(entry.tracking_id)
+    return digests
 
 
 def _event_to_wire(event: Event) -> orders_pb2.OrderEvent:

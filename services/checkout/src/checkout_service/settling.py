@@ -1,12 +1,11 @@
 """Settles orders that need an operator, according to the operator's decision."""
 
-import re
 from dataclasses import replace
 
 from chassis.errors import FailedPrecondition, InvalidArgument, Unavailable
 from chassis.values.fields import require_words
 from checkout_service.commands import InDoubt
-from checkout_service.domain import NEEDS_OPERATOR, State, Transition
+from checkout_service.domain import CARD_NUMBER, NEEDS_OPERATOR, State, Transition
 from checkout_service.journal.sql import Journal
 from checkout_service.metrics import OrderMetrics
 from checkout_service.ports import Entry, Payment
@@ -14,7 +13,6 @@ from checkout_service.ports import Entry, Payment
 REFUNDED = "settled_refunded"
 
 _MAX_LENGTH = 200
-_CARD_NUMBER = re.compile(r"\d(?:[\W_]*\d){7}")
 
 
 class SettlementRefused(FailedPrecondition):
@@ -49,7 +47,7 @@ def settlement(outcome: str, text: str, by: str) -> Transition:
     for field, value in (("by", by), (outcome, text)):
         require_words(value, field, max_length=_MAX_LENGTH)
         # Card numbers must not be stored, but a tracking id may legitimately have eight digits in a row.
-        if _CARD_NUMBER.search(value) and not (is_shipped and field == outcome):
+        if CARD_NUMBER.search(value) and not (is_shipped and field == outcome):
             raise InvalidArgument.field(field, "must not contain eight digits in a row")
     after, tracking_id = (State.SHIPPED, text) if is_shipped else (State.SETTLED, "")
     step, detail = f"settled_{outcome}", f"{by}: {text}"

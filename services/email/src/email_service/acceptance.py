@@ -52,7 +52,7 @@ class Acceptance:
         order = _order_from_wire(request.order)
         confirmation = self.templates.render(recipient, order, names)
         content = to_mime(confirmation, self.sender, datetime.now(UTC))
-        return NewMessage(confirmation.message_id, recipient, content, digests_of(recipient, order))
+        return NewMessage(confirmation.message_id, recipient, content, digests_of(recipient, order, content))
 
     async def _store(self, messages: Mapping[int, NewMessage]) -> dict[int, DomainError]:
         await self.failpoints.reach(failpoints.ACCEPT[0])

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from chassis.errors import FailedPrecondition, InvalidArgument, NotFound, Unavailable
 from chassis.values.addresses import Address, check_address
 from chassis.values.countries import format_postal_code
-from chassis.values.digests import digest, items_digest
+from chassis.values.digests import digest, items_digest, prices_digest
 from chassis.values.fields import limit_count, limit_text, require_text
 from chassis.values.money import Money, total
 
@@ -74,11 +74,23 @@ class Order:
         return total(self.shipping_cost.currency_code, [*costs, self.shipping_cost]).in_range()
 
 
-def digests_of(recipient: str, order: Order) -> bytes:
-    """Return 4-byte digests of the recipient and the confirmation. The spool keeps them after deleting the message."""
+def digests_of(recipient: str, order: Order, content: bytes) -> bytes:
+    """Return 4-byte digests of the recipient, the confirmation, its prices and the message's content.
+
+    The spool keeps them after deleting the message.
+    """
     items = items_digest(order.lines)
-    content = digest(order.order_id, order.tracking_id, str(order.total), items, order.address)
-    return digest(order.order_id, recipient) + content
+    confirmation = digest(order.order_id, order.tracking_id, str(order.total), items, order.address)
+    prices = prices_digest(order.lines, order.shipping_cost)
+    return digest(message_id_of(order.order_id), recipient) + confirmation + prices + digest(content)
+
+
+def current_digests(message_id: str, recipient: str, content: bytes, accepted: bytes) -> bytes:
+    """Return the digests of what will be sent, which differ from the accepted ones if the message was changed since."""
+    if not accepted or not content:  # an older release accepted the message, or it was sent
+        return accepted
+    is_unchanged = accepted[12:] in {b"", digest(content)}
+    return digest(message_id, recipient) + (accepted[4:8] if is_unchanged else digest(content)) + accepted[8:]
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,6 +58,7 @@ class ClaimedMessage:
     content: bytes = field(repr=False)
     attempt: int
     deferrals: int
+    digests: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)

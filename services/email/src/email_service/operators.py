@@ -75,8 +75,8 @@ class MailRecords(mail_records_pb2_grpc.MailRecordsServicer):
         self, request: mail_records_pb2.FindMailsRequest, _context: ServicerContext
     ) -> mail_records_pb2.FindMailsResponse:
         limit_count(request.order_ids, "order_ids", max_count=_MAX_ORDERS)
-        found = [(order_id, await self._spool.read(message_id_of(order_id))) for order_id in request.order_ids]
-        mails = [_mail_to_wire(order_id, record) for order_id, record in found if record is not None]
+        ids = {message_id_of(order_id): order_id for order_id in request.order_ids}
+        mails = [_mail_to_wire(ids[id_], record) for id_, record in (await self._spool.find(ids)).items()]
         complete_since = time_to_wire(time.time() - RETENTION_SECONDS)
         return mail_records_pb2.FindMailsResponse(mails=mails, complete_since=complete_since)
 
@@ -109,8 +109,11 @@ def _letter_to_wire(record: MessageRecord) -> spool_pb2.Letter:
     )
 
 
-def _mail_to_wire(order_id: str, record: MessageRecord) -> mail_records_pb2.Mail:
-    digests = record_digests_pb2.RecordDigests(recipient=record.digests[:4], confirmation=record.digests[4:])
+def _mail_to_wire(order_id: str, record: MessageRecord | None) -> mail_records_pb2.Mail:
+    if record is None:
+        return mail_records_pb2.Mail(order_id=order_id)
+    recipient, confirmation, prices = (record.digests[start : start + 4] for start in (0, 4, 8))
+    digests = record_digests_pb2.RecordDigests(recipient=recipient, confirmation=confirmation, prices=prices)
     return mail_records_pb2.Mail(
         order_id=order_id, state=_MAIL_STATES[record.state], reason=record.reason, digests=digests
     )

@@ -6,7 +6,7 @@ returns the existing entry, so repeating a charge does not charge again, and a c
 
 import hmac
 import uuid
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from enum import StrEnum
@@ -94,6 +94,7 @@ class Entry:
         payment: None if the key was fenced before a charge arrived.
         reason: why the charge was declined, as callers receive it; otherwise None.
         recorded_at: when the entry was stored, in seconds since 1970; 0 if this call stored it.
+        recorded_id: the transaction id in the ledger; read only for lists.
     """
 
     key: str
@@ -101,6 +102,7 @@ class Entry:
     payment: Payment | None = None
     reason: str | None = None
     recorded_at: float = field(default=0.0, compare=False)
+    recorded_id: str = field(default="", compare=False)
 
     @cached_property
     def transaction_id(self) -> str:
@@ -132,7 +134,13 @@ class Ledger(Protocol):
         """Change the key's entry to VOIDED if it is CHARGED. Return the key's entry."""
 
     async def list_captured(self, after: Position, limit: int) -> list[Entry]:
-        """Return up to `limit` charges after a position, excluding voided charges."""
+        """Return up to `limit` charges after a position, excluding voided charges.
+
+        A charge that can't be decoded has no payment.
+        """
+
+    async def list_of_orders(self, order_ids: Sequence[str]) -> list[Entry]:
+        """Return the charges, as `list_captured` does, whose keys are one of the ids, alone or before a colon."""
 
     async def check(self) -> None:
         """Raise LedgerUnavailable if the ledger can't be read."""

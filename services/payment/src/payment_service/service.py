@@ -10,13 +10,15 @@ from chassis.failpoints import Failpoints
 from chassis.rpc.calls import ServicerContext, idempotency_key, metadata_value
 from chassis.rpc.wire import money_to_wire, parse_wire_time, time_to_wire
 from chassis.values import paging
-from chassis.values.fields import limit_text, require_present, require_text
+from chassis.values.digests import FINGERPRINT_LENGTH, digest, optional_digest
+from chassis.values.fields import limit_count, limit_text, require_present, require_text
 from payment_service import failpoints
 from payment_service.cards import Card
 from payment_service.domain import ChargeRequest, Entry, PaymentProcessor, State
 from shop import payment_pb2, payment_pb2_grpc
 from shop_internal import payment_ledger_pb2 as ledger_pb2
 from shop_internal import payment_ledger_pb2_grpc as ledger_pb2_grpc
+from shop_internal.record_digests_pb2 import RecordDigests
 
 log = structlog.get_logger()
 
@@ -73,19 +75,16 @@ class PaymentLedger(ledger_pb2_grpc.PaymentLedgerServicer):
     async def ListCharges(
         self, request: ledger_pb2.ListChargesRequest, _context: ServicerContext
     ) -> ledger_pb2.ListChargesResponse:
+        ledger = self._processor.ledger
+        if request.order_ids:
+            limit_count(request.order_ids, "order_ids", max_count=paging.PAGE_SIZE)
+            found = await ledger.list_of_orders(request.order_ids)
+            return ledger_pb2.ListChargesResponse(charges=map(_charge_to_wire, found))
         after = paging.parse_position(parse_wire_time(request.since, field="since"), request.page_token)
-        page = await self._processor.ledger.list_captured(after, paging.PAGE_SIZE)
-        charges = [
-            ledger_pb2.CapturedCharge(
-                charge_key=charge.key,
-                transaction_id=charge.transaction_id,
-                amount=money_to_wire(charge.payment.amount),
-                recorded_at=time_to_wire(charge.recorded_at),
-            )
-            for charge in page
-            if charge.payment is not None
-        ]
-        return ledger_pb2.ListChargesResponse(charges=charges, next_page_token=paging.next_page_token(page))
+        page = await ledger.list_captured(after, paging.PAGE_SIZE)
+        return ledger_pb2.ListChargesResponse(
+            charges=map(_charge_to_wire, page), next_page_token=paging.next_page_token(page)
+        )
 
 
 def _id_of(context: ServicerContext, name: str) -> str:
@@ -109,6 +108,22 @@ def _charge_from_wire(request: payment_pb2.ChargeRequest, context: ServicerConte
         ),
         _id_of(context, "request-fingerprint"),
         _id_of(context, "purchase-id"),
+    )
+
+
+def _charge_to_wire(charge: Entry) -> ledger_pb2.CapturedCharge:
+    payment = charge.payment
+    digests = RecordDigests(
+        purchase=optional_digest(payment.purchase_id if payment else ""),
+        request=optional_digest(payment.request_fingerprint[:FINGERPRINT_LENGTH] if payment else ""),
+        transaction=digest(charge.recorded_id),
+    )
+    return ledger_pb2.CapturedCharge(
+        charge_key=charge.key,
+        transaction_id=charge.transaction_id,
+        amount=money_to_wire(payment.amount) if payment else None,
+        recorded_at=time_to_wire(charge.recorded_at),
+        digests=digests,
     )
 
 

@@ -122,11 +122,13 @@ class Entry:
 
     Attributes:
         recorded_at: when the entry was stored, in seconds since 1970; 0 if this call stored it.
+        recorded_id: the tracking id in the manifest; read only for lists.
     """
 
     key: str
     parcel: Parcel | None = None
     recorded_at: float = field(default=0.0, compare=False)
+    recorded_id: str = field(default="", compare=False)
 
     @cached_property
     def tracking_id(self) -> str:
@@ -152,7 +154,10 @@ class Manifest(Protocol):
     async def find(self, key: str) -> Entry | None: ...
 
     async def list_shipments(self, after: Position, limit: int) -> list[Entry]:
-        """Return up to `limit` shipments after a position."""
+        """Return up to `limit` shipments after a position. A shipment that can't be decoded has no parcel."""
+
+    async def list_of_orders(self, order_ids: Sequence[str]) -> list[Entry]:
+        """Return the shipments whose keys are one of the ids, alone or before a colon."""
 
     async def delete_old(self, older_than_seconds: float, limit: int) -> int:
         """Delete up to `limit` old entries, oldest first, freeing their keys. Return the number of deleted entries."""

@@ -12,7 +12,7 @@ from chassis.rpc.wire import address_from_wire, money_to_wire, parse_wire_time, 
 from chassis.values import paging
 from chassis.values.datafile import DataFile
 from chassis.values.digests import digest, items_digest
-from chassis.values.fields import parse_seconds, require_present, require_text
+from chassis.values.fields import limit_count, parse_seconds, require_present, require_text
 from shipping_service import failpoints
 from shipping_service.domain import Entry, Item, Parcel, RateCard, Shipper
 from shop import shipping_pb2, shipping_pb2_grpc
@@ -78,12 +78,17 @@ class ShipmentManifest(shipment_manifest_pb2_grpc.ShipmentManifestServicer):
     async def ListShipments(
         self, request: shipment_manifest_pb2.ListShipmentsRequest, _context: ServicerContext
     ) -> shipment_manifest_pb2.ListShipmentsResponse:
-        after = paging.parse_position(parse_wire_time(request.since, field="since"), request.page_token)
-        page = await self._shipper.manifest.list_shipments(after, paging.PAGE_SIZE)
-        shipments = [_shipment_to_wire(entry, entry.parcel) for entry in page if entry.parcel is not None]
+        manifest, token = self._shipper.manifest, ""
+        if request.order_ids:
+            limit_count(request.order_ids, "order_ids", max_count=paging.PAGE_SIZE)
+            page = await manifest.list_of_orders(request.order_ids)
+        else:
+            after = paging.parse_position(parse_wire_time(request.since, field="since"), request.page_token)
+            page = await manifest.list_shipments(after, paging.PAGE_SIZE)
+            token = paging.next_page_token(page)
         return shipment_manifest_pb2.ListShipmentsResponse(
-            shipments=shipments,
-            next_page_token=paging.next_page_token(page),
+            shipments=map(_shipment_to_wire, page),
+            next_page_token=token,
             complete_since=time_to_wire(self._shipper.complete_since()),
         )
 
@@ -96,13 +101,15 @@ def _outcome_to_wire(entry: Entry) -> shipment_manifest_pb2.ResolveShipmentRespo
     return shipment_manifest_pb2.ResolveShipmentResponse(shipped=shipped)
 
 
-def _shipment_to_wire(entry: Entry, parcel: Parcel) -> shipment_manifest_pb2.RecordedShipment:
-    return shipment_manifest_pb2.RecordedShipment(
-        shipment_key=entry.key,
-        tracking_id=entry.tracking_id,
-        recorded_at=time_to_wire(entry.recorded_at),
-        digests=record_digests_pb2.RecordDigests(address=digest(parcel.address), items=items_digest(parcel.items)),
+def _shipment_to_wire(entry: Entry) -> shipment_manifest_pb2.RecordedShipment:
+    shipment = shipment_manifest_pb2.RecordedShipment(
+        shipment_key=entry.key, tracking_id=entry.recorded_id, recorded_at=time_to_wire(entry.recorded_at)
     )
+    if (parcel := entry.parcel) is not None:
+        items, tracking = items_digest(parcel.items), digest(entry.recorded_id)
+        digests = record_digests_pb2.RecordDigests(address=digest(parcel.address), items=items, tracking=tracking)
+        shipment.digests.CopyFrom(digests)
+    return shipment
 
 
 def _parcel_from_wire(request: shipping_pb2.GetQuoteRequest | shipping_pb2.ShipOrderRequest) -> Parcel:

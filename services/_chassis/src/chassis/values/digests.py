@@ -6,12 +6,27 @@ from typing import Any
 
 import orjson
 
+from chassis.values.money import Money
+
+FINGERPRINT_LENGTH = 12
+"""The number of characters of a request's fingerprint that checkout sends to payment."""
+
 
 def digest(*parts: object) -> bytes:
     """Return a 4-byte digest of the parts, which may be strings, numbers, dataclasses and other digests."""
     return hashlib.sha256(orjson.dumps(parts, bytes.hex)).digest()[:4]
 
 
+def optional_digest(part: str) -> bytes:
+    """Return a digest, or an empty one, which is not compared, if there is nothing to digest."""
+    return digest(part) if part else b""
+
+
 def items_digest(items: Iterable[Any]) -> bytes:
     """Return a digest of the items' products and quantities, whatever the order of the items."""
     return digest(*sorted((item.product_id, item.quantity) for item in items))
+
+
+def prices_digest(lines: Iterable[Any], shipping_cost: Money) -> bytes:
+    """Return a digest of what each line and the shipping cost, whatever the order of the lines."""
+    return digest(str(shipping_cost), *sorted((line.product_id, line.quantity, str(line.cost)) for line in lines))

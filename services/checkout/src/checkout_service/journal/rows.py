@@ -9,7 +9,7 @@ import structlog
 
 from chassis.errors import FieldViolation
 from chassis.sql.database import Row
-from checkout_service.domain import REFUSED, Refusal, State, Transition
+from checkout_service.domain import CARD_NUMBER, REFUSED, Refusal, State, Transition
 from checkout_service.journal import snapshots
 from checkout_service.ports import EMAIL, EMPTY_CART, Claim, Entry
 
@@ -66,10 +66,21 @@ def transition_to_row(transition: Transition) -> dict[str, Any]:
 
 
 def entry_from_row(row: Row) -> Entry:
-    state, (refusal, refused_as) = State(row["state"]), _load_refusal(row["refusal"])
+    """Decode a row to an entry. If that is impossible, return an `unreadable` entry."""
+    refusal: Refusal | None = None
+    refused_as: State | None = None
+    unreadable = ""
+    try:
+        state, (refusal, refused_as) = State(row["state"]), _load_refusal(row["refusal"])
+        order = snapshots.load(row)
+    except Exception:
+        log.exception("order cannot be decoded", order_id=row["order_id"])
+        state = State(row["state"]) if row["state"] in State.__members__ else State.NEEDS_REVIEW
+        order, stored = snapshots.load_columns(row), bytes(row["snapshot"]).decode(errors="replace")
+        unreadable = CARD_NUMBER.sub("…", f"{row['state']} {row['refusal']} {stored}")
     return Entry(
         scope=row["scope"],
-        order=snapshots.load(row),
+        order=order,
         fingerprint=row["fingerprint"],
         state=state,
         attempt=row["attempt"],
@@ -80,23 +91,20 @@ def entry_from_row(row: Row) -> Entry:
         reason=refusal.reason if refusal and state in REFUSED else row["reason"],
         refusal=refusal,
         refused_as=refused_as,
+        transaction_id=row["transaction_id"],
         tracking_id=row["tracking_id"],
         traceparent=row["traceparent"],
         created_at=row["created_at"],
         updated_at=row["updated_at"],
-        stuck=bool(row["stuck"]),
+        stuck=bool(row["stuck"]) or bool(unreadable),
+        unreadable=unreadable,
+        recorded_total=snapshots.recorded_total(row),
     )
 
 
 def readable_entries(rows: Iterable[Row]) -> list[Entry]:
-    """Decode rows to entries. Log and skip rows that can't be decoded, so that they don't block the other rows."""
-    entries = []
-    for row in rows:
-        try:
-            entries.append(entry_from_row(row))
-        except Exception:
-            log.exception("order cannot be decoded", order_id=row["order_id"])
-    return entries
+    """Decode rows to entries. Skip rows that can't be decoded, so that they don't block the other rows."""
+    return [entry for entry in map(entry_from_row, rows) if not entry.unreadable]
 
 
 def first_entry(rows: Sequence[Row]) -> Entry | None:

@@ -3,7 +3,7 @@
 import asyncio
 import heapq
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
@@ -18,6 +18,7 @@ from checkout_service.journal import statements
 from checkout_service.journal.rows import (
     SENT_STEPS,
     claim_to_row,
+    entry_from_row,
     first_entry,
     new_order_to_row,
     readable_entries,
@@ -219,7 +220,8 @@ class Journal:
         """Mark up to 100 SHIPPED orders without outbox items as DONE. Return their ids."""
 
         async def settle(limit: int, passed: int) -> list[str]:
-            found = await self._read(statements.COMPLETE, limit=limit, passed=passed)
+            # While emails can't be sent, this query reads every SHIPPED order.
+            found = await self._report(statements.COMPLETE, limit=limit, passed=passed)
             return await self._set_done([{"order_id": row["order_id"]} for row in found]) if found else []
 
         return await self._heads["complete"].take(settle, _SETTLED_AT_ONCE)
@@ -258,23 +260,33 @@ class Journal:
 
     async def list_of_user(self, user_id: str, limit: int) -> list[Entry]:
         """Return a user's orders whose carts can't be ordered again yet, newest first."""
-        return readable_entries(await self._report(statements.LIST_OF_USER, user_id=user_id, limit=limit))
+        return list(map(entry_from_row, await self._report(statements.LIST_OF_USER, user_id=user_id, limit=limit)))
 
     async def list_orders(self, states: Sequence[State], *, stuck: bool, limit: int) -> list[Entry]:
         """Return orders in these states (default: all), newest first. `stuck`: only stuck orders, oldest first."""
         if stuck:
             items = [{"state": state} for state in states or State]
-            return readable_entries(await self._report(statements.LIST_STUCK, items, limit=limit))
+            return list(map(entry_from_row, await self._report(statements.LIST_STUCK, items, limit=limit)))
         if not states:
-            return readable_entries(await self._report(statements.LIST, limit=limit))
+            return list(map(entry_from_row, await self._report(statements.LIST, limit=limit)))
         # Run one query per state, so that no query reads rows that it does not return.
         found = [await self._report(_list_of(state), state=state, limit=limit) for state in set(states)]
         newest = heapq.merge(*found, key=lambda row: (row["created_at"], row["order_id"]), reverse=True)
-        return readable_entries(islice(newest, limit))
+        return list(map(entry_from_row, islice(newest, limit)))
 
     async def scan(self, after: Position, limit: int) -> list[Entry]:
         """Return up to `limit` orders created after a position, oldest first."""
-        return readable_entries(await self._report(statements.SCAN, at=after.at, key=after.key, limit=limit))
+        return list(map(entry_from_row, await self._report(statements.SCAN, at=after.at, key=after.key, limit=limit)))
+
+    async def read_many(self, order_ids: Iterable[str]) -> list[Entry]:
+        items = [{"order_id": order_id} for order_id in order_ids]
+        return list(map(entry_from_row, await self._report(statements.READ_MANY, items)))
+
+    async def settlements(self, order_ids: Iterable[str]) -> dict[str, str]:
+        """Return the latest decisions of operators on orders, such as settled_refunded, by order id."""
+        items = [{"order_id": order_id} for order_id in order_ids]
+        found = await self._report(statements.SETTLEMENTS, items) if items else ()
+        return {row["order_id"]: row["step"] for row in found}
 
     async def outbox_of(self, order_ids: Sequence[str]) -> dict[str, dict[str, bool]]:
         """Return, for each order id, the kinds of its outbox items, and whether each is a dead letter."""

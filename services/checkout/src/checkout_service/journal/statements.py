@@ -34,7 +34,8 @@ _LISTED = "order_id IN (SELECT value->>'order_id' FROM json_each(:items))"
 
 _ENTRY = f"""
     order_id, scope, fingerprint, user_id, email, cart_etag, state, attempt, epoch, owner, {_LEASED} AS leased,
-    failures, reason, refusal, tracking_id, traceparent, created_at, updated_at, {_STUCK} AS stuck, snapshot
+    failures, reason, refusal, transaction_id, tracking_id, traceparent, created_at, updated_at, {_STUCK} AS stuck,
+    currency_code, total_units, total_nanos, snapshot
 """
 
 
@@ -326,6 +327,10 @@ LIST_STUCK = f"""
 
 SCAN = f"""
     SELECT {_ENTRY} FROM orders WHERE (created_at, order_id) > (:at, :key) ORDER BY created_at, order_id LIMIT :limit
+"""
+
+SETTLEMENTS = f"""
+    SELECT order_id, step FROM order_events WHERE {_LISTED} AND step LIKE 'settled%' ORDER BY at, epoch
 """
 
 HISTORY = """

@@ -7,6 +7,7 @@ from typing_extensions import override
 from chassis.errors import REFUSALS, DomainError, Unimplemented
 from chassis.rpc.status import reason_from_peer
 from chassis.rpc.wire import money_to_wire
+from chassis.values.digests import FINGERPRINT_LENGTH
 from checkout_service.commands import (
     Charged,
     ChargeOutcome,
@@ -27,9 +28,6 @@ from shop import payment_pb2
 from shop.payment_pb2_grpc import PaymentServiceStub
 from shop_internal import payment_ledger_pb2
 from shop_internal.payment_ledger_pb2_grpc import PaymentLedgerStub
-
-# Send only this many characters of a fingerprint to payment: enough to distinguish requests for the same order.
-_FINGERPRINT_LENGTH = 12
 
 _OUTCOMES: dict[str, ChargeOutcome] = {
     "CHARGE_FENCED": Fenced(existing=True),
@@ -55,7 +53,7 @@ class PaymentClient(Payment):
                 return Unsupported()
             metadata = (
                 ("idempotency-key", key),
-                ("request-fingerprint", fingerprint[:_FINGERPRINT_LENGTH]),
+                ("request-fingerprint", fingerprint[:FINGERPRINT_LENGTH]),
                 ("purchase-id", order.purchase_id),
             )
             call = self._charges.Charge(request, metadata=metadata)

@@ -2,19 +2,22 @@
 
 import asyncio
 from collections import Counter, defaultdict
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import structlog
+
 from chassis.background import log_errors
-from chassis.sql.database import Database, Parameters, Row
+from chassis.sql.database import Database, Parameters, Row, listed
 from chassis.sql.migrate import migrate
 from chassis.sql.opening import open_database
 from chassis.sql.queue_head import QueueHead
 from chassis.sql.url import sqlite_path
 from chassis.telemetry.instruments import Telemetry
+from email_service.domain import current_digests
 from email_service.messages import (
     RETENTION_SECONDS,
     ClaimedMessage,
@@ -24,6 +27,8 @@ from email_service.messages import (
     SpoolUnavailable,
 )
 from email_service.spool import statements
+
+log = structlog.get_logger()
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 
@@ -73,7 +78,14 @@ class Spool:
         parameters = {"claim_seconds": CLAIM_SECONDS, "horizon_seconds": _HORIZON_SECONDS}
         rows = await self._take(statements.CLAIM, limit, parameters)
         return [
-            ClaimedMessage(row["letter_id"], row["recipient"], row["message"], row["attempt"], row["deferrals"])
+            ClaimedMessage(
+                row["letter_id"],
+                row["recipient"],
+                row["message"],
+                row["attempt"],
+                row["deferrals"],
+                row["digests"] or b"",
+            )
             for row in rows
         ]
 
@@ -84,7 +96,8 @@ class Spool:
 
     async def finish(self, message: ClaimedMessage, state: MessageState, reason: str = "") -> None:
         """Change a claimed message to SENT, REFUSED or IN_DOUBT."""
-        await self._write(statements.FINISH, **_claim_of(message), state=state.value, reason=reason)
+        digests = current_digests(message.message_id, message.recipient, message.content, message.digests)
+        await self._write(statements.FINISH, **_claim_of(message), state=state.value, reason=reason, digests=digests)
 
     async def postpone(self, message: ClaimedMessage, *, delay_seconds: float, reason: str, deferred: bool) -> None:
         """Requeue a claimed message to be sent after a delay. If the relay `deferred` it, count a deferral."""
@@ -114,8 +127,19 @@ class Spool:
 
     async def read(self, message_id: str) -> MessageRecord | None:
         """Return a message with its content, or None if there is no such message."""
-        rows = await self._database.read(statements.READ, {"letter_id": message_id})
-        return _record(rows[0], rows[0]["message"] or b"", rows[0]["digests"] or b"") if rows else None
+        rows = await self._database.read(statements.READ, {"items": listed([{"id": message_id}])})
+        return _record(rows[0]) if rows else None
+
+    async def find(self, message_ids: Iterable[str]) -> Mapping[str, MessageRecord | None]:
+        """Return messages by id, without those that don't exist. A message that can't be decoded is None."""
+        found: dict[str, MessageRecord | None] = {}
+        for row in await self._database.report(statements.READ, {"items": listed({"id": id_} for id_ in message_ids)}):
+            try:
+                found[row["letter_id"]] = _record(row)
+            except (TypeError, ValueError):
+                log.exception("message cannot be decoded", message_id=row["letter_id"])
+                found[row["letter_id"]] = None
+        return found
 
     async def statistics(self) -> Mapping[MessageState, tuple[int, float]]:
         """Return, for each state but SENT, the number of messages and how many seconds ago the oldest one changed."""
@@ -142,15 +166,17 @@ def _claim_of(message: ClaimedMessage) -> dict[str, Any]:
     return {"letter_id": message.message_id, "attempt": message.attempt}
 
 
-def _record(row: Row, content: bytes = b"", digests: bytes = b"") -> MessageRecord:
+def _record(row: Row) -> MessageRecord:
+    """Decode a row. Lists have no content and no digests."""
+    message_id, recipient, content = row["letter_id"], row["recipient"], row["message"] or b""
     return MessageRecord(
-        row["letter_id"],
+        message_id,
         MessageState(row["state"]),
-        row["recipient"],
+        recipient,
         row["attempt"],
         row["reason"],
         row["accepted_at"],
         row["changed_at"],
         content,
-        digests,
+        current_digests(message_id, recipient, content, row["digests"] or b""),
     )

@@ -20,7 +20,7 @@ CLAIM = f"""
     )
     UPDATE letters SET attempt = attempt + 1, due_at = {NOW} + :claim_seconds
     WHERE letter_id IN (SELECT letter_id FROM due) AND state = 'QUEUED'
-    RETURNING letter_id, recipient, message, attempt, deferrals
+    RETURNING letter_id, recipient, message, attempt, deferrals, digests
 """
 
 BEGIN_SENDING = f"""
@@ -31,6 +31,7 @@ BEGIN_SENDING = f"""
 FINISH = f"""
     UPDATE letters SET
         state = CAST(:state AS VARCHAR), reason = :reason, changed_at = {NOW},
+        digests = CASE WHEN CAST(:state AS VARCHAR) = 'SENT' THEN :digests ELSE digests END,
         recipient = CASE WHEN CAST(:state AS VARCHAR) = 'SENT' THEN '' ELSE recipient END,
         message = CASE WHEN CAST(:state AS VARCHAR) = 'SENT' THEN NULL ELSE message END
     WHERE letter_id = :letter_id AND attempt = :attempt AND state IN ('QUEUED', 'SENDING', 'IN_DOUBT')
@@ -69,13 +70,13 @@ REQUEUE = f"""
 """
 
 LIST = """
-    SELECT letter_id, state, recipient, attempt, reason, accepted_at, changed_at FROM letters
-    WHERE state = :state AND state <> 'SENT' ORDER BY changed_at LIMIT :limit
+    SELECT letter_id, state, recipient, attempt, reason, accepted_at, changed_at, NULL AS message, NULL AS digests
+    FROM letters WHERE state = :state AND state <> 'SENT' ORDER BY changed_at LIMIT :limit
 """
 
 READ = """
     SELECT letter_id, state, recipient, attempt, reason, accepted_at, changed_at, message, digests FROM letters
-    WHERE letter_id = :letter_id
+    WHERE letter_id IN (SELECT value->>'id' FROM json_each(:items))
 """
 
 STATISTICS = f"""

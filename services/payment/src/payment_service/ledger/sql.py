@@ -4,20 +4,24 @@
 Each statement is its own transaction, which is safe to repeat if its reply is lost.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import structlog
 from typing_extensions import override
 
-from chassis.sql.database import Database, Row
+from chassis.sql.database import Database, Row, listed
 from chassis.sql.migrate import migrate
 from chassis.sql.opening import open_database
 from chassis.telemetry.instruments import Telemetry
 from chassis.values.money import Money
 from chassis.values.paging import Position
 from payment_service.domain import CartOrdered, Entry, Ledger, LedgerUnavailable, Payment, State
+
+log = structlog.get_logger()
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 
@@ -47,9 +51,18 @@ VOID = f"""
 """
 
 LIST_CAPTURED = f"""
-    SELECT {_ENTRY} FROM charges
+    SELECT {_ENTRY}, transaction_id FROM charges
     WHERE state = 'CHARGED' AND (recorded_at, charge_key) > (to_timestamp(:at), :key)
     ORDER BY recorded_at, charge_key LIMIT :limit
+"""
+
+
+# An index finds the range, which contains all keys that begin with the id and a colon, whatever the collation.
+LIST_OF_ORDERS = f"""
+    SELECT {_ENTRY}, transaction_id FROM json_each(:items) CROSS JOIN charges
+    WHERE charge_key >= value->>'id' AND charge_key < (value->>'id') || 'z'
+        AND substr(charge_key || ':', 1, length(value->>'id') + 1) = (value->>'id') || ':'
+    AND state = 'CHARGED' ORDER BY recorded_at, charge_key
 """
 
 
@@ -93,7 +106,12 @@ class SqlLedger(Ledger):
     @override
     async def list_captured(self, after: Position, limit: int) -> list[Entry]:
         parameters = {"at": after.at, "key": after.key, "limit": limit}
-        return [_entry_from_row(row) for row in await self._database.report(LIST_CAPTURED, parameters)]
+        return [_listed_from_row(row) for row in await self._database.report(LIST_CAPTURED, parameters)]
+
+    @override
+    async def list_of_orders(self, order_ids: Sequence[str]) -> list[Entry]:
+        rows = await self._database.report(LIST_OF_ORDERS, {"items": listed({"id": id_} for id_ in order_ids)})
+        return [_listed_from_row(row) for row in rows]
 
     @override
     async def check(self) -> None:
@@ -121,7 +139,16 @@ def _entry_to_row(entry: Entry) -> dict[str, Any]:
 def _entry_from_row(row: Row) -> Entry:
     payment = None
     if row["card_hmac"] is not None:
-        amount = Money.of(row["currency_code"], row["units"], row["nanos"])
+        amount = Money.of(row["currency_code"], int(row["units"]), int(row["nanos"]))
         fingerprint, purchase_id = row["request_fingerprint"] or "", row["purchase_id"] or ""  # NULL in older rows
         payment = Payment(amount, row["card_hmac"], row["hmac_key_id"], row["brand"], fingerprint, purchase_id)
     return Entry(row["charge_key"], State(row["state"]), payment, row["reason"], row["recorded_seconds"])
+
+
+def _listed_from_row(row: Row) -> Entry:
+    try:
+        entry = _entry_from_row(row)
+    except (TypeError, ValueError):
+        log.exception("charge cannot be decoded", charge_key=row["charge_key"])
+        entry = Entry(row["charge_key"], State.CHARGED, recorded_at=row["recorded_seconds"] or 0.0)
+    return replace(entry, recorded_id=row["transaction_id"])

@@ -6,13 +6,15 @@ Each statement is its own transaction, which is safe to repeat if its reply is l
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import orjson
+import structlog
 from typing_extensions import override
 
-from chassis.sql.database import NOW, Database, Row
+from chassis.sql.database import NOW, Database, Row, listed
 from chassis.sql.migrate import migrate
 from chassis.sql.opening import open_database
 from chassis.sql.queue_head import QueueHead
@@ -20,6 +22,8 @@ from chassis.telemetry.instruments import Telemetry
 from chassis.values.addresses import Address
 from chassis.values.paging import Position
 from shipping_service.domain import Entry, Item, Manifest, ManifestUnavailable, Parcel
+
+log = structlog.get_logger()
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 
@@ -35,9 +39,17 @@ RECORD = """
 """
 
 LIST = f"""
-    SELECT {_ENTRY} FROM shipments
+    SELECT {_ENTRY}, tracking_id FROM shipments
     WHERE state = 'SHIPPED' AND (recorded_at, shipment_key) > (to_timestamp(:at), :key)
     ORDER BY recorded_at, shipment_key LIMIT :limit
+"""
+
+# An index finds the range, which contains all keys that begin with the id and a colon, whatever the collation.
+LIST_OF_ORDERS = f"""
+    SELECT {_ENTRY}, tracking_id FROM json_each(:items) CROSS JOIN shipments
+    WHERE shipment_key >= value->>'id' AND shipment_key < (value->>'id') || 'z'
+        AND substr(shipment_key || ':', 1, length(value->>'id') + 1) = (value->>'id') || ':'
+    AND state = 'SHIPPED' ORDER BY recorded_at, shipment_key
 """
 
 DELETE_OLD = f"""
@@ -81,7 +93,12 @@ class SqlManifest(Manifest):
     @override
     async def list_shipments(self, after: Position, limit: int) -> list[Entry]:
         rows = await self._database.report(LIST, {"at": after.at, "key": after.key, "limit": limit})
-        return [_entry_from_row(row) for row in rows]
+        return [_listed_from_row(row) for row in rows]
+
+    @override
+    async def list_of_orders(self, order_ids: Sequence[str]) -> list[Entry]:
+        rows = await self._database.report(LIST_OF_ORDERS, {"items": listed({"id": id_} for id_ in order_ids)})
+        return [_listed_from_row(row) for row in rows]
 
     @override
     async def delete_old(self, older_than_seconds: float, limit: int) -> int:
@@ -112,3 +129,12 @@ def _entry_from_row(row: Row) -> Entry:
         stored = orjson.loads(row["parcel"])
         parcel = Parcel(Address(**stored["address"]), tuple(Item(**item) for item in stored["items"]))
     return Entry(row["shipment_key"], parcel, row["recorded_seconds"])
+
+
+def _listed_from_row(row: Row) -> Entry:
+    try:
+        entry = _entry_from_row(row)
+    except (KeyError, TypeError, ValueError):
+        log.exception("shipment cannot be decoded", shipment_key=row["shipment_key"])
+        entry = Entry(row["shipment_key"], recorded_at=row["recorded_seconds"] or 0.0)
+    return replace(entry, recorded_id=row["tracking_id"])
