@@ -2,7 +2,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from employee_api.http.problems import accepted_qualities
+from chassis.http.negotiation import accepts_gzip
 
 _LEVEL = 5
 # Compress larger bodies in a thread, because compressing them would block the event loop for milliseconds.
@@ -32,12 +32,5 @@ class Compression:
 
         headers = MutableHeaders(scope=scope)
         # Starlette only looks for the word "gzip", and ignores a quality of 0.
-        headers["accept-encoding"] = "gzip" if _accepts_gzip(headers) else "identity"
+        headers["accept-encoding"] = "gzip" if accepts_gzip(headers) else "identity"
         await GZipMiddleware(app, compresslevel=_LEVEL, thread_minimum_size=_MAX_BYTES_IN_LOOP)(scope, receive, send)
-
-
-def _accepts_gzip(headers: Headers) -> bool:
-    # `gzip;q=0` refuses gzip, even if `*` is accepted.
-    qualities = accepted_qualities(headers.getlist("accept-encoding"))
-    gzip = qualities.get("gzip", qualities.get("*", 0.0))
-    return gzip > 0 and gzip >= qualities.get("identity", 0.0)

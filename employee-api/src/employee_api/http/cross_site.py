@@ -78,10 +78,7 @@ class CrossSitePolicy:
     def _is_foreign(self, headers: Headers) -> bool:
         """Return whether a browser sent the request from a page on another origin that is not allowed."""
         origin, site = headers.get("origin"), headers.get("sec-fetch-site")
-        if origin in self.allowed_origins:
-            return False
-        # Compare Origin with Host only if there is no Sec-Fetch-Site, because a proxy may have changed Host.
-        return is_foreign(origin if site is None else None, site, headers.get("host", ""))
+        return origin not in self.allowed_origins and is_foreign(origin, site, headers.get("host", ""))
 
 
 class _Cors(CORSMiddleware):

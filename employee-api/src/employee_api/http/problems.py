@@ -1,18 +1,16 @@
 """Renders an error as `{"error": …}`, or as a problem document (RFC 9457) if the `Accept` header prefers that."""
 
 import math
-import re
-from collections.abc import Iterable
 
 from starlette.requests import HTTPConnection
 from starlette.responses import JSONResponse, Response
 
+from chassis.http.negotiation import accepted_qualities
 from employee_api import errors
 from employee_api.schemas import Error, InvalidField, Problem
 
 JSON = "application/json"
 PROBLEM_JSON = "application/problem+json"
-_QUALITY = re.compile(r"\s*q\s*=\s*(0(?:\.[0-9]{0,3})?|1(?:\.0{0,3})?)\s*", re.IGNORECASE)
 
 
 def error_response(request: HTTPConnection, error: errors.ApiError) -> Response:
@@ -49,21 +47,3 @@ def _prefers_problems(request: HTTPConnection) -> bool:
     wanted = qualities.get(PROBLEM_JSON, 0.0)
     plain = next((qualities[name] for name in (JSON, "application/*", "*/*") if name in qualities), 0.0)
     return wanted > 0 and wanted >= plain
-
-
-def accepted_qualities(lines: Iterable[str]) -> dict[str, float]:
-    """Return the quality of each lower-cased value in `Accept` or `Accept-Encoding` headers; 0 if malformed."""
-    qualities: dict[str, float] = {}
-    for element in ",".join(lines).split(","):
-        value, *parameters = element.split(";")
-        if name := value.strip().lower():
-            qualities[name] = max(qualities.get(name, 0.0), _quality(parameters))
-    return qualities
-
-
-def _quality(parameters: Iterable[str]) -> float:
-    for parameter in parameters:
-        if parameter.strip().lower().startswith("q"):
-            match = _QUALITY.fullmatch(parameter)
-            return float(match[1]) if match else 0.0
-    return 1.0

@@ -24,9 +24,10 @@ def is_foreign(origin: str | None, site: str | None, host: str) -> bool:
     Pages can't change these headers. Browsers send `Origin` with forms, and `Sec-Fetch-Site` over HTTPS or to
     localhost. Other programs send neither. Schemes aren't compared, because a proxy that terminates TLS changes them.
     """
+    if site is not None:  # decides alone, because a proxy may have changed Host
+        return site not in {"same-origin", "none"}
     named = ORIGIN.fullmatch((origin or "").lower())  # `null` doesn't match
-    is_other = origin is not None and (named is None or parse_authority(named["authority"]) != parse_authority(host))
-    return is_other or site not in {None, "same-origin", "none"}
+    return origin is not None and (named is None or parse_authority(named["authority"]) != parse_authority(host))
 
 
 def host_problem(host: str | None, allowed: frozenset[str]) -> tuple[int, str] | None:

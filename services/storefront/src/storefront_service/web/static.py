@@ -10,6 +10,8 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
+from chassis.http.negotiation import accepts_gzip
+
 FOLDER = Path(__file__).parent.parent / "static"
 _FAR_FUTURE = "public, max-age=31536000, immutable"
 _SHORT = "public, max-age=300"
@@ -44,7 +46,7 @@ class StaticFiles:
         }
         if request.headers.get("if-none-match") == headers["etag"]:
             return Response(status_code=304, headers=headers)
-        if "gzip" in request.headers.get("accept-encoding", ""):
+        if accepts_gzip(request.headers):
             headers["content-encoding"] = "gzip"
             return Response(file.compressed, headers=headers, media_type=file.media_type)
         return Response(file.content, headers=headers, media_type=file.media_type)

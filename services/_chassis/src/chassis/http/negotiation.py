@@ -1,0 +1,33 @@
+"""Reads `Accept` and `Accept-Encoding` headers (RFC 9110)."""
+
+import re
+from collections.abc import Iterable
+
+from starlette.datastructures import Headers
+
+_QUALITY = re.compile(r"\s*q\s*=\s*(0(?:\.[0-9]{0,3})?|1(?:\.0{0,3})?)\s*", re.IGNORECASE)
+
+
+def accepts_gzip(headers: Headers) -> bool:
+    # `gzip;q=0` refuses gzip, even if `*` is accepted.
+    qualities = accepted_qualities(headers.getlist("accept-encoding"))
+    gzip = qualities.get("gzip", qualities.get("*", 0.0))
+    return gzip > 0 and gzip >= qualities.get("identity", 0.0)
+
+
+def accepted_qualities(lines: Iterable[str]) -> dict[str, float]:
+    """Return the quality of each lower-cased value in `Accept` or `Accept-Encoding` headers; 0 if malformed."""
+    qualities: dict[str, float] = {}
+    for element in ",".join(lines).split(","):
+        value, *parameters = element.split(";")
+        if name := value.strip().lower():
+            qualities[name] = max(qualities.get(name, 0.0), _quality(parameters))
+    return qualities
+
+
+def _quality(parameters: Iterable[str]) -> float:
+    for parameter in parameters:
+        if parameter.strip().lower().startswith("q"):
+            match = _QUALITY.fullmatch(parameter)
+            return float(match[1]) if match else 0.0
+    return 1.0
