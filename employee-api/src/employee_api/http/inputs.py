@@ -115,8 +115,11 @@ class JsonBody(RequestInput):
     def parse(self, raw: bytes) -> Any:
         """Return the validated body. Raise BadRequest if the body is not JSON or is invalid."""
         try:
-            # orjson rejects NaN, numbers beyond a double, invalid UTF-8, lone surrogates and nesting deeper than 1,024.
-            value = orjson.loads(raw)
+            # orjson rejects NaN, numbers beyond a double, lone surrogates and nesting deeper than 1,024.
+            value = orjson.loads(raw.decode("utf-8-sig"))
+        except UnicodeDecodeError as error:
+            violation = FieldViolation("", "must be UTF-8")
+            raise BadRequest(_describe([violation]), [violation]) from error
         except orjson.JSONDecodeError as error:
             raise self.error([FieldViolation("", "must be JSON")]) from error
         return self.validate(value)

@@ -1,9 +1,10 @@
 """Filters, searches and sorts tasks, with the same results on SQLite and PostgreSQL.
 
-Searching and sorting by title ignore case, even beyond ASCII (unless a PostgreSQL database has the locale `C`). Nothing
-else is normalized: "é" is not "e", "ß" is not "ss", and a composed "é" is not a decomposed "é".
+Searching and sorting by title ignore case, even beyond ASCII (unless a PostgreSQL database has the locale `C`), and
+whether "é" is composed or decomposed. Nothing else is normalized: "é" is not "e", and "ß" is not "ss".
 """
 
+import unicodedata
 from datetime import date
 from typing import Annotated, Any
 
@@ -22,7 +23,7 @@ from employee_api.tasks.schemas import Priority, Status, TaskOutput, TaskQuery, 
 
 
 class LowerCase(GenericFunction[str]):
-    """The SQL function that lower-cases text. The database compares and sorts its result by code points."""
+    """The SQL function that composes and lower-cases text. The database compares and sorts results by code points."""
 
     type = Text()
     inherit_cache = True
@@ -30,7 +31,8 @@ class LowerCase(GenericFunction[str]):
 
 @compiles(LowerCase, "postgresql")
 def _on_postgresql(text: LowerCase, compiler: SQLCompiler, **options: Any) -> str:
-    return f"""(replace(lower({compiler.process(text.clauses, **options)}), '\u03c2', '\u03c3') COLLATE "C")"""
+    composed = f"normalize({compiler.process(text.clauses, **options)})"
+    return f"""(replace(lower({composed}), '\u03c2', '\u03c3') COLLATE "C")"""
 
 
 @compiles(LowerCase, "sqlite")
@@ -49,9 +51,9 @@ def register_functions(engine: AsyncEngine) -> None:
 
 
 def unicode_lower(text: str) -> str:
-    """Lower-case each character by itself, as PostgreSQL does."""
+    """Compose characters (NFC), then lower-case each by itself, as PostgreSQL does."""
     # Python's `lower` turns "İ" into two characters, and uses a different sigma at the end of a word.
-    return text.replace("İ", "i").lower().replace("\u03c2", "\u03c3")
+    return unicodedata.normalize("NFC", text).replace("İ", "i").lower().replace("\u03c2", "\u03c3")
 
 
 _EQUAL_COLUMNS = {
