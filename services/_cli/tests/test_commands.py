@@ -1,11 +1,13 @@
 """Runs commands against a fake shop in the test's process, over real gRPC channels."""
 
 import asyncio
+import io
 import json
 import re
+import sys
 from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from google.protobuf.message import Message
@@ -256,6 +258,11 @@ INVALID = {
 async def test_invalid_input_is_named(run: Run, command: str) -> None:
     status, _, err = await run(*command.split())
     assert (status, INVALID[command] in err) == (2, True), err
+
+
+async def test_characters_that_the_terminals_encoding_lacks_are_escaped(run: Run) -> None:
+    cast("io.TextIOWrapper", sys.stdout).reconfigure(encoding="ascii")
+    assert await run("cart", "add", "zo\u00eb", "CUP") == (0, "The cart of zo\\xeb has 1 x Cup [large].\n", "")
 
 
 async def test_json_output_has_the_field_names_of_the_contract(run: Run) -> None:

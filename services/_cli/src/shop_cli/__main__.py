@@ -1,5 +1,6 @@
 """The `shop` command: run a shop on this machine, or call a running one."""
 
+import io
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -53,6 +54,9 @@ def main() -> None:
     """Run a command. If it raises a DomainError, print one line on standard error and exit with the matching status."""
     if not BOOLEANS.get(os.environ.get("USE_HTTP_PROXY", "").lower()):
         ignore_proxies()
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # for characters that the terminal's encoding lacks
     try:
         app(sys.argv[1:])()
     except errors.DomainError as error:

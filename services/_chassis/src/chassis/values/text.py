@@ -7,23 +7,23 @@ from google.protobuf.message import Message
 from chassis.errors import InvalidArgument
 from chassis.values.fields import CONTROL, has_control
 
-# Only these fields may contain line breaks and tabs.
+# Only these fields may contain line breaks (LF, or CRLF as browsers send) and tabs.
 _FREE_TEXT_FIELDS = frozenset({"street_address", "query"})
-_CONTROL_BUT_TAB_AND_LINE_FEED = re.compile(rf"[\r{CONTROL}]")
+_CONTROL_BUT_TAB_AND_LINE_BREAK = re.compile(rf"\r(?!\n)|[{CONTROL}]")
 
 
 def check_text(message: Message) -> None:
     """Raise InvalidArgument with the field's path if any string in a message contains a control character."""
     # This text has ASCII control characters escaped. Searching it is five times as fast as visiting every field.
     text = str(message)
-    if "\\" in text or (not text.isascii() and _CONTROL_BUT_TAB_AND_LINE_FEED.search(text)):
+    if "\\" in text or (not text.isascii() and _CONTROL_BUT_TAB_AND_LINE_BREAK.search(text)):
         _check_fields(message, "")
 
 
 def _check_fields(message: Message, prefix: str) -> None:
     for field, value in message.ListFields():
         is_free = field.name in _FREE_TEXT_FIELDS
-        has_forbidden: Callable[[str], object] = _CONTROL_BUT_TAB_AND_LINE_FEED.search if is_free else has_control
+        has_forbidden: Callable[[str], object] = _CONTROL_BUT_TAB_AND_LINE_BREAK.search if is_free else has_control
         for index, element in enumerate(value if field.is_repeated else [value]):
             path = f"{prefix}{field.name}[{index}]" if field.is_repeated else prefix + field.name
             if field.type == FieldDescriptor.TYPE_MESSAGE:
