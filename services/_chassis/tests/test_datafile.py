@@ -1,10 +1,13 @@
 import os
+import threading
 from pathlib import Path
 
 import pytest
 from structlog.testing import capture_logs
 
+from chassis.background import in_background
 from chassis.values.datafile import DataFile
+from shop_kit.waiting import wait_until
 
 
 def write(path: Path, text: str, *, modified: int) -> None:
@@ -40,6 +43,14 @@ def test_an_invalid_or_missing_file_leaves_the_value_unchanged_and_the_invalid_o
     (tmp_path / "data").unlink()
     data.refresh()
     assert data.value == 1
+
+
+async def test_a_changed_file_is_parsed_beside_the_event_loop(tmp_path: Path) -> None:
+    write(tmp_path / "data", "1", modified=1)
+    data = DataFile(tmp_path / "data", lambda _raw: threading.get_ident())
+    write(tmp_path / "data", "2", modified=2)
+    async with in_background(data.watch):
+        await wait_until(lambda: data.value != threading.get_ident())
 
 
 def test_an_invalid_file_fails_the_start(tmp_path: Path) -> None:

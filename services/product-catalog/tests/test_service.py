@@ -74,6 +74,12 @@ async def test_a_changed_file_is_served_without_a_restart(
     assert product.name == "Silver kettle"
 
 
+def test_products_that_no_client_could_list_are_refused() -> None:
+    long = KETTLE | {"description": "x" * 2000}
+    with pytest.raises(ValueError, match="fit into a response of 4 MiB"):
+        CatalogMessages(parse_catalog(json.dumps([long | {"id": str(n)} for n in range(2100)]).encode()))
+
+
 async def test_catalog_file_replaces_the_packaged_file(file: Path) -> None:
     async with program(Settings, build, catalog_file=file) as channel:
         assert await ids(ProductCatalogServiceStub(channel)) == ["mug", "kettle"]

@@ -58,7 +58,7 @@ NO_PRICES = ("0", "-1", "", "free", "NaN", "Infinity", "0.0000000001", "12345678
         (file(MUG | {"categories": ["kitchen", ""]}), r"\$\[0\]\.categories\[1\]`"),
         (file(MUG | {"colour": "blue"}), r"`colour` - at `\$\[0\]`"),
         (file(MUG, MUG), "two products have the id mug"),
-        (file(), "at least one product"),
+        *((file(*[MUG | {"id": str(n)} for n in range(count)]), "from 1 to 10,000 products") for count in (0, 10_001)),
         *(
             (raw, r"truncated|malformed|Expected `(array|object)`")
             for raw in (b"", b"[{", b"{}", b"\xff", b"[" * 100_000)

@@ -10,6 +10,7 @@ from chassis.errors import NotFound
 from chassis.values.fields import limit_text, require_text
 from chassis.values.money import Money
 
+MAX_PRODUCTS = 10_000
 MAX_ID_LENGTH = 64
 MAX_QUERY_LENGTH = 256
 
@@ -40,12 +41,12 @@ class Product:
 
 
 class Catalog:
-    """All products, in a fixed order. Raise ValueError if there are none, or if two have the same id."""
+    """All products, in a fixed order. Raise ValueError if there are none or too many, or if two have the same id."""
 
     def __init__(self, products: Iterable[Product]) -> None:
         self.products = tuple(products)
-        if not self.products:
-            raise ValueError("there must be at least one product")
+        if not 1 <= len(self.products) <= MAX_PRODUCTS:
+            raise ValueError(f"there must be from 1 to {MAX_PRODUCTS:,} products")
         self._by_id: dict[str, Product] = {}
         for product in self.products:
             if product.id in self._by_id:

@@ -1,6 +1,7 @@
 """Implements shop.ProductCatalogService: translates between gRPC messages and the domain."""
 
 from chassis.rpc.calls import ServicerContext
+from chassis.rpc.client import MAX_RESPONSE_BYTES
 from chassis.rpc.wire import money_to_wire
 from chassis.values.datafile import DataFile
 from product_catalog_service.domain import Catalog, Product
@@ -8,12 +9,17 @@ from shop import empty_pb2, product_catalog_pb2, product_catalog_pb2_grpc
 
 
 class CatalogMessages:
-    """A catalog and its products as gRPC messages, built only once instead of in every call."""
+    """A catalog and its products as gRPC messages, built only once instead of in every call.
+
+    Raise ValueError if the list of products is larger than clients accept.
+    """
 
     def __init__(self, catalog: Catalog) -> None:
         self.catalog = catalog
         self.products = {product.id: _product_to_wire(product) for product in catalog.products}
         self.listing = product_catalog_pb2.ListProductsResponse(products=self.products.values())
+        if self.listing.ByteSize() > MAX_RESPONSE_BYTES:
+            raise ValueError(f"the products must fit into a response of {MAX_RESPONSE_BYTES // 2**20} MiB")
 
 
 class ProductCatalogService(product_catalog_pb2_grpc.ProductCatalogServiceServicer):

@@ -31,6 +31,8 @@ from chassis.tls.certificates import Certificates
 Check: TypeAlias = Callable[[Any, Any, Mapping[str, str]], Iterable[tuple[str, bool]]]
 """Takes a request, its response and trailing metadata. Yields each part's name and whether the part is valid."""
 
+MAX_RESPONSE_BYTES = 4 * 1024 * 1024
+
 OPTIONS = (
     # Detect within two seconds that a peer has vanished without closing its connection; the kernel takes minutes.
     ("grpc.keepalive_time_ms", 1_000),
@@ -43,7 +45,7 @@ OPTIONS = (
     ("grpc.max_reconnect_backoff_ms", 1_000),
     # When a connection closes, gRPC looks the name up again to find new pods. Allow that once a second.
     ("grpc.dns_min_time_between_resolutions_ms", 1_000),
-    ("grpc.max_receive_message_length", 4 * 1024 * 1024),
+    ("grpc.max_receive_message_length", MAX_RESPONSE_BYTES),
     # Channels that share a connection may crash the process; see decisions/0008-channels-share-nothing.md.
     ("grpc.use_local_subchannel_pool", 1),
 )

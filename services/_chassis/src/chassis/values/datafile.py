@@ -28,7 +28,7 @@ class DataFile(Generic[T]):
     async def watch(self) -> None:
         while True:
             await asyncio.sleep(_CHECK_INTERVAL_SECONDS)
-            self.refresh()
+            await asyncio.to_thread(self.refresh)  # parsing 10,000 products takes seconds
 
     def refresh(self) -> None:
         """Reload the file if it has changed. If it is missing or invalid, log a warning and keep the old value."""
