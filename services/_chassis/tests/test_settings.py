@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 import pytest
 from msgspec import Meta
 
-from chassis.settings import FilePath, HmacKeySetting, Port, PositiveFloat, SecretStr, Settings, load
+from chassis.settings import FilePath, HmacKeySetting, Port, PositiveFloat, SecretStr, Settings, load, secret_url
 from chassis.sql.settings import DatabaseUrl, load_database_url
 
 SECRET = "a-secret-that-must-not-leak"
@@ -32,6 +32,7 @@ class Example(Settings):
 class Stored(Settings):
     hmac_key: HmacKeySetting
     database_url: DatabaseUrl = SecretStr("sqlite:///default.db")
+    url: Annotated[SecretStr, secret_url("http", "https")] | None = None
     name: str
 
 
@@ -94,7 +95,20 @@ def test_a_secret_is_not_in_the_text_of_settings() -> None:
     assert SECRET not in f"{loaded} {loaded!r} {loaded.token} {loaded.token!r}"
 
 
-@pytest.mark.parametrize(("name", "value"), [("HMAC_KEY", SECRET), ("DATABASE_URL", f"mysql://shop:{SECRET}@host/db")])
+# What an unescaped +, /, =, #, ? or digits before a / make of a password.
+PASSWORDS = [f"{SECRET}+/=", f"{SECRET}#1", f"{SECRET}?1", f"123/{SECRET}", f"[{SECRET}"]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("HMAC_KEY", SECRET),
+        ("DATABASE_URL", f"mysql://shop:{SECRET}@host/db"),
+        *(("URL", f"https://{user}:{password}@host/") for user in ("", "jane") for password in PASSWORDS),
+        ("URL", f"ftp://{SECRET}@host"),
+        ("URL", "https://"),
+    ],
+)
 def test_an_invalid_secret_is_not_printed(capsys: pytest.CaptureFixture[str], name: str, value: str) -> None:
     (line,) = problems(Stored, capsys, **{"NAME": "a", "HMAC_KEY": "k" * 32, name: value})
     assert line.startswith(f"{name}: ")

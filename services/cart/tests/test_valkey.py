@@ -22,6 +22,7 @@ from shop_kit.serving import Recorded
 from shop_kit.waiting import wait_until
 
 PAN = Addition("ada", "pan", 1)
+RULES = ("-time", "resetkeys ~cart:*", "-@scripting")
 
 
 @pytest.fixture
@@ -215,6 +216,31 @@ async def test_the_use_of_the_pool_is_its_connections_by_state(server: ValkeySer
     await pool.release(await waiting)
     assert (pool.use(), metrics()[pending]) == (PoolUse(used=0, idle=1, maximum=1), 0)
     await pool.aclose()
+
+
+@pytest.mark.parametrize("setting", ["REPLICAOF 127.0.0.1 1", *(f"ACL SETUSER default {rule}" for rule in RULES)])
+async def test_a_server_that_refuses_additions_is_not_ready(
+    store: ValkeyCartStore, operator: Redis, setting: str
+) -> None:
+    await store.check()
+    assert await operator.keys() == []
+    await operator.execute_command(*setting.split())  # type: ignore[no-untyped-call]
+    with pytest.raises(StoreUnavailable):
+        await store.check()
+
+
+async def test_a_server_in_cluster_mode_is_not_ready(tmp_path: Path) -> None:
+    socket, config = tmp_path / "socket", {"cluster-enabled": "yes"}
+    with ValkeyServer(port=0, unix_socket_path=socket, data_dir=tmp_path / "data", config=config):
+        async with open_valkey_store(f"unix://{socket}", ttl_seconds=100) as store:
+            with pytest.raises(StoreUnavailable):
+                await store.check()
+
+
+@pytest.mark.parametrize("option", ["nonsense=1", "db=one"])
+async def test_an_invalid_option_of_the_url_is_refused(option: str) -> None:
+    with pytest.raises(OSError, match="^REDIS_URL: an option"):
+        await open_valkey_store(f"redis://valkey?{option}", ttl_seconds=1).__aenter__()
 
 
 async def test_an_error_reply_is_that_of_the_store(store: ValkeyCartStore, operator: Redis) -> None:

@@ -5,6 +5,7 @@ from dataclasses import MISSING, Field, dataclass, field, fields
 from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, dataclass_transform, get_args, get_origin, get_type_hints
+from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Meta
@@ -56,6 +57,25 @@ def _parse_file(name: str) -> Path:
 
 
 FilePath = Annotated[Path, Parse(_parse_file)]
+
+
+def secret_url(*schemes: str) -> Parse:
+    """Annotate a URL that may contain a password or key. Errors don't quote the URL."""
+
+    def parse(text: str) -> SecretStr:
+        try:
+            url = urlsplit(text)
+            # An unescaped / in a password ends the host, and leaves the @ in the path.
+            has_place = url.path if url.scheme == "unix" else url.hostname and "@" not in url.path
+            valid = url.scheme in schemes and bool(has_place) and url.port != 0
+        except ValueError:  # its message may quote part of the password
+            valid = False
+        if not valid:
+            starts = " or ".join(f"{scheme}://" for scheme in schemes)
+            raise ValueError(f"must be a URL that begins with {starts}, with special characters percent-encoded")
+        return SecretStr(text)
+
+    return Parse(parse)
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(field,))

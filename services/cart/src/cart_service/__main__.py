@@ -11,22 +11,16 @@ from cart_service.service import CartLines, CartService, OrderedCart
 from cart_service.sql import MIGRATIONS, open_sql_store
 from cart_service.store import MemoryCartStore
 from chassis.rpc.server import Service, run
-from chassis.settings import Parse, SecretStr, ServiceSettings
+from chassis.settings import SecretStr, ServiceSettings, secret_url
 from chassis.sql.settings import DatabaseUrl
 from chassis.telemetry.instruments import Telemetry
 from shop import cart_pb2_grpc
 from shop_internal import cart_lines_pb2_grpc, ordered_cart_pb2_grpc
 
 
-def _parse_url(url: str) -> SecretStr:
-    if not url.startswith(("redis://", "rediss://", "unix://")):
-        raise ValueError("must begin with redis://, rediss:// or unix://")
-    return SecretStr(url)
-
-
 class Settings(ServiceSettings):
     database_url: DatabaseUrl = SecretStr("")
-    redis_url: Annotated[SecretStr, Parse(_parse_url)] | None = None
+    redis_url: Annotated[SecretStr, secret_url("redis", "rediss", "unix")] | None = None
     cart_ttl_seconds: Annotated[float, Meta(ge=1)] = 30 * 24 * 3600
 
 

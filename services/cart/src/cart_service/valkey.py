@@ -50,9 +50,9 @@ _ANONYMOUS_TTL_MILLISECONDS = int(ANONYMOUS_TTL_SECONDS * 1000)
 _CUSTOMERS = "carts"
 """The sorted set that indexes customers' carts by expiry time."""
 _READ = Operation("HGETALL", "HGETALL cart")
-_CHECK = Operation("PING", "PING")
 _SCRIPTS = {
-    script: Operation("EVALSHA", f"EVALSHA {script}") for script in ("add", "empty", "set_quantity", "remove_ordered")
+    script: Operation("EVALSHA", f"EVALSHA {script}")
+    for script in ("add", "empty", "set_quantity", "remove_ordered", "check")
 }
 _REPEATED = "repeated"
 _REFUSALS = {"full": CartFull, "too large": QuantityTooLarge, "reused": IdempotencyKeyReused}
@@ -62,19 +62,26 @@ _REFUSALS = {"full": CartFull, "too large": QuantityTooLarge, "reused": Idempote
 async def open_valkey_store(
     url: str, ttl_seconds: float, timeout_seconds: float = 0.9, telemetry: Telemetry | None = None
 ) -> AsyncIterator["ValkeyCartStore"]:
-    """Open a store at a `redis://`, `rediss://` or `unix://` URL. The store connects on first use."""
+    """Open a store at a `redis://`, `rediss://` or `unix://` URL. Raise OSError if it has an invalid option.
+
+    The store connects on first use.
+    """
     # Never retry: an addition may take effect even if its response is lost. Callers with idempotency keys may retry.
     never = Retry(NoBackoff(), 0)
-    pool = ValkeyPool.from_url(
-        url,
-        max_connections=_MAX_CONNECTIONS,
-        timeout=None,
-        protocol=2,
-        decode_responses=True,
-        retry=never,
-        socket_timeout=None,
-        socket_connect_timeout=None,
-    )
+    try:
+        pool = ValkeyPool.from_url(
+            url,
+            max_connections=_MAX_CONNECTIONS,
+            timeout=None,
+            protocol=2,
+            decode_responses=True,
+            retry=never,
+            socket_timeout=None,
+            socket_connect_timeout=None,
+        )
+        pool.make_connection()  # type: ignore[no-untyped-call] # checks the options
+    except (ValueError, TypeError):
+        raise OSError("REDIS_URL: an option after the ? is unknown or has an invalid value") from None
     if issubclass(pool.connection_class, SSLConnection):
         pool.connection_class = RereadingConnection
     store = pool.measure(telemetry or Telemetry())
@@ -175,7 +182,7 @@ class ValkeyCartStore(CartStore):
 
     @override
     async def check(self) -> None:
-        await self._run(_CHECK, self._client.ping())
+        await self._evaluate("check", [_cart_key(""), _CUSTOMERS, _idempotency_key("", "")], [])
 
     async def _evaluate(self, script: str, keys: list[str], arguments: list[str | int]) -> Any:
         return await self._run(_SCRIPTS[script], self._scripts[script](keys, arguments))

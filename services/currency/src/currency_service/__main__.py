@@ -5,13 +5,12 @@ from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import Annotated
-from urllib.parse import urlsplit
 
 from msgspec import Meta
 
 from chassis.background import Loop, in_background, repeat
 from chassis.rpc.server import Service, run
-from chassis.settings import FilePath, Parse, SecretStr, ServiceSettings
+from chassis.settings import FilePath, SecretStr, ServiceSettings, secret_url
 from chassis.values.datafile import DataFile
 from currency_service.domain import RatesSource
 from currency_service.service import CurrencyService
@@ -19,21 +18,10 @@ from currency_service.store import parse_rates
 from shop import currency_pb2_grpc
 
 
-def _parse_url(text: str) -> SecretStr:
-    try:
-        url = urlsplit(text)
-        valid = url.scheme in {"http", "https"} and bool(url.hostname) and url.port != 0
-    except ValueError:
-        valid = False
-    if not valid:
-        raise ValueError("must be a URL such as https://rates.example/daily.xml")
-    return SecretStr(text)
-
-
 class Settings(ServiceSettings):
     rates_file: FilePath = Path(__file__).parent / "data" / "rates.xml"
     # The URL is a secret, because it may contain an API key.
-    rates_url: Annotated[SecretStr, Parse(_parse_url)] | None = None
+    rates_url: Annotated[SecretStr, secret_url("http", "https")] | None = None
     rates_refresh_seconds: Annotated[float, Meta(ge=1)] = 6 * 3600
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Annotated
 
 import grpc
 from starlette.applications import Starlette
@@ -13,7 +14,7 @@ from chassis.errors import DomainError
 from chassis.http.server import HttpService, HttpServiceSettings, run
 from chassis.http.serving import with_headers
 from chassis.rpc import client
-from chassis.settings import HmacKeySetting, PositiveInt, SecretStr
+from chassis.settings import HmacKeySetting, PositiveInt, SecretStr, secret_url
 from chassis.telemetry.instruments import Telemetry
 from shop.ad_pb2_grpc import AdServiceStub
 from shop.cart_pb2_grpc import CartServiceStub
@@ -71,7 +72,7 @@ class Settings(HttpServiceSettings):
     declines_per_network: PositiveInt = 60
     letters_per_recipient: PositiveInt = 10
     # Base URL of Jaeger's HTTP API v3, such as http://jaeger:16686; secret because the URL may contain a password.
-    traces_url: SecretStr | None = None
+    traces_url: Annotated[SecretStr, secret_url("http", "https")] | None = None
 
 
 @asynccontextmanager
