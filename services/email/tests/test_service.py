@@ -174,7 +174,7 @@ async def test_an_invalid_request_is_refused_with_the_name_of_the_field(
 @pytest.mark.parametrize(
     ("variable", "value"),
     [
-        ("SMTP_URL", "smtp://jane:hunter2/@relay"),
+        ("SMTP_URL", "smtp://jane:hunter2@relay:25x"),
         ("EMAIL_FROM", "hunter2 at shop"),
         ("STOREFRONT_URL", "javascript:hunter2()"),
     ],

@@ -24,7 +24,7 @@ from chassis.telemetry.instruments import Telemetry
 from email_service.messages import NO_RESPONSE, Attempt, ClaimedMessage, Outcome
 
 _URL = re.compile(
-    r"(?P<scheme>smtps?)://((?P<user>[^:@/]+):(?P<password>[^:@/]+)@)?(?P<host>[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:(?P<port>[0-9]{1,5}))?/?"
+    r"(?P<scheme>smtps?)://((?P<user>[^:/]+):(?P<password>\S+)@)?(?P<host>[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:(?P<port>[0-9]{1,5}))?/?"
 )
 _PORT, _SUBMISSION_PORT, _TLS_PORT = 25, 587, 465
 _START_INPUT, _SERVICE_NOT_AVAILABLE, _PERMANENT_FAILURE = 354, 421, 500
@@ -57,7 +57,7 @@ class SmtpRelay:
     sender: str
     telemetry: Telemetry = field(default_factory=Telemetry)
     tls: ssl.SSLContext = field(default_factory=ssl.create_default_context)
-    reach_seconds: float = 20.0
+    reach_seconds: float = 60.0
     response_seconds: float = 600.0
 
     async def send(self, message: ClaimedMessage, begin_sending: Callable[[], Awaitable[bool]]) -> Attempt:
@@ -139,6 +139,7 @@ class SmtpRelay:
         return SMTP(
             hostname=relay.host,
             port=relay.port,
+            local_hostname=self.sender.rpartition("@")[2],  # relays refuse a pod's host name, which has no domain
             username=relay.user,
             password=relay.password,
             use_tls=relay.tls,
@@ -176,6 +177,7 @@ def _refusal(code: int) -> Attempt:
 def parse_relay(url: str) -> Relay:
     """Parse `smtp[s]://[user:password@]host[:port]`. Raise ValueError if the URL is malformed, without quoting it.
 
+    The user may be an e-mail address: the last @ separates the host. A % or a user's : must be percent-encoded.
     The default port is 465 for smtps, 587 with a user and 25 otherwise.
     """
     parts = _URL.fullmatch(url)

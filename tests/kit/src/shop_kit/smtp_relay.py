@@ -25,6 +25,7 @@ class Inbox:
     """Handler of a relay. A response to RCPT or DATA that does not begin with 2 refuses the mail.
 
     Attributes:
+        greetings: the names in EHLO.
         mails: accepted ones, with envelopes and the use of TLS in the same order.
         received: the number of mails that arrived whole, accepted or not.
         data_responses: to the first mails; `data_response` is for all others.
@@ -33,6 +34,7 @@ class Inbox:
             the connection instead of responding.
     """
 
+    greetings: list[str] = field(default_factory=list)
     mails: list[bytes] = field(default_factory=list)
     envelopes: list[tuple[str | None, list[str]]] = field(default_factory=list)
     over_tls: list[bool] = field(default_factory=list)
@@ -44,6 +46,13 @@ class Inbox:
     data_responses: list[str] = field(default_factory=list)
     before_response: Callable[[], Awaitable[object]] | None = None
     mode: RelayMode = "accept"
+
+    async def handle_EHLO(
+        self, _server: SMTP, session: Session, _envelope: Envelope, name: str, responses: list[str]
+    ) -> list[str]:
+        session.host_name = name
+        self.greetings.append(name)
+        return responses
 
     async def handle_MAIL(
         self, _server: SMTP, _session: Session, envelope: Envelope, address: str, _options: list[str]

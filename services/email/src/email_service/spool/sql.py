@@ -32,7 +32,7 @@ log = structlog.get_logger()
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 
-CLAIM_SECONDS = 30.0
+CLAIM_SECONDS = 75.0
 """A claim expires after this long: the claiming process must have died, because reaching the relay takes less time."""
 
 SENDING_SECONDS = 660.0
