@@ -52,16 +52,14 @@ readOnlyRootFilesystem: true
 capabilities: {drop: [ALL]}
 {{- end -}}
 
-{{/* What containers of jobs share; they run checkout's image: (list $ cpu memory memoryLimit). */}}
+{{/* What containers of jobs share; they run checkout's image: (list $ resources). */}}
 {{- define "shop.jobContainer" -}}
 {{- $root := index . 0 -}}
 {{- $checkout := include "shop.merged" (list $root.Values.defaults ($root.Values.services.checkout | default dict)) | fromJson -}}
 image: {{ include "shop.image" (list $root "checkout" $checkout) }}
 imagePullPolicy: {{ $root.Values.image.pullPolicy }}
 securityContext: {{- include "shop.containerSecurity" . | nindent 2 }}
-resources:
-  requests: {cpu: {{ index . 1 }}, memory: {{ index . 2 }}, ephemeral-storage: "0"}
-  limits: {memory: {{ index . 3 }}, ephemeral-storage: 128Mi}
+resources: {{- toYaml (index . 1) | nindent 2 }}
 {{- end -}}
 
 {{/* Additional containers, with the restricted security context unless they have one. */}}
