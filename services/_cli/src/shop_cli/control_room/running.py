@@ -14,7 +14,7 @@ from shop_cli.control_room.room import ControlRoom
 from shop_cli.local.child_process import ChildProcess
 from shop_cli.local.identities import Identities
 from shop_cli.local.otlp_receiver import exporting_to, receiver
-from shop_cli.local.ports import HOST, require_free, reserved
+from shop_cli.local.ports import HOST, kept_from_connections, require_free, reserved
 from shop_cli.local.processes import Shop
 from shop_cli.local.run_file import DATA, Run, locked, published
 from shop_cli.local.supervision import supervise
@@ -84,6 +84,7 @@ def _ports(stack: AsyncExitStack, programs: Sequence[Program], offset: int | Non
     raised = {name: port + offset for name, port in ports.items()}
     for name, port in raised.items():
         require_free(port, name)
+    stack.enter_context(kept_from_connections(raised.values()))
     return raised
 
 

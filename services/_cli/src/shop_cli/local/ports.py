@@ -8,7 +8,8 @@ same port, lock it with a UDP socket: services use only TCP, and the kernel clos
 import errno
 import random
 import socket
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 
 from chassis.errors import FailedPrecondition, ResourceExhausted
@@ -29,6 +30,18 @@ def require_free(port: int, name: str) -> None:
         # With this offset, no port is in the range that Linux uses for outgoing connections (32,768 to 60,999).
         advice = f"try `{own_command()} up --port-offset 11000`, or free ports with `--any-ports`"
         raise PortInUse(f"{name}: port {port} is in use by another program; {advice}", metadata={"port": str(port)})
+
+
+@contextmanager
+def kept_from_connections(ports: Iterable[int]) -> Iterator[None]:
+    """Until the context exits, keep Linux from giving outgoing connections these ports. Services can still listen."""
+    with ExitStack() as stack:
+        if sys.platform == "linux":  # on macOS, no service could listen on a port that is bound here
+            for port in ports:
+                bound = stack.enter_context(socket.socket())
+                bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                bound.bind((HOST, port))
+        yield
 
 
 @contextmanager
