@@ -97,8 +97,8 @@ class Server:
         routes = [Route("/echo", echo, methods=["POST"]), *(Route(path, handler) for path, handler in paths.items())]
         return Starlette(routes=routes)
 
-    async def connect(self, data: bytes = b"") -> Client:
-        client = Client(*await asyncio.open_connection("127.0.0.1", self.port))
+    async def connect(self, data: bytes = b"", address: str = "127.0.0.1") -> Client:
+        client = Client(*await asyncio.open_connection("127.0.0.1", self.port, local_addr=(address, 0)))
         self.clients.callback(client.writer.close)
         await client.send(data)
         return client
@@ -189,28 +189,52 @@ async def test_requests_beyond_the_limit_get_503_but_for_probes_and_the_others_a
         refused = await (await server.connect(GET)).rest()
         assert refused.startswith(b"HTTP/1.1 503 Service Unavailable\r\n")
         assert b"\r\nretry-after: 5\r\n" in refused
+        assert (await (await server.connect(POST + b"hello")).rest()).startswith(b"HTTP/1.1 503 ")
         assert (await (await server.connect(PROBE)).response())[0] == 200
         server.released.set()
         assert [(await client.response())[0] for client in served] == [200] * 2
         assert (await (await server.connect(GET)).response())[0] == 200
 
 
+async def test_bodies_that_never_come_take_no_requests_of_others() -> None:
+    async with serving(max_connections=2) as server:
+        for _ in range(4):
+            await server.connect(POST + b"ab")
+        assert await (await server.connect(GET)).response() == (200, b"home")
+
+
 async def test_beyond_the_limit_of_connections_the_oldest_idle_one_yields(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_server, "_SPARE_CONNECTIONS", 0)
-    async with serving(max_connections=3) as server:
+    async with serving(max_connections=4) as server:
         busy = await server.connect(WAIT)
         await server.arrived.wait()
         kept = await server.connect(GET)
         assert (await kept.response())[0] == 200
         half = await server.connect(GET[:9])
-        for yields in (kept, half):
+        body = await server.connect(POST + b"ab")
+        for yields in (kept, half, body):
             newest = await server.connect(GET)
             assert await newest.response() == (200, b"home")
             assert await yields.rest() == b""
         server.released.set()
         assert await busy.response() == (200, b"waited")
         shed = server.telemetry.counter(semconv.SHED_REQUESTS).values
-        assert shed[("shop.port.name", "http"), ("shop.server.shed.reason", "connection")] == 2
+        assert shed[("shop.port.name", "http"), ("shop.server.shed.reason", "connection")] == 3
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has all of 127.0.0.0/8")
+async def test_the_network_with_the_most_connections_yields_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_server, "_SPARE_CONNECTIONS", 0)
+    async with serving(max_connections=3) as server:
+        few = await server.connect(GET, "127.0.0.2")
+        assert (await few.response())[0] == 200
+        many = [await server.connect(GET) for _ in range(2)]
+        assert [(await client.response())[0] for client in many] == [200] * 2
+        newest = await server.connect(GET)
+        assert await newest.response() == (200, b"home")
+        assert await many[0].rest() == b""
+        await few.send(GET)
+        assert await few.response() == (200, b"home")
 
 
 @pytest.mark.parametrize(

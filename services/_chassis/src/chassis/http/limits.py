@@ -1,17 +1,21 @@
 """Limits that uvicorn lacks: how long requests may take to arrive, and how many requests and connections to allow."""
 
 import asyncio
+from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import h11
+from starlette.datastructures import Headers
 from starlette.requests import ClientDisconnect
-from starlette.responses import JSONResponse
+from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from typing_extensions import override
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from chassis.telemetry.refusals import Refusals
+from chassis.values.networks import network
 
 _RETRY_AFTER_SECONDS = 5
 REFUSED = _IN_FLIGHT, _NO_REQUEST, _CONNECTION = "in_flight", "no_request", "connection"
@@ -20,69 +24,87 @@ REFUSED = _IN_FLIGHT, _NO_REQUEST, _CONNECTION = "in_flight", "no_request", "con
 def with_limits(app: ASGIApp, refusals: Refusals, *, max_requests: int, body_seconds: float) -> ASGIApp:
     """Refuse requests with 503 while `max_requests` are in flight, and with 408 if a body takes over `body_seconds`.
 
-    To the application, a late body looks like a client that disconnects. With uvicorn's `limit_concurrency`, Kubernetes
-    would restart an overloaded pod, because its probes would also be refused.
+    A request counts once its body has arrived, so that clients who never send one use up only their connections. To the
+    application, a request that is refused then looks like a client that disconnects. With uvicorn's
+    `limit_concurrency`, Kubernetes would restart an overloaded pod, because its probes would also be refused.
     """
     in_flight = 0
 
+    def admit() -> Response | None:
+        nonlocal in_flight
+        in_flight += 1
+        if in_flight <= max_requests:
+            return None
+        refusals.add(_IN_FLIGHT)
+        headers = {"retry-after": str(_RETRY_AFTER_SECONDS), "connection": "close"}
+        return JSONResponse({"error": "Too many connections"}, 503, headers)
+
     async def serve(scope: Scope, receive: Receive, send: Send) -> None:
         nonlocal in_flight
-        if in_flight >= max_requests:
-            refusals.add(_IN_FLIGHT)
-            headers = {"retry-after": str(_RETRY_AFTER_SECONDS), "connection": "close"}
-            await JSONResponse({"error": "Too many connections"}, 503, headers)(scope, receive, send)
-            return
-        in_flight += 1
+        request = _Request(receive, send, asyncio.get_running_loop().time() + body_seconds, refusals, admit)
         try:
-            request = _TimedRequest(receive, send, asyncio.get_running_loop().time() + body_seconds)
             await request.serve(app, scope)
-            if request.is_late:
-                refusals.add(_NO_REQUEST)
         finally:
-            in_flight -= 1
+            in_flight -= request.is_counted
 
     return serve
 
 
 @dataclass
-class _TimedRequest:
+class _Request:
     _receive: Receive
     _send: Send
     _deadline: float | None
-    is_late: bool = False
+    _refusals: Refusals
+    _admit: Callable[[], Response | None]
+    is_counted: bool = False
+    _refusal: Response | None = None
     _has_response: bool = False
 
     async def serve(self, app: ASGIApp, scope: Scope) -> None:
+        headers = Headers(scope=scope)
         try:
+            if headers.get("content-length", "0") == "0" and "transfer-encoding" not in headers:
+                self._count()
             await app(scope, self.receive, self.send)
         except ClientDisconnect:
-            if not self.is_late or self._has_response:
+            if self._refusal is None or self._has_response:
                 raise
-        if self.is_late and not self._has_response:
-            # Close the connection, or the server would wait for the rest of the body.
-            response = JSONResponse({"error": "Request Timeout"}, 408, {"connection": "close"})
-            await response(scope, self._receive, self._send)
+        if self._refusal is not None and not self._has_response:
+            await self._refusal(scope, self._receive, self._send)
+
+    def _count(self) -> None:
+        self.is_counted, self._deadline = True, None  # the body is complete, so nothing more can be late
+        self._refusal = self._admit()
+        if self._refusal is not None:
+            raise ClientDisconnect
 
     async def receive(self) -> Message:
         try:
             async with asyncio.timeout_at(self._deadline):
                 message = await self._receive()
         except TimeoutError:
-            self.is_late = True
+            self._refusals.add(_NO_REQUEST)
+            # Close the connection, or the server would wait for the rest of the body.
+            self._refusal = JSONResponse({"error": "Request Timeout"}, 408, {"connection": "close"})
             raise ClientDisconnect from None
-        if not message.get("more_body", False):
-            self._deadline = None  # the body is complete, so nothing more can be late
+        if message["type"] == "http.request" and not message.get("more_body", False) and not self.is_counted:
+            self._count()
         return message
 
     async def send(self, message: Message) -> None:
-        if not self.is_late:  # a late request gets 408 instead of the response
+        if self._refusal is None:  # a refused request gets no other response
             self._has_response = True
             await self._send(message)
 
 
 @dataclass
 class Connections:
-    """Open connections. At the limit, a new connection replaces the longest idle one, or is closed if none is idle."""
+    """Open connections. At the limit, a new connection replaces one whose request the server still waits for.
+
+    Of these, the network with the most connections loses the least recently active one. If there are none, the new
+    connection is closed.
+    """
 
     _limit: int
     _refusals: Refusals
@@ -93,7 +115,9 @@ class Connections:
         self._open.pop(added, None)
         if len(self._open) >= self._limit:
             self._refusals.add(_CONNECTION)
-            closed = next((found for found in self._open if found.conn.their_state is h11.IDLE), added)
+            held = Counter(connection.network for connection in self._open)
+            waiting = [found for found in self._open if found.conn.their_state in (h11.IDLE, h11.SEND_BODY)]
+            closed = max(waiting, key=lambda found: held[found.network], default=added)
             closed.transport.close()
             self._open.pop(closed, None)
             if closed is added:
@@ -118,6 +142,7 @@ class HeadTimeoutProtocol(H11Protocol):
         super().connection_made(transport)
         if self.client:  # a dual-stack socket reports IPv4 clients as ::ffff:1.2.3.4
             self.client = (self.client[0].removeprefix("::ffff:"), self.client[1])
+        self.network = network(self.client[0]) if self.client else ""
         self._all_open.add(self)
         self._update_timer()
 
