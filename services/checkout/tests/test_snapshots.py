@@ -125,6 +125,7 @@ async def test_the_newest_of_two_orders_of_one_cart_holds_it_after_the_migration
     newer = {"order_id": "01998d2c-7c00-7000-8000-000000000002", "scope": "other"}
     for row in (OLD_ROW, OLD_ROW | newer):
         insert(journal_url, row, first_release)
+    migrate(journal_url, MIGRATIONS)
     async with open_journal(journal_url, worker="one") as journal:
         holder = await journal.find_of_cart("ann", "etag-1")
         older = await journal.read(ORDER.order_id)
@@ -135,6 +136,7 @@ async def test_the_newest_of_two_orders_of_one_cart_holds_it_after_the_migration
 
 
 async def test_a_new_row_holds_a_versioned_snapshot_and_no_answer(start: Start, database_url: str) -> None:
+    migrate(database_url, MIGRATIONS)
     async with start() as checkout:
         await checkout.place()
     ((snapshot, answer),) = execute(database_url, "SELECT snapshot, answer FROM orders")
@@ -170,6 +172,7 @@ async def test_an_unreadable_order_does_not_block_others(journal_url: str) -> No
 async def test_the_customer_of_an_order_that_cannot_be_decoded_is_sent_to_an_operator(
     start: Start, database_url: str
 ) -> None:
+    migrate(database_url, MIGRATIONS)
     async with start() as checkout:
         placed = (await checkout.place(key="k")).response.order
         await checkout.until_done(1)

@@ -12,12 +12,13 @@ import pytest
 
 from chassis.rpc.server import Service, serving
 from chassis.settings import load
+from chassis.sql.migrate import migrate
 from chassis.telemetry.instruments import Telemetry
 from email_service.__main__ import Settings, build
 from email_service.failpoints import ACCEPT
 from email_service.messages import ClaimedMessage, MessageState
 from email_service.mime import Sender
-from email_service.spool.sql import Spool
+from email_service.spool.sql import MIGRATIONS, Spool
 from shop.address_pb2 import Address
 from shop.cart_pb2 import CartItem
 from shop.email_pb2 import SendOrderConfirmationRequest
@@ -280,6 +281,7 @@ async def test_a_batch_is_one_transaction_on_postgresql(postgres_url: str) -> No
 
 async def test_without_settings_messages_wait_in_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    migrate("sqlite:///.shop/email.db", MIGRATIONS)
     for _start in range(2):
         async with serve() as running:
             await running.email.SendOrderConfirmation(confirmation())

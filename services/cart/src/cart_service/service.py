@@ -6,7 +6,7 @@ from typing_extensions import override
 
 from cart_service.domain import Addition, CartStore, Line, NewQuantity, Purchase, check_user_id
 from chassis.errors import REFUSALS
-from chassis.rpc.calls import ServicerContext, metadata_value
+from chassis.rpc.calls import ServicerContext, metadata_of, metadata_value
 from chassis.telemetry import semconv
 from chassis.telemetry.instruments import Telemetry
 from chassis.values.fields import limit_count, require_present
@@ -24,8 +24,8 @@ class CartService(cart_pb2_grpc.CartServiceServicer):
     async def AddItem(self, request: cart_pb2.AddItemRequest, context: ServicerContext) -> empty_pb2.Empty:
         """Add a product, at most once per `idempotency-key`. With `anonymous-cart`, a new cart is anonymous."""
         require_present(request.HasField("item"), "item")
-        item, key = request.item, metadata_value(context, "idempotency-key")
-        anonymous = metadata_value(context, "anonymous-cart") is not None
+        item, metadata = request.item, metadata_of(context)
+        key, anonymous = metadata.get("idempotency-key"), "anonymous-cart" in metadata
         addition = Addition(request.user_id, item.product_id, item.quantity, key, anonymous)
         if await self._carts.add(addition):
             self._items_added.add(addition.quantity)

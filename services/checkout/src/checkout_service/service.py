@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing_extensions import override
 
 from chassis.errors import InvalidArgument, NotFound
-from chassis.rpc.calls import ServicerContext, idempotency_key, metadata_value
+from chassis.rpc.calls import ServicerContext, idempotency_key, metadata_of
 from chassis.rpc.wire import money_to_wire, parse_wire_time, time_to_wire
 from chassis.sql.retention import Retention
 from chassis.values import paging
@@ -43,7 +43,8 @@ class CheckoutService(checkout_pb2_grpc.CheckoutServiceServicer, orders_pb2_grpc
     async def PlaceOrder(
         self, request: checkout_pb2.PlaceOrderRequest, context: ServicerContext
     ) -> checkout_pb2.PlaceOrderResponse:
-        key, expected_total = idempotency_key(context), metadata_value(context, "expected-total")
+        metadata = metadata_of(context)
+        key, expected_total = idempotency_key(metadata), metadata.get("expected-total")
         outcome = await self._placer.place(request_from_wire(request, key, expected_total))
         if isinstance(outcome, Replayed):
             context.set_trailing_metadata(REPLAYED)

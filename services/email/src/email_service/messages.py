@@ -34,7 +34,7 @@ class MessageState(StrEnum):
     REFUSED = "REFUSED"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class NewMessage:
     """A message to store. `content` is MIME with CRLF line endings; `digests` come from `domain.digests_of`."""
 

@@ -1,13 +1,14 @@
 """Servicers for shop.PaymentService and shop.internal.PaymentLedger."""
 
 import uuid
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import structlog
 from typing_extensions import override
 
 from chassis.failpoints import Failpoints
-from chassis.rpc.calls import ServicerContext, idempotency_key, metadata_value
+from chassis.rpc.calls import ServicerContext, idempotency_key, metadata_of
 from chassis.rpc.wire import money_to_wire, parse_wire_time, time_to_wire
 from chassis.values import paging
 from chassis.values.digests import FINGERPRINT_LENGTH, digest, optional_digest
@@ -33,8 +34,9 @@ class PaymentService(payment_pb2_grpc.PaymentServiceServicer):
 
     @override
     async def Charge(self, request: payment_pb2.ChargeRequest, context: ServicerContext) -> payment_pb2.ChargeResponse:
-        key = idempotency_key(context) or str(uuid.uuid4())
-        charge = _charge_from_wire(request, context)
+        metadata = metadata_of(context)
+        key = idempotency_key(metadata) or str(uuid.uuid4())
+        charge = _charge_from_wire(request, metadata)
         await self._failpoints.reach(failpoints.CHARGE[0])
         entry = await self._processor.charge(key, charge)
         if entry.existing:  # tell the caller the charge's age: shipping may have deleted an old charge's shipment
@@ -87,11 +89,11 @@ class PaymentLedger(ledger_pb2_grpc.PaymentLedgerServicer):
         )
 
 
-def _id_of(context: ServicerContext, name: str) -> str:
-    return limit_text(metadata_value(context, name) or "", name, max_length=_MAX_ID_LENGTH)
+def _id_in(metadata: Mapping[str, str], name: str) -> str:
+    return limit_text(metadata.get(name, ""), name, max_length=_MAX_ID_LENGTH)
 
 
-def _charge_from_wire(request: payment_pb2.ChargeRequest, context: ServicerContext) -> ChargeRequest:
+def _charge_from_wire(request: payment_pb2.ChargeRequest, metadata: Mapping[str, str]) -> ChargeRequest:
     """Convert the request. Raise InvalidArgument if the amount or the card is missing."""
     require_present(request.HasField("amount"), "amount")
     require_present(request.HasField("credit_card"), "credit_card")
@@ -106,8 +108,8 @@ def _charge_from_wire(request: payment_pb2.ChargeRequest, context: ServicerConte
             card.credit_card_expiration_year,
             card.credit_card_expiration_month,
         ),
-        _id_of(context, "request-fingerprint"),
-        _id_of(context, "purchase-id"),
+        _id_in(metadata, "request-fingerprint"),
+        _id_in(metadata, "purchase-id"),
     )
 
 

@@ -7,7 +7,7 @@ import structlog
 from typing_extensions import override
 
 from chassis.failpoints import Failpoints
-from chassis.rpc.calls import ServicerContext, idempotency_key, metadata_value
+from chassis.rpc.calls import ServicerContext, idempotency_key, metadata_of
 from chassis.rpc.wire import address_from_wire, money_to_wire, parse_wire_time, time_to_wire
 from chassis.values import paging
 from chassis.values.datafile import DataFile
@@ -45,9 +45,10 @@ class ShippingService(shipping_pb2_grpc.ShippingServiceServicer):
         self, request: shipping_pb2.ShipOrderRequest, context: ServicerContext
     ) -> shipping_pb2.ShipOrderResponse:
         """Ship the items, once per `idempotency-key`."""
-        key = idempotency_key(context) or str(uuid.uuid4())
+        metadata = metadata_of(context)
+        key = idempotency_key(metadata) or str(uuid.uuid4())
         parcel = _parcel_from_wire(request)
-        charged_at = parse_seconds(metadata_value(context, "charged-at") or "0", "charged-at")
+        charged_at = parse_seconds(metadata.get("charged-at") or "0", "charged-at")
         await self._failpoints.reach(failpoints.SHIP[0])
         shipment = await self._shipper.ship(key, parcel, charged_at)
         log.debug("shipped", tracking_id=shipment.tracking_id, pieces=parcel.pieces)

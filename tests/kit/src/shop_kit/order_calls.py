@@ -19,6 +19,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.sdk.trace.sampling import ParentBasedTraceIdRatio
 
 from chassis.rpc import listener, server
+from chassis.sql.migrate import migrate
 from chassis.telemetry import logging
 from chassis.telemetry.instruments import SCOPE, Telemetry
 from checkout_service import queue_workers
@@ -57,7 +58,9 @@ async def place_orders(folder: Path, ratio: float) -> None:
     async with AsyncExitStack() as stack:
         for name in ("cart", "product_catalog", "currency", "shipping", "payment", "email", "checkout"):
             main = import_module(f"{name}_service.__main__")
-            url = f"sqlite:///{folder / name}.db" if hasattr(main, "MIGRATIONS") and name != "cart" else None
+            url = None
+            if name in {"shipping", "payment", "email", "checkout"}:
+                migrate(url := f"sqlite:///{folder / name}.db", main.MIGRATIONS)
             settings = load_settings(main.Settings, {**addresses, "database_url": url})
             service = server.Service(settings, Telemetry(provider.get_tracer(SCOPE), is_exported=True))
             await stack.enter_async_context(server.serving(service, main.build(settings, service)))

@@ -1,5 +1,6 @@
 """Reads the metadata of served calls, and records served and outgoing calls."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import grpc
@@ -12,14 +13,19 @@ from chassis.values.fields import parse_idempotency_key
 ServicerContext = grpc.aio.ServicerContext[Any, Any]
 
 
+def metadata_of(context: ServicerContext) -> dict[str, str]:
+    """Return the call's metadata by name, with the first value of each name. gRPC converts it anew at each call."""
+    return {name: str(value) for name, value in [*(context.invocation_metadata() or ())][::-1]}
+
+
 def metadata_value(context: ServicerContext, name: str) -> str | None:
     """Return the first metadata value with this name, such as `if-match`, or None if the caller sent none."""
-    return next((str(value) for key, value in context.invocation_metadata() or () if key == name), None)
+    return metadata_of(context).get(name)
 
 
-def idempotency_key(context: ServicerContext) -> str | None:
+def idempotency_key(metadata: Mapping[str, str]) -> str | None:
     """Return the call's `idempotency-key`, or None if there is none. Raise InvalidArgument if the key is malformed."""
-    given = metadata_value(context, "idempotency-key")
+    given = metadata.get("idempotency-key")
     return None if given is None else parse_idempotency_key(given)
 
 

@@ -32,6 +32,16 @@ def address_from_wire(message: address_pb2.Address) -> Address:
     return Address(message.street_address, message.city, message.state, message.country, message.zip_code)
 
 
+def address_to_wire(address: Address) -> address_pb2.Address:
+    return address_pb2.Address(
+        street_address=address.street_address,
+        city=address.city,
+        state=address.state,
+        country=address.country,
+        zip_code=address.zip_code,
+    )
+
+
 def time_to_wire(seconds: float) -> Timestamp:
     """Convert seconds since 1970 to a timestamp, rounded to microseconds."""
     timestamp = Timestamp()

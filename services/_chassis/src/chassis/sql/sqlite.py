@@ -6,7 +6,7 @@ import sqlite3
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, suppress
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
@@ -143,8 +143,7 @@ def _execute_unlocked(connection: sqlite3.Connection, text: str, within_seconds:
     deadline = time.monotonic() + within_seconds
     while True:
         try:
-            with closing(connection.cursor()) as cursor:
-                cursor.execute(text)
+            connection.execute(text)
         except sqlite3.OperationalError as error:
             if not _is_locked(error) or time.monotonic() > deadline:
                 raise

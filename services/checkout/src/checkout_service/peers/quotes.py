@@ -8,14 +8,14 @@ from typing_extensions import override
 
 from chassis.cache import TtlCache
 from chassis.errors import InvalidArgument, OutOfRange
-from chassis.rpc.wire import money_from_wire, money_to_wire
+from chassis.rpc.wire import address_to_wire, money_from_wire, money_to_wire
 from chassis.telemetry import semconv
 from chassis.telemetry.instruments import Telemetry
 from chassis.values.addresses import Address
 from chassis.values.money import Money
 from checkout_service.domain import Cart, CartLine, ProductWithdrawn, QuoteRefused
 from checkout_service.peers.errors import READ_REFUSALS, reading
-from checkout_service.peers.wire import address_to_wire, lines_from_wire, lines_to_wire
+from checkout_service.peers.wire import lines_from_wire, lines_to_wire
 from checkout_service.ports import Quotes
 from shop import cart_pb2, currency_pb2, product_catalog_pb2, shipping_pb2
 from shop.cart_pb2_grpc import CartServiceStub

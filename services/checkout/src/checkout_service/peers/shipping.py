@@ -5,13 +5,13 @@ from collections.abc import Sequence
 from typing_extensions import override
 
 from chassis.errors import DomainError, Unimplemented
-from chassis.rpc.wire import time_to_wire
+from chassis.rpc.wire import address_to_wire, time_to_wire
 from chassis.values.addresses import Address
 from checkout_service.commands import Fenced, Forgotten, InDoubt, KeyReused, ShipOutcome, Shipped, Unsupported
 from checkout_service.domain import OrderLine
 from checkout_service.peers.errors import refused_or_in_doubt
 from checkout_service.peers.internal_service import InternalService
-from checkout_service.peers.wire import address_to_wire, lines_to_wire
+from checkout_service.peers.wire import lines_to_wire
 from checkout_service.ports import Shipping
 from shop import shipping_pb2
 from shop.shipping_pb2_grpc import ShippingServiceStub

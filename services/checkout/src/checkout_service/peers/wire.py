@@ -2,15 +2,13 @@
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import asdict
 
-from chassis.rpc.wire import address_from_wire, money_to_wire
-from chassis.values.addresses import Address
+from chassis.rpc.wire import address_from_wire, address_to_wire, money_to_wire
 from chassis.values.money import parse_amount
 from checkout_service.domain import Card, CartLine, OrderLine
 from checkout_service.ports import Entry
 from checkout_service.requests import OrderRequest
-from shop import address_pb2, cart_pb2, checkout_pb2, order_pb2, payment_pb2
+from shop import cart_pb2, checkout_pb2, order_pb2, payment_pb2
 
 
 def request_from_wire(
@@ -49,10 +47,6 @@ def lines_from_wire(items: Iterable[cart_pb2.CartItem]) -> tuple[CartLine, ...]:
     for item in items:
         quantities[item.product_id] += item.quantity
     return tuple(CartLine(*line) for line in quantities.items())
-
-
-def address_to_wire(address: Address) -> address_pb2.Address:
-    return address_pb2.Address(**asdict(address))
 
 
 def lines_to_wire(lines: Iterable[CartLine | OrderLine]) -> list[cart_pb2.CartItem]:

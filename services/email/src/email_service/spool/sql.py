@@ -4,7 +4,6 @@ import asyncio
 from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,6 @@ import structlog
 
 from chassis.background import log_errors
 from chassis.sql.database import Database, Parameters, Row, listed
-from chassis.sql.migrate import migrate
 from chassis.sql.opening import open_database
 from chassis.sql.queue_head import QueueHead
 from chassis.sql.url import sqlite_path
@@ -45,8 +43,7 @@ _MAX_CHANGES = 1_000
 
 @asynccontextmanager
 async def open_spool(url: str, telemetry: Telemetry | None = None) -> AsyncIterator["Spool"]:
-    """Migrate the database and open the spool in it. See chassis.sql.url for the URL formats."""
-    migrate(url, MIGRATIONS)
+    """Open the spool in a migrated database. See chassis.sql.url for the URL formats."""
     async with open_database(url, telemetry, unavailable=SpoolUnavailable) as opened:
         if sqlite_path(url) is not None:  # no other process uses the file, so all its claims are stale
             await log_errors(opened.write((statements.RELEASE_CLAIMS, {})), "claims remain until they expire")
@@ -69,7 +66,7 @@ class Spool:
         """Store messages whose ids are new, in one transaction. Return the states of all messages with these ids."""
         # Sort by id: transactions that lock the same messages in different orders could deadlock.
         in_order = sorted(messages, key=lambda message: message.message_id)
-        added = await self._database.write(*((statements.ADD, asdict(message)) for message in in_order))
+        added = await self._database.write(*((statements.ADD, vars(message)) for message in in_order))
         self.wake.set()
         return {message.message_id: MessageState(row["state"]) for message, (row,) in zip(in_order, added, strict=True)}
 

@@ -15,7 +15,6 @@ import structlog
 from typing_extensions import override
 
 from chassis.sql.database import NOW, Database, Row, listed
-from chassis.sql.migrate import migrate
 from chassis.sql.opening import open_database
 from chassis.sql.queue_head import QueueHead
 from chassis.telemetry.instruments import Telemetry
@@ -62,8 +61,7 @@ DELETE_OLD = f"""
 
 @asynccontextmanager
 async def open_manifest(url: str, telemetry: Telemetry | None = None) -> AsyncIterator[Manifest]:
-    """Migrate the database and open its manifest. See chassis.sql.url for the URL formats."""
-    migrate(url, MIGRATIONS)
+    """Open the manifest in a migrated database. See chassis.sql.url for the URL formats."""
     async with open_database(url, telemetry, unavailable=ManifestUnavailable) as opened:
         yield SqlManifest(opened)
 

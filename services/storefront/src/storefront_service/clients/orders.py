@@ -1,12 +1,12 @@
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC
 
 from chassis.errors import NotFound
-from chassis.rpc.wire import money_from_wire
+from chassis.rpc.wire import address_to_wire, money_from_wire
 from chassis.values.countries import format_postal_code
 from chassis.values.money import Money
-from shop import address_pb2, checkout_pb2, order_pb2, payment_pb2
+from shop import checkout_pb2, order_pb2, payment_pb2
 from shop.checkout_pb2_grpc import CheckoutServiceStub
 from shop_internal import orders_pb2
 from shop_internal.orders_pb2_grpc import OrderJournalStub, OrderQuotesStub
@@ -68,7 +68,7 @@ def _request_to_wire(user_id: str, currency: str, form: OrderForm) -> checkout_p
         user_id=user_id,
         user_currency=currency,
         email=form.email,
-        address=address_pb2.Address(**asdict(form.address)),
+        address=address_to_wire(form.address),
         credit_card=payment_pb2.CreditCardInfo(
             credit_card_number=form.card_number,
             credit_card_cvv=form.cvv,
