@@ -87,13 +87,15 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     ORDER_NOT_FOUND: _ErrorReason.ValueType  # 23
     """NOT_FOUND: The journal has no order with this id."""
     ORDER_NEEDS_REVIEW: _ErrorReason.ValueType  # 40
-    """FAILED_PRECONDITION: The card was charged, and whether the order was shipped is unknown or differs from the
-    request; an operator must settle it. Metadata has order_id.
+    """FAILED_PRECONDITION: Whether the order was charged or shipped is unknown, or its content differs from the request;
+    an operator must settle it. Metadata has order_id.
     """
     ORDER_SETTLED: _ErrorReason.ValueType  # 43
     """FAILED_PRECONDITION: An operator has closed the order; it is never continued. Metadata has order_id."""
     SETTLEMENT_REFUSED: _ErrorReason.ValueType  # 44
-    """FAILED_PRECONDITION: Only an order that needs an operator can be settled. Metadata has order_id and state."""
+    """FAILED_PRECONDITION: The order has ended or is being settled, or payment or shipping contradict the decision.
+    Metadata has order_id and state.
+    """
     CARD_NUMBER_INVALID: _ErrorReason.ValueType  # 24
     """--- Payment; checkout passes its refusals on ---
 
@@ -211,13 +213,15 @@ ORDER_IN_FLIGHT: ErrorReason.ValueType  # 22
 ORDER_NOT_FOUND: ErrorReason.ValueType  # 23
 """NOT_FOUND: The journal has no order with this id."""
 ORDER_NEEDS_REVIEW: ErrorReason.ValueType  # 40
-"""FAILED_PRECONDITION: The card was charged, and whether the order was shipped is unknown or differs from the
-request; an operator must settle it. Metadata has order_id.
+"""FAILED_PRECONDITION: Whether the order was charged or shipped is unknown, or its content differs from the request;
+an operator must settle it. Metadata has order_id.
 """
 ORDER_SETTLED: ErrorReason.ValueType  # 43
 """FAILED_PRECONDITION: An operator has closed the order; it is never continued. Metadata has order_id."""
 SETTLEMENT_REFUSED: ErrorReason.ValueType  # 44
-"""FAILED_PRECONDITION: Only an order that needs an operator can be settled. Metadata has order_id and state."""
+"""FAILED_PRECONDITION: The order has ended or is being settled, or payment or shipping contradict the decision.
+Metadata has order_id and state.
+"""
 CARD_NUMBER_INVALID: ErrorReason.ValueType  # 24
 """--- Payment; checkout passes its refusals on ---
 

@@ -51,6 +51,8 @@ class _OrderStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_OrderState
     """Whether it was charged or shipped is unknown; an operator must settle it."""
     ORDER_STATE_SETTLED: _OrderState.ValueType  # 10
     """Closed by an operator. It no longer holds its cart, for which payment accepts a charge once this one is released."""
+    ORDER_STATE_SETTLING: _OrderState.ValueType  # 11
+    """An operator's decision is being carried out."""
 
 class OrderState(_OrderState, metaclass=_OrderStateEnumTypeWrapper): ...
 
@@ -75,6 +77,8 @@ ORDER_STATE_NEEDS_REVIEW: OrderState.ValueType  # 9
 """Whether it was charged or shipped is unknown; an operator must settle it."""
 ORDER_STATE_SETTLED: OrderState.ValueType  # 10
 """Closed by an operator. It no longer holds its cart, for which payment accepts a charge once this one is released."""
+ORDER_STATE_SETTLING: OrderState.ValueType  # 11
+"""An operator's decision is being carried out."""
 Global___OrderState: _TypeAlias = OrderState  # noqa: Y015
 
 @_typing.final
@@ -373,13 +377,15 @@ class SettleOrderRequest(_message.Message):
     they could be a card number.
     """
     refunded: _builtins.str
-    """The charge was refunded: the reason. SETTLED."""
+    """The charge was refunded, or is to be released: the reason. SETTLED, unless shipping has sent the order."""
     shipped: _builtins.str
     """It was shipped, under this tracking id of up to 200 characters. SHIPPED, with confirmation and removal of the
-    items from the cart; only from NEEDS_REVIEW.
+    items from the cart, unless payment has no charge.
     """
     dismissed: _builtins.str
-    """Nothing, or something else: the reason. SETTLED."""
+    """Nothing, or something else: the reason. SETTLED; of a SHIPPED order, gives up the notifications: DONE. Of a
+    SETTLING order, no longer waits for payment and shipping.
+    """
     def __init__(
         self,
         *,

@@ -97,8 +97,9 @@ class OrderJournalServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def SettleOrder(self, request, context):
-        """Closes an order in NEEDS_REFUND or NEEDS_REVIEW. In any other state FAILED_PRECONDITION; an unknown id is
-        NOT_FOUND.
+        """Records what an operator decided about an order that has not ended, then carries it out. If payment or shipping
+        does not respond, the order is SETTLING until it does. If the order has ended, another decision is being carried
+        out, or their records contradict the decision: FAILED_PRECONDITION. An unknown id is NOT_FOUND.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -27,8 +27,9 @@ class OrderJournalStub:
     RequeueNotifications: _aio.UnaryUnaryMultiCallable[_orders_pb2.RequeueNotificationsRequest, _orders_pb2.RequeueNotificationsResponse]
     """Makes an order's dead letters due again. An unknown id is NOT_FOUND."""
     SettleOrder: _aio.UnaryUnaryMultiCallable[_orders_pb2.SettleOrderRequest, _orders_pb2.SettleOrderResponse]
-    """Closes an order in NEEDS_REFUND or NEEDS_REVIEW. In any other state FAILED_PRECONDITION; an unknown id is
-    NOT_FOUND.
+    """Records what an operator decided about an order that has not ended, then carries it out. If payment or shipping
+    does not respond, the order is SETTLING until it does. If the order has ended, another decision is being carried
+    out, or their records contradict the decision: FAILED_PRECONDITION. An unknown id is NOT_FOUND.
     """
 
 class OrderJournalServicer(metaclass=_abc_1.ABCMeta):
@@ -72,8 +73,9 @@ class OrderJournalServicer(metaclass=_abc_1.ABCMeta):
         request: _orders_pb2.SettleOrderRequest,
         context: _aio.ServicerContext[_orders_pb2.SettleOrderRequest, _abc.Awaitable[_orders_pb2.SettleOrderResponse]],
     ) -> _abc.Awaitable[_orders_pb2.SettleOrderResponse]:
-        """Closes an order in NEEDS_REFUND or NEEDS_REVIEW. In any other state FAILED_PRECONDITION; an unknown id is
-        NOT_FOUND.
+        """Records what an operator decided about an order that has not ended, then carries it out. If payment or shipping
+        does not respond, the order is SETTLING until it does. If the order has ended, another decision is being carried
+        out, or their records contradict the decision: FAILED_PRECONDITION. An unknown id is NOT_FOUND.
         """
 
 def add_OrderJournalServicer_to_server(servicer: OrderJournalServicer, server: _aio.Server) -> None: ...

@@ -12,6 +12,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from chassis.errors import FailedPrecondition, Unavailable
 from chassis.values import paging
 from checkout_service.journal import sql
+from shop.shipping_pb2 import ShipOrderRequest
 from shop_internal import orders_pb2
 from shop_kit.checkouts import Checkout
 from shop_kit.failing import error_of
@@ -130,7 +131,7 @@ async def place_and_need(state: str, checkout: Checkout, run_sql: RunSql, key: s
     checkout.peers.ledger.faults["Void"] = Fault(FailedPrecondition("no"))
     order_id: str = (await checkout.refused(key)).metadata["order_id"]
     assert await checkout.states() == ["NEEDS_REFUND"]
-    run_sql(f"UPDATE orders SET state = '{state}'")  # noqa: S608 - a constant
+    run_sql(f"UPDATE orders SET state = '{state}', lease_until = lease_until + 300")  # noqa: S608 - a constant
     checkout.peers.shipping.faults.clear()
     checkout.peers.ledger.faults.clear()
     return order_id
@@ -143,17 +144,18 @@ async def settle(checkout: Checkout, order_id: str, **fields: str) -> orders_pb2
 
 
 async def last_step(checkout: Checkout, order_id: str) -> tuple[str, str]:
-    (event,) = [event for event in (await checkout.shown(order_id)).history if event.step.startswith("settled")]
+    (event,) = [event for event in (await checkout.shown(order_id)).history if event.step.startswith("settled_")]
     return event.step, event.detail
 
 
-@pytest.mark.parametrize("state", ["NEEDS_REFUND", "NEEDS_REVIEW"])
+@pytest.mark.parametrize("state", ["CHARGING", "VOIDING", "NEEDS_REFUND", "NEEDS_REVIEW"])
 @pytest.mark.parametrize("outcome", ["refunded", "dismissed"])
 async def test_a_settled_order_is_closed_for_its_caller_and_frees_its_cart(
     checkout: Checkout, run_sql: RunSql, state: str, outcome: str
 ) -> None:
     order_id = await place_and_need(state, checkout, run_sql)
-    assert (await checkout.refused("another")).reason == "CART_ORDERED"
+    if state.startswith("NEEDS"):
+        assert (await checkout.refused("another")).reason == "CART_ORDERED"
     settled = await settle(checkout, order_id, **{outcome: "bank reference R-7"})
     assert (settled.state, settled.stuck) == (orders_pb2.ORDER_STATE_SETTLED, False)
     assert await last_step(checkout, order_id) == (f"settled_{outcome}", "eve: bank reference R-7")
@@ -194,9 +196,9 @@ async def test_an_order_settled_as_shipped_is_confirmed_and_answers_its_caller(
 
 @pytest.mark.parametrize(
     ("state", "fields"),
-    [("DONE", {"refunded": "R-7"}), ("NEEDS_REFUND", {"shipped": "T-1"}), ("SETTLED", {"dismissed": "again"})],
+    [("SHIPPED", {"refunded": "R-7"}), *((state, {"dismissed": "again"}) for state in ("DONE", "DECLINED", "SETTLED"))],
 )
-async def test_only_an_order_that_needs_an_operator_is_settled(
+async def test_only_an_order_that_has_not_ended_is_settled(
     checkout: Checkout, run_sql: RunSql, state: str, fields: dict[str, str]
 ) -> None:
     order_id = await place_and_need(state, checkout, run_sql)
@@ -204,6 +206,52 @@ async def test_only_an_order_that_needs_an_operator_is_settled(
     assert refused.code() is grpc.StatusCode.FAILED_PRECONDITION
     assert f"order in state {state} cannot" in (refused.details() or "")
     assert await checkout.states() == [state]
+
+
+@pytest.mark.parametrize(
+    ("fields", "contradiction"),
+    [
+        ({"shipped": "T-1"}, "payment has no charge"),
+        ({"shipped": "T-1"}, "shipping has sent track-"),
+        ({"refunded": "R-7"}, "shipping has sent track-"),
+    ],
+)
+async def test_a_decision_that_records_contradict_is_not_carried_out(
+    checkout: Checkout, run_sql: RunSql, fields: dict[str, str], contradiction: str
+) -> None:
+    order_id = await place_and_need("NEEDS_REVIEW", checkout, run_sql)
+    if contradiction.startswith("payment"):
+        checkout.peers.payment.ledger[f"{order_id}:1"] = "voided"
+    else:
+        checkout.peers.shipping.shipments[order_id] = ShipOrderRequest()
+    kept = dict(checkout.peers.payment.ledger)
+    assert contradiction in str((await error_of(settle(checkout, order_id, **fields))).details())
+    assert (await checkout.states(), checkout.peers.payment.ledger) == (["NEEDS_REVIEW"], kept)
+
+
+async def test_the_first_of_two_decisions_is_carried_out_as_soon_as_payment_responds(
+    checkout: Checkout, run_sql: RunSql
+) -> None:
+    order_id = await place_and_need("NEEDS_REVIEW", checkout, run_sql)
+    checkout.peers.ledger.faults["Void"] = Fault(Unavailable("down"))
+    assert (await settle(checkout, order_id, refunded="R-7")).state == orders_pb2.ORDER_STATE_SETTLING
+    refused = await error_of(settle(checkout, order_id, shipped="T-1"))
+    assert "order in state SETTLING cannot" in (refused.details() or "")
+    checkout.peers.ledger.faults.clear()
+    await checkout.until_states("SETTLED")
+    assert list(checkout.peers.payment.ledger.values()) == ["voided"]
+
+
+@pytest.mark.parametrize(("state", "after", "left"), [("SHIPPED", "DONE", []), ("SETTLING", "SETTLED", ["email"])])
+async def test_what_never_succeeds_is_dismissed(
+    checkout: Checkout, run_sql: RunSql, state: str, after: str, left: list[str]
+) -> None:
+    order_id = await place_and_need(state, checkout, run_sql)
+    run_sql(f"INSERT INTO outbox VALUES ('{order_id}', 'email', 0, 0, '', 0)")  # noqa: S608 - a constant
+    checkout.peers.ledger.faults["ResolveOrFence"] = Fault(Unavailable("down"))
+    await settle(checkout, order_id, dismissed="by telephone")
+    (order,) = await checkout.listed()
+    assert (await checkout.states(), list(order.dead_letters)) == ([after], left)
 
 
 async def test_each_change_of_state_is_logged_and_a_placed_order_at_info_once(checkout: Checkout) -> None:

@@ -28,7 +28,7 @@ PARAMETERS: dict[str, Any] = {
     **dict.fromkeys(("order_id", "scope", "fingerprint", "user_id", "email", "cart_etag", "currency_code"), "7"),
     **dict.fromkeys(("worker", "owner", "new_owner", "traceparent", "reason", "refusal", "step"), "x"),
     **dict.fromkeys(("transaction_id", "tracking_id"), "x"),
-    **dict.fromkeys(("attempt", "epoch", "total_units", "total_nanos", "failures", "further_attempts"), 1),
+    **dict.fromkeys(("attempt", "epoch", "total_units", "total_nanos", "failures", "new_attempt", "new_epoch"), 1),
     **dict.fromkeys(("lease_seconds", "recovery_lease_seconds", "outbox_lease_seconds", "delay_seconds"), 30.0),
     **dict.fromkeys(("max_ahead_seconds", "stuck_seconds", "older_than_seconds"), 60.0),
     "snapshot": b"{}",

@@ -56,7 +56,7 @@ async def build(
         orders = CheckoutService(placer)
         service.add_servicer(add_CheckoutServiceServicer_to_server, orders)
         service.add_internal_servicer(add_OrderQuotesServicer_to_server, orders)
-        operators = OrderJournal(journal, peers.payment, retention, metrics)
+        operators = OrderJournal(journal, executor, retention)
         service.add_internal_servicer(add_OrderJournalServicer_to_server, operators)
         async with in_background(recovery.run, outbox.run, retention.run):
             yield

@@ -35,7 +35,7 @@ class NothingToPay(FailedPrecondition):
 
 
 class State(StrEnum):
-    """The state of an order. CHARGING and VOIDING are open: a worker must still finish the order."""
+    """The state of an order. CHARGING, VOIDING and SETTLING are open: a worker must still finish the order."""
 
     CHARGING = "CHARGING"
     SHIPPED = "SHIPPED"
@@ -46,11 +46,13 @@ class State(StrEnum):
     NEEDS_REFUND = "NEEDS_REFUND"
     NEEDS_REVIEW = "NEEDS_REVIEW"
     ABANDONED = "ABANDONED"
+    SETTLING = "SETTLING"
+    """An operator has decided how the order ends, and a worker must carry the decision out."""
     SETTLED = "SETTLED"
     """An operator has closed the order, which no longer changes and no longer holds its cart."""
 
 
-OPEN = (State.CHARGING, State.VOIDING)
+OPEN = (State.CHARGING, State.VOIDING, State.SETTLING)
 PLACED = frozenset({State.SHIPPED, State.DONE})
 NEEDS_OPERATOR = frozenset({State.NEEDS_REFUND, State.NEEDS_REVIEW})
 REFUSED = frozenset({State.DECLINED, State.VOIDED, State.SETTLED}) | NEEDS_OPERATOR
@@ -58,6 +60,9 @@ REFUSED = frozenset({State.DECLINED, State.VOIDED, State.SETTLED}) | NEEDS_OPERA
 # In these states nothing stays charged, and the cart may be ordered again. In all other states except SETTLED, the
 # order holds its cart.
 RELEASED_CART = frozenset({State.ABANDONED, State.DECLINED, State.VOIDED})
+
+# What an operator can decide about an order, as its reason.
+SETTLED_REFUNDED, SETTLED_SHIPPED, SETTLED_DISMISSED = "SETTLED_REFUNDED", "SETTLED_SHIPPED", "SETTLED_DISMISSED"
 
 # If the journal has lost an order, record the order again only when it changes to one of these states: then its current
 # attempt was charged, so no later attempt can have been charged.
@@ -157,7 +162,8 @@ class Transition:
     """A change of an order's state, and the details to record. A change to CHARGING begins the next attempt.
 
     `refused_as`: the state in which a refused order ends once its next attempt is fenced. If an operator decided on the
-    change, the history gets `step`, the decision's name, and `detail`, which says who decided and why.
+    change, the history gets `step`, the decision's name, and `detail`, which says who decided and why. An operator's
+    change of a SHIPPED order deletes the order's outbox items.
     """
 
     before: State

@@ -10,7 +10,7 @@ from chassis.telemetry.instruments import Telemetry
 from chassis.telemetry.metrics import Attributes
 from chassis.telemetry.semconv import NOTIFICATION_KIND, ORDER_CURRENCY, ORDER_STATE, ORDER_STEP
 from chassis.values.money import NANOS_PER_UNIT
-from checkout_service.domain import NEEDS_OPERATOR, Order, State
+from checkout_service.domain import NEEDS_OPERATOR, OPEN, Order, State
 from checkout_service.ports import OUTBOX_KINDS, Statistics
 
 log = structlog.get_logger()
@@ -66,7 +66,7 @@ class OrderMetrics:
 
     def _observe_statistics(self, telemetry: Telemetry) -> None:
         observe, waiting = telemetry.observe, sorted(NEEDS_OPERATOR)
-        unfinished = (State.CHARGING, State.VOIDING, State.SHIPPED, *waiting)
+        unfinished = (*OPEN, State.SHIPPED, *waiting)
         observe(semconv.ORDERS, lambda: _by(ORDER_STATE, unfinished, self.statistics.orders))
         observe(semconv.OPERATOR_AGE, lambda: _by(ORDER_STATE, waiting, self.statistics.waiting_seconds))
         observe(semconv.OLDEST_OPEN_ORDER, lambda: [(self.statistics.oldest_open_seconds, ())])

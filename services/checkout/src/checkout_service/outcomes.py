@@ -60,6 +60,7 @@ _DECISIONS = {
     # order state: (decision if this request started the order, decision if another request for its cart did)
     State.CHARGING: (Decision.WAIT, Decision.WAIT),
     State.VOIDING: (Decision.WAIT, Decision.WAIT),
+    State.SETTLING: (Decision.WAIT, Decision.WAIT),
     State.SHIPPED: (Decision.REPLAY, Decision.SHARE_CART),
     State.DONE: (Decision.REPLAY, Decision.SHARE_CART),
     State.DECLINED: (Decision.REFUSE, Decision.BEGIN_AGAIN),

@@ -12,6 +12,7 @@ ends only after a worker has set a new fence: then no later attempt, even a lost
 """
 
 from collections.abc import Generator
+from dataclasses import replace
 from enum import Enum, auto
 from itertools import count
 from typing import Any, TypeAlias
@@ -42,7 +43,7 @@ from checkout_service.commands import (
     VoidOutcome,
     Wait,
 )
-from checkout_service.domain import RESTORABLE, Refusal, State, Transition
+from checkout_service.domain import RESTORABLE, SETTLED_REFUNDED, SETTLED_SHIPPED, Refusal, State, Transition
 from checkout_service.ports import Entry
 
 
@@ -63,7 +64,7 @@ Saga: TypeAlias = Generator[Command[Any], Any, SagaResult]
 MAX_ATTEMPTS_OF_RUN = 16
 
 RELEASED = Refusal("FailedPrecondition", "CHARGE_VOIDED", "the charge of this order was voided")
-IN_DOUBT = Refusal("FailedPrecondition", "CHARGE_IN_DOUBT", "payment cannot say whether it charged the card")
+IN_DOUBT = Refusal("FailedPrecondition", "LEDGER_UNAVAILABLE", "payment cannot say whether it charged the card")
 FORGOTTEN = Refusal("FailedPrecondition", "SHIPMENT_FORGOTTEN", "charged before shipping's oldest records")
 OTHER_CONTENT = Refusal("FailedPrecondition", "IDEMPOTENCY_KEY_REUSED", "charged or shipped before, with other content")
 
@@ -82,6 +83,8 @@ def take_over(entry: Entry) -> Saga:
 
 def recover(entry: Entry) -> Saga:
     """Continue an open order without its card."""
+    if entry.state is State.SETTLING and entry.refusal is not None:
+        return settle(entry.refusal, entry.tracking_id)
     if entry.state is State.VOIDING:
         return release(entry.refusal or RELEASED)
     return resolve(entry.refused_as or State.ABANDONED, entry.refusal)
@@ -160,6 +163,40 @@ def release(refusal: Refusal) -> Saga:
             return SagaResult.UNFINISHED
         case _:
             return (yield from _end(State.VOIDING, State.NEEDS_REFUND, refusal))
+
+
+def settle(decision: Refusal, tracking_id: str) -> Saga:
+    """Carry out an operator's decision about a SETTLING order, after fencing its charge and its shipment.
+
+    `tracking_id`: the tracking id that the operator gave, if the order was shipped. If the records of payment or
+    shipping contradict the decision, the order needs an operator again. Peers without records are taken to agree.
+    """
+    charge, _ = yield from _until_certain(Resolve())
+    charged_at = charge.charged_at if isinstance(charge, Charged | KeyReused) else 0.0
+    shipment, _ = yield from _until_certain(ResolveShipment(charged_at))
+    if isinstance(charge, InDoubt) or isinstance(shipment, InDoubt):
+        return SagaResult.UNFINISHED
+    shipped_as = shipment.tracking_id if isinstance(shipment, Shipped) else ""
+    after, contradiction = State.SETTLED, ""
+    if decision.reason == SETTLED_SHIPPED:
+        after = State.SHIPPED
+        if isinstance(charge, Fenced | Released | Refused):
+            contradiction = "payment has no charge"
+        elif shipped_as not in {"", tracking_id}:
+            contradiction = f"shipping has sent {shipped_as}"
+    elif decision.reason == SETTLED_REFUNDED:
+        if shipped_as:
+            contradiction = f"shipping has sent {shipped_as}"
+        # Void a charge even if an operator has refunded it by hand: payment captures only one charge per cart, so
+        # otherwise the cart could not be ordered again.
+        elif isinstance((yield from _until_certain(Void()))[0], InDoubt):
+            return SagaResult.UNFINISHED
+    if contradiction:
+        after, tracking_id = State.NEEDS_REVIEW, ""
+        decision = replace(decision, reason="SETTLEMENT_REFUSED", message=contradiction)
+    step, detail = decision.reason.lower(), decision.message
+    updated = yield Update(Transition(State.SETTLING, after, "", tracking_id, decision, step=step, detail=detail))
+    return SagaResult.SETTLED if updated else SagaResult.SUPERSEDED
 
 
 def _ship(charged: Charged, *, resumed: bool) -> Saga:

@@ -12,14 +12,14 @@ from chassis.values import paging
 from chassis.values.digests import FINGERPRINT_LENGTH, digest, items_digest, optional_digest, prices_digest
 from chassis.values.fields import limit_count, limit_text, require_between, require_text
 from checkout_service.domain import State
+from checkout_service.executor import Executor
 from checkout_service.journal.sql import Journal
-from checkout_service.metrics import OrderMetrics
 from checkout_service.outcomes import Replayed
 from checkout_service.peers.wire import lines_to_wire, order_to_wire, request_from_wire
 from checkout_service.placing import OrderPlacer
-from checkout_service.ports import Entry, Event, Payment
+from checkout_service.ports import Entry, Event
 from checkout_service.requests import MAX_USER_ID_LENGTH
-from checkout_service.settling import settle, settlement
+from checkout_service.settling import decision_of, settle
 from shop import checkout_pb2, checkout_pb2_grpc, order_pb2
 from shop_internal import orders_pb2, orders_pb2_grpc, record_digests_pb2
 
@@ -60,11 +60,10 @@ class CheckoutService(checkout_pb2_grpc.CheckoutServiceServicer, orders_pb2_grpc
 class OrderJournal(orders_pb2_grpc.OrderJournalServicer):
     """The internal service that shows orders to operators, requeues dead letters, and settles orders."""
 
-    def __init__(self, journal: Journal, payment: Payment, retention: Retention, metrics: OrderMetrics) -> None:
+    def __init__(self, journal: Journal, executor: Executor, retention: Retention) -> None:
         self._journal = journal
-        self._payment = payment
+        self._executor = executor
         self._retention = retention
-        self._metrics = metrics
 
     @override
     async def ListOrders(
@@ -129,10 +128,10 @@ class OrderJournal(orders_pb2_grpc.OrderJournalServicer):
         outcome = request.WhichOneof("outcome")
         if outcome is None:
             raise InvalidArgument.field("outcome", "must be one of refunded, shipped and dismissed")
-        transition = settlement(outcome, getattr(request, outcome), request.by)
-        await settle(await self._read(request.order_id), transition, self._journal, self._payment, self._metrics)
-        settled = await self._to_wire([await self._read(request.order_id)])
-        return orders_pb2.SettleOrderResponse(order=settled[0])
+        decision, tracking_id = decision_of(outcome, getattr(request, outcome), request.by)
+        found = await self._read(request.order_id)
+        settled = await settle(found, decision, tracking_id, self._journal, self._executor)
+        return orders_pb2.SettleOrderResponse(order=(await self._to_wire([settled]))[0])
 
     async def _read(self, order_id: str) -> Entry:
         found = await self._journal.read(require_text(order_id, "order_id", max_length=_MAX_ID_LENGTH))

@@ -1,45 +1,57 @@
-"""Settles orders that need an operator, according to the operator's decision."""
+"""Settles orders that have not ended, according to an operator's decision."""
 
-from dataclasses import replace
+import asyncio
 
-from chassis.errors import FailedPrecondition, InvalidArgument, Unavailable
+from chassis.errors import FailedPrecondition, InvalidArgument
 from chassis.values.fields import require_words
-from checkout_service.commands import InDoubt
-from checkout_service.domain import CARD_NUMBER, NEEDS_OPERATOR, State, Transition
+from checkout_service import saga
+from checkout_service.domain import CARD_NUMBER, NEEDS_OPERATOR, OPEN, SETTLED_DISMISSED, Refusal, State, Transition
+from checkout_service.executor import Executor
 from checkout_service.journal.sql import Journal
-from checkout_service.metrics import OrderMetrics
-from checkout_service.ports import Entry, Payment
+from checkout_service.ports import Entry
 
-REFUNDED = "settled_refunded"
-
+_ANSWER_WITHIN_SECONDS = 5.0
 _MAX_LENGTH = 200
+
+# Operators may dismiss these orders at once: a placed order gives up its notifications, and a decision that payment or
+# shipping does not let a worker carry out is given up.
+_AFTER_DISMISSAL = {State.SHIPPED: State.DONE, State.SETTLING: State.SETTLED}
 
 
 class SettlementRefused(FailedPrecondition):
-    """The order does not need an operator, or cannot be settled as shipped."""
+    """The order has ended, another decision is being carried out, or payment's or shipping's records contradict it."""
 
 
-async def settle(
-    seen: Entry, transition: Transition, journal: Journal, payment: Payment, metrics: OrderMetrics
-) -> None:
-    """Settle an order. Raise SettlementRefused if the order's state forbids this, Unavailable if payment fails."""
-    is_shipped = transition.after is State.SHIPPED
-    allowed = seen.state in ({State.NEEDS_REVIEW} if is_shipped else NEEDS_OPERATOR)
-    # Void a charge even if an operator has refunded it by hand: payment captures only one charge per cart, so
-    # otherwise the cart could not be ordered again.
-    if allowed and transition.step == REFUNDED and isinstance(await payment.void(seen.claim.charge_key), InDoubt):
-        raise Unavailable("payment does not answer; settle the order again")
-    if not allowed or not await journal.update(seen.claim, replace(transition, before=seen.state)):
-        state = (await journal.read(seen.order_id) or seen).state.value
-        message = f"an order in state {state} cannot be {transition.step.replace('_', ' as ')}"
-        raise SettlementRefused(message, metadata={"order_id": seen.order_id, "state": state})
-    if is_shipped:
-        metrics.record_placed(seen.order)
-    metrics.record_change(seen.order_id, transition.after, transition.step.upper())
+async def settle(seen: Entry, decision: Refusal, tracking_id: str, journal: Journal, executor: Executor) -> Entry:
+    """Record an operator's decision, then carry it out. Return the order, which is SETTLING if this takes longer.
+
+    Raise SettlementRefused if the order's state or the records of payment or shipping forbid the decision.
+    """
+    before, name = seen.state, decision.reason.removeprefix("SETTLED_").lower()
+    if decision.reason == SETTLED_DISMISSED and before in _AFTER_DISMISSAL:
+        after, step = _AFTER_DISMISSAL[before], f"settled_{name}"
+    else:
+        after, step = State.SETTLING, f"settling_{name}"
+    kept_id = seen.tracking_id if before is State.SHIPPED else tracking_id
+    decided = Transition(before, after, "", kept_id, decision, step=step, detail=decision.message)
+    is_allowed = before in {*OPEN, *NEEDS_OPERATOR} - {State.SETTLING} or after is not State.SETTLING
+    recorded = is_allowed and await journal.update(seen.claim, decided)
+    entry = await journal.read(seen.order_id) or seen
+    if recorded:
+        executor.metrics.record_change(seen.order_id, after, decision.reason)
+        if entry.state is State.SETTLING:
+            run = executor.start(entry, saga.recover(entry))
+            await run.result(asyncio.get_running_loop().time() + _ANSWER_WITHIN_SECONDS)
+            entry = await journal.read(seen.order_id) or entry
+    if not recorded or entry.state is State.NEEDS_REVIEW:
+        contradiction = f": {entry.refusal.message}" if recorded and entry.refusal else ""
+        message = f"an order in state {before if recorded else entry.state} cannot be settled as {name}{contradiction}"
+        raise SettlementRefused(message, metadata={"order_id": seen.order_id, "state": entry.state.value})
+    return entry
 
 
-def settlement(outcome: str, text: str, by: str) -> Transition:
-    """Return the transition for an outcome: `refunded`, `shipped` or `dismissed`.
+def decision_of(outcome: str, text: str, by: str) -> tuple[Refusal, str]:
+    """Return the decision for an outcome, `refunded`, `shipped` or `dismissed`, and the tracking id, if any.
 
     `text`: the tracking id if `shipped`, else the reason. `by`: who decided. Raise InvalidArgument if one is invalid.
     """
@@ -49,6 +61,4 @@ def settlement(outcome: str, text: str, by: str) -> Transition:
         # Card numbers must not be stored, but a tracking id may legitimately have eight digits in a row.
         if CARD_NUMBER.search(value) and not (is_shipped and field == outcome):
             raise InvalidArgument.field(field, "must not contain eight digits in a row")
-    after, tracking_id = (State.SHIPPED, text) if is_shipped else (State.SETTLED, "")
-    step, detail = f"settled_{outcome}", f"{by}: {text}"
-    return Transition(State.NEEDS_REVIEW, after, tracking_id=tracking_id, step=step, detail=detail)
+    return Refusal("FailedPrecondition", f"SETTLED_{outcome.upper()}", f"{by}: {text}"), text if is_shipped else ""

@@ -14,7 +14,18 @@ from chassis.values.addresses import Address
 from chassis.values.money import Money
 from checkout_service import commands, saga
 from checkout_service.commands import InDoubt
-from checkout_service.domain import OPEN, REFUSED, RELEASED_CART, Card, Order, OrderLine, State
+from checkout_service.domain import (
+    NEEDS_OPERATOR,
+    OPEN,
+    REFUSED,
+    RELEASED_CART,
+    Card,
+    Order,
+    OrderLine,
+    Refusal,
+    State,
+    Transition,
+)
 from checkout_service.executor import Executor, Run
 from checkout_service.journal.sql import Journal
 from checkout_service.metrics import OrderMetrics
@@ -82,6 +93,7 @@ class World:
         self.callers = {ANN}
         self.answers: set[tuple[Order, str]] = set()
         self.refused = False
+        self.decisions: list[Refusal] = []
 
     def entry(self) -> Entry | None:
         found: Entry | None = now(self.journal.find("scope"))
@@ -117,6 +129,20 @@ class World:
         for state, failed in product(OPEN, (False, True)):
             for entry in now(self.journal.claim_expired(state, 4, failed=failed)):
                 self.begin(saga.recover(entry), entry)
+
+    def decide(self, decision: Refusal) -> None:
+        """An operator decides how the order ends, if payment and shipping can tell what they did."""
+        entry, can_tell = self.entry(), self.payment.has_ledger and self.shipping.has_manifest
+        if not can_tell or entry is None or entry.state not in {State.CHARGING, State.VOIDING, *NEEDS_OPERATOR}:
+            return
+        decided = Transition(
+            entry.state, State.SETTLING, "", f"track-{entry.claim.ship_key}", decision, step="settling"
+        )
+        if now(self.journal.update(entry.claim, decided)):
+            entry = self.entry()
+            assert entry is not None
+            self.decisions.append(decision)
+            self.begin(saga.recover(entry), entry)
 
     def begin(self, steps: saga.Saga, held: Entry) -> None:
         if len(self.tasks) < MAX_TASKS:

@@ -21,7 +21,7 @@ from shop_internal import orders_pb2
 
 orders = typer.Typer(
     no_args_is_help=True,
-    help="List and watch orders, show their history, requeue their dead letters, settle those that need an operator.",
+    help="List and watch orders, show their history, requeue their dead letters, settle those that do not end.",
 )
 
 _POLL_SECONDS = 0.5
@@ -89,14 +89,14 @@ async def requeue_notifications(order_id: OrderId, *, as_json: Json = False, add
 async def settle_order(
     order_id: OrderId,
     *,
-    refunded: Annotated[str | None, typer.Option(metavar="REASON", help="The charge was refunded by hand.")] = None,
-    shipped: Annotated[str | None, typer.Option(metavar="TRACKING_ID", help="Shipped; only in NEEDS_REVIEW.")] = None,
+    refunded: Annotated[str | None, typer.Option(metavar="REASON", help="Refunded; a charge is released.")] = None,
+    shipped: Annotated[str | None, typer.Option(metavar="TRACKING_ID", help="Charged and shipped.")] = None,
     dismissed: Annotated[str | None, typer.Option(metavar="REASON", help="Nothing has to be done.")] = None,
     by: Annotated[str, typer.Option(envvar="USER", help="Who settles it.")],
     as_json: Json = False,
     address: InternalAddress = None,
 ) -> None:
-    """Close an order in NEEDS_REFUND or NEEDS_REVIEW; its history records the outcome."""
+    """Close an order that does not end by itself, unless payment or shipping contradict; its history says why."""
     outcomes = {"refunded": refunded, "shipped": shipped, "dismissed": dismissed}
     given = {name: text for name, text in outcomes.items() if text is not None}
     if len(given) != 1:

@@ -57,7 +57,6 @@ def transition_to_row(transition: Transition) -> dict[str, Any]:
     return {
         "before": transition.before,
         "after": transition.after,
-        "further_attempts": int(transition.after is State.CHARGING),
         "transaction_id": transition.transaction_id,
         "tracking_id": transition.tracking_id,
         "refusal": orjson.dumps(asdict(refusal) | pending).decode() if refusal else "",

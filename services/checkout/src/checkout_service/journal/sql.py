@@ -130,18 +130,23 @@ class Journal:
         return readable_entries(await self._claim(state, limit, *texts, failed=failed, state=state))
 
     async def update(self, claim: Claim, transition: Transition) -> bool:
-        """Apply the transition if the order's claim and state are unchanged. A change to SHIPPED fills the outbox."""
+        """Apply the transition if the order's claim and state are unchanged. A change to SHIPPED fills the outbox.
+
+        An operator's transition ends the current worker's claim.
+        """
         after = transition.after
         updated = claim.next_attempt() if after is State.CHARGING else claim
-        if transition.step:  # two operators may use the same claim: changing the owner makes the second update fail
-            updated = replace(claim, owner=new_owner())
-        values = claim_to_row(claim) | transition_to_row(transition)
+        if transition.step:  # a new epoch also lets the history record the same decision twice
+            updated = replace(claim, epoch=claim.epoch + 1, owner=new_owner())
+        new_claim = {f"new_{name}": value for name, value in claim_to_row(updated).items()}
         batch = [
-            self._statement(statements.UPDATE, **values, new_owner=updated.owner),
+            self._statement(statements.UPDATE, **claim_to_row(claim), **transition_to_row(transition), **new_claim),
             self._events(updated, after, *steps_of(transition)),
         ]
         if after is State.SHIPPED:
             batch.append(self._statement(statements.FILL_OUTBOX, **claim_to_row(updated), state=after))
+        elif transition.before is State.SHIPPED:
+            batch.append(self._statement(statements.DELETE_OUTBOX, **claim_to_row(updated), state=after))
         if (await self._database.write(*batch))[0]:
             return True
         # The update may have succeeded before the connection was lost. If so, the order has the new claim and state.

@@ -12,13 +12,14 @@ from checkout_service.ports import OUTBOX_KINDS
 
 # The conditions of partial indexes. A database uses such an index only if the query repeats the condition word for
 # word. _ACTIVE orders are unfinished, and recovery continues the _OPEN orders.
-_ACTIVE = "state IN ('CHARGING', 'VOIDING', 'SHIPPED', 'NEEDS_REFUND', 'NEEDS_REVIEW')"
-_OPEN = "state IN ('CHARGING', 'VOIDING')"
+_ACTIVE = "state IN ('CHARGING', 'VOIDING', 'SETTLING', 'SHIPPED', 'NEEDS_REFUND', 'NEEDS_REVIEW')"
+_OPEN = "state IN ('CHARGING', 'VOIDING', 'SETTLING')"
 _NOT_PLACED = "state IN ('DECLINED', 'VOIDED', 'ABANDONED', 'SETTLED')"
 
 # Matches orders that hold their cart. A unique partial index has the same condition.
 _LIVE_CART = """
-    cart_etag <> '' AND state IN ('CHARGING', 'VOIDING', 'SHIPPED', 'DONE', 'NEEDS_REFUND', 'NEEDS_REVIEW')
+    cart_etag <> ''
+    AND state IN ('CHARGING', 'VOIDING', 'SETTLING', 'SHIPPED', 'DONE', 'NEEDS_REFUND', 'NEEDS_REVIEW')
 """
 
 # The clock may have been set back, so ignore times further in the future than any that workers set.
@@ -187,7 +188,7 @@ UPDATE = f"""
     UPDATE orders SET
         state = :after, tracking_id = :tracking_id, reason = :reason, refusal = :refusal, owner = :new_owner,
         transaction_id = COALESCE(NULLIF(CAST(:transaction_id AS TEXT), ''), transaction_id),
-        attempt = attempt + :further_attempts, epoch = epoch + :further_attempts,
+        attempt = :new_attempt, epoch = :new_epoch,
         failures = 0, updated_at = {NOW}, lease_until = {NOW} + :lease_seconds
     WHERE {_HELD} AND state = :before
     RETURNING order_id, epoch, state, attempt
@@ -199,6 +200,10 @@ FILL_OUTBOX = f"""
     FROM orders CROSS JOIN (SELECT 'email' AS kind UNION ALL SELECT 'empty_cart') AS kinds
     WHERE {_HELD} AND state = :state
     ON CONFLICT DO NOTHING
+"""
+
+DELETE_OUTBOX = f"""
+    DELETE FROM outbox WHERE order_id IN (SELECT order_id FROM orders WHERE {_HELD} AND state = :state)
 """
 
 RELEASE = f"""
